@@ -1,0 +1,65 @@
+# Each target does its own set-up, in the environment .venv of this folder. Needed: Python 3.11 or later with headers and
+# venv, and a C compiler. No Java: the spark extra brings one as a wheel.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := setup.py $(wildcard native/*.c native/*.h src/seqcast/_native/*.pyx src/seqcast/_native/*.pxd)
+
+.PHONY: demo test lint bench fuzz sim figures clean help
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/.ready-demo ## a group on this machine: a crash, a join, and Spark's verdict (ARGS="--input FILE")
+	$(BIN)/python -m seqcast demo $(ARGS)
+
+test: $(VENV)/.ready-dev ## the test suite (ARGS="-k name")
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.ready-dev ## ruff, mypy, cython-lint, the layer rule
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint src/seqcast/_native
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.ready-dev ## benchmarks of the kernels
+	$(BIN)/python -m pytest bench $(ARGS)
+
+fuzz: ## the wire parser and the engine under ASan and UBSan (FUZZ_S=60)
+	tests/fuzz/run $(or $(FUZZ_S),60)
+
+sim: $(VENV)/.ready-dev ## simulated schedules (ARGS="--seeds 1..200")
+	$(BIN)/python -m seqcast sim $(or $(ARGS),--seeds 1..200)
+
+figures: $(VENV)/.ready-dev ## docs/wire.md and the tables of README.md, from the code and docs/figures.jsonl
+	$(BIN)/python docs/render.py
+
+clean: ## everything that was built, and the environment
+	rm -rf build dist $(VENV) src/*.egg-info src/seqcast/_native/*.so src/seqcast/_native/*.c tests/fuzz/build
+
+help: ## this list
+	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' Makefile | expand -t 14
+
+# The stamps stand inside the environment, so that they go with it; an environment without them, whoever made it, is
+# completed, and one whose Python is gone is made anew.
+$(VENV)/.python: Makefile
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo 'seqcast needs Python 3.11 or later; say which: make PYTHON=python3.12' >&2; exit 1; }
+	@test ! -e $(VENV) || $(BIN)/python -m pip --version >/dev/null 2>&1 || \
+	    $(BIN)/python -m ensurepip >/dev/null 2>&1 || rm -rf $(VENV)
+	@test -e $(VENV) || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip "setuptools>=77" wheel "Cython>=3.1" "numpy>=1.26"
+	@touch $@
+
+$(VENV)/.built: $(VENV)/.python pyproject.toml $(SOURCES)
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# seqcast is installed by now, so that pip adds what its extras name and leaves seqcast itself alone.
+$(VENV)/.ready-demo: pyproject.toml | $(VENV)/.built
+	@test -e $@ || echo 'Installing what the demo needs (PySpark, pyarrow, a Java runtime): once, a minute or two.'
+	$(BIN)/python -m pip install --quiet 'seqcast[spark]'
+	@touch $@
+
+$(VENV)/.ready-dev: pyproject.toml | $(VENV)/.built
+	@test -e $@ || echo 'Installing what the tests need: once, a minute or two.'
+	$(BIN)/python -m pip install --quiet 'seqcast[spark,dev]'
+	@touch $@

@@ -1,0 +1,291 @@
+"""Makes the parts of the documentation that are facts of the code: ``python docs/render.py`` (``make figures``).
+
+docs/wire.md comes from native/wire.h, docs/state-tables.md from the tables of the policies, docs/config.md from the
+settings, and the tables of figures in README.md from docs/figures.jsonl, of which each line is what one
+``seqcast perf --json`` printed. A test compares what is in the repository with what this would write.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+FIGURES = ROOT / "docs" / "figures.jsonl"
+BEGIN, END = "<!-- figures: made by docs/render.py -->", "<!-- end of figures -->"
+
+
+def rendered() -> dict[Path, str]:
+    """What each file that is made, wholly or in part, must hold."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    before, _, rest = readme.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    lines = FIGURES.read_text(encoding="utf-8").splitlines() if FIGURES.exists() else []
+    runs = [json.loads(line) for line in lines if line.strip()]
+    return {
+        ROOT / "docs" / "wire.md": wire_page((ROOT / "native" / "wire.h").read_text(encoding="utf-8")),
+        ROOT / "docs" / "state-tables.md": state_page(),
+        ROOT / "docs" / "config.md": config_page(),
+        ROOT / "README.md": f"{before}{BEGIN}\n{figures(runs)}{END}{after}",
+    }
+
+
+# ---- the wire ----------------------------------------------------------------------------------------------------
+
+
+def wire_page(header: str) -> str:
+    """docs/wire.md from the text of native/wire.h."""
+    constants = dict(re.findall(r"^#define SC_(\w+) (0x\w+|\d+)\b", header, re.M))
+    offsets = [
+        (name, int(offset), comment.strip())
+        for name, offset, comment in re.findall(r"^#define SC_OFF_(\w+) (\d+)\b *(?:/\* *(.*?) *\*/)?", header, re.M)
+    ]
+    common, data = int(constants["COMMON_HEADER"]), int(constants["DATA_HEADER"])
+    parts = [
+        "# The wire",
+        "Made from `native/wire.h` by `docs/render.py`; do not edit.",
+        sentence("".join(re.findall(r"/\* The wire: (.*?)\*/", header, re.S))),
+        f"Magic {constants['WIRE_MAGIC']}, version {constants['WIRE_VERSION']}; the largest datagram has "
+        f"{constants['PACKET_MAX']} bytes; at most {constants['MEMBERS_MAX']} members.",
+        f"## Common header, {common} bytes",
+        table(["offset", "bytes", "field", "meaning"], fields(offsets, 0, common)),
+        f"## Header of data packets, from {common} to {data}",
+        table(["offset", "bytes", "field", "meaning"], fields(offsets, common, data)),
+        "## Datagram types",
+        table(["type", "name", "meaning"], enumeration(header, "SC_TYPE_")),
+        "## Bodies of the other types",
+        "\n".join(
+            f"- **{name}**: {prose(text)}" for name, text in re.findall(r"/\* (\w+) body, (.*?)\*/", header, re.S)
+        ),
+        f"A NAK names at most {constants['NAK_RANGES_MAX']} ranges.",
+        "## Streams",
+        table(["stream", "name", "meaning"], enumeration(header, "SC_STREAM_")),
+        "## Flags",
+        table(["flag", "name", "meaning"], enumeration(header, "SC_FLAG_")),
+        "## What the validity function says",
+        "`sc_wire_check` is the one function that says whether a datagram is valid; what it refuses is dropped and "
+        "counted.",
+        table(["value", "name", "meaning"], enumeration(header, "SC_WIRE_")[:-1]),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def fields(offsets: list[tuple[str, int, str]], begin: int, end: int) -> list[list[str]]:
+    """Rows of the fields between two offsets; each is as long as it is far to the next."""
+    inside = [row for row in offsets if begin <= row[1] < end]
+    ends = [row[1] for row in inside[1:]] + [end]
+    return [
+        [str(offset), str(after - offset), f"`{name.lower()}`", comment]
+        for (name, offset, comment), after in zip(inside, ends, strict=True)
+    ]
+
+
+def enumeration(header: str, prefix: str) -> list[list[str]]:
+    """Rows of the enum whose names begin with ``prefix``; values that are not written count on from the last."""
+    body = re.search(rf"enum \{{([^}}]*\b{prefix}[^}}]*)\}}", header)
+    assert body is not None, prefix
+    rows: list[list[str]] = []
+    value = -1
+    for name, given, comment in re.findall(rf"{prefix}(\w+)(?: = (\d+))?,?[ \t]*(?:/\* *(.*?) *\*/)?", body[1], re.S):
+        value = int(given) if given else value + 1
+        rows.append([str(value), f"`{prefix}{name}`", prose(comment)])
+    return rows
+
+
+def prose(comment: str) -> str:
+    """The text of a C comment, paragraphs kept."""
+    lines = [re.sub(r"^\s*\*? ?", "", line).strip() for line in comment.strip().splitlines()]
+    paragraphs = re.split(r"\n{2,}", "\n".join(lines))
+    text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    return text
+
+
+def sentence(comment: str) -> str:
+    """``prose`` that begins with a capital."""
+    text = prose(comment)
+    return text[:1].upper() + text[1:]
+
+
+# ---- the policies ------------------------------------------------------------------------------------------------
+
+
+def state_page() -> str:
+    """docs/state-tables.md from the tables that the policies run."""
+    from seqcast.policy.initiator import Initiator
+    from seqcast.policy.lifecycle import Lifecycle
+    from seqcast.policy.membership import Membership
+    from seqcast.policy.participant import Participant
+
+    parts = [
+        "# State tables",
+        "Made from `src/seqcast/policy/` by `docs/render.py`; do not edit. Each table is total: what is *ignored* is "
+        "met in a healthy group and changes nothing; what is *illegal* cannot happen, or is an error of ours.",
+    ]
+    for machine in (Lifecycle, Membership, Initiator, Participant):
+        first, *paragraphs = str(sys.modules[machine.__module__].__doc__).strip().split("\n\n")
+        parts.append(f"## {machine.NAME.capitalize()}: {prose(first).rstrip('.')}")
+        parts += [prose(paragraph) for paragraph in paragraphs]
+        parts.append(table(["input", "in", "does", "then", "because"], transitions(machine.TABLE)))
+    return "\n\n".join(parts) + "\n"
+
+
+def transitions(rows: dict[Any, Any]) -> list[list[str]]:
+    """Rows of a state table, by input; states in which the same is done stand together."""
+    merged: dict[tuple[str, str, str, str], list[str]] = {}
+    for (state, symbol), row in rows.items():
+        then = "" if row.state is state else row.state.name
+        merged.setdefault((symbol.name, ", ".join(row.actions), then, row.why), []).append(state.name)
+    order = list(dict.fromkeys(symbol.name for _, symbol in rows))
+    return [
+        [symbol, ", ".join(states), f"*{does}*" if does in ("ignored", "illegal") else does, then, why]
+        for (symbol, does, then, why), states in sorted(merged.items(), key=lambda item: order.index(item[0][0]))
+    ]
+
+
+# ---- the settings ------------------------------------------------------------------------------------------------
+
+
+def config_page() -> str:
+    """docs/config.md from ``seqcast.config.Config``; the headings are the comments between its fields."""
+    from seqcast import config
+
+    source = Path(config.__file__).read_text(encoding="utf-8")
+    headings = {match.start(): match[1] for match in re.finditer(r"^    # -- (.*)$", source, re.M)}
+    places = {match[1]: match.start() for match in re.finditer(r"^    (\w+): \w+ = _knob\(", source, re.M)}
+    sections: dict[str, list[list[str]]] = {}
+    for field in dataclasses.fields(config.Config):
+        heading = headings[max(at for at in headings if at < places[field.name])]
+        unit, text = field.metadata["unit"], field.metadata["text"]
+        among, low, high = field.metadata["among"], field.metadata["low"], field.metadata["high"]
+        allowed = ", ".join(map(str, among)) if among else f"{number(low)} to {number(high)}" if low is not None else ""
+        sections.setdefault(heading, []).append([f"`{field.name}`", number(field.default), unit, allowed, text])
+    parts = ["# Settings", "Made from `src/seqcast/config.py` by `docs/render.py`; do not edit."]
+    about = str(config.__doc__).replace(" ``docs/config.md`` is made from this file.", "")
+    parts.append(prose(about).replace("``", "`"))
+    for heading, rows in sections.items():
+        parts.append(f"## {heading.capitalize()}")
+        parts.append(table(["setting", "default", "unit", "allowed", "what it does and costs"], rows))
+    return "\n\n".join(parts) + "\n"
+
+
+def number(value: object) -> str:
+    """A default or a bound as one writes it: powers of two as such, small fractions without noise."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1 << 16 and value & (value - 1) == 0:
+        return f"2^{value.bit_length() - 1}"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+# ---- figures -----------------------------------------------------------------------------------------------------
+
+
+def figures(printed: list[dict[str, Any]]) -> str:
+    """The tables of README.md, from what ``seqcast perf --json`` printed: throughput, with loss, latency."""
+    runs = [run for first in printed for run in (first, *first.get("other_paths", ())) if "unavailable" not in run]
+    latency = [run for run in runs if "latency_us" in run]
+    lossy = [run for run in runs if "loss_percent" in run]
+    clean = [run for run in runs if "latency_us" not in run and "loss_percent" not in run]
+    parts = [f"Measured on {text}." for text in dict.fromkeys(str(run["machine"]) for run in runs)]
+    if clean:
+        head = ["order", "message", "path", "messages/s", "MB/s", "of the limit", "of bare C", "CPU µs/message", "lost"]
+        parts.append(table(head, [throughput_row(run) for run in clean]))
+    if lossy:
+        parts.append("With datagrams dropped in the kernel:")
+        head = ["order", "message", "path", "dropped", "messages/s", "of those without loss", "lost"]
+        parts.append(table(head, [loss_row(run) for run in lossy]))
+    if latency:
+        parts.append("Half of a round trip between two members, in µs, beside that of a bare C ping-pong:")
+        head = ["order", "message", "path", "waiting", "p50", "p99", "p99.9", "bare C p50", "bare C p99", "p50 ratio"]
+        parts.append(table(head, [latency_row(run) for run in latency]))
+    if printed:
+        parts.append("In brackets the least and the most of the pairs. Given by:")
+        parts.append("```\n" + "\n".join(dict.fromkeys(map(perf_command, printed))) + "\n```")
+    return "".join(f"\n{part}\n" for part in parts)
+
+
+def perf_command(run: dict[str, Any]) -> str:
+    """The command that printed this."""
+    options = f"--size {run['size']} --order {run['order']}"
+    if "latency_us" in run:
+        used = run["cores"]
+        cores = "any" if used is None else "same" if used[0] == used[1] else "different"
+        return f"seqcast perf --latency {options} --wait {run['wait']} --cores {cores} --pairs {run['pairs']}"
+    options += f" --members {run['members']} --senders {run['senders']} --seconds {run['seconds']:g}"
+    loss = f" --loss {run['loss_percent']:g}" if "loss_percent" in run else ""
+    path = "" if run.get("other_paths") else f" --path {run['path']}"
+    return f"seqcast perf {options} --pairs {run['pairs']}{path}{loss}"
+
+
+def with_spread(run: dict[str, Any], key: str) -> str:
+    """A ratio, with the least and the most of the pairs."""
+    low, high = run["spread"][key]
+    return f"{run[key]:.2f} ({low:.2f}–{high:.2f})"
+
+
+def throughput_row(run: dict[str, Any]) -> list[str]:
+    """One row of the table of throughput."""
+    return [
+        run["order"],
+        f"{run['size']:,} B",
+        run["path"],
+        f"{run['delivered_msgs_per_s']:,.0f}",
+        f"{run['delivered_mb_per_s']:,.0f}",
+        with_spread(run, "ratio_to_limit"),
+        with_spread(run, "ratio_to_raw"),
+        f"{run['cpu_us_per_msg']:.2f}",
+        str(run["lost"]),
+    ]
+
+
+def loss_row(run: dict[str, Any]) -> list[str]:
+    """One row of the table of throughput under loss."""
+    return [
+        run["order"],
+        f"{run['size']:,} B",
+        run["path"],
+        f"{run['loss_percent']:g} %",
+        f"{run['delivered_msgs_per_s']:,.0f}",
+        with_spread(run, "ratio_to_loss_free"),
+        str(run["lost"]),
+    ]
+
+
+def latency_row(run: dict[str, Any]) -> list[str]:
+    """One row of the table of latency."""
+    bare = run["raw_latency_us"]
+    return [
+        run["order"],
+        f"{run['size']:,} B",
+        run["path"],
+        run["wait"] + ("" if run["cores"] is None else f", cores {run['cores'][0]} and {run['cores'][1]}"),
+        *(f"{run['latency_us'][key]:.1f}" for key in ("p50", "p99", "p999")),
+        *(f"{bare[key]:.1f}" for key in ("p50", "p99")),
+        f"{run['ratio_to_raw']['p50']:.2f}",
+    ]
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table; a last column that is empty in all rows is left out."""
+    if rows and not any(row[-1] for row in rows):
+        head, rows = head[:-1], [row[:-1] for row in rows]
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def main() -> int:
+    """Writes what differs; with ``--check`` only names it and returns 1."""
+    check = "--check" in sys.argv[1:]
+    stale = [path for path, text in rendered().items() if not path.exists() or path.read_text("utf-8") != text]
+    for path in stale:
+        print(("stale: " if check else "written: ") + str(path.relative_to(ROOT)))
+        if not check:
+            path.write_text(rendered()[path], encoding="utf-8")
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT / "src"))
+    sys.exit(main())

@@ -1,0 +1,376 @@
+/* The engine's frame: creation, the dispatch of datagrams, time, events, and what the application sends. */
+#include "engine.h"
+
+#include "internal.h"
+
+sc_engine *sc_engine_new(const sc_config *config) {
+    if (!config->member || config->ring_packets < 8 || (config->ring_packets & (config->ring_packets - 1))) return NULL;
+    sc_engine *e = calloc(1, sizeof *e);
+    if (!e) return NULL;
+    e->config = *config;
+    e->random = config->seed * 0x9E3779B97F4A7C15u + config->member;
+    e->out_last = &e->out_first;
+    e->event_last = &e->event_first;
+    e->heartbeat_due = SC_NEVER;
+    e->again_tokens = INT64_MAX / 4;
+    e->view.sequencer = -1;
+    sc_tx_init(&e->group, SC_STREAM_GROUP, config->ring_packets);
+    sc_tx_init(&e->forward, SC_STREAM_FORWARD, config->ring_packets);
+    e->pool = sc_slab_pool_new(config->slabs_max);
+    if (!e->pool) {
+        free(e);
+        return NULL;
+    }
+    return e;
+}
+
+void sc_engine_free(sc_engine *e) {
+    if (!e) return;
+    sc_view_leave(e);
+    sc_tx_free(e, &e->group);
+    sc_tx_free(e, &e->forward);
+    sc_deliver_free(e);
+    sc_tx_spent_free(e);
+    for (sc_out *o = e->out_first, *next; o; o = next) {
+        next = o->next;
+        free(o);
+    }
+    for (sc_event_node *node = e->event_first, *next; node; node = next) {
+        next = node->next;
+        free(node->event.payload);
+        free(node);
+    }
+    sc_slab_pool_free(e->pool);
+    free(e);
+}
+
+sc_slab_pool *sc_engine_pool(sc_engine *e) { return e->pool; }
+const sc_counters *sc_engine_counters(const sc_engine *e) { return &e->counters; }
+
+size_t sc_engine_counter_values(const sc_engine *e, const char **names, uint64_t *values, size_t n) {
+    sc_counters counters = e->counters;
+    counters.slabs_in_use = sc_slab_pool_in_use(e->pool);
+    counters.slabs_exhausted = sc_slab_pool_exhausted(e->pool);
+    counters.window_bytes = e->in_view ? (e->group.window ? e->group.window : e->forward.window) : 0;
+    size_t i = 0;
+#define X(name)                                                                                                        \
+    if (i < n) {                                                                                                       \
+        names[i] = #name;                                                                                              \
+        values[i++] = counters.name;                                                                                   \
+    }
+    SC_COUNTERS(X)
+#undef X
+    return i;
+}
+
+uint64_t sc_random(sc_engine *e) { /* splitmix64 */
+    uint64_t z = e->random += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+sc_peer *sc_find_peer(sc_engine *e, uint64_t id) {
+    for (uint32_t r = 0; e->in_view && r < e->view.n; r++)
+        if (e->view.ids[r] == id) return e->peers[r];
+    return NULL;
+}
+
+int sc_engine_stream(const sc_engine *e, uint32_t rank, sc_stream_state *out) {
+    if (!e->in_view || rank >= e->view.n) return -1;
+    if (rank == e->view.rank) {
+        *out = (sc_stream_state){e->group.next - 1, e->group.next - 1, e->group.stable};
+    } else {
+        const sc_rx_stream *rx = &e->peers[rank]->group;
+        *out = (sc_stream_state){rx->queued - 1, rx->highest, rx->stable};
+    }
+    return 0;
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------- */
+
+void sc_push_event(sc_engine *e, int kind, uint64_t sender, uint64_t view_tag, const sc_address *from, const uint8_t *p,
+                   size_t len) {
+    sc_event_node *node = NULL;
+    /* The bound is for frames of others; what the engine itself has to say is little, and is said once. */
+    if (kind != SC_EVENT_CONTROL || e->event_bytes + len + sizeof *node <= e->config.control_bytes_max) node = calloc(1, sizeof *node);
+    if (node && len && !(node->event.payload = malloc(len))) {
+        free(node);
+        node = NULL;
+    }
+    if (!node) {
+        e->counters.drop_control_full++;
+        return;
+    }
+    node->event.kind = kind;
+    node->event.sender = sender;
+    node->event.view_tag = view_tag;
+    if (from) node->event.from = *from;
+    if (len) memcpy(node->event.payload, p, len);
+    node->event.len = len;
+    *e->event_last = node;
+    e->event_last = &node->next;
+    e->event_bytes += len + sizeof *node;
+}
+
+int sc_engine_event(sc_engine *e, sc_event *out) {
+    sc_event_node *node = e->event_first;
+    if (!node) return 0;
+    *out = node->event;
+    e->event_first = node->next;
+    if (!e->event_first) e->event_last = &e->event_first;
+    e->event_bytes -= node->event.len + sizeof *node;
+    free(node);
+    return 1;
+}
+
+int sc_engine_has_event(const sc_engine *e) { return e->event_first != NULL; }
+
+int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p, size_t len) {
+    if (len > SC_PACKET_MAX - SC_COMMON_HEADER) return -1;
+    int lane = to && to->len ? SC_LANE_UNICAST : SC_LANE_CONTROL;
+    uint8_t *out = sc_out_new(e, lane, to, SC_TYPE_CONTROL, SC_COMMON_HEADER + len);
+    if (!out) return -1;
+    if (len) memcpy(out + SC_COMMON_HEADER, p, len);
+    return 0;
+}
+
+/* ---- datagrams in ------------------------------------------------------------------------------------------- */
+
+static void count_drop(sc_engine *e, sc_wire_result result) {
+    switch (result) {
+    case SC_WIRE_SHORT:
+        e->counters.drop_short++;
+        break;
+    case SC_WIRE_MAGIC_BAD:
+        e->counters.drop_magic++;
+        break;
+    case SC_WIRE_VERSION_BAD:
+        e->counters.drop_version++;
+        break;
+    case SC_WIRE_GROUP_BAD:
+        e->counters.drop_group++;
+        break;
+    case SC_WIRE_KEY_BAD:
+        e->counters.drop_key++;
+        break;
+    case SC_WIRE_CRC_BAD:
+        e->counters.drop_crc++;
+        break;
+    default:
+        e->counters.drop_field++;
+        break;
+    }
+}
+
+static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, const sc_address *from, int64_t now) {
+    e->counters.datagrams_received++;
+    e->counters.bytes_received += len;
+    sc_wire_result result = sc_wire_check(p, len, e->config.group);
+    if (result != SC_WIRE_OK) {
+        count_drop(e, result);
+        return 0;
+    }
+    uint64_t sender = sc_get64(p + SC_OFF_SENDER), tag = sc_get64(p + SC_OFF_VIEW);
+    if (sender == e->config.member) {
+        e->counters.drop_own++;
+        return 0;
+    }
+    sc_peer *peer = sc_find_peer(e, sender);
+    uint8_t type = p[SC_OFF_TYPE];
+    /* A DATA packet may come from a holder that serves a member which is gone: that is no sign of life. */
+    int direct = type != SC_TYPE_DATA || (peer && sc_same_address(from, &peer->address));
+    if (peer && direct && (tag == e->view.tag || type == SC_TYPE_CONTROL || type == SC_TYPE_UNICAST)) {
+        peer->heard = now;
+        if (peer->suspected) {
+            peer->suspected = 0;
+            sc_push_event(e, SC_EVENT_ALIVE, sender, e->view.tag, NULL, NULL, 0);
+        }
+    }
+    if (type == SC_TYPE_CONTROL) { /* anyone may speak to the control plane; it decides */
+        sc_push_event(e, SC_EVENT_CONTROL, sender, tag, from, p + SC_COMMON_HEADER, len - SC_COMMON_HEADER);
+        return 1;
+    }
+    if (!peer) {
+        e->counters.drop_stranger++;
+        return 0;
+    }
+    /* Unicast streams live as long as both are members; all else belongs to one view. ACK, NAK and PROBE of a unicast
+     * stream carry the sender's view, which may be one ahead or behind. */
+    int of_pair = type == SC_TYPE_UNICAST ||
+                  ((type == SC_TYPE_ACK || type == SC_TYPE_PROBE) && sc_get64(p + 40) == SC_STREAM_UNICAST) ||
+                  (type == SC_TYPE_NAK && sc_get32(p + 48) == SC_STREAM_UNICAST);
+    if (!of_pair && tag != e->view.tag) {
+        e->counters.drop_view++;
+        return 0;
+    }
+    switch (type) {
+    case SC_TYPE_ACK:
+        if (!peer->lost) sc_on_ack(e, peer, p, now);
+        return 1;
+    case SC_TYPE_NAK:
+        if (!peer->lost) sc_on_nak(e, peer, p, now);
+        return 1;
+    case SC_TYPE_PROBE:
+        sc_on_probe(e, peer, p, now);
+        return 1;
+    case SC_TYPE_HEARTBEAT:
+        sc_on_heartbeat(e, peer, p, now);
+        return 1;
+    default:
+        return sc_rx_data(e, peer, p, len, slab, now);
+    }
+}
+
+int sc_engine_receive(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, size_t segment, const sc_address *from,
+                      int64_t now) {
+    e->now = now;
+    if (slab && len < SC_SLAB_BYTES / 4) slab = NULL; /* a copy costs less than the rest of the slab */
+    if (!segment) segment = len;
+    int accepted = 0;
+    for (size_t at = 0; at < len; at += segment) {
+        size_t n = len - at < segment ? len - at : segment;
+        accepted += receive_one(e, slab, p + at, n, from, now);
+    }
+    sc_order_stamp(e, now);
+    sc_view_cut_check(e);
+    return accepted;
+}
+
+/* ---- time --------------------------------------------------------------------------------------------------- */
+
+void sc_engine_tick(sc_engine *e, int64_t now) {
+    e->now = now;
+    if (e->in_view) {
+        sc_rx_naks(e, now);
+        sc_flow_tick(e, now);
+    }
+    e->ticked = now;
+}
+
+int64_t sc_engine_deadline(const sc_engine *e) {
+    if (!e->in_view) return SC_NEVER;
+    int64_t rx = sc_rx_deadline(e), flow = sc_flow_deadline(e);
+    return rx < flow ? rx : flow;
+}
+
+/* ---- what the application sends ----------------------------------------------------------------------------- */
+
+static sc_tx_stream *unicast_stream(sc_engine *e, sc_peer *peer) {
+    if (peer->unicast_tx) return peer->unicast_tx;
+    sc_tx_stream *tx = malloc(sizeof *tx);
+    if (!tx) return NULL;
+    uint64_t window = e->view.unicast_window_bytes;
+    if (window > e->config.unicast_bytes) window = e->config.unicast_bytes;
+    if (window < 2 * e->view.packet_bytes) window = 2 * e->view.packet_bytes;
+    sc_tx_init(tx, SC_STREAM_UNICAST, e->config.ring_packets);
+    if (sc_tx_reset(e, tx, 0, window, e->view.packet_bytes, window + window / 8 + 4 * (uint64_t)e->view.packet_bytes)) {
+        sc_tx_free(e, tx);
+        free(tx);
+        return NULL;
+    }
+    return peer->unicast_tx = tx;
+}
+
+/* A message to itself goes straight into the delivery queue, as one or more packets of a stream of its own. */
+static int send_to_self(sc_engine *e, const uint8_t *p, uint64_t len, int64_t wall) {
+    uint8_t packet[SC_SLAB_BYTES];
+    const uint64_t most = SC_PACKET_MAX - SC_DATA_HEADER - 16;
+    if (!e->config.receive) return SC_SENT;
+    uint64_t done = 0;
+    do {
+        uint64_t take = len - done < most ? len - done : most;
+        size_t at = sc_wire_offsets((uint32_t)take);
+        memset(packet, 0, SC_DATA_HEADER);
+        packet[SC_OFF_TYPE] = SC_TYPE_UNICAST;
+        packet[SC_OFF_FLAGS] = (uint8_t)((done ? SC_FLAG_CONT_IN : 0) | (done + take < len ? SC_FLAG_CONT_OUT : 0));
+        if (done + take == len) e->self_seqno++;
+        sc_put64(packet + SC_OFF_SEQNO, e->self_seqno);
+        sc_put64(packet + SC_OFF_SENT_NS, (uint64_t)wall);
+        sc_put32(packet + SC_OFF_DATA_LEN, (uint32_t)take);
+        sc_put16(packet + SC_OFF_PIECES, 1);
+        if (take) memcpy(packet + SC_DATA_HEADER, p + done, take);
+        memset(packet + SC_DATA_HEADER + take, 0, at - SC_DATA_HEADER - take);
+        sc_put32(packet + at, 0);
+        sc_put32(packet + at + 4, (uint32_t)take);
+        sc_slab *slab;
+        uint8_t *copy = sc_slab_pool_copy(e->pool, packet, at + 8, 0, &slab);
+        if (!copy) return SC_AGAIN;
+        int queued = sc_queue_packet(e, copy, (uint32_t)at + 8, slab, SC_STREAM_UNICAST, e->view.rank, e->config.member,
+                                     e->self_seqno);
+        sc_slab_unref(slab);
+        if (!queued) return SC_AGAIN;
+        done += take;
+    } while (done < len);
+    e->counters.messages_sent++;
+    return SC_SENT;
+}
+
+static int send_group(sc_engine *e, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall) {
+    if (e->gate_closed) return SC_AGAIN;
+    int forwards = e->view.sequencer >= 0 && !sc_is_sequencer(e);
+    sc_tx_stream *tx = forwards ? &e->forward : &e->group;
+    int big = forwards && !sc_tx_keeps(tx, len);
+    if (state->wait_seqno) { /* a large forward is packed: done when it came back */
+        if (!e->big_returned) return SC_AGAIN;
+        e->big_first = e->big_last = 0;
+        return SC_SENT;
+    }
+    if (!state->done && !tx->in_message) e->big_first = 0;
+    int result = sc_tx_pack(e, tx, p, len, &state->done, wall, 0);
+    if (big && !e->big_first && tx->in_message) e->big_first = tx->big_start;
+    if (result != SC_SENT || !big) return result;
+    e->big_first = tx->big_start;
+    e->big_last = state->wait_seqno = tx->next; /* the open packet, in which it ends */
+    e->big_returned = 0;
+    return SC_AGAIN;
+}
+
+int sc_engine_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall) {
+    e->wall = wall;
+    if (len > e->config.message_bytes_max) return SC_TOO_LARGE;
+    if (!e->in_view) return SC_NO_VIEW;
+    if (to == e->config.member) return send_to_self(e, p, len, wall);
+    if (to) {
+        sc_peer *peer = sc_find_peer(e, to);
+        if (!peer) return SC_NO_MEMBER;
+        sc_tx_stream *tx = unicast_stream(e, peer);
+        return tx ? sc_tx_pack(e, tx, p, len, &state->done, wall, 0) : SC_AGAIN;
+    }
+    if (state->epoch != e->epoch) { /* a view change in the middle: receivers dropped what they had of it */
+        if (state->wait_seqno && e->big_returned) return SC_SENT;
+        state->done = state->wait_seqno = 0;
+        state->epoch = e->epoch;
+    }
+    return send_group(e, p, len, state, wall);
+}
+
+void sc_engine_send_abort(sc_engine *e, uint64_t to, sc_send_state *state) {
+    if (!e->in_view || !state->done) return;
+    sc_tx_stream *tx = e->view.sequencer >= 0 && !sc_is_sequencer(e) ? &e->forward : &e->group;
+    if (to) {
+        sc_peer *peer = sc_find_peer(e, to);
+        tx = peer ? peer->unicast_tx : NULL;
+    } else if (state->epoch != e->epoch || state->wait_seqno) {
+        return;
+    }
+    if (tx) tx->in_message = 0; /* the next packet does not go on with it: receivers drop the beginning */
+}
+
+uint64_t sc_engine_send_batch(sc_engine *e, const uint8_t *data, const void *offsets, int wide, uint64_t first,
+                              uint64_t n, sc_send_state *state, int64_t wall, int *result) {
+    const int64_t *o64 = offsets;
+    const int32_t *o32 = offsets;
+    *result = SC_SENT;
+    while (first < n) {
+        uint64_t from = wide ? (uint64_t)o64[first] : (uint64_t)o32[first];
+        uint64_t to = wide ? (uint64_t)o64[first + 1] : (uint64_t)o32[first + 1];
+        *result = sc_engine_send(e, 0, data + from, to - from, state, wall);
+        if (*result != SC_SENT) return first;
+        state->done = state->wait_seqno = 0;
+        first++;
+    }
+    return first;
+}
+
+uint64_t sc_engine_sendable(const sc_engine *e) { return e->sendable; }

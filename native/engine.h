@@ -1,0 +1,293 @@
+/* The engine: the data plane of one member, without I/O, clock, threads or randomness of its own.
+ *
+ * It takes datagrams and the time, and gives datagrams, deliveries, control frames and the next deadline. The socket
+ * driver (driver.pyx over io.c) and the simulator run the same code. It is not thread-safe: the driver holds one mutex
+ * around every call. `now` is a monotonic clock, `wall` the wall clock, both int64 nanoseconds.
+ */
+#ifndef SEQCAST_ENGINE_H
+#define SEQCAST_ENGINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "slab.h"
+#include "wire.h"
+
+#define SC_NEVER INT64_MAX
+#define SC_ADDRESS_MAX 28
+
+/* Where a datagram goes to or comes from: opaque to the engine, which compares and stores it. len 0: none. */
+typedef struct {
+    uint8_t len;
+    uint8_t bytes[SC_ADDRESS_MAX];
+} sc_address;
+
+typedef struct {
+    uint64_t member;  /* own incarnation, not 0 */
+    uint32_t group;   /* tag of the cluster's name */
+    uint32_t deliver_own; /* 1: own multicasts are delivered here too (DIG-08) */
+    uint32_t receive;     /* 0: what would be delivered is consumed and dropped (a member that only sends) */
+    uint32_t slabs_max;
+    uint64_t ring_bytes;      /* send ring of the group stream; bounds the window */
+    uint64_t unicast_bytes;   /* send ring of each unicast stream */
+    uint32_t ring_packets;    /* descriptors a send or receive ring has; a power of two */
+    uint64_t message_bytes_max;
+    uint64_t control_bytes_max; /* bound of the queue of control frames, each way */
+    int64_t nak_delay_ns;       /* a gap younger than this may be reordering */
+    int64_t nak_backoff_ns_min, nak_backoff_ns_max; /* between two NAKs for one range, doubling, with jitter */
+    int64_t retransmit_hold_ns; /* one slot is not sent again sooner than this */
+    uint64_t retransmit_bytes_per_s;
+    int64_t ack_delay_ns;   /* at the latest so long after something was consumed */
+    int64_t probe_ns_min, probe_ns_max; /* tail probe without progress, doubling */
+    int64_t heartbeat_ns;
+    int64_t suspect_ns; /* silence after which SC_EVENT_SUSPECT is raised */
+    uint64_t seed;      /* of the jitter */
+} sc_config;
+
+typedef struct sc_engine sc_engine;
+
+sc_engine *sc_engine_new(const sc_config *config); /* NULL without memory */
+void sc_engine_free(sc_engine *e);
+sc_slab_pool *sc_engine_pool(sc_engine *e);
+
+/* ---- the world: datagrams in -------------------------------------------------------------------------------- */
+
+/* One received buffer. `segment` is what UDP_GRO reported (the buffer is then a run of datagrams of that size, the
+ * last one may be shorter), or 0 for a single datagram. `slab` is the slab that holds `p`, with a reference of the
+ * caller's that stays the caller's; with slab == NULL, or where little of it is used, the bytes are copied. `own`
+ * datagrams (our own multicasts, looped back) are ignored. Returns how many datagrams were accepted. */
+int sc_engine_receive(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, size_t segment, const sc_address *from,
+                      int64_t now);
+
+/* Runs what is due: NAKs, acks, probes, heartbeats, suspicion. */
+void sc_engine_tick(sc_engine *e, int64_t now);
+/* When sc_engine_tick must run at the latest; SC_NEVER: no need. */
+int64_t sc_engine_deadline(const sc_engine *e);
+
+/* ---- the world: datagrams out ------------------------------------------------------------------------------- */
+
+/* Where a transmission goes. */
+enum {
+    SC_LANE_DATA = 0,    /* the group's address, data port */
+    SC_LANE_CONTROL = 1, /* the group's address, control port */
+    SC_LANE_UNICAST = 2  /* `to` */
+};
+
+/* One run of datagrams for one destination: `n` datagrams, all `segment` bytes long but the last, which may be
+ * shorter. The pointers stay valid until the next sc_engine_transmit (a packet that
+ * everyone has by then may be overwritten meanwhile: its CRC does not fit any more, and it is dropped). */
+#define SC_TX_SEGMENTS 44
+typedef struct {
+    int lane;
+    sc_address to;
+    uint32_t n;
+    uint32_t segment;
+    uint64_t bytes;
+    const uint8_t *p[SC_TX_SEGMENTS];
+    uint32_t len[SC_TX_SEGMENTS];
+} sc_tx;
+
+/* Fills `out` with at most `max` runs, control first; each run holds at most SC_TX_SEGMENTS datagrams and SC_PACKET_MAX
+ * bytes. With `all` the open packets are closed and go too; without, they stay open to be filled by what follows. What
+ * is returned counts as sent. 0: nothing (more) to send. */
+int sc_engine_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all);
+/* Bytes that are packed and not yet transmitted: what a caller looks at to decide whether to transmit now. */
+uint64_t sc_engine_unsent(const sc_engine *e);
+/* 1 when control datagrams (acks, NAKs, control frames ...) or retransmissions wait to be sent. */
+int sc_engine_urgent(const sc_engine *e);
+
+/* ---- the application: sending ------------------------------------------------------------------------------- */
+
+enum {
+    SC_SENT = 0,     /* the whole message is packed */
+    SC_AGAIN = 1,    /* no credit or the gate is closed: call again with the same state when sc_engine_sendable changes */
+    SC_NO_VIEW = 2,  /* not in a view (not yet, or no more) */
+    SC_NO_MEMBER = 3, /* the destination is not in the view */
+    SC_TOO_LARGE = 4
+};
+
+/* Progress of one message that may need several calls. Zero it before the first. A view change in the middle starts
+ * the message again, so `p[0..len)` must stay as it is until SC_SENT. */
+typedef struct {
+    uint64_t done;
+    uint64_t epoch;
+    uint64_t wait_seqno;
+} sc_send_state;
+
+/* Packs one message for the group (`to` == 0) or for one member (its incarnation). Messages of several senders must
+ * not be interleaved: the caller holds one lock from the first call to SC_SENT. */
+int sc_engine_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall);
+/* Gives up a message of which sc_engine_send has packed a part (a time-out): receivers drop that part. */
+void sc_engine_send_abort(sc_engine *e, uint64_t to, sc_send_state *state);
+/* Packs messages [first, n) of an Arrow binary array (offsets: n + 1 int64, or int32 with `wide` 0) until credit ends.
+ * Returns the number of the next message to send; `state` belongs to that one, `*result` says why it stopped. */
+uint64_t sc_engine_send_batch(sc_engine *e, const uint8_t *data, const void *offsets, int wide, uint64_t first,
+                              uint64_t n, sc_send_state *state, int64_t wall, int *result);
+/* Packets with own messages that the sequencer has not put in order yet, as far as is known here (SEQ-24: a member that
+ * leaves waits until there are none); 0 without a sequencer or at the sequencer, where the cut takes what was sent. */
+uint64_t sc_engine_unordered(const sc_engine *e);
+/* A counter that changes whenever a sender that got SC_AGAIN may get further. */
+uint64_t sc_engine_sendable(const sc_engine *e);
+
+/* ---- the application: delivery ------------------------------------------------------------------------------ */
+
+/* The messages of one packet inside a batch. */
+typedef struct {
+    uint64_t sender;       /* incarnation */
+    uint64_t seqno;        /* of the sender's packet in which the messages end */
+    uint64_t global_seqno; /* of the first message; 0: no total order */
+    int64_t sent_ns;       /* wall clock of the sender */
+    uint32_t first;        /* index of the first message in the batch */
+    uint32_t n;
+    uint32_t index; /* of the first message in its packet */
+    uint32_t unicast; /* 1: was sent to this member only */
+} sc_run;
+
+typedef struct {
+    uint8_t *data;    /* data_len bytes, and room for data_cap */
+    uint64_t data_len, data_cap;
+    int32_t *offsets; /* n + 1 */
+    uint32_t n, offsets_cap;
+    sc_run *runs;
+    uint32_t n_runs, runs_cap;
+    uint64_t view_tag;
+} sc_batch;
+
+enum { SC_DELIVER_NONE = 0, SC_DELIVER_BATCH = 1, SC_DELIVER_MARKER = 2 };
+
+/* What is next for the application: a batch of at most about `bytes_max` bytes (one message may be larger), all of one
+ * view, or the marker that a view call put between two messages. The batch's buffers grow as needed and belong to the
+ * caller, who frees them by sc_batch_clear. */
+int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now);
+/* Bytes that wait to be delivered, and 1 more when a marker waits. */
+uint64_t sc_engine_deliverable(const sc_engine *e);
+void sc_batch_clear(sc_batch *batch);
+
+/* ---- the control plane -------------------------------------------------------------------------------------- */
+
+/* Queues a control frame: to the group's control lane, or to one address. 0, or -1 when the queue is full. */
+int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p, size_t len);
+
+enum {
+    SC_EVENT_CONTROL = 1,    /* a control frame came: sender, from, payload */
+    SC_EVENT_SUSPECT = 2,    /* nothing heard of `sender` for suspect_ns */
+    SC_EVENT_ALIVE = 3,      /* a suspected member was heard again */
+    SC_EVENT_CUT_REACHED = 4 /* everything up to the cut is here */
+};
+typedef struct {
+    int kind;
+    uint64_t sender;
+    uint64_t view_tag;
+    sc_address from;
+    uint8_t *payload; /* to be freed with free() */
+    size_t len;
+} sc_event;
+/* Takes the oldest event; 0 when there is none. */
+int sc_engine_event(sc_engine *e, sc_event *out);
+int sc_engine_has_event(const sc_engine *e);
+
+/* ---- views (called by the policies only) -------------------------------------------------------------------- */
+
+typedef struct {
+    uint64_t tag;
+    uint32_t n;
+    uint32_t rank;      /* own */
+    int32_t sequencer;  /* rank of the sequencer, or -1: per-sender order only */
+    uint64_t window_bytes;         /* of each group stream, in charged bytes */
+    uint64_t forward_window_bytes; /* of each forward stream */
+    uint64_t unicast_window_bytes; /* of each unicast stream */
+    uint32_t packet_bytes;         /* size of a full packet */
+    uint64_t ids[SC_MEMBERS_MAX];
+    sc_address addresses[SC_MEMBERS_MAX];
+    uint64_t base[SC_MEMBERS_MAX];        /* digest: each group stream goes on after this seqno */
+    uint64_t origin_base[SC_MEMBERS_MAX]; /* received table: and each sender's own numbering after this one */
+} sc_view;
+
+/* Closes the send gate and returns the last seqno of the own group stream, in one step (E-15). Idempotent. */
+uint64_t sc_engine_gate_close(sc_engine *e);
+/* From now on nothing of this view is accepted from `lost` members (they no longer count for credit either). Called
+ * again with another set, that one holds. */
+void sc_engine_freeze(sc_engine *e, const uint64_t *lost, size_t n);
+/* Ranges held of the group stream of `rank`: the end of the prefix in *prefix, then up to `max` (lo, hi) pairs. */
+size_t sc_engine_held(const sc_engine *e, uint32_t rank, uint64_t *prefix, uint64_t *ranges, size_t max);
+typedef struct {
+    uint64_t lo, hi;
+    uint32_t rank;   /* of the stream */
+    uint32_t holder; /* rank of the member to fetch it from */
+} sc_fetch;
+/* Fixes the cut (by rank): fetches what is missing, accepts no other packet, delivers nothing more until install. An
+ * SC_EVENT_CUT_REACHED follows when everything is here. Called again (a new attempt), the new cut holds. */
+void sc_engine_cut(sc_engine *e, const uint64_t *cut, const sc_fetch *fetch, size_t n_fetch);
+int sc_engine_cut_reached(const sc_engine *e);
+/* The received table at the cut: by rank, the highest seqno of that member's own numbering. Only after the cut was
+ * reached. */
+void sc_engine_received_table(const sc_engine *e, uint64_t *out);
+/* Delivers up to the cut, then `marker`, then opens the gate in the new view. `cut` is NULL for the first view. Own
+ * messages that the old sequencer never stamped are sent again, before anything newer. */
+int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, uint64_t marker, int64_t now);
+/* Leaves the view: delivers up to the cut (NULL: nothing more), then `marker`; nothing is sent or accepted any more
+ * but control frames. */
+void sc_engine_close(sc_engine *e, const uint64_t *cut, uint64_t marker);
+
+/* ---- counters ----------------------------------------------------------------------------------------------- */
+
+#define SC_COUNTERS(X)                                                                                                  \
+    X(datagrams_received)                                                                                              \
+    X(datagrams_sent)                                                                                                  \
+    X(bytes_received)                                                                                                  \
+    X(bytes_sent)                                                                                                      \
+    X(packets_sent)                                                                                                    \
+    X(packets_received)                                                                                                \
+    X(packets_duplicate)                                                                                               \
+    X(packets_retransmitted)                                                                                           \
+    X(packets_delivered)                                                                                               \
+    X(messages_sent)                                                                                                   \
+    X(messages_delivered)                                                                                              \
+    X(naks_sent)                                                                                                       \
+    X(naks_received)                                                                                                   \
+    X(acks_sent)                                                                                                       \
+    X(acks_received)                                                                                                   \
+    X(probes_sent)                                                                                                     \
+    X(heartbeats_sent)                                                                                                 \
+    X(stamped)                                                                                                         \
+    X(credit_stalls)                                                                                                   \
+    X(drop_short)                                                                                                      \
+    X(drop_magic)                                                                                                      \
+    X(drop_version)                                                                                                    \
+    X(drop_group)                                                                                                      \
+    X(drop_key)                                                                                                        \
+    X(drop_crc)                                                                                                        \
+    X(drop_field)                                                                                                      \
+    X(drop_own)                                                                                                        \
+    X(drop_stranger)                                                                                                   \
+    X(drop_view)                                                                                                       \
+    X(drop_frozen)                                                                                                     \
+    X(drop_window)                                                                                                     \
+    X(drop_slabs)                                                                                                      \
+    X(drop_control_full)                                                                                               \
+    X(drop_partial_message)                                                                                            \
+    X(drop_message_too_large)                                                                                          \
+    X(gaps_full)                                                                                                       \
+    X(retransmit_held)                                                                                                 \
+    X(retransmit_limited)                                                                                              \
+    X(retransmit_missing)                                                                                              \
+    X(slabs_in_use)                                                                                                    \
+    X(slabs_exhausted)                                                                                                 \
+    X(window_bytes)
+
+typedef struct {
+#define X(name) uint64_t name;
+    SC_COUNTERS(X)
+#undef X
+} sc_counters;
+const sc_counters *sc_engine_counters(const sc_engine *e);
+/* Names and values, at most `n`; returns how many there are. */
+size_t sc_engine_counter_values(const sc_engine *e, const char **names, uint64_t *values, size_t n);
+
+/* State of one stream at this member, for status and tests: highest delivered, highest received, stable. */
+typedef struct {
+    uint64_t delivered, received, stable;
+} sc_stream_state;
+int sc_engine_stream(const sc_engine *e, uint32_t rank, sc_stream_state *out);
+
+#endif

@@ -1,0 +1,316 @@
+/* Acks, credit, stability, NAK service, tail probes, heartbeats, suspicion: everything that runs on a timer or answers
+ * a datagram without a payload. These datagrams have a queue of their own that no data window blocks. */
+#include "internal.h"
+
+/* A new datagram in the queue, its common header filled; the caller fills the body. NULL when the bound is hit. */
+uint8_t *sc_out_new(sc_engine *e, int lane, const sc_address *to, uint8_t type, size_t len) {
+    sc_out *o = e->out_bytes + len > e->config.control_bytes_max ? NULL : malloc(sizeof *o + len);
+    if (!o) {
+        e->counters.drop_control_full++;
+        return NULL;
+    }
+    o->next = NULL;
+    o->lane = lane;
+    memset(&o->to, 0, sizeof o->to);
+    if (to) o->to = *to;
+    o->len = (uint32_t)len;
+    memset(o->p, 0, len);
+    o->p[SC_OFF_MAGIC] = SC_WIRE_MAGIC;
+    o->p[SC_OFF_VERSION] = SC_WIRE_VERSION;
+    o->p[SC_OFF_TYPE] = type;
+    sc_put32(o->p + SC_OFF_GROUP, e->config.group);
+    sc_put64(o->p + SC_OFF_SENDER, e->config.member);
+    sc_put64(o->p + SC_OFF_VIEW, e->in_view ? e->view.tag : 0);
+    *e->out_last = o;
+    e->out_last = &o->next;
+    e->out_bytes += len;
+    return o->p;
+}
+
+/* ---- acks: the receiver's side ------------------------------------------------------------------------------ */
+
+static uint64_t window_of(const sc_engine *e, int stream) {
+    return stream == SC_STREAM_GROUP     ? e->view.window_bytes
+           : stream == SC_STREAM_UNICAST ? e->view.unicast_window_bytes
+                                         : e->view.forward_window_bytes;
+}
+
+static void ack(sc_engine *e, sc_peer *peer, int stream) {
+    sc_rx_stream *rx = sc_rx_of(peer, stream);
+    rx->ack_due = SC_NEVER;
+    rx->unacked_bytes = 0;
+    if (peer->lost) return;
+    uint8_t *p = sc_out_new(e, SC_LANE_UNICAST, &peer->address, SC_TYPE_ACK, SC_ACK_LEN);
+    if (!p) {
+        rx->ack_due = e->now + e->config.ack_delay_ns;
+        return;
+    }
+    sc_put64(p + 40, (uint64_t)stream);
+    sc_put64(p + 48, rx->consumed >= rx->queued ? rx->consumed : rx->queued - 1);
+    sc_put64(p + 56, rx->highest);
+    sc_put64(p + 64, rx->consumed);
+    rx->acked_consumed = rx->consumed;
+    e->counters.acks_sent++;
+}
+
+void sc_flow_progress(sc_engine *e, sc_rx_stream *rx, int64_t now) {
+    if (rx->ack_due == SC_NEVER) rx->ack_due = now + e->config.ack_delay_ns;
+}
+
+/* `bytes` more were consumed: an ack each quarter window, else with the timer. */
+void sc_flow_consumed(sc_engine *e, sc_peer *peer, int stream, uint64_t bytes, int64_t now) {
+    sc_rx_stream *rx = sc_rx_of(peer, stream);
+    rx->unacked_bytes += sc_charge((uint32_t)bytes, bytes == e->view.packet_bytes); /* as the sender counts it */
+    if (rx->unacked_bytes >= window_of(e, stream) / 4 ||
+        rx->consumed - rx->acked_consumed >= e->config.ring_packets / 8)
+        ack(e, peer, stream);
+    else
+        sc_flow_progress(e, rx, now);
+}
+
+/* ---- acks: the sender's side -------------------------------------------------------------------------------- */
+
+static void probe_restart(sc_engine *e, sc_tx_stream *tx, int outstanding, int64_t now) {
+    tx->probe_wait = e->config.probe_ns_min;
+    tx->probe_due = outstanding ? now + tx->probe_wait : SC_NEVER;
+}
+
+static int outstanding(const sc_tx_stream *tx, uint64_t acked) { return acked + 1 < tx->unsent; }
+
+/* Recomputes what all receivers of the group stream have delivered (purge) and consumed (credit). */
+void sc_flow_recount(sc_engine *e, int64_t now) {
+    sc_tx_stream *tx = &e->group;
+    uint64_t delivered = tx->unsent - 1, consumed = tx->unsent - 1;
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        const sc_peer *peer = e->peers[r];
+        if (r == e->view.rank || peer->lost) continue;
+        if (peer->acked.delivered < delivered) delivered = peer->acked.delivered;
+        if (peer->consumed < consumed) consumed = peer->consumed;
+    }
+    int progress = delivered > tx->stable || consumed > e->peers_consumed;
+    e->peers_consumed = consumed;
+    if (e->self_consumed < consumed) consumed = e->self_consumed;
+    progress |= consumed > tx->consumed;
+    if (delivered > tx->stable) tx->stable = delivered;
+    sc_tx_credit(tx, consumed);
+    sc_tx_purge(tx, consumed < tx->stable ? consumed : tx->stable);
+    if (!progress) return;
+    e->sendable++;
+    probe_restart(e, tx, outstanding(tx, e->peers_consumed), now);
+    sc_order_stamp(e, now);
+}
+
+void sc_flow_sent(sc_engine *e, sc_tx_stream *tx, int64_t now) {
+    if (tx->probe_due == SC_NEVER) probe_restart(e, tx, 1, now);
+    if (tx->stream == SC_STREAM_GROUP && e->view.n == 1) sc_flow_recount(e, now);
+}
+
+void sc_on_ack(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
+    int stream = (int)sc_get64(p + 40);
+    uint64_t delivered = sc_get64(p + 48), received = sc_get64(p + 56), consumed = sc_get64(p + 64);
+    sc_tx_stream *tx = stream == SC_STREAM_GROUP     ? &e->group
+                       : stream == SC_STREAM_FORWARD ? &e->forward
+                                                     : peer->unicast_tx;
+    if (!tx || !tx->packets || consumed > delivered || delivered >= tx->unsent || received >= tx->unsent) {
+        e->counters.drop_field++;
+        return;
+    }
+    e->counters.acks_received++;
+    if (stream == SC_STREAM_GROUP) {
+        if (delivered > peer->acked.delivered) peer->acked.delivered = delivered;
+        if (received > peer->acked.received) peer->acked.received = received;
+        if (consumed > peer->consumed) peer->consumed = consumed;
+        sc_flow_recount(e, now);
+        return;
+    }
+    int progress = delivered > tx->stable || consumed > tx->consumed;
+    if (delivered > tx->stable) tx->stable = delivered;
+    if (stream == SC_STREAM_UNICAST) { /* forwards are kept until they come back */
+        sc_tx_credit(tx, consumed);
+        sc_tx_purge(tx, consumed);
+    }
+    if (!progress) return;
+    e->sendable++;
+    probe_restart(e, tx, outstanding(tx, stream == SC_STREAM_UNICAST ? tx->consumed : tx->stable), now);
+}
+
+/* ---- NAK service -------------------------------------------------------------------------------------------- */
+
+static int tokens(sc_engine *e, uint32_t bytes, int64_t now) {
+    int64_t burst = (int64_t)(e->config.retransmit_bytes_per_s / 50) + 2 * SC_PACKET_MAX;
+    int64_t elapsed = now - e->again_refilled;
+    if (elapsed > 1000000000) elapsed = 1000000000;
+    if (elapsed > 0) {
+        e->again_tokens += (int64_t)((double)elapsed * (double)e->config.retransmit_bytes_per_s / 1e9);
+        e->again_refilled = now;
+    }
+    if (e->again_tokens > burst) e->again_tokens = burst;
+    if (e->again_tokens < (int64_t)bytes) return 0;
+    e->again_tokens -= bytes;
+    return 1;
+}
+
+/* Queues one retransmission. 0 when a bound is hit: the rest of the NAK would meet the same. */
+static int again(sc_engine *e, sc_peer *requester, uint64_t owner, int stream, uint64_t seqno, int64_t now) {
+    uint32_t len;
+    if (owner == e->config.member) {
+        sc_tx_stream *tx = stream == SC_STREAM_GROUP     ? &e->group
+                           : stream == SC_STREAM_FORWARD ? &e->forward
+                                                         : requester->unicast_tx;
+        if (!tx || !sc_tx_has(tx, seqno) || seqno >= tx->unsent) {
+            e->counters.retransmit_missing++;
+            return 1;
+        }
+        sc_tx_packet *packet = sc_tx_at(tx, seqno);
+        int fresh = packet->retransmitted_to && now - packet->retransmitted_at < e->config.retransmit_hold_ns;
+        if (fresh && (packet->retransmitted_to == requester->rank + 1 || packet->retransmitted_to == UINT32_MAX)) {
+            e->counters.retransmit_held++;
+            return 1;
+        }
+        /* A second member lacks it too, and the first answer has not left: one multicast serves both. */
+        if (fresh && stream == SC_STREAM_GROUP) {
+            for (uint32_t i = 0; i < e->n_again; i++) {
+                sc_again *a = &e->again[i];
+                if (a->owner != owner || a->stream != stream || a->seqno != seqno) continue;
+                a->multicast = 1;
+                packet->retransmitted_to = UINT32_MAX;
+                return 1;
+            }
+        }
+        packet->retransmitted_at = now;
+        packet->retransmitted_to = requester->rank + 1;
+        len = packet->len;
+    } else { /* as a holder, for a sender that is gone or does not answer */
+        sc_peer *peer = sc_find_peer(e, owner);
+        if (!peer || stream != SC_STREAM_GROUP || !peer->group.packets || seqno < peer->group.first ||
+            seqno > peer->group.highest || !sc_rx_at(e, &peer->group, seqno)->p) {
+            e->counters.retransmit_missing++;
+            return 1;
+        }
+        len = sc_rx_at(e, &peer->group, seqno)->len;
+    }
+    if (e->n_again == SC_AGAIN_MAX || !tokens(e, len, now)) {
+        e->counters.retransmit_limited++;
+        return 0;
+    }
+    e->again[e->n_again++] =
+        (sc_again){.owner = owner, .seqno = seqno, .stream = stream, .requester = requester->rank, .multicast = 0};
+    return 1;
+}
+
+void sc_on_nak(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
+    uint64_t owner = sc_get64(p + 40);
+    int stream = (int)sc_get32(p + 48);
+    uint32_t n = sc_get32(p + 52);
+    e->counters.naks_received++;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t lo = sc_get64(p + SC_NAK_HEADER + 16 * (size_t)i), hi = sc_get64(p + SC_NAK_HEADER + 16 * (size_t)i + 8);
+        if (hi - lo >= e->config.ring_packets) hi = lo + e->config.ring_packets - 1; /* a ring holds no more */
+        for (uint64_t seqno = lo; seqno <= hi; seqno++)
+            if (!again(e, peer, owner, stream, seqno, now)) return;
+    }
+}
+
+/* ---- probes and heartbeats ---------------------------------------------------------------------------------- */
+
+static void probe(sc_engine *e, sc_tx_stream *tx, int lane, const sc_address *to, int64_t now) {
+    uint8_t *p = sc_out_new(e, lane, to, SC_TYPE_PROBE, SC_PROBE_LEN);
+    tx->probe_wait = tx->probe_wait * 2 < e->config.probe_ns_max ? tx->probe_wait * 2 : e->config.probe_ns_max;
+    tx->probe_due = now + tx->probe_wait;
+    if (!p) return;
+    sc_put64(p + 40, (uint64_t)tx->stream);
+    sc_put64(p + 48, tx->unsent - 1);
+    sc_put64(p + 56, tx->stable);
+    e->counters.probes_sent++;
+}
+
+void sc_on_probe(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
+    int stream = (int)sc_get64(p + 40);
+    sc_rx_stream *rx = sc_rx_of(peer, stream);
+    if (peer->lost || (stream == SC_STREAM_GROUP && e->cut_set)) return;
+    sc_rx_stable(e, rx, sc_get64(p + 56));
+    sc_rx_known(e, rx, sc_get64(p + 48), now);
+    ack(e, peer, stream);
+}
+
+static void heartbeat(sc_engine *e, int64_t now) {
+    e->heartbeat_due = now + e->config.heartbeat_ns;
+    uint8_t *p = sc_out_new(e, SC_LANE_CONTROL, NULL, SC_TYPE_HEARTBEAT, SC_HEARTBEAT_HEADER + 16 * (size_t)e->view.n);
+    if (!p) return;
+    sc_put64(p + 40, e->group.unsent - 1);
+    sc_put64(p + 48, e->group.stable);
+    sc_put32(p + 56, e->view.n);
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        const sc_rx_stream *rx = &e->peers[r]->group;
+        int own = r == e->view.rank;
+        sc_put64(p + SC_HEARTBEAT_HEADER + 16 * (size_t)r, own ? e->group.unsent - 1 : rx->queued - 1);
+        sc_put64(p + SC_HEARTBEAT_HEADER + 16 * (size_t)r + 8, own ? e->group.unsent - 1 : rx->highest);
+    }
+    e->counters.heartbeats_sent++;
+}
+
+void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
+    if (sc_get32(p + 56) != e->view.n) {
+        e->counters.drop_field++;
+        return;
+    }
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        peer->digest[r].delivered = sc_get64(p + SC_HEARTBEAT_HEADER + 16 * (size_t)r);
+        peer->digest[r].received = sc_get64(p + SC_HEARTBEAT_HEADER + 16 * (size_t)r + 8);
+    }
+    if (e->cut_set || peer->lost) return;
+    sc_rx_stable(e, &peer->group, sc_get64(p + 48));
+    sc_rx_known(e, &peer->group, sc_get64(p + 40), now + e->config.nak_delay_ns);
+    /* The maximum of what anyone received tells of a last message whose sender is gone (E-13). */
+    for (uint32_t r = 0; r < e->view.n; r++)
+        if (r != e->view.rank && r != peer->rank && !e->peers[r]->lost)
+            sc_rx_known(e, &e->peers[r]->group, peer->digest[r].received, now + e->config.nak_backoff_ns_min);
+}
+
+/* ---- time --------------------------------------------------------------------------------------------------- */
+
+static void suspicions(sc_engine *e, int64_t now) {
+    int64_t slept = now - e->ticked;
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        sc_peer *peer = e->peers[r];
+        if (r == e->view.rank) continue;
+        /* A member that was itself asleep has no evidence against others for that time. */
+        if (slept > e->config.suspect_ns / 2) peer->heard += slept;
+        if (peer->heard > now) peer->heard = now;
+        if (!peer->suspected && now - peer->heard >= e->config.suspect_ns) {
+            peer->suspected = 1;
+            sc_push_event(e, SC_EVENT_SUSPECT, peer->id, e->view.tag, NULL, NULL, 0);
+        }
+    }
+}
+
+void sc_flow_tick(sc_engine *e, int64_t now) {
+    suspicions(e, now);
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        sc_peer *peer = e->peers[r];
+        if (r == e->view.rank) continue;
+        for (int s = SC_STREAM_GROUP; s <= SC_STREAM_FORWARD; s++)
+            if (sc_rx_of(peer, s)->ack_due <= now) ack(e, peer, s);
+        sc_tx_stream *tx = peer->unicast_tx;
+        if (tx && tx->probe_due <= now) probe(e, tx, SC_LANE_UNICAST, &peer->address, now);
+    }
+    if (e->group.probe_due <= now) probe(e, &e->group, SC_LANE_CONTROL, NULL, now);
+    if (e->forward.probe_due <= now && e->view.sequencer >= 0)
+        probe(e, &e->forward, SC_LANE_UNICAST, &e->peers[e->view.sequencer]->address, now);
+    if (e->heartbeat_due <= now) heartbeat(e, now);
+}
+
+int64_t sc_flow_deadline(const sc_engine *e) {
+    int64_t due = e->heartbeat_due;
+    if (e->group.probe_due < due) due = e->group.probe_due;
+    if (e->forward.probe_due < due) due = e->forward.probe_due;
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        sc_peer *peer = e->peers[r];
+        if (r == e->view.rank) continue;
+        for (int s = SC_STREAM_GROUP; s <= SC_STREAM_FORWARD; s++)
+            if (sc_rx_of(peer, s)->ack_due < due) due = sc_rx_of(peer, s)->ack_due;
+        if (peer->unicast_tx && peer->unicast_tx->probe_due < due) due = peer->unicast_tx->probe_due;
+        if (!peer->suspected && peer->heard + e->config.suspect_ns < due) due = peer->heard + e->config.suspect_ns;
+    }
+    return due;
+}

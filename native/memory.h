@@ -1,0 +1,24 @@
+/* Memory that is walked through from end to end: on huge pages where the system has them, as a copy through 4 KiB pages
+ * spends a good part of its time on address translation, above all in a virtual machine. Given back by free(). */
+#ifndef SEQCAST_MEMORY_H
+#define SEQCAST_MEMORY_H
+
+#include <stdlib.h>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+#define SC_HUGE_PAGE ((size_t)2 << 20)
+
+static inline void *sc_large_alloc(size_t bytes) {
+#if defined(__linux__)
+    if (bytes >= SC_HUGE_PAGE / 2) {
+        void *p = aligned_alloc(SC_HUGE_PAGE, (bytes + SC_HUGE_PAGE - 1) & ~(SC_HUGE_PAGE - 1));
+        if (p) madvise(p, (bytes + SC_HUGE_PAGE - 1) & ~(SC_HUGE_PAGE - 1), MADV_HUGEPAGE);
+        return p;
+    }
+#endif
+    return malloc(bytes);
+}
+
+#endif

@@ -1,0 +1,150 @@
+/* What differs between systems for threads and clocks: a mutex, a condition with a deadline, two clocks.
+ *
+ * POSIX threads, or Windows' slim locks. All times are int64 nanoseconds. */
+#ifndef SEQCAST_PORT_H
+#define SEQCAST_PORT_H
+
+#include <stdint.h>
+
+#if defined(_WIN32)
+
+#ifndef WIN32_LEAN_AND_MEAN
+#define WIN32_LEAN_AND_MEAN
+#endif
+#include <winsock2.h>
+#include <windows.h>
+
+typedef SRWLOCK sc_mutex;
+typedef CONDITION_VARIABLE sc_cond;
+
+static inline void sc_mutex_init(sc_mutex *m) { InitializeSRWLock(m); }
+static inline void sc_mutex_destroy(sc_mutex *m) { (void)m; }
+static inline void sc_mutex_lock(sc_mutex *m) { AcquireSRWLockExclusive(m); }
+static inline int sc_mutex_trylock(sc_mutex *m) { return TryAcquireSRWLockExclusive(m) != 0; }
+static inline void sc_mutex_unlock(sc_mutex *m) { ReleaseSRWLockExclusive(m); }
+
+static inline void sc_cond_init(sc_cond *c) { InitializeConditionVariable(c); }
+static inline void sc_cond_signal(sc_cond *c) { WakeConditionVariable(c); }
+static inline void sc_cond_broadcast(sc_cond *c) { WakeAllConditionVariable(c); }
+
+/* Monotonic clock; starts anywhere. */
+static inline int64_t sc_now(void) {
+    static LARGE_INTEGER frequency; /* the same value whoever writes it */
+    LARGE_INTEGER counter;
+    if (frequency.QuadPart == 0) QueryPerformanceFrequency(&frequency);
+    QueryPerformanceCounter(&counter);
+    return (int64_t)(counter.QuadPart / frequency.QuadPart * 1000000000LL +
+                     counter.QuadPart % frequency.QuadPart * 1000000000LL / frequency.QuadPart);
+}
+
+/* Wall clock, since 1970. */
+static inline int64_t sc_wall(void) {
+    FILETIME t;
+    GetSystemTimePreciseAsFileTime(&t);
+    int64_t ticks = (int64_t)(((uint64_t)t.dwHighDateTime << 32) | t.dwLowDateTime);
+    return (ticks - 116444736000000000LL) * 100;
+}
+
+static inline void sc_cond_wait(sc_cond *c, sc_mutex *m) { SleepConditionVariableSRW(c, m, INFINITE, 0); }
+
+/* Waits until a signal or the monotonic time `until`; may wake early. */
+static inline void sc_cond_wait_until(sc_cond *c, sc_mutex *m, int64_t until) {
+    int64_t left = until - sc_now();
+    if (left < 0) left = 0;
+    int64_t ms = (left + 999999) / 1000000;
+    SleepConditionVariableSRW(c, m, ms > 3600000 ? 3600000 : (DWORD)ms, 0);
+}
+
+static inline void sc_sleep(int64_t ns) { Sleep((DWORD)((ns + 999999) / 1000000)); }
+
+#else
+
+#include <pthread.h>
+#include <time.h>
+
+typedef pthread_mutex_t sc_mutex;
+typedef pthread_cond_t sc_cond;
+
+static inline void sc_mutex_init(sc_mutex *m) { pthread_mutex_init(m, NULL); }
+static inline void sc_mutex_destroy(sc_mutex *m) { pthread_mutex_destroy(m); }
+static inline void sc_mutex_lock(sc_mutex *m) { pthread_mutex_lock(m); }
+static inline int sc_mutex_trylock(sc_mutex *m) { return pthread_mutex_trylock(m) == 0; }
+static inline void sc_mutex_unlock(sc_mutex *m) { pthread_mutex_unlock(m); }
+
+static inline void sc_cond_init(sc_cond *c) {
+#if defined(__APPLE__)
+    pthread_cond_init(c, NULL);
+#else
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(c, &attributes);
+    pthread_condattr_destroy(&attributes);
+#endif
+}
+static inline void sc_cond_signal(sc_cond *c) { pthread_cond_signal(c); }
+static inline void sc_cond_broadcast(sc_cond *c) { pthread_cond_broadcast(c); }
+
+/* Monotonic clock; starts anywhere. */
+static inline int64_t sc_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+/* Wall clock, since 1970. */
+static inline int64_t sc_wall(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+static inline void sc_cond_wait(sc_cond *c, sc_mutex *m) { pthread_cond_wait(c, m); }
+
+/* Waits until a signal or the monotonic time `until`; may wake early. */
+static inline void sc_cond_wait_until(sc_cond *c, sc_mutex *m, int64_t until) {
+#if defined(__APPLE__)
+    int64_t left = until - sc_now();
+    if (left < 0) left = 0;
+    struct timespec t = {left / 1000000000LL, left % 1000000000LL};
+    pthread_cond_timedwait_relative_np(c, m, &t);
+#else
+    struct timespec t = {until / 1000000000LL, until % 1000000000LL};
+    pthread_cond_timedwait(c, m, &t);
+#endif
+}
+
+static inline void sc_sleep(int64_t ns) {
+    struct timespec t = {ns / 1000000000LL, ns % 1000000000LL};
+    nanosleep(&t, NULL);
+}
+
+#endif
+
+/* Flags that are read outside any lock; sequentially consistent. */
+#if defined(_WIN32)
+typedef volatile LONG64 sc_atomic;
+static inline int64_t sc_load(const sc_atomic *a) { return InterlockedCompareExchange64((sc_atomic *)a, 0, 0); }
+static inline void sc_store(sc_atomic *a, int64_t v) { InterlockedExchange64(a, v); }
+static inline int64_t sc_exchange(sc_atomic *a, int64_t v) { return InterlockedExchange64(a, v); }
+static inline void sc_or(sc_atomic *a, int64_t v) { InterlockedOr64(a, v); }
+#else
+typedef int64_t sc_atomic;
+static inline int64_t sc_load(const sc_atomic *a) { return __atomic_load_n(a, __ATOMIC_SEQ_CST); }
+static inline void sc_store(sc_atomic *a, int64_t v) { __atomic_store_n(a, v, __ATOMIC_SEQ_CST); }
+static inline int64_t sc_exchange(sc_atomic *a, int64_t v) { return __atomic_exchange_n(a, v, __ATOMIC_SEQ_CST); }
+static inline void sc_or(sc_atomic *a, int64_t v) { __atomic_fetch_or(a, v, __ATOMIC_SEQ_CST); }
+#endif
+
+/* In a loop that spins: lets the other thread of the core run. */
+static inline void sc_relax(void) {
+#if defined(_WIN32)
+    YieldProcessor();
+#elif defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+#endif

@@ -1,0 +1,104 @@
+#include "slab.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory.h"
+
+#define ARENA_SLABS (SC_HUGE_PAGE / SC_SLAB_BYTES)
+
+/* Slabs are made by the arena, a huge page each. */
+typedef struct arena {
+    struct arena *next;
+    uint8_t *data;
+    sc_slab slabs[ARENA_SLABS];
+} arena;
+
+struct sc_slab_pool {
+    arena *arenas;    /* the newest first; its first `taken` slabs are made */
+    uint32_t taken;
+    sc_slab *spare;   /* free list */
+    sc_slab *sharing; /* takes the next small copies; the pool holds a reference */
+    uint32_t made, in_use, max;
+    uint64_t exhausted;
+};
+
+sc_slab_pool *sc_slab_pool_new(uint32_t max_slabs) {
+    sc_slab_pool *pool = calloc(1, sizeof *pool);
+    if (pool) pool->max = max_slabs;
+    return pool;
+}
+
+void sc_slab_pool_free(sc_slab_pool *pool) {
+    if (!pool) return;
+    if (pool->sharing) sc_slab_unref(pool->sharing);
+    while (pool->arenas) {
+        arena *a = pool->arenas;
+        pool->arenas = a->next;
+        free(a->data);
+        free(a);
+    }
+    free(pool);
+}
+
+static sc_slab *make(sc_slab_pool *pool) {
+    if (!pool->arenas || pool->taken == ARENA_SLABS) {
+        arena *a = calloc(1, sizeof *a);
+        if (!a || !(a->data = sc_large_alloc(SC_HUGE_PAGE))) {
+            free(a);
+            return NULL;
+        }
+        a->next = pool->arenas;
+        pool->arenas = a;
+        pool->taken = 0;
+    }
+    sc_slab *slab = &pool->arenas->slabs[pool->taken];
+    slab->data = pool->arenas->data + (size_t)pool->taken++ * SC_SLAB_BYTES;
+    return slab;
+}
+
+static sc_slab *get(sc_slab_pool *pool, int own) {
+    sc_slab *slab = pool->spare;
+    if (slab) {
+        pool->spare = slab->next;
+    } else if ((!own && pool->made >= pool->max) || !(slab = make(pool))) {
+        pool->exhausted++;
+        return NULL;
+    } else {
+        pool->made++;
+    }
+    slab->pool = pool;
+    slab->next = NULL;
+    slab->refs = 1;
+    slab->used = 0;
+    pool->in_use++;
+    return slab;
+}
+
+sc_slab *sc_slab_get(sc_slab_pool *pool) { return get(pool, 0); }
+
+void sc_slab_unref(sc_slab *slab) {
+    if (--slab->refs) return;
+    slab->next = slab->pool->spare;
+    slab->pool->spare = slab;
+    slab->pool->in_use--;
+}
+
+uint8_t *sc_slab_pool_copy(sc_slab_pool *pool, const uint8_t *p, size_t len, int own, sc_slab **slab) {
+    size_t room = (len + 15) & ~(size_t)15;
+    if (room > SC_SLAB_BYTES) return NULL;
+    if (!pool->sharing || pool->sharing->used + room > SC_SLAB_BYTES) {
+        if (pool->sharing) sc_slab_unref(pool->sharing);
+        pool->sharing = get(pool, own);
+        if (!pool->sharing) return NULL;
+    }
+    uint8_t *to = pool->sharing->data + pool->sharing->used;
+    memcpy(to, p, len);
+    pool->sharing->used += (uint32_t)room;
+    sc_slab_ref(pool->sharing);
+    *slab = pool->sharing;
+    return to;
+}
+
+uint32_t sc_slab_pool_in_use(const sc_slab_pool *pool) { return pool->in_use; }
+uint64_t sc_slab_pool_exhausted(const sc_slab_pool *pool) { return pool->exhausted; }

@@ -1,0 +1,59 @@
+"""Compiled parts. Everything else of the build stands in pyproject.toml.
+
+SEQCAST_EXTENSIONS=engine,driver   builds only these (for development)
+SEQCAST_SANITIZE=1                 ASan and UBSan
+SEQCAST_WERROR=1                   warnings of the C kernels are errors
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+HEADERS = sorted(str(path) for path in Path("native").glob("*.h"))
+ENGINE = ["crc32c", "wire", "slab", "engine", "tx", "rx", "flow", "order", "view", "deliver"]
+EXTENSIONS = {
+    "engine": ENGINE,
+    "driver": [*ENGINE, "io", "io_open", "drive"],  # it calls sc_engine_* itself
+    "bare": ["bare", "crc32c"],
+    "columns": ["columns"],
+}
+
+
+def extension(name: str, kernels: list[str]) -> Extension:
+    compile_args: list[str] = []
+    link_args = ["-pthread"] if sys.platform.startswith("linux") else []
+    if sys.platform == "win32":
+        compile_args += ["/O2", "/std:c11"]
+    else:
+        compile_args += ["-O2", "-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden"]
+        if os.environ.get("SEQCAST_WERROR"):
+            compile_args.append("-Werror")
+        if os.environ.get("SEQCAST_SANITIZE"):
+            compile_args += ["-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-g"]
+            link_args += ["-fsanitize=address,undefined"]
+        else:
+            compile_args.append("-g0")  # Python's own flags ask for debugging symbols, five times the size
+    return Extension(
+        f"seqcast._native.{name}",
+        [f"src/seqcast/_native/{name}.pyx", *(f"native/{kernel}.c" for kernel in kernels)],
+        include_dirs=["native"],
+        depends=[*HEADERS, *(str(path) for path in Path("src/seqcast/_native").glob("*.pxd"))],
+        define_macros=[("_GNU_SOURCE", "1")] if sys.platform.startswith("linux") else [],
+        extra_compile_args=compile_args,
+        extra_link_args=link_args,
+        libraries=["ws2_32", "iphlpapi"] if sys.platform == "win32" else [],
+    )
+
+
+only = os.environ.get("SEQCAST_EXTENSIONS")
+names = only.split(",") if only else list(EXTENSIONS)
+setup(
+    ext_modules=cythonize(
+        [extension(name, EXTENSIONS[name]) for name in names],
+        language_level=3,
+        compiler_directives={"embedsignature": True},
+    )
+)

@@ -1,0 +1,57 @@
+"""Reliable, totally ordered multicast with agreed membership."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from seqcast.config import Config
+from seqcast.errors import (
+    ConfigError,
+    JoinTimeout,
+    JournalWriteError,
+    NotMember,
+    RemoteProtocolError,
+    SendTimeout,
+    SeqcastError,
+    UsageError,
+)
+from seqcast.events import Excluded
+from seqcast.group import Event, Group, join
+from seqcast.net.batch import Batch
+from seqcast.net.host import ClippedBuffer
+from seqcast.types import Member, Message, View, ViewId
+
+__all__ = [
+    "Batch",
+    "ClippedBuffer",
+    "Config",
+    "ConfigError",
+    "Event",
+    "Excluded",
+    "Group",
+    "JoinTimeout",
+    "JournalWriteError",
+    "Member",
+    "Message",
+    "NotMember",
+    "RemoteProtocolError",
+    "SendTimeout",
+    "SeqcastError",
+    "UsageError",
+    "View",
+    "ViewId",
+    "aio",
+    "join",
+]
+
+if TYPE_CHECKING:
+    import seqcast.aio as aio
+
+
+def __getattr__(name: str) -> Any:
+    """``seqcast.aio``, on its first use: asyncio takes time to import."""
+    if name == "aio":
+        import importlib
+
+        return importlib.import_module("seqcast.aio")
+    raise AttributeError(f"module 'seqcast' has no attribute {name!r}")

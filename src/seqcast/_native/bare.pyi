@@ -1,0 +1,45 @@
+"""The bare C baselines of ``seqcast perf``, and the CRC kernel for tests and benchmarks. See native/bare.h."""
+
+from typing import TypedDict
+
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import Buffer
+
+SHARED_BYTES: int
+RECEIVERS_MAX: int
+
+class Result(TypedDict):
+    elapsed_ns: int
+    bytes: int
+    sent: int
+    lost: int
+    corrupt: int
+
+class Settings:
+    def __init__(
+        self,
+        *,
+        group: str,
+        interface: str,
+        port: int,
+        limit: bool = False,
+        packet_bytes: int = 1472,
+        segments: int = 1,
+        gro: bool = False,
+        message_bytes: int = 1024,
+        receivers: int = 1,
+        window_bytes: int = 2 << 20,
+        ring_bytes: int = 8 << 20,
+        socket_bytes: int = 4 << 20,
+    ) -> None: ...
+
+def crc32c(data: Buffer, crc: int = 0) -> int: ...
+def crc32c_table(data: Buffer, crc: int = 0) -> int: ...
+def crc32c_kernel() -> str: ...
+def send(settings: Settings, shared: Buffer, *, warm_ns: int, measure_ns: int) -> Result: ...
+def receive(settings: Settings, shared: Buffer, *, index: int) -> Result: ...
+def ping(
+    settings: Settings, shared: Buffer, *, spin: bool, warm_rounds: int, rounds: int
+) -> npt.NDArray[np.int64]: ...
+def pong(settings: Settings, shared: Buffer, *, spin: bool) -> None: ...

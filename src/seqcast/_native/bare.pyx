@@ -1,0 +1,161 @@
+# cython: freethreading_compatible = True
+"""The bare C baselines of ``seqcast perf``, and the CRC kernel for tests and benchmarks.
+
+Each of send, receive, ping and pong is one process of a run; they share ``SHARED_BYTES`` of zeroed memory. They block
+without the GIL until the run is over. See native/bare.h.
+"""
+
+import os
+
+import numpy as np
+
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t, uint8_t
+
+
+cdef extern from "crc32c.h" nogil:
+    uint32_t sc_crc32c(uint32_t crc, const void *p, size_t len)
+    uint32_t sc_crc32c_table(uint32_t crc, const void *p, size_t len)
+    const char *sc_crc32c_kernel()
+
+
+cdef extern from "bare.h" nogil:
+    const int SC_BARE_SHARED_BYTES
+    const int SC_BARE_RECEIVERS_MAX
+    const int SC_BARE_UNSUPPORTED
+
+    ctypedef struct sc_bare_config:
+        const char *group
+        const char *interface
+        uint16_t port
+        int limit
+        uint32_t packet_bytes
+        uint32_t segments
+        int gro
+        uint32_t message_bytes
+        uint32_t receivers
+        uint64_t window_bytes
+        uint64_t ring_bytes
+        uint32_t socket_bytes
+
+    ctypedef struct sc_bare_result:
+        int64_t elapsed_ns
+        uint64_t bytes
+        uint64_t sent
+        uint64_t lost
+        uint64_t corrupt
+        const char *failed
+
+    int sc_bare_send(const sc_bare_config *config, void *shared, int64_t warm_ns, int64_t measure_ns,
+                     sc_bare_result *out)
+    int sc_bare_receive(const sc_bare_config *config, void *shared, uint32_t index, sc_bare_result *out)
+    int sc_bare_ping(const sc_bare_config *config, void *shared, int spin, uint32_t warm_rounds, uint32_t rounds,
+                     int64_t *round_trips_ns, sc_bare_result *out)
+    int sc_bare_pong(const sc_bare_config *config, void *shared, int spin, sc_bare_result *out)
+
+
+SHARED_BYTES = SC_BARE_SHARED_BYTES
+RECEIVERS_MAX = SC_BARE_RECEIVERS_MAX
+
+
+def crc32c(const uint8_t[::1] data, uint32_t crc=0):
+    """CRC32C of ``data`` by the kernel chosen for this machine, continuing from ``crc``."""
+    cdef size_t n = data.shape[0]
+    return sc_crc32c(crc, &data[0] if n else NULL, n)
+
+
+def crc32c_table(const uint8_t[::1] data, uint32_t crc=0):
+    """The same by the portable kernel."""
+    cdef size_t n = data.shape[0]
+    return sc_crc32c_table(crc, &data[0] if n else NULL, n)
+
+
+def crc32c_kernel():
+    """Name of the kernel in use: "sse4.2+pclmul", "armv8-crc" or "table"."""
+    return sc_crc32c_kernel().decode()
+
+
+cdef class Settings:
+    """What all processes of a run share; the words are those of sc_bare_config."""
+
+    cdef sc_bare_config c
+    cdef bytes group, interface
+
+    def __init__(
+        self, *, str group, str interface, int port, bint limit=False, packet_bytes=1472, segments=1, bint gro=False,
+        message_bytes=1024, receivers=1, window_bytes=2 << 20, ring_bytes=8 << 20, socket_bytes=4 << 20,
+    ):
+        self.group = group.encode()
+        self.interface = interface.encode()
+        self.c.group = self.group
+        self.c.interface = self.interface
+        self.c.port = port
+        self.c.limit = limit
+        self.c.packet_bytes = packet_bytes
+        self.c.segments = segments
+        self.c.gro = gro
+        self.c.message_bytes = message_bytes
+        self.c.receivers = receivers
+        self.c.window_bytes = window_bytes
+        self.c.ring_bytes = ring_bytes
+        self.c.socket_bytes = socket_bytes
+
+
+cdef check(int status, const sc_bare_result *result):
+    if status == SC_BARE_UNSUPPORTED:
+        raise NotImplementedError("the bare C baselines need Linux")
+    if status:
+        raise OSError(-status, f"{result.failed.decode()}: {os.strerror(-status)}")
+    return {
+        "elapsed_ns": result.elapsed_ns, "bytes": result.bytes, "sent": result.sent, "lost": result.lost,
+        "corrupt": result.corrupt,
+    }
+
+
+cdef void *area(uint8_t[::1] shared) except NULL:
+    if shared.shape[0] < SC_BARE_SHARED_BYTES:
+        raise ValueError(f"shared memory of {SC_BARE_SHARED_BYTES} bytes is needed, this has {shared.shape[0]}")
+    return &shared[0]
+
+
+def send(Settings settings, uint8_t[::1] shared, *, int64_t warm_ns, int64_t measure_ns):
+    """The sender: waits for the receivers, then sends; what arrives at the slowest in ``measure_ns`` is counted.
+
+    Raises:
+        OSError: naming the system call.
+        NotImplementedError: not on Linux.
+    """
+    cdef sc_bare_result result
+    cdef void *p = area(shared)
+    with nogil:
+        status = sc_bare_send(&settings.c, p, warm_ns, measure_ns, &result)
+    return check(status, &result)
+
+
+def receive(Settings settings, uint8_t[::1] shared, *, uint32_t index):
+    """Receiver number ``index`` (from 0); returns when the sender is done. Raises as ``send``."""
+    cdef sc_bare_result result
+    cdef void *p = area(shared)
+    with nogil:
+        status = sc_bare_receive(&settings.c, p, index, &result)
+    return check(status, &result)
+
+
+def ping(Settings settings, uint8_t[::1] shared, *, bint spin, uint32_t warm_rounds, uint32_t rounds):
+    """Round trips in ns, as an int64 array. Raises as ``send``."""
+    cdef sc_bare_result result
+    cdef void *p = area(shared)
+    round_trips = np.zeros(max(rounds, 1), dtype=np.int64)
+    cdef int64_t[::1] out = round_trips
+    with nogil:
+        status = sc_bare_ping(&settings.c, p, spin, warm_rounds, rounds, &out[0], &result)
+    check(status, &result)
+    return round_trips[:rounds]
+
+
+def pong(Settings settings, uint8_t[::1] shared, *, bint spin):
+    """Answers pings until the other side is done. Raises as ``send``."""
+    cdef sc_bare_result result
+    cdef void *p = area(shared)
+    with nogil:
+        status = sc_bare_pong(&settings.c, p, spin, &result)
+    check(status, &result)

@@ -1,0 +1,142 @@
+# Contents page of the socket driver: native/io.h and native/drive.h, and the class over them.
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint64_t
+
+from seqcast._native.engine cimport (
+    Batch, Engine, sc_address, sc_batch, sc_engine, sc_mutex, sc_send_state,
+)
+
+
+cdef extern from "port.h" nogil:
+    int sc_mutex_trylock(sc_mutex *m)
+    int64_t sc_now()
+    int64_t sc_wall()
+
+
+cdef extern from "io.h" nogil:
+    ctypedef int sc_fd  # wider on Windows
+    enum:
+        SC_IO_BATCH_MAX
+
+    ctypedef struct sc_io_config:
+        int family
+        char *interface
+        uint8_t *group
+        uint16_t port
+        int ttl
+        int dscp
+        int rcvbuf
+        int sndbuf
+        int send_batch
+        int receive_batch
+        int gso
+        int gro
+        int mmsg
+        uint64_t member
+
+    ctypedef struct sc_io_error:
+        const char *call
+        int code
+
+    ctypedef struct sc_io_counters:
+        uint64_t sends
+        uint64_t receives
+        uint64_t gso_refused
+        uint64_t send_errors
+        uint64_t receive_errors
+        uint64_t truncated
+        uint64_t refused
+
+    ctypedef struct sc_io:
+        char *name
+        int loopback
+        int mtu
+        int granted
+        int send_granted
+        int filtered
+        int gso
+        int gro
+        int mmsg
+        sc_address address
+        sc_address *lane
+        int last_code
+        sc_io_counters counters
+
+    int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error)
+    void sc_io_close(sc_io *io)
+    void sc_io_format(const sc_address *address, char *text)
+    void sc_signal_clear(sc_fd end)
+    void sc_signal_close(sc_fd *ends)
+
+
+cdef extern from "drive.h" nogil:
+    enum:
+        SC_WANT_DELIVERY
+        SC_WANT_SENDABLE
+
+    ctypedef struct sc_drive_config:
+        int64_t busy_poll_ns
+        uint64_t flush_bytes
+        int64_t flush_ns_min
+        int64_t flush_ns_max
+        int64_t tick_ns
+        int64_t nap_ns
+
+    ctypedef struct sc_drive_counters:
+        uint64_t turns
+        uint64_t rounds
+        uint64_t naps
+        uint64_t kicks
+        uint64_t flushes_left
+
+    ctypedef struct sc_driver:
+        sc_io io
+        sc_mutex *lock
+        sc_fd *watch
+        sc_drive_counters counters
+
+    ctypedef struct sc_sending:
+        uint64_t to
+        const uint8_t *data
+        uint64_t len
+        const void *offsets
+        int wide
+        uint64_t next
+        uint64_t n
+        sc_send_state state
+        int owner
+
+    int sc_driver_init(sc_driver *d, sc_engine *engine, sc_mutex *lock, const sc_drive_config *config)
+    void sc_driver_stop(sc_driver *d)
+    void sc_driver_free(sc_driver *d)
+    void sc_driver_run(sc_driver *d)
+    void sc_driver_flush(sc_driver *d, int all)
+    enum:
+        SC_FLUSH_NOTHING
+        SC_FLUSH_FULL
+        SC_FLUSH_ALL
+    void sc_driver_flush_packed(sc_driver *d, int what)
+    int sc_driver_packed(sc_driver *d, uint64_t unsent, int64_t now)
+    int sc_driver_send_now(sc_driver *d, sc_sending *s, int64_t wall)
+    int sc_driver_send(sc_driver *d, sc_sending *s, int64_t until)
+    void sc_driver_send_end(sc_driver *d, sc_sending *s)
+    int sc_driver_deliver(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t until)
+    int sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until)
+    void sc_driver_wait_control(sc_driver *d, int64_t until)
+    void sc_driver_kick_control(sc_driver *d)
+    void sc_driver_poke(sc_driver *d)
+    int sc_driver_watch(sc_driver *d, int want, uint64_t mark)
+
+
+cdef class Driver:
+    cdef sc_driver *d
+    cdef Engine engine
+    cdef int64_t wall_offset  # wall clock minus monotonic clock
+    cdef bint stopped
+    cdef bint closed
+    cdef bint forked
+
+    cdef int check(self) except -1
+    cdef int lock_engine(self) except -1
+    cdef int pack(self, sc_sending *s) except -1
+    cdef int flush(self, int what) except -1
+    cdef int finish(self, sc_sending *s, int result, int64_t deadline) except -1

@@ -1,0 +1,123 @@
+"""The socket driver, as Python sees it: sockets, clock and threads around one engine.
+
+The C contracts are native/io.h and native/drive.h. Every method may be called from any thread; where one waits, it does
+so without the GIL and looks at signals every 100 ms. Times are monotonic ns of ``now_ns()``.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from seqcast._native.engine import Batch, Engine
+
+SENT: int
+AGAIN: int
+NO_VIEW: int
+NO_MEMBER: int
+TOO_LARGE: int
+
+def now_ns() -> int: ...
+def describe_address(address: bytes) -> str:
+    """ "192.0.2.1:5000" of a member's address."""
+
+def messages(
+    batch: Batch,
+    members: dict[int, Any],
+    view_id: Any,
+    make: Callable[..., Any],
+    stranger: Callable[[int], Any],
+) -> list[Any]:
+    """``make(payload, sender, view_id, seqno, index, global_seqno, sent_ns, unicast)`` of each message of a batch."""
+
+class Refused(Exception):
+    """A message that was not sent; ``args``: (AGAIN, NO_VIEW, NO_MEMBER or TOO_LARGE; messages sent before it)."""
+
+class Driver:
+    """Opens the sockets.
+
+    Raises:
+        OSError: ``errno`` and, as text, the step that failed: interface, socket, bind, join, multicast, route, ...
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        member_id: int,
+        family: int,
+        interface: str,
+        group: bytes,
+        port: int,
+        ttl: int,
+        dscp: int,
+        rcvbuf: int,
+        sndbuf: int,
+        send_batch: int,
+        receive_batch: int,
+        gso: bool,
+        gro: bool,
+        mmsg: bool,
+        busy_poll_ns: int,
+        flush_bytes: int,
+        flush_ns_min: int,
+        flush_ns_max: int,
+        tick_ns: int,
+        nap_ns: int,
+    ) -> None: ...
+    @property
+    def address(self) -> bytes:
+        """This member's unicast address."""
+    @property
+    def interface(self) -> str: ...
+    @property
+    def loopback(self) -> bool: ...
+    @property
+    def mtu(self) -> int: ...
+    @property
+    def rcvbuf_granted(self) -> int:
+        """Bytes of socket memory that the data socket may hold, as the kernel charges them."""
+    @property
+    def sndbuf_granted(self) -> int:
+        """The same of the socket that sends."""
+    @property
+    def gso(self) -> bool: ...
+    @property
+    def gro(self) -> bool: ...
+    @property
+    def filtered(self) -> bool:
+        """The kernel drops our own looped-back datagrams."""
+    @property
+    def last_send_error(self) -> int: ...
+    def counters(self) -> dict[str, int]: ...
+    def run(self) -> None:
+        """The I/O thread: returns after ``stop``."""
+    def wait_control(self, until_ns: int) -> None:
+        """Until the engine has events, ``kick_control`` or ``until_ns``."""
+    def kick_control(self) -> None: ...
+    def poke(self) -> None:
+        """The control plane changed the engine: transmit, and let all who wait look again."""
+    def stop(self) -> None:
+        """Ends ``run`` and every wait."""
+    def close(self) -> None:
+        """Closes the sockets, after ``stop`` and when ``run`` has returned. What came can still be delivered."""
+    def after_fork(self) -> None:
+        """In a child process: closes its copies of the sockets and touches nothing else."""
+    def send(self, payload: Any, to: int = 0, timeout_ns: int = -1) -> None: ...
+    def send_many(self, messages: Any, to: int = 0, timeout_ns: int = -1) -> None: ...
+    def send_batch(
+        self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64], timeout_ns: int = -1
+    ) -> None: ...
+    def deliver(self, bytes_max: int, timeout_ns: int) -> Batch | int | None:
+        """The next batch or marker, waiting ``timeout_ns`` (< 0: without limit); None: nothing, or stopped."""
+    def wait_deliverable(self, timeout_ns: int) -> None:
+        """Until something is deliverable, or the driver is stopped."""
+    @property
+    def watch_fd(self) -> int: ...
+    def watch(self, delivery: bool, sendable: bool, mark: int = 0) -> bool:
+        """Makes ``watch_fd`` readable once when something is deliverable, or ``sendable()`` is no more ``mark``. True:
+        it is so already, and nothing is watched."""
+    def watch_clear(self) -> None: ...
+    def sendable(self) -> int:
+        """Changes whenever a sender that had to wait may get further."""

@@ -1,0 +1,445 @@
+# cython: boundscheck=True
+"""The socket driver, as Python sees it: one object per member. See driver.pyi; the words are of native/drive.h."""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport INT64_MAX, int32_t, uint32_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset
+
+from seqcast._native.engine cimport (
+    SC_AGAIN, SC_DELIVER_BATCH, SC_DELIVER_MARKER, SC_NO_MEMBER, SC_NO_VIEW, SC_SENT, SC_TOO_LARGE,
+    sc_engine_sendable, sc_engine_unsent, sc_mutex_lock, sc_mutex_unlock, sc_run,
+)
+
+DEF SLICE_NS = 100_000_000  # how long a wait goes on before signals are looked at
+DEF MANY_MESSAGES = 4096  # packed under one hold of the engine's lock
+
+
+class Refused(Exception):
+    """A message that cannot be sent; ``args``: (result, messages sent before it)."""
+
+
+def now_ns():
+    return sc_now()
+
+
+cdef int64_t deadline_after(int64_t timeout_ns) noexcept:
+    cdef int64_t now = sc_now()
+    return INT64_MAX if timeout_ns < 0 or timeout_ns > INT64_MAX - now else now + timeout_ns
+
+
+cdef inline int64_t slice_end(int64_t deadline) noexcept nogil:
+    cdef int64_t end = sc_now() + SLICE_NS
+    return end if end < deadline else deadline
+
+
+@cython.no_gc_clear  # __dealloc__ gives slabs back to the engine: it must outlive the driver in a cycle, too
+cdef class Driver:
+    def __cinit__(self, Engine engine, *, uint64_t member_id, int family, str interface, bytes group, uint16_t port,
+                  int ttl, int dscp, int rcvbuf, int sndbuf, int send_batch, int receive_batch, bint gso, bint gro,
+                  bint mmsg, int64_t busy_poll_ns, uint64_t flush_bytes, int64_t flush_ns_min, int64_t flush_ns_max,
+                  int64_t tick_ns, int64_t nap_ns):
+        cdef sc_io_config config
+        cdef sc_drive_config drive
+        cdef sc_io_error error
+        cdef bytes name = interface.encode()
+        if family not in (4, 6) or len(group) != (4 if family == 4 else 16):
+            raise ValueError("family is 4 or 6, with a group address of 4 or 16 bytes")
+        if len(name) > 63 or not 0 < send_batch <= SC_IO_BATCH_MAX or not 0 < receive_batch <= SC_IO_BATCH_MAX:
+            raise ValueError(f"interface has at most 63 bytes; batches are 1 to {SC_IO_BATCH_MAX}")
+        memset(&config, 0, sizeof(config))
+        config.family = family
+        memcpy(config.interface, <const char *>name, len(name))
+        memcpy(config.group, <const char *>group, len(group))
+        config.port = port
+        config.ttl = ttl
+        config.dscp = dscp
+        config.rcvbuf = rcvbuf
+        config.sndbuf = sndbuf
+        config.send_batch = send_batch
+        config.receive_batch = receive_batch
+        config.gso = gso
+        config.gro = gro
+        config.mmsg = mmsg
+        config.member = member_id
+        drive.busy_poll_ns = busy_poll_ns
+        drive.flush_bytes = flush_bytes
+        drive.flush_ns_min = flush_ns_min
+        drive.flush_ns_max = flush_ns_max
+        drive.tick_ns = tick_ns
+        drive.nap_ns = nap_ns
+        self.closed = True
+        self.engine = engine
+        self.wall_offset = sc_wall() - sc_now()
+        self.d = <sc_driver *>calloc(1, sizeof(sc_driver))
+        if self.d == NULL:
+            raise MemoryError()
+        if sc_io_open(&self.d.io, &config, &error) != 0:
+            raise OSError(error.code, error.call.decode())
+        self.closed = False
+        if sc_driver_init(self.d, engine.e, &engine.lock, &drive) != 0:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        if self.d == NULL or self.forked:
+            return
+        self.close()
+        sc_driver_free(self.d)
+        free(self.d)
+
+    # ---- what it is ----------------------------------------------------------------------------------------------
+
+    @property
+    def address(self):
+        return PyBytes_FromStringAndSize(<const char *>self.d.io.address.bytes, self.d.io.address.len)
+
+    @property
+    def interface(self):
+        return self.d.io.name.decode()
+
+    @property
+    def loopback(self):
+        return self.d.io.loopback != 0
+
+    @property
+    def mtu(self):
+        return self.d.io.mtu
+
+    @property
+    def rcvbuf_granted(self):
+        return self.d.io.granted
+
+    @property
+    def sndbuf_granted(self):
+        return self.d.io.send_granted
+
+    @property
+    def gso(self):
+        return self.d.io.gso != 0
+
+    @property
+    def gro(self):
+        return self.d.io.gro != 0
+
+    @property
+    def filtered(self):
+        return self.d.io.filtered != 0
+
+    def counters(self):
+        cdef sc_io_counters io = self.d.io.counters
+        cdef sc_drive_counters drive = self.d.counters
+        return {
+            "io_sends": io.sends, "io_receives": io.receives, "io_gso_refused": io.gso_refused,
+            "io_send_errors": io.send_errors, "io_receive_errors": io.receive_errors, "io_truncated": io.truncated,
+            "io_refused": io.refused, "io_turns": drive.turns, "io_rounds": drive.rounds, "io_naps": drive.naps,
+            "io_kicks": drive.kicks, "io_flushes_left": drive.flushes_left,
+        }
+
+    @property
+    def last_send_error(self):
+        return self.d.io.last_code
+
+    # ---- threads -------------------------------------------------------------------------------------------------
+
+    def run(self):
+        with nogil:
+            sc_driver_run(self.d)
+
+    def wait_control(self, int64_t until_ns):
+        with nogil:
+            sc_driver_wait_control(self.d, until_ns)
+
+    def kick_control(self):
+        if not self.forked:
+            sc_driver_kick_control(self.d)
+
+    def poke(self):
+        with nogil:
+            sc_driver_poke(self.d)
+        self.wall_offset = sc_wall() - sc_now()
+
+    def stop(self):
+        self.stopped = True
+        if not self.closed and not self.forked:
+            with nogil:
+                sc_driver_stop(self.d)
+
+    def close(self):
+        if not self.closed and not self.forked:
+            self.closed = True
+            sc_io_close(&self.d.io)
+            sc_signal_close(self.d.watch)
+
+    def after_fork(self):
+        self.close()
+        self.forked = True
+
+    cdef int check(self) except -1:
+        if self.forked:
+            raise Refused(SC_NO_VIEW, 0)
+        return 0
+
+    # ---- sending -------------------------------------------------------------------------------------------------
+
+    cdef int lock_engine(self) except -1:
+        """Takes the engine's lock with the GIL held. Never waits for the GIL while it holds the lock: others, such as
+        the engine's methods, wait for the lock while they hold the GIL."""
+        while not sc_mutex_trylock(&self.engine.lock):
+            with nogil:
+                sc_mutex_lock(&self.engine.lock)
+                sc_mutex_unlock(&self.engine.lock)
+        return 0
+
+    cdef int pack(self, sc_sending *s) except -1:
+        """What goes at once, under the GIL where the lock is free."""
+        cdef int64_t now = sc_now()
+        cdef int result
+        cdef uint64_t unsent
+        self.lock_engine()
+        result = sc_driver_send_now(self.d, s, now + self.wall_offset)
+        unsent = sc_engine_unsent(self.engine.e)
+        sc_mutex_unlock(&self.engine.lock)
+        if result != SC_AGAIN:
+            self.flush(sc_driver_packed(self.d, unsent, now))
+        return result
+
+    cdef int flush(self, int what) except -1:
+        if what != SC_FLUSH_NOTHING:
+            with nogil:
+                sc_driver_flush_packed(self.d, what)
+        return 0
+
+    cdef int finish(self, sc_sending *s, int result, int64_t deadline) except -1:
+        """Waits for what did not go at once."""
+        try:
+            while result == SC_AGAIN:
+                with nogil:
+                    result = sc_driver_send(self.d, s, slice_end(deadline))
+                PyErr_CheckSignals()
+                # A large forward that is packed whole counts as sent soon: it waits to come back.
+                if result == SC_AGAIN and sc_now() >= deadline and not s.state.wait_seqno:
+                    break
+        finally:
+            sc_driver_send_end(self.d, s)
+        return result
+
+    def send(self, payload, uint64_t to=0, int64_t timeout_ns=-1):
+        cdef sc_sending s
+        cdef Py_buffer buffer
+        cdef int result
+        self.check()
+        memset(&s, 0, sizeof(s))
+        s.to = to
+        if PyBytes_CheckExact(payload):
+            s.data = <const uint8_t *>PyBytes_AS_STRING(payload)
+            s.len = PyBytes_GET_SIZE(payload)
+            result = self.pack(&s)
+            if result == SC_AGAIN:
+                result = self.finish(&s, result, deadline_after(timeout_ns))
+        else:
+            PyObject_GetBuffer(payload, &buffer, PyBUF_SIMPLE)
+            try:
+                s.data = <const uint8_t *>buffer.buf
+                s.len = buffer.len
+                result = self.pack(&s)
+                if result == SC_AGAIN:
+                    result = self.finish(&s, result, deadline_after(timeout_ns))
+            finally:
+                PyBuffer_Release(&buffer)
+        if result != SC_SENT:
+            raise Refused(result, 0)
+
+    def send_many(self, messages, uint64_t to=0, int64_t timeout_ns=-1):
+        cdef list items = messages if type(messages) is list else list(messages)
+        cdef Py_ssize_t i = 0, n = len(items), stop, start
+        cdef int64_t deadline = deadline_after(timeout_ns)
+        cdef sc_sending s
+        cdef int result
+        cdef int64_t now
+        cdef uint64_t unsent, bytes_
+        self.check()
+        while i < n:
+            memset(&s, 0, sizeof(s))
+            s.to = to
+            result = SC_SENT
+            start = i
+            stop = min(n, i + MANY_MESSAGES)
+            bytes_ = 0
+            now = sc_now()
+            self.lock_engine()
+            # No Python code runs while the lock is held: others' methods would wait for it with the GIL.
+            while i < stop and bytes_ < 65536:
+                payload = items[i]
+                if not PyBytes_CheckExact(payload):
+                    break
+                s.data = <const uint8_t *>PyBytes_AS_STRING(payload)
+                s.len = PyBytes_GET_SIZE(payload)
+                memset(&s.state, 0, sizeof(s.state))
+                result = sc_driver_send_now(self.d, &s, now + self.wall_offset)
+                if result != SC_SENT:
+                    break
+                bytes_ += s.len
+                i += 1
+            unsent = sc_engine_unsent(self.engine.e)
+            sc_mutex_unlock(&self.engine.lock)
+            if result == SC_AGAIN:
+                result = self.finish(&s, result, deadline)
+                if result == SC_SENT:
+                    i += 1
+            else:
+                self.flush(sc_driver_packed(self.d, unsent, now))
+            if result != SC_SENT:
+                raise Refused(result, i)
+            if i == start:  # not a bytes object
+                try:
+                    self.send(items[i], to, max(0, deadline - sc_now()) if deadline != INT64_MAX else -1)
+                except Refused as refused:
+                    raise Refused(refused.args[0], i) from None
+                i += 1
+            if i & 0xffff == 0:
+                PyErr_CheckSignals()
+
+    def send_batch(self, data, offsets, int64_t timeout_ns=-1):
+        cdef const uint8_t[::1] bytes_ = data
+        cdef const int64_t[::1] wide
+        cdef const int32_t[::1] narrow
+        cdef sc_sending s
+        cdef Py_ssize_t n
+        cdef bint bad
+        cdef int result
+        self.check()
+        memset(&s, 0, sizeof(s))
+        if offsets.dtype.itemsize == 8:
+            wide = offsets
+            n = wide.shape[0]
+            s.wide = 1
+            if n:
+                s.offsets = &wide[0]
+        else:
+            narrow = offsets
+            n = narrow.shape[0]
+            if n:
+                s.offsets = &narrow[0]
+        if n < 2:
+            return
+        with nogil:
+            bad = are_bad(&s, n, bytes_.shape[0])
+        if bad:
+            raise ValueError("offsets must not fall, and lie within data")
+        s.n = n - 1
+        s.data = &bytes_[0] if bytes_.shape[0] else NULL
+        result = self.finish(&s, SC_AGAIN, deadline_after(timeout_ns))
+        if result != SC_SENT:
+            raise Refused(result, s.next)
+
+    # ---- delivery ------------------------------------------------------------------------------------------------
+
+    def deliver(self, uint64_t bytes_max, int64_t timeout_ns):
+        cdef Batch batch
+        cdef uint64_t marker = 0
+        cdef int result
+        cdef int64_t deadline = deadline_after(timeout_ns)
+        if self.forked:
+            return None
+        batch = Batch.__new__(Batch)
+        batch.owner = self.engine
+        if self.engine.n_spare:
+            self.engine.n_spare -= 1
+            batch.b = self.engine.spare[self.engine.n_spare]
+        while True:
+            with nogil:
+                result = sc_driver_deliver(
+                    self.d, &batch.b, bytes_max, &marker, 0 if timeout_ns == 0 else slice_end(deadline)
+                )
+            if result == SC_DELIVER_BATCH:
+                batch.delivered_ns = sc_wall()
+                return batch
+            if result == SC_DELIVER_MARKER:
+                return marker
+            PyErr_CheckSignals()
+            if self.stopped or self.forked or sc_now() >= deadline:
+                return None
+
+    def wait_deliverable(self, int64_t timeout_ns):
+        cdef int64_t deadline = deadline_after(timeout_ns)
+        cdef int found = 0
+        while not found and not self.stopped and not self.forked and sc_now() < deadline:
+            with nogil:
+                found = sc_drive(self.d, SC_WANT_DELIVERY, 0, slice_end(deadline))
+            PyErr_CheckSignals()
+
+    # ---- event loops ---------------------------------------------------------------------------------------------
+
+    @property
+    def watch_fd(self):
+        return self.d.watch[1]
+
+    def watch(self, bint delivery, bint sendable, uint64_t mark=0):
+        cdef int want = (SC_WANT_DELIVERY if delivery else 0) | (SC_WANT_SENDABLE if sendable else 0)
+        return sc_driver_watch(self.d, want, mark) != 0
+
+    def watch_clear(self):
+        sc_signal_clear(self.d.watch[1])
+
+    def sendable(self):
+        sc_mutex_lock(&self.engine.lock)
+        cdef uint64_t mark = sc_engine_sendable(self.engine.e)
+        sc_mutex_unlock(&self.engine.lock)
+        return mark
+
+
+def messages(Batch batch, dict members, view_id, make, stranger):
+    """The messages of a batch: ``make(payload, sender, view_id, seqno, index, global_seqno, sent_ns, unicast)`` each.
+    ``members``: id -> member; ``stranger(id)`` makes one for an id that is not there."""
+    cdef list out = []
+    cdef uint32_t i, k
+    cdef int32_t start
+    cdef sc_run *run
+    for i in range(batch.b.n_runs):
+        run = &batch.b.runs[i]
+        sender = members.get(run.sender)
+        if sender is None:
+            sender = stranger(run.sender)
+        for k in range(run.n):
+            start = batch.b.offsets[run.first + k]
+            payload = PyBytes_FromStringAndSize(
+                <char *>batch.b.data + start, batch.b.offsets[run.first + k + 1] - start
+            )
+            out.append(make(
+                payload, sender, view_id, run.seqno, run.index + k,
+                run.global_seqno + k if run.global_seqno else None, run.sent_ns, run.unicast != 0,
+            ))
+    return out
+
+
+cdef bint are_bad(const sc_sending *s, Py_ssize_t n, Py_ssize_t size) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef const int64_t *wide = <const int64_t *>s.offsets
+    cdef const int32_t *narrow = <const int32_t *>s.offsets
+    cdef bint falls = False
+    if s.wide:
+        for i in range(n - 1):
+            falls |= wide[i] > wide[i + 1]
+        return falls or wide[0] < 0 or wide[n - 1] > size
+    for i in range(n - 1):
+        falls |= narrow[i] > narrow[i + 1]
+    return falls or narrow[0] < 0 or narrow[n - 1] > size
+
+
+def describe_address(bytes address):
+    """ "192.0.2.1:5000" of a member's address."""
+    cdef sc_address a
+    cdef char text[64]
+    if len(address) > 28:
+        raise ValueError("an address has at most 28 bytes")
+    memset(&a, 0, sizeof(a))
+    a.len = <uint8_t>len(address)
+    memcpy(a.bytes, <const char *>address, a.len)
+    sc_io_format(&a, text)
+    return text.decode()
+
+
+SENT, AGAIN, NO_VIEW, NO_MEMBER, TOO_LARGE = SC_SENT, SC_AGAIN, SC_NO_VIEW, SC_NO_MEMBER, SC_TOO_LARGE

@@ -1,0 +1,200 @@
+# Contents page of the engine for other compiled modules (the socket driver): native/engine.h and the two classes.
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+
+cdef extern from "port.h" nogil:
+    ctypedef struct sc_mutex:
+        pass
+    void sc_mutex_init(sc_mutex *m)
+    void sc_mutex_destroy(sc_mutex *m)
+    void sc_mutex_lock(sc_mutex *m)
+    void sc_mutex_unlock(sc_mutex *m)
+
+
+cdef extern from "slab.h" nogil:
+    ctypedef struct sc_slab_pool:
+        pass
+    ctypedef struct sc_slab:
+        uint8_t *data
+    enum:
+        SC_SLAB_BYTES
+    sc_slab *sc_slab_get(sc_slab_pool *pool)
+    void sc_slab_unref(sc_slab *slab)
+    uint32_t sc_slab_pool_in_use(const sc_slab_pool *pool)
+
+
+cdef extern from "wire.h" nogil:
+    enum:
+        SC_MEMBERS_MAX
+        SC_PACKET_MAX
+    int sc_wire_check(const uint8_t *p, size_t n, uint32_t group)
+    void sc_wire_seal(uint8_t *p, size_t n)
+
+
+cdef extern from "engine.h" nogil:
+    enum:
+        SC_ADDRESS_MAX
+        SC_LANE_DATA
+        SC_LANE_CONTROL
+        SC_LANE_UNICAST
+        SC_TX_SEGMENTS
+        SC_SENT
+        SC_AGAIN
+        SC_NO_VIEW
+        SC_NO_MEMBER
+        SC_TOO_LARGE
+        SC_DELIVER_NONE
+        SC_DELIVER_BATCH
+        SC_DELIVER_MARKER
+        SC_EVENT_CONTROL
+        SC_EVENT_SUSPECT
+        SC_EVENT_ALIVE
+        SC_EVENT_CUT_REACHED
+
+    ctypedef struct sc_address:
+        uint8_t len
+        uint8_t *bytes
+
+    ctypedef struct sc_config:
+        uint64_t member
+        uint32_t group
+        uint32_t deliver_own
+        uint32_t receive
+        uint32_t slabs_max
+        uint64_t ring_bytes
+        uint64_t unicast_bytes
+        uint32_t ring_packets
+        uint64_t message_bytes_max
+        uint64_t control_bytes_max
+        int64_t nak_delay_ns
+        int64_t nak_backoff_ns_min
+        int64_t nak_backoff_ns_max
+        int64_t retransmit_hold_ns
+        uint64_t retransmit_bytes_per_s
+        int64_t ack_delay_ns
+        int64_t probe_ns_min
+        int64_t probe_ns_max
+        int64_t heartbeat_ns
+        int64_t suspect_ns
+        uint64_t seed
+
+    ctypedef struct sc_engine:
+        pass
+
+    ctypedef struct sc_tx:
+        int lane
+        sc_address to
+        uint32_t n
+        uint32_t segment
+        uint64_t bytes
+        const uint8_t **p
+        uint32_t *len
+
+    ctypedef struct sc_send_state:
+        uint64_t done
+        uint64_t epoch
+        uint64_t wait_seqno
+
+    ctypedef struct sc_run:
+        uint64_t sender
+        uint64_t seqno
+        uint64_t global_seqno
+        int64_t sent_ns
+        uint32_t first
+        uint32_t n
+        uint32_t index
+        uint32_t unicast
+
+    ctypedef struct sc_batch:
+        uint8_t *data
+        uint64_t data_len
+        uint64_t data_cap
+        int32_t *offsets
+        uint32_t n
+        uint32_t offsets_cap
+        sc_run *runs
+        uint32_t n_runs
+        uint32_t runs_cap
+        uint64_t view_tag
+
+    ctypedef struct sc_event:
+        int kind
+        uint64_t sender
+        uint64_t view_tag
+        sc_address from_ "from"
+        uint8_t *payload
+        size_t len
+
+    ctypedef struct sc_view:
+        uint64_t tag
+        uint32_t n
+        uint32_t rank
+        int32_t sequencer
+        uint64_t window_bytes
+        uint64_t forward_window_bytes
+        uint64_t unicast_window_bytes
+        uint32_t packet_bytes
+        uint64_t *ids
+        sc_address *addresses
+        uint64_t *base
+        uint64_t *origin_base
+
+    ctypedef struct sc_fetch:
+        uint64_t lo
+        uint64_t hi
+        uint32_t rank
+        uint32_t holder
+
+    ctypedef struct sc_stream_state:
+        uint64_t delivered
+        uint64_t received
+        uint64_t stable
+
+    sc_engine *sc_engine_new(const sc_config *config)
+    void sc_engine_free(sc_engine *e)
+    sc_slab_pool *sc_engine_pool(sc_engine *e)
+    int sc_engine_receive(sc_engine *e, sc_slab *slab, uint8_t *p, size_t n, size_t segment,
+                          const sc_address *source, int64_t now)
+    void sc_engine_tick(sc_engine *e, int64_t now)
+    int64_t sc_engine_deadline(const sc_engine *e)
+    int sc_engine_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all)
+    uint64_t sc_engine_unsent(const sc_engine *e)
+    int sc_engine_urgent(const sc_engine *e)
+    int sc_engine_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t n, sc_send_state *state, int64_t wall)
+    void sc_engine_send_abort(sc_engine *e, uint64_t to, sc_send_state *state)
+    uint64_t sc_engine_send_batch(sc_engine *e, const uint8_t *data, const void *offsets, int wide, uint64_t first,
+                                  uint64_t n, sc_send_state *state, int64_t wall, int *result)
+    uint64_t sc_engine_unordered(const sc_engine *e)
+    uint64_t sc_engine_sendable(const sc_engine *e)
+    int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now)
+    uint64_t sc_engine_deliverable(const sc_engine *e)
+    void sc_batch_clear(sc_batch *batch)
+    int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p, size_t n)
+    int sc_engine_event(sc_engine *e, sc_event *out)
+    int sc_engine_has_event(const sc_engine *e)
+    uint64_t sc_engine_gate_close(sc_engine *e)
+    void sc_engine_freeze(sc_engine *e, const uint64_t *lost, size_t n)
+    size_t sc_engine_held(const sc_engine *e, uint32_t rank, uint64_t *prefix, uint64_t *ranges, size_t max)
+    void sc_engine_cut(sc_engine *e, const uint64_t *cut, const sc_fetch *fetch, size_t n_fetch)
+    int sc_engine_cut_reached(const sc_engine *e)
+    void sc_engine_received_table(const sc_engine *e, uint64_t *out)
+    int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, uint64_t marker, int64_t now)
+    void sc_engine_close(sc_engine *e, const uint64_t *cut, uint64_t marker)
+    size_t sc_engine_counter_values(const sc_engine *e, const char **names, uint64_t *values, size_t n)
+    int sc_engine_stream(const sc_engine *e, uint32_t rank, sc_stream_state *out)
+
+
+cdef class Engine:
+    cdef sc_engine *e
+    cdef sc_mutex lock  # held around every call of an sc_engine_* function; never during a system call
+    cdef sc_batch spare[4]  # buffers of batches that were given back; guarded by the GIL
+    cdef int n_spare
+    cdef uint32_t members
+
+    cpdef object deliver(self, uint64_t bytes_max=*, int64_t now_ns=*, int64_t wall_ns=*)
+
+
+cdef class Batch:
+    cdef sc_batch b
+    cdef Engine owner
+    cdef readonly int64_t delivered_ns

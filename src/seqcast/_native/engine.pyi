@@ -1,0 +1,134 @@
+"""The compiled engine, as Python sees it. One object per member; every method may be called from any thread.
+
+The C contract is native/engine.h; the words there hold here.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+SENT: int
+AGAIN: int
+NO_VIEW: int
+NO_MEMBER: int
+TOO_LARGE: int
+
+LANE_DATA: int
+LANE_CONTROL: int
+LANE_UNICAST: int
+
+RUN_DTYPE: np.dtype[Any]
+"""sender u8, seqno u8, global_seqno u8, sent_ns i8, first u4, n u4, index u4, unicast u4 (see sc_run)."""
+
+class Batch:
+    """Messages of one view in Arrow's binary layout. Buffers live as long as the batch or a view of them."""
+
+    @property
+    def data(self) -> npt.NDArray[np.uint8]: ...
+    @property
+    def offsets(self) -> npt.NDArray[np.int32]:
+        """n + 1 offsets into ``data``."""
+    @property
+    def runs(self) -> npt.NDArray[Any]:
+        """Structured array of RUN_DTYPE: the messages of one packet each."""
+    @property
+    def view_tag(self) -> int: ...
+    @property
+    def delivered_ns(self) -> int:
+        """Wall clock at delivery, ns; 0 when the caller gave none."""
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int) -> bytes: ...
+    def __iter__(self) -> Iterator[bytes]: ...
+    def tolist(self) -> list[bytes]: ...
+    def to_arrow(self) -> Any:
+        """A pyarrow.BinaryArray over the same memory; needs pyarrow."""
+
+class Engine:
+    def __init__(
+        self,
+        *,
+        member_id: int,
+        group_tag: int,
+        deliver_own: bool = True,
+        receive: bool = True,
+        slabs_max: int = 1024,
+        ring_bytes: int = 8 << 20,
+        unicast_bytes: int = 1 << 20,
+        ring_packets: int = 8192,
+        message_bytes_max: int = 256 << 20,
+        control_bytes_max: int = 4 << 20,
+        nak_delay_ns: int = 200_000,
+        nak_backoff_ns_min: int = 2_000_000,
+        nak_backoff_ns_max: int = 30_000_000,
+        retransmit_hold_ns: int = 500_000,
+        retransmit_bytes_per_s: int = 500_000_000,
+        ack_delay_ns: int = 5_000_000,
+        probe_ns_min: int = 8_000_000,
+        probe_ns_max: int = 100_000_000,
+        heartbeat_ns: int = 50_000_000,
+        suspect_ns: int = 400_000_000,
+        seed: int = 1,
+    ) -> None: ...
+    # The world (the simulator; the socket driver calls the C functions).
+    def receive(self, datagram: bytes, address: bytes, now_ns: int) -> int: ...
+    def tick(self, now_ns: int) -> None: ...
+    def deadline(self) -> int:
+        """Monotonic ns at which ``tick`` is due; 2**63 - 1: never."""
+    def transmit(self, now_ns: int) -> list[tuple[int, bytes, bytes]]:
+        """(lane, address or b"", datagram) of everything that is to be sent now."""
+    # The control plane.
+    def control_send(self, payload: bytes, address: bytes = b"") -> bool:
+        """To the group's control lane, or to one address. False when the queue is full."""
+    def events(self) -> list[tuple[Any, ...]]:
+        """Takes all waiting events: ("control", sender_id, address, view_tag, payload), ("suspect", id), ("alive", id),
+        ("cut_reached",)."""
+    def gate_close(self) -> int: ...
+    def freeze(self, lost: Sequence[int]) -> None: ...
+    def held(self, rank: int) -> tuple[int, list[tuple[int, int]]]:
+        """(end of the prefix, ranges held beyond it), of the group stream of ``rank``."""
+    def cut(self, cut: Sequence[int], fetch: Sequence[tuple[int, int, int, int]]) -> None:
+        """``cut`` by rank; ``fetch``: (rank, lo, hi, rank of the holder)."""
+    def cut_reached(self) -> bool: ...
+    def received_table(self) -> list[int]: ...
+    def install(
+        self,
+        *,
+        tag: int,
+        ids: Sequence[int],
+        addresses: Sequence[bytes],
+        rank: int,
+        sequencer: int,
+        window_bytes: int,
+        forward_window_bytes: int,
+        unicast_window_bytes: int,
+        packet_bytes: int,
+        base: Sequence[int],
+        origin_base: Sequence[int],
+        cut: Sequence[int] | None,
+        marker: int,
+        now_ns: int,
+    ) -> None: ...
+    def close_view(self, cut: Sequence[int] | None, marker: int) -> None: ...
+    # The application.
+    def send(self, payload: bytes, *, to: int = 0, wall_ns: int = 0) -> int:
+        """Packs one message that fits the credit; SENT, AGAIN (nothing is packed half: the caller repeats the whole
+        call), NO_VIEW, NO_MEMBER or TOO_LARGE. For the simulator and tests; the driver streams large messages."""
+    def deliver(self, bytes_max: int = 1 << 20, now_ns: int = 0, wall_ns: int = 0) -> Batch | int | None:
+        """The next batch, the next marker (an int), or None."""
+    def unordered(self) -> int:
+        """Packets with own messages that the sequencer has not put in order yet (SEQ-24)."""
+    def deliverable(self) -> int: ...
+    def stream(self, rank: int) -> tuple[int, int, int]:
+        """(highest delivered, highest received, stable) of the group stream of ``rank``."""
+    def counters(self) -> dict[str, int]: ...
+
+class Sending:
+    """One message on its way into the send ring. ``step`` until it returns SENT; ``abort`` gives it up."""
+
+    def __init__(self, engine: Engine, payload: bytes, to: int = 0) -> None: ...
+    def step(self, wall_ns: int = 0) -> int:
+        """SENT, AGAIN (call again later), NO_VIEW, NO_MEMBER or TOO_LARGE."""
+    def abort(self) -> None:
+        """Receivers drop what was packed of it."""

@@ -1,0 +1,483 @@
+# cython: boundscheck=True
+"""The compiled engine, as Python sees it: one object per member, every method callable from any thread.
+
+The contract is engine.pyi; the words are those of native/engine.h.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.buffer cimport PyBuffer_FillInfo
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+import numpy as np
+
+SENT = SC_SENT
+AGAIN = SC_AGAIN
+NO_VIEW = SC_NO_VIEW
+NO_MEMBER = SC_NO_MEMBER
+TOO_LARGE = SC_TOO_LARGE
+LANE_DATA = SC_LANE_DATA
+LANE_CONTROL = SC_LANE_CONTROL
+LANE_UNICAST = SC_LANE_UNICAST
+
+RUN_DTYPE = np.dtype(
+    [
+        ("sender", "u8"), ("seqno", "u8"), ("global_seqno", "u8"), ("sent_ns", "i8"),
+        ("first", "u4"), ("n", "u4"), ("index", "u4"), ("unicast", "u4"),
+    ]
+)
+
+DEF HELD_MAX = 1024
+DEF RUNS = 32
+
+
+cdef class Memory:
+    """A read-only buffer over memory of a batch; keeps the batch alive."""
+    cdef const void *p
+    cdef Py_ssize_t n
+    cdef Batch batch
+
+    def __getbuffer__(self, Py_buffer *buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, <void *>self.p, self.n, 1, flags)
+
+
+cdef Memory memory(Batch batch, const void *p, Py_ssize_t n):
+    cdef Memory m = Memory.__new__(Memory)
+    m.p = p
+    m.n = n
+    m.batch = batch
+    return m
+
+
+@cython.no_gc_clear  # __dealloc__ gives the buffers back to the engine
+cdef class Batch:
+    """Messages of one view in Arrow's binary layout."""
+
+    def __dealloc__(self):
+        if self.owner is not None and self.owner.n_spare < 4 and self.b.data_cap <= 4 << 20:
+            self.owner.spare[self.owner.n_spare] = self.b
+            self.owner.n_spare += 1
+        else:
+            sc_batch_clear(&self.b)
+
+    @property
+    def data(self):
+        return np.frombuffer(memory(self, self.b.data, self.b.data_len), dtype=np.uint8)
+
+    @property
+    def offsets(self):
+        return np.frombuffer(memory(self, self.b.offsets, 4 * (<Py_ssize_t>self.b.n + 1)), dtype=np.int32)
+
+    @property
+    def runs(self):
+        return np.frombuffer(memory(self, self.b.runs, sizeof(sc_run) * <Py_ssize_t>self.b.n_runs), dtype=RUN_DTYPE)
+
+    @property
+    def view_tag(self):
+        return self.b.view_tag
+
+    def __len__(self):
+        return self.b.n
+
+    def __getitem__(self, Py_ssize_t index):
+        if index < 0:
+            index += self.b.n
+        if index < 0 or index >= self.b.n:
+            raise IndexError("message index out of range")
+        cdef int32_t start = self.b.offsets[index]
+        return PyBytes_FromStringAndSize(<char *>self.b.data + start, self.b.offsets[index + 1] - start)
+
+    def __iter__(self):
+        return iter(self.tolist())
+
+    def tolist(self):
+        cdef list result = [None] * self.b.n
+        cdef uint32_t i
+        for i in range(self.b.n):
+            result[i] = PyBytes_FromStringAndSize(
+                <char *>self.b.data + self.b.offsets[i], self.b.offsets[i + 1] - self.b.offsets[i]
+            )
+        return result
+
+    def to_arrow(self):
+        import pyarrow
+
+        offsets = pyarrow.py_buffer(memory(self, self.b.offsets, 4 * (<Py_ssize_t>self.b.n + 1)))
+        data = pyarrow.py_buffer(memory(self, self.b.data, self.b.data_len))
+        return pyarrow.BinaryArray.from_buffers(pyarrow.binary(), self.b.n, [None, offsets, data])
+
+
+cdef int put_address(sc_address *to, bytes address) except -1:
+    if len(address) > SC_ADDRESS_MAX:
+        raise ValueError(f"an address has at most {SC_ADDRESS_MAX} bytes, this one {len(address)}")
+    memset(to, 0, sizeof(sc_address))
+    to.len = <uint8_t>len(address)
+    memcpy(to.bytes, <const char *>address, to.len)
+    return 0
+
+
+cdef bytes get_address(const sc_address *address):
+    return PyBytes_FromStringAndSize(<const char *>address.bytes, address.len)
+
+
+cdef uint64_t *by_rank(values) except NULL:
+    if len(values) > SC_MEMBERS_MAX:
+        raise ValueError(f"at most {SC_MEMBERS_MAX} members")
+    cdef uint64_t *out = <uint64_t *>malloc(SC_MEMBERS_MAX * sizeof(uint64_t))
+    cdef size_t i = 0
+    if out == NULL:
+        raise MemoryError()
+    memset(out, 0, SC_MEMBERS_MAX * sizeof(uint64_t))
+    try:
+        for value in values:
+            out[i] = value
+            i += 1
+    except BaseException:
+        free(out)
+        raise
+    return out
+
+
+cdef class Engine:
+    """The data plane of one member. See engine.pyi for every parameter."""
+
+    def __cinit__(self):
+        sc_mutex_init(&self.lock)
+
+    def __init__(
+        self, *, uint64_t member_id, uint32_t group_tag, bint deliver_own=True, bint receive=True,
+        uint32_t slabs_max=1024, uint64_t ring_bytes=8 << 20, uint64_t unicast_bytes=1 << 20,
+        uint32_t ring_packets=8192, uint64_t message_bytes_max=256 << 20, uint64_t control_bytes_max=4 << 20,
+        int64_t nak_delay_ns=200_000, int64_t nak_backoff_ns_min=2_000_000, int64_t nak_backoff_ns_max=30_000_000,
+        int64_t retransmit_hold_ns=500_000, uint64_t retransmit_bytes_per_s=500_000_000,
+        int64_t ack_delay_ns=2_000_000, int64_t probe_ns_min=4_000_000, int64_t probe_ns_max=100_000_000,
+        int64_t heartbeat_ns=50_000_000, int64_t suspect_ns=400_000_000, uint64_t seed=1,
+    ):
+        cdef sc_config config
+        if self.e != NULL:
+            raise ValueError("an engine is made once")
+        if not member_id:
+            raise ValueError("member_id must not be 0")
+        if ring_packets < 8 or ring_packets & (ring_packets - 1):
+            raise ValueError("ring_packets must be a power of two, at least 8")
+        if message_bytes_max > 1 << 30:
+            raise ValueError("message_bytes_max is at most 1 GiB: offsets in a batch are int32")
+        config.member = member_id
+        config.group = group_tag
+        config.deliver_own = deliver_own
+        config.receive = receive
+        config.slabs_max = slabs_max
+        config.ring_bytes = ring_bytes
+        config.unicast_bytes = unicast_bytes
+        config.ring_packets = ring_packets
+        config.message_bytes_max = message_bytes_max
+        config.control_bytes_max = control_bytes_max
+        config.nak_delay_ns = nak_delay_ns
+        config.nak_backoff_ns_min = nak_backoff_ns_min
+        config.nak_backoff_ns_max = nak_backoff_ns_max
+        config.retransmit_hold_ns = retransmit_hold_ns
+        config.retransmit_bytes_per_s = retransmit_bytes_per_s
+        config.ack_delay_ns = ack_delay_ns
+        config.probe_ns_min = probe_ns_min
+        config.probe_ns_max = probe_ns_max
+        config.heartbeat_ns = heartbeat_ns
+        config.suspect_ns = suspect_ns
+        config.seed = seed
+        self.e = sc_engine_new(&config)
+        if self.e == NULL:
+            raise MemoryError("no memory for the engine")
+
+    def __dealloc__(self):
+        cdef int i
+        sc_engine_free(self.e)
+        for i in range(self.n_spare):
+            sc_batch_clear(&self.spare[i])
+        sc_mutex_destroy(&self.lock)
+
+    # ---- the world -----------------------------------------------------------------------------------------------
+
+    def receive(self, bytes datagram, bytes address, int64_t now_ns):
+        cdef sc_address source
+        cdef size_t n = len(datagram)
+        cdef int accepted
+        cdef uint8_t *copy
+        put_address(&source, address)
+        copy = <uint8_t *>malloc(n + 1)
+        if copy == NULL:
+            raise MemoryError()
+        memcpy(copy, <const char *>datagram, n)
+        sc_mutex_lock(&self.lock)
+        accepted = sc_engine_receive(self.e, NULL, copy, n, 0, &source, now_ns)
+        sc_mutex_unlock(&self.lock)
+        free(copy)
+        return accepted
+
+    def tick(self, int64_t now_ns):
+        sc_mutex_lock(&self.lock)
+        sc_engine_tick(self.e, now_ns)
+        sc_mutex_unlock(&self.lock)
+
+    def deadline(self):
+        sc_mutex_lock(&self.lock)
+        cdef int64_t due = sc_engine_deadline(self.e)
+        sc_mutex_unlock(&self.lock)
+        return due
+
+    def transmit(self, int64_t now_ns):
+        cdef sc_tx runs[RUNS]
+        cdef int n, i
+        cdef uint32_t k
+        cdef list out = []
+        while True:
+            sc_mutex_lock(&self.lock)
+            n = sc_engine_transmit(self.e, runs, RUNS, now_ns, 1)
+            sc_mutex_unlock(&self.lock)
+            if n == 0:
+                return out
+            for i in range(n):
+                address = get_address(&runs[i].to)
+                for k in range(runs[i].n):
+                    out.append(
+                        (runs[i].lane, address, PyBytes_FromStringAndSize(<const char *>runs[i].p[k], runs[i].len[k]))
+                    )
+
+    # ---- the control plane ---------------------------------------------------------------------------------------
+
+    def control_send(self, bytes payload, bytes address=b""):
+        cdef sc_address to
+        put_address(&to, address)
+        sc_mutex_lock(&self.lock)
+        cdef int result = sc_engine_control_send(self.e, &to, <const uint8_t *><const char *>payload, len(payload))
+        sc_mutex_unlock(&self.lock)
+        return result == 0
+
+    def events(self):
+        cdef sc_event event
+        cdef list out = []
+        cdef int found
+        while True:
+            sc_mutex_lock(&self.lock)
+            found = sc_engine_event(self.e, &event)
+            sc_mutex_unlock(&self.lock)
+            if not found:
+                return out
+            if event.kind == SC_EVENT_CONTROL:
+                payload = PyBytes_FromStringAndSize(<const char *>event.payload, event.len)
+                free(event.payload)
+                out.append(("control", event.sender, get_address(&event.from_), event.view_tag, payload))
+            elif event.kind == SC_EVENT_SUSPECT:
+                out.append(("suspect", event.sender))
+            elif event.kind == SC_EVENT_ALIVE:
+                out.append(("alive", event.sender))
+            else:
+                out.append(("cut_reached",))
+
+    def gate_close(self):
+        sc_mutex_lock(&self.lock)
+        cdef uint64_t last = sc_engine_gate_close(self.e)
+        sc_mutex_unlock(&self.lock)
+        return last
+
+    def freeze(self, lost):
+        cdef uint64_t ids[SC_MEMBERS_MAX]
+        cdef size_t n = 0
+        if len(lost) > SC_MEMBERS_MAX:
+            raise ValueError(f"at most {SC_MEMBERS_MAX} members")
+        for member in lost:
+            ids[n] = member
+            n += 1
+        sc_mutex_lock(&self.lock)
+        sc_engine_freeze(self.e, ids, n)
+        sc_mutex_unlock(&self.lock)
+
+    def held(self, uint32_t rank):
+        cdef uint64_t prefix
+        cdef uint64_t ranges[2 * HELD_MAX]
+        cdef size_t n, i
+        sc_mutex_lock(&self.lock)
+        n = sc_engine_held(self.e, rank, &prefix, ranges, HELD_MAX)
+        sc_mutex_unlock(&self.lock)
+        return prefix, [(ranges[2 * i], ranges[2 * i + 1]) for i in range(n)]
+
+    def cut(self, cut, fetch):
+        if len(cut) != self.members:
+            raise ValueError(f"the cut has {len(cut)} entries, the view {self.members} members")
+        cdef size_t n = 0, count = len(fetch)
+        cdef sc_fetch *fetches = <sc_fetch *>malloc((count + 1) * sizeof(sc_fetch))
+        cdef uint64_t *marks = NULL
+        if fetches == NULL:
+            raise MemoryError()
+        try:
+            for rank, lo, hi, holder in fetch:
+                fetches[n].rank = rank
+                fetches[n].lo = lo
+                fetches[n].hi = hi
+                fetches[n].holder = holder
+                n += 1
+            marks = by_rank(cut)
+            sc_mutex_lock(&self.lock)
+            sc_engine_cut(self.e, marks, fetches, n)
+            sc_mutex_unlock(&self.lock)
+        finally:
+            free(marks)
+            free(fetches)
+
+    def cut_reached(self):
+        sc_mutex_lock(&self.lock)
+        cdef int reached = sc_engine_cut_reached(self.e)
+        sc_mutex_unlock(&self.lock)
+        return reached != 0
+
+    def received_table(self):
+        cdef uint64_t table[SC_MEMBERS_MAX]
+        sc_mutex_lock(&self.lock)
+        sc_engine_received_table(self.e, table)
+        sc_mutex_unlock(&self.lock)
+        return [table[i] for i in range(self.members)]
+
+    def install(
+        self, *, uint64_t tag, ids, addresses, uint32_t rank, int32_t sequencer, uint64_t window_bytes,
+        uint64_t forward_window_bytes, uint64_t unicast_window_bytes, uint32_t packet_bytes, base, origin_base, cut,
+        uint64_t marker, int64_t now_ns,
+    ):
+        cdef size_t n = len(ids), i
+        cdef sc_view *view
+        cdef uint64_t *marks = NULL
+        cdef int result
+        if not 0 < n <= SC_MEMBERS_MAX or {len(addresses), len(base), len(origin_base)} != {n}:
+            raise ValueError(f"a view has 1 to {SC_MEMBERS_MAX} members, each with address, base and origin_base")
+        if sequencer >= <int32_t>n:
+            raise ValueError(f"no member has the sequencer's rank {sequencer}")
+        if cut is not None and len(cut) != self.members:
+            raise ValueError(f"the cut has {len(cut)} entries, the closed view {self.members} members")
+        view = <sc_view *>malloc(sizeof(sc_view))
+        if view == NULL:
+            raise MemoryError()
+        try:
+            memset(view, 0, sizeof(sc_view))
+            view.tag = tag
+            view.n = <uint32_t>n
+            view.rank = rank
+            view.sequencer = sequencer
+            view.window_bytes = window_bytes
+            view.forward_window_bytes = forward_window_bytes
+            view.unicast_window_bytes = unicast_window_bytes
+            view.packet_bytes = packet_bytes
+            for i in range(n):
+                view.ids[i] = ids[i]
+                view.base[i] = base[i]
+                view.origin_base[i] = origin_base[i]
+                put_address(&view.addresses[i], addresses[i])
+            if cut is not None:
+                marks = by_rank(cut)
+            sc_mutex_lock(&self.lock)
+            result = sc_engine_install(self.e, view, marks, marker, now_ns)
+            sc_mutex_unlock(&self.lock)
+        finally:
+            free(marks)
+            free(view)
+        if result:
+            raise ValueError(
+                "the view cannot be installed: it needs the own id at the own rank, packet_bytes 512..65000 that 4 "
+                "divides, and memory"
+            )
+        self.members = <uint32_t>n
+
+    def close_view(self, cut, uint64_t marker):
+        cdef uint64_t *marks = NULL
+        if cut is not None:
+            if len(cut) != self.members:
+                raise ValueError(f"the cut has {len(cut)} entries, the closed view {self.members} members")
+            marks = by_rank(cut)
+        sc_mutex_lock(&self.lock)
+        sc_engine_close(self.e, marks, marker)
+        sc_mutex_unlock(&self.lock)
+        free(marks)
+        self.members = 0
+
+    # ---- the application -----------------------------------------------------------------------------------------
+
+    def send(self, bytes payload, *, uint64_t to=0, int64_t wall_ns=0):
+        cdef sc_send_state state
+        cdef int result
+        memset(&state, 0, sizeof(state))
+        sc_mutex_lock(&self.lock)
+        result = sc_engine_send(self.e, to, <const uint8_t *><const char *>payload, len(payload), &state, wall_ns)
+        if result == SC_AGAIN:
+            sc_engine_send_abort(self.e, to, &state)
+        sc_mutex_unlock(&self.lock)
+        return result
+
+    cpdef object deliver(self, uint64_t bytes_max=1 << 20, int64_t now_ns=0, int64_t wall_ns=0):
+        cdef Batch batch = Batch.__new__(Batch)
+        cdef uint64_t marker = 0
+        cdef int result
+        batch.owner = self
+        if self.n_spare:
+            self.n_spare -= 1
+            batch.b = self.spare[self.n_spare]
+        with nogil:
+            sc_mutex_lock(&self.lock)
+            result = sc_engine_deliver(self.e, &batch.b, bytes_max, &marker, now_ns)
+            sc_mutex_unlock(&self.lock)
+        if result == SC_DELIVER_BATCH:
+            batch.delivered_ns = wall_ns
+            return batch
+        return marker if result == SC_DELIVER_MARKER else None
+
+    def unordered(self):
+        sc_mutex_lock(&self.lock)
+        cdef uint64_t n = sc_engine_unordered(self.e)
+        sc_mutex_unlock(&self.lock)
+        return n
+
+    def deliverable(self):
+        sc_mutex_lock(&self.lock)
+        cdef uint64_t n = sc_engine_deliverable(self.e)
+        sc_mutex_unlock(&self.lock)
+        return n
+
+    def stream(self, uint32_t rank):
+        cdef sc_stream_state state
+        sc_mutex_lock(&self.lock)
+        cdef int result = sc_engine_stream(self.e, rank, &state)
+        sc_mutex_unlock(&self.lock)
+        if result:
+            raise ValueError(f"no member has rank {rank}")
+        return state.delivered, state.received, state.stable
+
+    def counters(self):
+        cdef const char *names[128]
+        cdef uint64_t values[128]
+        cdef size_t n, i
+        sc_mutex_lock(&self.lock)
+        n = sc_engine_counter_values(self.e, names, values, 128)
+        sc_mutex_unlock(&self.lock)
+        return {names[i].decode(): values[i] for i in range(n)}
+
+
+cdef class Sending:
+    """One message on its way into the send ring, over as many steps as credit and view changes ask for."""
+    cdef Engine engine
+    cdef bytes payload
+    cdef uint64_t to
+    cdef sc_send_state state
+
+    def __init__(self, Engine engine, bytes payload, uint64_t to=0):
+        self.engine = engine
+        self.payload = payload
+        self.to = to
+
+    def step(self, int64_t wall_ns=0):
+        sc_mutex_lock(&self.engine.lock)
+        cdef int result = sc_engine_send(
+            self.engine.e, self.to, <const uint8_t *><const char *>self.payload, len(self.payload), &self.state, wall_ns
+        )
+        sc_mutex_unlock(&self.engine.lock)
+        return result
+
+    def abort(self):
+        sc_mutex_lock(&self.engine.lock)
+        sc_engine_send_abort(self.engine.e, self.to, &self.state)
+        sc_mutex_unlock(&self.engine.lock)

@@ -1,0 +1,271 @@
+"""The same group for asyncio: ``async with seqcast.aio.join("orders") as group``.
+
+What is delivered makes one file descriptor readable, on which the event loop calls back; nothing is queued per message.
+Loops without ``add_reader`` (Windows' default) wait in a thread instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Generator, Iterable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import seqcast.group
+from seqcast.errors import NotMember, SendTimeout
+from seqcast.group import Event
+from seqcast.net.batch import Batch
+from seqcast.types import Member, Message, View
+
+T = TypeVar("T")
+
+THREAD_WAIT_S = 0.1
+
+
+def join(cluster: str, **settings: Any) -> Joining:
+    """Joins a group. To be awaited, or used by ``async with``, which leaves at its end. Arguments and errors are those
+    of ``seqcast.join``."""
+    return Joining(cluster, settings)
+
+
+class Joining:
+    """A join under way."""
+
+    def __init__(self, cluster: str, settings: dict[str, Any]) -> None:
+        self._join = functools.partial(seqcast.group.join, cluster, **settings)
+        self._group: Group | None = None
+
+    def __await__(self) -> Generator[Any, None, Group]:
+        return self._run().__await__()
+
+    async def _run(self) -> Group:
+        lock = threading.Lock()
+        cancelled = False
+        joined: seqcast.group.Group | None = None
+
+        def work() -> seqcast.group.Group:
+            nonlocal joined
+            group = self._join()
+            with lock:
+                joined = group
+                leaves = cancelled
+            if leaves:
+                group.leave()
+            return group
+
+        try:
+            return Group(await asyncio.to_thread(work))
+        except asyncio.CancelledError:  # the thread cannot be: whoever comes last leaves
+            with lock:
+                cancelled = True
+                group = joined
+            if group is not None:
+                threading.Thread(target=group.leave, name="seqcast-leave").start()
+            raise
+
+    async def __aenter__(self) -> Group:
+        self._group = await self._run()
+        return await self._group.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._group is not None
+        await self._group.__aexit__(kind, error, traceback)
+
+
+class Group:
+    """A group of the running event loop; made by ``join``. ``sync`` is the same group for other threads."""
+
+    def __init__(self, group: seqcast.group.Group) -> None:
+        self.sync = group
+        self._driver = group._driver
+        self._loop = asyncio.get_running_loop()
+        self._waiter: asyncio.Future[None] | None = None  # of the one that takes
+        self._slow = asyncio.Lock()  # held while a send waits for credit: later ones queue behind it
+        self._taking = asyncio.Lock()
+        self._watching = True
+        try:
+            self._loop.add_reader(self._driver.watch_fd, self._on_watch)
+        except NotImplementedError:
+            self._watching = False
+
+    @property
+    def member(self) -> Member:
+        """This member."""
+        return self.sync.member
+
+    @property
+    def view(self) -> View:
+        """The newest view that is installed."""
+        return self.sync.view
+
+    @property
+    def path(self) -> dict[str, Any]:
+        """As ``seqcast.Group.path``."""
+        return self.sync.path
+
+    def counters(self) -> dict[str, int]:
+        """As ``seqcast.Group.counters``."""
+        return self.sync.counters()
+
+    # ---- sending
+
+    async def send(self, payload: Any, *, to: Member | None = None, timeout: float | None = None) -> None:
+        """Sends one message; waits while there is no credit. Arguments and errors are those of ``seqcast.Group.send``.
+
+        A cancelled send may still be sent.
+        """
+        await self._sent(lambda wait, _: self.sync.send(payload, to=to, timeout=wait), timeout)
+
+    async def send_many(
+        self, payloads: Iterable[Any], *, to: Member | None = None, timeout: float | None = None
+    ) -> None:
+        """Sends messages one after the other, as ``seqcast.Group.send_many``."""
+        messages = seqcast.group._listed(payloads)
+        await self._sent(lambda wait, done: self.sync._send_many(messages, to, wait, done), timeout)
+
+    async def send_batch(self, data: Any, offsets: Any, *, timeout: float | None = None) -> None:
+        """Sends the messages of an Arrow binary array, as ``seqcast.Group.send_batch``."""
+        await self._sent(lambda wait, done: self.sync._send_batch(data, offsets, wait, done), timeout)
+
+    async def _sent(self, send: Callable[[float | None, int], None], timeout: float | None) -> None:
+        """Sends at once where there is credit, else in a thread, behind the sends that wait already.
+
+        Args:
+            send: of (seconds to wait, messages of this call that were sent before).
+            timeout: seconds for all of it.
+        """
+        deadline = _deadline(timeout)
+        done = 0
+        if not self._slow.locked():
+            try:
+                return send(0.0, 0)
+            except SendTimeout as full:
+                if timeout == 0:
+                    raise
+                done = full.sent  # type: ignore[attr-defined]
+        try:
+            async with asyncio.timeout(timeout):
+                await self._slow.acquire()
+        except TimeoutError:
+            error = SendTimeout(
+                f"no turn within {timeout:g} s ({done} messages of this call were sent): earlier sends wait for "
+                "credit; wait longer, or send less"
+            )
+            error.sent = done  # type: ignore[attr-defined]
+            raise error from None
+        try:
+            await asyncio.to_thread(send, None if deadline is None else max(0.0, deadline - time.monotonic()), done)
+        finally:
+            self._slow.release()
+
+    # ---- receiving
+
+    async def recv(self, timeout: float | None = None) -> Message | None:
+        """The next message; None when ``timeout`` is over. Errors are those of ``seqcast.Group.recv``."""
+        return await self._taken(lambda: self.sync.recv(0.0), timeout)
+
+    async def recv_batch(self, timeout: float | None = None) -> Batch | None:
+        """The next messages; None when ``timeout`` is over. Errors are those of ``seqcast.Group.recv_batch``."""
+        return await self._taken(lambda: self.sync.recv_batch(0.0), timeout)
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self._messages()
+
+    async def _messages(self) -> AsyncIterator[Message]:
+        while True:
+            try:
+                message = await self.recv()
+            except NotMember:
+                if self.sync.was_left:
+                    return
+                raise
+            if message is not None:
+                yield message
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Everything in its true order, as ``seqcast.Group.events``."""
+        while True:
+            try:
+                event: Event | None = await self._taken(lambda: self.sync.next_event(0.0), None)
+            except NotMember:
+                return
+            if event is not None:
+                yield event
+
+    async def _taken(self, take: Callable[[], T | None], timeout: float | None) -> T | None:
+        """What ``take`` gives, as soon as it gives something."""
+        deadline = _deadline(timeout)
+        try:
+            async with asyncio.timeout(timeout):
+                await self._taking.acquire()
+        except TimeoutError:
+            return None
+        try:
+            while True:
+                item = take()
+                if item is not None:
+                    return item
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    return None
+                await self._deliverable(left)
+        finally:
+            self._taking.release()
+
+    async def _deliverable(self, timeout: float | None) -> None:
+        """Waits until something can be taken, or may be; at most ``timeout``."""
+        if not self._watching:
+            wait = THREAD_WAIT_S if timeout is None else min(timeout, THREAD_WAIT_S)
+            await asyncio.to_thread(self.sync.wait_deliverable, wait)
+            return
+        self._waiter = self._loop.create_future()
+        try:
+            if not self._driver.watch(True, False):
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(timeout):
+                        await self._waiter
+        finally:
+            self._waiter = None
+
+    def _on_watch(self) -> None:
+        self._driver.watch_clear()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # ---- leaving
+
+    async def leave(self, timeout: float | None = None) -> bool:
+        """Leaves the group, as ``seqcast.Group.leave``."""
+        if self._watching:
+            self._watching = False
+            self._loop.remove_reader(self._driver.watch_fd)
+        graceful = await asyncio.to_thread(self.sync.leave, timeout)
+        self._wake()
+        return graceful
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.leave()
+        await asyncio.to_thread(self.sync.close_journal)
+
+
+def _deadline(timeout: float | None) -> float | None:
+    """Monotonic seconds.
+
+    Raises:
+        UsageError: ``timeout`` is not seconds.
+    """
+    return None if timeout is None else time.monotonic() + seqcast.group._ns(timeout) / 1e9

@@ -1,0 +1,340 @@
+"""``seqcast demo``: a whole group on this machine. It gets real input, loses its coordinator to SIGKILL in the
+middle, takes in a new member, leaves, and is judged by Spark from what its members journaled.
+
+Each member is a process (``demo_member``). This process only starts, tells, kills and shows; it is no member itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import queue
+import secrets
+import string
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seqcast.cli import complain
+from seqcast.cli.fault import FAULTS, plant
+from seqcast.cli.options import ORDERS, parser, positive, seconds
+from seqcast.cli.progress import count
+
+MEMBERS_MAX = 16
+STEP_TIMEOUT_S = 30.0  # for one step of the demo: a start, a view, a leave
+
+
+class DemoFailed(Exception):
+    """The group did not do what the demo waited for."""
+
+
+@dataclass
+class Process:
+    """One member's process, and what it reported last."""
+
+    name: str
+    popen: subprocess.Popen[str]
+    killed: bool = False
+    reports: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def total(self, what: str) -> int:
+        """A counter of the member's, as last reported."""
+        return int((self.reports.get("totals") or self.reports.get("counters") or {}).get(what, 0))
+
+    def tell(self, line: str) -> None:
+        """Gives the member a command."""
+        assert self.popen.stdin is not None
+        try:
+            print(line, file=self.popen.stdin, flush=True)
+        except BrokenPipeError:
+            pass  # it is gone; the reader thread reports that
+
+
+class Demo:
+    """The group: processes by name, the reports that come in, and the story as it is told."""
+
+    def __init__(self, arguments: argparse.Namespace, source: Path, journals: Path) -> None:
+        self.arguments = arguments
+        self.source = source
+        self.journals = journals
+        self.cluster = f"demo-{secrets.token_hex(4)}"
+        self.processes: dict[str, Process] = {}
+        self.inbox: queue.Queue[tuple[str, dict[str, Any]]] = queue.Queue()
+        self.views: dict[tuple[int, tuple[str, ...]], dict[str, int]] = {}  # view: when each member installed it
+        self.begin = time.monotonic()
+        self.killed_ns = 0
+        self.traffic_at = self.begin
+        self.traffic: dict[str, int] = {}
+
+    # ---- the story -----------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Runs the group from its start to its end."""
+        first, *others = list(string.ascii_lowercase[: self.arguments.members])
+        joiner = string.ascii_lowercase[self.arguments.members]
+        self.start(first, 0)
+        self.wait_for_view({first})
+        for number, name in enumerate(others, 1):
+            self.start(name, number)
+        self.wait_for_view({first, *others})
+        self.tell_all("send")
+        self.watch(self.arguments.seconds)
+
+        coordinator = self.coordinator()
+        self.say("KILL", f"SIGKILL to {coordinator}, the coordinator")
+        self.kill(coordinator)
+        self.wait_for_view({first, *others} - {coordinator})
+        self.watch(self.arguments.seconds)
+
+        self.start(joiner, 0)
+        self.wait_for_view({first, *others, joiner} - {coordinator})
+        self.processes[joiner].tell("send")
+        self.watch(self.arguments.seconds)
+
+        self.tell_all("stop")
+        self.wait("all to stop sending", lambda: all("stopped" in p.reports for p in self.alive()))
+        again = sum(process.total("sent_again") for process in self.alive())
+        self.say("leave", f"all leave; {count(again, 'packet')} were sent again in all")
+        self.leave()
+        for process in self.alive():
+            self.say("left", f"{process.name}: {count(process.total('delivered'), 'message')} delivered")
+
+    def start(self, name: str, number: int) -> None:
+        """Starts a member's process; the share of the input is the ``number``-th."""
+        command = [sys.executable, "-m", "seqcast.cli.demo_member", "--cluster", self.cluster, "--name", name]
+        command += ["--order", self.arguments.order, "--interface", self.arguments.interface]
+        command += ["--journal", str(self.journals), "--timeout", str(STEP_TIMEOUT_S), "--input", str(self.source)]
+        command += ["--share", str(number), "--shares", str(self.arguments.members), "--rate", str(self.arguments.rate)]
+        popen = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.processes[name] = Process(name, popen)
+        threading.Thread(target=self._read, args=(name, popen), daemon=True).start()
+        self.say("start", f"{name} (process {popen.pid})")
+
+    def kill(self, name: str) -> None:
+        """Kills a member's process with SIGKILL."""
+        process = self.processes[name]
+        process.killed = True
+        self.killed_ns = time.time_ns()
+        process.popen.kill()
+
+    def leave(self) -> None:
+        """Lets all members leave together and waits until their processes ended."""
+        self.tell_all("leave")
+        self.wait("all to leave", lambda: all("left" in p.reports for p in self.alive()))
+        for process in self.processes.values():
+            process.popen.wait(STEP_TIMEOUT_S)
+
+    def close(self) -> None:
+        """Ends what still runs, gracefully where it can: the end of its input tells a member to leave."""
+        running = [process for process in self.processes.values() if process.popen.poll() is None]
+        for process in running:
+            assert process.popen.stdin is not None
+            try:
+                process.popen.stdin.close()
+            except BrokenPipeError:
+                pass
+        deadline = time.monotonic() + 5
+        for process in running:
+            try:
+                process.popen.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.popen.kill()
+                process.popen.wait()
+
+    # ---- reports -------------------------------------------------------------------------------------------------
+
+    def _read(self, name: str, popen: subprocess.Popen[str]) -> None:
+        assert popen.stdout is not None
+        for line in popen.stdout:
+            self.inbox.put((name, json.loads(line)))
+        self.inbox.put((name, {"event": "ended", "status": popen.wait()}))
+
+    def pump(self, timeout_s: float) -> None:
+        """Takes in one report, if one comes in time."""
+        try:
+            name, report = self.inbox.get(timeout=max(0.0, timeout_s))
+        except queue.Empty:
+            return
+        process = self.processes[name]
+        process.reports[report["event"]] = report
+        match report["event"]:
+            case "view":
+                self._view(name, report)
+            case "failed":
+                self.say(report["event"].upper(), f"{name}: {report['reason']}")
+            case "excluded":
+                raise DemoFailed(
+                    f"{name} was excluded though it lives ({report['reason']}): this machine is too busy; try fewer "
+                    "--members or a lower --rate"
+                )
+            case "ended" if not process.killed and "left" not in process.reports:
+                raise DemoFailed(f"member {name} ended with status {report['status']} before it was told to")
+        if report["event"] == "counters":
+            self._traffic()
+
+    def _view(self, name: str, report: dict[str, Any]) -> None:
+        members = tuple(report["members"])
+        installed = self.views.setdefault((report["view"], members), {})
+        installed[name] = report["at_ns"]
+        if set(installed) != set(members):
+            return
+        text = f"[{', '.join(members)}] {members[0]} coordinates"
+        if report["sequencer"]:
+            text += f", {report['sequencer']} orders"
+        if len(members) > 1:
+            text += f"; installed by all within {(max(installed.values()) - min(installed.values())) / 1e6:.1f} ms"
+        if self.killed_ns:
+            text += f", {(max(installed.values()) - self.killed_ns) / 1e6:.0f} ms after the kill"
+            self.killed_ns = 0
+        self.say(f"view {report['view']}", text)
+
+    def _traffic(self) -> None:
+        """Once a second, what went through the group."""
+        now = time.monotonic()
+        if now - self.traffic_at < 1:
+            return
+        totals = {
+            what: [process.total(what) for process in self.alive()] for what in ("sent", "delivered", "sent_again")
+        }
+        sent = sum(process.total("sent") for process in self.processes.values())
+        delivered = max(totals["delivered"])
+        again = sum(totals["sent_again"])
+        past, self.traffic = self.traffic, {"sent": sent, "delivered": delivered, "again": again}
+        took, self.traffic_at = now - self.traffic_at, now
+        if past and sent > past["sent"]:
+            self.say(
+                "traffic",
+                f"{(sent - past['sent']) / took:,.0f} messages/s sent, {(delivered - past['delivered']) / took:,.0f}/s "
+                f"delivered at each, {count(max(0, again - past['again']), 'packet')} sent again",
+            )
+
+    # ---- waiting and telling -------------------------------------------------------------------------------------
+
+    def watch(self, for_s: float) -> None:
+        """Lets the group work for a while."""
+        until = time.monotonic() + for_s
+        while time.monotonic() < until:
+            self.pump(until - time.monotonic())
+
+    def wait(self, what: str, done: Callable[[], bool]) -> None:
+        """Takes in reports until ``done``.
+
+        Raises:
+            DemoFailed: it was not within ``STEP_TIMEOUT_S``.
+        """
+        deadline = time.monotonic() + STEP_TIMEOUT_S
+        while not done():
+            if time.monotonic() > deadline:
+                raise DemoFailed(f"waited {STEP_TIMEOUT_S:g} s for {what}, in vain")
+            self.pump(0.2)
+
+    def wait_for_view(self, names: set[str]) -> None:
+        """Waits until every one of ``names`` has installed a view of exactly these members."""
+        processes = [self.processes[name] for name in names]
+        self.wait(
+            f"a view of {', '.join(sorted(names))}",
+            lambda: all(set(process.reports.get("view", {}).get("members", ())) == names for process in processes),
+        )
+
+    def alive(self) -> list[Process]:
+        """The processes that were not killed."""
+        return [process for process in self.processes.values() if not process.killed]
+
+    def coordinator(self) -> str:
+        """Name of the member with rank 0."""
+        return str(self.alive()[0].reports["view"]["members"][0])
+
+    def tell_all(self, line: str) -> None:
+        """Gives every member a command."""
+        for process in self.alive():
+            process.tell(line)
+
+    def say(self, what: str, text: str) -> None:
+        """Tells one line of the story."""
+        print(f"{time.monotonic() - self.begin:6.2f} s  {what:8} {text}", flush=True)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the demo and the audit; the exit status is the audit's."""
+    arguments = _parser().parse_args(argv)
+    audit = importlib.import_module("seqcast.spark.audit")
+    for module in ("pyspark", "pyarrow"):  # missing, better now than after the run
+        importlib.import_module(module)
+    source = Path(arguments.input) if arguments.input else Path(__file__).parent / "data" / "tzdata.zi"
+    try:
+        lines = sum(1 for line in source.read_bytes().split(b"\n") if line)
+    except OSError as error:
+        return complain(f"cannot read {source}: {error.strerror}; give a text file with --input")
+    if not lines:
+        return complain(f"{source} has no lines to send; give another text file with --input")
+    journals = Path(arguments.journals or f"journals/demo-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
+    try:
+        journals.mkdir(parents=True, exist_ok=True)
+        if any(journals.iterdir()):
+            return complain(f"{journals} is not empty; name a new folder with --journals")
+    except OSError as error:
+        return complain(f"cannot write to {journals}: {error.strerror}; name another folder with --journals")
+
+    print(
+        f"{count(arguments.members, 'member')} over multicast on {arguments.interface}, order {arguments.order}; "
+        f"each sends {arguments.rate:,.0f} lines/s of {source.name} ({count(lines, 'line')})"
+    )
+    demo = Demo(arguments, source, journals)
+    try:
+        demo.run()
+    except DemoFailed as error:
+        return complain(str(error), 1)
+    finally:
+        demo.close()
+    if arguments.plant_fault:
+        demo.say("fault", plant(arguments.plant_fault, journals, demo.alive()[0].name))
+    demo.say("audit", "Spark reads the journals (this takes some seconds)")
+    status = int(audit.main([str(journals)]))
+    print(f"journals: {journals}     (again: seqcast audit {journals})")
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    result = parser(
+        "demo",
+        "Start a group of processes on this machine, feed it lines of a file, kill its coordinator in the middle,\n"
+        "let another member join, and let Spark judge from the members' journals whether all delivered the same\n"
+        "in the same order. The exit status is that of the judgement.",
+        "example: seqcast demo --members 6 --input /usr/share/dict/words",
+    )
+    result.add_argument("--input", metavar="FILE", help="text file, each line a message (default: the tz database)")
+    result.add_argument(
+        "--members", type=members, default=4, metavar="N", help="members at the start, 3 or more (%(default)s)"
+    )
+    result.add_argument(
+        "--order", choices=ORDERS, default="total", help="total order, or order per sender (%(default)s)"
+    )
+    result.add_argument("--interface", default="127.0.0.1", help="network interface, by name or address (%(default)s)")
+    result.add_argument(
+        "--rate", type=positive, default=10_000, metavar="R", help="lines/s each member sends (%(default)s)"
+    )
+    result.add_argument(
+        "--seconds", type=seconds, default=3.0, metavar="S", help="length of each of the three acts (%(default)g)"
+    )
+    result.add_argument("--journals", metavar="DIR", help="new folder for the journals (default: journals/demo-...)")
+    result.add_argument(
+        "--plant-fault",
+        choices=FAULTS,
+        help="falsify one member's journal after the run, to see the audit find it",
+    )
+    return result
+
+
+def members(text: str) -> int:
+    """An argument that is a number of members the demo can have: after the crash two must be left."""
+    value = int(text)
+    if not 3 <= value <= MEMBERS_MAX:
+        raise argparse.ArgumentTypeError(f"must be between 3 and {MEMBERS_MAX}")
+    return value

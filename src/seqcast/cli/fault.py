@@ -1,0 +1,99 @@
+"""Faults that the demo can plant in one member's journal, to see that the audit finds them.
+
+Each leaves a journal that is sound by itself (rows are numbered densely, views begin where their rows do), so that only
+what the guarantees say can tell that it is false. Needs pyarrow.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from seqcast.errors import UsageError
+from seqcast.journal import read as journals
+from seqcast.journal.schema import VIEWS_FILE
+
+FAULTS = ("swap", "drop", "duplicate")
+
+
+def plant(fault: str, directory: Path, name: str) -> str:
+    """Falsifies the journal of member ``name``.
+
+    Args:
+        fault: "swap" (two neighbouring messages of one sender change places), "drop" (one message is gone) or
+            "duplicate" (one message is there twice), in the middle of the longest segment.
+        directory: holds the members' journals.
+
+    Returns:
+        One line that says what was done.
+
+    Raises:
+        UsageError: the journal is too short, or its member did not leave in order.
+    """
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    journal = next(found for found in journals.find([directory]) if found.member.name == name)
+    if journal.closed is None or not journal.segments:
+        raise UsageError(f"{journal.path} holds no finished segment to plant a fault in; run longer (--seconds)")
+    victim = max(journal.segments, key=lambda segment: segment.rows)
+    table = pq.read_table(victim.path)
+    row = _neighbours(table["sender"].to_numpy(), table["view_tag"].to_numpy())
+    if row < 0:
+        raise UsageError(f"{victim.path} has no two neighbouring messages of one sender; run longer (--seconds)")
+    order = np.arange(table.num_rows)
+    shift = 0
+    match fault:
+        case "swap":
+            order[[row, row + 1]] = order[[row + 1, row]]
+        case "drop":
+            order, shift = np.delete(order, row), -1
+        case "duplicate":
+            order, shift = np.insert(order, row, order[row]), 1
+        case _:
+            raise UsageError(f"no fault is called {fault!r}; there are {', '.join(FAULTS)}")
+    idx = table["idx"][row].as_py()
+    what = f"{name}'s message {table['seqno'][row].as_py()}.{table['index'][row].as_py()}"
+    first = table["idx"][0].as_py()
+    _write(victim.path, _renumbered(table.take(pa.array(order)), first))
+    if shift:
+        for segment in journal.segments:
+            if segment.number > victim.number:
+                later = pq.read_table(segment.path)
+                _write(segment.path, _renumbered(later, later["idx"][0].as_py() + shift))
+        _shift_views(journal.path / VIEWS_FILE, idx, shift)
+    return f"planted in {journal.path.name}, row {idx}: {fault} of {what}"
+
+
+def _neighbours(sender: Any, view_tag: Any) -> int:
+    """The row nearest to the middle whose next row is of the same sender and view, or -1."""
+    import numpy as np
+
+    rows = np.flatnonzero((sender[1:] == sender[:-1]) & (view_tag[1:] == view_tag[:-1]))
+    return int(rows[np.abs(rows - len(sender) // 2).argmin()]) if len(rows) else -1
+
+
+def _renumbered(table: Any, first: int) -> Any:
+    import numpy as np
+    import pyarrow as pa
+
+    place = table.schema.get_field_index("idx")
+    numbers = pa.array(np.arange(first, first + table.num_rows, dtype=np.int64))
+    return table.set_column(place, table.schema.field(place), numbers)
+
+
+def _write(path: Path, table: Any) -> None:
+    import pyarrow.parquet as pq
+
+    pq.write_table(table, path, compression="zstd")
+
+
+def _shift_views(path: Path, idx: int, shift: int) -> None:
+    """Moves the beginnings of the views behind row ``idx``."""
+    records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    for record in records:
+        if record["idx"] > idx:
+            record["idx"] += shift
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")

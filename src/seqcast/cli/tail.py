@@ -1,0 +1,104 @@
+"""``seqcast tail``: join a group and print what is delivered."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import seqcast
+from seqcast.cli.options import add_group_options, group_settings, parser, positive
+
+
+def main(argv: Sequence[str]) -> int:
+    """Joins and prints until it has printed ``--count`` messages, is interrupted or excluded."""
+    arguments = _parser().parse_args(argv)
+    left = arguments.count
+    with seqcast.join(arguments.cluster, **group_settings(arguments)) as group:
+        try:
+            for event in group.events():
+                if isinstance(event, seqcast.Message):
+                    write(as_json(event) if arguments.json else event.payload)
+                    left -= 1
+                    if left == 0:
+                        return 0
+                elif arguments.json:
+                    write(as_json(event))
+                else:
+                    sys.stdout.flush()
+                    print(f"-- {describe(event)}", file=sys.stderr, flush=True)
+                if isinstance(event, seqcast.Excluded):
+                    return 1
+        except KeyboardInterrupt:
+            return 0  # the usual end of a tail
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    result = parser(
+        "tail",
+        "Join a group and print the payload of each message, one a line; views go to standard error.",
+        "example: seqcast tail orders --json | head",
+    )
+    add_group_options(result)
+    result.add_argument(
+        "--json", action="store_true", help="one JSON object a line: messages with their order and origin, and views"
+    )
+    result.add_argument(
+        "--count", type=positive, default=-1, metavar="N", help="leave after N messages (default: when interrupted)"
+    )
+    return result
+
+
+def write(line: bytes) -> None:
+    """Writes one line at once: whoever reads waits for it."""
+    sys.stdout.buffer.write(line + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def as_json(event: object) -> bytes:
+    """One JSON object that says all of an event. Payloads that are not UTF-8 stand under ``payload_base64``."""
+    row: dict[str, Any]
+    match event:
+        case seqcast.Message():
+            row = {
+                "event": "message",
+                "view": str(event.view_id),
+                "global_seqno": event.global_seqno,
+                "sender": event.sender.name,
+                "seqno": event.seqno,
+                "index": event.index,
+                "sent_ns": event.sent_ns,
+            }
+            if event.unicast:
+                row["unicast"] = True
+            try:
+                row["payload"] = event.payload.decode()
+            except UnicodeDecodeError:
+                row["payload_base64"] = base64.b64encode(event.payload).decode()
+        case seqcast.View():
+            row = {
+                "event": "view",
+                "view": str(event.view_id),
+                "members": [member.name for member in event.members],
+                "coordinator": event.coordinator.name,
+                "order": event.order,
+                "sequencer": event.members[event.sequencer].name if event.sequencer >= 0 else None,
+            }
+        case seqcast.Excluded():
+            row = {"event": "excluded", "view": str(event.view_id), "reason": event.reason}
+        case _:
+            raise AssertionError(f"an event of a kind that tail does not know: {event!r}")
+    return json.dumps(row, ensure_ascii=False).encode()
+
+
+def describe(event: object) -> str:
+    """One line about an event that is no message."""
+    match event:
+        case seqcast.Excluded():
+            return f"excluded from the group: {event.reason}"
+        case _:
+            return str(event)

@@ -1,0 +1,483 @@
+"""Every setting of a member, with its unit and both sides of its trade. ``docs/config.md`` is made from this file.
+
+A setting is given as a keyword of ``seqcast.join``, in a ``Config``, in a TOML file (``Config.from_toml``) or in the
+environment (``SEQCAST_INTERFACE=eth1``; ``SEQCAST_CONFIG`` names a TOML file). Keywords win over the environment, and
+that over the file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, TypeVar, get_type_hints
+
+from seqcast.errors import ConfigError
+
+ENVIRONMENT_PREFIX = "SEQCAST_"
+MTU_PACKET_BYTES_MAX = 65_000
+_MIB = 1 << 20
+
+T = TypeVar("T")
+
+
+def _knob(
+    default: T,
+    unit: str,
+    text: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    among: tuple[T, ...] = (),
+) -> T:
+    """A setting: its default, its unit, what it does and costs, and what it may be."""
+    field: T = dataclasses.field(
+        default=default, metadata={"unit": unit, "text": text, "low": low, "high": high, "among": among}
+    )
+    return field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The settings of one member. Times are seconds (``*_s``), sizes bytes.
+
+    Raises:
+        ConfigError: a value that cannot be right, or values that clash; the text says what is right.
+    """
+
+    # -- where
+
+    interface: str = _knob(
+        "",
+        "name or address",
+        "Network interface that the group uses. Empty: the one that the routes give multicast, if it has multicast, "
+        "else loopback. All members of a group must use interfaces of one network.",
+    )
+    ip_version: int = _knob(4, "", "Version of the Internet Protocol; the same at all members.", among=(4, 6))
+    address: str = _knob(
+        "",
+        "multicast address",
+        "Address of the group. Empty: made from the cluster's name, 239.255.x.y or ff15::x:y. Two clusters that share "
+        "an address are kept apart by their tag, at the cost of dropping each other's datagrams one by one.",
+    )
+    port: int = _knob(
+        47310,
+        "UDP port",
+        "Port of the data lane; the control lane is on the port after it. The same at all members.",
+        low=1,
+        high=65534,
+    )
+    ttl: int = _knob(
+        1, "hops", "How many routers a multicast may pass; 1 stays in the network, 0 on this machine.", low=0, high=255
+    )
+    dscp: int = _knob(0, "", "Traffic class of what is sent (DSCP), for networks that look at it.", low=0, high=63)
+
+    # -- what the application gets
+
+    deliver_own: bool = _knob(
+        True,
+        "",
+        "A member is delivered its own multicasts too, in their place in the order (DIG-08). False saves that work.",
+    )
+    receive: bool = _knob(
+        True, "", "False: this member only sends; what it would be delivered is dropped, views are not."
+    )
+    batch_bytes: int = _knob(
+        _MIB,
+        "bytes",
+        "Most that one delivered batch holds (a single message may be larger). Larger: fewer calls; smaller: a batch "
+        "stays in the processor's cache.",
+        low=1024,
+        high=1 << 30,
+    )
+    message_bytes_max: int = _knob(
+        256 * _MIB,
+        "bytes",
+        "Largest message that is sent or accepted. A receiver needs so much memory per sender at worst.",
+        low=1,
+        high=1 << 30,
+    )
+    journal: str = _knob(
+        "", "directory", "Where to journal what is delivered, for `seqcast audit`. Empty: no journal. Needs pyarrow."
+    )
+    journal_payload: str = _knob(
+        "full",
+        "",
+        "What the journal keeps of payloads: all of it, or a 64-bit hash, which is enough for the audit.",
+        among=("full", "hash"),
+    )
+
+    # -- joining and leaving
+
+    join_timeout_s: float = _knob(
+        10.0, "s", "How long `join` waits for the first view, then raises JoinTimeout.", low=0.0, high=1e6
+    )
+    leave_timeout_s: float = _knob(
+        10.0,
+        "s",
+        "How long `leave` waits until the others have everything; then it leaves as if it had crashed.",
+        low=0.0,
+        high=1e6,
+    )
+    discovery_s: float = _knob(
+        0.15,
+        "s",
+        "How long a joiner looks for a group before it forms one. Longer: a slower first member; shorter: two first "
+        "members that start together are likelier to miss each other.",
+        low=0.01,
+        high=60.0,
+    )
+    join_s_min: float = _knob(0.015, "s", "Between the first two JOINs of a joiner.", low=0.001, high=60.0)
+    join_s_max: float = _knob(
+        0.2, "s", "Longest pause between two JOINs; the pause doubles up to it.", low=0.001, high=60.0
+    )
+    bundle_s: float = _knob(
+        0.005,
+        "s",
+        "What comes within this time after the first request makes one view (FLU-11). Longer: fewer views when many "
+        "start together; shorter: a quicker join.",
+        low=0.0,
+        high=10.0,
+    )
+    name_taken_s: float = _knob(
+        1.0,
+        "s",
+        "How long a joiner whose name is in the view waits: the old incarnation may have crashed and be not yet "
+        "suspected. Longer than suspect_s.",
+        low=0.0,
+        high=600.0,
+    )
+
+    # -- failure and view changes
+
+    heartbeat_s: float = _knob(
+        0.05,
+        "s",
+        "Between two heartbeats of a member. Shorter: less time to detect; each costs a datagram to all.",
+        low=0.001,
+        high=60.0,
+    )
+    suspect_s: float = _knob(
+        0.4,
+        "s",
+        "Silence after which a member is suspected and, if nobody hears it, excluded. At least 4 heartbeats. Shorter: "
+        "quicker repair; longer: a machine that pauses is not excluded. Busy Python alone suspends no heartbeat.",
+        low=0.01,
+        high=3600.0,
+    )
+    lease_s: float = _knob(
+        1.0,
+        "s",
+        "A member that runs a view change and is silent for so long is given up; the next one starts again. Longer "
+        "than the longest pause of Python that should not cost an attempt.",
+        low=0.05,
+        high=600.0,
+    )
+    flush_deadline_s: float = _knob(
+        5.0,
+        "s",
+        "A member whose engine is alive but which has not answered a view change for so long is excluded.",
+        low=0.1,
+        high=3600.0,
+    )
+    back_off_s: float = _knob(
+        1.2,
+        "s",
+        "A member that met a higher attempt waits so long before it starts one of its own. Longer than lease_s.",
+        low=0.05,
+        high=600.0,
+    )
+    leave_deadline_s: float = _knob(
+        10.0, "s", "A leaver gives up waiting for the view without it.", low=0.1, high=3600.0
+    )
+    linger_s: float = _knob(
+        1.0, "s", "A coordinator that left serves the closing view to the slow for at most so long.", low=0.0, high=60.0
+    )
+
+    # -- windows and memory
+
+    packet_bytes: int = _knob(
+        0,
+        "bytes",
+        "Size of a full datagram's payload. 0: from the interface's MTU. Larger than the path carries whole means IP "
+        "fragments, where one loss loses all. A view uses the smallest of its members.",
+        low=0,
+        high=MTU_PACKET_BYTES_MAX,
+    )
+    rcvbuf: int = _knob(
+        4 * _MIB,
+        "bytes",
+        "Receive buffer asked of the kernel for each socket. The windows of all senders together stay below it, so a "
+        "small one slows every sender; Linux clips it to net.core.rmem_max and gives twice the value.",
+        low=4096,
+        high=1 << 30,
+    )
+    sndbuf: int = _knob(
+        2 * _MIB, "bytes", "Send buffer asked of the kernel. Smaller: less waits in front of a slow link.",
+        low=4096, high=1 << 30,
+    )  # fmt: skip
+    window_bytes: int = _knob(
+        8 * _MIB,
+        "bytes",
+        "Most that a sender has on the way to receivers that have not taken it (charged socket-buffer bytes); what "
+        "the receivers' buffers allow may be less. Larger: fewer waits; smaller: less memory, shorter queues.",
+        low=2048,
+        high=1 << 30,
+    )
+    ring_bytes: int = _knob(
+        8 * _MIB, "bytes", "Send ring: packets are kept here until all have them. Bounds the window.",
+        low=65536, high=1 << 30,
+    )  # fmt: skip
+    unicast_bytes: int = _knob(
+        _MIB, "bytes", "Send ring of each unicast stream, made when a member is first sent to.", low=65536, high=1 << 30
+    )
+    ring_packets: int = _knob(
+        8192, "packets", "Packets that a ring holds; a power of two. 24 bytes each per sender.", low=64, high=1 << 20
+    )
+    slabs_max: int = _knob(
+        1024,
+        "64 KiB",
+        "Bound of the memory for received packets. More than the receivers' windows need helps nothing; with less, "
+        "packets are dropped and fetched again.",
+        low=32,
+        high=1 << 16,
+    )
+    control_bytes_max: int = _knob(
+        4 * _MIB, "bytes", "Bound of the queues of control frames, each way.", low=65536, high=1 << 30
+    )
+
+    # -- recovery
+
+    nak_delay_s: float = _knob(
+        200e-6,
+        "s",
+        "A gap younger than this may be reordering and is not asked for. Shorter: quicker repair; longer: no needless "
+        "retransmissions where the network reorders.",
+        low=0.0,
+        high=10.0,
+    )
+    nak_backoff_s_min: float = _knob(
+        0.002, "s", "Before the second NAK for a range; doubles, with jitter.", low=1e-5, high=10.0
+    )
+    nak_backoff_s_max: float = _knob(0.03, "s", "Longest pause between two NAKs for a range.", low=1e-5, high=60.0)
+    retransmit_hold_s: float = _knob(
+        500e-6, "s", "A packet is not sent again sooner than this, however many ask.", low=0.0, high=10.0
+    )
+    retransmit_bytes_per_s: int = _knob(
+        500_000_000,
+        "bytes/s",
+        "Most that is retransmitted. Higher: quicker repair; lower: repair cannot drown what is new.",
+        low=10_000,
+        high=1 << 40,
+    )
+    ack_delay_s: float = _knob(
+        0.005,
+        "s",
+        "An acknowledgement is sent at the latest so long after something was consumed; each quarter of a window gives "
+        "one at once. Longer: fewer timers beside a lone request; shorter: the sender's memory is free sooner.",
+        low=1e-5,
+        high=1.0,
+    )
+    probe_s_min: float = _knob(
+        0.008,
+        "s",
+        "Without progress for so long a sender tells its highest seqno (tail probe). More than ack_delay_s, so that an "
+        "acknowledgement that is under way makes it needless.",
+        low=1e-4,
+        high=10.0,
+    )
+    probe_s_max: float = _knob(0.1, "s", "Longest pause between two tail probes; it doubles.", low=1e-4, high=60.0)
+
+    # -- input and output
+
+    gso: bool = _knob(
+        True,
+        "",
+        "Send runs of datagrams by one call with UDP_SEGMENT, where the kernel has it (else it is not used). False "
+        "only to rule it out when something is wrong.",
+    )
+    gro: bool = _knob(True, "", "Receive runs of datagrams in one buffer (UDP_GRO), where the kernel has it.")
+    mmsg: bool = _knob(True, "", "Send and receive several datagrams by one call, where the kernel has it.")
+    send_batch: int = _knob(
+        16, "calls", "Runs of datagrams handed to the kernel by one call. Larger: fewer calls.", low=1, high=64
+    )
+    receive_batch: int = _knob(
+        16,
+        "buffers",
+        "Buffers of 64 KiB received by one call. Larger: fewer calls; smaller: less memory, warmer caches.",
+        low=1,
+        high=64,
+    )
+    busy_poll_s: float = _knob(
+        0.0,
+        "s",
+        "Who waits for datagrams spins for so long before it blocks. Saves a microsecond or more a hop and costs a "
+        "core for each spinner: only with cores to spare.",
+        low=0.0,
+        high=1.0,
+    )
+    flush_bytes: int = _knob(
+        65536,
+        "bytes",
+        "A sender transmits when so much is packed. Larger: fewer calls; smaller: less delay in a stream.",
+        low=1,
+        high=16 * _MIB,
+    )
+    flush_s_min: float = _knob(
+        20e-6,
+        "s",
+        "A sender transmits at once when nothing was transmitted for so long, so that a lone message leaves at once "
+        "and a stream is batched. 0: each message at once.",
+        low=0.0,
+        high=1.0,
+    )
+    flush_s_max: float = _knob(
+        50e-6, "s", "What a sender left packed is transmitted after so long.", low=1e-6, high=1.0
+    )
+    standby_s: float = _knob(
+        0.001,
+        "s",
+        "The I/O thread takes over when no caller drove the sockets for so long. Shorter: timers and acknowledgements "
+        "keep their time better while the application computes; longer: fewer wake-ups.",
+        low=1e-4,
+        high=0.1,
+    )
+    nap_s: float = _knob(
+        20e-6,
+        "s",
+        "A receiver under load lets datagrams gather for so long, which costs latency and saves wake-ups. 0: never.",
+        low=0.0,
+        high=0.01,
+    )
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        for field in dataclasses.fields(self):
+            object.__setattr__(self, field.name, _checked(field, hints[field.name], getattr(self, field.name)))
+        self._check_clashes()
+
+    def _check_clashes(self) -> None:
+        if self.ring_packets & (self.ring_packets - 1):
+            raise ConfigError(f"ring_packets={self.ring_packets} must be a power of two, such as 8192")
+        if self.suspect_s < 4 * self.heartbeat_s:
+            raise ConfigError(
+                f"suspect_s={self.suspect_s} must be at least 4 times heartbeat_s={self.heartbeat_s}: one lost "
+                "heartbeat must not make a member suspected"
+            )
+        for low, high in (
+            ("nak_backoff_s_min", "nak_backoff_s_max"),
+            ("ack_delay_s", "probe_s_min"),
+            ("probe_s_min", "probe_s_max"),
+            ("join_s_min", "join_s_max"),
+            ("lease_s", "back_off_s"),
+            ("suspect_s", "name_taken_s"),
+        ):
+            if getattr(self, low) > getattr(self, high):
+                raise ConfigError(f"{low}={getattr(self, low)} must not be more than {high}={getattr(self, high)}")
+        if self.packet_bytes % 8 or 0 < self.packet_bytes < 512:
+            raise ConfigError(f"packet_bytes={self.packet_bytes} must be 0 (from the MTU), or a multiple of 8 from 512")
+        if self.address:
+            try:
+                address = ipaddress.ip_address(self.address)
+            except ValueError:
+                raise ConfigError(f"address={self.address!r} is no IP address; give one like 239.1.2.3") from None
+            if not address.is_multicast or address.version != self.ip_version:
+                raise ConfigError(
+                    f"address={self.address} is no multicast address of IPv{self.ip_version}: those are "
+                    f"{'224.0.0.0/4, give 239.x.y.z' if self.ip_version == 4 else 'ff00::/8, give ff15::x:y'}"
+                )
+
+    # -- from elsewhere
+
+    def replace(self, **settings: Any) -> Self:
+        """A copy with other values.
+
+        Raises:
+            ConfigError: an unknown or wrong setting.
+        """
+        _refuse_unknown(settings, "join")
+        return dataclasses.replace(self, **settings)
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Self:
+        """The settings of a TOML file, in its table ``[seqcast]`` if it has one, else at its top.
+
+        Raises:
+            ConfigError: the file cannot be read, is no TOML, or has an unknown or wrong setting.
+        """
+        try:
+            with open(path, "rb") as file:
+                table: dict[str, Any] = tomllib.load(file)
+        except OSError as error:
+            raise ConfigError(f"cannot read the settings {path}: {error.strerror}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path} is no TOML: {error}") from error
+        if isinstance(table.get("seqcast"), dict):
+            table = table["seqcast"]
+        _refuse_unknown(table, str(path))
+        return cls(**table)
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
+        """The settings of the environment: ``SEQCAST_CONFIG`` names a TOML file, ``SEQCAST_<SETTING>`` wins over it.
+
+        Variables of other names that begin with ``SEQCAST_`` are not ours to judge and are left alone.
+
+        Raises:
+            ConfigError: a wrong value.
+        """
+        variables = os.environ if environment is None else environment
+        path = variables.get(ENVIRONMENT_PREFIX + "CONFIG", "")
+        settings: dict[str, Any] = {}
+        hints = get_type_hints(cls)
+        for field in dataclasses.fields(cls):
+            variable = ENVIRONMENT_PREFIX + field.name.upper()
+            if variable in variables:
+                settings[field.name] = _parsed(variable, hints[field.name], variables[variable])
+        return dataclasses.replace(cls.from_toml(path), **settings) if path else cls(**settings)
+
+
+def _refuse_unknown(settings: Mapping[str, Any], where: str) -> None:
+    known = [field.name for field in dataclasses.fields(Config)]
+    for name in settings:
+        if name not in known:
+            import difflib
+
+            close = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {close[0]}?" if close else "the settings are listed in docs/config.md"
+            raise ConfigError(f"{where}: there is no setting {name!r}; {hint}")
+
+
+def _checked(field: dataclasses.Field[Any], kind: type, value: Any) -> Any:
+    """The value in its field's type, within its bounds."""
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if kind is str and isinstance(value, Path):
+        value = str(value)
+    if kind is str and value is None:
+        value = ""
+    if type(value) is not kind:
+        names = {str: "text", int: "a whole number", float: "a number", bool: "True or False"}
+        raise ConfigError(f"{field.name}={value!r} must be {names[kind]}")
+    low, high, among = (field.metadata[key] for key in ("low", "high", "among"))
+    if among and value not in among:
+        raise ConfigError(f"{field.name}={value!r} must be one of {', '.join(map(repr, among))}")
+    if (low is not None and not value >= low) or (high is not None and not value <= high):
+        raise ConfigError(f"{field.name}={value!r} must be from {low} to {high} {field.metadata['unit']}".rstrip())
+    return value
+
+
+def _parsed(variable: str, kind: type, text: str) -> Any:
+    if kind is str:
+        return text
+    try:
+        if kind is bool:
+            return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[text.lower()]
+        return kind(text)
+    except (ValueError, KeyError):
+        names = {int: "a whole number", float: "a number", bool: "true or false"}
+        raise ConfigError(f"{variable}={text!r} must be {names[kind]}") from None

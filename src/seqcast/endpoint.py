@@ -1,0 +1,441 @@
+"""The one door to the control plane of one member: ``step(event, now_ns)`` gives what happened.
+
+The endpoint owns the engine's control side and the machines of ``policy/``: it takes control frames from the engine,
+hands each to the machine that it is for, and does what they order. It does no I/O: after a step the world transmits
+what the engine has. All its methods but ``marker`` are called by one thread at a time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from seqcast.errors import RemoteProtocolError
+from seqcast.events import Excluded
+from seqcast.policy.context import NEVER, CloseView, Context, EndpointSettings, Install, Multicast, Over, Send, Warn
+from seqcast.policy.frames import (
+    PROTOCOL_VERSION,
+    Cut,
+    Done,
+    Frame,
+    Installed,
+    Join,
+    Leave,
+    MemberInfo,
+    NewView,
+    Ok,
+    OtherVersion,
+    Promised,
+    Refused,
+    Start,
+    Wait,
+    dump,
+    load,
+)
+from seqcast.policy.initiator import Attempting, AttemptInput, Initiator
+from seqcast.policy.lifecycle import Life, Lifecycle, LifeInput
+from seqcast.policy.membership import Membership
+from seqcast.policy.participant import Participant
+from seqcast.types import Member, View
+
+if TYPE_CHECKING:
+    from seqcast._native.engine import Engine
+
+__all__ = [
+    "Effect",
+    "Endpoint",
+    "EndpointSettings",
+    "Event",
+    "ExcludedBy",
+    "JoinFailed",
+    "Left",
+    "ViewInstalled",
+    "Warned",
+]
+
+_CLOSED_VIEWS_MAX = 16
+_DEPARTED_MAX = 1024
+
+
+class Event(Enum):
+    """What the world tells the endpoint."""
+
+    START = auto()
+    """Join the cluster."""
+    WAKE = auto()
+    """The engine has events, or ``deadline()`` is due."""
+    LEAVE = auto()
+    """Leave gracefully; ``Left`` follows."""
+    CLOSE = auto()
+    """Stop at once; nothing follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class ViewInstalled:
+    view: View
+
+
+@dataclass(frozen=True, slots=True)
+class JoinFailed:
+    """The group refused this member; the endpoint is over.
+
+    Args:
+        error: why, and what to do.
+        again: it is not the settings' fault: a new incarnation (a new endpoint and engine) can join at once.
+    """
+
+    error: str
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Left; the endpoint is over. Also what the last marker means for who left.
+
+    Args:
+        view: the view the others went on with, if known.
+    """
+
+    view: View | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExcludedBy:
+    """The group went on without this member (the cut, step 8); the endpoint is over."""
+
+    view: View
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    text: str
+
+
+Effect = ViewInstalled | JoinFailed | Left | ExcludedBy | Warned
+
+
+class Endpoint:
+    """The control plane of one incarnation of one member.
+
+    Args:
+        engine: made for ``me.id``.
+        me: name, id and unicast address.
+        cluster: the group's name.
+        settings: times and what this member tells of itself.
+    """
+
+    def __init__(self, engine: Engine, me: Member, cluster: str, settings: EndpointSettings) -> None:
+        info = MemberInfo(
+            me.name, me.id, me.address, settings.capacity, settings.packet_bytes, settings.window_bytes, settings.gro
+        )
+        self.engine = engine
+        self.context = Context(info, cluster, settings, engine)
+        self.counters: Counter[str] = Counter()
+        """frames_received, frames_sent, frames_bad (dropped), frames_unsent (the engine's queue was full)."""
+        self._lifecycle = Lifecycle(self.context)
+        self._initiator: Initiator
+        self._reset()
+        self._effects: list[Effect] = []
+        self._markers: dict[int, View | Excluded | Left] = {}
+        self._marker = 0
+        self._gone_on: View | None = None
+        self._entered: NewView | None = None  # the VIEW frame of our view
+        self._closed: dict[int, NewView] = {}  # closed view's tag -> the VIEW frame that closed it for us
+
+    # ---- the door
+
+    @property
+    def view(self) -> View | None:
+        return self.context.view
+
+    @property
+    def over(self) -> bool:
+        """The endpoint has left, was excluded or refused, or is closed."""
+        return self._lifecycle.state is Life.OVER
+
+    @property
+    def edges(self) -> set[tuple[str, str, str]]:
+        """(machine, state, input) of the table rows taken so far."""
+        return self.context.edges
+
+    def marker(self, marker_id: int) -> View | Excluded | Left:
+        """What a marker of ``engine.deliver`` means; each is asked for once. May be called from any thread."""
+        return self._markers.pop(marker_id)
+
+    def deadline(self) -> int:
+        """Monotonic ns at which ``Event.WAKE`` is due; 2**63 - 1: only when the engine has events."""
+        machines = self._lifecycle, self._participant, self._initiator, self._membership
+        return NEVER if self.over else min(machine.due() for machine in machines)
+
+    def step(self, event: Event, now_ns: int) -> list[Effect]:
+        """Takes one event, and what the engine has; returns what happened, in order."""
+        self.context.now = now_ns
+        if event is Event.START:
+            self._lifecycle.fire(LifeInput.BEGIN)
+        elif event is Event.LEAVE:
+            self._leave()
+        elif event is Event.CLOSE:
+            self._close()
+        events = self.engine.events()
+        if event is Event.WAKE and not events and now_ns < self.deadline():
+            return []
+        self._obey()
+        for kind, *details in events:
+            if kind == "control":
+                self._receive(*details)
+            elif kind == "suspect":
+                self._membership.suspected.add(details[0])
+            elif kind == "alive":
+                self._membership.suspected.discard(details[0])
+            elif kind == "cut_reached":
+                self._participant.reached()
+            self._obey()
+        for machine in (self._lifecycle, self._participant, self._initiator):
+            if not self.over and now_ns >= machine.due():
+                machine.run_timers()
+                self._obey()
+        self._review()
+        effects, self._effects = self._effects, []
+        return effects
+
+    def suspect(self, member_id: int, now_ns: int) -> None:
+        """Evidence from outside the engine that a member is gone, such as a refused port; a ``step`` is due afterwards.
+
+        The engine withdraws it where it raised suspicion itself and hears the member again; a doubt from here stays
+        until the next view.
+        """
+        if member_id in self.context.infos and member_id != self.context.me.id:
+            self.context.now = now_ns
+            self._membership.suspected.add(member_id)
+            self._review()
+
+    # ---- application
+
+    def _leave(self) -> None:
+        self._lifecycle.fire(LifeInput.LEAVE)
+
+    def _close(self) -> None:
+        was_in = self.context.view is not None
+        self._lifecycle.fire(LifeInput.CLOSE)
+        if was_in:
+            self._stop(None, Left())
+
+    # ---- frames in
+
+    def _receive(self, sender: int, address: bytes, _tag: int, payload: bytes) -> None:
+        self.counters["frames_received"] += 1
+        try:
+            frame = load(payload)
+            self._dispatch(frame, sender, address)
+        except RemoteProtocolError:
+            self.counters["frames_bad"] += 1
+
+    def _dispatch(self, frame: Frame, sender: int, address: bytes = b"") -> None:
+        tag = self.context.tag
+        match frame:
+            case Join() if sender == frame.info.id:
+                self._join(frame)
+            case OtherVersion() if tag and self._membership.acting():
+                reason = f"the group speaks protocol version {PROTOCOL_VERSION}, not {frame.version}: use one release"
+                self.context.send(Refused(reason, again=False), sender, address)
+            case Wait():
+                self._lifecycle.heard_group()
+            case Refused():
+                self._lifecycle.fire(LifeInput.REFUSED, frame)
+            case Leave() if frame.view == tag:
+                self._membership.leave(sender)
+            case Start() if tag and frame.view == tag:
+                self._participant.start(frame, sender)
+            case Start() if frame.view in self._closed:
+                self.context.send(replace(self._closed[frame.view], answers=frame.attempt), sender, address)
+            case Ok():
+                self._initiator.ok(frame, sender)
+            case Promised():
+                self._initiator.promised(frame, sender)
+            case Cut() if tag and frame.view == tag:
+                self._participant.cut(frame, sender)
+            case Done() if tag and frame.view == tag:
+                self._initiator.done(frame, sender)
+            case Done() if frame.view in self._closed:
+                self._serve(frame, sender, address)
+            case NewView():
+                self._new_view(frame, sender, address)
+            case Installed():
+                self._initiator.installed(frame, sender)
+                if self._initiator.state is Attempting.IDLE:
+                    self._lifecycle.fire(LifeInput.SERVED)
+
+    def _join(self, frame: Join) -> None:
+        """A joiner: served the view if it is in, else noted; the answer comes from one member after the other."""
+        context, joiner = self.context, frame.info
+        if context.view is None:
+            if joiner.id != context.me.id:
+                self._lifecycle.heard_joiner(joiner.id)
+                self._membership.join(frame)  # in case the first view is ours
+            return
+        turn = frame.tries % len(context.members) == context.rank
+        if joiner.id in context.infos:
+            if turn and self._entered is not None and joiner.id != context.me.id:
+                context.send(self._entered, joiner.id)
+            return
+        refusal = self._membership.join(frame)
+        acting = self._membership.acting()
+        if acting and refusal:
+            context.send(refusal, joiner.id, joiner.address)
+        elif acting or turn:
+            context.send(Wait(context.tag), joiner.id, joiner.address)
+
+    def _serve(self, frame: Done, sender: int, address: bytes) -> None:
+        """Somebody waits for a VIEW that we have: the first member that can serves it."""
+        closed = self._closed[frame.view]
+        others = (info.id for info in closed.members if info.id not in self._membership.suspected and info.id != sender)
+        first = next(others, 0) == self.context.me.id
+        if frame.attempt == closed.attempt and (first or closed.view_id.flush[1] == self.context.me.id):
+            self.context.send(closed, sender, address)
+
+    def _new_view(self, frame: NewView, sender: int, address: bytes) -> None:
+        context, me = self.context, self.context.me.id
+        if frame.view_id.tag in (context.tag, *(closed.view_id.tag for closed in self._closed.values())):
+            if sender != me:
+                context.send(Installed(frame.view_id.tag), sender, address)
+        elif self._lifecycle.state is Life.SEEKING:
+            if frame.has(me):
+                self._lifecycle.fire(LifeInput.VIEW, frame)
+                context.send(Installed(frame.view_id.tag), sender, address)
+        elif context.view is None or frame.closes != context.view.view_id:
+            return
+        elif frame.answers is not None:
+            self._initiator.newer(frame)
+        elif not frame.has(me) and not (me in frame.survivors and self._lifecycle.state is Life.LEAVING):
+            self._lifecycle.fire(LifeInput.EXCLUDED, frame)
+        elif self._participant.may_install(frame):
+            self._lifecycle.fire(LifeInput.VIEW if frame.has(me) else LifeInput.LEFT, frame)
+            context.send(Installed(frame.view_id.tag), sender, address)
+
+    # ---- the coordinator's duty
+
+    def _review(self) -> None:
+        while self.context.view is not None:
+            initiator, membership = self._initiator, self._membership
+            if initiator.state is not Attempting.IDLE and self._participant.promise > initiator.attempt:
+                initiator.fire(AttemptInput.OVERTAKEN)
+            backing_off = initiator.state is Attempting.BACKING_OFF
+            membership.review(initiator.running, initiator.survivors, backing_off)
+            if membership.survivors is None:
+                return
+            survivors, membership.survivors = membership.survivors, None
+            initiator.fire(AttemptInput.INITIATE, survivors)
+            self._obey()
+
+    # ---- orders
+
+    def _obey(self) -> None:
+        """Does what the machines order, in that order; frames for ourselves are dispatched here."""
+        orders = self.context.orders
+        while orders:
+            order = orders.popleft()
+            match order:
+                case Send():
+                    if order.member_id == self.context.me.id:
+                        self._dispatch(order.frame, order.member_id, order.address)
+                    else:
+                        self._transmit(order.frame, order.address)
+                case Multicast():
+                    self._transmit(order.frame, b"")
+                    self._dispatch(order.frame, self.context.me.id, self.context.me.address)
+                case Install():
+                    self._install(order.frame, order.first)
+                case CloseView():
+                    self._close_view(order.frame, order.left)
+                case Over():
+                    self._effects.append(JoinFailed(order.error, order.again) if order.error else Left(self._gone_on))
+                case Warn():
+                    self._effects.append(Warned(order.text))
+
+    def _transmit(self, frame: Frame, address: bytes) -> None:
+        assert address or not isinstance(frame, Ok | Promised | Installed | Wait | Refused), "no address"
+        self.counters["frames_sent"] += 1
+        if not self.engine.control_send(dump(frame), address):
+            self.counters["frames_unsent"] += 1
+
+    def _install(self, frame: NewView, first: bool) -> None:
+        context, old = self.context, self.context.view
+        view = _view_of(frame)
+        assert old is None or view.view_id > old.view_id, f"{view.view_id} after {old.view_id}"
+        self._remember_closed(frame)
+        marker = self._next_marker(view)
+        self.engine.install(
+            tag=view.view_id.tag,
+            ids=[member.id for member in view.members],
+            addresses=[member.address for member in view.members],
+            rank=view.rank(context.me.id),
+            sequencer=view.sequencer,
+            window_bytes=frame.window,
+            forward_window_bytes=frame.forward_window,
+            unicast_window_bytes=frame.unicast_window,
+            packet_bytes=frame.packet_bytes,
+            base=frame.base,
+            origin_base=frame.origin_base,
+            cut=None if first else frame.cut,
+            marker=marker,
+            now_ns=context.now,
+        )
+        context.view = view
+        context.departed.update(dict.fromkeys(context.infos.keys() - {info.id for info in frame.members}))
+        while len(context.departed) > _DEPARTED_MAX:
+            del context.departed[next(iter(context.departed))]
+        context.infos = {info.id: info for info in frame.members}
+        self._entered = frame
+        leavers, joiners, machine = self._membership.leavers, self._membership.joiners, self._initiator
+        self._reset(machine)
+        self._membership.leavers, self._membership.joiners = leavers, joiners
+        self._membership.installed()
+        machine.fire(AttemptInput.VIEW)
+        self._effects.append(ViewInstalled(view))
+
+    def _reset(self, initiator: Initiator | None = None) -> None:
+        """Fresh machines for a new view; the initiator stays, it may be serving the VIEW."""
+        self._participant = Participant(self.context)
+        self._membership = Membership(self.context, self._participant)
+        if initiator is None:
+            self._initiator = Initiator(self.context, self._participant, self._membership)
+        else:
+            initiator.participant, initiator.membership = self._participant, self._membership
+
+    def _close_view(self, frame: NewView, left: bool) -> None:
+        view = _view_of(frame)
+        self._remember_closed(frame)
+        if left:
+            self._gone_on = view
+            self._stop(frame.cut, Left(view))
+            if self._initiator.state is Attempting.IDLE:
+                self._lifecycle.fire(LifeInput.SERVED)
+        else:
+            names = ", ".join(member.name for member in view.members)
+            self._stop(None, Excluded(view.view_id, f"the group went on as [{names}]: join again"))
+            self._effects.append(ExcludedBy(view))
+
+    def _stop(self, cut: tuple[int, ...] | None, meaning: Excluded | Left) -> None:
+        self.engine.close_view(cut, self._next_marker(meaning))
+        self.context.view = None
+        self._entered = None
+        self._initiator.fire(AttemptInput.VIEW)
+        self._reset(self._initiator)
+
+    def _next_marker(self, meaning: View | Excluded | Left) -> int:
+        """Registered before the engine has it: another thread delivers."""
+        self._marker += 1
+        self._markers[self._marker] = meaning
+        return self._marker
+
+    def _remember_closed(self, frame: NewView) -> None:
+        if frame.closes is not None and self.context.view is not None:
+            self._closed[frame.closes.tag] = frame
+            while len(self._closed) > _CLOSED_VIEWS_MAX:
+                del self._closed[next(iter(self._closed))]
+
+
+def _view_of(frame: NewView) -> View:
+    return View(frame.view_id, tuple(info.member for info in frame.members), frame.order, frame.sequencer)

@@ -1,0 +1,36 @@
+"""Errors. Each message says what happened and what to do about it.
+
+``UsageError`` is the caller's mistake, ``RemoteProtocolError`` a peer's, an ``AssertionError`` ours; never mixed.
+"""
+
+
+class SeqcastError(Exception):
+    """Base of every error of seqcast."""
+
+
+class UsageError(SeqcastError):
+    """A call that cannot be right: a closed group, a wrong type, a message over the limit."""
+
+
+class ConfigError(SeqcastError):
+    """A setting that cannot be right here: no such interface, a port in use, clashing settings."""
+
+
+class JoinTimeout(SeqcastError):
+    """No view was installed within ``join_timeout_s``, or the group refused this member."""
+
+
+class NotMember(SeqcastError):
+    """The group is not, or no longer, joined; or the destination is not in the view."""
+
+
+class SendTimeout(SeqcastError):
+    """``send`` waited for credit, or for a view change, longer than its ``timeout``; the message was not sent."""
+
+
+class JournalWriteError(SeqcastError):
+    """The journal cannot be written; what was delivered since is counted (``rows_lost``), not kept."""
+
+
+class RemoteProtocolError(SeqcastError):
+    """A peer sent bytes that cannot be right."""

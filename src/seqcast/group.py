@@ -1,0 +1,561 @@
+"""What people call: ``join`` and ``Group``."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import itertools
+import os
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from numbers import Real
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from seqcast._native import driver
+from seqcast._native.engine import Batch as RawBatch
+from seqcast.config import Config
+from seqcast.endpoint import Event as Request
+from seqcast.endpoint import Left
+from seqcast.errors import ConfigError, NotMember, SendTimeout, SeqcastError, UsageError
+from seqcast.events import Excluded
+from seqcast.net.batch import Batch
+from seqcast.net.host import Host
+from seqcast.types import Member, Message, View
+
+if TYPE_CHECKING:
+    from seqcast.journal.writer import JournalWriter
+
+ORDERS = ("total", "sequencer", "fifo")
+NAME_BYTES_MAX = 128
+
+Event = Message | View | Excluded
+"""What ``Group.events`` yields."""
+
+_open: dict[int, Group] = {}
+_numbers = itertools.count(1)
+
+
+def join(
+    cluster: str, *, name: str | None = None, order: str = "total", config: Config | None = None, **settings: Any
+) -> Group:
+    """Joins a group, or forms it, and returns when the first view is installed.
+
+    Args:
+        cluster: name of the group, the same at all its members.
+        name: what others see of this member, unique in the group. Default: host name and process id.
+        order: "total" (default) or "sequencer": one order for all; "fifo": order per sender only. The same at all.
+        config: settings. Default: those of the environment (``Config.from_environment``).
+        settings: settings by keyword, which win over ``config``; see docs/config.md.
+
+    Raises:
+        ConfigError: a setting that cannot be right, or cannot be here: no such interface, no multicast route, ...
+        JoinTimeout: no view came within ``join_timeout_s``, or the group refused this member.
+        UsageError: a journal that exists already.
+    """
+    _check_name("cluster", cluster)
+    if order not in ORDERS:
+        raise ConfigError(f"order={order!r} must be one of {', '.join(ORDERS)}")
+    config = Config.from_environment() if config is None else config
+    if settings:
+        config = config.replace(**settings)
+    if name is None:
+        same = sum(group.cluster == cluster for group in list(_open.values()))
+        name = f"{socket.gethostname()[:96]}-{os.getpid()}" + (f"-{same + 1}" if same else "")
+    _check_name("name", name)
+    group = Group(cluster, name, order, config)
+    try:
+        group._host.start()
+        group._host.join()
+    except BaseException:
+        group._give_up()
+        raise
+    return group
+
+
+def _check_name(what: str, name: object) -> None:
+    if not isinstance(name, str) or not name or len(name.encode()) > NAME_BYTES_MAX:
+        raise ConfigError(f"{what}={name!r} must be text of 1 to {NAME_BYTES_MAX} bytes")
+
+
+class _Ended(Exception):
+    """The stream's last event was taken."""
+
+
+class Group:
+    """An open group. Made by ``join``. Every method may be called from several threads.
+
+    Use one of the ways to receive: messages (``for``, ``recv``), batches (``recv_batch``) or everything in its true
+    order (``events``). They all take from the one stream.
+    """
+
+    def __init__(self, cluster: str, name: str, order: str, config: Config) -> None:
+        self.cluster = cluster
+        self.order = order
+        self.config = config
+        self._host = Host(cluster, name, order, config)
+        self._driver = self._host.driver
+        self._send = self._driver.send
+        self._forked = False
+        self._number = next(_numbers)
+        self._leaving = threading.Lock()
+        self._graceful = False  # how it left
+        self._taking = threading.Lock()
+        # Under `_taking`:
+        self._delivered_view: View | None = None
+        self._begun: deque[Message] = deque()  # of a batch that `recv` began
+        self._begun_batch: Batch | None = None
+        self._end: Excluded | Left | None = None
+        self._journal: JournalWriter | None = None
+        if config.journal:
+            try:
+                self._journal = self._open_journal()
+            except BaseException:
+                self._driver.stop()
+                self._driver.close()
+                raise
+        _open[self._number] = self
+
+    # ---- who and where
+
+    @property
+    def member(self) -> Member:
+        """This member."""
+        return self._host.member
+
+    @property
+    def view(self) -> View:
+        """The newest view that is installed; messages of older ones may still wait to be delivered.
+
+        Raises:
+            NotMember: in a child process after ``fork``.
+        """
+        self._refuse_forked()
+        view = self._host.view
+        assert view is not None, "join returned without a view"
+        return view
+
+    @property
+    def path(self) -> dict[str, Any]:
+        """How datagrams travel: interface, mtu, packet_bytes, gso, gro, rcvbuf_granted, address."""
+        used = self._driver
+        return {
+            "interface": used.interface,
+            "mtu": used.mtu,
+            "packet_bytes": self._host.packet_bytes,
+            "gso": used.gso,
+            "gro": used.gro,
+            "rcvbuf_granted": used.rcvbuf_granted,
+            "address": driver.describe_address(used.address),
+        }
+
+    def counters(self) -> dict[str, int]:
+        """What was counted since the join: of the engine (docs: native/engine.h), ``io_*`` of sockets and threads,
+        ``control_*`` of the control plane, ``journal_*``."""
+        self._refuse_forked()
+        counters = self._host.engine.counters() | self._driver.counters()
+        counters |= {f"control_{key}": value for key, value in self._host.endpoint.counters.items()}
+        if self._journal is not None:
+            counters |= {f"journal_{key}": value for key, value in self._journal.counters().items()}
+        return counters
+
+    def __repr__(self) -> str:
+        return f"<seqcast.Group {self.cluster!r} member {self.member.name!r}>"
+
+    # ---- sending
+
+    def send(self, payload: Any, *, to: Member | None = None, timeout: float | None = None) -> None:
+        """Sends one message, to the group or to one member; both are reliable and in order per sender.
+
+        Args:
+            payload: bytes, or an object with a contiguous buffer.
+            to: a member of the view; None: the group.
+            timeout: seconds to wait for credit or a view change; None: without limit.
+
+        Raises:
+            SendTimeout: the message was not sent, no part of it is delivered.
+            NotMember: this member left or was excluded; or ``to`` is not in the view.
+            UsageError: ``payload`` is not bytes-like, or larger than ``message_bytes_max``; ``to`` is not a Member, or
+                ``timeout`` not seconds.
+        """
+        try:
+            self._send(payload, 0 if to is None else _id(to), -1 if timeout is None else _ns(timeout))
+        except driver.Refused as refused:
+            raise self._refusal(refused, to, timeout) from None
+        except (TypeError, AttributeError, BufferError) as error:
+            raise UsageError(f"a message is bytes, not {type(payload).__name__} ({error}); encode text first") from None
+
+    def send_many(self, payloads: Iterable[Any], *, to: Member | None = None, timeout: float | None = None) -> None:
+        """Sends messages one after the other; quicker than as many ``send``.
+
+        Raises:
+            SendTimeout: ``error.sent`` messages were sent, the rest not.
+            NotMember, UsageError: as ``send``; ``error.sent`` messages were sent before it.
+        """
+        self._send_many(_listed(payloads), to, timeout)
+
+    def _send_many(self, payloads: list[Any], to: Member | None, timeout: float | None, done: int = 0) -> None:
+        """``done``: how many were sent before by the same call."""
+        wait, receiver = -1 if timeout is None else _ns(timeout), 0 if to is None else _id(to)
+        try:
+            self._driver.send_many(payloads[done:] if done else payloads, receiver, wait)
+        except driver.Refused as refused:
+            raise self._refusal(refused, to, timeout, done) from None
+        except (TypeError, BufferError) as error:
+            # It stopped at the first that is no message.
+            bad = next((i for i in range(done, len(payloads)) if not _is_message(payloads[i])), done)
+            usage = UsageError(f"a message is bytes, and payloads[{bad}] is not ({error}); encode text first")
+            usage.sent = bad  # type: ignore[attr-defined]
+            raise usage from None
+
+    def send_batch(self, data: Any, offsets: Any, *, timeout: float | None = None) -> None:
+        """Sends the messages of an Arrow binary array to the group.
+
+        Args:
+            data: the bytes of all messages, an array of uint8 or an object with a contiguous buffer.
+            offsets: n + 1 offsets into ``data``, int32 or int64, not falling: message i is
+                ``data[offsets[i]:offsets[i + 1]]``.
+            timeout: seconds to wait for credit; None: without limit.
+
+        Raises:
+            SendTimeout: ``error.sent`` messages were sent, the rest not.
+            UsageError: arrays of other types, or offsets that fall or lie outside ``data``.
+            NotMember: as ``send``.
+        """
+        self._send_batch(data, offsets, timeout)
+
+    def _send_batch(self, data: Any, offsets: Any, timeout: float | None, done: int = 0) -> None:
+        wait = -1 if timeout is None else _ns(timeout)
+        try:
+            flat = np.frombuffer(data, dtype=np.uint8) if not isinstance(data, np.ndarray) else data
+            marks = np.ascontiguousarray(offsets)
+            if flat.dtype != np.uint8 or marks.dtype not in (np.int32, np.int64):
+                raise ValueError(f"data is {flat.dtype}, offsets {marks.dtype}; wanted: uint8, and int32 or int64")
+            self._driver.send_batch(flat, marks[done:], wait)
+        except driver.Refused as refused:
+            raise self._refusal(refused, None, timeout, done) from None
+        except (TypeError, AttributeError, BufferError, ValueError) as error:
+            raise UsageError(f"send_batch: {error}") from None
+
+    def _refusal(
+        self, refused: driver.Refused, to: Member | None, timeout: float | None, done: int = 0
+    ) -> SeqcastError:
+        result, sent = refused.args
+        sent += done
+        error: SeqcastError
+        if result == driver.AGAIN:
+            error = SendTimeout(
+                f"no credit within {timeout:g} s ({sent} messages of this call were sent): a receiver is slower than "
+                "this sender, or a view change takes long; wait longer, or send less"
+            )
+        elif result == driver.TOO_LARGE:
+            error = UsageError(
+                f"the message is larger than message_bytes_max={self.config.message_bytes_max}: split it, or raise "
+                "that at all members"
+            )
+        elif result == driver.NO_MEMBER:
+            error = NotMember(f"{to} is not in the {self.view}")
+        else:
+            error = self._not_member()
+        error.sent = sent  # type: ignore[attr-defined]
+        return error
+
+    # ---- receiving
+
+    def __iter__(self) -> Iterator[Message]:
+        """Messages until this member has left.
+
+        Raises:
+            NotMember: this member was excluded.
+        """
+        while True:
+            try:
+                message = self.recv()
+            except NotMember:
+                if self.was_left:
+                    return
+                raise
+            if message is not None:
+                yield message
+
+    def recv(self, timeout: float | None = None) -> Message | None:
+        """The next message; views are passed over.
+
+        Args:
+            timeout: seconds; None: without limit.
+
+        Returns:
+            None when ``timeout`` is over.
+
+        Raises:
+            NotMember: this member left or was excluded, and all that it was delivered is taken.
+            UsageError: ``timeout`` is not seconds.
+        """
+        wait = -1 if timeout is None else _ns(timeout)
+        if not self._begin_taking(wait):
+            return None
+        try:
+            if not self._begun:
+                batch = self._next_batch(wait)
+                if batch is None:
+                    return None
+                self._begin_batch(batch)
+            return self._begun.popleft()
+        finally:
+            self._taking.release()
+
+    def recv_batch(self, timeout: float | None = None) -> Batch | None:
+        """The next messages, as many as there are up to ``batch_bytes``; views are passed over.
+
+        Args:
+            timeout: seconds; None: without limit.
+
+        Returns:
+            None when ``timeout`` is over.
+
+        Raises:
+            NotMember: this member left or was excluded, and all that it was delivered is taken.
+            UsageError: ``timeout`` is not seconds.
+        """
+        wait = -1 if timeout is None else _ns(timeout)
+        if not self._begin_taking(wait):
+            return None
+        try:
+            if self._begun and self._begun_batch is not None:
+                batch, rest = self._begun_batch, len(self._begun)
+                self._begun.clear()
+                return Batch(batch._raw, batch.view, len(batch) - rest)
+            return self._next_batch(wait)
+        finally:
+            self._taking.release()
+
+    def events(self) -> Iterator[Event]:
+        """Everything in its true order: messages and views; ends when this member has left, or after ``Excluded``."""
+        while True:
+            try:
+                event = self._next_event(-1)
+            except _Ended:
+                return
+            if event is not None:
+                yield event
+
+    def next_event(self, timeout: float | None = None) -> Event | None:
+        """The next of ``events``; None when ``timeout`` is over.
+
+        Raises:
+            NotMember: this member left, or ``Excluded`` was the last event.
+        """
+        try:
+            return self._next_event(-1 if timeout is None else _ns(timeout))
+        except _Ended:
+            raise self._not_member() from None
+
+    def _next_event(self, wait: int) -> Event | None:
+        if not self._begin_taking(wait):
+            return None
+        try:
+            if self._begun:
+                return self._begun.popleft()
+            if self._end is not None:
+                raise _Ended
+            item = self._next(wait)
+            if isinstance(item, Batch):
+                self._begin_batch(item)
+                return self._begun.popleft()
+            if isinstance(item, Left):
+                raise _Ended
+            return item
+        finally:
+            self._taking.release()
+
+    def wait_deliverable(self, timeout: float) -> None:
+        """Waits until there is something to receive, or the group has ended; at most ``timeout`` seconds."""
+        self._refuse_forked()
+        self._driver.wait_deliverable(_ns(timeout))
+
+    @property
+    def was_left(self) -> bool:
+        """This member left by itself, and all that it was delivered is taken."""
+        return isinstance(self._end, Left)
+
+    def _begin_taking(self, wait: int) -> bool:
+        """One thread at a time takes from the stream, and waits for it; the others wait for their turn. False: it did
+        not come within ``wait`` ns."""
+        if self._forked:
+            raise self._not_member()
+        return self._taking.acquire(False) or (
+            wait != 0 and self._taking.acquire(timeout=-1 if wait < 0 else min(wait / 1e9, threading.TIMEOUT_MAX))
+        )
+
+    def _begin_batch(self, batch: Batch) -> None:
+        self._begun_batch = batch
+        self._begun.extend(batch.messages())
+
+    def _next_batch(self, wait: int) -> Batch | None:
+        """The next batch; None after ``wait`` ns (< 0: without limit). Under `_taking`."""
+        deadline = driver.now_ns() + wait
+        while True:
+            item = self._next(wait)
+            if item is None or isinstance(item, Batch):
+                return item
+            if wait > 0:  # a view: what is left of the time
+                wait = max(0, deadline - driver.now_ns())
+
+    def _next(self, wait: int) -> Batch | View | Excluded | Left | None:
+        """What is next in the stream: a batch or what a marker means; None after ``wait`` ns. Under `_taking`."""
+        if self._end is not None:
+            raise self._not_member()
+        item = self._driver.deliver(self.config.batch_bytes, wait)
+        if isinstance(item, RawBatch):
+            assert self._delivered_view is not None, "a batch before the first view"
+            if self._journal is not None:
+                self._journal.batch(item, self._delivered_view)
+            return Batch(item, self._delivered_view)
+        if item is None:
+            self._refuse_forked()
+            if self._host.over and not self._host.engine.deliverable():
+                raise self._not_member()
+            return None
+        meaning = self._host.endpoint.marker(item)
+        if isinstance(meaning, View):
+            self._delivered_view = meaning
+            if self._journal is not None:
+                self._journal.view(meaning, time.time_ns())
+        else:
+            self._end = meaning
+            if self._journal is not None:
+                self._journal.close("excluded" if isinstance(meaning, Excluded) else "leave")
+        return meaning
+
+    # ---- leaving
+
+    def leave(self, timeout: float | None = None) -> bool:
+        """Leaves the group: returns when the others have all that was sent. What is delivered to this member until
+        then can still be received. Again: does nothing.
+
+        Args:
+            timeout: seconds; then it leaves as if it had crashed. Default: ``leave_timeout_s``.
+
+        Returns:
+            True: it left gracefully, all that it sent is delivered by the others. False: it was excluded, or the time
+            was over, so that messages sent last may be lost. Again: the same.
+
+        Raises:
+            UsageError: ``timeout`` is not seconds.
+        """
+        if self._forked:
+            return False
+        wait_s = self.config.leave_timeout_s if timeout is None else _ns(timeout) / 1e9
+        with self._leaving:
+            if self._number in _open:
+                deadline = time.monotonic() + wait_s
+                ordered = self._host.wait_ordered(deadline)
+                self._host.request(Request.LEAVE)
+                self._host.wait_over(max(0.0, deadline - time.monotonic()))
+                self._graceful = ordered and self._host.left
+                self._give_up()
+        return self._graceful
+
+    def _give_up(self) -> None:
+        self._host.close()
+        _open.pop(self._number, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.leave()
+        self.close_journal()
+
+    def close_journal(self) -> None:
+        """Ends the journal, if there is one, where the stream was not taken to its end. Leaving by ``with`` does it."""
+        if self._journal is not None and not self._forked:
+            self._journal.close("leave")
+
+    def _open_journal(self) -> JournalWriter:
+        from seqcast.journal.writer import JournalWriter
+
+        config = self.config
+        return JournalWriter(
+            config.journal,
+            cluster=self.cluster,
+            member=self.member,
+            payload=config.journal_payload,
+            deliver_own=config.deliver_own,
+        )
+
+    def _not_member(self) -> SeqcastError:
+        if self._forked:
+            return NotMember(
+                "this group was opened before fork() and belongs to the parent process: join in the child, or start "
+                "processes with multiprocessing's 'spawn' method"
+            )
+        if self._host.excluded:
+            return NotMember("the group went on without this member (it was silent too long): join again")
+        if self._host.error is not None:
+            return self._host.error
+        return NotMember("the group was left: join again")
+
+    def _refuse_forked(self) -> None:
+        if self._forked:
+            raise self._not_member()
+
+    def _after_fork(self) -> None:
+        """In a child process: no lock may be touched, a thread that does not exist here may hold it."""
+        self._forked = True
+        self._driver.after_fork()
+
+
+def _ns(seconds: float) -> int:
+    if not isinstance(seconds, Real) or not seconds >= 0:
+        raise UsageError(f"timeout={seconds!r} must be a number of seconds, 0 or more, or None for no limit")
+    return int(min(seconds * 1e9, 1 << 62))
+
+
+def _id(to: Member) -> int:
+    if not isinstance(to, Member):
+        raise UsageError(f"to={to!r} must be a Member of group.view.members, or None for the group")
+    return to.id
+
+
+def _listed(payloads: Iterable[Any]) -> list[Any]:
+    """What the caller's iterator itself raises goes to the caller as it is."""
+    if isinstance(payloads, list):
+        return payloads
+    if not isinstance(payloads, Iterable):
+        raise UsageError(f"payloads={payloads!r} must be an iterable of messages; `send` takes a single one")
+    return list(payloads)
+
+
+def _is_message(payload: Any) -> bool:
+    try:
+        return memoryview(payload).c_contiguous
+    except (TypeError, BufferError):
+        return False
+
+
+def _close_in_child() -> None:
+    for group in list(_open.values()):
+        group._after_fork()
+    _open.clear()
+
+
+def _leave_all() -> None:
+    """Leaving the interpreter leaves the groups."""
+    for group in list(_open.values()):
+        with contextlib.suppress(Exception):
+            group.leave()
+        with contextlib.suppress(Exception):
+            group.close_journal()
+
+
+atexit.register(_leave_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_in_child)

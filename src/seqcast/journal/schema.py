@@ -1,0 +1,78 @@
+"""What a journal is made of: the row, the files, their names and their version. Needs no pyarrow to import.
+
+One directory a member (a member is one incarnation, E-06), ``<name>-<id>``:
+
+    journal.json             written first: version, cluster, member, what is kept of payloads
+    views.jsonl              one line for each view that the member installed, and a closing record
+    segment-000001.parquet   rows 1 to n, rolled
+    segment-000002.arrows    the live segment: an Arrow IPC stream
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from seqcast.errors import UsageError
+from seqcast.types import Member
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SCHEMA_VERSION: Final = 1
+FORMAT: Final = "seqcast-journal"
+HEADER_FILE: Final = "journal.json"
+VIEWS_FILE: Final = "views.jsonl"
+PAYLOAD_MODES: Final = ("full", "hash")
+
+COLUMNS: Final = {
+    "idx": "int64",
+    "view_counter": "int64",
+    "view_tag": "int64",
+    "global_seqno": "int64",
+    "sender": "int64",
+    "seqno": "int64",
+    "index": "int32",
+    "length": "int32",
+    "sent_ns": "int64",
+    "delivered_ns": "int64",
+    "payload_hash": "int64",
+}
+"""Column -> type; with ``payload="full"`` a binary ``payload`` follows. 64-bit ids and tags are kept as signed integers
+of the same bits, because Spark knows no unsigned ones. ``idx`` counts the rows of one journal from 0, dense."""
+
+_SEGMENT = re.compile(r"segment-(\d{6,})\.(arrows|parquet)")
+
+
+class JournalError(UsageError):
+    """Not a journal, or not one that this version can read."""
+
+
+def arrow_schema(payload: str) -> pa.Schema:
+    """Schema of the segments of a journal that keeps ``payload`` ("full" or "hash")."""
+    import pyarrow as pa
+
+    fields = [pa.field(name, pa.type_for_alias(kind), nullable=False) for name, kind in COLUMNS.items()]
+    if payload == "full":
+        fields.append(pa.field("payload", pa.binary(), nullable=True))
+    return pa.schema(fields, metadata={"seqcast.schema_version": str(SCHEMA_VERSION)})
+
+
+def signed(value: int) -> int:
+    """The 64 bits of an id or tag as a signed integer, as the columns keep it."""
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+def directory_name(member: Member) -> str:
+    """Directory of a member's journal: its name, made safe for a file system, and its id."""
+    return f"{re.sub(r'[^A-Za-z0-9._-]', '_', member.name)[:64]}-{member.id:016x}"
+
+
+def segment_name(number: int, suffix: str) -> str:
+    return f"segment-{number:06d}.{suffix}"
+
+
+def segment_of(name: str) -> tuple[int, str] | None:
+    """(number, suffix) of a segment's file name, or None where it is no segment."""
+    match = _SEGMENT.fullmatch(name)
+    return (int(match[1]), match[2]) if match else None

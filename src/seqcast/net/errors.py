@@ -1,0 +1,94 @@
+"""What the system refuses, as a ``ConfigError`` that says what to do. The one place where errno becomes text."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+
+from seqcast.config import Config
+from seqcast.errors import ConfigError
+
+
+def explain(error: OSError, config: Config, address: str) -> ConfigError:
+    """The error for a step of opening the sockets that failed.
+
+    Args:
+        error: of ``Driver``: errno, and the step as its text.
+        config: the settings in use.
+        address: the group's multicast address.
+    """
+    step, code = error.args[1], error.errno or 0
+    reason = os.strerror(code)
+    interface = config.interface or "the chosen interface"
+    remedy = f"or add a route: ip route add {address}/32 dev {config.interface or 'INTERFACE'}"
+    if config.ip_version == 6:
+        remedy = "one that is up and has IPv6 (loopback has no IPv6 multicast on Linux), or ip_version=4"
+    if code in (errno.EPERM, errno.EACCES):
+        text = f"no permission ({step}: {reason}): allow UDP and multicast here (container, seccomp or firewall)"
+    elif step == "interface" and not config.interface:
+        text = (
+            f"no network interface that is up has an IPv{config.ip_version} address and multicast, not even loopback: "
+            "set one up (ip link set lo up), and give interface= where there are several"
+        )
+    elif step == "interface" and code == errno.ENODEV:
+        text = f"there is no network interface {config.interface!r}; `ip -brief address` lists those of this machine"
+    elif step == "interface":
+        text = f"{interface} has no IPv{config.ip_version} address, or is down: set it up, or choose another interface="
+    elif step == "bind" and code == errno.EADDRINUSE:
+        text = (
+            f"port {config.port} or {config.port + 1} is in use by another program that does not share it; choose "
+            f"another port= at all members (`ss -ulpn` shows who has it)"
+        )
+    elif step in ("route", "join", "multicast") and code in (errno.ENETUNREACH, errno.ENODEV, errno.EADDRNOTAVAIL):
+        text = f"no multicast route to {address} by {interface}: choose another interface=, {remedy}"
+    elif code in (errno.EMFILE, errno.ENFILE):
+        text = "no more files can be opened (a group takes 6): close groups, or raise `ulimit -n`"
+    elif code == errno.ENOBUFS and step == "join":
+        text = "too many multicast groups are joined here: raise net.ipv4.igmp_max_memberships"
+    else:
+        text = f"the sockets could not be opened ({step}: {reason}) for {address} port {config.port} on {interface}"
+    return ConfigError(text)
+
+
+def clipped_buffers(config: Config, rcvbuf: int, sndbuf: int) -> str:
+    """The warning for buffers that the kernel made smaller than asked for; empty where it did not.
+
+    Args:
+        config: the settings in use.
+        rcvbuf, sndbuf: bytes granted.
+    """
+    given = 2 if sys.platform.startswith("linux") else 1  # Linux grants twice what is asked for, for its bookkeeping
+    said, limits = [], []
+    if rcvbuf < given * config.rcvbuf:
+        said.append(
+            f"a receive buffer of {rcvbuf >> 10} KiB and not of {given * config.rcvbuf >> 10} KiB: senders to this "
+            "member get small windows"
+        )
+        limits.append(f"net.core.rmem_max={config.rcvbuf}")
+    if sndbuf < given * config.sndbuf:
+        said.append(
+            f"a send buffer of {sndbuf >> 10} KiB and not of {given * config.sndbuf >> 10} KiB: this member waits "
+            "sooner for a slow link"
+        )
+        limits.append(f"net.core.wmem_max={config.sndbuf}")
+    if not said:
+        return ""
+    remedy = f"sysctl -w {' '.join(limits)}" if given == 2 else "kern.ipc.maxsockbuf or what limits it here"
+    return f"the kernel gave {', and '.join(said)}. Raise the limit: {remedy}; or ask for less by rcvbuf=, sndbuf="
+
+
+def only_loopback(address: str) -> str:
+    """The warning for a group without ``interface`` that ended up on loopback."""
+    return (
+        f"there is no route for multicast to {address} by a network interface, so the group is on loopback and reaches "
+        "members on this machine only. Give interface=, or add a route: ip route add 224.0.0.0/4 dev INTERFACE; "
+        "interface='lo' says that loopback is meant"
+    )
+
+
+NO_SEGMENTS = (
+    "the kernel, or the device of this path, does not take UDP_SEGMENT (GSO), so every datagram goes through the "
+    "network stack by itself: sending takes more CPU time. Use Linux 4.18 or later and a device that has it; gso=False "
+    "says that this is known"
+)

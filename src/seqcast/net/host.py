@@ -1,0 +1,277 @@
+"""One endpoint in the real world: engine, sockets, and the thread that runs the control plane.
+
+Three parties touch the engine, each under its lock: the callers and the I/O thread (native/drive.h), and here the
+control thread, which sleeps until the engine has events, the endpoint's deadline comes or the application asks for
+something. Python that is busy elsewhere delays only the control thread.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import secrets
+import sys
+import threading
+import time
+import warnings
+from collections import deque
+from typing import Any
+
+from seqcast._native.driver import Driver, now_ns
+from seqcast._native.engine import Engine
+from seqcast.config import MTU_PACKET_BYTES_MAX, Config
+from seqcast.endpoint import (
+    Endpoint,
+    EndpointSettings,
+    Event,
+    ExcludedBy,
+    JoinFailed,
+    Left,
+    ViewInstalled,
+    Warned,
+)
+from seqcast.errors import JoinTimeout, SeqcastError
+from seqcast.net.errors import NO_SEGMENTS, clipped_buffers, explain, only_loopback
+from seqcast.types import Member, View
+
+log = logging.getLogger("seqcast")
+
+SMALL_BUFFER_BYTES = 1 << 20
+ETHERNET_MTU = 1500
+
+
+class ClippedBuffer(UserWarning):
+    """The kernel made the receive or the send buffer smaller than asked for."""
+
+
+def group_address(cluster: str, ip_version: int) -> str:
+    """The multicast address of a cluster that is given none: in 239.255.0.0/16, or transient and site-local."""
+    digest = hashlib.blake2b(cluster.encode(), digest_size=4).digest()
+    if ip_version == 6:
+        return f"ff15::{digest[0] << 8 | digest[1]:x}:{digest[2] << 8 | digest[3]:x}"
+    return f"239.255.{digest[0]}.{1 + digest[1] % 254}"
+
+
+def group_tag(cluster: str) -> int:
+    """32-bit tag of a cluster's name, carried by each datagram."""
+    return int.from_bytes(hashlib.blake2b(cluster.encode(), digest_size=4, person=b"tag").digest(), "little")
+
+
+def packet_bytes(config: Config, mtu: int, granted: int) -> int:
+    """Size of a full datagram: what the MTU carries whole; not more than an Ethernet's where the receive buffer is
+    small, as it would hold only a few large ones."""
+    if config.packet_bytes:
+        return config.packet_bytes
+    if granted < SMALL_BUFFER_BYTES:
+        mtu = min(mtu, ETHERNET_MTU)
+    headers = 28 if config.ip_version == 4 else 48
+    return max(512, min(mtu - headers, MTU_PACKET_BYTES_MAX) & ~7)
+
+
+class Host:
+    """Runs one incarnation of one member until it has left.
+
+    Raises:
+        ConfigError: the sockets cannot be opened.
+    """
+
+    def __init__(self, cluster: str, name: str, order: str, config: Config) -> None:
+        self.config = config
+        self.order = order
+        member_id = secrets.randbits(63) | 1
+        self.engine = Engine(
+            member_id=member_id, group_tag=group_tag(cluster), seed=secrets.randbits(63), **engine_settings(config)
+        )
+        self.driver = self._open(cluster, member_id)
+        self.packet_bytes = packet_bytes(config, self.driver.mtu, self.driver.rcvbuf_granted)
+        self.member = Member(name, member_id, self.driver.address)
+        self.endpoint = Endpoint(self.engine, self.member, cluster, self._endpoint_settings())
+        self.changed = threading.Condition()
+        # Under `changed`:
+        self.view: View | None = None
+        self.error: SeqcastError | None = None
+        self.excluded = False
+        self.left = False  # gracefully: the others closed the view with all that this member sent
+        self.over = False
+        self._requests: deque[Event] = deque([Event.START])
+        self._segments = config.gso and sys.platform.startswith("linux")  # until the kernel refuses them
+        self._threads = [
+            threading.Thread(target=self.driver.run, name=f"seqcast-io-{name}", daemon=True),
+            threading.Thread(target=self._control, name=f"seqcast-control-{name}", daemon=True),
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def request(self, event: Event) -> None:
+        """Has the control thread take an event of the application."""
+        self._requests.append(event)
+        self.driver.kick_control()
+
+    def join(self) -> None:
+        """Waits for the first view.
+
+        Raises:
+            JoinTimeout: none came in ``join_timeout_s``, or the group refused this member.
+        """
+        with self.changed:
+            ended = self.changed.wait_for(lambda: self.view is not None or self.over, self.config.join_timeout_s)
+        if self.error is not None:
+            raise self.error
+        if not ended:
+            raise JoinTimeout(
+                f"no view within join_timeout_s={self.config.join_timeout_s:g} s on {self.driver.interface}: members "
+                "may be unable to reach each other (firewall, another interface), or the machine is overloaded"
+            )
+
+    def wait_ordered(self, deadline: float) -> bool:
+        """Waits until the sequencer has put all that was sent in order (SEQ-24), at most to ``deadline`` (monotonic
+        seconds): what it has not stamped when this member leaves, nobody would send again."""
+        while not self.over and self.engine.unordered() and time.monotonic() < deadline:
+            time.sleep(0.001)
+        return not self.engine.unordered()
+
+    def wait_over(self, timeout_s: float) -> bool:
+        """Waits until the endpoint has left."""
+        with self.changed:
+            return self.changed.wait_for(lambda: self.over, timeout_s)
+
+    def close(self) -> None:
+        """Ends the threads and closes the sockets; what was received can still be delivered. Again: does nothing."""
+        with self.changed:
+            over = self.over
+        if not over:
+            self.request(Event.CLOSE)
+            self.wait_over(1.0)
+        self.driver.stop()
+        for thread in self._threads:
+            if thread.is_alive() and thread is not threading.current_thread():
+                thread.join(1.0)
+        self.driver.close()
+
+    # ---- the control thread
+
+    def _control(self) -> None:
+        try:
+            while not self.endpoint.over:
+                if not self._requests:
+                    self.driver.wait_control(self.endpoint.deadline())
+                event = self._requests.popleft() if self._requests else Event.WAKE
+                effects = self.endpoint.step(event, now_ns())
+                for effect in effects:
+                    self._take(effect)
+                self.driver.poke()
+                if self._segments and not self.driver.gso:
+                    self._segments = False
+                    log.warning("%s: %s", self.member.name, NO_SEGMENTS)
+        except BaseException as error:
+            log.exception("the control plane of %s failed; the group is closed", self.member.name)
+            self.error = SeqcastError(f"the control plane failed, which is a bug: {error!r}; the group is closed")
+        finally:
+            with self.changed:
+                self.over = True
+                self.changed.notify_all()
+            self.driver.stop()
+
+    def _take(self, effect: ViewInstalled | JoinFailed | Left | ExcludedBy | Warned) -> None:
+        with self.changed:
+            match effect:
+                case ViewInstalled(view):
+                    self.view = view
+                case JoinFailed(error):
+                    self.error = JoinTimeout(error)
+                case Left(view):
+                    self.left = view is not None
+                case ExcludedBy():
+                    self.excluded = True
+                case Warned(text):
+                    log.warning("%s: %s", self.member.name, text)
+            self.changed.notify_all()
+
+    # ---- made of the settings
+
+    def _open(self, cluster: str, member_id: int) -> Driver:
+        import ipaddress
+
+        config = self.config
+        address = config.address or group_address(cluster, config.ip_version)
+        try:
+            driver = Driver(
+                self.engine,
+                member_id=member_id,
+                family=config.ip_version,
+                interface=config.interface,
+                group=ipaddress.ip_address(address).packed,
+                port=config.port,
+                ttl=config.ttl,
+                dscp=config.dscp,
+                rcvbuf=config.rcvbuf,
+                sndbuf=config.sndbuf,
+                send_batch=config.send_batch,
+                receive_batch=config.receive_batch,
+                gso=config.gso,
+                gro=config.gro,
+                mmsg=config.mmsg,
+                busy_poll_ns=_ns(config.busy_poll_s),
+                flush_bytes=config.flush_bytes,
+                flush_ns_min=_ns(config.flush_s_min),
+                flush_ns_max=_ns(config.flush_s_max),
+                tick_ns=_ns(config.standby_s),
+                nap_ns=_ns(config.nap_s),
+            )
+        except OSError as error:
+            raise explain(error, config, address) from None
+        if clipped := clipped_buffers(config, driver.rcvbuf_granted, driver.sndbuf_granted):
+            warnings.warn(clipped, ClippedBuffer, stacklevel=5)
+        if driver.loopback and not config.interface:
+            warnings.warn(only_loopback(address), RuntimeWarning, stacklevel=5)
+        return driver
+
+    def _endpoint_settings(self) -> EndpointSettings:
+        config = self.config
+        return EndpointSettings(
+            order=self.order,
+            capacity=self.driver.rcvbuf_granted,
+            packet_bytes=self.packet_bytes,
+            window_bytes=config.window_bytes,
+            gro=self.driver.gro,
+            discovery_ns=_ns(config.discovery_s),
+            join_ns_min=_ns(config.join_s_min),
+            join_ns_max=_ns(config.join_s_max),
+            name_taken_ns=_ns(config.name_taken_s),
+            bundle_ns=_ns(config.bundle_s),
+            lease_ns=_ns(config.lease_s),
+            flush_deadline_ns=_ns(config.flush_deadline_s),
+            back_off_ns=_ns(config.back_off_s),
+            leave_deadline_ns=_ns(config.leave_deadline_s),
+            linger_ns=_ns(config.linger_s),
+        )
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * 1e9)
+
+
+def engine_settings(config: Config) -> dict[str, Any]:
+    """The keywords of ``Engine`` that settings stand for."""
+    return {
+        "deliver_own": config.deliver_own,
+        "receive": config.receive,
+        "slabs_max": config.slabs_max,
+        "ring_bytes": config.ring_bytes,
+        "unicast_bytes": config.unicast_bytes,
+        "ring_packets": config.ring_packets,
+        "message_bytes_max": config.message_bytes_max,
+        "control_bytes_max": config.control_bytes_max,
+        "nak_delay_ns": _ns(config.nak_delay_s),
+        "nak_backoff_ns_min": _ns(config.nak_backoff_s_min),
+        "nak_backoff_ns_max": _ns(config.nak_backoff_s_max),
+        "retransmit_hold_ns": _ns(config.retransmit_hold_s),
+        "retransmit_bytes_per_s": config.retransmit_bytes_per_s,
+        "ack_delay_ns": _ns(config.ack_delay_s),
+        "probe_ns_min": _ns(config.probe_s_min),
+        "probe_ns_max": _ns(config.probe_s_max),
+        "heartbeat_ns": _ns(config.heartbeat_s),
+        "suspect_ns": _ns(config.suspect_s),
+    }

@@ -1,0 +1,276 @@
+"""The command ``seqcast perf``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from seqcast.errors import SeqcastError
+from seqcast.perf import report
+from seqcast.perf.messages import SIZE_MIN
+from seqcast.perf.paths import PATHS, Path, PathError, dropping, open_path, why_no_namespaces
+from seqcast.perf.runs import Latency, Load, bare_latency, bare_throughput, group_latency, group_throughput
+
+ORDERS = ("fifo", "sequencer", "total")
+MEMBERS_MAX = 64
+
+DESCRIPTION = """throughput and latency, beside the raw limit measured in the same run
+
+Starts the members as processes of their own. Each pair of runs has a seqcast group and two bare C baselines with the
+same packets on the same path: "raw" has no protocol but a free credit in shared memory; "limit" has the same credit
+window and acks, a CRC32C on both sides, one copy in and one copy out. Figures are medians over the pairs, with the
+least and the most beside them. Both a path inside one kernel and, where network namespaces can be made, one on which
+each packet is segmented are measured, so that nobody takes the one for the other.
+"""
+
+EPILOG = """exit status: 0; 1 when a message was lost, doubled or out of order, a member failed, or it was
+interrupted; 2 for bad input
+
+figures of --json:
+  sent_msgs_per_s, delivered_msgs_per_s (per receiver, the slowest, until its last message), delivered_mb_per_s,
+  lost (by all receivers, all runs), retransmitted_packets, cpu_us_per_msg (of all members, per message sent),
+  rss_mb (of the largest member, after the run), raw_mb_per_s, limit_mb_per_s (whole packets), ratio_to_raw,
+  ratio_to_limit, spread (least and most of each); with --loss also loss_free_msgs_per_s and ratio_to_loss_free;
+  with --latency latency_us and raw_latency_us (p50, p99, p999 of half the round trip);
+  other_paths: the same figures on the other paths
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs ``seqcast perf`` with these arguments.
+
+    Returns:
+        The exit status.
+    """
+    arguments = parse(argv)
+    if not sys.platform.startswith("linux"):
+        print("seqcast perf: needs Linux, as the bare C baselines do that it compares with", file=sys.stderr)
+        return 2
+    stop = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        results = measure(arguments)
+    except PathError as error:
+        print(f"seqcast perf: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("seqcast perf: interrupted; all members have left", file=sys.stderr)
+        return 1
+    except SeqcastError as error:
+        print(f"seqcast perf: {error}", file=sys.stderr)
+        return 1
+    finally:
+        signal.signal(signal.SIGTERM, stop)
+    if arguments.json:
+        print(json.dumps({**results[0], "other_paths": results[1:]}))
+    else:
+        print(heading(arguments))
+        print(report.table(results))
+    return 1 if any(result.get("lost") or result.get("wrong") for result in results) else 0
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The arguments; ends the process with status 2 where they cannot be right."""
+    parser = argparse.ArgumentParser(
+        prog="seqcast perf",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--members", type=int, default=4, metavar="N", help="processes (%(default)s)")
+    parser.add_argument("--senders", type=int, default=1, metavar="N", help="how many of them send (%(default)s)")
+    parser.add_argument("--size", type=int, metavar="BYTES", help="of a message (1024; with --latency 64)")
+    parser.add_argument("--order", choices=ORDERS, default="fifo", help="order of delivery (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=5.0, metavar="S", help="each run sends so long (%(default)g)")
+    parser.add_argument("--pairs", type=int, default=5, metavar="N", help="runs of each kind, in turn (%(default)s)")
+    parser.add_argument(
+        "--path", choices=("both", *PATHS), default="both", help="both: loopback and, where possible, veth-segmented"
+    )
+    parser.add_argument(
+        "--loss", type=float, metavar="PERCENT", help="drop this share of datagrams in the kernel, after a run without"
+    )
+    parser.add_argument("--latency", action="store_true", help="a ping-pong of two members instead")
+    parser.add_argument("--rounds", type=int, metavar="N", help="round trips of a ping-pong (5000 a second)")
+    parser.add_argument(
+        "--wait", choices=("blocking", "spinning"), default="blocking", help="how a ping-pong waits (%(default)s)"
+    )
+    parser.add_argument(
+        "--cores",
+        choices=("same", "different", "any"),
+        default="different",
+        help="on which cores the two sides of a ping-pong run; any: as the kernel likes (%(default)s)",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    arguments = parser.parse_args(argv)
+    check(parser, arguments)
+    return arguments
+
+
+def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    """Refuses what cannot be right, and fills in the defaults that depend on another option."""
+    from seqcast.config import Config
+
+    if arguments.size is None:
+        arguments.size = 64 if arguments.latency else 1024
+    size_max = 65000 if arguments.latency else Config().message_bytes_max
+    if not SIZE_MIN <= arguments.size <= size_max:
+        parser.error(f"--size must be from {SIZE_MIN} to {size_max} bytes: a message carries its number")
+    if arguments.latency:
+        for name in ("members", "senders", "loss"):
+            if getattr(arguments, name) != parser.get_default(name):
+                parser.error(f"--latency is a ping-pong of two members: leave --{name} out")
+        arguments.members = 2
+        if arguments.rounds is None:
+            arguments.rounds = max(1, int(arguments.seconds * 5000))
+        if not 1 <= arguments.rounds <= 10_000_000:
+            parser.error("--rounds must be from 1 to 10000000")
+        cores = usable_cores()
+        if arguments.wait == "spinning" and (len(cores) < 2 or arguments.cores == "same"):
+            parser.error("--wait spinning needs a core for each side")
+        if arguments.cores == "different" and len(cores) < 2:
+            parser.error("there is only one core here: give --cores same")
+    elif arguments.rounds is not None:
+        parser.error("--rounds goes with --latency")
+    if not 2 <= arguments.members <= MEMBERS_MAX:
+        parser.error(f"--members must be from 2 to {MEMBERS_MAX}")
+    if not 1 <= arguments.senders <= arguments.members:
+        parser.error("--senders must be from 1 to the number of members")
+    if not 0.05 <= arguments.seconds <= 3600:
+        parser.error("--seconds must be from 0.05 to 3600")
+    if not 1 <= arguments.pairs <= 1000:
+        parser.error("--pairs must be from 1 to 1000")
+    if arguments.loss is not None and not 0 < arguments.loss <= 50:
+        parser.error("--loss must be more than 0 and at most 50 percent")
+
+
+def usable_cores() -> list[int]:
+    """The cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def heading(arguments: argparse.Namespace) -> str:
+    """What the figures are of, in a line or two."""
+    if arguments.latency:
+        cores = pinned(arguments)
+        where = f"on cores {cores[0]} and {cores[1]}" if cores else "not pinned to cores"
+        what = f"ping-pong of two members, {arguments.size} bytes, {arguments.wait}, {where}"
+    else:
+        what = (
+            f"{arguments.members} members, {arguments.senders} sending, messages of {arguments.size} bytes, "
+            f"{arguments.seconds:g} s a run"
+        )
+        if arguments.loss:
+            what += f", {arguments.loss:g} % of datagrams dropped"
+    return f"{what}, order {arguments.order}; medians of {arguments.pairs} pairs (least to most)\n{report.machine()}\n"
+
+
+def pinned(arguments: argparse.Namespace) -> tuple[int, int] | None:
+    """The cores of the two sides of a ping-pong."""
+    cores = usable_cores()
+    if arguments.cores == "any" or not hasattr(os, "sched_setaffinity"):
+        return None
+    return cores[0], cores[0] if arguments.cores == "same" else cores[1]
+
+
+def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """The figures of each path that was asked for; of ``both`` what cannot be made here says why."""
+    names = ["loopback", "veth-segmented"] if arguments.path == "both" else [arguments.path]
+    needs_namespaces = arguments.loss is not None or names != ["loopback"]
+    reason = why_no_namespaces() if needs_namespaces else ""
+    measure_path = measure_latency if arguments.latency else measure_throughput
+    results = []
+    for name in names:
+        if reason and (name != "loopback" or arguments.loss is not None):
+            if arguments.path != "both" or arguments.loss is not None:
+                raise PathError(reason)
+            results.append({"path": name, "unavailable": reason})
+            continue
+        with open_path(name, arguments.members, own_namespace=arguments.loss is not None) as path:
+            results.append({**measure_path(arguments, path), "machine": report.machine()})
+    return results
+
+
+def measure_throughput(arguments: argparse.Namespace, path: Path) -> dict[str, Any]:
+    """Interleaved pairs of a group and its two baselines on one path."""
+    load = Load(arguments.members, arguments.senders, arguments.size, arguments.order, arguments.seconds)
+    raw: list[float] = []
+    limit: list[float] = []
+    runs, loss_free = [], []
+    for pair in range(1, arguments.pairs + 1):
+        with ExitStack() as stack:
+            if arguments.loss is not None:
+                loss_free.append(group_throughput(path, load, cluster("loss-free", pair)))
+                progress(path, pair, arguments, "seqcast without loss", loss_free[-1]["delivered_mb_per_s"])
+                stack.enter_context(dropping(path.places, arguments.loss))
+            runs.append(group_throughput(path, load, cluster(path.name, pair)))
+        progress(path, pair, arguments, "seqcast", runs[-1]["delivered_mb_per_s"])
+        window = int(runs[-1]["window_bytes"])
+        for limited, rates, label in ((False, raw, "raw"), (True, limit, "limit")):
+            rates.append(bare_throughput(path, load, limit=limited, window_bytes=window))
+            progress(path, pair, arguments, label, rates[-1])
+    result = {
+        "members": arguments.members,
+        "senders": arguments.senders,
+        "size": arguments.size,
+        "order": arguments.order,
+        "seconds": arguments.seconds,
+        "path": path.name,
+        **report.throughput(raw, limit, runs),
+    }
+    if loss_free:
+        before = [float(run["delivered_msgs_per_s"]) for run in loss_free]
+        ratios = [run["delivered_msgs_per_s"] / rate for run, rate in zip(runs, before, strict=True)]
+        result |= {
+            "loss_percent": arguments.loss,
+            "loss_free_msgs_per_s": report.median(before, 0),
+            "ratio_to_loss_free": report.median(ratios),
+            "lost": result["lost"] + sum(int(run["lost"]) for run in loss_free),
+            "wrong": result["wrong"] + sum(int(run["wrong"]) for run in loss_free),
+        }
+        result["spread"] |= {
+            "loss_free_msgs_per_s": report.spread(before, 0),
+            "ratio_to_loss_free": report.spread(ratios),
+        }
+    return result
+
+
+def measure_latency(arguments: argparse.Namespace, path: Path) -> dict[str, Any]:
+    """Interleaved pairs of a group's ping-pong and the bare one on one path."""
+    spin = arguments.wait == "spinning"
+    latency = Latency(arguments.size, arguments.order, arguments.rounds, spin, pinned(arguments))
+    raw, runs = [], []
+    for pair in range(1, arguments.pairs + 1):
+        runs.append(group_latency(path, latency, cluster(path.name, pair)))
+        progress(path, pair, arguments, "seqcast", runs[-1]["p50"])
+        raw.append(bare_latency(path, latency))
+        progress(path, pair, arguments, "raw", raw[-1]["p50"])
+    return {
+        "members": 2,
+        "size": arguments.size,
+        "order": arguments.order,
+        "rounds": arguments.rounds,
+        "wait": arguments.wait,
+        "cores": list(latency.cores) if latency.cores else None,
+        "path": path.name,
+        **report.latency(raw, runs),
+    }
+
+
+def cluster(name: str, pair: int) -> str:
+    """The name of a run's group, which no other run has."""
+    return f"perf-{os.getpid()}-{name}-{pair}"
+
+
+def progress(path: Path, pair: int, arguments: argparse.Namespace, what: str, value: float) -> None:
+    """One line on standard error."""
+    unit = "µs p50" if arguments.latency else "MB/s"
+    number = f"{value:,.1f}" if arguments.latency else f"{value:,.0f}"
+    print(f"{path.name}, pair {pair} of {arguments.pairs}: {what} {number} {unit}", file=sys.stderr, flush=True)

@@ -1,0 +1,98 @@
+"""The messages of a measurement: each carries its sender and its number, so that what is lost, doubled or out of order
+is found at the receiver."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+SIZE_MIN = 8
+SENDERS_MAX = 1 << 16
+BATCH_BYTES = 256 << 10
+BATCH_MESSAGES = 16384
+FULL_CHECK_EVERY = 16
+"""Of so many batches one is looked at in every message; of the others the first and the last message. A receiver that
+looked into each 64-byte message would measure that."""
+
+_NUMBER_BITS = 48
+_NUMBER = (1 << _NUMBER_BITS) - 1
+
+
+class BatchSource:
+    """One sender's batches: a buffer that is filled once; before each send the messages' numbers are written into it.
+
+    Args:
+        size: bytes of a message.
+        sender: number of the sender, below SENDERS_MAX.
+    """
+
+    def __init__(self, size: int, sender: int) -> None:
+        n = max(1, min(BATCH_MESSAGES, BATCH_BYTES // size))
+        pattern = np.arange(n * size, dtype=np.uint64) * 2654435761 >> 13
+        self._data: npt.NDArray[np.uint8] = pattern.astype(np.uint8)
+        self._offsets = np.arange(n + 1, dtype=np.int64) * size
+        self._numbers: npt.NDArray[np.uint64] = np.ndarray((n,), np.dtype("<u8"), self._data.data, 0, (size,))
+        self._steps = np.arange(n, dtype=np.uint64)
+        self._base = sender << _NUMBER_BITS
+        self.count = 0
+        """Messages sent."""
+
+    def next(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+        """The next batch: data and offsets, valid until the next call."""
+        np.add(self._steps, np.uint64(self._base + self.count), out=self._numbers)
+        return self._data, self._offsets
+
+    def sent(self) -> None:
+        """The batch was sent."""
+        self.count += len(self._steps)
+
+
+class Check:
+    """Counts what a receiver got, and what is not the next message of its sender.
+
+    Args:
+        size: bytes of each message.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._batches = 0
+        self._next: dict[int, int] = {}
+        self.count = 0
+        self.wrong = 0
+        """Messages of another size, or that are not the next of their sender."""
+        self.last_ns = time.monotonic_ns()
+        """Monotonic time of the last message, ns."""
+
+    def take(self, batch: Any) -> None:
+        """Checks one batch of ``recv_batch``; ``None`` is no batch."""
+        if batch is None or len(batch) == 0:
+            return
+        self._batches += 1
+        n, data = len(batch), batch.data
+        self.count += n
+        self.last_ns = time.monotonic_ns()
+        if len(data) != n * self._size:
+            self.wrong += n
+            return
+        numbers: npt.NDArray[np.uint64] = np.ndarray((n,), np.dtype("<u8"), data, 0, (self._size,))
+        first, last = int(numbers[0]), int(numbers[-1])
+        sender, number = first >> _NUMBER_BITS, first & _NUMBER
+        whole = self._batches % FULL_CHECK_EVERY == 0
+        if not whole and number == self._next.get(sender, 0) and last == first + n - 1:
+            self._next[sender] = number + n
+        else:
+            self._check_each(numbers.copy())
+
+    def _check_each(self, numbers: npt.NDArray[np.uint64]) -> None:
+        senders = numbers >> np.uint64(_NUMBER_BITS)
+        for sender in np.unique(senders).tolist():
+            mine = (numbers[senders == sender] & np.uint64(_NUMBER)).astype(np.int64)
+            expected = np.empty_like(mine)
+            expected[0] = self._next.get(sender, 0)
+            expected[1:] = mine[:-1] + 1
+            self.wrong += int(np.count_nonzero(mine != expected))
+            self._next[sender] = int(mine[-1]) + 1

@@ -1,0 +1,200 @@
+"""Paths that packets can take on one machine: loopback, or network namespaces joined by veth pairs and a bridge.
+
+``loopback``        the machine's own ``lo``: packets of 65 000 bytes, one kernel, nothing is segmented.
+``veth``            one namespace a member, MTU 1500; a burst of packets crosses as one buffer (UDP_SEGMENT to UDP_GRO).
+``veth-segmented``  the same, but the sender's interface segments: each packet crosses on its own, as behind a network
+                    card without segmentation offload.
+
+The first two are figures of one kernel; only the third says what a network would carry.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from seqcast.errors import SeqcastError
+
+PATHS = ("loopback", "veth", "veth-segmented")
+LOOPBACK_PACKET = 65000
+MTU = 1500
+UDP_HEADERS = 28
+SEGMENTS_MAX = 44
+"""Packets of one UDP_SEGMENT send: 44 x 1472 bytes are the most that fit 65 507."""
+
+_numbers = itertools.count()
+
+
+class PathError(SeqcastError):
+    """The path cannot be made on this machine, or not by this user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one member runs.
+
+    Args:
+        prefix: goes before the command that is to run there.
+        interface: name of its network interface.
+        address: IPv4 address of that interface.
+        namespace: name of its network namespace, or "" on the machine itself.
+    """
+
+    prefix: tuple[str, ...]
+    interface: str
+    address: str
+    namespace: str = ""
+
+    def run(self, *command: str) -> str:
+        """Runs a command there and returns what it printed.
+
+        Raises:
+            PathError: it cannot be run, or fails.
+        """
+        return call(*self.prefix, *command)
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """One path: the places of its members, and what a bare sender uses on it.
+
+    Args:
+        name: one of PATHS.
+        places: one a member.
+        packet_bytes: UDP payload of a full packet.
+        segments: packets of one send; more than 1 are cut by UDP_SEGMENT.
+        gro: what was sent as one buffer arrives as one buffer.
+    """
+
+    name: str
+    places: tuple[Place, ...]
+    packet_bytes: int
+    segments: int
+    gro: bool
+
+
+def call(*command: str) -> str:
+    """Runs a command and returns what it printed. Raises PathError with its message."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    except FileNotFoundError:
+        package = {"ip": "iproute2", "nft": "nftables"}.get(command[0], command[0])
+        raise PathError(f"the command {command[0]!r} is missing here: install {package}") from None
+    if done.returncode:
+        raise PathError(f"{' '.join(command)}: {done.stderr.strip() or f'exit status {done.returncode}'}")
+    return done.stdout
+
+
+def why_no_namespaces() -> str:
+    """Why network namespaces cannot be made here, or "" if they can."""
+    if not sys.platform.startswith("linux"):
+        return "network namespaces need Linux"
+    if shutil.which("ip") is None:
+        return "network namespaces need the command 'ip': install iproute2"
+    if os.geteuid() != 0:
+        return "network namespaces need root: run this as root, or use --path loopback"
+    try:
+        with namespace():
+            return ""
+    except PathError as error:
+        return f"network namespaces cannot be made here: {error}"
+
+
+@contextmanager
+def namespace() -> Iterator[Place]:
+    """One network namespace with nothing but ``lo``; gone at the end."""
+    name = f"seqcast-{os.getpid()}-{next(_numbers)}"
+    call("ip", "netns", "add", name)
+    try:
+        place = Place(("ip", "netns", "exec", name), "lo", "127.0.0.1", name)
+        call("ip", "-n", name, "link", "set", "lo", "up")
+        yield place
+    finally:
+        call("ip", "netns", "delete", name)
+
+
+@contextmanager
+def bridged(members: int, *, segmented: bool = False) -> Iterator[tuple[Place, ...]]:
+    """One namespace a member, each with ``eth0`` (10.99.0.1, .2 ...), on one bridge in a namespace of its own.
+
+    Args:
+        members: how many.
+        segmented: interfaces take no packet larger than their MTU, so that the kernel segments before them.
+
+    Raises:
+        PathError: namespaces or interfaces cannot be made.
+    """
+    with ExitStack() as stack:
+        bridge = stack.enter_context(namespace()).namespace
+        call("ip", "-n", bridge, "link", "add", "bridge", "type", "bridge", "mcast_snooping", "0")
+        call("ip", "-n", bridge, "link", "set", "bridge", "up")
+        places = []
+        for number in range(1, members + 1):
+            name = stack.enter_context(namespace()).namespace
+            far = f"member{number}"
+            call("ip", "-n", bridge, "link", "add", far, "type", "veth", "peer", "name", "eth0", "netns", name)
+            call("ip", "-n", bridge, "link", "set", far, "master", "bridge", "up")
+            address = f"10.99.0.{number}"
+            call("ip", "-n", name, "address", "add", f"{address}/24", "dev", "eth0")
+            call("ip", "-n", name, "link", "set", "eth0", "up", "mtu", str(MTU))
+            if segmented:
+                call("ip", "-n", name, "link", "set", "eth0", "gso_max_segs", "1")
+            call("ip", "-n", name, "route", "add", "224.0.0.0/4", "dev", "eth0")
+            places.append(Place(("ip", "netns", "exec", name), "eth0", address, name))
+        yield tuple(places)
+
+
+@contextmanager
+def dropping(places: Sequence[Place], percent: float) -> Iterator[None]:
+    """Drops this share of the UDP datagrams that arrive in the namespaces of ``places``, at random, in the kernel.
+
+    Raises:
+        PathError: without nft, or outside a namespace (the machine's own traffic is left alone).
+    """
+    if not 0 < percent <= 50:
+        raise PathError(f"a loss of {percent} % makes no sense: more than 0, at most 50")
+    namespaces = {place.namespace for place in places}
+    if "" in namespaces:
+        raise PathError("datagrams are dropped in network namespaces only")
+    with ExitStack() as stack:
+        for name in sorted(namespaces):
+            rules = (
+                "add table inet seqcast_loss; "
+                "add chain inet seqcast_loss input { type filter hook input priority 0; }; "
+                "add rule inet seqcast_loss input meta l4proto udp "
+                f"numgen random mod 100000 < {round(percent * 1000)} counter drop"
+            )
+            call("ip", "netns", "exec", name, "nft", rules)
+            stack.callback(call, "ip", "netns", "exec", name, "nft", "delete table inet seqcast_loss")
+        yield
+
+
+@contextmanager
+def open_path(name: str, members: int, *, own_namespace: bool = False) -> Iterator[Path]:
+    """Makes a path for ``members`` members, and removes it at the end.
+
+    Args:
+        name: one of PATHS.
+        members: how many places it has.
+        own_namespace: loopback in a namespace of its own rather than the machine's, so that ``dropping`` may be used.
+
+    Raises:
+        PathError: it cannot be made here; the message says why.
+    """
+    if name == "loopback":
+        with ExitStack() as stack:
+            place = stack.enter_context(namespace()) if own_namespace else Place((), "lo", "127.0.0.1")
+            yield Path(name, (place,) * members, LOOPBACK_PACKET, 1, False)
+        return
+    reason = why_no_namespaces()
+    if reason:
+        raise PathError(reason)
+    segmented = name == "veth-segmented"
+    with bridged(members, segmented=segmented) as places:
+        yield Path(name, places, MTU - UDP_HEADERS, SEGMENTS_MAX, not segmented)

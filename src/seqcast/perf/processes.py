@@ -1,0 +1,124 @@
+"""The processes of one run: started together, spoken with in lines of JSON, ended together."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from seqcast.errors import SeqcastError
+from seqcast.perf.paths import Place
+
+LEAVE_S = 10.0
+"""A process that does not end by itself within this time is killed."""
+
+
+class RunFailed(SeqcastError):
+    """A process of the measurement failed; the message is its own."""
+
+
+class Process:
+    """One process: ``python -m seqcast.perf.worker`` with its task as JSON, at its place.
+
+    It answers in lines of JSON; ``{"event": "failed", "text": ...}`` ends the run. Its standard input is closed when
+    this process dies, which ends it too.
+    """
+
+    def __init__(self, place: Place, task: dict[str, Any], pass_fds: Sequence[int] = ()) -> None:
+        self.name = str(task.get("name", task["role"]))
+        self._child = subprocess.Popen(
+            [*place.prefix, sys.executable, "-m", "seqcast.perf.worker", json.dumps(task)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            pass_fds=tuple(pass_fds),
+            start_new_session=True,  # Ctrl-C is for the parent, which ends them in order
+        )
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        self._errors: list[str] = []
+        for target in (self._read_lines, self._read_errors):
+            threading.Thread(target=target, daemon=True).start()
+
+    def _read_lines(self) -> None:
+        assert self._child.stdout is not None
+        for line in self._child.stdout:
+            self._lines.put(line)
+        self._lines.put(None)
+
+    def _read_errors(self) -> None:
+        assert self._child.stderr is not None
+        for line in self._child.stderr:
+            self._errors = [*self._errors[-19:], line]
+
+    def tell(self, **message: Any) -> None:
+        """Sends one line; a process that is gone is found by the next ``expect``."""
+        assert self._child.stdin is not None
+        with contextlib.suppress(BrokenPipeError, ValueError):
+            self._child.stdin.write(json.dumps(message) + "\n")
+            self._child.stdin.flush()
+
+    def expect(self, event: str, timeout_s: float) -> dict[str, Any]:
+        """Waits for its next line, which must be this event.
+
+        Raises:
+            RunFailed: it failed, ended, said something else, or nothing within ``timeout_s``.
+        """
+        try:
+            line = self._lines.get(timeout=timeout_s)
+        except queue.Empty:
+            raise RunFailed(f"{self.name} did not say {event!r} within {timeout_s:g} s") from None
+        if line is None:
+            self._child.wait()
+            text = "".join(self._errors).strip()
+            raise RunFailed(f"{self.name} ended with status {self._child.returncode}: {text or 'no message'}")
+        message: dict[str, Any] = json.loads(line)
+        if message.get("event") != event:
+            raise RunFailed(f"{self.name}: {message.get('text', message)}")
+        return message
+
+    def close(self) -> None:
+        """Asks it to end (its standard input closes); ``wait`` sees to it."""
+        assert self._child.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._child.stdin.close()
+
+    def wait(self, until: float) -> None:
+        """Waits for its end until the monotonic time ``until``, then kills it."""
+        try:
+            self._child.wait(max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+
+
+class Processes:
+    """A context that ends its processes, however it is left."""
+
+    def __init__(self) -> None:
+        self.all: list[Process] = []
+
+    def __enter__(self) -> Processes:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self.all:
+            process.close()
+        until = time.monotonic() + LEAVE_S
+        for process in self.all:
+            process.wait(until)
+
+    def start(self, place: Place, task: dict[str, Any], pass_fds: Sequence[int] = ()) -> Process:
+        """Starts one process at a place."""
+        process = Process(place, task, pass_fds)
+        self.all.append(process)
+        return process

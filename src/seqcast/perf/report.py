@@ -1,0 +1,157 @@
+"""From runs to figures: medians with their spread, the JSON object and the table."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+PERCENTILES = ("p50", "p99", "p999")
+
+
+def median(values: Sequence[float], digits: int = 3) -> float:
+    """The median, rounded."""
+    return round(float(statistics.median(values)), digits)
+
+
+def spread(values: Sequence[float], digits: int = 3) -> list[float]:
+    """The least and the most, rounded."""
+    return [round(float(min(values)), digits), round(float(max(values)), digits)]
+
+
+def machine() -> str:
+    """One line that says on what was measured."""
+    model = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            model = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), model)
+    except OSError:
+        pass
+    system = f"{platform.system()} {platform.release()}, CPython {platform.python_version()}"
+    return f"{os.cpu_count()} cores ({model}), {system}"
+
+
+def throughput(raw: Sequence[float], limit: Sequence[float], runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The figures of one path from its pairs: MB/s of the baselines and ``group_throughput`` of each run.
+
+    Rates are medians over the pairs, ratios are medians of the ratios of each pair; ``spread`` gives the least and the
+    most of each. Losses and retransmissions are sums.
+    """
+    to_raw = [run["delivered_mb_per_s"] / mb for run, mb in zip(runs, raw, strict=True)]
+    to_limit = [run["delivered_mb_per_s"] / mb for run, mb in zip(runs, limit, strict=True)]
+
+    def column(key: str) -> list[float]:
+        return [float(run[key]) for run in runs]
+
+    rates = {
+        "sent_msgs_per_s": (column("sent_msgs_per_s"), 0),
+        "delivered_msgs_per_s": (column("delivered_msgs_per_s"), 0),
+        "delivered_mb_per_s": (column("delivered_mb_per_s"), 1),
+        "cpu_us_per_msg": (column("cpu_us_per_msg"), 4),
+        "raw_mb_per_s": (list(raw), 1),
+        "limit_mb_per_s": (list(limit), 1),
+        "ratio_to_raw": (to_raw, 3),
+        "ratio_to_limit": (to_limit, 3),
+    }
+    return {
+        **{key: median(values, digits) for key, (values, digits) in rates.items()},
+        "lost": sum(int(run["lost"]) for run in runs),
+        "wrong": sum(int(run["wrong"]) for run in runs),
+        "messages": sum(int(run["messages"]) for run in runs),
+        "retransmitted_packets": sum(int(run["retransmitted_packets"]) for run in runs),
+        "rss_mb": round(max(column("rss_mb")), 1),
+        "rss_rest_mb": round(max(column("rss_rest_mb")), 1),
+        "window_bytes": int(runs[0]["window_bytes"]),
+        "pairs": len(runs),
+        "spread": {key: spread(values, digits) for key, (values, digits) in rates.items()},
+    }
+
+
+def latency(raw: Sequence[Mapping[str, float]], runs: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    """The figures of a ping-pong from its pairs: medians over the pairs, µs; ratios are medians of each pair's."""
+    ratios = {key: [run[key] / bare[key] for run, bare in zip(runs, raw, strict=True)] for key in PERCENTILES}
+    return {
+        "latency_us": {key: median([run[key] for run in runs], 2) for key in PERCENTILES},
+        "raw_latency_us": {key: median([run[key] for run in raw], 2) for key in PERCENTILES},
+        "ratio_to_raw": {key: median(ratios[key], 2) for key in PERCENTILES},
+        "pairs": len(runs),
+        "spread": {
+            "latency_us": {key: spread([run[key] for run in runs], 2) for key in PERCENTILES},
+            "raw_latency_us": {key: spread([run[key] for run in raw], 2) for key in PERCENTILES},
+            "ratio_to_raw": {key: spread(ratios[key], 2) for key in PERCENTILES},
+        },
+    }
+
+
+def table(results: Sequence[Mapping[str, Any]]) -> str:
+    """The figures as people read them: a row each, a column for each path, with the spread in brackets."""
+    measured = [result for result in results if "unavailable" not in result]
+    keys = ROWS_LATENCY if any("latency_us" in result for result in measured) else ROWS_THROUGHPUT
+    head = ["", *(str(result["path"]) for result in measured)]
+    rows = [head]
+    for key, label in keys:
+        if any(lookup(result, key) is not None for result in measured):
+            rows.append([label, *(cell(result, key) for result in measured)])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    lines = [
+        "  ".join(
+            [row[0].ljust(widths[0]), *(text.rjust(width) for text, width in zip(row[1:], widths[1:], strict=True))]
+        )
+        for row in rows
+    ]
+    lines += [
+        f"{result['path']}: not measured: {result['unavailable']}" for result in results if result not in measured
+    ]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+ROWS_THROUGHPUT = (
+    ("delivered_msgs_per_s", "messages/s delivered, at the slowest"),
+    ("delivered_mb_per_s", "MB/s delivered"),
+    ("sent_msgs_per_s", "messages/s sent"),
+    ("raw_mb_per_s", "bare C without a protocol, MB/s"),
+    ("limit_mb_per_s", "bare C with acks, CRC and copies, MB/s"),
+    ("ratio_to_raw", "ratio to the first"),
+    ("ratio_to_limit", "ratio to the second"),
+    ("loss_free_msgs_per_s", "messages/s without the loss"),
+    ("ratio_to_loss_free", "ratio to that"),
+    ("lost", "messages lost"),
+    ("retransmitted_packets", "packets retransmitted"),
+    ("cpu_us_per_msg", "CPU of all members per message, µs"),
+    ("rss_mb", "resident memory of a member, MB"),
+    ("rss_rest_mb", "the same before the first message"),
+)
+ROWS_LATENCY = tuple(
+    (f"{group}.{key}", f"{label} {key.replace('p999', 'p99.9')}")
+    for group, label in (
+        ("latency_us", "half round trip, µs,"),
+        ("raw_latency_us", "bare C, µs,"),
+        ("ratio_to_raw", "ratio,"),
+    )
+    for key in PERCENTILES
+)
+
+
+def lookup(tree: Mapping[str, Any], key: str) -> Any:
+    """``tree["a"]["b"]`` for "a.b", None where there is none."""
+    value: Any = tree
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def cell(result: Mapping[str, Any], key: str) -> str:
+    """A figure and its spread."""
+    value, between = lookup(result, key), lookup(result.get("spread", {}), key)
+    if value is None:
+        return "-"
+    return shown(value) if between is None else f"{shown(value)} ({shown(between[0])} to {shown(between[1])})"
+
+
+def shown(value: float) -> str:
+    """A number with as many digits as it is worth."""
+    if isinstance(value, int) or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -1,0 +1,240 @@
+"""One run of each kind: a baseline in bare C, or a group of seqcast members; each member a process of its own."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from typing import Any
+
+from seqcast.perf.paths import Path
+from seqcast.perf.processes import Process, Processes, RunFailed
+
+START_S = 40.0
+"""Processes start, and a group forms, within this time."""
+GROUP_ADDRESS = "239.255.77.77"
+"""Of the bare baselines; seqcast chooses its own."""
+WARM_S = 0.3
+WARM_ROUNDS = 500
+BARE_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is measured.
+
+    Args:
+        members: processes.
+        senders: how many of them send.
+        size: bytes of a message.
+        order: as in ``seqcast.join``.
+        seconds: how long the senders send.
+    """
+
+    members: int
+    senders: int
+    size: int
+    order: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """What a ping-pong measures.
+
+    Args:
+        size: bytes of a message.
+        order: as in ``seqcast.join``.
+        rounds: round trips that count.
+        spin: waiting spins rather than blocks.
+        cores: of the two members; None where they are not pinned.
+    """
+
+    size: int
+    order: str
+    rounds: int
+    spin: bool
+    cores: tuple[int, int] | None
+
+
+def port(offset: int = 0) -> int:
+    """A port that two measurements at the same time do not share."""
+    return 40000 + os.getpid() % 2000 * 8 + offset
+
+
+# ---- throughput ----------------------------------------------------------------------------------------------------
+
+
+def bare_throughput(path: Path, load: Load, *, limit: bool, window_bytes: int) -> float:
+    """Whole packets in MB/s at the slowest receiver: one bare sender, ``load.members - 1`` bare receivers.
+
+    Args:
+        path: where.
+        load: members, message size and seconds.
+        limit: acks, CRC and copies as well; else a free credit.
+        window_bytes: of the credit, and of the rings.
+
+    Raises:
+        RunFailed: a process failed, lost data or found a wrong CRC.
+    """
+    window_bytes = max(window_bytes, 2 * path.packet_bytes * path.segments)
+    settings = {
+        "group": GROUP_ADDRESS,
+        "port": port(),
+        "limit": limit,
+        "packet_bytes": path.packet_bytes,
+        "segments": path.segments,
+        "gro": path.gro,
+        "message_bytes": load.size,
+        "receivers": load.members - 1,
+        "window_bytes": window_bytes,
+        "ring_bytes": max(window_bytes, 1 << 20),
+    }
+    for _ in range(BARE_TRIES):  # nothing is sent again: a run that lost something waited for it, and does not count
+        done = _bare_run(path, settings, load.seconds)
+        if not done[0]["lost"] and not any(answer["corrupt"] for answer in done[1:]):
+            return float(done[0]["bytes"] / done[0]["elapsed_ns"] * 1e3)
+    raise RunFailed(f"the bare baseline lost {done[0]['lost']} bytes in the last of {BARE_TRIES} tries")
+
+
+def _bare_run(path: Path, settings: dict[str, Any], seconds: float) -> list[dict[str, Any]]:
+    """What the sender and then the receivers said at the end."""
+    from seqcast._native import bare
+
+    with shared_memory(bare.SHARED_BYTES) as shared, Processes() as processes:
+        for index in range(settings["receivers"] + 1):
+            place = path.places[index]
+            task: dict[str, Any] = {"settings": {**settings, "interface": place.address}, "shared_fd": shared.fileno()}
+            if index:
+                task |= {"role": "receive", "index": index - 1}
+            else:
+                task |= {"role": "send", "warm_ns": int(WARM_S * 1e9), "measure_ns": int(seconds * 1e9)}
+            processes.start(place, task, [shared.fileno()])
+        everyone(processes.all, "ready", START_S)
+        return everyone(processes.all, "done", START_S + seconds)
+
+
+def group_throughput(path: Path, load: Load, cluster: str) -> dict[str, Any]:
+    """One run of a seqcast group.
+
+    Returns:
+        sent_msgs_per_s, delivered_msgs_per_s and delivered_mb_per_s (of the slowest receiver, until its last
+        message), messages, lost (by all receivers together), wrong, retransmitted_packets, cpu_us_per_msg (of the
+        whole group), rss_mb and rss_rest_mb (of the largest member), window_bytes.
+
+    Raises:
+        RunFailed: a member failed.
+    """
+    # The first to join is the coordinator, and the sequencer: it sends only when all do.
+    sending = [0 < number <= load.senders or load.senders == load.members for number in range(load.members)]
+    receiving = [load.senders > 1 or not sends for sends in sending]
+    with Processes() as processes:
+        members = []
+        for number, sends in enumerate(sending):
+            place = path.places[number]
+            task = {
+                "role": "member",
+                "name": f"member-{number}",
+                "cluster": cluster,
+                "members": load.members,
+                "size": load.size,
+                "sends": sends,
+                "receives": receiving[number],
+                "sender": number,
+                "settings": {"order": load.order, "interface": place.interface},
+            }
+            members.append(processes.start(place, task))
+            if number == 0:
+                members[0].expect("joined", START_S)
+        everyone(members[1:], "joined", START_S)
+        ready = everyone(members, "ready", START_S)
+        for process in members:
+            process.tell(seconds=load.seconds)
+        senders = [process for process, sends in zip(members, sending, strict=True) if sends]
+        sent = [answer["sent"] for answer in everyone(senders, "sent", START_S + load.seconds)]
+        for process in members:
+            process.tell(messages=sum(sent))
+        done = everyone(members, "done", START_S + load.seconds)
+        for process in members:
+            process.tell(leave=True)
+    receivers = [answer for answer, receives in zip(done, receiving, strict=True) if receives]
+    rate = min(answer["received"] / answer["seconds"] if answer["seconds"] > 0 else 0.0 for answer in receivers)
+    return {
+        "sent_msgs_per_s": sum(sent) / load.seconds,
+        "delivered_msgs_per_s": rate,
+        "delivered_mb_per_s": rate * load.size / 1e6,
+        "messages": sum(sent),
+        "lost": sum(answer["lost"] for answer in receivers),
+        "wrong": sum(answer["wrong"] for answer in receivers),
+        "retransmitted_packets": sum(answer["counters"]["packets_retransmitted"] for answer in done),
+        "cpu_us_per_msg": sum(answer["cpu_s"] for answer in done) * 1e6 / max(1, sum(sent)),
+        "rss_mb": max(answer["rss_mb"] for answer in done),
+        "rss_rest_mb": max(answer["rss_mb"] for answer in ready),
+        "window_bytes": ready[0]["counters"]["window_bytes"],
+    }
+
+
+# ---- latency -------------------------------------------------------------------------------------------------------
+
+
+def bare_latency(path: Path, latency: Latency) -> dict[str, float]:
+    """p50, p99, p999 of half the round trip of the bare ping-pong, µs."""
+    from seqcast._native import bare
+
+    settings = {"group": GROUP_ADDRESS, "port": port(2), "message_bytes": latency.size}
+    with shared_memory(bare.SHARED_BYTES) as shared, Processes() as processes:
+        for index, role in enumerate(("pong", "ping")):
+            place = path.places[index]
+            task = {
+                "role": role,
+                "settings": {**settings, "interface": place.address},
+                "shared_fd": shared.fileno(),
+                "spin": latency.spin,
+                "rounds": latency.rounds,
+                "warm_rounds": WARM_ROUNDS,
+                "core": latency.cores[index] if latency.cores else None,
+            }
+            processes.start(place, task, [shared.fileno()])
+        everyone(processes.all, "ready", START_S)
+        done = everyone(processes.all, "done", START_S + latency.rounds / 1e3)
+    return {key: done[1][key] for key in ("p50", "p99", "p999")}
+
+
+def group_latency(path: Path, latency: Latency, cluster: str) -> dict[str, float]:
+    """The same of a seqcast group of two members, by ``group.send`` and ``group.recv``."""
+    with Processes() as processes:
+        for index in range(2):
+            place = path.places[index]
+            settings: dict[str, Any] = {"order": latency.order, "interface": place.interface}
+            if latency.spin:
+                settings["busy_poll_s"] = 1.0
+            task = {
+                "role": "latency",
+                "name": f"member-{index}",
+                "cluster": cluster,
+                "members": 2,
+                "size": latency.size,
+                "sender": index,
+                "rounds": latency.rounds,
+                "warm_rounds": WARM_ROUNDS,
+                "core": latency.cores[index] if latency.cores else None,
+                "settings": settings,
+            }
+            processes.start(place, task).expect("joined", START_S)
+        everyone(processes.all, "ready", START_S)
+        processes.all[0].tell(go=True)
+        done = processes.all[0].expect("done", START_S + latency.rounds / 1e3)
+    return {key: done[key] for key in ("p50", "p99", "p999")}
+
+
+def everyone(processes: list[Process], event: str, timeout_s: float) -> list[dict[str, Any]]:
+    """What each said when it came to ``event``."""
+    return [process.expect(event, timeout_s) for process in processes]
+
+
+def shared_memory(size: int) -> tempfile._TemporaryFileWrapper[bytes]:
+    """Zeroed memory that processes share: a file without a name, in memory where the system has such a folder."""
+    folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
+    file = tempfile.TemporaryFile(dir=folder)
+    file.truncate(size)
+    return file  # type: ignore[return-value]

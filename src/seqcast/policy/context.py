@@ -1,0 +1,182 @@
+"""What the machines of one endpoint share: who we are, the view, the time of this step, and what is to be done."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from seqcast.policy.frames import Frame, MemberInfo, NewView
+from seqcast.types import Member, View
+
+NEVER = (1 << 63) - 1
+_MS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointSettings:
+    """Settings of the control plane. Times are ns.
+
+    Args:
+        order: "fifo", "sequencer" or "total"; all members of a group have the same.
+        capacity, packet_bytes, window_bytes, gro: see ``MemberInfo``.
+        discovery_ns: how long a joiner looks for a group before it forms one. Longer: a slower first member; shorter:
+            two first members are likelier to miss each other.
+        join_ns_min, join_ns_max: between two JOINs: the first while discovering, doubling afterwards.
+        group_seen_ns: a joiner that was told to wait does not form a group for so long.
+        joiner_seen_ns: a joiner that was not heard for so long is forgotten.
+        name_taken_ns: how long a joiner whose name is in the view is left unanswered: the old incarnation may be one
+            that crashed and is not yet suspected. Longer than the engine's ``suspect_ns``.
+        bundle_ns: what comes within it after the first request makes one view (FLU-11).
+        repeat_ns_min, repeat_ns_max: between two sendings of an unanswered frame, doubling.
+        lease_ns: an initiator that is silent for so long is given up, and the next member starts (the cut, step 6).
+            Longer than the longest pause of a member's Python that should not cost an attempt.
+        flush_deadline_ns: a survivor that has not answered START or CUT for so long is excluded.
+        back_off_ns: an initiator that met a higher promise waits so long before it tries again.
+        leave_deadline_ns: a leaver gives up waiting for the closing VIEW.
+        linger_ns: a coordinator that left serves the closing VIEW for at most so long.
+    """
+
+    order: str = "total"
+    capacity: int = 4 << 20
+    packet_bytes: int = 1472
+    window_bytes: int = 8 << 20
+    gro: bool = False
+    discovery_ns: int = 150 * _MS
+    join_ns_min: int = 15 * _MS
+    join_ns_max: int = 200 * _MS
+    group_seen_ns: int = 2000 * _MS
+    joiner_seen_ns: int = 1000 * _MS
+    name_taken_ns: int = 1000 * _MS
+    bundle_ns: int = 5 * _MS
+    repeat_ns_min: int = 20 * _MS
+    repeat_ns_max: int = 160 * _MS
+    lease_ns: int = 1000 * _MS
+    flush_deadline_ns: int = 5000 * _MS
+    back_off_ns: int = 1200 * _MS
+    leave_deadline_ns: int = 10_000 * _MS
+    linger_ns: int = 1000 * _MS
+
+
+class Plane(Protocol):
+    """What the policies use of the engine; see ``_native/engine.pyi``."""
+
+    def gate_close(self) -> int: ...
+    def freeze(self, lost: Sequence[int]) -> None: ...
+    def held(self, rank: int) -> tuple[int, list[tuple[int, int]]]: ...
+    def cut(self, cut: Sequence[int], fetch: Sequence[tuple[int, int, int, int]]) -> None: ...
+    def cut_reached(self) -> bool: ...
+    def received_table(self) -> list[int]: ...
+
+
+# ---- what a step is to do, in this order; the endpoint does it ----------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A frame for one member."""
+
+    frame: Frame
+    member_id: int
+    address: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Multicast:
+    """A frame for everyone who listens, ourselves included."""
+
+    frame: Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Install:
+    """Enter this view; ``first``: from outside, without a cut of our own."""
+
+    frame: NewView
+    first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CloseView:
+    """Stay outside ``frame``'s view: as a leaver at its cut, or excluded."""
+
+    frame: NewView
+    left: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """The lifecycle has ended: left, or the join failed."""
+
+    error: str = ""
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Warn:
+    text: str
+
+
+Order = Send | Multicast | Install | CloseView | Over | Warn
+
+
+@dataclass(slots=True)
+class Context:
+    me: MemberInfo
+    cluster: str
+    settings: EndpointSettings
+    plane: Plane
+    now: int = 0
+    view: View | None = None
+    infos: dict[int, MemberInfo] = field(default_factory=dict)
+    departed: dict[int, None] = field(default_factory=dict)  # ids that were in a view and are no more; oldest first
+    orders: deque[Order] = field(default_factory=deque)
+    edges: set[tuple[str, str, str]] = field(default_factory=set)
+
+    @property
+    def tag(self) -> int:
+        """Tag of the view that we are in, or 0."""
+        return self.view.view_id.tag if self.view else 0
+
+    @property
+    def rank(self) -> int:
+        assert self.view is not None
+        return self.view.rank(self.me.id)
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        return self.view.members if self.view else ()
+
+    def send(self, frame: Frame, member_id: int, address: bytes = b"") -> None:
+        """Queues a frame for a member of the view, or for a stranger at ``address``."""
+        if not address and member_id in self.infos:
+            address = self.infos[member_id].address
+        self.orders.append(Send(frame, member_id, address))
+
+    def multicast(self, frame: Frame) -> None:
+        self.orders.append(Multicast(frame))
+
+
+class Repeat:
+    """When to send again: after ``shortest``, then doubling up to ``longest``."""
+
+    def __init__(self, shortest: int, longest: int) -> None:
+        self.shortest, self.longest = shortest, longest
+        self.due = NEVER
+        self.interval = shortest
+
+    def start(self, now: int) -> None:
+        self.interval = self.shortest
+        self.due = now + self.interval
+
+    def stop(self) -> None:
+        self.due = NEVER
+
+    def take(self, now: int) -> bool:
+        """True, once, when it is due; the next time is further off."""
+        if now < self.due:
+            return False
+        self.interval = min(self.interval * 2, self.longest)
+        self.due = now + self.interval
+        return True

@@ -1,0 +1,144 @@
+"""The arithmetic of the cut (steps 4 and 5): where each stream ends, who has what somebody lacks, and the next view."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from seqcast.policy.frames import FETCH_MAX, MEMBERS_MAX, Attempt, Fetch, Held, MemberInfo, NewView, Ok
+from seqcast.types import View, ViewId
+
+
+def fix_cut(n: int, oks: Mapping[int, Ok]) -> tuple[tuple[int, ...], tuple[Fetch, ...]]:
+    """The cut by rank, and a holder for each range that some survivor lacks (E-14).
+
+    For a survivor the cut is its last seqno, and it holds all of it itself. For a lost member it is the longest prefix
+    that the survivors hold together: what nobody holds is lost, and what comes after a hole cannot be delivered.
+
+    Args:
+        n: members of the closing view.
+        oks: the survivors' answers, by rank.
+    """
+    cut: list[int] = []
+    fetch: list[Fetch] = []
+    for rank in range(n):
+        held = {survivor: ok.held[rank] for survivor, ok in oks.items()}
+        lowest = min(each.prefix for each in held.values())
+        if rank in oks:
+            end = oks[rank].last
+            parts: list[Fetch] = [Fetch(rank, lowest + 1, end, rank)] if lowest < end else []
+        else:
+            end, parts = _longest_prefix(rank, lowest, held)
+        # What lies beyond the first part nobody has delivered: a cut that ends before it is as good. The first part
+        # reaches the longest single prefix, which its holder may have delivered: that one always has room.
+        room = max(FETCH_MAX - MEMBERS_MAX - len(fetch), 1)
+        if len(parts) > room:
+            parts = parts[:room]
+            end = parts[-1].hi
+        cut.append(end)
+        fetch += parts
+    return tuple(cut), tuple(fetch)
+
+
+def _longest_prefix(rank: int, lowest: int, held: Mapping[int, Held]) -> tuple[int, list[Fetch]]:
+    """Walks up from ``lowest``, each time with the survivor that reaches furthest."""
+    end = lowest
+    parts: list[Fetch] = []
+    while True:
+        reach, holder = max(((_reach(each, end + 1), -survivor) for survivor, each in held.items()))
+        if reach <= end:
+            return end, parts
+        parts.append(Fetch(rank, end + 1, reach, -holder))
+        end = reach
+
+
+def _reach(held: Held, seqno: int) -> int:
+    """The last seqno of the run held from ``seqno`` on, or 0."""
+    if seqno <= held.prefix:
+        return held.prefix
+    return next((hi for lo, hi in held.ranges if lo <= seqno <= hi), 0)
+
+
+def sequencer_rank(order: str, n: int) -> int:
+    """Who orders in a view of ``n`` members: rank 0, or -1 where each sender orders its own (TOT-04)."""
+    return -1 if order == "fifo" or n == 0 else 0
+
+
+def windows(infos: Sequence[MemberInfo], sequencer: int) -> tuple[int, int, int, int]:
+    """(window, forward_window, unicast_window, packet_bytes) of a view, windows in charged bytes.
+
+    The windows of all that can send to one receiver together fill at most 11/16 of its receive buffer, so that data
+    never overflows it and a retransmission still finds room: Linux gives the room of datagrams that were read back only
+    when they make a quarter of the buffer (udp_rmem_release), so no more than 3/4 can be counted on. With a sequencer
+    only that one multicasts. Forward and unicast streams share a buffer, half each. No window is below two full
+    packets: with one, a sender would wait for the ack of each packet.
+    """
+    packet_bytes = min(info.packet_bytes for info in infos) & ~3  # offsets are aligned
+    others = max(len(infos) - 1, 1)
+    room = min(info.capacity for info in infos) * 11 // 16
+    most = min(info.window_bytes for info in infos)
+
+    def window(share: int) -> int:
+        return max(min(share, most), 2 * packet_bytes)
+
+    one = window(room // others // 2)
+    return window(room // (others if sequencer < 0 else 1)), one, one, packet_bytes
+
+
+def next_view(
+    view: View,
+    infos: Mapping[int, MemberInfo],
+    attempt: Attempt,
+    survivors: Sequence[int],
+    cut: Sequence[int],
+    table: Sequence[int],
+    leavers: Collection[int],
+    joiners: Sequence[MemberInfo],
+) -> NewView:
+    """The VIEW frame that closes ``view``: survivors but leavers in their old order, then the joiners by id.
+
+    Args:
+        cut, table: by rank of ``view``: the cut, and the received table at it.
+    """
+    members = [infos[member] for member in survivors if member not in leavers]
+    members += sorted(joiners, key=lambda info: info.id)[: MEMBERS_MAX - len(members)]
+    initiator = view.members[attempt[1]].id
+    ranks = [view.rank(info.id) for info in members]
+    frame = first_view(members or [infos[initiator]], view.order, initiator)
+    return replace(
+        frame,
+        closes=view.view_id,
+        attempt=attempt,
+        survivors=tuple(survivors),
+        view_id=ViewId(
+            view.view_id.counter + attempt[0], members[0].id if members else initiator, (attempt[0], initiator)
+        ),
+        members=tuple(members),
+        cut=tuple(cut),
+        base=tuple(cut[rank] if rank >= 0 else 0 for rank in ranks),
+        origin_base=tuple(table[rank] if rank >= 0 else 0 for rank in ranks),
+    )
+
+
+def first_view(members: Sequence[MemberInfo], order: str, initiator: int) -> NewView:
+    """The VIEW frame of a group's first view."""
+    sequencer = sequencer_rank(order, len(members))
+    window, forward_window, unicast_window, packet_bytes = windows(members, sequencer)
+    zeros = (0,) * len(members)
+    return NewView(
+        closes=None,
+        attempt=(1, 0),
+        answers=None,
+        survivors=(),
+        view_id=ViewId(1, members[0].id, (1, initiator)),
+        members=tuple(members),
+        order=order,
+        sequencer=sequencer,
+        cut=(),
+        base=zeros,
+        origin_base=zeros,
+        window=window,
+        forward_window=forward_window,
+        unicast_window=unicast_window,
+        packet_bytes=packet_bytes,
+    )

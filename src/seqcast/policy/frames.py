@@ -1,0 +1,427 @@
+"""The control frames: JSON objects with a ``kind`` and declared fields, checked in full before use.
+
+Every frame is idempotent and repeated until it is answered, so frames need no reliability below them. A frame that does
+not have its declared shape raises ``RemoteProtocolError``; the endpoint counts and drops it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from seqcast.errors import RemoteProtocolError
+from seqcast.types import Member, ViewId
+
+PROTOCOL_VERSION = 1
+"""Version of these frames and of the rules behind them; a joiner of another version is refused."""
+FRAME_BYTES_MAX = 60_000
+MEMBERS_MAX = 128
+NAME_BYTES_MAX = 128
+RANGES_MAX = 64
+"""Ranges a member reports of a lost member's stream; naming fewer than it holds is safe, it only shortens the cut."""
+RANGES_ALL_MAX = 1000
+"""And of all streams of lost members together."""
+FETCH_MAX = 900
+ORDERS = ("fifo", "sequencer", "total")
+
+Attempt = tuple[int, int]
+"""Id of one attempt to close a view: (attempt, rank of the initiator). Totally ordered (the cut, step 1)."""
+
+
+class Held(NamedTuple):
+    """What a member holds of one stream: the end of the prefix, and the ranges beyond it."""
+
+    prefix: int
+    ranges: tuple[tuple[int, int], ...] = ()
+
+
+class Fetch(NamedTuple):
+    """A range of one stream, and who has it. Streams and holders are ranks of the closing view."""
+
+    rank: int
+    lo: int
+    hi: int
+    holder: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemberInfo:
+    """What a member tells of itself in its JOIN, and the VIEW tells everyone.
+
+    Args:
+        name, id, address: see ``Member``.
+        capacity: charged bytes its receive buffer holds.
+        packet_bytes: the largest datagram that its path carries whole.
+        window_bytes: the largest window it is configured for.
+        gro: it receives runs of datagrams in one buffer (UDP_GRO).
+    """
+
+    name: str
+    id: int
+    address: bytes
+    capacity: int
+    packet_bytes: int
+    window_bytes: int
+    gro: bool = False
+
+    @property
+    def member(self) -> Member:
+        return Member(self.name, self.id, self.address)
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Joiner to all: take me in. Repeated until a view has the joiner."""
+
+    version: int
+    cluster: str
+    order: str
+    info: MemberInfo
+    tries: int
+
+
+@dataclass(frozen=True, slots=True)
+class OtherVersion:
+    """A JOIN of another protocol version; only its version is understood."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Member to joiner: a group exists, do not form one."""
+
+    view: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Coordinator to joiner: you cannot be taken in, and why; ``again``: a new incarnation can."""
+
+    reason: str
+    again: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Leaver to all, until it has the closing VIEW."""
+
+    view: int
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Initiator to all: close view ``view`` with these survivors (leavers are survivors)."""
+
+    view: int
+    attempt: Attempt
+    survivors: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ok:
+    """Survivor to initiator: my gate is closed after ``last``; this I hold, by rank."""
+
+    view: int
+    attempt: Attempt
+    last: int
+    held: tuple[Held, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """Survivor to initiator: your attempt is below the one I promised."""
+
+    view: int
+    attempt: Attempt
+    promise: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Initiator to all: the last seqno of each stream, and who holds what somebody lacks."""
+
+    view: int
+    attempt: Attempt
+    cut: tuple[int, ...]
+    fetch: tuple[Fetch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Survivor to initiator: I hold everything up to the cut, and deliver nothing until VIEW."""
+
+    view: int
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class NewView:
+    """The VIEW frame, identical for all.
+
+    Args:
+        closes: the view that it closes; None for the first view of a group.
+        attempt: under which it is sent.
+        answers: it is served in answer to a START of this attempt, by a member that has left that view already.
+        survivors: who took part in the cut: members and leavers.
+        view_id, members, order, sequencer: the new view; no members: everyone left.
+        cut: by rank of the closed view.
+        base, origin_base: by rank of the new view, where each stream and each sender's own numbering go on.
+        window, forward_window, unicast_window: charged bytes of each stream.
+        packet_bytes: size of a full packet.
+    """
+
+    closes: ViewId | None
+    attempt: Attempt
+    answers: Attempt | None
+    survivors: tuple[int, ...]
+    view_id: ViewId
+    members: tuple[MemberInfo, ...]
+    order: str
+    sequencer: int
+    cut: tuple[int, ...]
+    base: tuple[int, ...]
+    origin_base: tuple[int, ...]
+    window: int
+    forward_window: int
+    unicast_window: int
+    packet_bytes: int
+
+    def has(self, member_id: int) -> bool:
+        return any(info.id == member_id for info in self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """Member to whoever sent the VIEW: I have it. ``view`` is the tag of the new view."""
+
+    view: int
+
+
+Frame = Join | OtherVersion | Wait | Refused | Leave | Start | Ok | Promised | Cut | Done | NewView | Installed
+
+
+# ---- shapes ----------------------------------------------------------------------------------------------------
+
+
+class Shape(NamedTuple):
+    """How one field is written, and how it is read and checked."""
+
+    text: str
+    dump: Callable[[Any], Any]
+    load: Callable[[Any], Any]
+
+
+def _need(condition: bool, what: str) -> None:
+    if not condition:
+        raise RemoteProtocolError(f"control frame: {what}")
+
+
+def _integer(text: str, lowest: int, highest: int) -> Shape:
+    def load(value: Any) -> int:
+        _need(type(value) is int and lowest <= value <= highest, f"{text} expected")
+        return int(value)
+
+    return Shape(text, lambda value: value, load)
+
+
+_HEX = frozenset("0123456789abcdef")
+
+
+def _load_id(value: Any) -> int:
+    _need(isinstance(value, str) and 0 < len(value) <= 16 and _HEX.issuperset(value), "64-bit id in hex expected")
+    number = int(value, 16)
+    _need(number > 0, "0 is no id")
+    return number
+
+
+def _text(bytes_max: int) -> Shape:
+    def load(value: Any) -> str:
+        _need(isinstance(value, str) and 0 < len(value.encode("utf-8", "replace")) <= bytes_max, "text expected")
+        return str(value)
+
+    return Shape(f"text of at most {bytes_max} bytes", lambda value: value, load)
+
+
+def _load_address(value: Any) -> bytes:
+    _need(isinstance(value, str) and 2 <= len(value) <= 56 and len(value) % 2 == 0, "address in hex expected")
+    _need(_HEX.issuperset(value), "address in hex expected")
+    return bytes.fromhex(value)
+
+
+def _load_flag(value: Any) -> bool:
+    _need(isinstance(value, bool), "true or false expected")
+    return bool(value)
+
+
+def _choice(*values: str) -> Shape:
+    def load(value: Any) -> str:
+        _need(isinstance(value, str) and value in values, f"one of {', '.join(values)} expected")
+        return str(value)
+
+    return Shape(" or ".join(values), lambda value: value, load)
+
+
+def _list(item: Shape, most: int) -> Shape:
+    def load(value: Any) -> tuple[Any, ...]:
+        _need(isinstance(value, list) and len(value) <= most, f"list of at most {most} expected")
+        return tuple(item.load(entry) for entry in value)
+
+    return Shape(f"list of at most {most} × {item.text}", lambda value: [item.dump(entry) for entry in value], load)
+
+
+def _record(make: Callable[..., Any], names: tuple[str, ...], *items: Shape) -> Shape:
+    def load(value: Any) -> Any:
+        _need(isinstance(value, list) and len(value) == len(items), f"[{', '.join(names)}] expected")
+        return make(*(item.load(entry) for item, entry in zip(items, value, strict=True)))
+
+    def dump(value: Any) -> list[Any]:
+        return [item.dump(entry) for item, entry in zip(items, value, strict=True)]
+
+    return Shape(f"[{', '.join(names)}]", dump, load)
+
+
+def _optional(item: Shape) -> Shape:
+    return Shape(
+        f"{item.text}, or null",
+        lambda value: None if value is None else item.dump(value),
+        lambda value: None if value is None else item.load(value),
+    )
+
+
+_SEQNO = _integer("seqno", 0, (1 << 63) - 1)
+_COUNT = _integer("count", 0, (1 << 53) - 1)
+_BYTES = _integer("bytes", 1, (1 << 53) - 1)
+_PACKET_BYTES = _integer("bytes, 512 to 65000", 512, 65_000)
+_RANK = _integer("rank", 0, MEMBERS_MAX - 1)
+_ID = Shape("64-bit id in hexadecimal", lambda value: f"{value:x}", _load_id)
+_FLAG = Shape("true or false", lambda value: value, _load_flag)
+_ADDRESS = Shape("address in hexadecimal", lambda value: value.hex(), _load_address)
+_NAME = _text(NAME_BYTES_MAX)
+_ORDER = _choice(*ORDERS)
+_ATTEMPT = _record(lambda *parts: tuple(parts), ("attempt", "rank"), _COUNT, _RANK)
+_PROMISE = _record(
+    lambda *parts: tuple(parts), ("attempt", "rank"), _COUNT, _integer("rank or -1", -1, MEMBERS_MAX - 1)
+)
+_FLUSH = _record(lambda *parts: tuple(parts), ("attempt", "initiator"), _COUNT, _ID)
+_VIEW_ID = Shape(
+    "[counter, coordinator, [attempt, initiator]]",
+    lambda value: [value.counter, _ID.dump(value.coordinator), _FLUSH.dump(value.flush)],
+    _record(ViewId, ("counter", "coordinator", "flush"), _COUNT, _ID, _FLUSH).load,
+)
+_INFO_NAMES = ("name", "id", "address", "capacity", "packet_bytes", "window_bytes", "gro")
+_INFO_ITEMS = (_NAME, _ID, _ADDRESS, _BYTES, _PACKET_BYTES, _BYTES, _FLAG)
+_INFO = Shape(
+    f"[{', '.join(_INFO_NAMES)}]",
+    lambda value: [item.dump(getattr(value, name)) for name, item in zip(_INFO_NAMES, _INFO_ITEMS, strict=True)],
+    _record(MemberInfo, _INFO_NAMES, *_INFO_ITEMS).load,
+)
+_RANGE = _record(lambda *parts: tuple(parts), ("lo", "hi"), _SEQNO, _SEQNO)
+_HELD = _record(Held, ("prefix", "ranges"), _SEQNO, _list(_RANGE, RANGES_MAX))
+_FETCH = _record(Fetch, ("rank", "lo", "hi", "holder"), _RANK, _SEQNO, _SEQNO, _RANK)
+_IDS = _list(_ID, MEMBERS_MAX)
+_SEQNOS = _list(_SEQNO, MEMBERS_MAX)
+
+SHAPES: dict[str, tuple[type[Any], dict[str, Shape]]] = {
+    "join": (
+        Join,
+        {
+            "version": _COUNT,
+            "cluster": _text(255),
+            "order": _ORDER,
+            "info": _INFO,
+            "tries": _COUNT,
+        },
+    ),
+    "wait": (Wait, {"view": _ID}),
+    "refused": (Refused, {"reason": _text(1000), "again": _FLAG}),
+    "leave": (Leave, {"view": _ID}),
+    "start": (Start, {"view": _ID, "attempt": _ATTEMPT, "survivors": _IDS}),
+    "ok": (Ok, {"view": _ID, "attempt": _ATTEMPT, "last": _SEQNO, "held": _list(_HELD, MEMBERS_MAX)}),
+    "promised": (Promised, {"view": _ID, "attempt": _ATTEMPT, "promise": _PROMISE}),
+    "cut": (Cut, {"view": _ID, "attempt": _ATTEMPT, "cut": _SEQNOS, "fetch": _list(_FETCH, FETCH_MAX)}),
+    "done": (Done, {"view": _ID, "attempt": _ATTEMPT}),
+    "view": (
+        NewView,
+        {
+            "closes": _optional(_VIEW_ID),
+            "attempt": _ATTEMPT,
+            "answers": _optional(_ATTEMPT),
+            "survivors": _IDS,
+            "view_id": _VIEW_ID,
+            "members": _list(_INFO, MEMBERS_MAX),
+            "order": _ORDER,
+            "sequencer": _integer("rank or -1", -1, MEMBERS_MAX - 1),
+            "cut": _SEQNOS,
+            "base": _SEQNOS,
+            "origin_base": _SEQNOS,
+            "window": _BYTES,
+            "forward_window": _BYTES,
+            "unicast_window": _BYTES,
+            "packet_bytes": _PACKET_BYTES,
+        },
+    ),
+    "installed": (Installed, {"view": _ID}),
+}
+_KINDS = {make: kind for kind, (make, _) in SHAPES.items()}
+
+
+def dump(frame: Frame) -> bytes:
+    """The bytes of a frame.
+
+    Raises:
+        AssertionError: it is longer than ``FRAME_BYTES_MAX``; the bounds of the shapes exclude that.
+    """
+    kind = _KINDS[type(frame)]
+    value = {"kind": kind}
+    value.update((name, shape.dump(getattr(frame, name))) for name, shape in SHAPES[kind][1].items())
+    data = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
+    assert len(data) <= FRAME_BYTES_MAX, f"{kind} frame of {len(data)} bytes"
+    return data
+
+
+def load(data: bytes) -> Frame:
+    """Reads and checks a frame.
+
+    Raises:
+        RemoteProtocolError: not a frame, or a field is missing, unknown or out of its bounds.
+    """
+    _need(len(data) <= FRAME_BYTES_MAX, f"longer than {FRAME_BYTES_MAX} bytes")
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise RemoteProtocolError(f"control frame: not JSON: {error}") from None
+    _need(isinstance(value, dict), "not an object")
+    kind = value.pop("kind", None)
+    _need(isinstance(kind, str) and kind in SHAPES, "unknown kind")
+    version = value.get("version")
+    if kind == "join" and type(version) is int and version != PROTOCOL_VERSION:
+        return OtherVersion(version)
+    make, shapes = SHAPES[kind]
+    _need(value.keys() == shapes.keys(), f"{kind}: fields {', '.join(shapes)} expected")
+    frame: Frame = make(**{name: shape.load(value[name]) for name, shape in shapes.items()})
+    if isinstance(frame, NewView):
+        _check_view(frame)
+    elif isinstance(frame, Ok):
+        for held in frame.held:
+            last = held.prefix
+            for lo, hi in held.ranges:
+                _need(last < lo <= hi, "ranges out of order")
+                last = hi
+    elif isinstance(frame, Cut):
+        ranks = range(len(frame.cut))
+        _need(all(f.rank in ranks and f.holder in ranks and 0 < f.lo <= f.hi for f in frame.fetch), "fetch of no rank")
+    return frame
+
+
+def _check_view(frame: NewView) -> None:
+    count = len(frame.members)
+    _need(len({info.id for info in frame.members}) == count, "a member twice")
+    _need(len({info.name for info in frame.members}) == count, "a name twice")
+    _need(len(frame.base) == len(frame.origin_base) == count, "base is not by rank")
+    _need(frame.sequencer < max(count, 1), "sequencer of no rank")
+    _need(512 <= frame.packet_bytes <= 65_000 and frame.packet_bytes % 4 == 0, "packet_bytes that no stream can have")
+    _need(not count or frame.view_id.coordinator == frame.members[0].id, "the coordinator has not rank 0")
+    _need(frame.closes is None or frame.closes.counter < frame.view_id.counter, "view id does not grow")

@@ -1,0 +1,224 @@
+"""The initiator's part in the cut: START until all said OK, CUT until all said DONE, VIEW until all have it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import Enum, auto
+from typing import ClassVar
+
+from seqcast.policy.context import NEVER, Context, Repeat
+from seqcast.policy.cut import fix_cut, next_view
+from seqcast.policy.frames import Attempt, Cut, Done, Installed, MemberInfo, NewView, Ok, Promised, Start
+from seqcast.policy.membership import Membership
+from seqcast.policy.participant import NO_PROMISE, Participant
+from seqcast.policy.table import IGNORED, ILLEGAL, Machine, Table, table
+
+
+class Attempting(Enum):
+    IDLE = auto()
+    STARTING = auto()
+    CUTTING = auto()
+    SERVING = auto()
+    BACKING_OFF = auto()
+
+
+class AttemptInput(Enum):
+    INITIATE = auto()
+    OK = auto()
+    OK_LAST = auto()
+    DONE = auto()
+    DONE_LAST = auto()
+    NEWER = auto()
+    PROMISED = auto()
+    OVERTAKEN = auto()
+    REPEAT = auto()
+    DEADLINE = auto()
+    BACKED_OFF = auto()
+    INSTALLED = auto()
+    INSTALLED_LAST = auto()
+    VIEW = auto()
+
+
+A, I = Attempting, AttemptInput  # noqa: E741
+TABLE: Table = table(
+    A,
+    I,
+    ((A.IDLE, A.STARTING, A.CUTTING, A.SERVING), I.INITIATE, A.STARTING, "begin", "a view change, or a survivor fell"),
+    (A.BACKING_OFF, I.INITIATE, None, ILLEGAL, "the coordinator's duty waits for the end of the back-off"),
+    (A.STARTING, I.OK, None, "note_ok", "others are missing"),
+    (None, I.OK, None, IGNORED, "repeated, or of an attempt that is over"),
+    (A.STARTING, I.OK_LAST, A.CUTTING, "note_ok send_cut", "all survivors answered"),
+    (None, I.OK_LAST, None, ILLEGAL, "only STARTING counts them"),
+    (A.CUTTING, I.DONE, None, "note_done", "others are missing"),
+    (None, I.DONE, None, IGNORED, "repeated, or of an attempt that is over"),
+    (A.CUTTING, I.DONE_LAST, A.SERVING, "note_done send_view", "all survivors hold the cut"),
+    (None, I.DONE_LAST, None, ILLEGAL, "only CUTTING counts them"),
+    ((A.STARTING, A.CUTTING), I.NEWER, A.SERVING, "adopt", "a member has left the view already: its VIEW, our attempt"),
+    (None, I.NEWER, None, IGNORED, "of an attempt that is over"),
+    ((A.STARTING, A.CUTTING), I.PROMISED, A.BACKING_OFF, "back_off", "a survivor promised a higher attempt"),
+    (None, I.PROMISED, None, IGNORED, "of an attempt that is over"),
+    ((A.STARTING, A.CUTTING), I.OVERTAKEN, A.IDLE, "stop", "we promised a higher attempt of another member"),
+    (A.BACKING_OFF, I.OVERTAKEN, A.IDLE, "stop", "the higher attempt reached us"),
+    (None, I.OVERTAKEN, None, IGNORED, "no attempt of ours runs"),
+    (A.STARTING, I.REPEAT, None, "say_start", "an OK is missing"),
+    (A.CUTTING, I.REPEAT, None, "say_cut", "a DONE is missing"),
+    (A.SERVING, I.REPEAT, None, "say_view", "somebody has not said that it has the VIEW"),
+    (None, I.REPEAT, None, ILLEGAL, "the timer does not run"),
+    ((A.STARTING, A.CUTTING), I.DEADLINE, A.IDLE, "stop exclude_silent", "the flush deadline excludes who is silent"),
+    (A.SERVING, I.DEADLINE, A.IDLE, "stop", "who has not the VIEW gets it from any member that it asks"),
+    (None, I.DEADLINE, None, ILLEGAL, "no deadline runs"),
+    (A.BACKING_OFF, I.BACKED_OFF, A.IDLE, "stop", "again, if there is still a reason"),
+    (None, I.BACKED_OFF, None, ILLEGAL, "the timer does not run"),
+    (A.SERVING, I.INSTALLED, None, "note_installed", "others are missing"),
+    (None, I.INSTALLED, None, IGNORED, "repeated"),
+    (A.SERVING, I.INSTALLED_LAST, A.IDLE, "stop", "all have the VIEW"),
+    (None, I.INSTALLED_LAST, None, ILLEGAL, "only SERVING counts them"),
+    ((A.STARTING, A.CUTTING, A.BACKING_OFF), I.VIEW, A.IDLE, "stop", "our view was closed by somebody else's attempt"),
+    (None, I.VIEW, None, IGNORED, "the VIEW is ours, or nothing runs"),
+)
+
+
+class Initiator(Machine):
+    NAME: ClassVar[str] = "initiator"
+    TABLE: ClassVar[Table] = TABLE
+
+    def __init__(self, context: Context, participant: Participant, membership: Membership) -> None:
+        super().__init__(Attempting.IDLE, context.edges)
+        self.context = context
+        self.participant = participant
+        self.membership = membership
+        settings = context.settings
+        self.repeats = Repeat(settings.repeat_ns_min, settings.repeat_ns_max)
+        self.deadline_ns = NEVER
+        self.attempt: Attempt = NO_PROMISE
+        self.survivors: tuple[int, ...] = ()
+        self.oks: dict[int, Ok] = {}
+        self.missing: set[int] = set()  # ids whose DONE, or INSTALLED, is missing
+        self.frame: Start | Cut | NewView | None = None
+        self.audience: dict[int, MemberInfo] = {}  # who must have the VIEW
+
+    @property
+    def running(self) -> bool:
+        """An attempt to close the present view is under way."""
+        return self.state in (Attempting.STARTING, Attempting.CUTTING)
+
+    # ---- inputs
+
+    def ok(self, frame: Ok, sender: int) -> None:
+        if frame.attempt != self.attempt or frame.view != self.context.tag:
+            return
+        rank = next((rank for rank, member in enumerate(self.context.members) if member.id == sender), -1)
+        if sender not in self.survivors or len(frame.held) != len(self.context.members):
+            return
+        last = self.state is Attempting.STARTING and len(self.oks.keys() | {rank}) == len(self.survivors)
+        self.fire(AttemptInput.OK_LAST if last else AttemptInput.OK, rank, frame)
+
+    def done(self, frame: Done, sender: int) -> None:
+        if frame.attempt != self.attempt or frame.view != self.context.tag:
+            return
+        last = self.state is Attempting.CUTTING and self.missing <= {sender}
+        self.fire(AttemptInput.DONE_LAST if last else AttemptInput.DONE, sender)
+
+    def promised(self, frame: Promised, sender: int) -> None:
+        """A survivor promised another attempt: the next one of ours must be above it."""
+        if frame.view != self.context.tag or sender not in self.survivors:
+            return
+        self.participant.highest = max(self.participant.highest, frame.promise[0])
+        if frame.attempt == self.attempt and frame.promise > self.attempt:
+            self.fire(AttemptInput.PROMISED)
+
+    def newer(self, frame: NewView) -> None:
+        """A VIEW served in answer to our START, by a member that has left the view (the cut, step 1)."""
+        if frame.answers == self.attempt:
+            self.fire(AttemptInput.NEWER, frame)
+
+    def installed(self, frame: Installed, sender: int) -> None:
+        if isinstance(self.frame, NewView) and frame.view == self.frame.view_id.tag:
+            last = self.state is Attempting.SERVING and self.missing <= {sender}
+            self.fire(AttemptInput.INSTALLED_LAST if last else AttemptInput.INSTALLED, sender)
+
+    def due(self) -> int:
+        return min(self.repeats.due, self.deadline_ns)
+
+    def run_timers(self) -> None:
+        if self.context.now >= self.deadline_ns:
+            backed_off = self.state is Attempting.BACKING_OFF
+            self.fire(AttemptInput.BACKED_OFF if backed_off else AttemptInput.DEADLINE)
+        elif self.repeats.take(self.context.now):
+            self.fire(AttemptInput.REPEAT)
+
+    # ---- actions
+
+    def begin(self, survivors: tuple[int, ...]) -> None:
+        self.survivors = survivors
+        self.attempt = (max(self.participant.highest, self.participant.promise[0]) + 1, self.context.rank)
+        self.oks = {}
+        self._wait_for(survivors, self.context.settings.flush_deadline_ns)
+        self.frame = Start(self.context.tag, self.attempt, survivors)
+        self.say_start()
+
+    def say_start(self) -> None:
+        assert isinstance(self.frame, Start)
+        self.context.multicast(self.frame)
+
+    def note_ok(self, rank: int, frame: Ok) -> None:
+        self.oks[rank] = frame
+        self.missing.discard(self.context.members[rank].id)
+
+    def send_cut(self, *_: object) -> None:
+        cut, fetch = fix_cut(len(self.context.members), self.oks)
+        self._wait_for(self.survivors, self.context.settings.flush_deadline_ns)
+        self.frame = Cut(self.context.tag, self.attempt, cut, fetch)
+        self.say_cut()
+
+    def say_cut(self) -> None:
+        assert isinstance(self.frame, Cut)
+        self.context.multicast(self.frame)
+
+    def note_done(self, sender: int) -> None:
+        self.missing.discard(sender)
+
+    def send_view(self, *_: object) -> None:
+        context = self.context
+        assert context.view is not None and isinstance(self.frame, Cut)
+        table = context.plane.received_table()
+        leavers, joiners = self.membership.leaving(), self.membership.joining()
+        self._serve(
+            next_view(
+                context.view, context.infos, self.attempt, self.survivors, self.frame.cut, table, leavers, joiners
+            )
+        )
+
+    def adopt(self, frame: NewView) -> None:
+        self._serve(replace(frame, attempt=self.attempt, answers=None))
+
+    def _serve(self, frame: NewView) -> None:
+        self.frame = frame
+        self.audience = {member: self.context.infos[member] for member in self.survivors}
+        self.audience.update((info.id, info) for info in frame.members)
+        self._wait_for(self.audience, self.context.settings.flush_deadline_ns)
+        self.context.multicast(frame)
+
+    def say_view(self) -> None:
+        assert isinstance(self.frame, NewView)
+        for member in sorted(self.missing):
+            self.context.send(self.frame, member, self.audience[member].address)
+
+    def note_installed(self, sender: int) -> None:
+        self.missing.discard(sender)
+
+    def exclude_silent(self) -> None:
+        self.participant.lapsed |= self.missing
+
+    def back_off(self) -> None:
+        self.stop()
+        self.deadline_ns = self.context.now + self.context.settings.back_off_ns
+
+    def stop(self, *_: object) -> None:
+        self.repeats.stop()
+        self.deadline_ns = NEVER
+
+    def _wait_for(self, members: object, deadline_ns: int) -> None:
+        self.missing = set(members)  # type: ignore[call-overload]
+        self.repeats.start(self.context.now)
+        self.deadline_ns = self.context.now + deadline_ns

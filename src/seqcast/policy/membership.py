@@ -1,0 +1,194 @@
+"""Who is doubted, who asks to come or go, and whether it is this member's turn to start a view change.
+
+The first member of the view that nobody here doubts is the one to act. What is asked for within ``bundle_ns`` makes one
+view (FLU-11); joiners and leavers not yet official are kept here, apart from the view (MBR-01 to MBR-03).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import ClassVar
+
+from seqcast.policy.context import NEVER, Context
+from seqcast.policy.frames import MEMBERS_MAX, Join, MemberInfo, Refused
+from seqcast.policy.participant import NO_PROMISE, Participant
+from seqcast.policy.table import IGNORED, ILLEGAL, Machine, Table, table
+
+
+class Duty(Enum):
+    QUIET = auto()
+    BUNDLING = auto()
+    CHANGING = auto()
+
+
+class DutyInput(Enum):
+    REASON = auto()
+    RUNNING = auto()
+    DUE = auto()
+    NONE = auto()
+    BROKEN = auto()
+    VIEW = auto()
+
+
+D, I = Duty, DutyInput  # noqa: E741
+TABLE: Table = table(
+    D,
+    I,
+    (D.QUIET, I.REASON, D.BUNDLING, "bundle", "it is our turn, and somebody comes, goes or fell"),
+    (D.BUNDLING, I.REASON, None, IGNORED, "more may come within the bundling delay"),
+    (D.CHANGING, I.REASON, None, ILLEGAL, "a reason without a running attempt is BROKEN"),
+    (D.CHANGING, I.RUNNING, None, IGNORED, "the attempt runs; joiners and leavers are counted when the VIEW is made"),
+    (None, I.RUNNING, D.CHANGING, "rest", "for a while it was another's turn; our attempt still runs"),
+    (D.BUNDLING, I.DUE, D.CHANGING, "initiate", "the bundling delay is over"),
+    (None, I.DUE, None, ILLEGAL, "only bundling is timed"),
+    (D.QUIET, I.NONE, None, IGNORED, "nothing to do, or another member's turn"),
+    (None, I.NONE, D.QUIET, "rest", "the reason is gone, or it is another member's turn"),
+    (D.CHANGING, I.BROKEN, None, "initiate", "a survivor of the attempt is doubted, or the attempt was given up"),
+    (None, I.BROKEN, None, ILLEGAL, "no attempt of ours"),
+    (None, I.VIEW, D.QUIET, "rest", "a new view"),
+)
+
+
+def _no(reason: str) -> Refused:
+    return Refused(reason, again=False)
+
+
+@dataclass(slots=True)
+class Joiner:
+    info: MemberInfo
+    first_ns: int
+    last_ns: int
+
+
+class Membership(Machine):
+    NAME: ClassVar[str] = "membership"
+    TABLE: ClassVar[Table] = TABLE
+
+    def __init__(self, context: Context, participant: Participant) -> None:
+        super().__init__(Duty.QUIET, context.edges)
+        self.context = context
+        self.participant = participant
+        self.suspected: set[int] = set()  # by silence of their engine
+        self.joiners: dict[int, Joiner] = {}
+        self.leavers: set[int] = set()
+        self.bundle_due_ns = NEVER
+        self.survivors: tuple[int, ...] | None = None  # set by initiate; taken by the endpoint
+
+    # ---- what is known
+
+    def doubted(self) -> set[int]:
+        return (self.suspected | self.participant.lapsed) - {self.context.me.id}
+
+    def acting(self) -> bool:
+        """Is it our turn: are we the first member that nobody here doubts?
+
+        A member that could not reach its own cut in time (others may have purged what it lacks) leaves the turn to the
+        next one, which goes on without it; alone it lacks nothing.
+        """
+        doubted = self.doubted()
+        trusted = [member.id for member in self.context.members if member.id not in doubted]
+        me = self.context.me.id
+        return trusted[:1] == [me] and (me not in self.participant.lapsed or len(trusted) == 1)
+
+    def leaving(self) -> set[int]:
+        return {member.id for member in self.context.members if member.id in self.leavers}
+
+    def joining(self) -> list[MemberInfo]:
+        """The joiners that the next view takes in; of two with one name the one with the lower id."""
+        stale = self.context.now - self.context.settings.joiner_seen_ns
+        names = {member.name for member in self.context.members}
+        result = []
+        for joiner in sorted(self.joiners.values(), key=lambda joiner: joiner.info.id):
+            if joiner.last_ns > stale and joiner.info.name not in names:
+                names.add(joiner.info.name)
+                result.append(joiner.info)
+        return result[: MEMBERS_MAX - len(self.context.members)]
+
+    # ---- inputs
+
+    def join(self, frame: Join) -> Refused | None:
+        """Notes a joiner; returns the refusal, if it is refused.
+
+        A joiner whose name is in the view is at first neither taken in nor refused: see ``name_taken_ns``.
+        """
+        context, info = self.context, frame.info
+        if frame.cluster != context.cluster:
+            return _no(f"this is cluster {context.cluster!r}, not {frame.cluster!r}: choose another address or port")
+        if frame.order != context.settings.order:
+            return _no(f"the group has order={context.settings.order!r}, not {frame.order!r}: join with the same order")
+        if info.id in context.departed:  # E-06: what was sent to or by it in its view is over
+            return Refused("this incarnation was in a view already and lost it: join again as a new one", again=True)
+        known = self.joiners.get(info.id)
+        if known is None and len(self.joiners) >= MEMBERS_MAX:
+            self._forget_stale()
+        if known is None and (len(self.joiners) >= MEMBERS_MAX or len(context.members) >= MEMBERS_MAX):
+            return _no(f"the group is full: it has {len(context.members)} members, and at most {MEMBERS_MAX}")
+        joiner = self.joiners.setdefault(info.id, Joiner(info, context.now, context.now))
+        joiner.info, joiner.last_ns = info, context.now
+        taken = any(member.name == info.name and member.id != info.id for member in context.members)
+        if taken and context.now - joiner.first_ns > context.settings.name_taken_ns:
+            return _no(f"the name {info.name!r} is taken by a member of the group: choose another name")
+        return None
+
+    def leave(self, member_id: int) -> None:
+        if member_id in self.context.infos:
+            self.leavers.add(member_id)
+
+    def review(self, attempt_runs: bool, survivors: tuple[int, ...], backing_off: bool) -> None:
+        """Looks whether something is to be done, at the end of each step.
+
+        Args:
+            attempt_runs: we initiate a change of this view, with ``survivors``.
+            backing_off: we met a higher promise, and wait.
+        """
+        doubted = self.doubted()
+        if backing_off or not self.acting():
+            self.fire(DutyInput.NONE)
+        elif attempt_runs:
+            self.fire(DutyInput.RUNNING)
+            if not doubted.isdisjoint(survivors):
+                self.fire(DutyInput.BROKEN)
+        elif not self._reason(doubted):
+            self.fire(DutyInput.NONE)
+        elif self.state is Duty.CHANGING:
+            self.fire(DutyInput.BROKEN)
+        else:
+            due = self.state is Duty.BUNDLING and self.context.now >= self.bundle_due_ns
+            self.fire(DutyInput.DUE if due else DutyInput.REASON)
+
+    def _reason(self, doubted: set[int]) -> bool:
+        return (
+            any(member.id in doubted or member.id in self.leavers for member in self.context.members)
+            or bool(self.joiners and self.joining())
+            or self.participant.promise != NO_PROMISE  # the gate is closed, and who closed it is gone
+        )
+
+    def _forget_stale(self) -> None:
+        stale = self.context.now - self.context.settings.joiner_seen_ns
+        self.joiners = {key: joiner for key, joiner in self.joiners.items() if joiner.last_ns > stale}
+
+    def installed(self) -> None:
+        """A new view: requests that it answers are forgotten, suspicion begins anew with the engine's."""
+        members = {member.id for member in self.context.members}
+        self.suspected.clear()
+        self.leavers &= members
+        self._forget_stale()
+        self.joiners = {key: joiner for key, joiner in self.joiners.items() if key not in members}
+        self.fire(DutyInput.VIEW)
+
+    def due(self) -> int:
+        return self.bundle_due_ns
+
+    # ---- actions
+
+    def bundle(self) -> None:
+        self.bundle_due_ns = self.context.now + self.context.settings.bundle_ns
+
+    def initiate(self) -> None:
+        self.bundle_due_ns = NEVER
+        doubted = self.doubted()
+        self.survivors = tuple(member.id for member in self.context.members if member.id not in doubted)
+
+    def rest(self) -> None:
+        self.bundle_due_ns = NEVER

@@ -1,0 +1,196 @@
+"""One member's part in the cut that closes its view (design: the cut, steps 1 and 3 to 6).
+
+A member promises the highest attempt that it answered, and takes CUT and VIEW under that one only. From its OK on the
+gate is closed and nothing from outside the survivors is accepted; after CUT nothing is delivered until VIEW.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import ClassVar
+
+from seqcast.errors import RemoteProtocolError
+from seqcast.policy.context import NEVER, Context, Repeat
+from seqcast.policy.frames import RANGES_ALL_MAX, RANGES_MAX, Attempt, Cut, Done, Held, NewView, Ok, Promised, Start
+from seqcast.policy.table import IGNORED, ILLEGAL, Machine, Table, table
+
+NO_PROMISE: Attempt = (0, -1)
+
+
+class Part(Enum):
+    OPEN = auto()
+    PROMISED = auto()
+    FETCHING = auto()
+    DONE = auto()
+
+
+class PartInput(Enum):
+    START = auto()
+    START_AGAIN = auto()
+    START_BELOW = auto()
+    CUT = auto()
+    CUT_OTHER = auto()
+    REACHED = auto()
+    LEASE = auto()
+    REPEAT = auto()
+
+
+P, I = Part, PartInput  # noqa: E741
+TABLE: Table = table(
+    P,
+    I,
+    (None, I.START, P.PROMISED, "promise_it close_gate answer", "an attempt above the promise, with us as a survivor"),
+    (P.OPEN, I.START_AGAIN, None, ILLEGAL, "nothing was promised"),
+    (None, I.START_AGAIN, None, "answer", "our OK was lost: the same OK again"),
+    (P.OPEN, I.START_BELOW, None, ILLEGAL, "nothing was promised"),
+    (None, I.START_BELOW, None, "refuse", "promised to a higher attempt; its initiator learns so"),
+    (P.PROMISED, I.CUT, P.FETCHING, "fetch", "everyone answered"),
+    (P.FETCHING, I.CUT, None, IGNORED, "repeated: still fetching"),
+    (P.DONE, I.CUT, None, "say_done", "our DONE was lost"),
+    (P.OPEN, I.CUT, None, ILLEGAL, "nothing was promised"),
+    (None, I.CUT_OTHER, None, IGNORED, "of an attempt that is not promised"),
+    (P.FETCHING, I.REACHED, P.DONE, "say_done await_view", "everything up to the cut is here"),
+    (P.DONE, I.REACHED, None, IGNORED, "known"),
+    (None, I.REACHED, None, ILLEGAL, "no cut is set: a START makes the one before it stale"),
+    (P.OPEN, I.LEASE, None, ILLEGAL, "no lease runs"),
+    (None, I.LEASE, None, "lapse", "the initiator is silent; the gate stays closed (step 6)"),
+    (P.DONE, I.REPEAT, None, "ask_all", "the VIEW may be lost with its initiator; who has it serves it"),
+    (None, I.REPEAT, None, ILLEGAL, "the timer runs only in DONE"),
+)
+
+
+class Participant(Machine):
+    NAME: ClassVar[str] = "participant"
+    TABLE: ClassVar[Table] = TABLE
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(Part.OPEN, context.edges)
+        self.context = context
+        self.promise = NO_PROMISE
+        self.highest = 0  # attempt seen, of whomever
+        self.ok: Ok | None = None
+        self.survivors: tuple[int, ...] = ()
+        self.lease_ns = NEVER
+        self.asks = Repeat(context.settings.repeat_ns_max, context.settings.repeat_ns_max)
+        self.lapsed: set[int] = set()  # initiators, and survivors of ours, that did not answer in time; perhaps we too
+
+    @property
+    def initiator(self) -> int:
+        """Id of the member whose attempt is promised."""
+        return self.context.members[self.promise[1]].id
+
+    # ---- inputs
+
+    def start(self, frame: Start, sender: int) -> None:
+        """A START that closes our view."""
+        members = self.context.members
+        rank = frame.attempt[1]
+        if rank >= len(members) or members[rank].id != sender:
+            raise RemoteProtocolError("START: the sender is not the initiator that the attempt names")
+        by_rank = [member.id for member in members if member.id in frame.survivors]
+        if by_rank != list(frame.survivors) or frame.survivors[:1] != (sender,):
+            raise RemoteProtocolError("START: the survivors are not members by rank, the initiator first")
+        self.highest = max(self.highest, frame.attempt[0])
+        if self.context.me.id not in frame.survivors:
+            return
+        if frame.attempt == self.promise:
+            self.renew()
+            self.fire(PartInput.START_AGAIN, frame)
+        else:
+            self.fire(PartInput.START if frame.attempt > self.promise else PartInput.START_BELOW, frame)
+
+    def cut(self, frame: Cut, sender: int) -> None:
+        """A CUT that closes our view."""
+        if frame.attempt != self.promise:
+            self.fire(PartInput.CUT_OTHER)
+            return
+        if sender != self.initiator or len(frame.cut) != len(self.context.members):
+            raise RemoteProtocolError("CUT: not by the initiator, or not by rank")
+        self.renew()
+        self.fire(PartInput.CUT, frame)
+        self.reached()
+
+    def reached(self) -> None:
+        """The engine may have everything up to the cut."""
+        if self.context.plane.cut_reached():
+            self.fire(PartInput.REACHED)
+
+    def may_install(self, frame: NewView) -> bool:
+        """Is this VIEW under our promise, and is everything up to its cut here?
+
+        An adopted VIEW (step 1) may come where we are not DONE under this promise; we were under an earlier one.
+
+        Raises:
+            RemoteProtocolError: it is under our promise, and cannot be right.
+        """
+        if frame.attempt != self.promise or self.state is Part.OPEN:
+            return False
+        if len(frame.cut) != len(self.context.members):
+            raise RemoteProtocolError("VIEW: the cut is not by rank of the view it closes")
+        if any(self.context.plane.held(rank)[0] < seqno for rank, seqno in enumerate(frame.cut)):
+            raise RemoteProtocolError("VIEW: its cut names what was never asked for")
+        return True
+
+    def renew(self) -> None:
+        self.lease_ns = self.context.now + self.context.settings.lease_ns
+
+    def due(self) -> int:
+        return min(self.lease_ns, self.asks.due)
+
+    def run_timers(self) -> None:
+        if self.asks.take(self.context.now):
+            self.fire(PartInput.REPEAT)
+        if self.context.now >= self.lease_ns:
+            self.renew()
+            self.fire(PartInput.LEASE)
+
+    # ---- actions
+
+    def promise_it(self, frame: Start) -> None:
+        self.promise = frame.attempt
+        self.survivors = frame.survivors
+        self.asks.stop()
+        self.lapsed.discard(self.initiator)
+        self.renew()
+
+    def close_gate(self, frame: Start) -> None:
+        """Gate and last seqno in one step (E-15), then the freeze, then what is held: nothing can come in between."""
+        context, plane = self.context, self.context.plane
+        last = plane.gate_close()
+        lost = [rank for rank, member in enumerate(context.members) if member.id not in frame.survivors]
+        plane.freeze([context.members[rank].id for rank in lost])
+        most = min(RANGES_MAX, RANGES_ALL_MAX // max(len(lost), 1))
+        held = []
+        for rank in range(len(context.members)):
+            prefix, ranges = plane.held(rank)
+            # Only of lost members do ranges beyond the prefix matter: a survivor has all of its own.
+            held.append(Held(prefix, tuple(ranges[:most]) if rank in lost else ()))
+        self.ok = Ok(frame.view, frame.attempt, last, tuple(held))
+
+    def answer(self, _frame: Start) -> None:
+        assert self.ok is not None
+        self.context.send(self.ok, self.initiator)
+
+    def refuse(self, frame: Start) -> None:
+        member = self.context.members[frame.attempt[1]].id
+        self.context.send(Promised(frame.view, frame.attempt, self.promise), member)
+
+    def fetch(self, frame: Cut) -> None:
+        self.context.plane.cut(frame.cut, frame.fetch)
+
+    def say_done(self, *_: object) -> None:
+        self.context.send(Done(self.context.tag, self.promise), self.initiator)
+
+    def await_view(self) -> None:
+        self.asks.start(self.context.now)
+
+    def ask_all(self) -> None:
+        self.context.multicast(Done(self.context.tag, self.promise))
+
+    def lapse(self) -> None:
+        """Gives up the initiator, and at each further lease the next in rank that could have started."""
+        waiting = [member.id for member in self.context.members if member.id not in self.lapsed]
+        for member in (self.initiator, *waiting):
+            if member not in self.lapsed and member != self.context.me.id:
+                self.lapsed.add(member)
+                return

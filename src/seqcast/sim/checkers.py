@@ -1,0 +1,211 @@
+"""The guarantees (design, section 4), checked on what the applications saw; knows nothing of the code under test."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from seqcast.endpoint import Left
+from seqcast.events import Excluded
+from seqcast.sim.node import Delivered, Entry, Node
+from seqcast.types import View, ViewId
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """What one member delivered in one view, and what came after: a view id, or None (crash, exclusion, the end)."""
+
+    node: Node
+    view: View
+    delivered: tuple[Delivered, ...]
+    successor: ViewId | None
+
+
+def stays(node: Node) -> list[Stay]:
+    result: list[Stay] = []
+    view: View | None = None
+    delivered: list[Delivered] = []
+    for entry in [*node.log, None]:
+        if isinstance(entry, Delivered):
+            delivered.append(entry)
+            continue
+        if view is not None:
+            after = entry.view_id if isinstance(entry, View) else None
+            if isinstance(entry, Left) and entry.view is not None:
+                after = entry.view.view_id
+            result.append(Stay(node, view, tuple(delivered), after))
+        delivered = []
+        view = entry if isinstance(entry, View) else None
+    return result
+
+
+def check_safety(nodes: Sequence[Node]) -> Iterator[str]:
+    """Each violation, in words."""
+    by_id = {node.id: node for node in nodes}
+    ordered = nodes[0].options.order != "fifo"
+    everywhere = [stay for node in nodes for stay in stays(node)]
+    for node in nodes:
+        yield from _check_views(node)
+        yield from _check_integrity(node, by_id)
+        yield from _check_fifo(node)
+    yield from _check_view_agreement(everywhere)
+    for stay in everywhere:
+        yield from _check_stay(stay, ordered, by_id)
+    yield from _check_agreement(everywhere, ordered)
+
+
+def _check_views(node: Node) -> Iterator[str]:
+    last: ViewId | None = None
+    for entry in node.log:
+        if isinstance(entry, View):
+            if last is not None and not entry.view_id > last:
+                yield f"growing view ids: {node} installs {entry.view_id} after {last}"
+            if entry.rank(node.id) < 0:
+                yield f"view: {node} installs a view without itself"
+            last = entry.view_id
+
+
+def _check_integrity(node: Node, by_id: dict[int, Node]) -> Iterator[str]:
+    for entry in node.log:
+        if not isinstance(entry, Delivered):
+            continue
+        sender = by_id.get(entry.sender)
+        if not entry.intact or sender is None or entry.claimed != entry.sender:
+            yield f"integrity: {node} delivers what nobody sent: {entry}"
+        elif entry.to:
+            if entry.to != node.id or (entry.to, entry.counter) not in sender.sent_to:
+                yield f"integrity: {node} delivers a unicast that {sender} did not send to it: {entry}"
+        elif sender.sent.get(entry.counter, (0, 0))[0] != entry.length:
+            yield f"integrity: {node} delivers what {sender} did not send: {entry}"
+
+
+def _check_fifo(node: Node) -> Iterator[str]:
+    """Per sender, group messages without a gap, and unicasts without a gap from the first."""
+    group: dict[int, int] = {}
+    unicast: dict[int, int] = {}
+    for entry in node.log:
+        if isinstance(entry, Delivered):
+            seen = unicast if entry.to else group
+            expected = seen.get(entry.sender, -1) + 1
+            if entry.counter != expected and (entry.to or entry.sender in seen):
+                what = "duplicate" if entry.counter < expected else "FIFO"
+                yield f"{what}: {node} delivers number {entry.counter} of {entry.sender:x}, not {expected}: {entry}"
+            seen[entry.sender] = entry.counter
+
+
+def _check_view_agreement(everywhere: Sequence[Stay]) -> Iterator[str]:
+    views: dict[ViewId, View] = {}
+    for stay in everywhere:
+        known = views.setdefault(stay.view.view_id, stay.view)
+        if known != stay.view:
+            yield f"view agreement: {stay.view.view_id} is {known} and, at {stay.node}, {stay.view}"
+
+
+def _check_stay(stay: Stay, ordered: bool, by_id: dict[int, Node]) -> Iterator[str]:
+    tag = stay.view.view_id.tag
+    members = {member.id for member in stay.view.members}
+    place = 0
+    for entry in stay.delivered:
+        if not entry.to and entry.sender not in members:
+            yield f"sending view: {stay.node} delivers in {stay.view} from a stranger: {entry}"
+        sender = by_id.get(entry.sender)
+        if not ordered and not entry.to and sender and sender.sent.get(entry.counter, (0, 0))[1] not in (0, tag):
+            yield f"sending view: {stay.node} delivers in {stay.view} what was sent in another view: {entry}"
+        if ordered and not entry.to:
+            place += 1
+            if entry.global_seqno != place:
+                yield f"global seqno: {stay.node} in {stay.view}: {entry.global_seqno}, not {place}: {entry}"
+
+
+def _check_agreement(everywhere: Sequence[Stay], ordered: bool) -> Iterator[str]:
+    """Who installs a view and the same successor delivers the same in it; with an order, in the same order."""
+    first: dict[tuple[ViewId, ViewId], Stay] = {}
+    for stay in everywhere:
+        if stay.successor is None:
+            continue
+        other = first.setdefault((stay.view.view_id, stay.successor), stay)
+        if other is not stay:
+            yield from same(stay, other, ordered)
+
+
+def same(one: Stay, other: Stay, ordered: bool) -> Iterator[str]:
+    """Did both deliver the same?"""
+    a = [(entry.sender, entry.counter) for entry in one.delivered if not entry.to]
+    b = [(entry.sender, entry.counter) for entry in other.delivered if not entry.to]
+    if a == b or (not ordered and sorted(a) == sorted(b)):
+        return
+    where = f"in {one.view} ({one.view.view_id}) before {one.successor}"
+    if sorted(a) == sorted(b):
+        index = next(index for index in range(len(a)) if a[index] != b[index])
+        yield f"total order: {where}: at {index} {one.node} has {a[index]}, {other.node} {b[index]}"
+    else:
+        odd = sorted(set(a) ^ set(b))[:3]
+        yield f"agreement: {where}: {one.node} delivers {len(a)}, {other.node} {len(b)}; one of them only {odd}"
+
+
+def check_liveness(nodes: Sequence[Node]) -> Iterator[str]:
+    """What is not yet as it must be once the faults have ended; empty: the run is done."""
+    options = nodes[0].options
+    alive = [node for node in nodes if node.up and not node.endpoint.over]
+    views = {}
+    for node in alive:
+        view = node.endpoint.view
+        if view is None:
+            yield f"liveness: {node} is in no view"
+            continue
+        views[view.view_id] = view
+        for member in view.members:
+            other = next((other for other in alive if other.id == member.id), None)
+            if other is None:
+                yield f"liveness: {node} still has {member} in {view}"
+            elif other.endpoint.view != view:
+                yield f"liveness: {node} is in {view}, {other} in {other.endpoint.view}"
+        if node.pending:
+            yield f"liveness: {node} cannot send {len(node.pending)} messages"
+        if node.engine.deliverable():
+            yield f"liveness: {node} has not delivered everything"
+    if options.calm and len(views) > 1:
+        yield f"liveness: several views remain: {', '.join(map(str, views.values()))}"
+
+
+def check_delivered(nodes: Sequence[Node]) -> Iterator[str]:
+    """At the end: each member delivered all that it sent itself, and members of one last view delivered the same."""
+    options = nodes[0].options
+    alive = [node for node in nodes if node.up and not node.endpoint.over]
+    if options.calm:
+        for node in nodes:
+            if node.up and any(isinstance(entry, Excluded) for entry in node.log):
+                yield f"liveness: {node} was excluded, and nothing made it look dead"
+            if node.error:
+                yield f"liveness: {node} could not join: {node.error}"
+    last: dict[ViewId, Stay] = {}
+    for node in alive:
+        own = sum(isinstance(entry, Delivered) and entry.sender == node.id and not entry.to for entry in node.log)
+        if own != node.counter:
+            yield f"liveness: {node} sent {node.counter} messages, and delivered {own} of them itself"
+        stay = stays(node)[-1]
+        yield from same(stay, last.setdefault(stay.view.view_id, stay), options.order != "fifo")
+        for member in stay.view.members:
+            peer = next(other for other in alive if other.id == member.id)
+            sent = sum(1 for to, _ in peer.sent_to if to == node.id)
+            got = sum(isinstance(entry, Delivered) and entry.sender == peer.id and bool(entry.to) for entry in node.log)
+            if sent != got:
+                yield f"liveness: {peer} sent {sent} unicasts to {node}, which delivered {got}"
+
+
+def digest(nodes: Sequence[Node], packets: int) -> str:
+    """A digest of all that happened: equal runs have equal digests."""
+    total = hashlib.blake2b(digest_size=8)
+    total.update(str(packets).encode())
+    for node in nodes:
+        total.update(f"\n{node.name}\n".encode())
+        for entry in node.log:
+            total.update(_words(entry).encode())
+    return total.hexdigest()
+
+
+def _words(entry: Entry) -> str:
+    if isinstance(entry, Delivered):
+        return f"{entry.sender} {entry.counter} {entry.to} {entry.tag} {entry.global_seqno}\n"
+    return f"{type(entry).__name__} {entry}\n"

@@ -1,0 +1,65 @@
+"""The simulated network and the virtual clock: an ordered heap of what will happen."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+from typing import Any
+
+from seqcast.sim.options import Options
+
+
+class Clock:
+    """Virtual time: runs callbacks in the order of (time, order of scheduling)."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self._heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._count = 0
+
+    def at(self, when: int, call: Callable[..., None], *args: Any) -> None:
+        self._count += 1
+        heapq.heappush(self._heap, (when if when > self.now else self.now, self._count, call, args))
+
+    def run(self, until: int) -> None:
+        """Runs all that is due up to ``until``, and sets the time to it."""
+        heap = self._heap
+        while heap and heap[0][0] <= until:
+            self.now, _, call, args = heapq.heappop(heap)
+            call(*args)
+        self.now = until
+
+
+class Network:
+    """Loses, duplicates, delays and reorders datagrams; links can be cut in one or both directions."""
+
+    def __init__(self, options: Options, clock: Clock, rng: random.Random) -> None:
+        self.options, self.clock, self.rng = options, clock, rng
+        self.cut: set[tuple[int, int]] = set()  # (from, to): nothing comes through
+        self.healed = False  # the liveness phase: no loss, no duplicates, no tail
+        self.packets = 0  # that arrived
+
+    def carry(self, source: int, target: int, receive: Callable[..., None], datagram: bytes, address: bytes) -> None:
+        options, random_ = self.options, self.rng.random
+        if self.cut and (source, target) in self.cut:
+            return
+        copies = 1
+        delay = options.delay_ns
+        if not self.healed:
+            if options.loss and random_() < options.loss:
+                return
+            if options.duplicate and random_() < options.duplicate:
+                copies = 2
+            if options.tail and random_() < options.tail:
+                delay += int(options.tail_ns * random_())
+        for _ in range(copies):
+            extra = int(self.rng.expovariate(1.0) * options.jitter_ns)
+            self.packets += 1
+            self.clock.at(self.clock.now + delay + extra, receive, datagram, address)
+
+    def partition(self, one: set[int], other: set[int]) -> None:
+        self.cut |= {(a, b) for a in one for b in other} | {(b, a) for a in one for b in other}
+
+    def heal(self) -> None:
+        self.cut.clear()

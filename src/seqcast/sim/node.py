@@ -1,0 +1,280 @@
+"""One simulated process: the compiled engine, the endpoint, and an application that sends and records."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from seqcast._native.engine import AGAIN, LANE_UNICAST, NO_VIEW, SENT, Engine, Sending
+from seqcast.endpoint import Endpoint, EndpointSettings, Event, ExcludedBy, JoinFailed, Left, ViewInstalled
+from seqcast.events import Excluded
+from seqcast.policy.context import NEVER
+from seqcast.sim.options import Options
+from seqcast.types import Member, View
+
+if TYPE_CHECKING:
+    from seqcast.sim.world import World
+
+_HEAD = struct.Struct("<QQQ")  # sender, its counter, destination or 0
+BACKLOG_MAX = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """One delivered message, as the application saw it."""
+
+    sender: int
+    counter: int
+    to: int
+    tag: int
+    global_seqno: int
+    length: int
+    intact: bool
+    claimed: int  # the sender that the engine names
+
+
+Entry = Delivered | View | Excluded | Left
+
+
+def payload(sender: int, counter: int, to: int, length: int) -> bytes:
+    """A message that can be checked byte by byte: its filler follows from its counter."""
+    return _HEAD.pack(sender, counter, to) + _filler(counter, length - _HEAD.size)
+
+
+def _filler(counter: int, length: int) -> bytes:
+    unit = counter.to_bytes(8, "little")
+    return (unit * (length // 8 + 1))[: max(length, 0)]
+
+
+class Node:
+    """A process: crashes, pauses, stalls, and never comes back under the same id."""
+
+    def __init__(
+        self,
+        world: World,
+        index: int,
+        name: str,
+        options: Options,
+        make_engine: Callable[..., Engine],
+        make_endpoint: Callable[..., Endpoint],
+    ) -> None:
+        self.world, self.index, self.name, self.options = world, index, name, options
+        self.rng = random.Random(f"node {options.seed} {index}")
+        self.id = self.rng.getrandbits(63) | 1
+        self.address = b"sim" + index.to_bytes(2, "big")
+        capacity = options.capacity >> self.rng.randrange(2)
+        self.engine = make_engine(
+            member_id=self.id,
+            group_tag=1,
+            slabs_max=512,
+            ring_bytes=1 << 20,
+            unicast_bytes=256 << 10,
+            ring_packets=2048,
+            seed=self.rng.getrandbits(63),
+        )
+        self.endpoint = make_endpoint(
+            self.engine,
+            Member(name, self.id, self.address),
+            "sim",
+            EndpointSettings(options.order, capacity, options.packet_bytes, 1 << 20),
+        )
+        self.up = True
+        self.paused_until = 0
+        self.stalled_until = 0
+        self.backlog: list[tuple[bytes, bytes]] = []
+        self.timer = NEVER
+        self.log: list[Entry] = []
+        self.tag = 0  # of the view that the application is in
+        self.counter = 0
+        self.counters_to: dict[int, int] = {}
+        self.sent: dict[int, tuple[int, int]] = {}  # counter -> (length, view tag or 0: under way)
+        self.sent_to: dict[tuple[int, int], int] = {}  # (to, counter) -> view tag
+        self.pending: list[tuple[int, int]] = []  # (to, length) not yet accepted by the engine
+        self.sending_now: Sending | None = None  # the first of them, if a part of it is packed
+        self.sending = True
+        self.error = ""
+        self.leaving = False
+
+    def __str__(self) -> str:
+        return self.name
+
+    # ---- the world
+
+    def start(self) -> None:
+        self.step(Event.START)
+        self.world.clock.at(self.world.clock.now, self.produce)
+
+    def receive(self, datagram: bytes, address: bytes) -> None:
+        if not self.up:
+            return
+        if self.world.clock.now < self.paused_until:
+            if len(self.backlog) < BACKLOG_MAX:
+                self.backlog.append((datagram, address))
+            return
+        self.engine.receive(datagram, address, self.world.clock.now)
+        self.service()
+
+    def wake(self, when: int) -> None:
+        if self.up and when == self.timer:
+            self.timer = NEVER
+            if self.world.clock.now >= self.paused_until:
+                self.service()
+
+    def resume(self) -> None:
+        """After a pause, with what waited in the socket buffer."""
+        if self.up and self.world.clock.now >= self.paused_until:
+            backlog, self.backlog = self.backlog, []
+            for datagram, address in backlog:
+                self.engine.receive(datagram, address, self.world.clock.now)
+            self.service()
+
+    def crash(self) -> None:
+        self.up = False
+        self.world.trace(self, "crashes")
+
+    def pause(self, until: int) -> None:
+        self.world.trace(self, f"is paused for {(until - self.world.clock.now) / 1e6:.0f} ms")
+        self.paused_until = until
+        self.world.clock.at(until, self.resume)
+
+    def stall(self, until: int) -> None:
+        self.world.trace(self, f"is busy in Python for {(until - self.world.clock.now) / 1e6:.0f} ms")
+        self.stalled_until = until
+        self.world.clock.at(until, self.resume)
+
+    def leave(self) -> None:
+        if self.up and not self.endpoint.over and self.world.clock.now >= max(self.paused_until, self.stalled_until):
+            self.world.trace(self, "leaves")
+            self.leaving = True
+            self.sending = False
+            self.step(Event.LEAVE)
+            self.service()
+
+    def doubt(self, member_id: int) -> None:
+        if self.up and self.world.clock.now >= max(self.paused_until, self.stalled_until):
+            self.world.trace(self, f"doubts {next(node.name for node in self.world.nodes if node.id == member_id)}")
+            self.endpoint.suspect(member_id, self.world.clock.now)
+            self.service()
+
+    def service(self) -> None:
+        """What the I/O loop of a process does: timers, the control plane, the application, and out with the packets."""
+        now = self.world.clock.now
+        engine = self.engine
+        if engine.deadline() <= now:
+            engine.tick(now)
+        if now >= self.stalled_until:
+            self.step(Event.WAKE)
+            self.consume()
+            if self.pending:
+                self.send_pending()
+            assert self.endpoint.deadline() > now, f"{self} would wake for ever at {now}"
+        for lane, to, datagram in engine.transmit(now):
+            if lane == LANE_UNICAST:
+                self.world.unicast(self, to, datagram)
+            elif self.up:  # an ambush may crash it in the middle
+                self.world.multicast(self, datagram)
+        due = engine.deadline()
+        if now >= self.stalled_until:
+            due = min(due, self.endpoint.deadline())
+        if due < self.timer:
+            self.timer = max(due, now + 1)
+            self.world.clock.at(self.timer, self.wake, self.timer)
+
+    def step(self, event: Event) -> None:
+        for effect in self.endpoint.step(event, self.world.clock.now):
+            match effect:
+                case ViewInstalled(view):
+                    self.world.trace(self, f"installs {view} {view.view_id}")
+                case ExcludedBy(view):
+                    self.world.trace(self, f"is excluded by {view} {view.view_id}")
+                    self.world.excluded(self)
+                case JoinFailed(error, again):
+                    self.world.trace(self, f"cannot join: {error}")
+                    if again:
+                        self.world.start_node(f"{self.name}+")
+                    else:
+                        self.error = error
+                case Left():
+                    self.world.trace(self, "has left")
+                case _:
+                    self.world.trace(self, f"warns: {effect.text}")
+
+    # ---- the application
+
+    def produce(self) -> None:
+        """Wants to send now, and again after a while."""
+        if not self.up or not self.sending:
+            return
+        rng = self.rng
+        if len(self.pending) < 20:
+            for _ in range(rng.choice((1, 1, 1, 1, 8))):
+                length = _HEAD.size + rng.randrange(self.options.bytes_max if rng.random() < 0.05 else 200)
+                view = self.endpoint.view
+                to = 0
+                if view is not None and len(view.members) > 1 and rng.random() < self.options.unicasts:
+                    to = rng.choice([member.id for member in view.members if member.id != self.id])
+                self.pending.append((to, length))
+            if self.world.clock.now >= max(self.paused_until, self.stalled_until):
+                self.service()
+        self.world.clock.at(self.world.clock.now + int(rng.expovariate(self.options.rate) * 1e9), self.produce)
+
+    def say_last(self) -> None:
+        """In the liveness phase: something that must still get through."""
+        self.sending = False
+        self.pending.append((0, _HEAD.size))
+
+    def send_pending(self) -> None:
+        view = self.endpoint.view
+        if view is None:
+            return
+        tag = view.view_id.tag
+        while self.pending:
+            to, length = self.pending[0]
+            counter = self.counters_to.get(to, 0) if to else self.counter
+            if self.sending_now is None:
+                self.sending_now = Sending(self.engine, payload(self.id, counter, to, length), to)
+                # From here on others may deliver it, even if we crash before the engine says SENT.
+                if to:
+                    self.sent_to[to, counter] = tag
+                else:
+                    self.sent[counter] = (length, 0)
+            result = self.sending_now.step(self.world.clock.now)
+            if result in (AGAIN, NO_VIEW):
+                return
+            self.sending_now = None
+            if result == SENT:
+                if to:
+                    self.counters_to[to] = counter + 1
+                else:
+                    self.sent[counter] = (length, tag)
+                    self.counter += 1
+            else:
+                assert to, f"send to the group in a view gives {result}"
+                del self.sent_to[to, counter]
+            del self.pending[0]
+
+    def consume(self) -> None:
+        engine = self.engine
+        while (item := engine.deliver(1 << 20, self.world.clock.now, self.world.clock.now)) is not None:
+            if isinstance(item, int):
+                meaning = self.endpoint.marker(item)
+                self.log.append(meaning)
+                self.tag = meaning.view_id.tag if isinstance(meaning, View) else 0
+            else:
+                self._record(item)
+
+    def _record(self, batch: Any) -> None:
+        messages, tag = batch.tolist(), batch.view_tag
+        assert tag == self.tag, f"{self}: a batch of view {tag:x} in view {self.tag:x}"
+        for sender, _seqno, global_seqno, _sent, first, n, _index, unicast in batch.runs.tolist():
+            for number in range(n):
+                data = messages[first + number]
+                intact = len(data) >= _HEAD.size
+                origin, counter, to = _HEAD.unpack_from(data) if intact else (0, 0, 0)
+                intact = intact and data[_HEAD.size :] == _filler(counter, len(data) - _HEAD.size)
+                place = global_seqno + number if global_seqno else 0
+                intact = intact and bool(unicast) == bool(to)
+                self.log.append(Delivered(origin, counter, to, tag, place, len(data), intact, sender))

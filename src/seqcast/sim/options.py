@@ -1,0 +1,114 @@
+"""What happens in a simulated run: one struct, all of it drawn from one seed."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, fields
+
+MS = 1_000_000
+SECOND = 1000 * MS
+
+
+@dataclass(frozen=True)
+class Options:
+    """One run. Times are virtual ns, probabilities are per datagram and receiver.
+
+    Args:
+        seed: of everything that is random in the run.
+        members: processes that are started.
+        order: "fifo", "sequencer" or "total".
+        duration_ns: the safety phase, with faults; the liveness phase, without, follows.
+        loss, duplicate: probability that a datagram is lost, or comes twice.
+        delay_ns: shortest delay of a datagram.
+        jitter_ns: mean of what is added to it, exponentially distributed: reorders.
+        tail: probability that a datagram takes up to ``tail_ns`` longer.
+        partitions, one_way: how many times the network is cut in two, or one direction between two members.
+        crashes, restarts: how many members crash, and how many of those come back as new incarnations.
+        rejoins: how many of those that are excluded come back as new incarnations.
+        pauses: how many times a whole process stops for up to ``pause_ns`` (its socket buffer is bounded).
+        stalls: how many times the Python of a member is busy for up to ``pause_ns`` while its engine goes on.
+        doubts: how many times a member takes a living one for dead; half of the time two initiators clash.
+        ambushes: how many times a fault strikes while a certain control frame is being multicast: the frame reaches
+            some only, and its sender crashes, is paused, or is cut off from some.
+        leaves: how many members leave.
+        spread_ns: the members start within this time.
+        rate: messages per second and member.
+        bytes_max: of the largest messages; most are small.
+        unicasts: part of the messages that go to one member.
+        packet_bytes, capacity: see ``EndpointSettings``; the members' capacities vary below this.
+    """
+
+    seed: int = 1
+    members: int = 4
+    order: str = "total"
+    duration_ns: int = 2 * SECOND
+    loss: float = 0.0
+    duplicate: float = 0.0
+    delay_ns: int = 50_000
+    jitter_ns: int = 20_000
+    tail: float = 0.0
+    tail_ns: int = 20 * MS
+    partitions: int = 0
+    one_way: int = 0
+    crashes: int = 0
+    restarts: int = 0
+    rejoins: int = 0
+    pauses: int = 0
+    stalls: int = 0
+    pause_ns: int = 700 * MS
+    doubts: int = 0
+    ambushes: int = 0
+    leaves: int = 0
+    spread_ns: int = 300 * MS
+    rate: int = 200
+    bytes_max: int = 20_000
+    unicasts: float = 0.1
+    packet_bytes: int = 1472
+    capacity: int = 256 << 10
+
+    @property
+    def calm(self) -> bool:
+        """No fault of this run makes a living member look dead, so all must end in one view."""
+        faults = self.partitions + self.one_way + self.pauses + self.stalls + self.ambushes + self.doubts
+        return not faults and self.loss <= 0.1
+
+    @staticmethod
+    def draw(seed: int, members: int = 0, order: str = "", duration_ns: int = 0) -> Options:
+        """The run of a seed: which faults it has and how many; what is given is not drawn."""
+        rng = random.Random(f"options {seed}")
+        drawn_members, drawn_order = rng.choice((2, 3, 3, 4, 5)), rng.choice(("fifo", "sequencer", "total"))
+        lossy, hostile = rng.random() < 0.6, rng.random() < 0.5
+        bytes_max = rng.choice((200, 5_000, 200_000))
+        options = Options(
+            seed=seed,
+            members=members or drawn_members,
+            order=order or drawn_order,
+            duration_ns=duration_ns or 2 * SECOND,
+            loss=rng.choice((0.001, 0.01, 0.05, 0.2)) if lossy else 0.0,
+            duplicate=rng.choice((0.0, 0.01, 0.1)) if lossy else 0.0,
+            delay_ns=rng.choice((5_000, 50_000, 500_000)),
+            jitter_ns=rng.choice((1_000, 50_000, 500_000)),
+            tail=rng.choice((0.0, 0.001, 0.02)),
+            partitions=rng.choice((0, 1, 2)) if hostile else 0,
+            one_way=rng.choice((0, 0, 1)) if hostile else 0,
+            crashes=rng.choice((0, 1, 2)),
+            restarts=rng.choice((0, 1)),
+            rejoins=rng.choice((0, 4)) if hostile else 0,
+            pauses=rng.choice((0, 1, 2)) if hostile else 0,
+            stalls=rng.choice((0, 1, 2)) if hostile else 0,
+            doubts=rng.choice((0, 2, 6)) if hostile else 0,
+            ambushes=rng.choice((0, 1, 2)) if hostile else 0,
+            leaves=rng.choice((0, 0, 1, 2)),
+            spread_ns=rng.choice((0, 20 * MS, 600 * MS)),
+            rate=rng.choice((20, 200, 600)) if bytes_max < 200_000 else 50,
+            bytes_max=bytes_max,
+            unicasts=rng.choice((0.0, 0.1, 0.3)),
+            packet_bytes=rng.choice((512, 1472, 9000)),
+            capacity=rng.choice((64 << 10, 1 << 20)),
+        )
+        return options
+
+    def __str__(self) -> str:
+        """Only what differs from the defaults."""
+        parts = [f"{f.name}={getattr(self, f.name)}" for f in fields(self) if getattr(self, f.name) != f.default]
+        return " ".join(parts)

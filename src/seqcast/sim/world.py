@@ -1,0 +1,243 @@
+"""A simulated group: processes, faults, a safety phase and then a liveness phase, all from one seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import islice
+
+from seqcast._native.engine import Engine
+from seqcast.endpoint import Endpoint
+from seqcast.sim import checkers
+from seqcast.sim.network import Clock, Network
+from seqcast.sim.node import Delivered, Node
+from seqcast.sim.options import MS, SECOND, Options
+
+LIVENESS_NS_MAX = 30 * SECOND
+VIOLATIONS_MAX = 10
+
+
+@dataclass
+class Result:
+    """What a run came to."""
+
+    options: Options
+    violations: list[str]
+    digest: str
+    packets: int
+    messages: int
+    views: int
+    virtual_ns: int
+    edges: set[tuple[str, str, str]] = field(default_factory=set)
+
+
+class World:
+    """One run.
+
+    Args:
+        options: the run.
+        write: where each traced event goes, as a line; None: nowhere.
+        make_engine, make_endpoint: other ones in tests that must be seen to fail.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        write: Callable[[str], None] | None = None,
+        make_engine: Callable[..., Engine] = Engine,
+        make_endpoint: Callable[..., Endpoint] = Endpoint,
+    ) -> None:
+        self.options, self.write = options, write
+        self.make_engine, self.make_endpoint = make_engine, make_endpoint
+        self.rng = random.Random(f"world {options.seed}")
+        self.clock = Clock()
+        self.network = Network(options, self.clock, random.Random(f"network {options.seed}"))
+        self.nodes: list[Node] = []
+        self.by_address: dict[bytes, Node] = {}
+        self.rejoins = options.rejoins
+        self.ambushes: list[bytes] = []  # what a datagram holds when the next one strikes
+
+    def trace(self, node: Node | None, text: str) -> None:
+        if self.write:
+            self.write(f"{self.clock.now / 1e6:10.3f} ms  {node or 'network'} {text}")
+
+    # ---- datagrams
+
+    def multicast(self, source: Node, datagram: bytes) -> None:
+        if self.ambushes and self.ambushes[-1] in datagram:
+            self.ambush(source, datagram)
+            return
+        for node in self.nodes:
+            if node is not source:
+                self.network.carry(source.index, node.index, node.receive, datagram, source.address)
+
+    def unicast(self, source: Node, to: bytes, datagram: bytes) -> None:
+        node = self.by_address.get(to)
+        if node is not None:
+            self.network.carry(source.index, node.index, node.receive, datagram, source.address)
+
+    # ---- the run
+
+    def start_node(self, name: str) -> None:
+        node = Node(self, len(self.nodes), name, self.options, self.make_engine, self.make_endpoint)
+        self.nodes.append(node)
+        self.by_address[node.address] = node
+        node.start()
+        node.service()
+
+    def excluded(self, node: Node) -> None:
+        """Its process starts a new incarnation."""
+        if self.rejoins and not self.network.healed:
+            self.rejoins -= 1
+            self.clock.at(self.clock.now + self.rng.randrange(50 * MS), self.start_node, f"{node.name}'")
+
+    def run(self) -> Result:
+        self.plan()
+        self.clock.run(self.options.duration_ns)
+        violations = self.settle()
+        violations += islice(checkers.check_safety(self.nodes), VIOLATIONS_MAX)
+        nodes = self.nodes
+        return Result(
+            options=self.options,
+            violations=violations,
+            digest=checkers.digest(nodes, self.network.packets),
+            packets=self.network.packets,
+            messages=sum(isinstance(entry, Delivered) for node in nodes for entry in node.log),
+            views=len({stay.view.view_id for node in nodes for stay in checkers.stays(node)}),
+            virtual_ns=self.clock.now,
+            edges=set().union(*(node.endpoint.edges for node in nodes)),
+        )
+
+    def plan(self) -> None:
+        """Schedules the processes and the faults of the safety phase."""
+        options, rng, at = self.options, self.rng, self.clock.at
+        end = options.duration_ns
+        for number in range(options.members):
+            at(rng.randrange(options.spread_ns + 1), self.start_node, f"m{number}")
+
+        def when() -> int:
+            return rng.randrange(end // 5, end)
+
+        together = rng.random() < 0.3  # several members fall at the same time
+        moment = when()
+        for number in range(options.crashes):
+            crash_ns = moment if together else when()
+            at(crash_ns, self.some, Node.crash)
+            if number < options.restarts:
+                at(crash_ns + rng.randrange(2 * SECOND), self.start_node, f"r{number}")
+        moment = when()
+        for _ in range(options.leaves):
+            at(moment if together else when(), self.some, Node.leave)
+        for what, count in ((Node.pause, options.pauses), (Node.stall, options.stalls)):
+            for _ in range(count):
+                begin = when()
+                at(begin, self.some, what, begin + rng.randrange(1, options.pause_ns))
+        for _ in range(options.partitions):
+            begin = when()
+            at(begin, self.partition)
+            at(begin + rng.randrange(1500 * MS), self.heal)
+        for _ in range(options.doubts):
+            begin = when()
+            at(begin, rng.choice((self.doubt, self.duel)))
+        for _ in range(options.ambushes):
+            kind = rng.choice((b"start", b"cut", b"cut", b"view", b"view"))
+            at(when(), self.ambushes.append, b'"kind":"%b"' % kind)
+        for _ in range(options.one_way):
+            begin = when()
+            at(begin, self.cut_one_way)
+            at(begin + rng.randrange(1500 * MS), self.heal)
+
+    def some(self, fault: Callable[..., None], *args: object) -> None:
+        """Does something to one living member; preferably to the coordinator, which is the hardest to lose."""
+        alive = [node for node in self.nodes if node.up and not node.leaving and not node.endpoint.over]
+        if len(alive) > 1:
+            coordinators = [node for node in alive if node.endpoint.view and node.endpoint.view.rank(node.id) == 0]
+            fault(self.rng.choice(coordinators if coordinators and self.rng.random() < 0.5 else alive), *args)
+
+    def doubt(self) -> None:
+        """One member takes another for dead, often the one before it, so that it starts a flush of its own."""
+        inside = [node for node in self.nodes if node.up and node.endpoint.view and len(node.endpoint.view.members) > 1]
+        if inside:
+            node = self.rng.choice(inside)
+            assert node.endpoint.view is not None
+            others = [member.id for member in node.endpoint.view.members if member.id != node.id]
+            node.doubt(others[0] if self.rng.random() < 0.5 else self.rng.choice(others))
+
+    def duel(self) -> None:
+        """Rank 1 takes rank 0 and perhaps another for dead, rank 0 somebody else: both start a flush."""
+        rng = self.rng
+        views = [node.endpoint.view for node in self.nodes if node.up and node.endpoint.view]
+        members = rng.choice(views).members if views else ()
+        nodes = [node for member in members for node in self.nodes if node.id == member.id and node.up]
+        if len(nodes) < 3:
+            return
+        doubts = [(nodes[1], nodes[0]), (nodes[0], rng.choice(nodes[1:]))]
+        doubts += [(nodes[1], node) for node in nodes[2:] if rng.random() < 0.3]
+        for node, other in doubts:
+            self.clock.at(self.clock.now + rng.randrange(20 * self.options.delay_ns), node.doubt, other.id)
+
+    def ambush(self, source: Node, datagram: bytes) -> None:
+        """The control frame reaches some members only, and then a fault strikes its sender."""
+        rng, frame = self.rng, self.ambushes.pop().decode()
+        others = [node for node in self.nodes if node is not source]
+        reached = rng.sample(others, rng.randrange(len(others) + 1))
+        for node in reached:
+            self.network.carry(source.index, node.index, node.receive, datagram, source.address)
+        fault = rng.choice(("crash", "pause", "stall", "cut"))
+        self.trace(source, f"is struck in the middle of {frame}: {fault}; reached {[node.name for node in reached]}")
+        if fault == "crash" and sum(node.up and not node.endpoint.over for node in self.nodes) > 1:
+            source.crash()
+        elif fault == "pause":
+            source.pause(self.clock.now + rng.randrange(1, 2 * self.options.pause_ns))
+        elif fault == "stall":
+            source.stall(self.clock.now + rng.choice((300, 1500, 6000)) * MS)
+        else:
+            self.network.partition({source.index}, {node.index for node in others if node not in reached})
+            self.clock.at(self.clock.now + rng.randrange(2 * SECOND), self.heal)
+
+    def partition(self) -> None:
+        indices = [node.index for node in self.nodes]
+        self.rng.shuffle(indices)
+        if len(indices) > 1:
+            middle = self.rng.randrange(1, len(indices))
+            self.trace(None, f"splits: {[self.nodes[index].name for index in indices[:middle]]} from the others")
+            self.network.partition(set(indices[:middle]), set(indices[middle:]))
+
+    def cut_one_way(self) -> None:
+        if len(self.nodes) > 1:
+            source, target = self.rng.sample(self.nodes, 2)
+            self.trace(None, f"carries nothing from {source} to {target}")
+            self.network.cut.add((source.index, target.index))
+
+    def heal(self) -> None:
+        self.trace(None, "is whole")
+        self.network.heal()
+
+    def settle(self) -> list[str]:
+        """The liveness phase: no new faults; waits until all is as it must be, and a little longer."""
+        self.heal()
+        self.ambushes.clear()
+        self.network.healed = True
+        for node in self.nodes:
+            node.sending = False
+        limit = self.clock.now + LIVENESS_NS_MAX
+        # What is under way first (restarts, pauses, suspicion), then one more message of each member.
+        self.clock.run(self.clock.now + 3 * SECOND)
+        for node in self.nodes:
+            if node.up and not node.endpoint.over and not node.leaving:
+                node.say_last()
+                node.service()
+        quiet = 0
+        while self.clock.now < limit:
+            self.clock.run(self.clock.now + 100 * MS)
+            quiet = quiet + 1 if not any(checkers.check_liveness(self.nodes)) else 0
+            if quiet == 8:
+                break
+        late = list(islice(checkers.check_liveness(self.nodes), VIOLATIONS_MAX))
+        return late or list(islice(checkers.check_delivered(self.nodes), VIOLATIONS_MAX))
+
+
+def simulate(options: Options, write: Callable[[str], None] | None = None) -> Result:
+    """Runs one simulated group."""
+    return World(options, write).run()

@@ -1,0 +1,1 @@
+"""Jobs on PySpark. Only this package imports it."""

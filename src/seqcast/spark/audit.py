@@ -1,0 +1,313 @@
+"""``seqcast audit JOURNAL...``: proves or refutes the guarantees from members' journals, on Spark.
+
+Two formulations, each for what it is best at: one task a segment finds what a journal tells of itself (`segments`,
+`members`), one aggregate over all rows finds where members differ (`fingerprints`, `compare`), and only the buckets in
+which they differ are compared row by row, so that a verdict is never that of a hash.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from seqcast.errors import UsageError
+from seqcast.journal.read import Journal, find
+from seqcast.journal.schema import JournalError, signed
+from seqcast.spark import compare, members
+from seqcast.spark.fingerprints import (
+    Place,
+    bucket_rows,
+    find_messages,
+    find_positions,
+    fingerprints,
+    journal_rows,
+    prefix_fingerprints,
+)
+from seqcast.spark.segments import Summary, summarize
+from seqcast.spark.verdicts import Report
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from seqcast.spark.compare import Differing, Groups
+
+PAIRS_EXAMINED = 8
+BUCKETS_EXAMINED = 2
+"""Pairs of members, and buckets of each, that are compared row by row; the fingerprints tell that others differ too."""
+
+
+def audit(spark: SparkSession, journals: Sequence[Journal], *, payloads: bool = True) -> Report:
+    """Checks all guarantees.
+
+    Args:
+        payloads: whether kept payloads are read and hashed again; the hashes are compared in any case.
+
+    Raises:
+        JournalError: two journals of one member, or a segment that cannot be read.
+    """
+    begin = time.monotonic()
+    owners: dict[int, Journal] = {}
+    for journal in journals:
+        if (other := owners.setdefault(journal.member.id, journal)) is not journal:
+            raise JournalError(f"{other.path} and {journal.path} are journals of the same member: give one of them")
+    names = members.Names(journals)
+    summaries = _summaries(spark, journals, payloads)
+    report = Report(
+        journals=len(journals),
+        rows=sum(summary.rows for _, summary in summaries),
+        torn=sum(journal.torn for journal in journals),
+    )
+    _note_absent(journals, report)
+    _check_views(journals, names, report)
+    rows = journal_rows(spark, journals)
+    doubts = []
+    for number, journal in enumerate(journals):
+        own = [summary for at, summary in summaries if at == number]
+        doubts += [(number, doubt) for doubt in members.stitch(number, journal, own, names, report)]
+    _judge(rows, doubts, names, report)
+    groups = fingerprints(rows)
+    _check_senders(journals, groups, names, report)
+    compared = _compare(rows, journals, groups, names, report)
+    _say_compared(journals, [summary for _, summary in summaries], compared, report)
+    report.seconds = time.monotonic() - begin
+    return report
+
+
+def _summaries(spark: SparkSession, journals: Sequence[Journal], payloads: bool) -> list[tuple[int, Summary]]:
+    """One task a segment (formulation F6)."""
+    tasks = [
+        (number, segment.number, str(segment.path), payloads and journal.payload == "full")
+        for number, journal in enumerate(journals)
+        for segment in journal.segments
+    ]
+    if not tasks:
+        return []
+    summaries = []
+    for number, found in spark.sparkContext.parallelize(tasks, len(tasks)).map(_summarize).collect():
+        if isinstance(found, str):
+            raise JournalError(found)
+        summaries.append((number, found))
+    return summaries
+
+
+def _summarize(task: tuple[int, int, str, bool]) -> tuple[int, Summary | str]:
+    journal, number, path, with_payload = task
+    try:
+        return journal, summarize(number, path, with_payload)
+    except JournalError as error:  # as text: Spark would bury it in the traceback of a task
+        return journal, str(error)
+
+
+def _judge(rows: DataFrame, doubts: Sequence[tuple[int, members.Doubt]], names: members.Names, report: Report) -> None:
+    keys = [(number, *doubt.wanted) for number, doubt in doubts if doubt.kind.startswith("key")]
+    seqnos = [(number, *doubt.wanted) for number, doubt in doubts if doubt.kind.startswith("seqno")]
+    messages, positions = find_messages(rows, keys), find_positions(rows, seqnos)
+    for number in sorted({number for number, _ in doubts}):
+        own = sorted((doubt for at, doubt in doubts if at == number), key=lambda doubt: doubt.idx)
+        members.judge(number, own, messages, positions, names, report)
+
+
+def _check_views(journals: Sequence[Journal], names: members.Names, report: Report) -> None:
+    """View agreement: one view id is one view, and ids grow at each member."""
+    first: dict[int, int] = {}
+    for number, journal in enumerate(journals):
+        for view in journal.views:
+            reference = journals[first.setdefault(view.tag, number)]
+            same = next(other for other in reference.views if other.tag == view.tag)
+            if (same.members, same.order, same.sequencer) != (view.members, view.order, view.sequencer):
+                report.violation(
+                    "views",
+                    f"{names.view(signed(view.tag))} has other members, another order or another sequencer at "
+                    f"{names.journal(number)} than at {names.member(signed(reference.member.id))}",
+                )
+            if all(member.id != journal.member.id for member in view.members):
+                report.violation(
+                    "views", f"{names.journal(number)} installed {names.view(signed(view.tag))}, and is not in it"
+                )
+        for one, other in zip(journal.views, journal.views[1:], strict=False):
+            if other.view_id.counter <= one.view_id.counter:
+                report.violation(
+                    "views",
+                    f"{names.journal(number)} installed {names.view(signed(other.tag))} after "
+                    f"{names.view(signed(one.tag))}",
+                )
+
+
+def _check_senders(journals: Sequence[Journal], groups: Groups, names: members.Names, report: Report) -> None:
+    inside = {
+        (signed(view.tag), signed(member.id))
+        for journal in journals
+        for view in journal.views
+        for member in view.members
+    }
+    known = {tag for tag, _ in inside}
+    for (number, tag, sender, _), group in sorted(groups.items()):
+        if tag in known and (tag, sender) not in inside:
+            report.violation(
+                "sending view",
+                f"{names.journal(number)} delivered {names.message(sender, group.highest_key)} in {names.view(tag)}, "
+                "of which its sender is no member",
+                group.rows,
+            )
+
+
+def _compare(
+    rows: DataFrame, journals: Sequence[Journal], groups: Groups, names: members.Names, report: Report
+) -> list[compare.Pair]:
+    """Members against each other, by fingerprint; then row by row where these differ (formulation F4)."""
+    buckets: dict[tuple[int, int], set[tuple[int, int]]] = {}
+    for number, tag, sender, bucket in groups:
+        buckets.setdefault((number, tag), set()).add((sender, bucket))
+    pairs = compare.pairs(journals, report, names)
+    limits = {pair: compare.Limits(pair, groups, buckets) for pair in pairs}
+    differ = [
+        found
+        for pair in pairs
+        for found in compare.differing(
+            pair,
+            limits[pair],
+            groups,
+            buckets.get((pair.reference, pair.tag), set()) | buckets.get((pair.other, pair.tag), set()),
+        )
+    ]
+    differ = _beyond_prefixes(rows, differ)
+    examined = _first_buckets(differ)
+    wanted = [
+        (number, pair.tag, bucket)
+        for pair, few in examined.items()
+        for bucket in few
+        for number in (pair.reference, pair.other)
+    ]
+    content = bucket_rows(rows, wanted)
+    alone: list[compare.Missing] = []
+    for pair, few in examined.items():
+        one, other = (
+            [row for row in content.get((number, pair.tag), []) if compare.bucket_of(pair, row[0]) in few]
+            for number in (pair.reference, pair.other)
+        )
+        alone += compare.examine(pair, limits[pair], one, other, names, report)
+    elsewhere = find_messages(rows, [(missing.lacks, missing.place.sender, missing.place.key) for missing in alone])
+    for missing in alone:
+        places: list[Place] = elsewhere.get((missing.lacks, missing.place.sender, missing.place.key), [])
+        compare.judge_missing(missing, places, names, report)
+    left = len({(found.pair, found.bucket) for found in differ}) - sum(len(few) for few in examined.values())
+    if differ and report.holds:  # a difference that nothing explains must not pass
+        pair = differ[0].pair
+        report.violation(
+            "agreement",
+            f"{names.journal(pair.reference)} and {names.journal(pair.other)} differ in {names.view(pair.tag)}, bucket "
+            f"{differ[0].bucket}",
+        )
+    if left:
+        report.notes.append(f"{left} more buckets differ between members; they were not compared row by row")
+    report.unexamined = left
+    return pairs
+
+
+def _beyond_prefixes(rows: DataFrame, differ: Sequence[Differing]) -> list[Differing]:
+    """Without the buckets in which a prefix ends and that are equal up to there."""
+    wanted: set[tuple[int, int, int, int, int]] = {
+        (number, found.pair.tag, found.sender, found.bucket, found.limit)
+        for found in differ
+        if found.limit is not None
+        for number in (found.pair.reference, found.pair.other)
+    }
+    prefixes = prefix_fingerprints(rows, wanted)
+
+    def same(found: Differing) -> bool:
+        key = (found.pair.tag, found.sender, found.bucket, found.limit or 0)
+        one, other = prefixes.get((found.pair.reference, *key)), prefixes.get((found.pair.other, *key))
+        if one is None or other is None:
+            return one is other
+        return (one.rows, one.fingerprint) == (other.rows, other.fingerprint)
+
+    return [found for found in differ if found.limit is None or not same(found)]
+
+
+def _first_buckets(differ: Sequence[Differing]) -> dict[compare.Pair, list[int]]:
+    chosen: dict[compare.Pair, list[int]] = {}
+    for found in differ:
+        if found.pair not in chosen and len(chosen) == PAIRS_EXAMINED:
+            continue
+        few = chosen.setdefault(found.pair, [])
+        if found.bucket not in few and len(few) < BUCKETS_EXAMINED:
+            few.append(found.bucket)
+    return chosen
+
+
+def _note_absent(journals: Sequence[Journal], report: Report) -> None:
+    there = {journal.member.id for journal in journals}
+    absent = {
+        member.name
+        for journal in journals
+        for view in journal.views
+        for member in view.members
+        if member.id not in there
+    }
+    if absent:
+        report.notes.append(f"no journal of {', '.join(sorted(absent))}: they are not compared")
+    clusters = {journal.cluster for journal in journals}
+    if len(clusters) > 1:
+        report.notes.append(f"journals of {len(clusters)} clusters ({', '.join(sorted(clusters))}), each by itself")
+    crashed = sorted(journal.member.name for journal in journals if journal.closed is None)
+    if crashed:
+        report.notes.append(f"without a closing record (crashed, or still writing): {', '.join(crashed)}")
+
+
+def _say_compared(
+    journals: Sequence[Journal], summaries: Sequence[Summary], pairs: Sequence[compare.Pair], report: Report
+) -> None:
+    rows, payloads = f"{report.rows:,} rows", sum(summary.payloads for summary in summaries)
+    views = len({view.tag for journal in journals for view in journal.views})
+    strict, ordered = [pair for pair in pairs if pair.strict], [pair for pair in pairs if pair.ordered]
+    between = f"{len(strict)} pairs of members with the same successor view, {len(pairs) - len(strict)} as prefixes"
+    verdicts = report.verdicts
+    verdicts["views"].compared = f"{views} views at {len(journals)} members" if views else ""
+    for check in ("fifo", "duplicates", "gaps", "sending view"):
+        verdicts[check].compared = rows if report.rows else ""
+    if pairs and report.rows:
+        verdicts["agreement"].compared = between
+        verdicts["integrity"].compared = f"{len(pairs)} pairs of members" + (
+            f", {payloads:,} payloads" * bool(payloads)
+        )
+    elif payloads:
+        verdicts["integrity"].compared = f"{payloads:,} payloads"
+    if ordered and report.rows:
+        verdicts["total order"].compared = f"{rows}, {len(ordered)} pairs of members"
+    if report.unexamined:
+        for check in ("agreement", "integrity", "total order", "sending view"):
+            verdicts[check].compared = verdicts[check].compared if verdicts[check].violations else ""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command. Returns 0 when all that was checked holds, 1 when not.
+
+    Raises:
+        UsageError, ConfigError: what the command line turns into one line and exit status 2.
+    """
+    parser = argparse.ArgumentParser(
+        prog="seqcast audit",
+        description="Prove or refute the guarantees from the journals of members, on Spark.",
+        epilog="exit status: 0 all that was checked holds, 1 something does not, 2 bad input",
+    )
+    parser.add_argument("journals", nargs="+", metavar="JOURNAL", help="a member's journal, or a directory of them")
+    parser.add_argument("--master", metavar="URL", help="Spark master (default: local[*], this machine)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--skip-payloads", action="store_true", help="do not hash kept payloads again")
+    arguments = parser.parse_args(argv)
+    journals = find(arguments.journals)
+    if not any(journal.segments for journal in journals):
+        raise UsageError("the journals hold no messages: nothing was delivered, or nothing was written yet")
+
+    from seqcast.spark.session import open_session
+
+    spark = open_session(arguments.master)
+    try:
+        report = audit(spark, journals, payloads=not arguments.skip_payloads)
+    finally:
+        spark.stop()
+    print(json.dumps(report.as_json(), indent=2) if arguments.json else report.as_text())
+    return 0 if report.holds else 1

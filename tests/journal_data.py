@@ -1,0 +1,88 @@
+"""Batches and journals made by hand, for the tests of the journal and of the audit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seqcast.journal.writer import JournalWriter
+from seqcast.types import Member, View, ViewId
+
+RUN_DTYPE = np.dtype(
+    [("sender", "u8"), ("seqno", "u8"), ("global_seqno", "u8"), ("sent_ns", "i8"),
+     ("first", "u4"), ("n", "u4"), ("index", "u4"), ("unicast", "u4")]
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """A batch with the attributes of the engine's."""
+
+    data: Any
+    offsets: Any
+    runs: Any
+    view_tag: int
+    delivered_ns: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """One message as a member delivered it."""
+
+    sender: Member
+    seqno: int
+    index: int
+    global_seqno: int
+    payload: bytes
+    unicast: bool = False
+
+
+def member(name: str, incarnation: int = 1) -> Member:
+    # the high bit is set in some ids, as in random ones: the columns keep them as signed integers
+    return Member(
+        name, (0xF000 + incarnation << 48 | ord(name[0])) if ord(name[0]) % 2 else incarnation << 8 | ord(name[0])
+    )
+
+
+def view(counter: int, members: list[Member], order: str = "sequencer", attempt: int = 1) -> View:
+    sequencer = -1 if order == "fifo" else 0
+    return View(ViewId(counter, members[0].id, (attempt, members[0].id)), tuple(members), order, sequencer)
+
+
+def batch_of(rows: list[Row], of: View, delivered_ns: int = 1_700_000_000_000_000_000) -> Delivered:
+    data = np.frombuffer(b"".join(row.payload for row in rows), np.uint8)
+    offsets = np.cumsum([0, *(len(row.payload) for row in rows)]).astype(np.int32)
+    runs: list[list[Any]] = []
+    for at, row in enumerate(rows):
+        last = runs[-1] if runs else None
+        follows = last is not None and (
+            (last[0], last[1], last[7]) == (row.sender.id, row.seqno, int(row.unicast))
+            and last[6] + last[5] == row.index
+            and (last[2] + last[5] if last[2] else 0) == row.global_seqno
+        )
+        if last is not None and follows:
+            last[5] += 1
+        else:
+            runs.append([row.sender.id, row.seqno, row.global_seqno, 1_600_000_000_000_000_000 + row.seqno, at, 1,
+                         row.index, int(row.unicast)])  # fmt: skip
+    return Delivered(data, offsets, np.array([tuple(run) for run in runs], RUN_DTYPE), of.view_id.tag, delivered_ns)
+
+
+def journal(
+    top: Path, who: Member, story: list[tuple[View, list[Row]]], *, closed: str | None = "leave", **settings: Any
+) -> Path:
+    """Journals a member's story: each view and what was delivered in it. ``closed=None``: the member crashed."""
+    settings.setdefault("payload", "hash")
+    writer = JournalWriter(top, cluster="test", member=who, flush_s=0.001, **settings)
+    for at, (of, rows) in enumerate(story):
+        writer.view(of, at_ns=1_700_000_000_000_000_000 + at)
+        for first in range(0, len(rows), 1000):
+            writer.batch(batch_of(rows[first : first + 1000], of), of)
+    writer.close(closed or "crash")
+    if closed is None:  # what SIGKILL leaves: no closing record
+        views = writer.path / "views.jsonl"
+        views.write_bytes(b"".join(line for line in views.read_bytes().splitlines(True) if b'"close"' not in line))
+    return writer.path

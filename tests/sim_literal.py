@@ -1,0 +1,157 @@
+"""Literal readings of the rules, each wrong in one sentence: the simulator must be seen to catch them.
+
+Each is a context manager that yields keyword arguments for ``World`` while its rule is out of force. They live here and
+not in the product: a protocol change comes with a simulated run that fails without it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+import seqcast.endpoint
+import seqcast.policy.initiator
+from seqcast._native.engine import Engine
+from seqcast.policy.cut import next_view
+from seqcast.policy.frames import Cut, NewView, Start
+from seqcast.policy.initiator import Initiator
+from seqcast.policy.participant import Part, Participant
+from seqcast.sim import Options, World
+from seqcast.sim.options import SECOND
+from seqcast.types import ViewId
+
+
+def storm(seed: int, order: str = "fifo") -> Options:
+    """A short run in which view changes hit each other: false suspicions, ambushes, slow links, much traffic."""
+    return Options(
+        seed=seed, members=4, order=order, duration_ns=SECOND, spread_ns=0, rate=400, bytes_max=3000,
+        loss=0.02, duplicate=0.05, delay_ns=500_000, jitter_ns=1_000_000, tail=0.02,
+        partitions=1, crashes=1, doubts=12, rejoins=8, ambushes=3,
+    )  # fmt: skip
+
+
+Variant = Callable[[], "contextlib.AbstractContextManager[dict[str, Any]]"]
+
+
+@contextlib.contextmanager
+def as_built() -> Iterator[dict[str, Any]]:
+    yield {}
+
+
+class _NoFreeze(Engine):
+    """From its OK on a member goes on accepting the packets of those outside the survivors."""
+
+    def freeze(self, lost: Any) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def no_freeze() -> Iterator[dict[str, Any]]:
+    yield {"make_engine": _NoFreeze}
+
+
+class _NoPromise(Participant):
+    """Attempts are ordered by their number alone, and CUT and VIEW of any attempt are taken."""
+
+    def start(self, frame: Start, sender: int) -> None:
+        if frame.attempt[0] == self.promise[0] and frame.attempt != self.promise and self.state is not Part.OPEN:
+            self.promise = (frame.attempt[0], -1)  # so that the other initiator's START is above it
+        super().start(frame, sender)
+
+    def cut(self, frame: Cut, sender: int) -> None:
+        if self.state is not Part.OPEN and frame.attempt[0] == self.promise[0]:
+            self.promise = frame.attempt
+        super().cut(frame, sender)
+
+    def may_install(self, frame: NewView) -> bool:
+        return self.state is not Part.OPEN
+
+
+@contextlib.contextmanager
+def no_promise() -> Iterator[dict[str, Any]]:
+    with mock.patch.object(seqcast.endpoint, "Participant", _NoPromise):
+        yield {}
+
+
+@contextlib.contextmanager
+def no_adoption() -> Iterator[dict[str, Any]]:
+    """The VIEW that answers a START is not adopted: the initiator goes on with its own proposal."""
+    with mock.patch.object(Initiator, "newer", lambda self, frame: None):
+        yield {}
+
+
+@contextlib.contextmanager
+def counter_by_one() -> Iterator[dict[str, Any]]:
+    """ViewId = (closed counter + 1, coordinator), as in the documents."""
+
+    def literal(*args: Any) -> NewView:
+        frame = next_view(*args)
+        counter = frame.closes.counter + 1 if frame.closes else 1
+        return replace(frame, view_id=ViewId(counter, frame.view_id.coordinator))
+
+    with mock.patch.object(seqcast.policy.initiator, "next_view", literal):
+        yield {}
+
+
+@contextlib.contextmanager
+def short_tag() -> Iterator[dict[str, Any]]:
+    """Packets carry the view's counter alone."""
+    with mock.patch.object(ViewId, "tag", property(lambda self: self.counter)):
+        yield {}
+
+
+@contextlib.contextmanager
+def stale_answer() -> Iterator[dict[str, Any]]:
+    """A member reports in each attempt what it held in the first, whoever the survivors are now."""
+
+    def close_gate(self: Participant, frame: Start) -> None:
+        if self.ok is None:
+            original(self, frame)
+        assert self.ok is not None
+        self.ok = replace(self.ok, attempt=frame.attempt)
+
+    original = Participant.close_gate
+    with mock.patch.object(Participant, "close_gate", close_gate):
+        yield {}
+
+
+@contextlib.contextmanager
+def bump_of_joiner() -> Iterator[dict[str, Any]]:
+    """The joiner's digest is one too high for each sender (DIG-05, E-09)."""
+    original = seqcast.endpoint.Endpoint._install
+
+    def install(self: Any, frame: NewView, first: bool) -> None:
+        if first and len(frame.members) > 1:
+            frame = replace(frame, base=tuple(base + 1 for base in frame.base[:-1]) + frame.base[-1:])
+        original(self, frame, first)
+
+    with mock.patch.object(seqcast.endpoint.Endpoint, "_install", install):
+        yield {}
+
+
+VARIANTS: dict[str, Variant] = {
+    "as_built": as_built,
+    "no_freeze": no_freeze,
+    "no_promise": no_promise,
+    "no_adoption": no_adoption,
+    "counter_by_one": counter_by_one,
+    "short_tag": short_tag,
+    "stale_answer": stale_answer,
+    "bump_of_joiner": bump_of_joiner,
+}
+
+
+def violation(variant: str, seed: int, order: str = "fifo") -> str:
+    """The first violation in one storm, or ""."""
+    with VARIANTS[variant]() as arguments:
+        return next(iter(World(storm(seed, order), **arguments).run().violations), "")
+
+
+if __name__ == "__main__":  # python tests/sim_literal.py VARIANT FIRST LAST: the storms that find it
+    for number in range(int(sys.argv[2]), int(sys.argv[3]) + 1):
+        if found := violation(sys.argv[1], number):
+            print(number, found, flush=True)

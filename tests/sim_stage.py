@@ -1,0 +1,101 @@
+"""A stage for scenarios: a quiet simulated group on a perfect network, every control frame of which can be seen."""
+
+from seqcast.errors import RemoteProtocolError
+from seqcast.policy.frames import Cut, Done, Installed, Join, Leave, NewView, Ok, Promised, Refused, Start, Wait, load
+from seqcast.sim import Options, World
+from seqcast.sim.options import MS
+
+CONTROL = 8  # SC_TYPE_CONTROL
+
+
+class Stage(World):
+    """A quiet group on a perfect network, whose control frames are written down."""
+
+    def __init__(self, order="fifo"):
+        super().__init__(Options(seed=1, order=order, jitter_ns=0, delay_ns=100_000, rate=1), self.note)
+        self.lines = []
+        self.quiet = False  # frames are not written: what leads up to the scene
+        self.refuse = lambda source, node, frame: False  # True: this frame does not get through
+
+    def note(self, line):
+        if not self.quiet:
+            self.lines.append(line)
+
+    def named(self, name, at_ms=0):
+        """Starts a member; its application sends nothing, so that only the control plane is on stage."""
+
+        def start():
+            self.start_node(name)
+            self.nodes[-1].sending = False
+            self.nodes[-1].pending.clear()
+
+        self.clock.at(at_ms * MS, start)
+
+    def node(self, name):
+        return next(node for node in self.nodes if node.name == name)
+
+    def until(self, ms):
+        self.clock.run(ms * MS)
+
+    def name(self, member_id):
+        return next((node.name for node in self.nodes if node.id == member_id), "a stranger")
+
+    def group(self, *names):
+        """Members that are in one view; how they came there is not written."""
+        self.quiet = True
+        for number, name in enumerate(names):
+            self.named(name, 200 * number)
+        self.until(1000)
+        assert all(node.endpoint.view == self.nodes[0].endpoint.view for node in self.nodes)
+        self.quiet = False
+
+    def multicast(self, source, datagram):
+        frame = self.control(datagram)
+        if frame:
+            self.trace(source, f"→ all: {self.words(frame)}")
+        for node in self.nodes:
+            if node is not source and not (frame and self.refuse(source, node, frame)):
+                self.network.carry(source.index, node.index, node.receive, datagram, source.address)
+
+    def unicast(self, source, to, datagram):
+        frame = self.control(datagram)
+        if frame:
+            self.trace(source, f"→ {self.by_address[to]}: {self.words(frame)}")
+        if not (frame and self.refuse(source, self.by_address[to], frame)):
+            super().unicast(source, to, datagram)
+
+    def control(self, datagram):
+        """The control frame in a datagram, or None."""
+        try:
+            return load(datagram[40:]) if datagram[2] == CONTROL else None
+        except RemoteProtocolError as error:
+            return error
+
+    def words(self, frame):
+        names = [self.name(i) for i in getattr(frame, "survivors", ())]
+        match frame:
+            case Join():
+                return f"JOIN, try {frame.tries}"
+            case Wait():
+                return "WAIT"
+            case Refused():
+                return f"REFUSED: {frame.reason}"
+            case Leave():
+                return "LEAVE"
+            case Start():
+                return f"START {frame.attempt}, survivors {' '.join(names)}"
+            case Ok():
+                return f"OK {frame.attempt}, last {frame.last}"
+            case Promised():
+                return f"PROMISED {frame.promise}, not {frame.attempt}"
+            case Cut():
+                return f"CUT {frame.attempt} {list(frame.cut)}, fetch {[tuple(f) for f in frame.fetch]}"
+            case Done():
+                return f"DONE {frame.attempt}"
+            case NewView():
+                answers = f" answers {frame.answers}" if frame.answers else ""
+                members = " ".join(info.name for info in frame.members)
+                return f"VIEW {frame.attempt}{answers}: view {frame.view_id.counter} [{members}]"
+            case Installed():
+                return "INSTALLED"
+        return str(frame)

@@ -1,0 +1,219 @@
+"""The commands, as far as they need no group: dispatch, bad input, reading lines, printing, planting faults."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import journal_data
+import pytest
+
+import seqcast
+from seqcast import cli
+from seqcast.cli import demo, demo_member, send, tail
+from seqcast.types import Member, Message, View, ViewId
+
+MEMBER = Member("a", 7)
+VIEW = View(ViewId(3, 7), (MEMBER, Member("b", 8)), "sequencer", 0)
+
+
+def message(payload: bytes) -> Message:
+    return Message(payload, MEMBER, VIEW.view_id, 5, 2, 11, 1_000, False)
+
+
+def test_without_a_command_the_help_is_shown_and_the_status_is_2(capsys):
+    assert cli.main([]) == 2
+    assert "tail" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("option", ["-h", "--help", "help"])
+def test_help_names_every_command(option, capsys):
+    assert cli.main([option]) == 0
+    out = capsys.readouterr().out
+    assert all(f"  {name} " in out for name in cli.COMMANDS)
+
+
+def test_an_unknown_command_is_one_line_and_status_2(capsys):
+    assert cli.main(["tale"]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and "'tale'" in err and "tail" in err
+
+
+@pytest.mark.parametrize("command", ["demo", "send", "tail", "perf", "audit", "sim"])
+def test_every_command_has_help(command, capsys):
+    assert cli.main([command, "--help"]) == 0
+    assert f"seqcast {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["send"], "CLUSTER"),
+        (["send", "x", "no such file"], "cannot read no such file"),
+        (["send", "x", "/"], "cannot read /"),
+        (["tail", "x", "--count", "0"], "1 or more"),
+        (["tail", "x", "--order", "none"], "choose from"),
+        (["tail", "x", "--timeout", "-1"], "seconds"),
+        (["tail", "x", "--interface", "nosuchinterface0"], "nosuchinterface0"),
+        (["demo", "--members", "2"], "between 3 and"),
+        (["demo", "--input", "no such file"], "cannot read no such file"),
+        (["demo", "--input", os.devnull], "has no lines"),
+        (["demo", "--plant-fault", "nothing"], "choose from"),
+    ],
+)
+def test_bad_input_is_status_2_and_says_what(arguments, says, capsys):
+    assert cli.main(arguments) == 2
+    err = capsys.readouterr().err
+    assert says in err
+    assert "Traceback" not in err
+
+
+def test_the_demo_does_not_write_into_a_folder_that_holds_something(tmp_path, capsys):
+    (tmp_path / "old").touch()
+    assert cli.main(["demo", "--journals", str(tmp_path)]) == 2
+    assert "not empty" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("missing", "command", "extra"),
+    [("pyspark", "demo", "spark"), ("pyarrow", "demo", "spark"), ("pyspark", "audit", "spark")],
+)
+def test_a_missing_extra_is_named_with_what_to_install(missing, command, extra, tmp_path):
+    everyone = [journal_data.member(name) for name in "ab"]
+    rows = [journal_data.Row(everyone[0], 1, 0, 1, b"x")]
+    journal_data.journal(tmp_path, everyone[0], [(journal_data.view(1, everyone), rows)])
+    arguments = [command, *([str(tmp_path)] if command == "audit" else [])]
+    code = f"import sys; sys.modules[{missing!r}] = None; from seqcast.cli import main; sys.exit(main({arguments!r}))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert result.returncode == 2
+    assert result.stderr.count("\n") == 1 and f"pip install 'seqcast[{extra}]'" in result.stderr
+
+
+@pytest.mark.parametrize("error", [seqcast.ConfigError("no\nsuch thing"), seqcast.UsageError("no such thing")])
+def test_errors_of_the_caller_are_one_line_and_status_2(monkeypatch, capsys, error):
+    monkeypatch.setattr(tail, "main", lambda argv: (_ for _ in ()).throw(error))
+    assert cli.main(["tail", "x"]) == 2
+    assert capsys.readouterr().err == "seqcast: no such thing\n"
+
+
+def test_an_error_of_the_group_is_status_1(monkeypatch, capsys):
+    monkeypatch.setattr(tail, "main", lambda argv: (_ for _ in ()).throw(seqcast.JoinTimeout("refused")))
+    assert cli.main(["tail", "x"]) == 1
+    assert capsys.readouterr().err == "seqcast: refused\n"
+
+
+def test_an_error_of_ours_is_not_hidden(monkeypatch):
+    monkeypatch.setattr(tail, "main", lambda argv: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["tail", "x"])
+
+
+def test_a_reader_that_goes_away_ends_the_command_in_silence():
+    code = """
+import sys
+from seqcast.cli import main, tail
+tail.main = lambda argv: [tail.write(b"x" * 999) for _ in range(9999)] and 0
+sys.exit(main(["tail", "x"]))
+"""
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+
+
+# ---- send and tail -----------------------------------------------------------------------------------------------
+
+
+def lines_of(path: Path, data: bytes) -> list[bytes]:
+    path.write_bytes(data)
+    source = os.open(path, os.O_RDONLY)
+    try:
+        return [line for lines in send.read_lines(source) for line in lines]
+    finally:
+        os.close(source)
+
+
+@pytest.mark.parametrize("data", [b"", b"a", b"a\n", b"a\nb", b"\n", b"a\n\nb\n", b"a\r\nb", b"\xff\x00\n" * 3])
+def test_lines_are_what_stands_between_newlines(tmp_path, data):
+    expected = data.split(b"\n")[:-1] if data.endswith(b"\n") or not data else data.split(b"\n")
+    assert lines_of(tmp_path / "x", data) == expected
+
+
+def test_lines_longer_than_a_read_are_put_together(tmp_path, monkeypatch):
+    monkeypatch.setattr(send, "CHUNK_BYTES", 7)
+    data = b"\n".join(b"%d" % i * (i % 50) for i in range(300))
+    assert lines_of(tmp_path / "x", data) == data.split(b"\n")
+
+
+def test_a_line_without_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(send, "LINE_BYTES_MAX", 1 << 20)
+    with pytest.raises(seqcast.UsageError, match="text file"):
+        lines_of(tmp_path / "x", bytes(2 << 20))
+
+
+def test_lines_of_a_pipe_come_as_they_are_written():
+    out, into = os.pipe()
+    reader = send.read_lines(out)
+    os.write(into, b"one\ntw")
+    assert next(reader) == [b"one"]
+    os.write(into, b"o\n")
+    assert next(reader) == [b"two"]
+    os.close(into)
+    assert list(reader) == []
+    os.close(out)
+
+
+def test_a_message_as_json_says_its_place_and_origin():
+    row = json.loads(tail.as_json(message("é".encode())))
+    assert row["payload"] == "é"
+    assert (row["sender"], row["global_seqno"], row["seqno"], row["index"]) == ("a", 11, 5, 2)
+
+
+def test_bytes_that_are_no_text_are_base64_in_json():
+    row = json.loads(tail.as_json(message(b"\xff\x00")))
+    assert row["payload_base64"] == "/wA=" and "payload" not in row
+
+
+def test_a_view_as_json_says_its_members_and_who_orders():
+    row = json.loads(tail.as_json(VIEW))
+    assert (row["members"], row["coordinator"], row["sequencer"]) == (["a", "b"], "a", "a")
+
+
+def test_losses_and_exclusion_are_told():
+    excluded = seqcast.Excluded(VIEW.view_id, "silence")
+    assert json.loads(tail.as_json(excluded))["reason"] == "silence"
+    assert "silence" in tail.describe(excluded)
+
+
+# ---- the demo ----------------------------------------------------------------------------------------------------
+
+
+def test_shares_of_the_input_are_disjoint_and_whole(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(b"a\nb\n\nc\nd\ne")
+    shares = [demo_member.share(str(path), number, 3) for number in range(3)]
+    assert sorted(line for share in shares for line in share) == [b"a", b"b", b"c", b"d", b"e"]
+
+
+def test_a_share_of_too_short_an_input_is_all_of_it(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(b"only\n")
+    assert demo_member.share(str(path), 2, 4) == [b"only"]
+
+
+def test_the_default_input_is_there_and_says_that_it_is_free():
+    data = (Path(demo.__file__).parent / "data" / "tzdata.zi").read_bytes()
+    assert b"public domain" in data[:200]
+    assert data.count(b"\n") > 4000
+
+
+def test_the_version_of_a_source_tree_that_is_not_installed_is_asked_for_in_one_line(monkeypatch, capsys):
+    def missing(name):
+        raise cli.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(cli.metadata, "version", missing)
+    assert cli.main(["--version"]) == 1
+    assert "pip install seqcast" in capsys.readouterr().err

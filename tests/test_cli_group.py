@@ -1,0 +1,153 @@
+"""The commands in groups on this machine's loopback, as processes."""
+
+import json
+import re
+import secrets
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from seqcast import cli
+
+
+@pytest.fixture
+def cluster():
+    """A name that no other run uses."""
+    return f"test-{secrets.token_hex(6)}"
+
+
+@pytest.fixture
+def start():
+    """Starts a command; what still runs at the end is killed."""
+    started = []
+
+    def run(*arguments, **pipes):
+        command = [sys.executable, "-m", "seqcast", *arguments]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **pipes)
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def tail(start, cluster, *options):
+    """A tail that is in the group."""
+    process = start("tail", cluster, "--interface", "lo", *options)
+    (process.stdout if "--json" in options else process.stderr).readline()  # its first view
+    return process
+
+
+def send(start, cluster, text, *options):
+    process = start("send", cluster, "--interface", "lo", *options, stdin=subprocess.PIPE)
+    _, err = process.communicate(text, timeout=30)
+    return process.returncode, err
+
+
+def test_what_is_sent_is_printed_by_every_tail(start, cluster):
+    lines = [str(number) for number in range(500)]
+    tails = [tail(start, cluster, "--count", "500") for _ in range(2)]
+    status, err = send(start, cluster, "\n".join(lines), "--members", "3")
+    assert status == 0 and "500 messages" in err and "delivered by all" in err and "not known" not in err
+    for process in tails:
+        assert process.communicate(timeout=30)[0].split() == lines
+        assert process.returncode == 0
+
+
+def test_lines_may_come_from_a_file(start, cluster, tmp_path):
+    (tmp_path / "x").write_text("one\ntwo\n")
+    receiver = tail(start, cluster, "--count", "2", "--json")
+    sender = start("send", cluster, str(tmp_path / "x"), "--interface", "lo", "--name", "sender")
+    assert sender.wait(30) == 0
+    rows = [json.loads(line) for line in receiver.communicate(timeout=30)[0].splitlines()]
+    messages = [row for row in rows if row["event"] == "message"]
+    assert [(row["payload"], row["global_seqno"], row["sender"]) for row in messages] == [
+        ("one", 1, "sender"),
+        ("two", 2, "sender"),
+    ]
+    assert rows[0]["event"] == "view" and "sender" in rows[0]["members"]
+
+
+def test_nobody_to_send_to_is_an_error(start, cluster):
+    status, err = send(start, cluster, "x", "--timeout", "0.2")
+    assert status == 1 and "seqcast tail" in err
+
+
+def test_another_order_than_the_groups_is_refused(start, cluster):
+    tail(start, cluster, "--order", "fifo")
+    status, err = send(start, cluster, "x", "--order", "sequencer")
+    assert status != 0 and err.count("\n") == 1 and "order" in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_tail_leaves_the_group(start, cluster, number):
+    stays = tail(start, cluster, "--json", "--name", "stays")
+    goes = tail(start, cluster, "--name", "goes")
+    assert json.loads(stays.stdout.readline())["members"] == ["stays", "goes"]
+    goes.send_signal(number)
+    assert goes.wait(15) == 0
+    assert json.loads(stays.stdout.readline())["members"] == ["stays"]
+
+
+def test_an_interrupted_send_says_what_it_sent_and_leaves(start, cluster):
+    receiver = tail(start, cluster, "--json", "--name", "receiver")
+    sender = start("send", cluster, "--interface", "lo", "--name", "sender", stdin=subprocess.PIPE)
+    sender.stdin.write("one\n")
+    sender.stdin.flush()
+    events = [json.loads(receiver.stdout.readline()) for _ in range(2)]
+    assert [event["event"] for event in events] == ["view", "message"]
+    sender.send_signal(signal.SIGINT)
+    assert sender.wait(15) == 1
+    assert "interrupted: 1 message" in sender.stderr.read()
+    assert json.loads(receiver.stdout.readline())["members"] == ["receiver"]
+
+
+def test_a_send_that_was_excluded_does_not_say_delivered(start, cluster):
+    receiver = tail(start, cluster, "--json", "--name", "receiver")
+    sender = start("send", cluster, "--interface", "lo", "--name", "sender", stdin=subprocess.PIPE)
+    sender.stdin.write("one\n")
+    sender.stdin.flush()
+    assert [json.loads(receiver.stdout.readline())["event"] for _ in range(2)] == ["view", "message"]
+    sender.send_signal(signal.SIGSTOP)
+    assert json.loads(receiver.stdout.readline())["members"] == ["receiver"]
+    sender.send_signal(signal.SIGCONT)
+    _, err = sender.communicate(timeout=30)
+    assert sender.returncode == 1 and "not known to be delivered by all" in err, err
+
+
+@pytest.mark.spark
+def test_the_demo_crashes_joins_and_is_judged(capfd, tmp_path, monkeypatch, spark):
+    monkeypatch.setattr("seqcast.spark.session.open_session", lambda master: Unstopped(spark))
+    text = tmp_path / "input.txt"
+    text.write_text("".join(f"line {number}\n" for number in range(100)))
+    options = ["--input", str(text), "--seconds", "1", "--rate", "2000", "--members", "3"]
+    journals = tmp_path / "journals"
+    assert cli.main(["demo", *options, "--journals", str(journals), "--plant-fault", "drop"]) == 1
+    out = capfd.readouterr().out
+    assert "SIGKILL to a, the coordinator" in out
+    views = re.findall(r"^ *[\d.]+ s +view \d+ +\[(.*?)\]", out, re.M)
+    assert sorted(views[-2].split(", ")) == ["b", "c"]
+    assert sorted(views[-1].split(", ")) == ["b", "c", "d"]
+    assert re.search(r"traffic +[\d,]+ messages/s sent", out)
+    victim = re.search(r"planted in (\w)-", out)[1]
+    failed = [line for line in out.splitlines() if " FALSE " in line]
+    assert failed and victim in out.partition(" FALSE ")[2]
+    assert f"journals: {journals}" in out
+    assert len(list(journals.iterdir())) == 4
+
+
+class Unstopped:
+    """The session of all tests, which the command must not stop."""
+
+    def __init__(self, spark):
+        self._spark = spark
+
+    def __getattr__(self, name):
+        return getattr(self._spark, name)
+
+    def stop(self):
+        pass

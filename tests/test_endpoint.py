@@ -1,0 +1,317 @@
+"""The endpoint's door, and the corners of the protocol that random runs seldom reach."""
+
+import pytest
+from sim_literal import VARIANTS
+from sim_stage import Stage
+from test_endpoint_transcripts import SCENARIOS
+
+from seqcast._native.engine import Engine
+from seqcast.endpoint import Endpoint, EndpointSettings, Event, JoinFailed, Left, ViewInstalled, Warned
+from seqcast.events import Excluded
+from seqcast.policy.frames import PROTOCOL_VERSION, Cut, Fetch, Join, Ok, Start, Wait, dump
+from seqcast.sim.options import MS, SECOND
+from seqcast.types import Member, View
+
+NEVER = (1 << 63) - 1
+
+
+def send(stage, source, payload, to=None):
+    """Puts a control frame of ``source`` on the network, whatever its endpoint thinks of it."""
+    source.engine.control_send(payload, to.address if to else b"")
+    source.service()
+    stage.until(stage.clock.now // MS + 2)
+
+
+def views(node):
+    return [entry for entry in node.log if isinstance(entry, View)]
+
+
+def lone(name="a", order="fifo", member_id=7, **settings):
+    engine = Engine(member_id=member_id, group_tag=1)
+    return Endpoint(engine, Member(name, member_id, b"addr"), "c", EndpointSettings(order=order, **settings))
+
+
+def test_a_lone_member_is_in_a_view_of_its_own_in_less_than_300_ms_and_leaves_it():
+    endpoint = lone()
+    assert endpoint.deadline() == NEVER and endpoint.view is None
+    assert endpoint.step(Event.START, 0) == []
+    now, effects = 0, []
+    while not effects:
+        now = endpoint.deadline()
+        effects = endpoint.step(Event.WAKE, now)
+    assert now < 300 * MS
+    assert effects == [ViewInstalled(endpoint.view)] and endpoint.view.members == (Member("a", 7, b"addr"),)
+    marker = endpoint.engine.deliver()
+    assert endpoint.marker(marker) == endpoint.view
+    with pytest.raises(KeyError):
+        endpoint.marker(marker)  # each is asked for once
+    effects = endpoint.step(Event.LEAVE, now)
+    while not effects:
+        now = endpoint.deadline()
+        effects = endpoint.step(Event.WAKE, now)
+    (left,) = effects
+    assert isinstance(left, Left) and left.view.members == () and endpoint.over and endpoint.deadline() == NEVER
+    assert endpoint.marker(endpoint.engine.deliver()) == left
+    assert endpoint.step(Event.LEAVE, now) == endpoint.step(Event.CLOSE, now) == []
+
+
+def test_who_never_was_in_leaves_at_once_and_who_closes_says_nothing():
+    endpoint = lone()
+    endpoint.step(Event.START, 0)
+    assert endpoint.step(Event.LEAVE, 1) == [Left(None)]
+    endpoint = lone()
+    endpoint.step(Event.START, 0)
+    assert endpoint.step(Event.CLOSE, 1) == [] and endpoint.over
+
+
+def test_an_incarnation_begins_once():
+    endpoint = lone()
+    endpoint.step(Event.START, 0)
+    with pytest.raises(AssertionError, match="E-06"):
+        endpoint.step(Event.START, 1)
+
+
+def test_the_meaning_of_a_marker_is_known_before_the_engine_has_the_marker():
+    seen = []
+
+    class Watching(Engine):
+        def install(self, **arguments):
+            seen.append(endpoint.marker(arguments["marker"]))
+            super().install(**arguments)
+
+    endpoint = Endpoint(
+        Watching(member_id=7, group_tag=1), Member("a", 7, b"addr"), "c", EndpointSettings(order="fifo", discovery_ns=0)
+    )
+    endpoint.step(Event.START, 0)
+    endpoint.step(Event.WAKE, endpoint.deadline())
+    assert seen == [endpoint.view]
+
+
+@pytest.mark.parametrize("payload", [b"{", b'{"kind":"start"}', b"\xff" * 100, b""])
+def test_what_is_no_frame_is_counted_and_dropped(payload):
+    stage = Stage()
+    stage.group("a", "b")
+    a, b = stage.nodes
+    before = a.endpoint.counters["frames_bad"]
+    send(stage, b, payload)
+    assert a.endpoint.counters["frames_bad"] == before + 1 and len(views(a)) == 2
+
+
+def test_a_frame_that_its_sender_may_not_send_is_counted_and_dropped():
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, _, c = stage.nodes
+    tag = a.endpoint.view.view_id.tag
+    ids = tuple(member.id for member in a.endpoint.view.members)
+    bad = [
+        Start(tag, (1, 0), ids),  # c is not rank 0
+        Start(tag, (1, 2), ids),  # the initiator is not the first survivor
+        Start(tag, (1, 2), (ids[2], 99)),  # a stranger survives
+        Start(tag, (1, 100), ids),
+    ]
+    for number, frame in enumerate(bad):
+        send(stage, c, dump(frame), a)
+        assert a.endpoint.counters["frames_bad"] == number + 1
+    send(stage, c, dump(Cut(tag, (0, 2), (9, 9, 9), (Fetch(1, 1, 9, 2),))), a)  # of no attempt: ignored
+    send(stage, c, dump(Ok(tag, (1, 2), 5, ())), a)
+    stage.until(3000)
+    assert all(node.endpoint.view.view_id.tag == tag for node in stage.nodes)
+
+
+def test_a_cut_by_another_than_the_initiator_is_refused():
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    tag = a.endpoint.view.view_id.tag
+    stage.refuse = lambda source, node, frame: isinstance(frame, Cut) and source is a
+    b.leave()
+    stage.until(1010)  # all promised (1, 0); a's CUT does not get through
+    send(stage, b, dump(Cut(tag, (1, 0), (7, 7, 7), ())), c)
+    assert c.endpoint.counters["frames_bad"] == 1
+    stage.refuse = lambda source, node, frame: False
+    stage.until(2000)
+    assert [member.name for member in c.endpoint.view.members] == ["a", "c"]
+
+
+def refusal(stage, join, sender):
+    """What the coordinator answers to a JOIN of a process that is not simulated further."""
+    sender.engine.control_send(dump(join) if isinstance(join, Join) else join, b"")
+    sender.service()
+    stage.until(stage.clock.now // MS + 2)
+    return sender.error
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"order": "total"}, "join with the same order"),
+        ({"cluster": "other"}, "choose another address or port"),
+    ],
+)
+def test_a_joiner_that_does_not_fit_is_told_why(changes, reason):
+    stage = Stage()
+    stage.group("a")
+    stage.named("x", 1000)
+    stage.refuse = lambda source, node, frame: isinstance(frame, Join)
+    stage.until(1001)
+    x = stage.nodes[-1]
+    fields = {"version": PROTOCOL_VERSION, "cluster": "sim", "order": "fifo", "info": x.endpoint.context.me, "tries": 0}
+    stage.refuse = lambda source, node, frame: False
+    refusal(stage, Join(**{**fields, **changes}), x)
+    assert reason in x.error and x.endpoint.over
+
+
+def test_a_joiner_of_another_protocol_version_is_told_so():
+    stage = Stage()
+    stage.group("a")
+    stage.named("x", 1000)
+    stage.refuse = lambda source, node, frame: isinstance(frame, Join)
+    stage.until(1001)
+    assert "speaks protocol version 1, not 9" in refusal(stage, b'{"kind":"join","version":9}', stage.nodes[-1])
+
+
+def test_an_initiator_whose_python_is_silent_longer_than_the_lease_is_given_up():
+    stage = Stage()
+    stage.group("a", "b", "c", "d")
+    a, b, c, d = stage.nodes
+    stage.refuse = lambda source, node, frame: source is a and isinstance(frame, Cut)
+    d.leave()
+    stage.until(1006)
+    a.stall(stage.clock.now + 4 * SECOND)  # its engine goes on, so nobody suspects it
+    stage.refuse = lambda source, node, frame: False
+    stage.until(7000)
+    assert [member.name for member in b.endpoint.view.members] == ["b", "c"]
+    assert c.endpoint.view == b.endpoint.view
+    assert isinstance(a.log[-1], Excluded) and a.endpoint.over and isinstance(d.log[-1], Left)
+
+
+def test_a_survivor_that_does_not_answer_within_the_flush_deadline_is_excluded():
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    b.stall(stage.clock.now + 20 * SECOND)
+    c.leave()
+    stage.until(5800)
+    assert len(a.endpoint.view.members) == 3  # the deadline is not over
+    stage.until(8000)
+    assert [member.name for member in a.endpoint.view.members] == ["a"]
+    assert isinstance(c.log[-1], Left)
+    stage.until(25_000)
+    assert isinstance(b.log[-1], Excluded)
+
+
+def test_an_initiator_that_cannot_reach_its_own_cut_leaves_the_turn_to_the_next():
+    class Lacking:
+        """What it lacks, the others have purged."""
+
+        def __init__(self, plane):
+            self.plane = plane
+
+        def __getattr__(self, name):
+            return getattr(self.plane, name)
+
+        def cut_reached(self):
+            return False
+
+    stage = Stage()
+    stage.group("a", "b", "c", "d")
+    a, b, c, d = stage.nodes
+    a.endpoint.context.plane = Lacking(a.engine)
+    d.leave()
+    stage.until(9000)
+    assert [member.name for member in b.endpoint.view.members] == ["b", "c"]
+    assert c.endpoint.view == b.endpoint.view and isinstance(a.log[-1], Excluded)
+
+
+def test_a_leaver_that_nobody_answers_goes_at_its_deadline_and_says_so():
+    stage = Stage()
+    stage.group("a", "b")
+    a, b = stage.nodes
+    a.stall(stage.clock.now + 30 * SECOND)
+    b.leave()
+    effects = []
+    step = b.endpoint.step
+    b.endpoint.step = lambda *arguments: effects.append(step(*arguments)) or effects[-1]
+    stage.until(12_000)
+    said = [effect for batch in effects for effect in batch]
+    assert [type(effect) for effect in said] == [Warned, Left] and b.endpoint.over
+
+
+def test_two_initiators_the_refused_one_backs_off_and_all_stay_in():
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    # b's START reaches c alone; a, which b doubts, starts too, and c refuses it. b's OK never comes back to it.
+    stage.refuse = lambda source, node, frame: (source is b and node is a) or (source is c and isinstance(frame, Ok))
+    b.doubt(a.id)
+    stage.until(1010)
+    a.doubt(b.id)
+    stage.until(1020)
+    assert ("initiator", "STARTING", "PROMISED") in a.endpoint.edges
+    stage.refuse = lambda source, node, frame: False
+    stage.until(9000)
+    assert {node.endpoint.view for node in stage.nodes if not node.endpoint.over} == {c.endpoint.view}
+
+
+def test_an_excluded_member_passes_the_view_on_to_others_in_its_position():
+    stage = Stage()
+    stage.group("a", "b", "c", "d", "e")
+    a, b, c, d, e = stage.nodes
+    stage.network.partition({a.index, b.index}, {d.index, e.index})
+    for node in (c, d, e):
+        a.doubt(node.id)
+    stage.until(1200)
+    assert len(a.endpoint.view.members) == 2 and c.endpoint.over and not d.endpoint.over and not e.endpoint.over
+    stage.until(3000)  # d gives up a, b and c, and starts for itself and e; c answers with the view
+    assert ("initiator", "STARTING", "NEWER") in d.endpoint.edges
+    for node in (c, d, e):
+        assert isinstance(node.log[-1], Excluded) and node.log[-1].view_id == a.endpoint.view.view_id
+
+
+def test_join_failed_names_whether_a_new_incarnation_may_come():
+    stage = Stage()
+    stage.group("a", "b")
+    a, b = stage.nodes
+    b.crash()
+    stage.until(2000)
+    stage.named("x", 2000)
+    stage.refuse = lambda source, node, frame: isinstance(frame, Join | Wait)
+    stage.until(2001)
+    x = stage.nodes[-1]
+    a.endpoint.context.departed[x.id] = None
+    stage.refuse = lambda source, node, frame: False
+    effects = []
+    step = x.endpoint.step
+    x.endpoint.step = lambda *arguments: effects.append(step(*arguments)) or effects[-1]
+    stage.until(2400)
+    failed = [effect for batch in effects for effect in batch if isinstance(effect, JoinFailed)]
+    assert failed and failed[0].again and "new one" in failed[0].error
+    assert stage.nodes[-1].name == "x+" and stage.nodes[-1].endpoint.view == a.endpoint.view
+
+
+
+def test_without_adoption_a_view_that_reached_one_member_only_splits_the_group():
+    stage = SCENARIOS["view_reached_one_member_only"]()
+    assert stage.node("b").endpoint.view == stage.node("c").endpoint.view
+    with VARIANTS["no_adoption"]():
+        stage = SCENARIOS["view_reached_one_member_only"]()
+    assert stage.node("b").endpoint.view != stage.node("c").endpoint.view
+
+
+def test_an_initiator_that_trusts_and_doubts_the_coordinator_in_turn_does_not_wake_for_ever():
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    stage.refuse = lambda source, node, frame: source is c and isinstance(frame, Ok)
+    b.doubt(a.id)
+    stage.until(1010)
+    assert b.endpoint._initiator.running
+    b.endpoint._membership.suspected.clear()  # a was heard again
+    b.step(Event.WAKE)
+    stage.until(1030)
+    b.doubt(a.id)
+    stage.until(1050)  # each step asserts that the next deadline lies ahead
+    assert b.endpoint.deadline() > stage.clock.now
+    stage.refuse = lambda source, node, frame: False
+    stage.until(3000)
+    assert [member.name for member in b.endpoint.view.members] == ["b", "c"]

@@ -1,0 +1,159 @@
+"""Scenarios as transcripts: each control frame that crosses the network, and each view, in ``tests/transcripts/``.
+
+After a wanted change of the protocol: ``SEQCAST_TRANSCRIPTS=write pytest tests/test_endpoint_transcripts.py``, and
+review the difference as code.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+from sim_stage import Stage
+
+from seqcast.policy.frames import Cut, Done, NewView
+from seqcast.sim.options import MS
+
+FOLDER = Path(__file__).parent / "transcripts"
+SCENARIOS = {}
+
+
+def scenario(function):
+    SCENARIOS[function.__name__] = function
+    return function
+
+
+@scenario
+def join():
+    """The first member waits out discovery; one joins; then two at once make one view (FLU-11)."""
+    stage = Stage()
+    stage.named("a", 0)
+    stage.named("b", 300)
+    stage.named("c", 400)
+    stage.named("d", 402)
+    stage.until(600)
+    return stage
+
+
+@scenario
+def concurrent_first_start():
+    """Three first members at once: the lowest id forms the view, the others are taken in (MBR-01)."""
+    stage = Stage()
+    for name in "abc":
+        stage.named(name)
+    stage.until(300)
+    return stage
+
+
+@scenario
+def leave():
+    """The coordinator leaves: it is a survivor of its own cut, and serves the closing VIEW before it goes (E-17)."""
+    stage = Stage()
+    stage.group("a", "b", "c")
+    stage.node("a").leave()
+    stage.until(1500)
+    return stage
+
+
+@scenario
+def everyone_leaves_at_once():
+    """The closing view has no members, and everyone gets it."""
+    stage = Stage()
+    stage.group("a", "b")
+    stage.node("a").leave()
+    stage.node("b").leave()
+    stage.until(1500)
+    return stage
+
+
+@scenario
+def crash():
+    """A member crashes with a packet that only one survivor has: the cut names its holder (E-14)."""
+    stage = Stage()
+    stage.group("a", "b", "c")
+    c = stage.node("c")
+    stage.network.cut.add((c.index, stage.node("a").index))
+    c.pending.append((0, 100))
+    c.service()
+    stage.until(1001)
+    c.crash()
+    stage.network.heal()
+    stage.until(2000)
+    assert [len(node.sent) for node in stage.nodes] == [0, 0, 1]
+    return stage
+
+
+@scenario
+def name_taken():
+    """A second "b" is refused once the first can no longer be a crashed incarnation."""
+    stage = Stage()
+    stage.group("a", "b")
+    stage.named("b", 1000)
+    stage.until(1001)
+    stage.nodes[-1].name = "second b"
+    stage.until(2300)
+    return stage
+
+
+@scenario
+def coordinator_crash_during_flush():
+    """a crashes after its CUT reached b alone; b starts from scratch, with a higher attempt (E-18)."""
+    stage = Stage()
+    stage.group("a", "b", "c", "d")
+    a = stage.node("a")
+
+    def refuse(source, node, frame):
+        if source is a and isinstance(frame, Cut):
+            if a.up:
+                a.crash()
+            return node.name != "b"
+        return False
+
+    stage.refuse = refuse
+    stage.node("d").leave()
+    stage.until(2000)
+    return stage
+
+
+@scenario
+def view_reached_one_member_only():
+    """a's VIEW reaches c alone, a crashes. b starts for the old view; c serves the VIEW, and b adopts it (step 1)."""
+    stage = Stage()
+    stage.group("a", "b", "c", "d")
+    a = stage.node("a")
+
+    def refuse(source, node, frame):
+        if source is a and isinstance(frame, NewView):
+            if a.up:
+                a.crash()
+            return node.name != "c"
+        return isinstance(frame, Done) and source.name == "b" and not a.up and stage.clock.now < 1500 * MS
+
+    stage.refuse = refuse
+    stage.node("d").leave()
+    stage.until(2500)
+    return stage
+
+
+@scenario
+def excluded_but_alive():
+    """c is cut off, and learns afterwards that the group went on without it (step 8)."""
+    stage = Stage()
+    stage.group("a", "b", "c")
+    c = stage.node("c")
+    c.pause(stage.clock.now + 700 * MS)
+    stage.until(2500)
+    assert c.endpoint.over
+    return stage
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_scenario_goes_as_its_transcript_says(name):
+    text = f"# {SCENARIOS[name].__doc__}\n\n" + "\n".join(SCENARIOS[name]().lines) + "\n"
+    path = FOLDER / f"{name}.txt"
+    if os.environ.get("SEQCAST_TRANSCRIPTS") == "write":
+        path.write_text(text, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == text
+
+
+def test_every_transcript_has_its_scenario():
+    assert {path.stem for path in FOLDER.glob("*.txt")} == set(SCENARIOS)

@@ -1,0 +1,291 @@
+"""The compiled engine without any I/O: a network of lists, time by hand."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from seqcast._native.bare import crc32c
+from seqcast._native.engine import AGAIN, SENT, TOO_LARGE, Batch, Engine, Sending
+
+MS = 1_000_000
+
+
+class Net:
+    """Members whose datagrams go from one to another at once, unless `drop` says otherwise."""
+
+    def __init__(
+        self, n: int, *, sequencer: int = -1, window: int = 1 << 20, packet: int = 1472, **settings: object
+    ) -> None:
+        self.now = 0
+        self.drop: Callable[[int, int, int, bytes], bool] = lambda src, dst, lane, datagram: False
+        self.ids = [100 + i for i in range(n)]
+        self.engines = [Engine(member_id=i, group_tag=7, **settings) for i in self.ids]  # type: ignore[arg-type]
+        self.got: list[list[tuple[int, bytes]]] = [[] for _ in range(n)]
+        self.markers: list[list[int]] = [[] for _ in range(n)]
+        self.window, self.packet = window, packet
+        self.install(list(range(n)), sequencer=sequencer, tag=1, marker=1)
+
+    def install(self, members: list[int], *, sequencer: int, tag: int, marker: int, base: list[int] | None = None,
+                origin: list[int] | None = None, cuts: dict[int, list[int] | None] | None = None) -> None:
+        for rank, i in enumerate(members):
+            self.engines[i].install(
+                tag=tag, ids=[self.ids[m] for m in members], addresses=[bytes([m + 1]) for m in members], rank=rank,
+                sequencer=sequencer, window_bytes=self.window, forward_window_bytes=self.window,
+                unicast_window_bytes=self.window, packet_bytes=self.packet, base=base or [0] * len(members),
+                origin_base=origin or [0] * len(members), cut=(cuts or {}).get(i), marker=marker, now_ns=self.now,
+            )
+
+    def step(self, ns: int = MS, take: bool = True) -> int:
+        """Lets `ns` pass, moves every datagram, takes what is delivered."""
+        self.now += ns
+        moved = 0
+        for src, engine in enumerate(self.engines):
+            engine.tick(self.now)
+            for lane, address, datagram in engine.transmit(self.now):
+                targets = [address[0] - 1] if address else [i for i in range(len(self.engines)) if i != src]
+                for dst in targets:
+                    if not self.drop(src, dst, lane, datagram):
+                        self.engines[dst].receive(datagram, bytes([src + 1]), self.now)
+                        moved += 1
+        if take:
+            for i in range(len(self.engines)):
+                self.take(i)
+        return moved
+
+    def take(self, i: int) -> None:
+        while (item := self.engines[i].deliver()) is not None:
+            if isinstance(item, Batch):
+                payloads = item.tolist()
+                for run in item.runs:
+                    for k in range(run["n"]):
+                        self.got[i].append((int(run["sender"]), payloads[int(run["first"]) + k]))
+            else:
+                self.markers[i].append(item)
+
+    def run(self, steps: int = 400, ns: int = MS) -> None:
+        for _ in range(steps):
+            self.step(ns)
+
+
+def feed(net: Net, sent: dict[int, list[bytes]], steps: int = 4000) -> None:
+    """Sends each member's list in order, as credit allows."""
+    todo = {i: list(messages) for i, messages in sent.items()}
+    for _ in range(steps):
+        for i, messages in todo.items():
+            while messages and net.engines[i].send(messages[0]) == SENT:
+                messages.pop(0)
+        net.step()
+        if not any(todo.values()):
+            break
+    net.run(600)
+
+
+def messages(seed: int, n: int, most: int = 5000) -> list[bytes]:
+    rng = random.Random(seed)
+    return [rng.randbytes(rng.choice([0, 1, 20, 100, 1000, most])) + i.to_bytes(4, "little") for i in range(n)]
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.1, 0.3])
+@pytest.mark.parametrize("packet", [1472, 65000])
+def test_every_member_delivers_each_senders_messages_in_order(loss: float, packet: int) -> None:
+    net = Net(3, packet=packet)
+    rng = random.Random(5)
+    net.drop = lambda src, dst, lane, datagram: rng.random() < loss
+    sent = {i: messages(i, 300) for i in range(3)}
+    feed(net, sent)
+    for got in net.got:
+        for i in range(3):
+            assert [payload for sender, payload in got if sender == net.ids[i]] == sent[i]
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.1, 0.3])
+def test_a_sequencer_gives_all_members_one_order(loss: float) -> None:
+    net = Net(4, sequencer=0)
+    rng = random.Random(6)
+    net.drop = lambda src, dst, lane, datagram: rng.random() < loss
+    sent = {i: messages(10 + i, 200) for i in range(4)}
+    feed(net, sent)
+    assert all(got == net.got[0] for got in net.got)
+    for i in range(4):
+        assert [payload for sender, payload in net.got[0] if sender == net.ids[i]] == sent[i]
+
+
+def test_the_last_message_is_recovered_by_the_tail_probe() -> None:
+    """NAK-01: the last message is lost and nothing is sent after it."""
+    net = Net(2, heartbeat_ns=10**12, suspect_ns=10**15)
+    net.drop = lambda src, dst, lane, datagram: datagram[2] == 1
+    net.engines[0].send(b"last")
+    net.step()
+    net.drop = lambda src, dst, lane, datagram: False
+    net.run(50)
+    assert (net.ids[0], b"last") in net.got[1]
+
+
+def test_probes_quiesce_when_everything_is_consumed() -> None:
+    net = Net(2)
+    net.engines[0].send(b"x")
+    net.run(300)
+    before = net.engines[0].counters()["probes_sent"]
+    net.run(1000)
+    assert net.engines[0].counters()["probes_sent"] == before
+
+
+def test_a_member_serves_the_packets_of_a_sender_that_is_gone() -> None:
+    net = Net(3, suspect_ns=50 * MS)
+    net.drop = lambda src, dst, lane, datagram: dst == 2 and datagram[2] in (1, 6, 7)
+    net.engines[0].send(b"only at 1")
+    net.run(3)
+    net.drop = lambda src, dst, lane, datagram: 0 in (src, dst)
+    net.run(500)
+    assert (net.ids[0], b"only at 1") in net.got[2]
+
+
+def test_credit_stops_a_sender_whose_receiver_does_not_take_its_messages() -> None:
+    net = Net(2, window=20_000)
+    payload = bytes(1000)
+    packed = 0
+    for _ in range(500):
+        while net.engines[0].send(payload) == SENT:
+            packed += 1
+        net.now += MS
+        net.step(take=False)
+    assert 10 < packed < 40
+    net.take(1)
+    net.take(0)
+    net.run(100)
+    assert net.engines[0].send(payload) == SENT
+
+
+def test_unicasts_arrive_in_order_at_one_member_only() -> None:
+    net = Net(3)
+    rng = random.Random(3)
+    net.drop = lambda src, dst, lane, datagram: rng.random() < 0.2
+    sent = messages(4, 100)
+    for message in sent:
+        while net.engines[0].send(message, to=net.ids[1]) == AGAIN:
+            net.step()
+    net.run(600)
+    assert [payload for _, payload in net.got[1]] == sent
+    assert net.got[0] == net.got[2] == []
+
+
+def test_a_message_to_oneself_is_delivered() -> None:
+    net = Net(1)
+    large = random.Random(1).randbytes(200_000)
+    assert net.engines[0].send(b"a", to=net.ids[0]) == SENT
+    assert net.engines[0].send(large, to=net.ids[0]) == SENT
+    net.step()
+    assert [payload for _, payload in net.got[0]] == [b"a", large]
+
+
+def test_a_single_member_goes_on_for_ever() -> None:
+    net = Net(1, window=50_000)
+    sent = messages(1, 500)
+    feed(net, {0: sent})
+    assert [payload for _, payload in net.got[0]] == sent
+
+
+def test_a_message_over_the_limit_is_refused() -> None:
+    net = Net(1, message_bytes_max=1000)
+    assert net.engines[0].send(bytes(1001)) == TOO_LARGE
+
+
+def test_global_seqnos_are_dense() -> None:
+    net = Net(3, sequencer=1)
+    feed(net, {i: messages(20 + i, 100) for i in range(3)})
+    numbers = []
+    net.engines[0].send(b"end")
+    net2 = Net(3, sequencer=1)
+    for i in range(3):
+        for message in messages(30 + i, 50):
+            while net2.engines[i].send(message) == AGAIN:
+                net2.step(take=False)
+    for _ in range(500):
+        net2.step(take=False)
+        while (item := net2.engines[2].deliver()) is not None:
+            if isinstance(item, Batch):
+                for run in item.runs:
+                    numbers += range(int(run["global_seqno"]), int(run["global_seqno"]) + int(run["n"]))
+    assert numbers == list(range(1, 151))
+
+
+def test_a_sender_knows_what_the_sequencer_has_not_put_in_order() -> None:
+    """SEQ-24: a member that leaves waits for this to fall to 0."""
+    net = Net(3, sequencer=0)
+    net.drop = lambda src, dst, lane, datagram: dst == 0
+    net.engines[1].send(b"a")
+    net.run(3)
+    net.engines[1].send(b"b")
+    assert [engine.unordered() for engine in net.engines] == [0, 2, 0]
+    net.drop = lambda src, dst, lane, datagram: False
+    net.run(100)
+    assert [engine.unordered() for engine in net.engines] == [0, 0, 0]
+    assert net.got[2] == [(net.ids[1], b"a"), (net.ids[1], b"b")]
+
+
+def hostile(type_: int, sender: int, body: bytes) -> bytes:
+    """A datagram with a right CRC."""
+    head = struct.pack("<BBBBIIHHQQQ", 0xC5, 1, type_, 0, 0, 7, 0, 0, sender, 1, 0)
+    crc = crc32c(head + body)
+    return head[:4] + struct.pack("<I", crc) + head[8:] + body
+
+
+@pytest.mark.parametrize("hi", [2**64 - 1, 2**62 + 1, 2**62])
+def test_a_nak_for_impossible_seqnos_is_answered_at_once(hi: int) -> None:
+    net = Net(2)
+    net.engines[0].receive(hostile(5, 101, struct.pack("<QIIQQ", 100, 0, 1, hi - 2, hi)), bytes([2]), net.now)
+    counters = net.engines[0].counters()
+    assert counters["drop_field"] == (hi > 2**62)
+    assert counters["packets_retransmitted"] == 0
+
+
+def test_a_suspicion_is_raised_though_the_queue_of_frames_is_full() -> None:
+    net = Net(2, control_bytes_max=1 << 16)
+    net.run(10)
+    net.engines[0].events()
+    net.drop = lambda src, dst, lane, datagram: True
+    for _ in range(60):
+        net.engines[0].receive(hostile(8, 999, bytes(1400)), bytes([9]), net.now)
+    net.run(500)
+    assert net.engines[0].counters()["drop_control_full"] > 0
+    assert ("suspect", 101) in net.engines[0].events()
+
+
+def test_a_forward_waits_for_a_descriptor_beside_the_own_open_packet() -> None:
+    net = Net(2, sequencer=0, ring_packets=8, heartbeat_ns=10**12, suspect_ns=10**15)
+    a, b = net.engines
+    net.drop = lambda src, dst, lane, datagram: True
+    for k in range(7):
+        assert a.send(b"own%d" % k) == SENT
+        a.transmit(net.now)
+    assert a.send(b"own7") == SENT
+    assert b.send(b"forward") == SENT
+    for _, _, datagram in b.transmit(net.now):
+        a.receive(datagram, bytes([2]), net.now)
+    assert a.stream(0)[0] == 8
+    net.drop = lambda src, dst, lane, datagram: False
+    net.run(3000)
+    assert [payload for _, payload in net.got[1]] == [b"own%d" % k for k in range(8)] + [b"forward"]
+
+
+def test_empty_frames_of_strangers_do_not_fill_the_memory() -> None:
+    net = Net(2, control_bytes_max=1 << 16)
+    datagram = hostile(8, 999, b"")
+    for _ in range(5000):
+        net.engines[0].receive(datagram, bytes([9]), net.now)
+    assert net.engines[0].counters()["drop_control_full"] > 3000
+
+
+def test_a_forward_of_more_packets_than_the_ring_has_is_delivered() -> None:
+    net = Net(2, sequencer=0, ring_packets=64)
+    large = bytes(300_000)
+    sending, done = Sending(net.engines[1], large), False
+    for _ in range(2000):
+        done = done or sending.step() == SENT
+        net.step()
+    assert done
+    assert net.got[0] == [(net.ids[1], large)]

@@ -1,0 +1,250 @@
+"""Gate, freeze, cut and install of the engine, driven by hand: what the policies rely on."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from test_engine import MS, Net, feed, messages
+
+from seqcast._native.engine import AGAIN, SENT, Sending
+
+
+def change_view(
+    net: Net, survivors: list[int], members: list[int], *, sequencer: int, tag: int, steps: int = 200
+) -> None:
+    """The cut (design, steps 3 to 5) by one who sees everything: survivors of the whole first view."""
+    n = len(net.engines)
+    lost = [net.ids[i] for i in range(n) if i not in survivors]
+    last = {i: net.engines[i].gate_close() for i in survivors}
+    for i in survivors:
+        net.engines[i].freeze(lost)
+    cut, fetch = [], []
+    for rank in range(n):
+        held = {i: net.engines[i].held(rank) for i in survivors}
+        if rank in survivors:
+            cut.append(last[rank])
+            continue
+        have = {i: set(range(1, prefix + 1)) | {s for lo, hi in ranges for s in range(lo, hi + 1)}
+                for i, (prefix, ranges) in held.items()}
+        union, end = set().union(*have.values()), 0
+        while end + 1 in union:
+            end += 1
+        cut.append(end)
+        fetch += [(rank, s, s, next(i for i in survivors if s in have[i])) for s in range(1, end + 1)]
+    for rank in survivors:
+        fetch.append((rank, 1, max(last[rank], 1), rank))
+    for i in survivors:
+        net.engines[i].cut(cut, [f for f in fetch if f[3] != i and f[0] != i])
+    for _ in range(steps):
+        net.step()
+        if all(net.engines[i].cut_reached() for i in survivors):
+            break
+    assert all(net.engines[i].cut_reached() for i in survivors)
+    tables = [net.engines[i].received_table() for i in survivors]
+    assert all(table == tables[0] for table in tables) or sequencer < 0
+    net.install(members, sequencer=sequencer, tag=tag, marker=tag,
+                base=[cut[i] if i < n else 0 for i in members],
+                origin=[tables[0][i] if i < n else 0 for i in members], cuts=dict.fromkeys(survivors, cut))
+
+
+def of_sender(net: Net, i: int, sender: int) -> list[bytes]:
+    return [payload for who, payload in net.got[i] if who == net.ids[sender]]
+
+
+def test_survivors_deliver_the_same_set_of_a_crashed_sender() -> None:
+    net = Net(4)
+    rng = random.Random(2)
+    net.drop = lambda src, dst, lane, datagram: src == 0 and rng.random() < 0.5
+    sent = messages(1, 200)
+    for message in sent:
+        net.engines[0].send(message)
+        net.step(1000)
+    crashed = {0}
+    net.drop = lambda src, dst, lane, datagram: src in crashed or dst in crashed
+    change_view(net, [1, 2, 3], [1, 2, 3], sequencer=-1, tag=2)
+    net.run(20)
+    got = of_sender(net, 1, 0)
+    assert got == of_sender(net, 2, 0) == of_sender(net, 3, 0)
+    assert got == sent[: len(got)]
+    assert all(2 in net.markers[i] for i in (1, 2, 3))
+
+
+def test_sequencer_failover_resends_what_was_not_stamped() -> None:
+    """SEQ-20 to SEQ-22, E-02, E-03: C's messages 5 and 6 reached only some members when the sequencer died."""
+    net = Net(4, sequencer=0)
+    for k in range(1, 5):
+        net.engines[2].send(b"m%d" % k)
+        net.run(3)
+    net.drop = lambda src, dst, lane, datagram: src == 0 and dst != 3  # only D hears the sequencer now
+    net.engines[2].send(b"m5")
+    net.run(3)
+    net.drop = lambda src, dst, lane, datagram: dst == 0  # and now nobody: m6 is never stamped
+    net.engines[2].send(b"m6")
+    net.run(3)
+    net.drop = lambda src, dst, lane, datagram: 0 in (src, dst)
+    change_view(net, [1, 2, 3], [1, 2, 3], sequencer=0, tag=2)
+    net.engines[2].send(b"m7")
+    net.run(50)
+    for i in (1, 2, 3):
+        assert of_sender(net, i, 2) == [b"m1", b"m2", b"m3", b"m4", b"m5", b"m6", b"m7"]
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("size", [400, 6000])
+def test_nothing_of_a_survivor_is_lost_or_doubled_when_the_sequencer_crashes(seed: int, size: int) -> None:
+    """Messages that are split at the edge of what was stamped are sent again whole."""
+    net = Net(4, sequencer=0, window=30_000)
+    rng = random.Random(seed)
+    sent: dict[int, list[bytes]] = {1: [], 2: [], 3: []}
+    net.drop = lambda src, dst, lane, datagram: rng.random() < 0.2
+
+    def send(i: int) -> None:
+        message = i.to_bytes(1, "little") + len(sent[i]).to_bytes(4, "little") + rng.randbytes(rng.randrange(size))
+        if net.engines[i].send(message) == SENT:
+            sent[i].append(message)
+
+    for _ in range(rng.randrange(100, 300)):
+        send(rng.choice([1, 2, 3]))
+        if rng.random() < 0.3:
+            net.step(rng.randrange(5 * MS))
+    net.drop = lambda src, dst, lane, datagram: 0 in (src, dst) or rng.random() < 0.1
+    change_view(net, [1, 2, 3], [1, 2, 3], sequencer=0, tag=2, steps=2000)
+    for _ in range(50):
+        send(rng.choice([1, 2, 3]))
+        net.step()
+    net.run(1500)
+    assert net.got[1] == net.got[2] == net.got[3]
+    for i in (1, 2, 3):
+        assert of_sender(net, 1, i) == sent[i]
+
+
+def test_the_gate_stays_closed_until_a_view_is_installed() -> None:
+    """E-15: after the last seqno was given away nothing more can be sent in this view."""
+    net = Net(2)
+    assert net.engines[0].send(b"a") == SENT
+    last = net.engines[0].gate_close()
+    assert net.engines[0].send(b"b") == AGAIN
+    assert net.engines[0].gate_close() == last == 1
+    net.engines[1].gate_close()
+    for engine in net.engines:
+        engine.freeze([])
+        engine.cut([1, 0], [(0, 1, 1, 0)] if engine is net.engines[1] else [])
+    net.run(5)
+    net.install([0, 1], sequencer=-1, tag=2, marker=2, base=[1, 0], cuts={0: [1, 0], 1: [1, 0]})
+    assert net.engines[0].send(b"b") == SENT
+    net.run(5)
+    assert of_sender(net, 1, 0) == [b"a", b"b"]
+
+
+def test_after_the_freeze_nothing_of_a_lost_member_is_taken() -> None:
+    net = Net(3)
+    net.engines[1].freeze([net.ids[0]])
+    net.engines[0].send(b"late")
+    net.run(20)
+    assert of_sender(net, 1, 0) == []
+    assert net.engines[1].counters()["drop_frozen"] > 0
+    assert of_sender(net, 2, 0) == [b"late"]
+
+
+def test_a_joiner_starts_at_the_cut() -> None:
+    net = Net(3)
+    feed(net, {0: messages(1, 20)}, steps=50)
+    for engine in net.engines[:2]:
+        engine.gate_close()
+    # The third engine plays the joiner: it has no view before.
+    joiner = net.engines[2]
+    joiner.close_view(None, 9)
+    net.got[2].clear()
+    base = net.engines[0].stream(0)[0]
+    for engine in net.engines[:2]:
+        engine.freeze([net.ids[2]])
+        engine.cut([base, 0, 0], [])
+    net.install([0, 1, 2], sequencer=-1, tag=2, marker=2, base=[base, 0, 0],
+                cuts={0: [base, 0, 0], 1: [base, 0, 0], 2: None})
+    net.engines[0].send(b"first for the joiner")
+    net.run(10)
+    assert net.got[2] == [(net.ids[0], b"first for the joiner")]
+
+
+def test_a_message_that_is_given_up_is_dropped_by_receivers() -> None:
+    net = Net(2, window=20_000)
+    large = random.Random(1).randbytes(500_000)
+    assert net.engines[0].send(large) == AGAIN  # the window is full; this call gives the message up
+    net.run(20)
+    net.engines[0].send(b"next")
+    net.run(20)
+    assert of_sender(net, 1, 0) == [b"next"]
+    assert net.engines[1].counters()["drop_partial_message"] == 1
+
+
+@pytest.mark.parametrize("sequencer", [-1, 0])
+@pytest.mark.parametrize("before", [0, 3, 10, 200])
+def test_a_view_change_in_the_middle_of_a_message_sends_it_again_whole(sequencer: int, before: int) -> None:
+    """The gate may close inside a split message: receivers drop the part, the sender starts again."""
+    net = Net(4, sequencer=sequencer, window=20_000)
+    large = random.Random(1).randbytes(200_000)
+    sending = Sending(net.engines[2], large)
+    done = False
+    for _ in range(before):
+        done = done or sending.step() == SENT
+        net.step()
+    net.drop = lambda src, dst, lane, datagram: 0 in (src, dst)
+    change_view(net, [1, 2, 3], [1, 2, 3], sequencer=sequencer, tag=2)
+    for _ in range(1000):
+        done = done or sending.step() == SENT
+        net.step()
+    assert done
+    net.engines[2].send(b"next")
+    net.run(50)
+    for i in (1, 2, 3):
+        assert of_sender(net, i, 2) == [large, b"next"]
+
+
+def test_many_gaps_of_a_lost_member_are_fetched_from_their_holders() -> None:
+    """More ranges than the table of gaps holds, each held by one survivor only."""
+    net = Net(6, ring_packets=1024, suspect_ns=10**15)
+
+    def drop(src: int, dst: int, lane: int, datagram: bytes) -> bool:
+        if src == 5 and datagram[2] == 1:
+            return int.from_bytes(datagram[32:40], "little") % 4 + 1 != dst
+        return datagram[2] in (5, 6, 7)
+
+    net.drop = drop
+    for i in range(260):
+        net.engines[5].send(b"%d" % i)
+        net.step(1000)
+    net.drop = lambda src, dst, lane, datagram: 5 in (src, dst)
+    change_view(net, [0, 1, 2, 3, 4], [0, 1, 2, 3, 4], sequencer=-1, tag=2, steps=3000)
+    net.run(5)
+    for i in range(5):
+        assert of_sender(net, i, 5) == [b"%d" % k for k in range(260)]
+
+
+def test_a_new_sequencer_does_not_probe_its_old_forward_stream() -> None:
+    net = Net(3, sequencer=0)
+    net.drop = lambda src, dst, lane, datagram: 0 in (src, dst)
+    net.engines[1].send(b"x")
+    net.run(3)
+    change_view(net, [1, 2], [1, 2], sequencer=0, tag=2)
+    net.run(500)
+    before = net.engines[1].counters()["probes_sent"]
+    net.run(1000)
+    assert net.engines[1].counters()["probes_sent"] == before
+    assert of_sender(net, 2, 1) == [b"x"]
+
+
+def test_what_was_not_stamped_is_sent_again_whatever_the_new_window() -> None:
+    net = Net(3, sequencer=0, window=1 << 20)
+    net.drop = lambda src, dst, lane, datagram: 0 in (src, dst)
+    large = [bytes([i]) * 240_000 for i in range(3)]
+    for message in large:
+        assert net.engines[1].send(message) == SENT
+    net.run(3)
+    net.window = 20_000
+    change_view(net, [1, 2], [1, 2], sequencer=0, tag=2)
+    for _ in range(3000):
+        net.step()
+    assert net.engines[1].send(b"next") == SENT
+    net.run(50)
+    assert of_sender(net, 2, 1) == [*large, b"next"] == of_sender(net, 1, 1)

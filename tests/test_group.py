@@ -1,0 +1,541 @@
+"""The public API on real sockets: order, sizes, threads, processes, leaving, crashes, fork, signals."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from members import LOOPBACK, cluster, group_of, join, output, payloads, script, wait_until
+
+import seqcast
+from seqcast.events import Excluded
+
+
+def test_two_members_deliver_each_others_messages_in_the_order_of_each_sender():
+    with group_of(2, order="fifo") as (a, b):
+        a.send_many([b"a%d" % i for i in range(1000)])
+        b.send_many([b"b%d" % i for i in range(1000)])
+        for group in (a, b):
+            got = payloads(group, 2000)
+            for sender in (b"a", b"b"):
+                mine = [payload for payload in got if payload[:1] == sender]
+                assert mine == [sender + b"%d" % i for i in range(1000)]
+
+
+def test_four_members_that_all_send_deliver_one_total_order():
+    with group_of(4, order="total") as groups:
+
+        def send(group):
+            for i in range(500):
+                group.send(b"%s %d" % (group.member.name.encode(), i))
+
+        threads = [threading.Thread(target=send, args=(group,)) for group in groups]
+        for thread in threads:
+            thread.start()
+        got = [payloads(group, 2000) for group in groups]
+        for thread in threads:
+            thread.join()
+        assert len(set(got[0])) == 2000
+        assert got[1:] == got[:1] * 3
+
+
+def test_who_leaves_at_once_after_sending_leaves_nothing_behind():
+    """SEQ-24: what the sequencer has not stamped when its sender is gone, nobody sends again."""
+    with group_of(3, order="total") as (a, b, c):
+        c.send_many([b"%d" % i for i in range(20_000)])
+        assert c.leave() and c.leave()
+        for group in (a, b):
+            assert payloads(group, 20_000) == [b"%d" % i for i in range(20_000)]
+
+
+def test_global_seqnos_are_dense_and_the_same_at_all():
+    with group_of(2, order="sequencer") as (a, b):
+        b.send_many([b"x"] * 50)
+        a.send_many([b"y"] * 50)
+        seen = []
+        for group in (a, b):
+            messages = [group.recv(10) for _ in range(100)]
+            assert [m.global_seqno for m in messages] == list(range(1, 101))
+            seen.append([(m.global_seqno, m.sender.name, m.payload, m.seqno, m.index) for m in messages])
+        assert seen[0] == seen[1]
+        assert {m.view_id for m in messages} == {a.view.view_id}
+
+
+def test_a_unicast_reaches_its_member_only_and_in_order():
+    with group_of(3, order="fifo") as (a, b, c):
+        for i in range(200):
+            a.send(b"%d" % i, to=b.member)
+        a.send(b"to all")
+        got = [b.recv(10) for _ in range(201)]
+        unicasts = [m for m in got if m.unicast]
+        assert [m.payload for m in unicasts] == [b"%d" % i for i in range(200)]
+        assert unicasts[0].sender == a.member and unicasts[0].global_seqno is None
+        assert payloads(c, 1) == [b"to all"]
+        a.send(b"to myself", to=a.member)
+        assert sorted(payloads(a, 2)) == [b"to all", b"to myself"]
+
+
+def test_a_message_of_64_mib_arrives_whole():
+    with group_of(2, order="fifo", deliver_own=False) as (a, b):
+        big = np.random.default_rng(1).integers(0, 256, 64 << 20, dtype=np.uint8).tobytes()
+        sender = threading.Thread(target=a.send, args=(big,))
+        sender.start()
+        message = b.recv(60)
+        sender.join()
+        assert message is not None and message.payload == big
+
+
+def test_a_big_message_through_the_sequencer_arrives_whole_between_others():
+    with group_of(2, order="sequencer", deliver_own=False) as (a, b):
+        big = np.random.default_rng(2).integers(0, 256, 8 << 20, dtype=np.uint8).tobytes()
+        received = []
+        receiver = threading.Thread(target=lambda: received.extend(payloads(a, 3, 60)))
+        receiver.start()
+        for payload in (b"before", big, b"after"):
+            b.send(payload)
+        receiver.join()
+        assert received == [b"before", big, b"after"]
+
+
+@pytest.mark.parametrize("wide", [np.int32, np.int64])
+def test_a_batch_is_sent_and_delivered_as_arrow_lays_it_out(wide):
+    with group_of(2, order="fifo") as (a, b):
+        lengths = np.random.default_rng(3).integers(0, 3000, 2000)
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(wide)
+        data = np.random.default_rng(4).integers(0, 256, int(offsets[-1]), dtype=np.uint8)
+        a.send_batch(data, offsets)
+        want = [data[offsets[i] : offsets[i + 1]].tobytes() for i in range(2000)]
+        got, arrow = [], []
+        while len(got) < 2000:
+            batch = b.recv_batch(10)
+            got += [batch.data[batch.offsets[i] : batch.offsets[i + 1]].tobytes() for i in range(len(batch))]
+            arrow += batch.to_arrow().to_pylist()
+            assert [m.payload for m in batch.messages()] == list(batch)
+            assert batch.runs["n"].sum() == len(batch)
+        assert got == want == arrow
+
+
+def test_a_batch_after_single_messages_holds_the_rest_of_what_they_came_with():
+    with group_of(1, order="total") as (a,):
+        a.send_many([b"%d" % i for i in range(10)])
+        first = [a.recv(10).payload for _ in range(3)]
+        batch = a.recv_batch(10)
+        rest = list(batch)
+        while len(first + rest) < 10:
+            rest += a.recv_batch(10).tolist()
+        assert first + rest == [b"%d" % i for i in range(10)]
+        messages = batch.messages()
+        assert messages[0].global_seqno == 4
+        assert batch.runs["global_seqno"][0] == 4 and batch.runs["first"][0] == 0
+        assert batch[0] == b"3" and batch[-1] == list(batch)[-1]
+
+
+def test_many_threads_send_and_receive_and_nothing_is_lost_or_twice():
+    with group_of(2, order="total") as (a, b):
+        total = 8 * 400
+        got: list[bytes] = []
+
+        def receive():
+            while len(got) < total:
+                message = b.recv(0.2)
+                if message is not None:
+                    got.append(message.payload)
+
+        receivers = [threading.Thread(target=receive) for _ in range(3)]
+        senders = [
+            threading.Thread(target=lambda k=k: [(a, b)[k % 2].send(b"%d/%d" % (k, i)) for i in range(400)])
+            for k in range(8)
+        ]
+        for thread in receivers + senders:
+            thread.start()
+        at_a = payloads(a, total, 60)
+        for thread in receivers + senders:
+            thread.join()
+        assert len(set(at_a)) == len(at_a) == total
+        assert sorted(got) == sorted(at_a)
+        for k in range(8):
+            mine = [payload for payload in at_a if payload.startswith(b"%d/" % k)]
+            assert mine == [b"%d/%d" % (k, i) for i in range(400)]
+
+
+def test_events_give_views_and_messages_in_their_true_order():
+    name = cluster()
+    with join(name, "a") as a:
+        a.send(b"alone")
+        with join(name, "b"):
+            wait_until(lambda: len(a.view.members) == 2)
+            a.send(b"together")
+        wait_until(lambda: len(a.view.members) == 1)
+        a.send(b"alone again")
+        a.leave()
+        seen = [
+            event.payload if isinstance(event, seqcast.Message) else [m.name for m in event.members]
+            for event in a.events()
+        ]
+        assert seen == [["a"], b"alone", ["a", "b"], b"together", ["a"], b"alone again"]
+        with pytest.raises(seqcast.NotMember, match="was left"):
+            a.recv(1)
+        assert list(a) == []
+
+
+def test_own_messages_reach_a_thread_that_waits_at_once():
+    with group_of(1, order="fifo", heartbeat_s=0.2, suspect_s=2.0, name_taken_s=3.0) as (a,):
+        delays = []
+
+        def receive():
+            for _ in range(20):
+                message = a.recv(10)
+                delays.append(time.monotonic_ns() - int(message.payload))
+
+        receiver = threading.Thread(target=receive)
+        receiver.start()
+        for _ in range(20):
+            time.sleep(0.01)
+            a.send(b"%d" % time.monotonic_ns())
+        receiver.join()
+        assert sorted(delays)[10] < 20_000_000
+
+
+def test_own_messages_are_not_delivered_where_the_setting_says_so():
+    with group_of(2, order="fifo", deliver_own=False) as (a, b):
+        a.send(b"from a")
+        b.send(b"from b")
+        assert payloads(a, 1) == [b"from b"]
+        assert payloads(b, 1) == [b"from a"]
+        assert a.recv(0.05) is None
+
+
+def test_a_member_that_only_sends_is_no_brake():
+    name = cluster()
+    with join(name, "a", receive=False) as a, join(name, "b", receive=False) as b:
+        wait_until(lambda: len(a.view.members) == 2)
+        for _ in range(300):
+            a.send(bytes(100_000), timeout=20)
+        assert b.recv(0.05) is None
+
+
+def test_a_sender_without_credit_times_out_and_sends_nothing_of_that_message():
+    with group_of(2, order="fifo", deliver_own=False) as (a, b):
+        sent = 0
+        with pytest.raises(seqcast.SendTimeout, match="no credit"):
+            for sent in range(10_000):
+                a.send(b"%06d" % sent + bytes(50_000), timeout=0.2)
+        assert 10 < sent < 1000
+        got = payloads(b, sent)
+        assert [int(payload[:6]) for payload in got] == list(range(sent))
+        assert b.recv(0.1) is None
+        a.send(b"again", timeout=10)
+        assert payloads(b, 1) == [b"again"]
+
+
+def test_send_many_says_how_many_were_sent_before_the_timeout():
+    with group_of(2, order="fifo", deliver_own=False) as (a, b):
+        with pytest.raises(seqcast.SendTimeout) as raised:
+            a.send_many([b"%06d" % i + bytes(20_000) for i in range(3000)], timeout=0.2)
+        sent = raised.value.sent
+        assert 0 < sent < 3000
+        assert [int(payload[:6]) for payload in payloads(b, sent)] == list(range(sent))
+        assert b.recv(0.1) is None
+
+
+def test_bad_calls_say_what_to_do():
+    with group_of(1, message_bytes_max=1000) as (a,):
+        three = np.zeros(3, np.uint8)
+        for call, error, text in (
+            (lambda: a.send("text"), seqcast.UsageError, "encode text"),
+            (lambda: a.send(bytes(1001)), seqcast.UsageError, "message_bytes_max=1000"),
+            (lambda: a.send_many([b"x", 3]), seqcast.UsageError, "bytes"),
+            (lambda: a.send(b"x", timeout=-1), seqcast.UsageError, "timeout"),
+            (lambda: a.send(b"x", timeout="1"), seqcast.UsageError, "timeout='1' must be a number of seconds"),
+            (lambda: a.send(b"x", to="a"), seqcast.UsageError, "to='a' must be a Member"),
+            (lambda: a.send_many([b"x"], to="a"), seqcast.UsageError, "to='a' must be a Member"),
+            (lambda: a.send_many(3), seqcast.UsageError, "iterable of messages"),
+            (lambda: a.recv("1"), seqcast.UsageError, "timeout='1'"),
+            (lambda: a.recv_batch(timeout="1"), seqcast.UsageError, "timeout='1'"),
+            (lambda: a.leave("1"), seqcast.UsageError, "timeout='1'"),
+            (lambda: a.send_batch(three, np.array([0, 4], np.int64)), seqcast.UsageError, "within data"),
+            (lambda: a.send_batch(three, np.array([0, 2, 1], np.int32)), seqcast.UsageError, "not fall"),
+            (lambda: a.send_batch(np.zeros(3, np.int16), np.array([0, 2])), seqcast.UsageError, "uint8"),
+            (lambda: a.send(b"x", to=seqcast.Member("z", 99)), seqcast.NotMember, "z is not in the view"),
+            (lambda: seqcast.join("x", order="chaos"), seqcast.ConfigError, "total, sequencer, fifo"),
+            (lambda: seqcast.join(""), seqcast.ConfigError, "cluster"),
+            (lambda: seqcast.join("x", name="n" * 200), seqcast.ConfigError, "128 bytes"),
+            (lambda: seqcast.join("x", ttll=3), seqcast.ConfigError, "did you mean ttl"),
+        ):
+            with pytest.raises(error, match=text):
+                call()
+        a.send(b"still works")
+        assert payloads(a, 2)[-1] == b"still works"  # b"x" of send_many went before
+
+
+def test_send_many_says_which_message_is_none_and_how_many_went_before():
+    def broken():
+        yield b"one"
+        raise TypeError("of the caller's own generator")
+
+    with group_of(1, order="fifo") as (a,):
+        with pytest.raises(seqcast.UsageError, match=r"payloads\[1\].*encode text") as raised:
+            a.send_many([b"p1", "x", b"p2"])
+        assert raised.value.sent == 1
+        with pytest.raises(TypeError, match="caller's own"):
+            a.send_many(broken())
+        assert payloads(a, 1) == [b"p1"] and a.recv(0.05) is None
+
+
+def test_buffers_of_every_kind_are_messages():
+    with group_of(1, order="fifo") as (a,):
+        a.send(bytearray(b"one"))
+        a.send(memoryview(b"two"))
+        a.send(np.frombuffer(b"three", np.uint8))
+        a.send_many([bytearray(b"four"), b"", memoryview(b"five")])
+        assert payloads(a, 6) == [b"one", b"two", b"three", b"four", b"", b"five"]
+
+
+def test_after_leaving_every_call_says_so():
+    with group_of(1) as (a,):
+        pass
+    with pytest.raises(seqcast.NotMember, match="was left"):
+        a.send(b"x")
+    a.leave()
+
+
+def test_leaving_says_whether_it_was_graceful():
+    with group_of(2, order="fifo", deliver_own=False) as (a, b):
+        a.send(b"x")
+        assert a.leave(0) is False and a.leave() is False  # no time to hear of the others
+        wait_until(lambda: len(b.view.members) == 1)
+        assert b.leave() is True  # alone: there is nobody who lacks anything
+
+
+def test_several_groups_live_in_one_process():
+    with group_of(2, order="fifo") as (a, b), group_of(2, order="total") as (c, d):
+        a.send(b"one")
+        c.send(b"two")
+        assert payloads(b, 1) == [b"one"] and payloads(d, 1) == [b"two"]
+
+
+def test_a_name_by_default_is_unique_in_this_process():
+    name = cluster()
+    with seqcast.join(name, interface=LOOPBACK) as a, seqcast.join(name, interface=LOOPBACK) as b:
+        wait_until(lambda: len(a.view.members) == 2)
+        assert a.member.name != b.member.name
+
+
+def test_a_journal_keeps_what_was_delivered(tmp_path):
+    pytest.importorskip("pyarrow")
+    with group_of(1, order="total", journal=str(tmp_path)) as (a,):
+        a.send_many([b"%d" % i for i in range(100)])
+        assert len(payloads(a, 100)) == 100
+        wait_until(lambda: a.counters()["journal_rows"] == 100)
+        assert a.counters()["journal_views"] == 1
+
+
+MEMBER = """
+import sys, seqcast
+with seqcast.join(sys.argv[1], name=sys.argv[2], interface=sys.argv[3], order=sys.argv[4]) as group:
+    print("joined", flush=True)
+    for message in group:
+        if message.payload == b"end":
+            break
+        group.send(message.payload, to=message.sender)
+"""
+
+
+def member(name, member_name, order="total"):
+    process = script(MEMBER, name, member_name, LOOPBACK, order)
+    assert process.stdout is not None and process.stdout.readline() == "joined\n", process.communicate()
+    return process
+
+
+def test_processes_exchange_messages_and_leave():
+    name = cluster()
+    first = member(name, "first")
+    with join(name, "a") as a:
+        wait_until(lambda: len(a.view.members) == 2)
+        for i in range(100):
+            a.send(b"%d" % i)
+        echoed: list[bytes] = []
+        while len(echoed) < 100:
+            message = a.recv(20)
+            assert message is not None
+            if message.unicast:
+                echoed.append(message.payload)
+        assert echoed == [b"%d" % i for i in range(100)]
+        a.send(b"end")
+        output(first)
+        wait_until(lambda: len(a.view.members) == 1)
+
+
+def test_the_group_goes_on_when_its_coordinator_is_killed():
+    name = cluster()
+    coordinator = member(name, "coordinator")
+    with join(name, "a", suspect_s=0.5) as a, join(name, "b", suspect_s=0.5) as b:
+        wait_until(lambda: len(a.view.members) == len(b.view.members) == 3)
+        assert a.view.coordinator.name == "coordinator"
+        a.send_many([b"%d" % i for i in range(100)])
+        coordinator.kill()
+        b.send_many([b"%d" % i for i in range(100, 200)], timeout=30)
+        got = [[m.payload for m in messages(group, 200)] for group in (a, b)]
+        assert got[0] == got[1]
+        assert sorted(map(int, got[0])) == list(range(200))
+        wait_until(lambda: [m.name for m in a.view.members] == ["a", "b"])
+        coordinator.communicate()
+
+
+def messages(group, n):
+    out = []
+    while len(out) < n:
+        message = group.recv(30)
+        assert message is not None, f"{len(out)} of {n}"
+        if not message.unicast:  # the coordinator's answers, while it lived
+            out.append(message)
+    return out
+
+
+def test_a_stopped_member_is_excluded_and_told_when_it_comes_back():
+    name = cluster()
+    text = """
+import sys, seqcast
+group = seqcast.join(sys.argv[1], name="stopped", interface=sys.argv[2])
+print("joined", flush=True)
+for event in group.events():
+    print(type(event).__name__, flush=True)
+try:
+    group.send(b"x")
+except seqcast.NotMember as error:
+    print("went on without" in str(error))
+"""
+    with join(name, "a") as a:
+        process = script(text, name, LOOPBACK)
+        assert process.stdout.readline() == "joined\n"
+        wait_until(lambda: len(a.view.members) == 2)
+        process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: len(a.view.members) == 1)
+        process.send_signal(signal.SIGCONT)
+        lines = output(process).split()
+        assert lines[-2:] == [Excluded.__name__, "True"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_in_a_forked_child_the_group_is_closed_and_in_the_parent_it_goes_on():
+    text = """
+import os, sys, seqcast
+a = seqcast.join(sys.argv[1], name="a", interface=sys.argv[2])
+b = seqcast.join(sys.argv[1], name="b", interface=sys.argv[2])
+pid = os.fork()
+if not pid:
+    for call in (lambda: a.send(b"x"), lambda: a.recv(1), lambda: a.view, lambda: list(a), lambda: a.counters()):
+        try:
+            call()
+        except seqcast.NotMember as error:
+            assert "before fork()" in str(error)
+        else:
+            os._exit(1)
+    a.leave()
+    with seqcast.join(sys.argv[1] + "-child", name="c", interface=sys.argv[2]) as c:
+        c.send(b"own group")
+        assert c.recv(10).payload == b"own group"
+    sys.exit(7)  # runs atexit: the parent's groups must not be left by it
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+for i in range(100):
+    a.send(b"%d" % i)
+assert [b.recv(10).payload for _ in range(100)] == [b"%d" % i for i in range(100)]
+assert len(b.view.members) == 2
+print("good")
+"""
+    assert output(script(text, cluster(), LOOPBACK)) == "good\n"
+
+
+def _child_of_multiprocessing(group, results):
+    try:
+        group.send(b"x")
+    except seqcast.NotMember as error:
+        results.put(str(error))
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_multiprocessing_with_an_open_group_closes_the_childs():
+    with group_of(1) as (a,):
+        context = multiprocessing.get_context("fork")
+        results = context.SimpleQueue()
+        process = context.Process(target=_child_of_multiprocessing, args=(a, results))
+        process.start()
+        process.join(30)
+        assert "before fork()" in results.get()
+        a.send(b"goes on")
+        assert payloads(a, 1) == [b"goes on"]
+
+
+def test_leaving_the_interpreter_leaves_the_group():
+    name = cluster()
+    text = """
+import sys, seqcast
+seqcast.join(sys.argv[1], name="quits", interface=sys.argv[2]).send(b"last words")
+"""
+    with join(name, "a", suspect_s=30.0, name_taken_s=30.0) as a:
+        process = script(text, name, LOOPBACK)
+        assert payloads(a, 1) == [b"last words"]
+        wait_until(lambda: len(a.view.members) == 1, 15)  # long before it would be suspected
+        output(process)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize("waiting", ["group.recv()", "next(iter(group))", "fill(group)"])
+def test_ctrl_c_ends_a_wait(waiting):
+    text = f"""
+import sys, seqcast
+def fill(group):
+    while True:
+        group.send(bytes(60000))
+with seqcast.join(sys.argv[1], name="a", interface=sys.argv[2]) as group:
+    print("joined", flush=True)
+    try:
+        {waiting}
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+"""
+    process = script(text, cluster(), LOOPBACK)
+    assert process.stdout.readline() == "joined\n"
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    assert output(process, 20) == "interrupted\n"
+
+
+def test_a_busy_python_thread_does_not_make_a_member_suspected():
+    with group_of(2, order="fifo", suspect_s=0.3) as (a, b):
+        stop = time.monotonic() + 1.0
+
+        def burn():
+            while time.monotonic() < stop:
+                sum(range(2_000_000))  # holds the GIL for long
+
+        threads = [threading.Thread(target=burn) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(a.view.members) == len(b.view.members) == 2
+        assert a.view.view_id == b.view.view_id
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_a_member_at_rest_is_small_and_sleeps():
+    text = """
+import sys, time, seqcast
+with seqcast.join(sys.argv[1], name="a", interface=sys.argv[2]) as a:
+    time.sleep(0.5)
+    before = time.process_time()
+    time.sleep(2)
+    used = time.process_time() - before
+    rss = int(next(line for line in open("/proc/self/status") if line.startswith("VmRSS")).split()[1])
+    print(rss, used)
+"""
+    rss_kib, cpu_s = output(script(text, cluster(), LOOPBACK, stdin=subprocess.DEVNULL)).split()
+    assert int(rss_kib) < 60 << 10
+    assert float(cpu_s) < 0.2

@@ -1,0 +1,391 @@
+"""``seqcast perf``: what counts as lost, the bare baselines, the paths, and the command as a whole."""
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from netns import MEMBERS, cut_off, lonely, network, python, segmented  # noqa: F401
+
+from seqcast.perf import command, report
+from seqcast.perf.messages import FULL_CHECK_EVERY, BatchSource, Check
+from seqcast.perf.paths import MTU, PATHS, Path, PathError, Place, call, dropping, open_path
+from seqcast.perf.processes import Process, Processes, RunFailed
+from seqcast.perf.runs import Latency, Load, bare_latency, bare_throughput
+
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the bare baselines need Linux")
+LOOPBACK = Place((), "lo", "127.0.0.1")
+
+
+class Batch:
+    """What recv_batch gives, as far as Check looks at it."""
+
+    def __init__(self, data, size):
+        self.data = np.array(data, dtype=np.uint8)
+        self._n = len(data) // size
+
+    def __len__(self):
+        return self._n
+
+
+def sent_batches(size, count, sender=0):
+    source = BatchSource(size, sender)
+    for _ in range(count):
+        data, offsets = source.next()
+        assert offsets[-1] == len(data) and len(data) == (len(offsets) - 1) * size
+        yield data.copy()
+        source.sent()
+
+
+# ---- what counts as lost -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [8, 64, 1000, 8192, 65000, 1 << 20])
+def test_a_whole_stream_is_not_wrong(size):
+    check = Check(size)
+    batches = list(sent_batches(size, FULL_CHECK_EVERY + 2))
+    for data in batches:
+        check.take(Batch(data, size))
+    assert check.count == sum(len(data) // size for data in batches) and check.wrong == 0
+
+
+@pytest.mark.parametrize("cut", [0, 1, 77, 4095])
+def test_a_message_that_is_missing_anywhere_in_a_batch_is_found(cut):
+    check = Check(64)
+    first, second = sent_batches(64, 2)
+    check.take(Batch(np.delete(first.reshape(-1, 64), cut, axis=0).ravel(), 64))
+    check.take(Batch(second, 64))
+    assert check.wrong >= 1
+    assert check.count == 2 * len(first) // 64 - 1
+
+
+def test_a_message_that_comes_twice_is_found():
+    check = Check(64)
+    (data,) = sent_batches(64, 1)
+    check.take(Batch(np.concatenate([data[:640], data[576:]]), 64))
+    assert check.wrong >= 1
+
+
+def test_messages_that_change_places_are_found_in_the_batches_that_are_checked_whole():
+    check = Check(64)
+    batches = list(sent_batches(64, FULL_CHECK_EVERY))
+    rows = batches[-1].reshape(-1, 64)
+    rows[[10, 11]] = rows[[11, 10]]
+    for data in batches:
+        check.take(Batch(data, 64))
+    assert check.wrong >= 1 and check.count == sum(len(data) // 64 for data in batches)
+
+
+def test_a_message_of_another_size_is_found():
+    check = Check(64)
+    check.take(Batch(np.zeros(640, dtype=np.uint8), 65))
+    assert check.wrong == 9
+
+
+def test_several_senders_are_told_apart():
+    check = Check(64)
+    (a,), (b,) = sent_batches(64, 1, sender=1), sent_batches(64, 1, sender=2)
+    check.take(Batch(np.concatenate([a[:640], b, a[640:]]), 64))
+    assert check.wrong == 0 and check.count == (len(a) + len(b)) // 64
+    check.take(Batch(a[:64], 64))
+    assert check.wrong == 1
+
+
+# ---- the bare baselines --------------------------------------------------------------------------------------------
+
+
+@linux
+@pytest.mark.parametrize(
+    "path",
+    [
+        Path("loopback", (LOOPBACK,) * 3, 65000, 1, False),
+        Path("plain", (LOOPBACK,) * 3, 1472, 1, False),
+        Path("coalesced", (LOOPBACK,) * 3, 1472, 44, True),
+        Path("cut apart", (LOOPBACK,) * 3, 1472, 44, False),
+    ],
+    ids=lambda path: path.name,
+)
+def test_bare_baselines_deliver_everything_and_acks_do_not_stall_them(path):
+    load = Load(3, 1, 1024, "fifo", 0.15)
+    raw, limit = (bare_throughput(path, load, limit=limit, window_bytes=1 << 20) for limit in (False, True))
+    assert 1 < raw < 20 * limit
+
+
+@linux
+@pytest.mark.parametrize("limit", [False, True])
+def test_a_window_beyond_the_receive_buffers_is_cut_to_what_they_hold(limit):
+    path = Path("loopback", (LOOPBACK,) * 3, 65000, 1, False)
+    assert bare_throughput(path, Load(3, 1, 1024, "fifo", 0.3), limit=limit, window_bytes=64 << 20) > 1
+
+
+@linux
+@pytest.mark.parametrize("spin", [False, True])
+def test_bare_ping_pong_has_ordered_percentiles(spin):
+    path = Path("loopback", (LOOPBACK,) * 2, 65000, 1, False)
+    half = bare_latency(path, Latency(64, "fifo", 200, spin, None))
+    assert 0.5 < half["p50"] <= half["p99"] <= half["p999"] < 1e6
+
+
+# ---- processes -----------------------------------------------------------------------------------------------------
+
+
+@linux
+def test_a_process_that_cannot_do_its_task_says_why():
+    task = {"role": "member", "cluster": "x", "name": "a", "members": 1, "size": 64, "sends": False,
+            "settings": {"interface": "nosuchinterface0"}}  # fmt: skip
+    with Processes() as processes, pytest.raises(RunFailed, match="nosuchinterface0"):
+        processes.start(LOOPBACK, task).expect("joined", 30)
+
+
+@linux
+def test_a_process_that_ends_without_a_word_is_told_with_its_last_words():
+    with Processes() as processes, pytest.raises(RunFailed, match="KeyError"):
+        processes.start(LOOPBACK, {"role": "member"}).expect("joined", 30)
+
+
+@linux
+def test_a_process_that_is_silent_is_given_up():
+    place = Place(("sh", "-c", "sleep 60"), "lo", "127.0.0.1")
+    process = Process(place, {"role": "member"})
+    with pytest.raises(RunFailed, match="did not say"):
+        process.expect("joined", 0.1)
+    process.close()
+    start = time.monotonic()
+    process.wait(start + 0.1)
+    assert time.monotonic() - start < 5
+
+
+# ---- paths ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_missing_tool_is_named_with_its_package(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(PathError, match="install nftables"):
+        call("nft", "list", "ruleset")
+
+
+def test_the_machine_s_own_traffic_is_never_dropped():
+    with pytest.raises(PathError, match="in network namespaces only"), dropping([LOOPBACK], 1):
+        pass
+
+
+def received_packets(place):
+    return int(place.run("cat", f"/sys/class/net/{place.interface}/statistics/rx_packets"))
+
+
+@pytest.mark.netns
+@pytest.mark.parametrize("name", PATHS[1:])
+def test_only_the_segmented_path_carries_each_packet_on_its_own(name):
+    with open_path(name, 2) as path:
+        before = received_packets(path.places[1])
+        megabytes = bare_throughput(path, Load(2, 1, 1024, "fifo", 0.3), limit=False, window_bytes=1 << 20) * 0.3
+        packets = received_packets(path.places[1]) - before
+    bytes_each = megabytes * 1e6 / packets
+    assert bytes_each < MTU if name == "veth-segmented" else bytes_each > 5 * MTU
+
+
+SEND = """
+import socket, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for number in range(2000):
+    s.sendto(b"x" * 100, ("127.0.0.1", 9))
+    time.sleep(0)
+"""
+
+
+@pytest.mark.netns
+def test_dropping_drops_its_share_and_is_gone_afterwards(lonely):  # noqa: F811
+    with dropping([lonely], 20):
+        sender = python(lonely, "-c", SEND)
+        assert sender.wait(30) == 0
+        rules = lonely.run("nft", "-j", "list", "ruleset")
+    counters = [
+        part["counter"]["packets"]
+        for rule in json.loads(rules)["nftables"]
+        for part in rule.get("rule", {}).get("expr", [])
+        if "counter" in part
+    ]
+    assert 250 < counters[0] < 550
+    assert "seqcast_loss" not in lonely.run("nft", "list", "ruleset")
+
+
+LISTEN = """
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.settimeout(0.5)
+s.bind(("", 9999))
+print("ready", flush=True)
+try:
+    print(s.recv(100).decode())
+except TimeoutError:
+    print("nothing")
+"""
+
+
+def hears(place, sender):
+    listener = python(place, "-c", LISTEN)
+    assert listener.stdout.readline() == "ready\n"
+    send = f"import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('{place.address}', 9999))"
+    sender.run("sh", "-c", f'{sys.executable} -c "{send}" 2>/dev/null || true')  # its own output hook may refuse
+    return listener.communicate(timeout=10)[0].strip() == "x"
+
+
+@pytest.mark.netns
+def test_a_partition_cuts_and_heals(network):  # noqa: F811
+    assert hears(network[1], network[0])
+    with cut_off(network[1:2]):
+        assert not hears(network[1], network[0])
+        assert not hears(network[0], network[1])
+        assert hears(network[2], network[0])
+    assert hears(network[1], network[0])
+
+
+@pytest.mark.netns
+def test_namespaces_are_gone_afterwards():
+    with open_path("veth-segmented", MEMBERS) as path:
+        names = {place.namespace for place in path.places}
+        assert names <= set(call("ip", "netns", "list").split())
+    assert not names & set(call("ip", "netns", "list").split())
+
+
+# ---- the report ----------------------------------------------------------------------------------------------------
+
+
+def run(mb, lost=0):
+    return {
+        "sent_msgs_per_s": mb * 1000, "delivered_msgs_per_s": mb * 990, "delivered_mb_per_s": mb, "messages": 10,
+        "lost": lost, "wrong": 0, "retransmitted_packets": 1, "cpu_us_per_msg": 1.5, "rss_mb": 50 + mb / 1000,
+        "rss_rest_mb": 40, "window_bytes": 1 << 20,
+    }  # fmt: skip
+
+
+def test_ratios_are_medians_of_each_pair_s_and_losses_are_sums():
+    figures = report.throughput([1000, 2000, 4000], [500, 1000, 1000], [run(500), run(800), run(1000, lost=2)])
+    assert figures["ratio_to_raw"] == 0.4 and figures["spread"]["ratio_to_raw"] == [0.25, 0.5]
+    assert figures["ratio_to_limit"] == 1.0 and figures["raw_mb_per_s"] == 2000
+    assert figures["lost"] == 2 and figures["retransmitted_packets"] == 3 and figures["rss_mb"] == 51
+
+
+def test_the_table_has_both_paths_side_by_side_and_says_what_was_not_measured():
+    figures = report.throughput([1000.0], [500.0], [run(400.0)])
+    both = report.table([{"path": "loopback", **figures}, {"path": "veth-segmented", **figures}])
+    assert both.splitlines()[0].split() == ["loopback", "veth-segmented"]
+    assert "0.8 (0.8 to 0.8)" in both
+    one = report.table([{"path": "loopback", **figures}, {"path": "veth-segmented", "unavailable": "needs root"}])
+    assert one.splitlines()[-1] == "veth-segmented: not measured: needs root"
+
+
+# ---- the command ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--size", "7"], "--size"),
+        (["--members", "1"], "--members"),
+        (["--senders", "5"], "--senders"),
+        (["--seconds", "0"], "--seconds"),
+        (["--pairs", "0"], "--pairs"),
+        (["--loss", "60"], "--loss"),
+        (["--rounds", "5"], "--latency"),
+        (["--latency", "--members", "3"], "leave --members out"),
+        (["--latency", "--wait", "spinning", "--cores", "same"], "a core for each side"),
+        (["--path", "moon"], "invalid choice"),
+    ],
+)
+def test_bad_arguments_are_status_2_and_say_what(arguments, says, capsys):
+    with pytest.raises(SystemExit) as ended:
+        command.main(arguments)
+    assert ended.value.code == 2
+    assert says in capsys.readouterr().err
+
+
+@linux
+@pytest.mark.parametrize("arguments", [["--path", "veth"], ["--loss", "1"]])
+def test_without_namespaces_what_needs_them_is_status_2_with_the_reason(arguments, monkeypatch, capsys):
+    monkeypatch.setattr(command, "why_no_namespaces", lambda: "network namespaces need root")
+    assert command.main(arguments) == 2
+    assert "need root" in capsys.readouterr().err
+
+
+def test_on_another_system_it_says_that_it_needs_linux(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert command.main(["--seconds", "1"]) == 2
+    assert "needs Linux" in capsys.readouterr().err
+
+
+def perf(*arguments):
+    done = subprocess.run(
+        [sys.executable, "-m", "seqcast", "perf", *arguments], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+SHORT = ("--seconds", "0.3", "--pairs", "1", "--path", "loopback", "--json")
+KEYS = {
+    "members", "senders", "size", "order", "seconds", "sent_msgs_per_s", "delivered_msgs_per_s", "delivered_mb_per_s",
+    "lost", "retransmitted_packets", "cpu_us_per_msg", "rss_mb", "raw_mb_per_s", "limit_mb_per_s", "ratio_to_raw",
+    "ratio_to_limit", "spread",
+}  # fmt: skip
+
+
+@linux
+@pytest.mark.parametrize("order", ["fifo", "sequencer"])
+def test_throughput_on_loopback(order):
+    figures = perf("--members", "3", *SHORT, "--order", order)
+    assert figures.keys() >= KEYS
+    assert figures["lost"] == 0 and figures["wrong"] == 0
+    assert figures["members"] == 3 and figures["size"] == 1024 and figures["order"] == order
+    assert figures["delivered_msgs_per_s"] > 100 and 0 < figures["ratio_to_limit"]
+
+
+@linux
+def test_all_members_may_send():
+    figures = perf("--members", "3", "--senders", "3", *SHORT)
+    assert figures["lost"] == 0 and figures["wrong"] == 0 and figures["messages"] > 0
+
+
+@linux
+def test_latency_on_loopback():
+    figures = perf("--latency", "--rounds", "200", "--pairs", "1", "--path", "loopback", "--json")
+    for key in ("latency_us", "raw_latency_us"):
+        assert 0 < figures[key]["p50"] <= figures[key]["p99"] <= figures[key]["p999"]
+    assert figures["cores"] is not None and figures["wait"] == "blocking"
+
+
+@pytest.mark.netns
+def test_nothing_is_lost_where_the_kernel_drops_datagrams_and_both_paths_are_shown():
+    figures = perf("--members", "3", "--seconds", "0.5", "--pairs", "1", "--loss", "1", "--json")
+    assert figures["path"] == "loopback" and figures["other_paths"][0]["path"] == "veth-segmented"
+    for path in (figures, *figures["other_paths"]):
+        assert path["lost"] == 0 and path["wrong"] == 0 and path["ratio_to_loss_free"] > 0
+    assert figures["other_paths"][0]["retransmitted_packets"] > 0
+
+
+@linux
+def test_ctrl_c_ends_all_members():
+    child = subprocess.Popen(
+        [sys.executable, "-m", "seqcast", "perf", "--seconds", "60", "--path", "loopback", "--members", "2"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    members: list[str] = []
+    until = time.monotonic() + 30
+    while len(members) < 2 and time.monotonic() < until:
+        time.sleep(0.1)
+        with contextlib.suppress(PathError):  # no child yet
+            members = call("ps", "-o", "pid=", "--ppid", str(child.pid)).split()
+    time.sleep(1.5)  # they have joined, or are about to
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=40)
+    assert child.returncode == 1 and "interrupted" in err and "Traceback" not in err
+    assert len(members) == 2
+    for pid in members:
+        with pytest.raises(PathError):
+            call("ps", "-o", "pid=", "-p", pid)

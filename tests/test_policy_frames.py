@@ -1,0 +1,149 @@
+"""Control frames: what is written is read again, and what is not a frame is refused before it is used."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqcast.errors import RemoteProtocolError
+from seqcast.policy.cut import first_view
+from seqcast.policy.frames import (
+    FETCH_MAX,
+    FRAME_BYTES_MAX,
+    MEMBERS_MAX,
+    PROTOCOL_VERSION,
+    RANGES_ALL_MAX,
+    Cut,
+    Done,
+    Fetch,
+    Held,
+    Installed,
+    Join,
+    Leave,
+    MemberInfo,
+    NewView,
+    Ok,
+    OtherVersion,
+    Promised,
+    Refused,
+    Start,
+    Wait,
+    dump,
+    load,
+)
+
+TOP = (1 << 64) - 1
+SEQNO = (1 << 63) - 1
+INFO = MemberInfo("ä/1", TOP, b"\x00" * 28, 1 << 20, 1472, 1 << 20, True)
+VIEW = first_view([INFO, replace(INFO, name="b", id=2)], "total", TOP)
+FRAMES = [
+    Join(PROTOCOL_VERSION, "orders", "total", INFO, 3),
+    Wait(TOP),
+    Refused("because", True),
+    Leave(1),
+    Start(1, (1, 0), (TOP, 2)),
+    Ok(1, (1, 0), SEQNO, (Held(4, ((6, 7), (9, 9))), Held(0))),
+    Promised(1, (1, 0), (2, 1)),
+    Promised(1, (1, 0), (0, -1)),
+    Cut(1, (1, 0), (SEQNO, 0), (Fetch(0, 1, 9, 1),)),
+    Done(1, (1, 0)),
+    VIEW,
+    replace(VIEW, closes=VIEW.view_id, view_id=replace(VIEW.view_id, counter=2), answers=(4, 1), cut=(1, 2)),
+    Installed(TOP),
+]
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: type(frame).__name__)
+def test_a_frame_is_read_as_it_was_written(frame):
+    assert load(dump(frame)) == frame
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: type(frame).__name__)
+def test_a_frame_without_one_of_its_fields_or_with_another_is_refused(frame):
+    value = json.loads(dump(frame))
+    for name in value:
+        if name == "kind":
+            continue
+        for broken in ({k: v for k, v in value.items() if k != name}, {**value, name: {}}, {**value, "more": 1}):
+            with pytest.raises(RemoteProtocolError):
+                load(json.dumps(broken).encode())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{", b"[]", b"1", b"\xff", b'{"kind":"no"}', b'{"kind":[]}', b"[" * 50_000, b"1" * 50_000, b" " * 60_001]
+    + [b'{"kind":"wait","view":%s}' % v for v in (b"1", b'"0"', b'"g"', b'"-1"', b'"1_0"', b'" 1"', b'"%017x"' % 1)]
+    + [b'{"kind":"installed","view":true}', b'{"kind":"done","view":"1","attempt":[1]}']
+    + [b'{"kind":"done","view":"1","attempt":[true,0]}', b'{"kind":"done","view":"1","attempt":[1,128]}']
+    + [b'{"kind":"done","view":"1","attempt":[NaN,0]}', b'{"kind":"done","view":"1","attempt":[1e3,0]}'],
+)  # fmt: skip
+def test_what_is_no_frame_is_refused(data):
+    with pytest.raises(RemoteProtocolError):
+        load(data)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        replace(VIEW, members=VIEW.members[:1] * 2),
+        replace(VIEW, members=(INFO, replace(INFO, id=9))),  # one name twice
+        replace(VIEW, base=(0,)),
+        replace(VIEW, sequencer=2),
+        replace(VIEW, closes=VIEW.view_id),
+        replace(VIEW, members=VIEW.members[::-1]),
+        Ok(1, (1, 0), 5, (Held(4, ((4, 7),)),)),
+        Ok(1, (1, 0), 5, (Held(4, ((9, 8),)),)),
+        Cut(1, (1, 0), (5,), (Fetch(1, 1, 2, 0),)),
+        Cut(1, (1, 0), (5,), (Fetch(0, 3, 2, 0),)),
+    ],
+)
+def test_a_frame_that_contradicts_itself_is_refused(frame):
+    with pytest.raises(RemoteProtocolError):
+        load(dump(frame))
+
+
+def test_a_join_of_another_version_is_known_as_such_whatever_else_it_says():
+    assert load(b'{"kind":"join","version":7,"new":{}}') == OtherVersion(7)
+
+
+_VALUES = st.recursive(st.none() | st.integers() | st.text(), st.lists)
+
+
+@given(st.binary(max_size=300) | _VALUES.map(json.dumps).map(str.encode))
+def test_any_bytes_give_a_frame_or_the_one_error(data):
+    try:
+        load(data)
+    except RemoteProtocolError:
+        pass
+
+
+@given(st.data())
+def test_a_frame_with_a_changed_value_gives_a_frame_or_the_one_error(data):
+    value = json.loads(dump(data.draw(st.sampled_from(FRAMES))))
+    name = data.draw(st.sampled_from(sorted(value)))
+    value[name] = data.draw(
+        st.recursive(st.none() | st.booleans() | st.integers() | st.text() | st.floats(), st.lists, max_leaves=8)
+    )
+    try:
+        frame = load(json.dumps(value).encode())
+    except RemoteProtocolError:
+        return
+    if not isinstance(frame, OtherVersion):
+        assert load(dump(frame)) == frame
+
+
+def test_the_largest_frames_stay_within_the_limit():
+    infos = tuple(
+        MemberInfo(f"{i:03}" + "n" * 125, TOP - i, b"\xff" * 28, (1 << 53) - 1, 65000, (1 << 53) - 1, False)
+        for i in range(MEMBERS_MAX)
+    )
+    view = first_view(infos, "sequencer", TOP)
+    top = (1 << 40,) * MEMBERS_MAX  # 2**40 packets: years at full speed
+    full = replace(view, survivors=tuple(i.id for i in infos), cut=top, base=top, origin_base=top)
+    held = tuple(Held(1 << 40, ((1 << 41, 1 << 41),) * (RANGES_ALL_MAX // MEMBERS_MAX)) for _ in infos)
+    fetch = tuple(Fetch(127, 1 << 40, 1 << 40, 127) for _ in range(FETCH_MAX))
+    frames = [full, Ok(TOP, (9999, 127), 1 << 40, held), Cut(TOP, (9999, 127), top, fetch)]
+    assert all(len(dump(frame)) <= FRAME_BYTES_MAX for frame in frames)
+    assert isinstance(load(dump(full)), NewView)

@@ -1,0 +1,83 @@
+"""What README.md says can be run is run."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.S)
+
+
+FIRST, *REST = ["a 1 b'first'", "a 2 b'second'", "a 3 b'third'"]
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"), [(0, ["view 1 [a]", FIRST, *REST]), (1, [FIRST])], ids=["with threads", "with asyncio"]
+)
+def test_an_example_runs_as_it_stands(number, expected, tmp_path):
+    command = [sys.executable, "-c", EXAMPLES[number]]
+    environment = {**os.environ, "SEQCAST_INTERFACE": "lo"}
+    result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines() == expected
+
+
+def test_every_example_is_run():
+    assert len(EXAMPLES) == 2
+
+
+def test_every_make_target_and_command_that_is_named_exists():
+    from seqcast.cli import COMMANDS
+
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M))
+    assert set(re.findall(r"(?:^|`)make (\w+)", README, re.M)) <= targets
+    named = set(re.findall(r"(?:^|[`|] ?)seqcast (\w+)", README, re.M))
+    assert named and named <= set(COMMANDS)
+
+
+def test_every_setting_that_is_named_exists():
+    import dataclasses
+
+    from seqcast import Config
+
+    settings = {field.name for field in dataclasses.fields(Config)} | {"order"}
+    named = set(re.findall(r"`(\w+_s|\w+_max|interface|order|journal|receive)(?:=\w+)?`", README))
+    assert named and named <= settings
+
+
+def test_figures_are_rendered_from_what_perf_prints(monkeypatch):
+    """Through perf's own report, so that a change of its keys is seen here."""
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    import render
+
+    from seqcast.perf import report
+
+    keys = ("sent_msgs_per_s", "delivered_msgs_per_s", "delivered_mb_per_s", "cpu_us_per_msg", "rss_mb", "rss_rest_mb")
+    keys += ("lost", "wrong", "messages", "retransmitted_packets", "window_bytes")
+    group = dict.fromkeys(keys, 1200.0)
+    about = {"members": 4, "senders": 1, "size": 1024, "order": "fifo", "seconds": 5.0, "machine": report.machine()}
+    run = {**about, "path": "loopback", **report.throughput([2400.0], [1500.0], [group])}
+    other = {"path": "veth-segmented", "unavailable": "needs root"}
+    times = dict.fromkeys(report.PERCENTILES, 12.0)
+    ping = {**about, "path": "loopback", "wait": "blocking", "cores": [0, 1], **report.latency([times], [times])}
+    text = render.figures([{**run, "other_paths": [other]}, ping])
+    assert "| fifo | 1,024 B | loopback | 1,200 | 1,200 | 0.80 (0.80–0.80) | 0.50 (0.50–0.50) | 1200.00 | 1200" in text
+    assert "| fifo | 1,024 B | loopback | blocking, cores 0 and 1 | 12.0 | 12.0 | 12.0 | 12.0 | 12.0 | 1.00 |" in text
+    assert "seqcast perf --size 1024 --order fifo --members 4 --senders 1 --seconds 5 --pairs 1\n" in text
+    assert "veth-segmented" not in text
+
+
+def test_the_figures_cover_every_size_and_order_that_the_readme_speaks_of():
+    runs = [json.loads(line) for line in (ROOT / "docs" / "figures.jsonl").read_text().splitlines()]
+    throughput = [run for run in runs if "latency_us" not in run]
+    assert {(run["size"], run["order"]) for run in throughput} >= {
+        (size, order) for size in (64, 1024, 8192, 65536) for order in ("fifo", "sequencer")
+    }
+    assert all(run["lost"] == 0 and run["pairs"] >= 5 for run in throughput)
+    assert any("latency_us" in run for run in runs)

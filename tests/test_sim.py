@@ -1,0 +1,151 @@
+"""Simulated groups: fixed seeds hold, runs replay exactly, and each literal reading of the rules is caught."""
+
+import pytest
+from sim_literal import VARIANTS, storm, violation
+
+from seqcast.policy.table import edges_of
+from seqcast.sim import Options, World, main, simulate
+from seqcast.sim.checkers import check_safety
+from seqcast.sim.command import MACHINES
+from seqcast.sim.node import Delivered
+from seqcast.sim.options import MS, SECOND
+from seqcast.types import View
+
+
+@pytest.mark.parametrize("seeds", [range(first, first + 5) for first in range(1, 31, 5)], ids=str)
+def test_all_guarantees_hold(seeds):
+    for seed in seeds:
+        result = simulate(Options.draw(seed))
+        assert not result.violations, f"seqcast sim --seed {seed}: {result.violations[0]}"
+        assert result.messages and result.views
+
+
+@pytest.mark.parametrize("order", ["fifo", "total"])
+def test_all_guarantees_hold_in_a_storm_of_view_changes(order):
+    edges = set()
+    for seed in range(1, 16):
+        result = simulate(storm(seed, order))
+        assert not result.violations, f"storm({seed}, {order!r}): {result.violations[0]}"
+        edges |= result.edges
+    assert edges <= edges_of(MACHINES)
+    for edge in [("initiator", "STARTING", "NEWER"), ("participant", "PROMISED", "START_BELOW")]:
+        assert edge in edges, f"the storm no longer takes {edge}"
+
+
+def test_a_seed_replays_exactly_and_another_seed_does_not():
+    options = Options.draw(4, duration_ns=SECOND)
+    one, two = simulate(options), simulate(options)
+    assert one.digest == two.digest and one.packets == two.packets
+    assert simulate(Options.draw(5, duration_ns=SECOND)).digest != one.digest
+
+
+@pytest.mark.parametrize(
+    ("variant", "seeds"),
+    [
+        ("no_freeze", range(1, 9)),
+        ("stale_answer", range(83, 84)),
+        ("no_promise", range(225, 226)),
+        ("counter_by_one", range(146, 147)),
+        ("short_tag", range(54, 55)),
+        ("bump_of_joiner", range(1, 9)),
+    ],
+)
+def test_a_literal_reading_of_the_rules_fails_where_ours_holds(variant, seeds):
+    """Rare ones name the storm that finds them; after a protocol change ``tests/sim_literal.py`` looks for another."""
+    assert any(violation(variant, seed) for seed in seeds)
+    assert not any(violation("as_built", seed) for seed in seeds)
+
+
+def test_members_that_crash_together_make_one_view():
+    for seed in range(5):
+        world = World(Options(seed=seed, members=5, order="total", spread_ns=0, duration_ns=3 * SECOND))
+        world.clock.at(1500 * MS, lambda nodes=world.nodes: [node.crash() for node in nodes[1:4]])
+        result = world.run()
+        assert not result.violations
+        after = {entry.view_id: entry for node in world.nodes for entry in node.log if isinstance(entry, View)}
+        sizes = [len(after[view_id].members) for view_id in sorted(after)]
+        assert sizes[-2:] == [5, 2], f"seed {seed}: {sizes}"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_first_member_is_up_in_300_ms_and_concurrent_first_starts_converge(seed):
+    world = World(Options(seed=seed, members=5, spread_ns=0, loss=0.05))
+    world.plan()
+    world.clock.run(300 * MS)
+    assert any(node.endpoint.view for node in world.nodes)
+    world.clock.run(700 * MS)
+    assert {node.endpoint.view for node in world.nodes} == {world.nodes[0].endpoint.view}
+    assert len(world.nodes[0].endpoint.view.members) == 5
+
+
+class Fault:
+    """Wraps a finished run and plants one wrong entry in one log: each checker must see its own."""
+
+    def __init__(self, order):
+        self.world = World(Options(seed=3, members=3, order=order, duration_ns=SECOND))
+        assert not self.world.run().violations
+        self.log = self.world.nodes[0].log
+        self.places = [i for i, entry in enumerate(self.log) if isinstance(entry, Delivered) and not entry.to]
+
+    def found(self):
+        return {violation.partition(":")[0] for violation in check_safety(self.world.nodes)}
+
+
+def test_the_checkers_see_a_lost_a_doubled_and_a_swapped_message():
+    fault = Fault("fifo")
+    del fault.log[fault.places[50]]
+    assert "FIFO" in fault.found()
+    fault = Fault("fifo")
+    fault.log.insert(fault.places[50], fault.log[fault.places[50]])
+    assert "duplicate" in fault.found()
+    fault = Fault("total")
+    one, two = next(
+        (a, b)
+        for a, b in zip(fault.places, fault.places[1:], strict=False)
+        if b == a + 1 and fault.log[a].sender != fault.log[b].sender
+    )
+    fault.log[one], fault.log[two] = fault.log[two], fault.log[one]
+    assert "global seqno" in fault.found()
+
+
+def test_the_checkers_see_a_message_from_nowhere_and_two_views_of_one_id():
+    fault = Fault("fifo")
+    entry = fault.log[fault.places[50]]
+    fields = {name: getattr(entry, name) for name in entry.__slots__}
+    fault.log[fault.places[50]] = Delivered(**{**fields, "intact": False})
+    assert fault.found() == {"integrity"}
+    fault = Fault("fifo")
+    place = max(i for i, entry in enumerate(fault.log) if isinstance(entry, View))
+    view = fault.log[place]
+    fault.log[place] = View(view.view_id, view.members[::-1], view.order, view.sequencer)
+    assert "view agreement" in fault.found()
+
+
+def test_the_command_replays_and_says_so(capsys):
+    assert main(["--seed", "9", "--members", "3", "--order", "fifo", "--duration", "0.5"]) == 0
+    first = capsys.readouterr().out
+    assert main(["--seed", "9", "--members", "3", "--order", "fifo", "--duration", "0.5", "--trace"]) == 0
+    second = capsys.readouterr().out
+    digest = first.strip().rpartition("digest ")[2]
+    assert digest and digest in second and "installs view" in second
+    assert main(["--seeds", "1..2", "--duration", "0.3"]) == 0
+    assert "2 seeds, 0 failed" in capsys.readouterr().out
+
+
+def test_the_command_ends_in_1_with_a_line_that_replays_the_run(capsys):
+    with VARIANTS["bump_of_joiner"]():
+        assert main(["--seeds", "1..2"]) == 1
+    assert "replay: seqcast sim --seed 2 --members 3 --order sequencer --duration 2" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [[], ["--seed", "x"], ["--seeds", "5..1"], ["--seed", "1", "--members", "1"], ["--seed", "1", "--duration", "0"]],
+)
+def test_bad_arguments_end_in_2(argv, capsys):
+    with pytest.raises(SystemExit) as error:
+        main(argv)
+    assert error.value.code == 2
+    assert "usage" in capsys.readouterr().err
+
+
