@@ -9,11 +9,11 @@
 
 #define TX_RUNS 8
 #define ROUND_BYTES_MAX (1u << 20) /* a round looks at the timers again after so much */
-#define STREAM_GAP_NS 3000 /* who packs less often does not stream: nothing would be batched by waiting */
 #define DEADLINE_SLACK_NS 500000
 #define LOAD_PERIOD_NS 1000000
 #define LOAD_BYTES (256u << 10) /* in a period: the receiver is under load */
 #define LOAD_PACKETS 32
+#define GATHER_BYTES (256u << 10) /* what a nap is to gather: shorter than any window, larger than a batch costs */
 #define LARGE_BATCH 4 /* large buffers are checked and put in order while they are in the cache */
 #define STREAM_PAUSE_NS 3000
 
@@ -221,8 +221,9 @@ static void measure_load(sc_driver *d, uint64_t bytes, int64_t now) {
     int64_t period = now - d->load_since;
     if (period < LOAD_PERIOD_NS) return;
     int sent = (int)sc_exchange(&d->sent_since, 0);
-    d->loaded = d->load_bytes * LOAD_PERIOD_NS / (uint64_t)period >= LOAD_BYTES ||
-                (!sent && d->load_packets * LOAD_PERIOD_NS / (uint64_t)period >= LOAD_PACKETS);
+    int loaded = d->load_bytes * LOAD_PERIOD_NS / (uint64_t)period >= LOAD_BYTES ||
+                 (!sent && d->load_packets * LOAD_PERIOD_NS / (uint64_t)period >= LOAD_PACKETS);
+    d->nap_ns = loaded ? earlier(d->config.nap_ns, (int64_t)(GATHER_BYTES * (uint64_t)period / (d->load_bytes + 1))) : 0;
     d->load_since = now;
     d->load_bytes = d->load_packets = 0;
 }
@@ -246,9 +247,9 @@ static int run_round(sc_driver *d, int64_t until, int may_nap) {
     uint64_t bytes = 0;
     int64_t now = sc_now();
     d->counters.rounds++;
-    if (may_nap && d->loaded && d->config.nap_ns > 0 && until > now + d->config.nap_ns) {
+    if (may_nap && d->nap_ns > 0 && earlier(until, d->deadline) > now + d->nap_ns) {
         d->counters.naps++;
-        nap(d->config.nap_ns);
+        nap(d->nap_ns);
         bytes = receive(d, SC_IO_ALL, &urgent);
     }
     int64_t spin_until = now + d->config.busy_poll_ns;

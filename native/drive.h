@@ -20,7 +20,7 @@ typedef struct {
     int64_t flush_ns_min;    /* or when nothing was transmitted for so long, or nothing packed for a few us */
     int64_t flush_ns_max;    /* what is left is flushed by the I/O thread after so long */
     int64_t tick_ns;         /* the I/O thread's tick while callers drive */
-    int64_t nap_ns;          /* a receiver under load lets datagrams gather for so long; 0: never */
+    int64_t nap_ns;          /* a receiver under load lets datagrams gather for at most so long; 0: never */
 } sc_drive_config;
 
 enum { SC_ROLE_FREE = 0, SC_ROLE_IO = 1, SC_ROLE_CALLER = 2 };
@@ -68,7 +68,7 @@ typedef struct sc_driver {
     int64_t look_ns; /* the I/O thread's: its last nap between two looks at unsent bytes */
     int64_t load_since;
     uint64_t load_bytes, load_packets;
-    int loaded;
+    int64_t nap_ns; /* under load: how long datagrams may gather; else 0 */
     int large; /* the last buffer on the data lane was a full one */
 
     /* Under the engine's lock. */

@@ -347,9 +347,10 @@ class Config:
         high=0.1,
     )
     nap_s: float = _knob(
-        20e-6,
+        400e-6,
         "s",
-        "A receiver under load lets datagrams gather for so long, which costs latency and saves wake-ups. 0: never.",
+        "A receiver under load lets datagrams gather, until there are about 256 KiB and at most for so long: it wakes "
+        "less often and delivers larger batches, later. 0: never.",
         low=0.0,
         high=0.01,
     )
