@@ -11,8 +11,9 @@ import pytest
 
 import seqcast
 from seqcast import cli
+from seqcast._native.engine import Message
 from seqcast.cli import demo, demo_member, send, tail
-from seqcast.types import Member, Message, View, ViewId
+from seqcast.types import Member, View, ViewId
 
 MEMBER = Member("a", 7)
 VIEW = View(ViewId(3, 7), (MEMBER, Member("b", 8)), "sequencer", 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 import struct
 from collections.abc import Callable
@@ -9,7 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from seqcast._native.bare import crc32c
-from seqcast._native.engine import AGAIN, SENT, TOO_LARGE, Batch, Engine, Sending
+from seqcast._native.engine import AGAIN, SENT, TOO_LARGE, Batch, Engine, Message, Sending
+from seqcast.types import Member, ViewId
 
 MS = 1_000_000
 
@@ -289,3 +291,17 @@ def test_a_forward_of_more_packets_than_the_ring_has_is_delivered() -> None:
         net.step()
     assert done
     assert net.got[0] == [(net.ids[1], large)]
+
+
+def test_a_message_is_a_frozen_value() -> None:
+    member, view = Member("a", 7), ViewId(3, 7)
+    message = Message(b"x", member, view, 5, 2, 11, 1_000)
+    assert message == Message(b"x", member, view, 5, 2, 11, 1_000, unicast=False)
+    assert message != Message(b"x", member, view, 5, 3, 11, 1_000) and message != "x"
+    assert hash(message) == hash(pickle.loads(pickle.dumps(message))) and message.unicast is False
+    assert repr(message).startswith("Message(payload=b'x', sender=Member(name='a'")
+    match message:
+        case Message(payload, sender, global_seqno=number):
+            assert (payload, sender, number) == (b"x", member, 11)
+    with pytest.raises(AttributeError):
+        message.payload = b"y"  # type: ignore[misc]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from seqcast._native.engine import Batch, Message
 from seqcast.config import Config
 from seqcast.errors import (
     ConfigError,
@@ -17,9 +18,8 @@ from seqcast.errors import (
 )
 from seqcast.events import Excluded
 from seqcast.group import Event, Group, join
-from seqcast.net.batch import Batch
 from seqcast.net.host import ClippedBuffer
-from seqcast.types import Member, Message, View, ViewId
+from seqcast.types import Member, View, ViewId
 
 __all__ = [
     "Batch",

@@ -16,10 +16,10 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import seqcast.group
+from seqcast._native.engine import Batch, Message
 from seqcast.errors import NotMember, SendTimeout
 from seqcast.group import Event
-from seqcast.net.batch import Batch
-from seqcast.types import Member, Message, View
+from seqcast.types import Member, View
 
 T = TypeVar("T")
 

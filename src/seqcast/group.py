@@ -9,7 +9,6 @@ import os
 import socket
 import threading
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator
 from numbers import Real
 from types import TracebackType
@@ -18,15 +17,14 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from seqcast._native import driver
-from seqcast._native.engine import Batch as RawBatch
+from seqcast._native.engine import Batch, Message
 from seqcast.config import Config
 from seqcast.endpoint import Event as Request
 from seqcast.endpoint import Left
 from seqcast.errors import ConfigError, NotMember, SendTimeout, SeqcastError, UsageError
 from seqcast.events import Excluded
-from seqcast.net.batch import Batch
 from seqcast.net.host import Host
-from seqcast.types import Member, Message, View
+from seqcast.types import Member, View
 
 if TYPE_CHECKING:
     from seqcast.journal.writer import JournalWriter
@@ -101,6 +99,7 @@ class Group:
         self._host = Host(cluster, name, order, config)
         self._driver = self._host.driver
         self._send = self._driver.send
+        self._batch_bytes = config.batch_bytes
         self._forked = False
         self._number = next(_numbers)
         self._leaving = threading.Lock()
@@ -108,8 +107,8 @@ class Group:
         self._taking = threading.Lock()
         # Under `_taking`:
         self._delivered_view: View | None = None
-        self._begun: deque[Message] = deque()  # of a batch that `recv` began
-        self._begun_batch: Batch | None = None
+        self._begun: Batch | None = None  # of which `recv` took the first `_taken` messages
+        self._taken = 0
         self._end: Excluded | Left | None = None
         self._journal: JournalWriter | None = None
         if config.journal:
@@ -300,12 +299,8 @@ class Group:
         if not self._begin_taking(wait):
             return None
         try:
-            if not self._begun:
-                batch = self._next_batch(wait)
-                if batch is None:
-                    return None
-                self._begin_batch(batch)
-            return self._begun.popleft()
+            batch = self._begun or self._next_batch(wait)
+            return None if batch is None else self._message_of(batch)
         finally:
             self._taking.release()
 
@@ -326,10 +321,10 @@ class Group:
         if not self._begin_taking(wait):
             return None
         try:
-            if self._begun and self._begun_batch is not None:
-                batch, rest = self._begun_batch, len(self._begun)
-                self._begun.clear()
-                return Batch(batch._raw, batch.view, len(batch) - rest)
+            if self._begun is not None:
+                batch, self._begun = self._begun._rest(self._taken), None
+                self._taken = 0
+                return batch
             return self._next_batch(wait)
         finally:
             self._taking.release()
@@ -359,14 +354,13 @@ class Group:
         if not self._begin_taking(wait):
             return None
         try:
-            if self._begun:
-                return self._begun.popleft()
+            if self._begun is not None:
+                return self._message_of(self._begun)
             if self._end is not None:
                 raise _Ended
             item = self._next(wait)
             if isinstance(item, Batch):
-                self._begin_batch(item)
-                return self._begun.popleft()
+                return self._message_of(item)
             if isinstance(item, Left):
                 raise _Ended
             return item
@@ -392,9 +386,16 @@ class Group:
             wait != 0 and self._taking.acquire(timeout=-1 if wait < 0 else min(wait / 1e9, threading.TIMEOUT_MAX))
         )
 
-    def _begin_batch(self, batch: Batch) -> None:
-        self._begun_batch = batch
-        self._begun.extend(batch.messages())
+    def _message_of(self, batch: Batch) -> Message:
+        """The next message of a batch that is begun, or is the next one."""
+        message = batch._message(self._taken)
+        self._taken += 1
+        if self._taken < len(batch):
+            self._begun = batch
+        else:
+            self._begun = None
+            self._taken = 0
+        return message
 
     def _next_batch(self, wait: int) -> Batch | None:
         """The next batch; None after ``wait`` ns (< 0: without limit). Under `_taking`."""
@@ -410,12 +411,11 @@ class Group:
         """What is next in the stream: a batch or what a marker means; None after ``wait`` ns. Under `_taking`."""
         if self._end is not None:
             raise self._not_member()
-        item = self._driver.deliver(self.config.batch_bytes, wait)
-        if isinstance(item, RawBatch):
-            assert self._delivered_view is not None, "a batch before the first view"
+        item = self._driver.deliver(self._batch_bytes, wait, self._delivered_view)
+        if isinstance(item, Batch):
             if self._journal is not None:
-                self._journal.batch(item, self._delivered_view)
-            return Batch(item, self._delivered_view)
+                self._journal.batch(item, item.view)
+            return item
         if item is None:
             self._refuse_forked()
             if self._host.over and not self._host.engine.deliverable():
@@ -514,9 +514,9 @@ class Group:
 
 
 def _ns(seconds: float) -> int:
-    if not isinstance(seconds, Real) or not seconds >= 0:
+    if not (type(seconds) is float or isinstance(seconds, Real)) or not seconds >= 0:
         raise UsageError(f"timeout={seconds!r} must be a number of seconds, 0 or more, or None for no limit")
-    return int(min(seconds * 1e9, 1 << 62))
+    return int(seconds * 1e9) if seconds < 4e9 else 1 << 62
 
 
 def _id(to: Member) -> int:

@@ -1,4 +1,4 @@
-"""The nouns: members, views, messages. Plain frozen values; no I/O, no clock."""
+"""The nouns: members and views. Plain frozen values; no I/O, no clock."""
 
 from __future__ import annotations
 
@@ -68,21 +68,3 @@ class View:
 
     def __str__(self) -> str:
         return f"view {self.view_id.counter} [{', '.join(member.name for member in self.members)}]"
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One delivered message. Known by (sender, seqno, index)."""
-
-    payload: bytes
-    sender: Member
-    view_id: ViewId
-    seqno: int
-    """Seqno of the sender's packet in which the message ends."""
-    index: int
-    """Position among the messages that end in that packet."""
-    global_seqno: int | None
-    """Position among the messages of the view, from 1, dense; None without total order and for unicasts."""
-    sent_ns: int
-    """Wall clock of the sender, ns since 1970, when the packet was opened."""
-    unicast: bool = False

@@ -4,13 +4,13 @@ The C contracts are native/io.h and native/drive.h. Every method may be called f
 so without the GIL and looks at signals every 100 ms. Times are monotonic ns of ``now_ns()``.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from seqcast._native.engine import Batch, Engine
+from seqcast.types import View
 
 SENT: int
 AGAIN: int
@@ -21,15 +21,6 @@ TOO_LARGE: int
 def now_ns() -> int: ...
 def describe_address(address: bytes) -> str:
     """ "192.0.2.1:5000" of a member's address."""
-
-def messages(
-    batch: Batch,
-    members: dict[int, Any],
-    view_id: Any,
-    make: Callable[..., Any],
-    stranger: Callable[[int], Any],
-) -> list[Any]:
-    """``make(payload, sender, view_id, seqno, index, global_seqno, sent_ns, unicast)`` of each message of a batch."""
 
 class Refused(Exception):
     """A message that was not sent; ``args``: (AGAIN, NO_VIEW, NO_MEMBER or TOO_LARGE; messages sent before it)."""
@@ -109,8 +100,9 @@ class Driver:
     def send_batch(
         self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64], timeout_ns: int = -1
     ) -> None: ...
-    def deliver(self, bytes_max: int, timeout_ns: int) -> Batch | int | None:
-        """The next batch or marker, waiting ``timeout_ns`` (< 0: without limit); None: nothing, or stopped."""
+    def deliver(self, bytes_max: int, timeout_ns: int, view: View | None) -> Batch | int | None:
+        """The next batch or marker, waiting ``timeout_ns`` (< 0: without limit); None: nothing, or stopped. ``view``
+        is that of the last marker, to which a batch belongs."""
     def wait_deliverable(self, timeout_ns: int) -> None:
         """Until something is deliverable, or the driver is stopped."""
     @property

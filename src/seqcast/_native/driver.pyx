@@ -11,7 +11,7 @@ from libc.string cimport memcpy, memset
 
 from seqcast._native.engine cimport (
     SC_AGAIN, SC_DELIVER_BATCH, SC_DELIVER_MARKER, SC_NO_MEMBER, SC_NO_VIEW, SC_SENT, SC_TOO_LARGE,
-    sc_engine_sendable, sc_engine_unsent, sc_mutex_lock, sc_mutex_unlock, sc_run,
+    sc_engine_sendable, sc_engine_unsent, sc_mutex_lock, sc_mutex_unlock,
 )
 
 DEF SLICE_NS = 100_000_000  # how long a wait goes on before signals are looked at
@@ -337,7 +337,7 @@ cdef class Driver:
 
     # ---- delivery ------------------------------------------------------------------------------------------------
 
-    def deliver(self, uint64_t bytes_max, int64_t timeout_ns):
+    def deliver(self, uint64_t bytes_max, int64_t timeout_ns, view):
         cdef Batch batch
         cdef uint64_t marker = 0
         cdef int result
@@ -355,6 +355,11 @@ cdef class Driver:
                     self.d, &batch.b, bytes_max, &marker, 0 if timeout_ns == 0 else slice_end(deadline)
                 )
             if result == SC_DELIVER_BATCH:
+                if view is not self.view:
+                    self.view = view
+                    self.senders = {member.id: member for member in view.members}
+                batch.view = view
+                batch.senders = self.senders
                 batch.delivered_ns = sc_wall()
                 return batch
             if result == SC_DELIVER_MARKER:
@@ -389,30 +394,6 @@ cdef class Driver:
         cdef uint64_t mark = sc_engine_sendable(self.engine.e)
         sc_mutex_unlock(&self.engine.lock)
         return mark
-
-
-def messages(Batch batch, dict members, view_id, make, stranger):
-    """The messages of a batch: ``make(payload, sender, view_id, seqno, index, global_seqno, sent_ns, unicast)`` each.
-    ``members``: id -> member; ``stranger(id)`` makes one for an id that is not there."""
-    cdef list out = []
-    cdef uint32_t i, k
-    cdef int32_t start
-    cdef sc_run *run
-    for i in range(batch.b.n_runs):
-        run = &batch.b.runs[i]
-        sender = members.get(run.sender)
-        if sender is None:
-            sender = stranger(run.sender)
-        for k in range(run.n):
-            start = batch.b.offsets[run.first + k]
-            payload = PyBytes_FromStringAndSize(
-                <char *>batch.b.data + start, batch.b.offsets[run.first + k + 1] - start
-            )
-            out.append(make(
-                payload, sender, view_id, run.seqno, run.index + k,
-                run.global_seqno + k if run.global_seqno else None, run.sent_ns, run.unicast != 0,
-            ))
-    return out
 
 
 cdef bint are_bad(const sc_sending *s, Py_ssize_t n, Py_ssize_t size) noexcept nogil:

@@ -197,4 +197,22 @@ cdef class Engine:
 cdef class Batch:
     cdef sc_batch b
     cdef Engine owner
+    cdef Batch whole  # of which this is the rest from message `first` on, in the same memory
+    cdef uint32_t first
+    cdef uint32_t run  # of the message that was asked for last
+    cdef dict senders  # of `view`, by id
+    cdef readonly object view
     cdef readonly int64_t delivered_ns
+
+    cdef bytes payload(self, uint32_t i)
+    cdef object message(self, uint32_t i, const sc_run *run)
+
+
+cdef class Message:
+    cdef readonly object payload, sender, view_id, global_seqno
+    cdef readonly uint64_t seqno
+    cdef readonly int64_t sent_ns
+    cdef readonly uint32_t index
+    cdef readonly bint unicast
+
+    cdef tuple fields(self)

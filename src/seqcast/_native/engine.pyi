@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from seqcast.types import Member, View, ViewId
+
 SENT: int
 AGAIN: int
 NO_VIEW: int
@@ -22,28 +24,79 @@ LANE_UNICAST: int
 RUN_DTYPE: np.dtype[Any]
 """sender u8, seqno u8, global_seqno u8, sent_ns i8, first u4, n u4, index u4, unicast u4 (see sc_run)."""
 
+class Message:
+    """One delivered message. Known by (sender, seqno, index). Frozen; equal to another with the same values."""
+
+    def __init__(
+        self,
+        payload: bytes,
+        sender: Member,
+        view_id: ViewId,
+        seqno: int,
+        index: int,
+        global_seqno: int | None,
+        sent_ns: int,
+        unicast: bool = False,
+    ) -> None: ...
+    @property
+    def payload(self) -> bytes: ...
+    @property
+    def sender(self) -> Member: ...
+    @property
+    def view_id(self) -> ViewId: ...
+    @property
+    def seqno(self) -> int:
+        """Seqno of the sender's packet in which the message ends."""
+    @property
+    def index(self) -> int:
+        """Position among the messages that end in that packet."""
+    @property
+    def global_seqno(self) -> int | None:
+        """Position among the messages of the view, from 1, dense; None without total order and for unicasts."""
+    @property
+    def sent_ns(self) -> int:
+        """Wall clock of the sender, ns since 1970, when the packet was opened."""
+    @property
+    def unicast(self) -> bool:
+        """It was sent to this member only."""
+
 class Batch:
-    """Messages of one view in Arrow's binary layout. Buffers live as long as the batch or a view of them."""
+    """Messages of one view, in their order, in Arrow's binary layout. Iterating gives their payloads.
+
+    The arrays are views of memory that lives as long as they or the batch do; nothing is copied.
+    """
 
     @property
-    def data(self) -> npt.NDArray[np.uint8]: ...
+    def view(self) -> View:
+        """The view in which the messages were delivered."""
+    @property
+    def data(self) -> npt.NDArray[np.uint8]:
+        """The bytes of the messages."""
     @property
     def offsets(self) -> npt.NDArray[np.int32]:
-        """n + 1 offsets into ``data``."""
+        """``len(self) + 1`` offsets into ``data``: message i is ``data[offsets[i]:offsets[i + 1]]``."""
     @property
     def runs(self) -> npt.NDArray[Any]:
-        """Structured array of RUN_DTYPE: the messages of one packet each."""
+        """Who sent what: one row (RUN_DTYPE) for the messages of one packet: sender's id, seqno, global_seqno, sent_ns,
+        first, n, index, unicast; ``first`` is the index of its first message here."""
     @property
-    def view_tag(self) -> int: ...
+    def view_tag(self) -> int:
+        """Tag of the view's id, as packets carry it."""
     @property
     def delivered_ns(self) -> int:
-        """Wall clock at delivery, ns; 0 when the caller gave none."""
+        """Wall clock at delivery, ns since 1970."""
     def __len__(self) -> int: ...
     def __getitem__(self, index: int) -> bytes: ...
     def __iter__(self) -> Iterator[bytes]: ...
-    def tolist(self) -> list[bytes]: ...
+    def tolist(self) -> list[bytes]:
+        """The payloads."""
     def to_arrow(self) -> Any:
-        """A pyarrow.BinaryArray over the same memory; needs pyarrow."""
+        """A ``pyarrow.BinaryArray`` over the same memory. Needs pyarrow."""
+    def messages(self) -> list[Message]:
+        """The messages with their sender and place."""
+    def _message(self, index: int) -> Message: ...
+    def _rest(self, index: int) -> Batch:
+        """The messages from ``index`` on."""
 
 class Engine:
     def __init__(
