@@ -228,18 +228,6 @@ static void measure_load(sc_driver *d, uint64_t bytes, int64_t now) {
     d->load_bytes = d->load_packets = 0;
 }
 
-/* Sleeps no longer than asked: the slack of timers of the caller's thread, 50 us by default, would double a nap. */
-static void nap(int64_t ns) {
-#if defined(__linux__)
-    int slack = prctl(PR_GET_TIMERSLACK, 0UL, 0UL, 0UL, 0UL);
-    prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
-#endif
-    sc_sleep(ns);
-#if defined(__linux__)
-    if (slack > 0) prctl(PR_SET_TIMERSLACK, (unsigned long)slack, 0UL, 0UL, 0UL);
-#endif
-}
-
 /* Waits at most until `until` for datagrams and takes them in, runs what is due, transmits what has to go. Returns
  * whether it was woken. */
 static int run_round(sc_driver *d, int64_t until, int may_nap) {
@@ -249,8 +237,8 @@ static int run_round(sc_driver *d, int64_t until, int may_nap) {
     d->counters.rounds++;
     if (may_nap && d->nap_ns > 0 && earlier(until, d->deadline) > now + d->nap_ns) {
         d->counters.naps++;
-        nap(d->nap_ns);
-        bytes = receive(d, SC_IO_ALL, &urgent);
+        sc_sleep(d->nap_ns);
+        now = sc_now();
     }
     int64_t spin_until = now + d->config.busy_poll_ns;
     while (bytes == 0 && now < earlier(spin_until, until) && now < d->deadline) {

@@ -186,6 +186,32 @@ int sc_tx_pack(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t len, u
     }
 }
 
+/* Packs the messages of [first, n) that go whole into the open packet: one copy for all. Returns how many; sc_tx_pack
+ * takes the next one. */
+uint64_t sc_tx_pack_whole(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, const void *offsets, int wide,
+                          uint64_t first, uint64_t n) {
+    if (!tx->open || tx->in_message || !sc_tx_keeps(tx, tx->packet_bytes)) return 0;
+    int64_t most = room(tx);
+    if (most < 0) return 0;
+    uint64_t base = sc_offset_at(offsets, wide, first), end = base, k = 0, limit = UINT16_MAX - tx->open_pieces;
+    int32_t *out = tx->open_offsets + tx->open_pieces;
+    if (limit > n - first) limit = n - first;
+    for (; k < limit; k++) {
+        uint64_t next = sc_offset_at(offsets, wide, first + k + 1);
+        if (next - end > e->config.message_bytes_max || next - base + 4 * k > (uint64_t)most) break;
+        *++out = (int32_t)(tx->open_len + (next - base));
+        end = next;
+    }
+    if (!k) return 0;
+    if (end > base) memcpy(tx->open + SC_DATA_HEADER + tx->open_len, data + base, end - base);
+    tx->open_len += (uint32_t)(end - base);
+    tx->open_pieces += (uint32_t)k;
+    tx->open_messages += (uint32_t)k;
+    e->unsent += end - base + 4 * k;
+    e->counters.messages_sent += k;
+    return k;
+}
+
 /* Takes a forward over into the own group stream, where it lies (SEQ-17): the header is rewritten in place, the slab's
  * reference moves. The caller has checked credit. */
 void sc_tx_restamp(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *forward, uint32_t messages) {

@@ -37,7 +37,7 @@ class Commands:
     """What the parent says; ``None`` when it is gone."""
 
     def __init__(self) -> None:
-        self._queue: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._queue: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self.closed = threading.Event()
         threading.Thread(target=self._read, daemon=True).start()
 
