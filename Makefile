@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py $(wildcard native/*.c native/*.h src/seqcast/_native/*.pyx src/seqcast/_native/*.pxd)
 
-.PHONY: demo test lint bench fuzz sim figures clean help
+.PHONY: demo test lint bench fuzz sim chaos figures clean help
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.ready-demo ## a group on this machine: a crash, a join, and Spark's verdict (ARGS="--input FILE")
@@ -28,6 +28,9 @@ fuzz: ## the wire parser and the engine under ASan and UBSan (FUZZ_S=60)
 
 sim: $(VENV)/.ready-dev ## simulated schedules (ARGS="--seeds 1..200")
 	$(BIN)/python -m seqcast sim $(or $(ARGS),--seeds 1..200)
+
+chaos: $(VENV)/.ready-dev ## real processes, real faults, audited (ARGS="--seconds 600", "--seed 7"; needs root)
+	PYTHONPATH=tests $(BIN)/python -m chaos $(ARGS)
 
 figures: $(VENV)/.ready-dev ## docs/wire.md and the tables of README.md, from the code and docs/figures.jsonl
 	$(BIN)/python docs/render.py

@@ -1,8 +1,11 @@
 """Simulated groups: fixed seeds hold, runs replay exactly, and each literal reading of the rules is caught."""
 
+from unittest import mock
+
 import pytest
 from sim_literal import VARIANTS, storm, violation
 
+from seqcast.policy.lifecycle import Lifecycle, LifeInput
 from seqcast.policy.table import edges_of
 from seqcast.sim import Options, World, main, simulate
 from seqcast.sim.checkers import check_safety
@@ -76,6 +79,20 @@ def test_the_first_member_is_up_in_300_ms_and_concurrent_first_starts_converge(s
     world.clock.run(700 * MS)
     assert {node.endpoint.view for node in world.nodes} == {world.nodes[0].endpoint.view}
     assert len(world.nodes[0].endpoint.view.members) == 5
+
+
+def test_processes_that_start_together_end_in_one_group(capsys):
+    assert main(["--starts", "1..300"]) == 0
+    said = capsys.readouterr().out
+    assert "300 starts of 2 to 8 members: 0 end in more than one group, 0 formed more than one at first" in said
+
+
+def test_a_start_that_ends_in_two_groups_is_found(capsys):
+    """Without discovery each that starts forms a group of its own."""
+    hasty = mock.patch.object(Lifecycle, "begin", lambda self: self.fire(LifeInput.ALONE))
+    with hasty:
+        assert main(["--starts", "1..2"]) == 1
+    assert "replay: seqcast sim --starts 1..1" in capsys.readouterr().out
 
 
 class Fault:

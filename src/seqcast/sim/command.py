@@ -12,6 +12,7 @@ from seqcast.policy.lifecycle import Lifecycle
 from seqcast.policy.membership import Membership
 from seqcast.policy.participant import Participant
 from seqcast.policy.table import edges_of
+from seqcast.sim import starts
 from seqcast.sim.options import SECOND, Options
 from seqcast.sim.world import simulate
 
@@ -27,6 +28,9 @@ def parser() -> argparse.ArgumentParser:
     which = result.add_mutually_exclusive_group(required=True)
     which.add_argument("--seed", type=int, metavar="N", help="run one seed, the same each time")
     which.add_argument("--seeds", type=_span, metavar="A..B", help="run the seeds A to B")
+    which.add_argument(
+        "--starts", type=_span, metavar="A..B", help="run only first starts, of these seeds: do all end in one group?"
+    )
     result.add_argument("--members", type=_members, default=0, metavar="N", help="processes, 2 to 32; default: by seed")
     result.add_argument("--order", choices=("fifo", "sequencer", "total"), default="", help="default: by seed")
     result.add_argument("--duration", type=_seconds, default=0.0, metavar="S", help="virtual seconds with faults")
@@ -60,6 +64,8 @@ def _seconds(text: str) -> float:
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns the exit status."""
     arguments = parser().parse_args(argv)
+    if arguments.starts:
+        return starts.report(arguments.starts)
     seeds = arguments.seeds or [arguments.seed]
     edges: set[tuple[str, str, str]] = set()
     failed = packets = 0

@@ -1,0 +1,183 @@
+"""One process of a group under chaos: ``python -m chaos.member TASK``, the task as JSON.
+
+It joins, sends numbered messages, journals and checks what it is delivered, and tells its parent in lines of JSON on
+standard output what happens to it. When it is excluded it joins again, as an application would. It is told what to do
+in lines on standard input: ``quiet`` (send no more), ``mark`` (send a last message; tell when that of each member is
+here), ``leave``; its end means ``leave``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import struct
+import sys
+import threading
+import time
+import zlib
+from typing import Any
+
+import seqcast
+
+HEAD = struct.Struct("<QQQ")  # sender's id, its counter, 1 in a last message
+BURST_S = 0.01
+
+
+def payload(sender: int, counter: int, last: bool, length: int) -> bytes:
+    """A message that tells whether it is whole: its filler follows from its head."""
+    return HEAD.pack(sender, counter, last) + filler(counter, length)
+
+
+def filler(counter: int, length: int) -> bytes:
+    """``length`` bytes that no other counter has, but for very short ones."""
+    unit = counter.to_bytes(8, "little")
+    return (unit * (length // 8 + 1))[:length]
+
+
+def say(event: str, **values: Any) -> None:
+    """One line to the parent."""
+    print(json.dumps({"event": event, "at_ns": time.monotonic_ns(), **values}), flush=True)
+
+
+class Life:
+    """One incarnation: its sender, and what it was delivered."""
+
+    def __init__(self, group: seqcast.Group, rate: int) -> None:
+        self.group, self.rate = group, rate
+        self.rng = random.Random(group.member.id)
+        self.sent = self.own = self.lost = self.delivered = 0
+        self.streams: dict[int, tuple[int, int]] = {}  # in this view, by sender: messages, and a sum over them
+        self.order = 0  # a sum over all messages of this view, in their order
+        self.marked: set[int] = set()  # whose last message is here
+        self.view: seqcast.View | None = None
+
+    def send(self, last: bool = False) -> None:
+        """Sends one message, most of them small, a few of them many packets long."""
+        length = self.rng.choice((0, 30, 100, 200)) if self.rng.random() < 0.98 else self.rng.randrange(60_000)
+        number, self.sent = self.sent, self.sent + 1  # before it can be delivered to ourselves
+        self.group.send(payload(self.group.member.id, number, last, length))
+
+    def take(self, event: Any) -> None:
+        """Takes in what was delivered."""
+        if isinstance(event, seqcast.Message):
+            self.message(event)
+        elif isinstance(event, seqcast.View):
+            self.view = event
+            self.streams, self.order, self.marked = {}, 0, set()
+            view_id = event.view_id
+            say(
+                "view",
+                view=[view_id.counter, f"{view_id.coordinator:x}", f"{view_id.tag:x}"],
+                members=[member.name for member in event.members],
+                kind=type(event).__name__,
+            )
+        else:
+            say(type(event).__name__.lower(), text=str(event)[:500])
+
+    def message(self, message: seqcast.Message) -> None:
+        data, me = message.payload, self.group.member.id
+        sender, counter, last = HEAD.unpack_from(data)
+        if sender != message.sender.id or data[HEAD.size :] != filler(counter, len(data) - HEAD.size):
+            say("wrong", text=f"from {message.sender}: {len(data)} bytes, {data[:40]!r}")
+        self.delivered += 1
+        if sender == me:
+            self.own += 1
+        count, total = self.streams.get(sender, (0, 0))
+        self.streams[sender] = count + 1, zlib.crc32(data, total)
+        self.order = zlib.crc32(data[: HEAD.size], self.order)
+        if last:
+            self.marked.add(sender)
+            self.tell_tally()
+
+    def tell_tally(self) -> None:
+        """When the last message of each member is here, so is everything before it."""
+        assert self.view is not None
+        if self.marked >= {member.id for member in self.view.members}:
+            say(
+                "tally",
+                tag=f"{self.view.view_id.tag:x}",
+                streams={f"{sender:x}": stream for sender, stream in sorted(self.streams.items())},
+                order=self.order,
+                sent=self.sent,
+                own=self.own,
+                lost=self.lost,
+                delivered=self.delivered,
+            )
+
+
+class Process:
+    """Joins, and joins again when it is excluded, until it is told to leave."""
+
+    def __init__(self, task: dict[str, Any]) -> None:
+        self.task = task
+        self.life: Life | None = None
+        self.quiet, self.leaving = threading.Event(), threading.Event()
+        self.sending = threading.Lock()  # while a burst goes out
+
+    def run(self) -> None:
+        threading.Thread(target=self.obey, daemon=True).start()
+        while not self.leaving.is_set():
+            try:
+                group = seqcast.join(
+                    self.task["cluster"],
+                    name=self.task["name"],
+                    order=self.task["order"],
+                    journal=self.task["journal"],
+                    journal_payload="hash",
+                    interface="eth0",
+                    **self.task["settings"],
+                )
+            except seqcast.JoinTimeout as error:
+                say("not_joined", text=str(error))
+                continue
+            with group:
+                life = self.life = Life(group, self.task["rate"])
+                say("joined", id=f"{group.member.id:x}")
+                if self.leaving.is_set():  # told so while it joined
+                    break
+                threading.Thread(target=self.send, args=(life,), daemon=True).start()
+                with contextlib.suppress(seqcast.NotMember):
+                    for event in group.events():
+                        life.take(event)
+                counters = group.counters()
+            say("ended", graceful=group.leave(), delivered=life.delivered, counters=counters)
+
+    def send(self, life: Life) -> None:
+        """Sends at the rate, in bursts, while nobody said ``quiet``."""
+        burst = max(1, round(life.rate * BURST_S))
+        pause = burst / life.rate
+        try:
+            while not (self.quiet.is_set() or self.leaving.is_set()):
+                with self.sending:
+                    for _ in range(burst):
+                        life.send()
+                time.sleep(pause)
+        except seqcast.SeqcastError:
+            return  # excluded, or left: the receiver hears of it, too
+
+    def obey(self) -> None:
+        """Does what standard input says."""
+        for line in sys.stdin:
+            match line.strip():
+                case "quiet":
+                    self.quiet.set()
+                    with self.sending:
+                        say("quiet")
+                case "mark":
+                    assert self.life is not None
+                    try:
+                        self.life.send(last=True)
+                    except seqcast.SeqcastError as error:
+                        say("unmarked", text=str(error))
+                case "leave":
+                    break
+        self.quiet.set()
+        self.leaving.set()
+        if self.life is not None:
+            with self.sending:
+                self.life.group.leave()
+
+
+if __name__ == "__main__":
+    Process(json.loads(sys.argv[1])).run()

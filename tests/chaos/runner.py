@@ -1,0 +1,463 @@
+"""Does to a group what a scenario says, waits until it has recovered, and judges what came of it.
+
+Judged are: the views at the end, that nothing sent is missing at its own sender, that the members of a view were
+delivered the same in it (from their own sums), and, by ``seqcast audit`` on Spark, all guarantees on all journals.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+from chaos.scenarios import Scenario, Step
+from seqcast.perf.paths import Place, bridged
+
+START_S = 20.0
+"""Processes are up and in one view within this, on a busy machine."""
+SETTLE_S = 20.0
+"""And so is everything after the last fault: suspicion, a flush deadline and a back-off, with room."""
+CALM_S = 1.0
+"""The views are those at the end when none came for so long."""
+MERGES = False
+"""Groups that lost each other become one again, so that all must end in one view."""
+TESTS, SOURCE = Path(__file__).resolve().parents[1], Path(__file__).resolve().parents[2] / "src"
+
+TABLE = """
+add table inet seqcast_chaos
+add set inet seqcast_chaos cut { type ipv4_addr; }
+add chain inet seqcast_chaos loss
+add chain inet seqcast_chaos input { type filter hook input priority 0; }
+add rule inet seqcast_chaos input ip saddr @cut drop
+add rule inet seqcast_chaos input jump loss
+"""
+
+
+@dataclass
+class Process:
+    """A member's process and what it told last, by event."""
+
+    name: str
+    place: Place
+    popen: subprocess.Popen[str]
+    log: IO[str]
+    told: dict[str, dict[str, Any]] = field(default_factory=dict)
+    joined: bool = False
+    stopped: bool = False
+    leaving: bool = False
+    killed: bool = False
+
+    @property
+    def alive(self) -> bool:
+        """It is to be in a view at the end."""
+        return not (self.killed or self.leaving)
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Of its view."""
+        return tuple(self.told["view"]["members"]) if "view" in self.told else ()
+
+    @property
+    def tag(self) -> str:
+        """Of its view, or empty."""
+        return str(self.told["view"]["view"][2]) if "view" in self.told else ""
+
+    def tell(self, line: str) -> None:
+        assert self.popen.stdin is not None
+        with contextlib.suppress(BrokenPipeError, ValueError):
+            print(line, file=self.popen.stdin, flush=True)
+
+
+class Network:
+    """The faults of the namespaces' network; each drops what it must not receive."""
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        self.places = places
+        self.cuts: Counter[tuple[int, int]] = Counter()  # (from, to): by how many faults
+        self._run(dict.fromkeys(range(len(places)), TABLE))
+
+    def _run(self, rules: dict[int, str]) -> None:
+        """Changes several namespaces, all at once."""
+        running = [
+            subprocess.Popen([*self.places[i].prefix, "nft", "-f", "-"], stdin=subprocess.PIPE, text=True)
+            for i in rules
+        ]
+        for popen, text in zip(running, rules.values(), strict=True):
+            popen.communicate(text, timeout=30)
+            assert popen.returncode == 0, text
+
+    def loss(self, percent: float) -> None:
+        """Each member loses so much of what comes, at random."""
+        rules = "flush chain inet seqcast_chaos loss\n"
+        if percent:
+            share = f"numgen random mod 100000 < {round(percent * 1000)}"
+            rules += f"add rule inet seqcast_chaos loss meta l4proto udp {share} drop\n"
+        self._run(dict.fromkeys(range(len(self.places)), rules))
+
+    def cut(self, pairs: Collection[tuple[int, int]]) -> None:
+        """Nothing gets from the first to the second of each pair."""
+        fresh = [pair for pair in pairs if not self.cuts[pair]]
+        self.cuts.update(pairs)
+        self._elements("add", fresh)
+
+    def heal(self, pairs: Collection[tuple[int, int]]) -> None:
+        self.cuts.subtract(pairs)
+        self._elements("delete", [pair for pair in pairs if not self.cuts[pair]])
+
+    def _elements(self, verb: str, pairs: Sequence[tuple[int, int]]) -> None:
+        rules: dict[int, str] = {}
+        for source, target in pairs:
+            address = self.places[source].address
+            rules[target] = rules.get(target, "") + f"{verb} element inet seqcast_chaos cut {{ {address} }}\n"
+        self._run(rules)
+
+
+class Failed(Exception):
+    """The group did not do what it must; the text says what."""
+
+
+class Run:
+    """One scenario, from the first start to the last leave.
+
+    Args:
+        scenario: what is done.
+        directory: journals and logs are left there.
+        write: takes lines of what happens.
+    """
+
+    def __init__(self, scenario: Scenario, directory: Path, write: Callable[[str], None] = print) -> None:
+        self.scenario, self.directory, self.write = scenario, directory, write
+        self.journals = directory / "journals"
+        self.cluster = f"chaos-{secrets.token_hex(4)}"
+        self.processes: list[Process] = []  # of all that were ever started
+        self.inbox: queue.Queue[tuple[Process, dict[str, Any]]] = queue.Queue()
+        self.views: set[str] = set()
+        self.kinds: Counter[str] = Counter()  # of the events that processes told
+        self.view_at = 0.0  # when the last view came
+        self.begin = time.monotonic()
+        self.settled_s = 0.0
+        self.network: Network
+        self.places: dict[str, int] = {}
+
+    # ---- the run
+
+    def run(self) -> None:
+        """Runs the scenario.
+
+        Raises:
+            Failed: something that must hold does not. The journals are not looked at here.
+        """
+        scenario = self.scenario
+        names = sorted({name for step in scenario.steps for name in (*step.who, *step.whom) if name[0] != "#"})
+        first = [chr(ord("a") + i) for i in range(scenario.members)]
+        self.journals.mkdir(parents=True)
+        (self.directory / "scenario.txt").write_text(f"{scenario}\n")
+        everyone = sorted({*first, *names})
+        with bridged(len(everyone), segmented=scenario.segmented) as places, contextlib.ExitStack() as stack:
+            stack.callback(self.end_all)
+            self.places = {name: i for i, name in enumerate(everyone)}
+            self.network = Network(places)
+            if scenario.forming:
+                self.play(first)
+            else:
+                for name in first:
+                    self.start(name)
+                self.wait(lambda: self.one_view(self.living()), START_S, "one view of all that were started")
+                self.play(())
+            self.settle()
+            self.check_tallies()
+            self.leave_all()
+
+    def play(self, first: Sequence[str]) -> None:
+        """Does the steps at their times, each to its end."""
+        self.begin = time.monotonic()
+        due: list[tuple[float, int, Callable[[], None]]] = []
+        for name in first:
+            due.append((0.0, -1, partial(self.start, name)))
+        for number, step in enumerate(self.scenario.steps):
+            due.append((step.at, number, partial(self.do, step, due)))
+        while due:
+            due.sort(key=lambda item: item[:2])
+            at, _, action = due.pop(0)
+            self.pump_until(self.begin + at)
+            action()
+
+    def do(self, step: Step, due: list[tuple[float, int, Callable[[], None]]]) -> None:
+        """Begins a fault, and puts its end among what is due."""
+        who, whom = ([self.resolve(name) for name in names] for names in (step.who, step.whom))
+        self.say(f"{step}" + (f" ({' '.join(who)})" if list(step.who) != who else ""))
+        end: Callable[[], None] | None = None
+        match step.what:
+            case "loss":
+                self.network.loss(step.percent)
+                end = partial(self.network.loss, 0)
+            case "cut" | "split":
+                pairs = {(self.places[a], self.places[b]) for a in who for b in whom if a != b}
+                if step.what == "split":
+                    pairs |= {(b, a) for a, b in pairs}
+                self.network.cut(pairs)
+                end = partial(self.network.heal, pairs)
+            case "kill":
+                for process in self.named(who):
+                    process.killed = True
+                    process.popen.kill()
+            case "stop":
+                stopped = [process for process in self.named(who) if not process.stopped]
+                for process in stopped:
+                    process.stopped = True
+                    process.popen.send_signal(signal.SIGSTOP)
+                end = partial(self.resume, stopped)
+            case "leave":
+                for process in self.named(who):
+                    process.leaving = True
+                    process.tell("leave")
+            case "start":
+                for name in who:
+                    if not self.named([name]):
+                        self.start(name)
+        if end is not None:
+            due.append((step.at + step.seconds, len(due), end))
+
+    def resume(self, processes: Sequence[Process]) -> None:
+        for process in processes:
+            process.stopped = False
+            if not process.killed:
+                process.popen.send_signal(signal.SIGCONT)
+
+    def resolve(self, name: str) -> str:
+        """A member's name of "#rank": in the view of the first that lives, at this moment."""
+        if name[0] != "#":
+            return name
+        self.pump(0)
+        views = [process.members for process in self.living() if not process.stopped and process.members]
+        members = views[0] if views else tuple(process.name for process in self.living())
+        rank = int(name[1:])
+        return members[rank] if -len(members) <= rank < len(members) else members[-1]
+
+    def named(self, names: Sequence[str]) -> list[Process]:
+        return [process for process in self.living() if process.name in names]
+
+    def living(self) -> list[Process]:
+        return [process for process in self.processes if process.alive]
+
+    # ---- processes
+
+    def start(self, name: str) -> None:
+        task = {
+            "cluster": self.cluster,
+            "name": name,
+            "order": self.scenario.order,
+            "journal": str(self.journals),
+            "rate": self.scenario.rate,
+            "settings": self.scenario.settings,
+        }
+        place = self.network.places[self.places[name]]
+        number = sum(process.name == name for process in self.processes)
+        log = open(self.directory / f"{name}{number or ''}.log", "w", encoding="utf-8")
+        path = os.pathsep.join([str(TESTS), str(SOURCE), os.environ.get("PYTHONPATH", "")])
+        popen = subprocess.Popen(
+            [*place.prefix, sys.executable, "-m", "chaos.member", json.dumps(task)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env={**os.environ, "PYTHONPATH": path},
+            start_new_session=True,  # Ctrl-C is for this process, which ends them
+        )
+        process = Process(name, place, popen, log)
+        self.processes.append(process)
+        threading.Thread(target=self._read, args=(process,), daemon=True).start()
+
+    def _read(self, process: Process) -> None:
+        assert process.popen.stdout is not None
+        for line in process.popen.stdout:
+            with contextlib.suppress(ValueError):  # the end of a line is missing where the process was killed
+                self.inbox.put((process, json.loads(line)))
+            process.log.write(line)
+            process.log.flush()
+        self.inbox.put((process, {"event": "gone", "status": process.popen.wait()}))
+
+    def end_all(self) -> None:
+        """Kills what still runs."""
+        for process in self.processes:
+            process.popen.kill()  # a stopped one, too
+            process.popen.wait()
+
+    # ---- what they tell
+
+    def pump(self, timeout_s: float) -> None:
+        """Takes in what is there, waiting at most so long for the first."""
+        try:
+            process, told = self.inbox.get(timeout=timeout_s) if timeout_s > 0 else self.inbox.get_nowait()
+            while True:
+                self.take(process, told)
+                process, told = self.inbox.get_nowait()
+        except queue.Empty:
+            pass
+
+    def pump_until(self, until: float) -> None:
+        while (left := until - time.monotonic()) > 0:
+            self.pump(left)
+
+    def take(self, process: Process, told: dict[str, Any]) -> None:
+        event = told["event"]
+        process.told[event] = told
+        self.kinds[event] += 1
+        match event:
+            case "view":
+                self.view_at = time.monotonic()
+                self.views.add(process.tag)
+                self.say(f"  {process.name}: {told['kind']} {told['view'][0]} [{' '.join(process.members)}]", told)
+            case "excluded" | "ended":
+                process.told.pop("view", None)
+                self.say(f"  {process.name}: {event} {told.get('text', '')}", told)
+                if event == "excluded" and self.scenario.calm:
+                    raise Failed(f"{process.name} was excluded, and nothing made it look dead: {told['text']}")
+            case "not_joined":
+                self.say(f"  {process.name}: {told['text']}", told)
+                if self.scenario.calm:
+                    raise Failed(f"{process.name} could not join, and nothing was in its way: {told['text']}")
+            case "wrong":
+                raise Failed(f"{process.name} was delivered what nobody sent: {told['text']}")
+            case "gone" if process.alive:
+                raise Failed(f"the process of {process.name} ended with status {told['status']}: {self.error(process)}")
+
+    def error(self, process: Process) -> str:
+        lines = Path(process.log.name).read_text(encoding="utf-8").strip().splitlines()
+        return next((line for line in reversed(lines) if not line.startswith("{")), "it wrote no error")
+
+    def say(self, text: str, told: dict[str, Any] | None = None) -> None:
+        now = told["at_ns"] / 1e9 if told else time.monotonic()  # monotonic ns are the same in all processes
+        self.write(f"{now - self.begin:8.3f} s  {text}")
+
+    # ---- waiting and judging
+
+    def wait(self, done: Callable[[], bool], timeout_s: float, what: str) -> float:
+        """Waits until it is so; returns how long, in seconds."""
+        begin = time.monotonic()
+        while not done():
+            if time.monotonic() - begin > timeout_s:
+                raise Failed(f"{what}: not within {timeout_s:g} s; {self.where()}")
+            self.pump(0.05)
+        return time.monotonic() - begin
+
+    def where(self) -> str:
+        """Who is in which view."""
+        return "; ".join(f"{p.name} in [{' '.join(p.members)}]" for p in self.living())
+
+    def groups(self) -> list[list[Process]]:
+        """The living by their views; those that are in none each by themselves."""
+        by_tag: dict[str, list[Process]] = {}
+        for process in self.living():
+            by_tag.setdefault(process.tag or process.name, []).append(process)
+        return list(by_tag.values())
+
+    @staticmethod
+    def one_view(processes: Sequence[Process]) -> bool:
+        """All are in one view, and nobody else is in it."""
+        names = sorted(process.name for process in processes)
+        return bool(processes) and all(p.tag == processes[0].tag and sorted(p.members) == names for p in processes)
+
+    def recovered(self) -> bool:
+        groups = self.groups()
+        whole = len(groups) == 1 or (self.scenario.partitions and not MERGES)
+        return whole and all(self.one_view(group) for group in groups)
+
+    def settle(self) -> None:
+        """The faults have ended: waits for the last view, stops the senders, and has each send a last message."""
+        for process in self.living():
+            process.tell("quiet")
+        ended = time.monotonic()
+        self.wait(self.recovered, SETTLE_S, "one view at all that live")
+        while (left := max(self.view_at, ended) + CALM_S - time.monotonic()) > 0:
+            self.pump(left)
+            if not self.recovered():
+                self.wait(self.recovered, SETTLE_S - (time.monotonic() - ended), "one view, for good")
+        self.settled_s = max(0.0, self.view_at - ended)
+        self.wait(lambda: all("quiet" in p.told for p in self.living()), SETTLE_S, "senders that are not stuck")
+        for process in self.living():
+            process.tell("mark")
+        self.wait(
+            lambda: all(p.told.get("tally", {}).get("tag") == p.tag for p in self.living()),
+            SETTLE_S,
+            "the last message of each member at all",
+        )
+
+    def check_tallies(self) -> None:
+        """Nothing that a member sent is missing at itself, and members of one view were delivered the same in it."""
+        for group in self.groups():
+            first = group[0].told["tally"]
+            for process in group:
+                tally = process.told["tally"]
+                if tally["own"] + tally["lost"] != tally["sent"]:
+                    raise Failed(
+                        f"{process.name} sent {tally['sent']} messages; {tally['own']} of them were delivered to "
+                        f"itself, and {tally['lost']} were reported as lost"
+                    )
+                same = ("streams", "order") if self.scenario.order != "fifo" else ("streams",)
+                if any(tally[key] != first[key] for key in same):
+                    raise Failed(f"{group[0].name} and {process.name} were delivered something else: {first}, {tally}")
+
+    def leave_all(self) -> None:
+        living = self.living()
+        for process in living:
+            process.leaving = True
+            process.tell("leave")
+        self.wait(lambda: all("gone" in process.told for process in living), START_S, "all to leave")
+        for process in living:
+            if status := process.told["gone"]["status"]:
+                raise Failed(f"{process.name} ended with status {status}: {self.error(process)}")
+            if not process.told["ended"]["graceful"]:
+                raise Failed(f"{process.name} left, and was not sure that all have what it sent")
+
+    def summary(self) -> str:
+        delivered = sum(process.told.get("ended", {}).get("delivered", 0) for process in self.processes)
+        excluded, rejoined = self.kinds["excluded"], self.kinds["not_joined"]
+        return (
+            f"{self.scenario.name}: {len(self.views)} views, {delivered:,} messages delivered, {excluded} excluded, "
+            f"{rejoined} joins failed; {len(self.groups_at_end())} group(s), the last view {self.settled_s:.2f} s "
+            "after the last fault"
+        )
+
+    def groups_at_end(self) -> set[str]:
+        return {str(process.told["tally"]["tag"]) for process in self.processes if "tally" in process.told}
+
+
+def judge(spark: Any, journals: Path) -> str:
+    """The audit's verdict on the journals of a run: empty where all that was checked holds, else the report."""
+    from seqcast.journal.read import find
+    from seqcast.spark.audit import audit
+
+    report = audit(spark, find([journals]))
+    unchecked = [name for name in ("views", "agreement", "fifo") if report.verdicts[name].result is None]
+    if unchecked:
+        return f"the audit found nothing to check for {', '.join(unchecked)}\n{report.as_text()}"
+    return "" if report.holds else report.as_text()
+
+
+@contextlib.contextmanager
+def place_for(name: str, keep: str = "") -> Iterator[Path]:
+    """A folder for journals and logs: in ``keep``, or a temporary one, which stays only where the run fails."""
+    directory = Path(keep) / name if keep else Path(tempfile.mkdtemp(prefix=f"seqcast-chaos-{name}-"))
+    try:
+        yield directory
+    except BaseException:
+        print(f"journals and logs are kept: {directory}     (seqcast audit {directory / 'journals'})", flush=True)
+        raise
+    if not keep:
+        shutil.rmtree(directory)

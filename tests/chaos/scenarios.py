@@ -1,0 +1,207 @@
+"""What is done to a group: scenarios written by hand, and scenarios drawn from a seed.
+
+The seed decides what is done and when; what the processes, the kernel and the clock make of it is not ours to repeat. A
+failing seed is run again, and often fails again, but not always.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+NAMES = "abcdef"
+ORDERS = ("total", "sequencer", "fifo")
+SECONDS = 6.0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One fault, or one wish of an application.
+
+    Args:
+        at: seconds after the group was complete (or, with ``Scenario.forming``, after the first start).
+        what: loss, cut (nothing gets from ``who`` to ``whom``), split (nothing between ``who`` and ``whom``), kill
+            (SIGKILL), stop (SIGSTOP, then SIGCONT), leave, or start (a process; under a name that was used: again).
+        who, whom: members by name, or by rank in the view of that moment: "#0" is the coordinator, "#-1" the last.
+        seconds: how long a loss, cut, split or stop lasts.
+        percent: of loss.
+    """
+
+    at: float
+    what: str
+    who: tuple[str, ...] = ()
+    whom: tuple[str, ...] = ()
+    seconds: float = 0.0
+    percent: float = 0.0
+
+    def __str__(self) -> str:
+        parts = [f"{self.at:6.2f} s", self.what, " ".join(self.who)]
+        if self.whom:
+            parts.append(("to " if self.what == "cut" else "from ") + " ".join(self.whom))
+        if self.percent:
+            parts.append(f"{self.percent:g} %")
+        if self.seconds:
+            parts.append(f"for {self.seconds:.2f} s")
+        return " ".join(part for part in parts if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A group and what happens to it.
+
+    Args:
+        name: a slug; "seed-7" is drawn from seed 7.
+        steps: in any order.
+        members: how many start.
+        order: see ``seqcast.join``.
+        segmented: each packet crosses the wire on its own, so that loss strikes packets and not whole bursts.
+        forming: the steps begin with the start of the first process, not when the group is complete.
+        rate: messages each member sends a second.
+        settings: of ``seqcast.join``.
+    """
+
+    name: str
+    steps: tuple[Step, ...]
+    members: int = 4
+    order: str = "total"
+    segmented: bool = False
+    forming: bool = False
+    rate: int = 300
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def calm(self) -> bool:
+        """Nothing in it makes a living member look dead: nobody may be excluded, and no join may fail."""
+        return not any(
+            step.what in ("cut", "split", "stop") or (step.what == "loss" and step.percent > 10) for step in self.steps
+        )
+
+    @property
+    def partitions(self) -> bool:
+        """Members may lose each other and both go on."""
+        return not self.calm
+
+    @property
+    def seconds(self) -> float:
+        """When the last fault has ended."""
+        return max((step.at + step.seconds for step in self.steps), default=0.0)
+
+    def __str__(self) -> str:
+        about = f"{self.name}: {self.members} members, order {self.order}"
+        return "\n".join([about + ", segmented" * self.segmented, *map(str, sorted(self.steps, key=lambda s: s.at))])
+
+
+def _loss(percent: float, order: str) -> Scenario:
+    """Join, leave and the death of the coordinator, all under loss."""
+    steps = (
+        Step(0.0, "loss", percent=percent, seconds=3.0),
+        Step(0.4, "start", ("e",)),
+        Step(1.2, "leave", ("#-2",)),
+        Step(1.8, "kill", ("#0",)),
+    )
+    return Scenario(f"loss-{percent:g}", steps, order=order, segmented=True)
+
+
+DIRECTED = (
+    _loss(1, "total"),
+    _loss(5, "fifo"),
+    _loss(20, "sequencer"),
+    Scenario(
+        "first-starts-under-loss",
+        (Step(0.0, "loss", percent=5, seconds=1.5),),
+        members=5,
+        forming=True,
+    ),
+    Scenario("coordinator-killed", (Step(0.5, "kill", ("#0",)), Step(1.5, "kill", ("#0",))), order="sequencer"),
+    Scenario("two-killed-together", (Step(0.5, "kill", ("#0", "#2")),), members=5),
+    Scenario(
+        "killed-one-after-the-other",
+        # The second falls while the view without the first is being agreed: about a suspicion time later.
+        tuple(Step(at, "kill", ("#0",)) for at in (0.3, 0.71, 1.13)),
+        members=5,
+        order="fifo",
+    ),
+    Scenario(
+        "restarted-under-its-name",
+        (Step(0.3, "kill", ("b",)), Step(0.4, "start", ("b",)), Step(1.5, "kill", ("#0",)), Step(1.6, "start", ("a",))),
+        order="fifo",
+    ),
+    Scenario(
+        "coordinator-and-another-leave",
+        (Step(0.5, "leave", ("#0", "#2")), Step(0.5, "start", ("e",)), Step(1.5, "leave", ("#0",))),
+        order="sequencer",
+    ),
+    Scenario(
+        "killed-while-one-joins-and-one-leaves",
+        (Step(0.5, "start", ("e",)), Step(0.62, "kill", ("#0",)), Step(0.65, "leave", ("#2",))),
+    ),
+    Scenario("coordinator-stopped", (Step(0.5, "stop", ("#0",), seconds=2.0),)),
+    Scenario("stopped-in-turn", tuple(Step(0.3 + i, "stop", (f"#{i}",), seconds=0.8) for i in range(3)), order="fifo"),
+    Scenario("briefly-stopped", tuple(Step(0.3 + i, "stop", (f"#{i}",), seconds=0.25) for i in range(3))),
+    Scenario("one-way-from-the-coordinator", (Step(0.5, "cut", ("#0",), ("#1",), seconds=2.0),)),
+    Scenario("one-way-to-the-coordinator", (Step(0.5, "cut", ("#2",), ("#0",), seconds=2.0),), order="sequencer"),
+    Scenario("two-members-do-not-hear-each-other", (Step(0.5, "split", ("#1",), ("#2",), seconds=2.0),), order="fifo"),
+    Scenario("coordinator-cut-off", (Step(0.5, "split", ("#0",), ("#1", "#2", "#3"), seconds=2.0),), order="sequencer"),
+    Scenario("two-halves", (Step(0.5, "split", ("#0", "#1"), ("#2", "#3"), seconds=2.0),)),
+    Scenario(
+        "halves-and-deaths",
+        (
+            Step(0.3, "split", ("a", "b"), ("c", "d", "e"), seconds=2.0),
+            Step(1.2, "kill", ("b",)),
+            Step(1.4, "start", ("f",)),
+            Step(1.5, "leave", ("d",)),
+        ),
+        members=5,
+        order="fifo",
+    ),
+    Scenario(
+        "flapping",
+        tuple(Step(0.2 + 0.7 * i, "split", ("a", "d"), ("b", "c"), seconds=0.45) for i in range(4)),
+    ),
+)
+
+
+def draw(seed: int, seconds: float = SECONDS) -> Scenario:
+    """The scenario of a seed."""
+    rng = random.Random(f"chaos {seed}")
+    members = rng.choice((3, 4, 4, 5))
+    names = list(NAMES[:members])
+    steps = []
+    if percent := rng.choice((0, 0, 1, 5, 20)):
+        steps.append(Step(0.0, "loss", percent=percent, seconds=seconds))
+    kinds = rng.choices(
+        ("kill", "stop", "cut", "split", "leave", "start"), (3, 2, 2, 3, 1, 2), k=max(3, round(seconds * 1.2))
+    )
+    spare = list(NAMES[members:])
+    gone: list[str] = []  # may be started again
+    for kind in kinds:
+        at = round(rng.uniform(0.2, seconds), 2)
+        lasts = round(rng.choice((0.1, 0.5, 1.0, 2.0)) * rng.uniform(0.5, 1), 2)
+        if kind in ("kill", "leave"):
+            if len(gone) < members - 2:
+                name = rng.choice([name for name in names if name not in gone])
+                gone.append(name)
+                steps.append(Step(at, kind, (name,)))
+                if rng.random() < 0.5:
+                    steps.append(Step(round(at + rng.uniform(0.05, 1.5), 2), "start", (name,)))
+        elif kind == "start":
+            if spare:
+                steps.append(Step(at, kind, (spare.pop(0),)))
+        elif kind == "stop":
+            steps.append(Step(at, kind, (rng.choice(("#0", "#1", "#-1")),), seconds=lasts))
+        elif kind == "cut":
+            one, other = rng.sample(names, 2)
+            steps.append(Step(at, kind, (one,), (other,), seconds=lasts))
+        else:
+            rng.shuffle(names)
+            middle = rng.randrange(1, members)
+            steps.append(Step(at, kind, tuple(names[:middle]), tuple(names[middle:]), seconds=lasts))
+    return Scenario(
+        f"seed-{seed}",
+        tuple(sorted(steps, key=lambda step: step.at)),
+        members=members,
+        order=rng.choice(ORDERS),
+        segmented=rng.random() < 0.5,
+        rate=rng.choice((50, 300, 1000)),
+    )
