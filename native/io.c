@@ -114,29 +114,10 @@ void sc_signal_close(sc_fd ends[2]) {
 
 void sc_io_wake(sc_io *io) { sc_signal(io->wake[0]); }
 
-static inline int milliseconds(int64_t ns) {
-    return ns < 0 ? -1 : ns > 3600000000000LL ? 3600000 : (int)((ns + 999999) / 1000000);
-}
-
-#if defined(__linux__)
-static int wait_events(sc_io *io, struct epoll_event *events, int n, int64_t timeout_ns) {
-    if (timeout_ns > 0 && io->precise) {
-        struct timespec t = {timeout_ns / 1000000000LL, timeout_ns % 1000000000LL};
-        long got = syscall(SYS_epoll_pwait2, io->poller, events, n, &t, NULL, (size_t)8);
-        if (got >= 0 || errno != ENOSYS) return (int)got;
-        io->precise = 0;
-    }
-    return epoll_wait(io->poller, events, n, milliseconds(timeout_ns));
-}
-#endif
-
+/* poll rather than epoll: an epoll that stands costs each datagram a call back on its way into the socket, and that of
+ * all receivers of a machine in the sender's time; a poll costs the one who waits, once. */
 int sc_io_poll(sc_io *io, int64_t timeout_ns) {
     int ready = 0;
-#if defined(__linux__)
-    struct epoll_event events[SC_IO_SOCKETS + 1];
-    int n = wait_events(io, events, SC_IO_SOCKETS + 1, timeout_ns);
-    for (int i = 0; i < n; i++) ready |= 1 << events[i].data.u32;
-#else
 #if defined(_WIN32)
     WSAPOLLFD fds[SC_IO_SOCKETS + 1];
 #else
@@ -147,17 +128,20 @@ int sc_io_poll(sc_io *io, int64_t timeout_ns) {
         fds[i].events = POLLIN;
         fds[i].revents = 0;
     }
-#if defined(_WIN32)
-    int n = WSAPoll(fds, SC_IO_SOCKETS + 1, milliseconds(timeout_ns));
+#if defined(__linux__)
+    struct timespec t = {timeout_ns / 1000000000LL, timeout_ns % 1000000000LL};
+    int n = ppoll(fds, SC_IO_SOCKETS + 1, timeout_ns < 0 ? NULL : &t, NULL);
 #else
-    int n = poll(fds, SC_IO_SOCKETS + 1, milliseconds(timeout_ns));
+    int64_t ms = timeout_ns < 0 ? -1 : timeout_ns > 3600000000000LL ? 3600000 : (timeout_ns + 999999) / 1000000;
+#if defined(_WIN32)
+    int n = WSAPoll(fds, SC_IO_SOCKETS + 1, (int)ms);
+#else
+    int n = poll(fds, SC_IO_SOCKETS + 1, (int)ms);
+#endif
 #endif
     for (int i = 0; n > 0 && i <= SC_IO_SOCKETS; i++)
         if (fds[i].revents) ready |= 1 << i;
-#endif
-#if !defined(__linux__)
     if (ready & SC_IO_WOKEN) sc_signal_clear(io->wake[1]);
-#endif
     return ready;
 }
 

@@ -1,8 +1,8 @@
 /* Sockets of one member: multicast in on a data port and a control port, unicast in and everything out on a third.
  *
  * The third socket is bound to the interface's own address and a free port; all sends go out of it, so that the address
- * others see is the member's address. Linux: UDP_SEGMENT, UDP_GRO, sendmmsg, recvmmsg, epoll, each with a fall back
- * that is found at run time; elsewhere plain calls. No function here takes a lock or keeps a thread.
+ * others see is the member's address. Linux: UDP_SEGMENT, UDP_GRO, sendmmsg, recvmmsg, each with a fall back that is
+ * found at run time; elsewhere plain calls. No function here takes a lock or keeps a thread.
  */
 #ifndef SEQCAST_IO_H
 #define SEQCAST_IO_H
@@ -63,7 +63,6 @@ typedef struct {
 typedef struct sc_io {
     sc_io_config config;
     sc_fd fd[SC_IO_SOCKETS]; /* by SC_LANE_* */
-    sc_fd poller;            /* Linux: epoll */
     sc_fd wake[2];           /* to be written, to be polled; on Linux one eventfd */
     unsigned index;          /* of the interface */
     char name[64];           /* of the interface */
@@ -73,7 +72,6 @@ typedef struct sc_io {
     int send_granted;        /* the same of the sending socket (SO_SNDBUF) */
     int filtered;            /* own datagrams are dropped by the kernel */
     int gso, gro, mmsg;      /* in use now */
-    int precise;             /* the system can wait less than a millisecond */
     sc_address address;      /* of this member */
     sc_address lane[2];      /* data and control group addresses */
     int last_code;           /* of the last send error */

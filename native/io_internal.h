@@ -36,12 +36,7 @@
 #if defined(__linux__)
 #include <linux/filter.h>
 #include <netinet/udp.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/syscall.h>
-#ifndef SYS_epoll_pwait2
-#define SYS_epoll_pwait2 441
-#endif
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
 #endif

@@ -317,25 +317,10 @@ static int open_unicast(sc_io *io, const sc_sockaddr *own, sc_io_error *error) {
     return sc_set_nonblocking(fd);
 }
 
-static int open_poller(sc_io *io, sc_io_error *error) {
-    if (sc_signal_open(io->wake) != 0) return fail(error, "wake", sc_errno());
-#if defined(__linux__)
-    io->poller = epoll_create1(EPOLL_CLOEXEC);
-    if (io->poller < 0) return fail(error, "epoll", errno);
-    for (int i = 0; i <= SC_IO_SOCKETS; i++) {
-        /* The wake-up is edge-triggered: each signal is reported once and need not be read. */
-        struct epoll_event event = {.events = EPOLLIN | (i == SC_IO_SOCKETS ? EPOLLET : 0), .data.u32 = (uint32_t)i};
-        if (epoll_ctl(io->poller, EPOLL_CTL_ADD, i < SC_IO_SOCKETS ? io->fd[i] : io->wake[1], &event) != 0)
-            return fail(error, "epoll", errno);
-    }
-#endif
-    return 0;
-}
-
 int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error) {
     memset(io, 0, sizeof *io);
     for (int i = 0; i < SC_IO_SOCKETS; i++) io->fd[i] = SC_NO_FD;
-    io->poller = io->wake[0] = io->wake[1] = SC_NO_FD;
+    io->wake[0] = io->wake[1] = SC_NO_FD;
     io->config = *config;
     error->call = "";
     error->code = 0;
@@ -349,7 +334,7 @@ int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error) {
     memset(&own, 0, sizeof own);
     if (find_interface(io, &own, error) != 0 || open_multicast(io, SC_LANE_DATA, &own, error) != 0 ||
         open_multicast(io, SC_LANE_CONTROL, &own, error) != 0 || open_unicast(io, &own, error) != 0 ||
-        open_poller(io, error) != 0) {
+        (sc_signal_open(io->wake) != 0 && fail(error, "wake", sc_errno()) != 0)) {
         if (error->call[0] == 0) fail(error, "socket", sc_errno());
         sc_io_close(io);
         return -1;
@@ -357,7 +342,6 @@ int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error) {
 #if defined(__linux__)
     sc_fd unicast = io->fd[SC_LANE_UNICAST];
     io->mmsg = config->mmsg;
-    io->precise = 1;
     io->gso = config->gso && set_int(unicast, SOL_UDP, UDP_SEGMENT, 0) == 0;
     io->gro = config->gro && set_int(unicast, SOL_UDP, UDP_GRO, 1) == 0 &&
               set_int(io->fd[SC_LANE_DATA], SOL_UDP, UDP_GRO, 1) == 0;
@@ -368,10 +352,8 @@ int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error) {
 void sc_io_close(sc_io *io) {
     for (int i = 0; i < SC_IO_SOCKETS; i++)
         if (io->fd[i] != SC_NO_FD) sc_close_fd(io->fd[i]);
-    if (io->poller != SC_NO_FD) sc_close_fd(io->poller);
     sc_signal_close(io->wake);
     for (int i = 0; i < SC_IO_SOCKETS; i++) io->fd[i] = SC_NO_FD;
-    io->poller = SC_NO_FD;
 #if defined(_WIN32)
     WSACleanup();
 #endif
