@@ -267,7 +267,8 @@ static int run_round(sc_driver *d, int64_t until, int may_nap) {
 /* Under the engine's lock. */
 static int is_there(sc_driver *d, int want, uint64_t mark) {
     return ((want & SC_WANT_DELIVERY) && sc_engine_deliverable(d->engine) > 0) ||
-           ((want & SC_WANT_SENDABLE) && sc_engine_sendable(d->engine) != mark);
+           ((want & SC_WANT_SENDABLE) && sc_engine_sendable(d->engine) != mark) ||
+           ((want & SC_WANT_STATE) && sc_engine_state_readable(d->engine));
 }
 
 static int is_satisfied(sc_driver *d, int want, uint64_t mark) {
@@ -464,6 +465,35 @@ int sc_driver_deliver(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_
         if (result == SC_DELIVER_BATCH) sc_store(&d->last_pack, 0); /* what is sent next is an answer */
         if (result != SC_DELIVER_NONE || until == 0 || sc_load(&d->stop)) return result;
         if (!sc_drive(d, SC_WANT_DELIVERY, 0, until)) return SC_DELIVER_NONE;
+    }
+}
+
+int sc_driver_state_send(sc_driver *d, uint64_t to, const uint8_t *p, uint64_t len, uint64_t *done, int64_t until) {
+    for (;;) {
+        int64_t now = sc_now(), wall = sc_wall();
+        sc_mutex_lock(d->lock);
+        uint64_t mark = sc_engine_sendable(d->engine);
+        int result = sc_engine_state_send(d->engine, to, p, len, done, wall);
+        uint64_t unsent = sc_engine_unsent(d->engine);
+        sc_mutex_unlock(d->lock);
+        if (result == SC_AGAIN) /* out of credit: what is packed is all that can go */
+            sc_driver_flush(d, 1);
+        else if (unsent >= d->config.flush_bytes) /* the rest goes with what follows, or by sc_engine_state_end */
+            sc_driver_flush(d, 0);
+        if (result == SC_AGAIN && sc_load(&d->stop)) result = SC_NO_VIEW;
+        if (result != SC_AGAIN || now >= until) return result;
+        sc_drive(d, SC_WANT_SENDABLE, mark, until);
+    }
+}
+
+size_t sc_driver_state_read(sc_driver *d, uint8_t *p, size_t len, int64_t until) {
+    for (;;) {
+        sc_mutex_lock(d->lock);
+        size_t n = sc_engine_state_read(d->engine, p, len, sc_now());
+        int urgent = sc_engine_urgent(d->engine);
+        sc_mutex_unlock(d->lock);
+        if (urgent) sc_driver_flush(d, 0);
+        if (n || sc_load(&d->stop) || !sc_drive(d, SC_WANT_STATE, 0, until)) return n;
     }
 }
 

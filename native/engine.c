@@ -180,7 +180,7 @@ static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, cons
     uint8_t type = p[SC_OFF_TYPE];
     /* A DATA packet may come from a holder that serves a member which is gone: that is no sign of life. */
     int direct = type != SC_TYPE_DATA || (peer && sc_same_address(from, &peer->address));
-    if (peer && direct && (tag == e->view.tag || type == SC_TYPE_CONTROL || type == SC_TYPE_UNICAST)) {
+    if (peer && direct && (tag == e->view.tag || type == SC_TYPE_CONTROL || type == SC_TYPE_UNICAST || type == SC_TYPE_STATE)) {
         peer->heard = now;
         if (peer->suspected) {
             peer->suspected = 0;
@@ -195,11 +195,11 @@ static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, cons
         e->counters.drop_stranger++;
         return 0;
     }
-    /* Unicast streams live as long as both are members; all else belongs to one view. ACK, NAK and PROBE of a unicast
+    /* Streams of a pair live as long as both are members; all else belongs to one view. ACK, NAK and PROBE of such a
      * stream carry the sender's view, which may be one ahead or behind. */
-    int of_pair = type == SC_TYPE_UNICAST ||
-                  ((type == SC_TYPE_ACK || type == SC_TYPE_PROBE) && sc_get64(p + 40) == SC_STREAM_UNICAST) ||
-                  (type == SC_TYPE_NAK && sc_get32(p + 48) == SC_STREAM_UNICAST);
+    int of_pair = type == SC_TYPE_UNICAST || type == SC_TYPE_STATE ||
+                  ((type == SC_TYPE_ACK || type == SC_TYPE_PROBE) && sc_of_pair(sc_get64(p + 40))) ||
+                  (type == SC_TYPE_NAK && sc_of_pair(sc_get32(p + 48)));
     if (!of_pair && tag != e->view.tag) {
         e->counters.drop_view++;
         return 0;
@@ -255,22 +255,6 @@ int64_t sc_engine_deadline(const sc_engine *e) {
 }
 
 /* ---- what the application sends ----------------------------------------------------------------------------- */
-
-static sc_tx_stream *unicast_stream(sc_engine *e, sc_peer *peer) {
-    if (peer->unicast_tx) return peer->unicast_tx;
-    sc_tx_stream *tx = malloc(sizeof *tx);
-    if (!tx) return NULL;
-    uint64_t window = e->view.unicast_window_bytes;
-    if (window > e->config.unicast_bytes) window = e->config.unicast_bytes;
-    if (window < 2 * e->view.packet_bytes) window = 2 * e->view.packet_bytes;
-    sc_tx_init(tx, SC_STREAM_UNICAST, e->config.ring_packets);
-    if (sc_tx_reset(e, tx, 0, window, e->view.packet_bytes, window + window / 8 + 4 * (uint64_t)e->view.packet_bytes)) {
-        sc_tx_free(e, tx);
-        free(tx);
-        return NULL;
-    }
-    return peer->unicast_tx = tx;
-}
 
 /* A message to itself goes straight into the delivery queue, as one or more packets of a stream of its own. */
 static int send_to_self(sc_engine *e, const uint8_t *p, uint64_t len, int64_t wall) {
@@ -334,7 +318,7 @@ int sc_engine_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t len, sc
     if (to) {
         sc_peer *peer = sc_find_peer(e, to);
         if (!peer) return SC_NO_MEMBER;
-        sc_tx_stream *tx = unicast_stream(e, peer);
+        sc_tx_stream *tx = sc_tx_to(e, peer, SC_STREAM_UNICAST);
         return tx ? sc_tx_pack(e, tx, p, len, &state->done, wall, 0) : SC_AGAIN;
     }
     if (state->epoch != e->epoch) { /* a view change in the middle: receivers dropped what they had of it */

@@ -163,6 +163,25 @@ int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_
 uint64_t sc_engine_deliverable(const sc_engine *e);
 void sc_batch_clear(sc_batch *batch);
 
+/* ---- the application: state for a joiner --------------------------------------------------------------------- */
+
+/* A reliable stream of bytes from one member to another beside their messages, with a window of its own; what the bytes
+ * mean is the callers' affair. It lives as long as both are members. */
+
+/* Packs p[*done..len) for the member `to` and advances *done: SC_SENT when all is packed, else as sc_engine_send. One
+ * caller at a time for one member. */
+int sc_engine_state_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t len, uint64_t *done, int64_t wall);
+/* Nothing follows for now: the ring's memory is given back when `to` has everything. */
+void sc_engine_state_end(sc_engine *e, uint64_t to);
+/* From now on the state that `sender` sends is what is read. May name who is not yet in the view. What others send
+ * waits, within its window: they may have installed the view that names them earlier than we. */
+void sc_engine_state_open(sc_engine *e, uint64_t sender);
+/* From now on the state that `sender` sends is dropped; 0: that of everybody. */
+void sc_engine_state_void(sc_engine *e, uint64_t sender);
+/* Takes up to `len` bytes of the open stream; returns how many. */
+size_t sc_engine_state_read(sc_engine *e, uint8_t *p, size_t len, int64_t now);
+int sc_engine_state_readable(const sc_engine *e);
+
 /* ---- the control plane -------------------------------------------------------------------------------------- */
 
 /* Queues a control frame: to the group's control lane, or to one address. 0, or -1 when the queue is full. */
@@ -196,6 +215,7 @@ typedef struct {
     uint64_t window_bytes;         /* of each group stream, in charged bytes */
     uint64_t forward_window_bytes; /* of each forward stream */
     uint64_t unicast_window_bytes; /* of each unicast stream */
+    uint64_t state_window_bytes;   /* of each stream of state */
     uint32_t packet_bytes;         /* size of a full packet */
     uint64_t ids[SC_MEMBERS_MAX];
     sc_address addresses[SC_MEMBERS_MAX];
@@ -243,6 +263,8 @@ void sc_engine_close(sc_engine *e, const uint64_t *cut, uint64_t marker);
     X(packets_delivered)                                                                                               \
     X(messages_sent)                                                                                                   \
     X(messages_delivered)                                                                                              \
+    X(state_bytes_sent)                                                                                                \
+    X(state_bytes_read)                                                                                                \
     X(naks_sent)                                                                                                       \
     X(naks_received)                                                                                                   \
     X(acks_sent)                                                                                                       \

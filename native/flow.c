@@ -32,7 +32,8 @@ uint8_t *sc_out_new(sc_engine *e, int lane, const sc_address *to, uint8_t type, 
 static uint64_t window_of(const sc_engine *e, int stream) {
     return stream == SC_STREAM_GROUP     ? e->view.window_bytes
            : stream == SC_STREAM_UNICAST ? e->view.unicast_window_bytes
-                                         : e->view.forward_window_bytes;
+           : stream == SC_STREAM_FORWARD ? e->view.forward_window_bytes
+                                         : e->view.state_window_bytes;
 }
 
 static void ack(sc_engine *e, sc_peer *peer, int stream) {
@@ -108,9 +109,7 @@ void sc_flow_sent(sc_engine *e, sc_tx_stream *tx, int64_t now) {
 void sc_on_ack(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
     int stream = (int)sc_get64(p + 40);
     uint64_t delivered = sc_get64(p + 48), received = sc_get64(p + 56), consumed = sc_get64(p + 64);
-    sc_tx_stream *tx = stream == SC_STREAM_GROUP     ? &e->group
-                       : stream == SC_STREAM_FORWARD ? &e->forward
-                                                     : peer->unicast_tx;
+    sc_tx_stream *tx = sc_tx_of(e, peer, stream);
     if (!tx || !tx->packets || consumed > delivered || delivered >= tx->unsent || received >= tx->unsent) {
         e->counters.drop_field++;
         return;
@@ -125,13 +124,14 @@ void sc_on_ack(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
     }
     int progress = delivered > tx->stable || consumed > tx->consumed;
     if (delivered > tx->stable) tx->stable = delivered;
-    if (stream == SC_STREAM_UNICAST) { /* forwards are kept until they come back */
+    if (sc_of_pair((uint64_t)stream)) { /* forwards are kept until they come back */
         sc_tx_credit(tx, consumed);
         sc_tx_purge(tx, consumed);
     }
     if (!progress) return;
     e->sendable++;
-    probe_restart(e, tx, outstanding(tx, stream == SC_STREAM_UNICAST ? tx->consumed : tx->stable), now);
+    probe_restart(e, tx, outstanding(tx, sc_of_pair((uint64_t)stream) ? tx->consumed : tx->stable), now);
+    if (stream == SC_STREAM_STATE) sc_state_acked(e, peer);
 }
 
 /* ---- NAK service -------------------------------------------------------------------------------------------- */
@@ -154,9 +154,7 @@ static int tokens(sc_engine *e, uint32_t bytes, int64_t now) {
 static int again(sc_engine *e, sc_peer *requester, uint64_t owner, int stream, uint64_t seqno, int64_t now) {
     uint32_t len;
     if (owner == e->config.member) {
-        sc_tx_stream *tx = stream == SC_STREAM_GROUP     ? &e->group
-                           : stream == SC_STREAM_FORWARD ? &e->forward
-                                                         : requester->unicast_tx;
+        sc_tx_stream *tx = sc_tx_of(e, requester, stream);
         if (!tx || !sc_tx_has(tx, seqno) || seqno >= tx->unsent) {
             e->counters.retransmit_missing++;
             return 1;
@@ -289,10 +287,11 @@ void sc_flow_tick(sc_engine *e, int64_t now) {
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer *peer = e->peers[r];
         if (r == e->view.rank) continue;
-        for (int s = SC_STREAM_GROUP; s <= SC_STREAM_FORWARD; s++)
+        for (int s = SC_STREAM_GROUP; s <= SC_STREAM_STATE; s++)
             if (sc_rx_of(peer, s)->ack_due <= now) ack(e, peer, s);
-        sc_tx_stream *tx = peer->unicast_tx;
-        if (tx && tx->probe_due <= now) probe(e, tx, SC_LANE_UNICAST, &peer->address, now);
+        sc_tx_stream *of_pair[] = {peer->unicast_tx, peer->state_tx};
+        for (int i = 0; i < 2; i++)
+            if (of_pair[i] && of_pair[i]->probe_due <= now) probe(e, of_pair[i], SC_LANE_UNICAST, &peer->address, now);
     }
     if (e->group.probe_due <= now) probe(e, &e->group, SC_LANE_CONTROL, NULL, now);
     if (e->forward.probe_due <= now && e->view.sequencer >= 0)
@@ -307,9 +306,10 @@ int64_t sc_flow_deadline(const sc_engine *e) {
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer *peer = e->peers[r];
         if (r == e->view.rank) continue;
-        for (int s = SC_STREAM_GROUP; s <= SC_STREAM_FORWARD; s++)
+        for (int s = SC_STREAM_GROUP; s <= SC_STREAM_STATE; s++)
             if (sc_rx_of(peer, s)->ack_due < due) due = sc_rx_of(peer, s)->ack_due;
         if (peer->unicast_tx && peer->unicast_tx->probe_due < due) due = peer->unicast_tx->probe_due;
+        if (peer->state_tx && peer->state_tx->probe_due < due) due = peer->state_tx->probe_due;
         if (!peer->suspected && peer->heard + e->config.suspect_ns < due) due = peer->heard + e->config.suspect_ns;
     }
     return due;

@@ -102,8 +102,10 @@ typedef struct sc_peer {
     sc_mark acked;     /* of my group stream */
     uint64_t consumed; /* of my group stream */
     uint64_t returned; /* received table (SEQ-09): highest seqno of its own numbering that was put in order */
-    sc_rx_stream group, unicast, forward;
-    sc_tx_stream *unicast_tx;
+    sc_rx_stream group, unicast, forward, state;
+    sc_tx_stream *unicast_tx, *state_tx; /* NULL until something is sent */
+    int state_void;  /* what it sends is dropped */
+    int state_ended; /* nothing follows on `state_tx`: its memory goes when all is acknowledged */
     sc_mark digest[SC_MEMBERS_MAX]; /* its last heartbeat, by rank */
 } sc_peer;
 
@@ -227,6 +229,10 @@ struct sc_engine {
     uint64_t big_first, big_last;
     int big_returned;
     uint64_t self_seqno; /* of messages sent to itself */
+
+    uint64_t state_from; /* whose state is read */
+    int state_void;      /* nobody's is wanted */
+    uint32_t state_at; /* bytes read of the first packet */
 };
 
 /* engine.c */
@@ -240,6 +246,8 @@ static inline int sc_is_sequencer(const sc_engine *e) {
 static inline int sc_same_address(const sc_address *a, const sc_address *b) {
     return a->len == b->len && !memcmp(a->bytes, b->bytes, a->len);
 }
+/* Streams between two members live as long as both are, across views; all others belong to one view. */
+static inline int sc_of_pair(uint64_t stream) { return stream == SC_STREAM_UNICAST || stream == SC_STREAM_STATE; }
 static inline sc_peer *sc_self(sc_engine *e) { return e->peers[e->view.rank]; }
 
 /* One of the offsets of an Arrow binary array: int64, or int32 with `wide` 0. */
@@ -258,6 +266,11 @@ int sc_tx_pack(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t len, u
 uint64_t sc_tx_pack_whole(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, const void *offsets, int wide,
                           uint64_t first, uint64_t n);
 void sc_tx_close(sc_engine *e, sc_tx_stream *tx);
+/* Our own stream of a kind, as `peer` receives it; NULL where there is none yet. sc_tx_to makes it, or is NULL without
+ * memory. */
+sc_tx_stream *sc_tx_of(sc_engine *e, const sc_peer *peer, int stream);
+sc_tx_stream *sc_tx_to(sc_engine *e, sc_peer *peer, int stream);
+void sc_tx_rewindow(sc_engine *e, sc_peer *peer);
 void sc_tx_restamp(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *forward, uint32_t messages);
 int sc_tx_may_restamp(const sc_tx_stream *tx, uint32_t len);
 void sc_tx_purge(sc_tx_stream *tx, uint64_t upto);
@@ -307,6 +320,10 @@ int sc_order_accept(sc_engine *e, const uint8_t *p);
 /* view.c */
 void sc_view_cut_check(sc_engine *e);
 void sc_view_leave(sc_engine *e);
+
+/* state.c */
+void sc_state_advance(sc_engine *e, sc_peer *peer);
+void sc_state_acked(sc_engine *e, sc_peer *peer);
 
 /* deliver.c */
 int sc_queue_packet(sc_engine *e, uint8_t *p, uint32_t len, sc_slab *slab, int stream, uint32_t carrier, uint64_t sender,

@@ -5,7 +5,8 @@
 sc_rx_stream *sc_rx_of(sc_peer *peer, int stream) {
     return stream == SC_STREAM_GROUP     ? &peer->group
            : stream == SC_STREAM_UNICAST ? &peer->unicast
-                                         : &peer->forward;
+           : stream == SC_STREAM_FORWARD ? &peer->forward
+                                         : &peer->state;
 }
 
 static void drop_slot(sc_rx_packet *slot) {
@@ -105,6 +106,10 @@ void sc_rx_advance(sc_engine *e, sc_peer *peer, sc_rx_stream *rx, int stream) {
     if (!rx->packets) return;
     while (rx->next <= rx->highest && sc_rx_at(e, rx, rx->next)->p) rx->next++;
     if (stream == SC_STREAM_FORWARD) return; /* sc_order_stamp takes them */
+    if (stream == SC_STREAM_STATE) {
+        sc_state_advance(e, peer);
+        return;
+    }
     if (stream == SC_STREAM_GROUP && e->cut_set) return; /* after CUT nothing is delivered until VIEW */
     while (rx->queued < rx->next) {
         sc_rx_packet *slot = sc_rx_at(e, rx, rx->queued);
@@ -129,7 +134,8 @@ void sc_rx_advance(sc_engine *e, sc_peer *peer, sc_rx_stream *rx, int stream) {
 int sc_rx_data(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab *slab, int64_t now) {
     int stream = p[SC_OFF_TYPE] == SC_TYPE_DATA      ? SC_STREAM_GROUP
                  : p[SC_OFF_TYPE] == SC_TYPE_UNICAST ? SC_STREAM_UNICAST
-                                                     : SC_STREAM_FORWARD;
+                 : p[SC_OFF_TYPE] == SC_TYPE_FORWARD ? SC_STREAM_FORWARD
+                                                     : SC_STREAM_STATE;
     sc_rx_stream *rx = sc_rx_of(peer, stream);
     uint64_t seqno = sc_get64(p + SC_OFF_SEQNO);
     if (stream == SC_STREAM_GROUP && e->view.sequencer >= 0 &&
@@ -274,6 +280,7 @@ void sc_rx_naks(sc_engine *e, int64_t now) {
         if (peer->lost) continue;
         if (peer->unicast.n_gaps) nak_stream(e, peer, SC_STREAM_UNICAST, now);
         if (peer->forward.n_gaps) nak_stream(e, peer, SC_STREAM_FORWARD, now);
+        if (peer->state.n_gaps) nak_stream(e, peer, SC_STREAM_STATE, now);
     }
 }
 
@@ -282,7 +289,7 @@ int64_t sc_rx_deadline(const sc_engine *e) {
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer *peer = e->peers[r];
         if (peer->lost && e->cut_set != SC_CUT_CURRENT) continue;
-        for (int s = SC_STREAM_GROUP; s <= SC_STREAM_FORWARD; s++) {
+        for (int s = SC_STREAM_GROUP; s <= SC_STREAM_STATE; s++) {
             const sc_rx_stream *rx = sc_rx_of(peer, s);
             if (peer->lost && s != SC_STREAM_GROUP) continue;
             for (uint32_t i = 0; i < rx->n_gaps; i++)

@@ -9,7 +9,7 @@
 #define SLIVER 32u
 
 int sc_tx_init(sc_tx_stream *tx, int stream, uint32_t ring_packets) {
-    static const uint8_t types[] = {SC_TYPE_DATA, SC_TYPE_UNICAST, SC_TYPE_FORWARD};
+    static const uint8_t types[] = {SC_TYPE_DATA, SC_TYPE_UNICAST, SC_TYPE_FORWARD, SC_TYPE_STATE};
     memset(tx, 0, sizeof *tx);
     tx->stream = stream;
     tx->type = types[stream];
@@ -32,6 +32,7 @@ void sc_tx_free(sc_engine *e, sc_tx_stream *tx) {
     free(tx->packets);
     free(tx->open_offsets);
     tx->ring = NULL;
+    tx->ring_bytes = 0;
     tx->packets = NULL;
     tx->open_offsets = NULL;
 }
@@ -64,6 +65,43 @@ int sc_tx_reset(sc_engine *e, sc_tx_stream *tx, uint64_t base, uint64_t window, 
     tx->probe_due = SC_NEVER;
     tx->probe_wait = 0;
     return 0;
+}
+
+sc_tx_stream *sc_tx_of(sc_engine *e, const sc_peer *peer, int stream) {
+    return stream == SC_STREAM_GROUP     ? &e->group
+           : stream == SC_STREAM_FORWARD ? &e->forward
+           : stream == SC_STREAM_UNICAST ? peer->unicast_tx
+                                         : peer->state_tx;
+}
+
+/* A window of the view, as far as the ring allows, and two full packets at least. */
+static uint64_t pair_window(const sc_engine *e, int stream, uint64_t ring_bytes) {
+    uint64_t window = stream == SC_STREAM_UNICAST ? e->view.unicast_window_bytes : e->view.state_window_bytes;
+    if (window > ring_bytes) window = ring_bytes;
+    return window < 2 * e->view.packet_bytes ? 2 * e->view.packet_bytes : window;
+}
+
+sc_tx_stream *sc_tx_to(sc_engine *e, sc_peer *peer, int stream) {
+    sc_tx_stream **slot = stream == SC_STREAM_UNICAST ? &peer->unicast_tx : &peer->state_tx;
+    if (*slot && (*slot)->packets) return *slot;
+    uint64_t window = pair_window(e, stream, stream == SC_STREAM_UNICAST ? e->config.unicast_bytes : e->config.ring_bytes);
+    sc_tx_stream *tx = *slot ? *slot : malloc(sizeof *tx);
+    if (!tx) return NULL;
+    if (!*slot) sc_tx_init(tx, stream, e->config.ring_packets);
+    *slot = tx;
+    if (!sc_tx_reset(e, tx, tx->next - 1, window, e->view.packet_bytes, window + window / 8 + 4 * (uint64_t)e->view.packet_bytes))
+        return tx;
+    sc_tx_free(e, tx);
+    return NULL;
+}
+
+/* A new view has other windows: a stream that goes on takes its own, within the ring that it has. */
+void sc_tx_rewindow(sc_engine *e, sc_peer *peer) {
+    sc_tx_stream *streams[] = {peer->unicast_tx, peer->state_tx};
+    for (int i = 0; i < 2; i++) {
+        sc_tx_stream *tx = streams[i];
+        if (tx && tx->packets) tx->window = pair_window(e, tx->stream, (tx->ring_bytes - 4 * (uint64_t)tx->packet_bytes) / 9 * 8);
+    }
 }
 
 /* What a datagram takes of a receiver's SO_RCVBUF. Full packets travel in UDP_SEGMENT runs or are as large as a slab:
@@ -115,7 +153,7 @@ static void close_packet(sc_engine *e, sc_tx_stream *tx, int full) {
     p[SC_OFF_FLAGS] = tx->open_flags;
     sc_put32(p + SC_OFF_GROUP, e->config.group);
     sc_put64(p + SC_OFF_SENDER, e->config.member);
-    sc_put64(p + SC_OFF_VIEW, tx->stream == SC_STREAM_UNICAST ? 0 : e->view.tag);
+    sc_put64(p + SC_OFF_VIEW, sc_of_pair((uint64_t)tx->stream) ? 0 : e->view.tag);
     sc_put64(p + SC_OFF_SEQNO, tx->next);
     sc_put64(p + SC_OFF_SENT_NS, (uint64_t)tx->open_wall);
     sc_put32(p + SC_OFF_DATA_LEN, tx->open_len);
@@ -319,9 +357,7 @@ static const uint8_t *again_bytes(sc_engine *e, const sc_again *a, uint32_t *len
         *slab = held->slab;
         return held->p;
     }
-    sc_tx_stream *tx = a->stream == SC_STREAM_GROUP     ? &e->group
-                       : a->stream == SC_STREAM_FORWARD ? &e->forward
-                                                        : e->peers[a->requester]->unicast_tx;
+    sc_tx_stream *tx = sc_tx_of(e, e->peers[a->requester], a->stream);
     if (!tx || !sc_tx_has(tx, a->seqno)) return NULL;
     sc_tx_packet *packet = sc_tx_at(tx, a->seqno);
     packet->retransmitted_at = now;
@@ -408,11 +444,12 @@ int sc_engine_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all) 
                              now);
         left |= e->forward.unsent < e->forward.next;
     }
-    for (uint32_t r = 0; r < e->view.n; r++) {
-        sc_tx_stream *tx = e->peers[r]->unicast_tx;
+    for (uint32_t i = 0; i < 2 * e->view.n; i++) { /* state comes last */
+        sc_peer *peer = e->peers[i % e->view.n];
+        sc_tx_stream *tx = i < e->view.n ? peer->unicast_tx : peer->state_tx;
         if (!tx) continue;
         if (all) sc_tx_close(e, tx);
-        k += transmit_stream(e, tx, SC_LANE_UNICAST, &e->peers[r]->address, out + k, max - k, now);
+        k += transmit_stream(e, tx, SC_LANE_UNICAST, &peer->address, out + k, max - k, now);
         left |= tx->unsent < tx->next;
     }
     if (!left && all) e->unsent = 0;

@@ -195,9 +195,11 @@ static void peer_free(sc_engine *e, sc_peer *peer) {
     sc_rx_free(e, &peer->group);
     sc_rx_free(e, &peer->unicast);
     sc_rx_free(e, &peer->forward);
-    if (peer->unicast_tx) {
-        sc_tx_free(e, peer->unicast_tx);
-        free(peer->unicast_tx);
+    sc_rx_free(e, &peer->state);
+    sc_tx_stream *of_pair[] = {peer->unicast_tx, peer->state_tx};
+    for (int i = 0; i < 2; i++) {
+        if (of_pair[i]) sc_tx_free(e, of_pair[i]);
+        free(of_pair[i]);
     }
     free(peer);
 }
@@ -256,7 +258,9 @@ int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, ui
             fresh[r] = NULL;
             peer->id = view->ids[r];
             sc_rx_reset(e, &peer->unicast, 0);
+            sc_rx_reset(e, &peer->state, 0);
         }
+        sc_tx_rewindow(e, peer);
         peer->address = view->addresses[r];
         peer->rank = r;
         peer->lost = peer->suspected = 0;

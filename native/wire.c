@@ -46,14 +46,15 @@ static sc_wire_result check_body(const uint8_t *p, size_t len) {
     case SC_TYPE_DATA:
     case SC_TYPE_UNICAST:
     case SC_TYPE_FORWARD:
+    case SC_TYPE_STATE:
         return check_data(p, len);
     case SC_TYPE_ACK:
         if (len != SC_ACK_LEN) return SC_WIRE_SHORT;
-        return sc_get64(p + 40) <= SC_STREAM_FORWARD ? check_seqnos(p + 48, 3) : SC_WIRE_FIELD_BAD;
+        return sc_get64(p + 40) <= SC_STREAM_STATE ? check_seqnos(p + 48, 3) : SC_WIRE_FIELD_BAD;
     case SC_TYPE_NAK: {
         if (len < SC_NAK_HEADER) return SC_WIRE_SHORT;
         uint32_t n = sc_get32(p + 52);
-        if (sc_get32(p + 48) > SC_STREAM_FORWARD || n == 0 || n > SC_NAK_RANGES_MAX) return SC_WIRE_FIELD_BAD;
+        if (sc_get32(p + 48) > SC_STREAM_STATE || n == 0 || n > SC_NAK_RANGES_MAX) return SC_WIRE_FIELD_BAD;
         if (len != SC_NAK_HEADER + 16u * n) return SC_WIRE_SHORT;
         for (uint32_t i = 0; i < n; i++) {
             uint64_t lo = sc_get64(p + SC_NAK_HEADER + 16 * i), hi = sc_get64(p + SC_NAK_HEADER + 16 * i + 8);
@@ -63,7 +64,7 @@ static sc_wire_result check_body(const uint8_t *p, size_t len) {
     }
     case SC_TYPE_PROBE:
         if (len != SC_PROBE_LEN) return SC_WIRE_SHORT;
-        return sc_get64(p + 40) <= SC_STREAM_FORWARD ? check_seqnos(p + 48, 2) : SC_WIRE_FIELD_BAD;
+        return sc_get64(p + 40) <= SC_STREAM_STATE ? check_seqnos(p + 48, 2) : SC_WIRE_FIELD_BAD;
     case SC_TYPE_HEARTBEAT: {
         if (len < SC_HEARTBEAT_HEADER) return SC_WIRE_SHORT;
         uint32_t n = sc_get32(p + 56);

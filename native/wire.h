@@ -1,7 +1,7 @@
 /* The wire: the one place that defines what a datagram looks like, and the one function that says whether it is valid.
  *
  * All integers are little-endian. Every datagram starts with the 40-byte common header; data packets (DATA, UNICAST,
- * FORWARD) carry 40 more bytes of header, then an Arrow binary array: the bytes of the messages, contiguous, and after
+ * FORWARD, STATE) carry 40 more bytes of header, then an Arrow binary array: the bytes of the messages, contiguous, and after
  * them, aligned to 4, `pieces + 1` int32 offsets, the first of which is 0 and the last `data_len`.
  *
  * A message that does not fit is split over consecutive seqnos of its stream: CONT_OUT says that the last piece of a
@@ -36,11 +36,12 @@ enum {
     SC_TYPE_NAK = 5,       /* ranges that are missing */
     SC_TYPE_PROBE = 6,     /* tail probe: the highest seqno sent */
     SC_TYPE_HEARTBEAT = 7, /* liveness, highest seqno sent, digest */
-    SC_TYPE_CONTROL = 8    /* a frame of the control plane, opaque to the engine */
+    SC_TYPE_CONTROL = 8,   /* a frame of the control plane, opaque to the engine */
+    SC_TYPE_STATE = 9      /* packet of the stream of state from one member to a joiner: bytes, however they are cut */
 };
 
 /* Streams a packet, ACK, NAK or PROBE can speak of. */
-enum { SC_STREAM_GROUP = 0, SC_STREAM_UNICAST = 1, SC_STREAM_FORWARD = 2 };
+enum { SC_STREAM_GROUP = 0, SC_STREAM_UNICAST = 1, SC_STREAM_FORWARD = 2, SC_STREAM_STATE = 3 };
 
 enum { SC_FLAG_CONT_IN = 1, SC_FLAG_CONT_OUT = 2 };
 

@@ -74,7 +74,7 @@ def test_a_bounded_list_of_ranges_never_cuts_off_what_one_survivor_holds_as_a_pr
 def test_the_next_view_has_the_survivors_in_their_old_order_then_the_joiners_by_id():
     view = View(ViewId(5, 1, (1, 1)), tuple(info.member for info in INFOS[:3]), "sequencer", 0)
     infos = {info.id: info for info in INFOS[:3]}
-    frame = next_view(view, infos, (2, 1), (2, 3), (9, 4, 6), (50, 40, 60), {2}, [INFOS[4], INFOS[3]])
+    frame = next_view(view, infos, (2, 1), (2, 3), (9, 4, 6), (50, 40, 60), {2}, [INFOS[4], INFOS[3]], {}, ())
     assert [info.name for info in frame.members] == ["c", "d", "e"]
     assert frame.view_id == ViewId(7, 3, (2, 2))  # closed counter + attempt, coordinator, (attempt, initiator)
     assert frame.closes == view.view_id and frame.survivors == (2, 3) and frame.cut == (9, 4, 6)
@@ -83,14 +83,14 @@ def test_the_next_view_has_the_survivors_in_their_old_order_then_the_joiners_by_
 
 def test_where_everyone_leaves_the_closing_view_has_no_members():
     view = View(ViewId(5, 1, (1, 1)), tuple(info.member for info in INFOS[:2]), "fifo", -1)
-    frame = next_view(view, {info.id: info for info in INFOS[:2]}, (1, 0), (1, 2), (9, 4), (9, 4), {1, 2}, [])
+    frame = next_view(view, {info.id: info for info in INFOS[:2]}, (1, 0), (1, 2), (9, 4), (9, 4), {1, 2}, [], {}, ())
     assert frame.members == frame.base == () and frame.view_id.counter == 6
 
 
 def test_only_as_many_joiners_come_in_as_a_view_has_room_for():
     frame = next_view(
         View(ViewId(1, 1), (INFOS[0].member,), "fifo", -1), {1: INFOS[0]}, (1, 0), (1,), (0,), (0,), set(),
-        [MemberInfo(f"j{number}", 10 + number, b"x", 1, 1500, 1) for number in range(200)],
+        [MemberInfo(f"j{number}", 10 + number, b"x", 1, 1500, 1) for number in range(200)], {}, (),
     )  # fmt: skip
     assert len(frame.members) == MEMBERS_MAX
 
@@ -108,13 +108,13 @@ def test_who_orders():
 def test_windows_of_all_senders_together_fit_the_smallest_receive_buffer():
     members = [MemberInfo(str(n), n, b"x", 1 << (20 + n % 2), 1500 + n, 1 << 30) for n in range(1, 6)]
     for sequencer, senders in ((-1, 4), (0, 1)):
-        window, forward, unicast, packet_bytes = windows(members, sequencer)
-        assert window * senders <= 1 << 20 and (forward + unicast) * 4 <= 1 << 20
+        window, forward, unicast, state, packet_bytes = windows(members, sequencer)
+        assert window * senders <= 1 << 20 and (forward + unicast) * 4 <= 1 << 20 and unicast * 4 + state <= 1 << 20
         assert packet_bytes == 1500
 
 
 def test_a_window_is_at_most_what_the_members_allow_and_at_least_two_packets():
     small = [MemberInfo(str(n), n, b"x", 1000, 9002, 1 << 30) for n in range(1, 6)]
-    assert windows(small, -1) == (18_000, 18_000, 18_000, 9000)  # offsets in a packet are aligned to 4
+    assert windows(small, -1) == (18_000, 18_000, 18_000, 18_000, 9000)  # offsets in a packet are aligned to 4
     modest = [MemberInfo(str(n), n, b"x", 1 << 30, 1500, 4000) for n in range(1, 6)]
-    assert windows(modest, -1) == (4000, 4000, 4000, 1500)
+    assert windows(modest, -1) == (4000, 4000, 4000, 4000, 1500)

@@ -27,8 +27,10 @@ from seqcast.policy.frames import (
     Ok,
     OtherVersion,
     Promised,
+    Provision,
     Refused,
     Start,
+    StateWanted,
     Wait,
     dump,
     load,
@@ -36,7 +38,7 @@ from seqcast.policy.frames import (
 
 TOP = (1 << 64) - 1
 SEQNO = (1 << 63) - 1
-INFO = MemberInfo("ä/1", TOP, b"\x00" * 28, 1 << 20, 1472, 1 << 20, True)
+INFO = MemberInfo("ä/1", TOP, b"\x00" * 28, 1 << 20, 1472, 1 << 20, True, True)
 VIEW = first_view([INFO, replace(INFO, name="b", id=2)], "total", TOP)
 FRAMES = [
     Join(PROTOCOL_VERSION, "orders", "total", INFO, 3),
@@ -51,7 +53,9 @@ FRAMES = [
     Done(1, (1, 0)),
     VIEW,
     replace(VIEW, closes=VIEW.view_id, view_id=replace(VIEW.view_id, counter=2), answers=(4, 1), cut=(1, 2)),
+    replace(VIEW, providers=(Provision(2, TOP, TOP),)),
     Installed(TOP),
+    StateWanted(TOP),
 ]
 
 
@@ -92,6 +96,10 @@ def test_what_is_no_frame_is_refused(data):
         replace(VIEW, base=(0,)),
         replace(VIEW, sequencer=2),
         replace(VIEW, closes=VIEW.view_id),
+        replace(VIEW, providers=(Provision(2, TOP, 1),) * 2),
+        replace(VIEW, providers=(Provision(2, 2, 1),)),
+        replace(VIEW, providers=(Provision(2, 3, 1),)),
+        replace(VIEW, providers=(Provision(3, 2, 1),)),
         replace(VIEW, members=VIEW.members[::-1]),
         Ok(1, (1, 0), 5, (Held(4, ((4, 7),)),)),
         Ok(1, (1, 0), 5, (Held(4, ((9, 8),)),)),
@@ -141,9 +149,10 @@ def test_the_largest_frames_stay_within_the_limit():
     )
     view = first_view(infos, "sequencer", TOP)
     top = (1 << 40,) * MEMBERS_MAX  # 2**40 packets: years at full speed
-    full = replace(view, survivors=tuple(i.id for i in infos), cut=top, base=top, origin_base=top)
+    providers = tuple(Provision(info.id, TOP, TOP) for info in infos[1:])
+    full = replace(view, providers=providers, survivors=tuple(i.id for i in infos), cut=top, base=top, origin_base=top)
     held = tuple(Held(1 << 40, ((1 << 41, 1 << 41),) * (RANGES_ALL_MAX // MEMBERS_MAX)) for _ in infos)
     fetch = tuple(Fetch(127, 1 << 40, 1 << 40, 127) for _ in range(FETCH_MAX))
-    frames = [full, Ok(TOP, (9999, 127), 1 << 40, held), Cut(TOP, (9999, 127), top, fetch)]
+    frames = [full, Ok(TOP, (9999, 127), 1 << 40, held, tuple(i.id for i in infos)), Cut(TOP, (9999, 127), top, fetch)]
     assert all(len(dump(frame)) <= FRAME_BYTES_MAX for frame in frames)
     assert isinstance(load(dump(full)), NewView)

@@ -8,9 +8,16 @@ from seqcast.policy.initiator import Attempting, Initiator
 from seqcast.policy.lifecycle import Life, Lifecycle
 from seqcast.policy.membership import Duty, Membership
 from seqcast.policy.participant import Part, Participant
+from seqcast.policy.state import Having, StateTaker
 from seqcast.policy.table import IGNORED, ILLEGAL, Machine, table
 
-MACHINES = [(Lifecycle, Life.OUT), (Membership, Duty.QUIET), (Initiator, Attempting.IDLE), (Participant, Part.OPEN)]
+MACHINES = [
+    (Lifecycle, Life.OUT),
+    (Membership, Duty.QUIET),
+    (Initiator, Attempting.IDLE),
+    (Participant, Part.OPEN),
+    (StateTaker, Having.OUT),
+]
 
 
 def reachable(machine: type[Machine], start: Enum) -> set[Enum]:

@@ -14,7 +14,20 @@ from typing import TYPE_CHECKING
 
 from seqcast.errors import RemoteProtocolError
 from seqcast.events import Excluded
-from seqcast.policy.context import NEVER, CloseView, Context, EndpointSettings, Install, Multicast, Over, Send, Warn
+from seqcast.policy.context import (
+    NEVER,
+    CloseView,
+    Context,
+    EndpointSettings,
+    HaveState,
+    Install,
+    LoseState,
+    Multicast,
+    Over,
+    Send,
+    TakeState,
+    Warn,
+)
 from seqcast.policy.frames import (
     PROTOCOL_VERSION,
     Cut,
@@ -30,6 +43,7 @@ from seqcast.policy.frames import (
     Promised,
     Refused,
     Start,
+    StateWanted,
     Wait,
     dump,
     load,
@@ -38,6 +52,7 @@ from seqcast.policy.initiator import Attempting, AttemptInput, Initiator
 from seqcast.policy.lifecycle import Life, Lifecycle, LifeInput
 from seqcast.policy.membership import Membership
 from seqcast.policy.participant import Participant
+from seqcast.policy.state import StateTaker
 from seqcast.types import Member, View
 
 if TYPE_CHECKING:
@@ -51,6 +66,11 @@ __all__ = [
     "ExcludedBy",
     "JoinFailed",
     "Left",
+    "StateArrived",
+    "StateFrom",
+    "StateHeld",
+    "StateLost",
+    "StateRefused",
     "ViewInstalled",
     "Warned",
 ]
@@ -70,6 +90,22 @@ class Event(Enum):
     """Leave gracefully; ``Left`` follows."""
     CLOSE = auto()
     """Stop at once; nothing follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateArrived:
+    """From the world: the state of this boundary is here as a whole. ``StateHeld`` follows, or ``StateFrom`` where a view
+    came in between."""
+
+    boundary: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateRefused:
+    """From the world: the provider of this boundary cannot give the state, or it did not come in time."""
+
+    boundary: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +145,38 @@ class ExcludedBy:
 
 
 @dataclass(frozen=True, slots=True)
+class StateFrom:
+    """This member lacks the state: a provider will send it, as it is at the beginning of the view with tag ``boundary``.
+    What came of another one, and group messages from before that view, are void."""
+
+    provider: int
+    boundary: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateHeld:
+    """The state that arrived holds; boundary 0: this member is the group's first, its own state does."""
+
+    boundary: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateLost:
+    """Nobody can give this member the state: it can only leave.
+
+    Args:
+        error: why, and what to do.
+    """
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class Warned:
     text: str
 
 
-Effect = ViewInstalled | JoinFailed | Left | ExcludedBy | Warned
+Effect = ViewInstalled | JoinFailed | Left | ExcludedBy | Warned | StateFrom | StateHeld | StateLost
 
 
 class Endpoint:
@@ -128,13 +191,21 @@ class Endpoint:
 
     def __init__(self, engine: Engine, me: Member, cluster: str, settings: EndpointSettings) -> None:
         info = MemberInfo(
-            me.name, me.id, me.address, settings.capacity, settings.packet_bytes, settings.window_bytes, settings.gro
+            me.name,
+            me.id,
+            me.address,
+            settings.capacity,
+            settings.packet_bytes,
+            settings.window_bytes,
+            settings.gro,
+            settings.state,
         )
         self.engine = engine
         self.context = Context(info, cluster, settings, engine)
         self.counters: Counter[str] = Counter()
         """frames_received, frames_sent, frames_bad (dropped), frames_unsent (the engine's queue was full)."""
         self._lifecycle = Lifecycle(self.context)
+        self._taker = StateTaker(self.context)
         self._initiator: Initiator
         self._reset()
         self._effects: list[Effect] = []
@@ -164,12 +235,18 @@ class Endpoint:
         """What a marker of ``engine.deliver`` means; each is asked for once. May be called from any thread."""
         return self._markers.pop(marker_id)
 
+    def joiners_of(self, tag: int) -> tuple[int, ...]:
+        """To whom this member has to give the state that it has at the beginning of the view with this tag. May be called
+        from any thread."""
+        me = self.context.me.id
+        return tuple(p.joiner for p in self.context.providers if p.provider == me and p.boundary == tag)
+
     def deadline(self) -> int:
         """Monotonic ns at which ``Event.WAKE`` is due; 2**63 - 1: only when the engine has events."""
-        machines = self._lifecycle, self._participant, self._initiator, self._membership
+        machines = self._lifecycle, self._participant, self._initiator, self._membership, self._taker
         return NEVER if self.over else min(machine.due() for machine in machines)
 
-    def step(self, event: Event, now_ns: int) -> list[Effect]:
+    def step(self, event: Event | StateArrived | StateRefused, now_ns: int) -> list[Effect]:
         """Takes one event, and what the engine has; returns what happened, in order."""
         self.context.now = now_ns
         if event is Event.START:
@@ -178,6 +255,10 @@ class Endpoint:
             self._leave()
         elif event is Event.CLOSE:
             self._close()
+        elif isinstance(event, StateArrived):
+            self._taker.arrived(event.boundary)
+        elif isinstance(event, StateRefused):
+            self._taker.refused(event.boundary, event.reason)
         events = self.engine.events()
         if event is Event.WAKE and not events and now_ns < self.deadline():
             return []
@@ -192,7 +273,7 @@ class Endpoint:
             elif kind == "cut_reached":
                 self._participant.reached()
             self._obey()
-        for machine in (self._lifecycle, self._participant, self._initiator):
+        for machine in (self._lifecycle, self._participant, self._initiator, self._taker):
             if not self.over and now_ns >= machine.due():
                 machine.run_timers()
                 self._obey()
@@ -262,6 +343,8 @@ class Endpoint:
                 self._serve(frame, sender, address)
             case NewView():
                 self._new_view(frame, sender, address)
+            case StateWanted() if tag and frame.view == tag:
+                self._membership.want(sender)
             case Installed():
                 self._initiator.installed(frame, sender)
                 if self._initiator.state is Attempting.IDLE:
@@ -353,6 +436,12 @@ class Endpoint:
                     self._effects.append(JoinFailed(order.error, order.again) if order.error else Left(self._gone_on))
                 case Warn():
                     self._effects.append(Warned(order.text))
+                case TakeState():
+                    self._effects.append(StateFrom(order.provider, order.boundary))
+                case HaveState():
+                    self._effects.append(StateHeld(order.boundary))
+                case LoseState():
+                    self._effects.append(StateLost(order.error))
 
     def _transmit(self, frame: Frame, address: bytes) -> None:
         assert address or not isinstance(frame, Ok | Promised | Installed | Wait | Refused), "no address"
@@ -366,6 +455,8 @@ class Endpoint:
         assert old is None or view.view_id > old.view_id, f"{view.view_id} after {old.view_id}"
         self._remember_closed(frame)
         marker = self._next_marker(view)
+        context.providers = frame.providers  # before the marker can be delivered
+        self._taker.view(frame)
         self.engine.install(
             tag=view.view_id.tag,
             ids=[member.id for member in view.members],
@@ -375,6 +466,7 @@ class Endpoint:
             window_bytes=frame.window,
             forward_window_bytes=frame.forward_window,
             unicast_window_bytes=frame.unicast_window,
+            state_window_bytes=frame.state_window,
             packet_bytes=frame.packet_bytes,
             base=frame.base,
             origin_base=frame.origin_base,
@@ -420,6 +512,7 @@ class Endpoint:
     def _stop(self, cut: tuple[int, ...] | None, meaning: Excluded | Left) -> None:
         self.engine.close_view(cut, self._next_marker(meaning))
         self.context.view = None
+        self.context.providers = ()
         self._entered = None
         self._initiator.fire(AttemptInput.VIEW)
         self._reset(self._initiator)

@@ -60,7 +60,7 @@ static int install(world *w, uint32_t n, uint32_t rank, int32_t sequencer, const
     w->view.n = n;
     w->view.rank = rank;
     w->view.sequencer = sequencer;
-    w->view.window_bytes = w->view.forward_window_bytes = w->view.unicast_window_bytes = 1 << 16;
+    w->view.window_bytes = w->view.forward_window_bytes = w->view.unicast_window_bytes = w->view.state_window_bytes = 1 << 16;
     w->view.packet_bytes = 1024;
     for (uint32_t r = 0, other = 2; r < n; r++) {
         w->view.ids[r] = r == rank ? 1 : other++;
@@ -103,9 +103,9 @@ static size_t repair(world *w, uint8_t *p, size_t n, uint64_t sender) {
 
 /* A data packet whose form is right and whose fields are arbitrary. */
 static size_t data_packet(world *w, script *s, uint8_t *p, uint64_t sender) {
-    static const uint8_t types[] = {SC_TYPE_DATA, SC_TYPE_UNICAST, SC_TYPE_FORWARD};
+    static const uint8_t types[] = {SC_TYPE_DATA, SC_TYPE_UNICAST, SC_TYPE_FORWARD, SC_TYPE_STATE};
     memset(p, 0, SC_DATA_HEADER);
-    p[SC_OFF_TYPE] = types[take(s, 1) % 3];
+    p[SC_OFF_TYPE] = types[take(s, 1) % 4];
     p[SC_OFF_FLAGS] = take(s, 1) & 3;
     sc_put64(p + SC_OFF_SEQNO, 1 + take(s, 1));
     sc_put64(p + SC_OFF_STABLE, take(s, 1));
@@ -160,6 +160,30 @@ static void deliver(world *w, uint64_t bytes) {
 static void events(world *w) {
     sc_event event;
     while (sc_engine_event(w->engine, &event)) free(event.payload);
+}
+
+/* State to a member, or from one. */
+static void state(world *w, script *s, uint8_t *payload) {
+    uint64_t member = take(s, 1) % (MEMBERS + 2), done = 0;
+    size_t n = take(s, 2);
+    switch (take(s, 1) % 5) {
+    case 4:
+        sc_engine_state_void(w->engine, member);
+        break;
+    case 0:
+        sc_engine_state_send(w->engine, member, payload, n, &done, w->now);
+        CHECK(done <= n);
+        break;
+    case 1:
+        sc_engine_state_end(w->engine, member);
+        break;
+    case 2:
+        sc_engine_state_open(w->engine, member);
+        break;
+    default:
+        done = sc_engine_state_read(w->engine, payload, n, w->now);
+        CHECK(done <= n && (done == n || !sc_engine_state_readable(w->engine)));
+    }
 }
 
 /* A view change as the policies do it: gate, freeze, cut at what is held, install. */
@@ -239,7 +263,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             packet[SC_OFF_TYPE] = (uint8_t)(SC_TYPE_ACK + take(&s, 1) % 4);
             if (packet[SC_OFF_TYPE] == SC_TYPE_NAK) {
                 sc_put64(packet + 40, 1 + take(&s, 1) % (MEMBERS + 1));
-                sc_put32(packet + 48, (uint32_t)take(&s, 1) % 3);
+                sc_put32(packet + 48, (uint32_t)take(&s, 1) % 4);
                 sc_put32(packet + 52, 1);
                 sc_put64(packet + 56, take(&s, 1));
                 sc_put64(packet + 64, take(&s, 1));
@@ -252,7 +276,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                 for (uint32_t i = 0; i < 2 * entries; i++) sc_put64(packet + 64 + 8 * (size_t)i, take(&s, 1));
                 n = SC_HEARTBEAT_HEADER + 16 * (size_t)entries;
             } else {
-                sc_put64(packet + 40, take(&s, 1) % 3);
+                sc_put64(packet + 40, take(&s, 1) % 4);
                 for (int i = 0; i < 3; i++) sc_put64(packet + 48 + 8 * i, take(&s, 1));
                 n = packet[SC_OFF_TYPE] == SC_TYPE_ACK ? SC_ACK_LEN : SC_PROBE_LEN;
             }
@@ -286,7 +310,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             break;
         default:
             n = take_bytes(&s, packet, 256);
-            sc_engine_control_send(w.engine, NULL, packet, n);
+            if (operation & 16)
+                state(&w, &s, payload);
+            else
+                sc_engine_control_send(w.engine, NULL, packet, n);
         }
     }
     transmit(&w);

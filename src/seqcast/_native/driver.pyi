@@ -105,6 +105,17 @@ class Driver:
         is that of the last marker, to which a batch belongs."""
     def wait_deliverable(self, timeout_ns: int) -> None:
         """Until something is deliverable, or the driver is stopped."""
+    def state_send(self, data: Any, to: int, timeout_ns: int) -> int:
+        """Packs state for the member ``to``, waiting for credit at most ``timeout_ns``; how many bytes it took.
+
+        Raises:
+            Refused: NO_VIEW or NO_MEMBER.
+        """
+    def state_end(self, to: int) -> None:
+        """Nothing follows for now: what is packed goes out."""
+    def state_read(self, data: Any, timeout_ns: int) -> int:
+        """Fills ``data`` with what has come on the open stream of state, waiting at most ``timeout_ns`` for the first
+        byte; how many bytes it got."""
     @property
     def watch_fd(self) -> int: ...
     def watch(self, delivery: bool, sendable: bool, mark: int = 0) -> bool:

@@ -376,6 +376,33 @@ cdef class Driver:
                 found = sc_drive(self.d, SC_WANT_DELIVERY, 0, slice_end(deadline))
             PyErr_CheckSignals()
 
+    # ---- state for a joiner --------------------------------------------------------------------------------------
+
+    def state_send(self, const uint8_t[::1] data not None, uint64_t to, int64_t timeout_ns):
+        cdef uint64_t done = 0, n = data.shape[0]
+        cdef const uint8_t *p = &data[0] if n else NULL
+        cdef int result
+        cdef int64_t deadline = deadline_after(timeout_ns)
+        self.check()
+        with nogil:
+            result = sc_driver_state_send(self.d, to, p, n, &done, deadline)
+        if result != SC_SENT and result != SC_AGAIN:
+            raise Refused(result, 0)
+        return done
+
+    def state_end(self, uint64_t to):
+        self.engine.state_end(to)
+        self.flush(SC_FLUSH_ALL)
+
+    def state_read(self, uint8_t[::1] data not None, int64_t timeout_ns):
+        cdef size_t n = data.shape[0]
+        cdef int64_t deadline = deadline_after(timeout_ns)
+        if n == 0 or self.forked:
+            return 0
+        with nogil:
+            n = sc_driver_state_read(self.d, &data[0], n, deadline)
+        return n
+
     # ---- event loops ---------------------------------------------------------------------------------------------
 
     @property

@@ -31,6 +31,10 @@ cdef extern from "wire.h" nogil:
     void sc_wire_seal(uint8_t *p, size_t n)
 
 
+cdef extern from "crc32c.h" nogil:
+    uint32_t sc_crc32c(uint32_t crc, const void *p, size_t n)
+
+
 cdef extern from "engine.h" nogil:
     enum:
         SC_ADDRESS_MAX
@@ -133,6 +137,7 @@ cdef extern from "engine.h" nogil:
         uint64_t window_bytes
         uint64_t forward_window_bytes
         uint64_t unicast_window_bytes
+        uint64_t state_window_bytes
         uint32_t packet_bytes
         uint64_t *ids
         sc_address *addresses
@@ -169,6 +174,12 @@ cdef extern from "engine.h" nogil:
     int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now)
     uint64_t sc_engine_deliverable(const sc_engine *e)
     void sc_batch_clear(sc_batch *batch)
+    int sc_engine_state_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t n, uint64_t *done, int64_t wall)
+    void sc_engine_state_end(sc_engine *e, uint64_t to)
+    void sc_engine_state_open(sc_engine *e, uint64_t sender)
+    void sc_engine_state_void(sc_engine *e, uint64_t sender)
+    size_t sc_engine_state_read(sc_engine *e, uint8_t *p, size_t n, int64_t now)
+    int sc_engine_state_readable(const sc_engine *e)
     int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p, size_t n)
     int sc_engine_event(sc_engine *e, sc_event *out)
     int sc_engine_has_event(const sc_engine *e)

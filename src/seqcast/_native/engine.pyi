@@ -24,6 +24,9 @@ LANE_UNICAST: int
 RUN_DTYPE: np.dtype[Any]
 """sender u8, seqno u8, global_seqno u8, sent_ns i8, first u4, n u4, index u4, unicast u4 (see sc_run)."""
 
+def crc32c(data: Any, crc: int = 0) -> int:
+    """CRC32C of a buffer; ``crc``: of what was before it."""
+
 class Message:
     """One delivered message. Known by (sender, seqno, index). Frozen; equal to another with the same values."""
 
@@ -156,6 +159,7 @@ class Engine:
         window_bytes: int,
         forward_window_bytes: int,
         unicast_window_bytes: int,
+        state_window_bytes: int,
         packet_bytes: int,
         base: Sequence[int],
         origin_base: Sequence[int],
@@ -170,6 +174,16 @@ class Engine:
         call), NO_VIEW, NO_MEMBER or TOO_LARGE. For the simulator and tests; the driver streams large messages."""
     def deliver(self, bytes_max: int = 1 << 20, now_ns: int = 0, wall_ns: int = 0) -> Batch | int | None:
         """The next batch, the next marker (an int), or None."""
+    # State for a joiner.
+    def state_send(self, payload: bytes, to: int, wall_ns: int = 0) -> tuple[int, int]:
+        """(SENT, AGAIN, NO_VIEW or NO_MEMBER; how many bytes were packed)."""
+    def state_end(self, to: int) -> None:
+        """Nothing follows for now."""
+    def state_open(self, sender: int) -> None:
+        """The state that ``sender`` sends is what is read; what others send waits."""
+    def state_void(self, sender: int) -> None:
+        """The state that ``sender`` sends is dropped from now on; 0: that of everybody."""
+    def state_read(self, bytes_max: int, now_ns: int = 0) -> bytes: ...
     def unordered(self) -> int:
         """Packets with own messages that the sequencer has not put in order yet (SEQ-24)."""
     def deliverable(self) -> int: ...

@@ -31,6 +31,16 @@ RUN_DTYPE = np.dtype(
 )
 
 DEF HELD_MAX = 1024
+
+
+def crc32c(const uint8_t[::1] data not None, uint32_t crc=0):
+    cdef size_t n = data.shape[0]
+    cdef const uint8_t *p = &data[0] if n else NULL
+    with nogil:
+        crc = sc_crc32c(crc, p, n)
+    return crc
+
+
 DEF RUNS = 32
 
 
@@ -440,8 +450,8 @@ cdef class Engine:
 
     def install(
         self, *, uint64_t tag, ids, addresses, uint32_t rank, int32_t sequencer, uint64_t window_bytes,
-        uint64_t forward_window_bytes, uint64_t unicast_window_bytes, uint32_t packet_bytes, base, origin_base, cut,
-        uint64_t marker, int64_t now_ns,
+        uint64_t forward_window_bytes, uint64_t unicast_window_bytes, uint64_t state_window_bytes,
+        uint32_t packet_bytes, base, origin_base, cut, uint64_t marker, int64_t now_ns,
     ):
         cdef size_t n = len(ids), i
         cdef sc_view *view
@@ -465,6 +475,7 @@ cdef class Engine:
             view.window_bytes = window_bytes
             view.forward_window_bytes = forward_window_bytes
             view.unicast_window_bytes = unicast_window_bytes
+            view.state_window_bytes = state_window_bytes
             view.packet_bytes = packet_bytes
             for i in range(n):
                 view.ids[i] = ids[i]
@@ -527,6 +538,41 @@ cdef class Engine:
             batch.delivered_ns = wall_ns
             return batch
         return marker if result == SC_DELIVER_MARKER else None
+
+    def state_send(self, bytes payload, uint64_t to, int64_t wall_ns=0):
+        cdef uint64_t done = 0
+        sc_mutex_lock(&self.lock)
+        cdef int result = sc_engine_state_send(
+            self.e, to, <const uint8_t *><const char *>payload, len(payload), &done, wall_ns
+        )
+        sc_mutex_unlock(&self.lock)
+        return result, done
+
+    def state_end(self, uint64_t to):
+        sc_mutex_lock(&self.lock)
+        sc_engine_state_end(self.e, to)
+        sc_mutex_unlock(&self.lock)
+
+    def state_open(self, uint64_t sender):
+        sc_mutex_lock(&self.lock)
+        sc_engine_state_open(self.e, sender)
+        sc_mutex_unlock(&self.lock)
+
+    def state_void(self, uint64_t sender):
+        sc_mutex_lock(&self.lock)
+        sc_engine_state_void(self.e, sender)
+        sc_mutex_unlock(&self.lock)
+
+    def state_read(self, size_t bytes_max, int64_t now_ns=0):
+        cdef uint8_t *p = <uint8_t *>malloc(bytes_max + 1)
+        if p == NULL:
+            raise MemoryError()
+        sc_mutex_lock(&self.lock)
+        cdef size_t n = sc_engine_state_read(self.e, p, bytes_max, now_ns)
+        sc_mutex_unlock(&self.lock)
+        payload = PyBytes_FromStringAndSize(<char *>p, n)
+        free(p)
+        return payload
 
     def unordered(self):
         sc_mutex_lock(&self.lock)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from seqcast.policy.frames import Frame, MemberInfo, NewView
+from seqcast.policy.frames import Frame, MemberInfo, NewView, Provision
 from seqcast.types import Member, View
 
 NEVER = (1 << 63) - 1
@@ -20,7 +20,7 @@ class EndpointSettings:
 
     Args:
         order: "fifo", "sequencer" or "total"; all members of a group have the same.
-        capacity, packet_bytes, window_bytes, gro: see ``MemberInfo``.
+        capacity, packet_bytes, window_bytes, gro, state: see ``MemberInfo``.
         discovery_ns: how long a joiner looks for a group before it forms one. Longer: a slower first member; shorter:
             two first members are likelier to miss each other.
         join_ns_min, join_ns_max: between two JOINs: the first while discovering, doubling afterwards.
@@ -43,6 +43,7 @@ class EndpointSettings:
     packet_bytes: int = 1472
     window_bytes: int = 8 << 20
     gro: bool = False
+    state: bool = False
     discovery_ns: int = 150 * _MS
     join_ns_min: int = 15 * _MS
     join_ns_max: int = 200 * _MS
@@ -68,6 +69,8 @@ class Plane(Protocol):
     def cut(self, cut: Sequence[int], fetch: Sequence[tuple[int, int, int, int]]) -> None: ...
     def cut_reached(self) -> bool: ...
     def received_table(self) -> list[int]: ...
+    def state_open(self, sender: int) -> None: ...
+    def state_void(self, sender: int) -> None: ...
 
 
 # ---- what a step is to do, in this order; the endpoint does it ----------------------------------------------------
@@ -118,7 +121,29 @@ class Warn:
     text: str
 
 
-Order = Send | Multicast | Install | CloseView | Over | Warn
+@dataclass(frozen=True, slots=True)
+class TakeState:
+    """Take the state from a provider, as it is at the beginning of the view with this tag; begin anew."""
+
+    provider: int
+    boundary: int
+
+
+@dataclass(frozen=True, slots=True)
+class HaveState:
+    """The state is complete; boundary 0: it is our own, we are the group's first member."""
+
+    boundary: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoseState:
+    """Nobody can give us the state."""
+
+    error: str
+
+
+Order = Send | Multicast | Install | CloseView | Over | Warn | TakeState | HaveState | LoseState
 
 
 @dataclass(slots=True)
@@ -130,6 +155,8 @@ class Context:
     now: int = 0
     view: View | None = None
     infos: dict[int, MemberInfo] = field(default_factory=dict)
+    providers: tuple[Provision, ...] = ()  # of the view
+    lacks: tuple[int, ...] | None = None  # we lack the state, and have passed these over; see ``Ok``
     departed: dict[int, None] = field(default_factory=dict)  # ids that were in a view and are no more; oldest first
     orders: deque[Order] = field(default_factory=deque)
     edges: set[tuple[str, str, str]] = field(default_factory=set)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from seqcast.policy.frames import FETCH_MAX, MEMBERS_MAX, Attempt, Fetch, Held, MemberInfo, NewView, Ok
+from seqcast.policy.frames import FETCH_MAX, MEMBERS_MAX, Attempt, Fetch, Held, MemberInfo, NewView, Ok, Provision
+from seqcast.policy.state import name_providers
 from seqcast.types import View, ViewId
 
 
@@ -64,14 +65,15 @@ def sequencer_rank(order: str, n: int) -> int:
     return -1 if order == "fifo" or n == 0 else 0
 
 
-def windows(infos: Sequence[MemberInfo], sequencer: int) -> tuple[int, int, int, int]:
-    """(window, forward_window, unicast_window, packet_bytes) of a view, windows in charged bytes.
+def windows(infos: Sequence[MemberInfo], sequencer: int) -> tuple[int, int, int, int, int]:
+    """(window, forward_window, unicast_window, state_window, packet_bytes) of a view, windows in charged bytes.
 
     The windows of all that can send to one receiver together fill at most 11/16 of its receive buffer, so that data
     never overflows it and a retransmission still finds room: Linux gives the room of datagrams that were read back only
     when they make a quarter of the buffer (udp_rmem_release), so no more than 3/4 can be counted on. With a sequencer
-    only that one multicasts. Forward and unicast streams share a buffer, half each. No window is below two full
-    packets: with one, a sender would wait for the ack of each packet.
+    only that one multicasts. Forward and unicast streams share a buffer, half each; state has the half of the
+    forwards, which only the sequencer gets, and comes from one provider at a time. No window is below two full packets:
+    with one, a sender would wait for the ack of each packet.
     """
     packet_bytes = min(info.packet_bytes for info in infos) & ~3  # offsets are aligned
     others = max(len(infos) - 1, 1)
@@ -82,7 +84,7 @@ def windows(infos: Sequence[MemberInfo], sequencer: int) -> tuple[int, int, int,
         return max(min(share, most), 2 * packet_bytes)
 
     one = window(room // others // 2)
-    return window(room // (others if sequencer < 0 else 1)), one, one, packet_bytes
+    return window(room // (others if sequencer < 0 else 1)), one, one, window(room // 2), packet_bytes
 
 
 def next_view(
@@ -94,36 +96,46 @@ def next_view(
     table: Sequence[int],
     leavers: Collection[int],
     joiners: Sequence[MemberInfo],
+    lacking: Mapping[int, Collection[int]],
+    providers: Sequence[Provision],
 ) -> NewView:
     """The VIEW frame that closes ``view``: survivors but leavers in their old order, then the joiners by id.
 
     Args:
         cut, table: by rank of ``view``: the cut, and the received table at it.
+        lacking: survivors that lack the state, and whom each has passed over.
+        providers: of ``view``.
     """
     members = [infos[member] for member in survivors if member not in leavers]
     members += sorted(joiners, key=lambda info: info.id)[: MEMBERS_MAX - len(members)]
     initiator = view.members[attempt[1]].id
     ranks = [view.rank(info.id) for info in members]
     frame = first_view(members or [infos[initiator]], view.order, initiator)
+    view_id = ViewId(
+        view.view_id.counter + attempt[0], members[0].id if members else initiator, (attempt[0], initiator)
+    )
+    lacking = {**lacking, **{info.id: () for info in joiners if info.state}}
+    named = name_providers(members, lacking, providers, view_id.tag)
+    if frame.sequencer >= 0 and any(provision.joiner == members[frame.sequencer].id for provision in named):
+        frame = replace(frame, state_window=2 * frame.packet_bytes)  # it needs its buffer for the forwards
     return replace(
         frame,
         closes=view.view_id,
         attempt=attempt,
         survivors=tuple(survivors),
-        view_id=ViewId(
-            view.view_id.counter + attempt[0], members[0].id if members else initiator, (attempt[0], initiator)
-        ),
+        view_id=view_id,
         members=tuple(members),
         cut=tuple(cut),
         base=tuple(cut[rank] if rank >= 0 else 0 for rank in ranks),
         origin_base=tuple(table[rank] if rank >= 0 else 0 for rank in ranks),
+        providers=named,
     )
 
 
 def first_view(members: Sequence[MemberInfo], order: str, initiator: int) -> NewView:
     """The VIEW frame of a group's first view."""
     sequencer = sequencer_rank(order, len(members))
-    window, forward_window, unicast_window, packet_bytes = windows(members, sequencer)
+    window, forward_window, unicast_window, state_window, packet_bytes = windows(members, sequencer)
     zeros = (0,) * len(members)
     return NewView(
         closes=None,
@@ -140,5 +152,6 @@ def first_view(members: Sequence[MemberInfo], order: str, initiator: int) -> New
         window=window,
         forward_window=forward_window,
         unicast_window=unicast_window,
+        state_window=state_window,
         packet_bytes=packet_bytes,
     )

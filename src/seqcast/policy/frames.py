@@ -46,6 +46,14 @@ class Fetch(NamedTuple):
     holder: int
 
 
+class Provision(NamedTuple):
+    """Who gives the state to a member that lacks it, by id, and at the beginning of which view (its tag) it is taken."""
+
+    joiner: int
+    provider: int
+    boundary: int
+
+
 @dataclass(frozen=True, slots=True)
 class MemberInfo:
     """What a member tells of itself in its JOIN, and the VIEW tells everyone.
@@ -56,6 +64,7 @@ class MemberInfo:
         packet_bytes: the largest datagram that its path carries whole.
         window_bytes: the largest window it is configured for.
         gro: it receives runs of datagrams in one buffer (UDP_GRO).
+        state: it takes part in state transfer.
     """
 
     name: str
@@ -65,6 +74,7 @@ class MemberInfo:
     packet_bytes: int
     window_bytes: int
     gro: bool = False
+    state: bool = False
 
     @property
     def member(self) -> Member:
@@ -122,12 +132,16 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Ok:
-    """Survivor to initiator: my gate is closed after ``last``; this I hold, by rank."""
+    """Survivor to initiator: my gate is closed after ``last``; this I hold, by rank; I lack the state, or null.
+
+    ``lacks``: the members that I have passed over; None: I have the state, or take no part.
+    """
 
     view: int
     attempt: Attempt
     last: int
     held: tuple[Held, ...]
+    lacks: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +183,9 @@ class NewView:
         view_id, members, order, sequencer: the new view; no members: everyone left.
         cut: by rank of the closed view.
         base, origin_base: by rank of the new view, where each stream and each sender's own numbering go on.
-        window, forward_window, unicast_window: charged bytes of each stream.
+        window, forward_window, unicast_window, state_window: charged bytes of each stream.
         packet_bytes: size of a full packet.
+        providers: of the members that lack the state.
     """
 
     closes: ViewId | None
@@ -187,7 +202,9 @@ class NewView:
     window: int
     forward_window: int
     unicast_window: int
+    state_window: int
     packet_bytes: int
+    providers: tuple[Provision, ...] = ()
 
     def has(self, member_id: int) -> bool:
         return any(info.id == member_id for info in self.members)
@@ -200,7 +217,16 @@ class Installed:
     view: int
 
 
-Frame = Join | OtherVersion | Wait | Refused | Leave | Start | Ok | Promised | Cut | Done | NewView | Installed
+@dataclass(frozen=True, slots=True)
+class StateWanted:
+    """Member that lacks the state to all: my provider cannot give it, name another. Repeated until a VIEW does."""
+
+    view: int
+
+
+Frame = (
+    Join | OtherVersion | Wait | Refused | Leave | Start | Ok | Promised | Cut | Done | NewView | Installed | StateWanted
+)
 
 
 # ---- shapes ----------------------------------------------------------------------------------------------------
@@ -311,8 +337,8 @@ _VIEW_ID = Shape(
     lambda value: [value.counter, _ID.dump(value.coordinator), _FLUSH.dump(value.flush)],
     _record(ViewId, ("counter", "coordinator", "flush"), _COUNT, _ID, _FLUSH).load,
 )
-_INFO_NAMES = ("name", "id", "address", "capacity", "packet_bytes", "window_bytes", "gro")
-_INFO_ITEMS = (_NAME, _ID, _ADDRESS, _BYTES, _PACKET_BYTES, _BYTES, _FLAG)
+_INFO_NAMES = ("name", "id", "address", "capacity", "packet_bytes", "window_bytes", "gro", "state")
+_INFO_ITEMS = (_NAME, _ID, _ADDRESS, _BYTES, _PACKET_BYTES, _BYTES, _FLAG, _FLAG)
 _INFO = Shape(
     f"[{', '.join(_INFO_NAMES)}]",
     lambda value: [item.dump(getattr(value, name)) for name, item in zip(_INFO_NAMES, _INFO_ITEMS, strict=True)],
@@ -321,6 +347,7 @@ _INFO = Shape(
 _RANGE = _record(lambda *parts: tuple(parts), ("lo", "hi"), _SEQNO, _SEQNO)
 _HELD = _record(Held, ("prefix", "ranges"), _SEQNO, _list(_RANGE, RANGES_MAX))
 _FETCH = _record(Fetch, ("rank", "lo", "hi", "holder"), _RANK, _SEQNO, _SEQNO, _RANK)
+_PROVISION = _record(Provision, ("joiner", "provider", "boundary"), _ID, _ID, _ID)
 _IDS = _list(_ID, MEMBERS_MAX)
 _SEQNOS = _list(_SEQNO, MEMBERS_MAX)
 
@@ -339,7 +366,16 @@ SHAPES: dict[str, tuple[type[Any], dict[str, Shape]]] = {
     "refused": (Refused, {"reason": _text(1000), "again": _FLAG}),
     "leave": (Leave, {"view": _ID}),
     "start": (Start, {"view": _ID, "attempt": _ATTEMPT, "survivors": _IDS}),
-    "ok": (Ok, {"view": _ID, "attempt": _ATTEMPT, "last": _SEQNO, "held": _list(_HELD, MEMBERS_MAX)}),
+    "ok": (
+        Ok,
+        {
+            "view": _ID,
+            "attempt": _ATTEMPT,
+            "last": _SEQNO,
+            "held": _list(_HELD, MEMBERS_MAX),
+            "lacks": _optional(_IDS),
+        },
+    ),
     "promised": (Promised, {"view": _ID, "attempt": _ATTEMPT, "promise": _PROMISE}),
     "cut": (Cut, {"view": _ID, "attempt": _ATTEMPT, "cut": _SEQNOS, "fetch": _list(_FETCH, FETCH_MAX)}),
     "done": (Done, {"view": _ID, "attempt": _ATTEMPT}),
@@ -360,10 +396,13 @@ SHAPES: dict[str, tuple[type[Any], dict[str, Shape]]] = {
             "window": _BYTES,
             "forward_window": _BYTES,
             "unicast_window": _BYTES,
+            "state_window": _BYTES,
             "packet_bytes": _PACKET_BYTES,
+            "providers": _list(_PROVISION, MEMBERS_MAX),
         },
     ),
     "installed": (Installed, {"view": _ID}),
+    "state_wanted": (StateWanted, {"view": _ID}),
 }
 _KINDS = {make: kind for kind, (make, _) in SHAPES.items()}
 
@@ -424,4 +463,8 @@ def _check_view(frame: NewView) -> None:
     _need(frame.sequencer < max(count, 1), "sequencer of no rank")
     _need(512 <= frame.packet_bytes <= 65_000 and frame.packet_bytes % 4 == 0, "packet_bytes that no stream can have")
     _need(not count or frame.view_id.coordinator == frame.members[0].id, "the coordinator has not rank 0")
+    members = {info.id for info in frame.members}
+    joiners = [provision.joiner for provision in frame.providers]
+    _need(len(set(joiners)) == len(joiners) and members.issuperset(joiners), "a provider for no member, or two")
+    _need(all(provision.provider in members - {provision.joiner} for provision in frame.providers), "no such provider")
     _need(frame.closes is None or frame.closes.counter < frame.view_id.counter, "view id does not grow")

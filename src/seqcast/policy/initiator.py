@@ -182,10 +182,19 @@ class Initiator(Machine):
         context = self.context
         assert context.view is not None and isinstance(self.frame, Cut)
         table = context.plane.received_table()
-        leavers, joiners = self.membership.leaving(), self.membership.joining()
+        lacking = {context.members[rank].id: ok.lacks for rank, ok in self.oks.items() if ok.lacks is not None}
         self._serve(
             next_view(
-                context.view, context.infos, self.attempt, self.survivors, self.frame.cut, table, leavers, joiners
+                context.view,
+                context.infos,
+                self.attempt,
+                self.survivors,
+                self.frame.cut,
+                table,
+                self.membership.leaving(),
+                self.membership.joining(),
+                lacking,
+                context.providers,
             )
         )
 

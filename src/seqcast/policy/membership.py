@@ -72,6 +72,7 @@ class Membership(Machine):
         self.suspected: set[int] = set()  # by silence of their engine
         self.joiners: dict[int, Joiner] = {}
         self.leavers: set[int] = set()
+        self.wanting: set[int] = set()  # who needs a VIEW that names another provider of the state
         self.bundle_due_ns = NEVER
         self.survivors: tuple[int, ...] | None = None  # set by initiate; taken by the endpoint
 
@@ -135,6 +136,10 @@ class Membership(Machine):
         if member_id in self.context.infos:
             self.leavers.add(member_id)
 
+    def want(self, member_id: int) -> None:
+        if member_id in self.context.infos:
+            self.wanting.add(member_id)
+
     def review(self, attempt_runs: bool, survivors: tuple[int, ...], backing_off: bool) -> None:
         """Looks whether something is to be done, at the end of each step.
 
@@ -161,6 +166,7 @@ class Membership(Machine):
         return (
             any(member.id in doubted or member.id in self.leavers for member in self.context.members)
             or bool(self.joiners and self.joining())
+            or bool(self.wanting)
             or self.participant.promise != NO_PROMISE  # the gate is closed, and who closed it is gone
         )
 

@@ -165,7 +165,7 @@ class Participant(Machine):
             prefix, ranges = plane.held(rank)
             # Only of lost members do ranges beyond the prefix matter: a survivor has all of its own.
             held.append(Held(prefix, tuple(ranges[:most]) if rank in lost else ()))
-        self.ok = Ok(frame.view, frame.attempt, last, tuple(held))
+        self.ok = Ok(frame.view, frame.attempt, last, tuple(held), context.lacks)
 
     def answer(self, _frame: Start) -> None:
         assert self.ok is not None

@@ -50,6 +50,7 @@ def check_safety(nodes: Sequence[Node]) -> Iterator[str]:
         yield from _check_integrity(node, by_id)
         yield from _check_fifo(node)
     yield from _check_view_agreement(everywhere)
+    yield from _check_states(nodes)
     for stay in everywhere:
         yield from _check_stay(stay, ordered, by_id)
     yield from _check_agreement(everywhere, ordered)
@@ -100,6 +101,16 @@ def _check_view_agreement(everywhere: Sequence[Stay]) -> Iterator[str]:
         known = views.setdefault(stay.view.view_id, stay.view)
         if known != stay.view:
             yield f"view agreement: {stay.view.view_id} is {known} and, at {stay.node}, {stay.view}"
+
+
+def _check_states(nodes: Sequence[Node]) -> Iterator[str]:
+    """At the beginning of a view all its members' applications have one state, whether they came by it or took it over."""
+    first: dict[int, tuple[Node, str]] = {}
+    for node in nodes:
+        for tag, state in node.states.items():
+            other, expected = first.setdefault(tag, (node, state))
+            if state != expected:
+                yield f"state: at the beginning of the view with tag {tag:x} {node} has another state than {other}"
 
 
 def _check_stay(stay: Stay, ordered: bool, by_id: dict[int, Node]) -> Iterator[str]:

@@ -11,12 +11,13 @@ from seqcast.policy.initiator import Initiator
 from seqcast.policy.lifecycle import Lifecycle
 from seqcast.policy.membership import Membership
 from seqcast.policy.participant import Participant
+from seqcast.policy.state import StateTaker
 from seqcast.policy.table import edges_of
 from seqcast.sim import starts
 from seqcast.sim.options import SECOND, Options
 from seqcast.sim.world import simulate
 
-MACHINES = (Lifecycle, Membership, Initiator, Participant)
+MACHINES = (Lifecycle, Membership, Initiator, Participant, StateTaker)
 
 
 def parser() -> argparse.ArgumentParser:

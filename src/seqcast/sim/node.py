@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from seqcast._native.engine import AGAIN, LANE_UNICAST, NO_VIEW, SENT, Engine, Sending
-from seqcast.endpoint import Endpoint, EndpointSettings, Event, ExcludedBy, JoinFailed, Left, ViewInstalled
+from seqcast.endpoint import (
+    Endpoint,
+    EndpointSettings,
+    Event,
+    ExcludedBy,
+    JoinFailed,
+    Left,
+    StateArrived,
+    StateFrom,
+    StateHeld,
+    StateLost,
+    StateRefused,
+    ViewInstalled,
+)
 from seqcast.events import Excluded
 from seqcast.policy.context import NEVER
 from seqcast.sim.options import Options
+from seqcast.sim.state import SILENCE_NS_MAX, Chain, Giving, Taking
 from seqcast.types import Member, View
 
 if TYPE_CHECKING:
@@ -79,7 +93,7 @@ class Node:
             self.engine,
             Member(name, self.id, self.address),
             "sim",
-            EndpointSettings(options.order, capacity, options.packet_bytes, 1 << 20),
+            EndpointSettings(options.order, capacity, options.packet_bytes, 1 << 20, state=options.state),
         )
         self.up = True
         self.paused_until = 0
@@ -97,6 +111,14 @@ class Node:
         self.sending = True
         self.error = ""
         self.leaving = False
+        self.chain = Chain(options.state_bytes)
+        self.states: dict[int, str] = {}  # at the beginning of the view with this tag
+        self.inside = not options.state  # its application has the state, and takes what is delivered
+        self.taking: Taking | None = None
+        self.giving: list[Giving] = []
+        self.held_back: list[Entry] = []  # until it is inside
+        self.boundary: int | None = None  # tag of the view before which group messages are void
+        self.kept: list[Entry] = []  # unicasts of that time, which are not
 
     def __str__(self) -> str:
         return self.name
@@ -168,6 +190,9 @@ class Node:
         if now >= self.stalled_until:
             self.step(Event.WAKE)
             self.consume()
+            self.giving = [giving for giving in self.giving if giving.step(engine, now)]
+            if self.taking is not None and not self.taking.told:
+                self.take_state(self.taking)
             if self.pending:
                 self.send_pending()
             assert self.endpoint.deadline() > now, f"{self} would wake for ever at {now}"
@@ -179,11 +204,13 @@ class Node:
         due = engine.deadline()
         if now >= self.stalled_until:
             due = min(due, self.endpoint.deadline())
+            if self.taking is not None and not self.taking.told:
+                due = min(due, self.taking.heard + SILENCE_NS_MAX)
         if due < self.timer:
             self.timer = max(due, now + 1)
             self.world.clock.at(self.timer, self.wake, self.timer)
 
-    def step(self, event: Event) -> None:
+    def step(self, event: Event | StateArrived | StateRefused) -> None:
         for effect in self.endpoint.step(event, self.world.clock.now):
             match effect:
                 case ViewInstalled(view):
@@ -199,6 +226,17 @@ class Node:
                         self.error = error
                 case Left():
                     self.world.trace(self, "has left")
+                case StateFrom(provider, boundary):
+                    self.world.trace(self, f"awaits the state of {self.world.name(provider)}")
+                    self.begin_taking(boundary)
+                case StateHeld(boundary):
+                    self.world.trace(self, "has the state")
+                    self.enter(boundary)
+                case StateLost(error):
+                    self.world.trace(self, f"cannot get the state: {error}")
+                    self.pending.clear()
+                    self.leave()
+                    self.world.start_node(f"{self.name}*")
                 case _:
                     self.world.trace(self, f"warns: {effect.text}")
 
@@ -209,7 +247,7 @@ class Node:
         if not self.up or not self.sending:
             return
         rng = self.rng
-        if len(self.pending) < 20:
+        if len(self.pending) < 20 and self.inside:
             for _ in range(rng.choice((1, 1, 1, 1, 8))):
                 length = _HEAD.size + rng.randrange(self.options.bytes_max if rng.random() < 0.05 else 200)
                 view = self.endpoint.view
@@ -228,7 +266,7 @@ class Node:
 
     def send_pending(self) -> None:
         view = self.endpoint.view
-        if view is None:
+        if view is None or not self.inside:
             return
         tag = view.view_id.tag
         while self.pending:
@@ -261,12 +299,27 @@ class Node:
         while (item := engine.deliver(1 << 20, self.world.clock.now, self.world.clock.now)) is not None:
             if isinstance(item, int):
                 meaning = self.endpoint.marker(item)
-                self.log.append(meaning)
                 self.tag = meaning.view_id.tag if isinstance(meaning, View) else 0
+                self.take(meaning)
             else:
-                self._record(item)
+                for entry in self._read(item):
+                    self.take(entry)
 
-    def _record(self, batch: Any) -> None:
+    def take(self, entry: Entry) -> None:
+        if not self.inside:
+            self.hold_back(entry)
+            return
+        self.log.append(entry)
+        if isinstance(entry, Delivered) and not entry.to:
+            self.chain.take(entry.sender, entry.counter)
+        elif isinstance(entry, View):
+            tag = entry.view_id.tag
+            if self.options.state:
+                self.states[tag] = self.chain.digest()
+            if joiners := self.endpoint.joiners_of(tag):
+                self.give_state(tag, joiners)
+
+    def _read(self, batch: Any) -> Iterator[Entry]:
         messages, tag = batch.tolist(), batch.view_tag
         assert tag == self.tag, f"{self}: a batch of view {tag:x} in view {self.tag:x}"
         for sender, _seqno, global_seqno, _sent, first, n, _index, unicast in batch.runs.tolist():
@@ -277,4 +330,46 @@ class Node:
                 intact = intact and data[_HEAD.size :] == _filler(counter, len(data) - _HEAD.size)
                 place = global_seqno + number if global_seqno else 0
                 intact = intact and bool(unicast) == bool(to)
-                self.log.append(Delivered(origin, counter, to, tag, place, len(data), intact, sender))
+                yield Delivered(origin, counter, to, tag, place, len(data), intact, sender)
+
+    # ---- the application's state
+
+    def give_state(self, boundary: int, joiners: tuple[int, ...]) -> None:
+        self.world.trace(self, f"gives its state to {', '.join(map(self.world.name, joiners))}")
+        data = None if self.world.refuses() else self.chain.dump()
+        self.giving += [Giving(joiner, boundary, data) for joiner in joiners]
+
+    def begin_taking(self, boundary: int) -> None:
+        self.taking = Taking(boundary, self.world.clock.now)
+        held, self.held_back, self.boundary = self.held_back, [], boundary
+        for entry in held:
+            self.hold_back(entry)
+
+    def hold_back(self, entry: Entry) -> None:
+        if self.boundary is None:
+            self.held_back.append(entry)
+        elif isinstance(entry, View) and entry.view_id.tag == self.boundary:
+            self.boundary = None
+            self.held_back += [entry, *self.kept]
+            self.kept = []
+        elif isinstance(entry, Delivered) and entry.to:
+            self.kept.append(entry)
+
+    def take_state(self, taking: Taking) -> None:
+        now = self.world.clock.now
+        taking.step(self.engine, now)
+        if taking.incoming.over:
+            taking.told = True
+            self.step(StateArrived(taking.boundary))
+        elif taking.incoming.refusal is not None or now - taking.heard >= SILENCE_NS_MAX:
+            taking.told = True
+            self.step(StateRefused(taking.boundary, taking.incoming.refusal or "nothing came in time"))
+
+    def enter(self, boundary: int) -> None:
+        if boundary:
+            assert self.taking is not None and self.boundary is None
+            self.chain.load(bytes(self.taking.data))
+        self.taking, self.inside = None, True
+        held, self.held_back = self.held_back, []
+        for entry in held:
+            self.take(entry)

@@ -35,6 +35,9 @@ class Options:
         rate: messages per second and member.
         bytes_max: of the largest messages; most are small.
         unicasts: part of the messages that go to one member.
+        state: the members' applications have a state, which who joins takes over.
+        state_bytes: at least so large.
+        state_refusals: how many times an application fails to give it.
         packet_bytes, capacity: see ``EndpointSettings``; the members' capacities vary below this.
     """
 
@@ -65,6 +68,9 @@ class Options:
     unicasts: float = 0.1
     packet_bytes: int = 1472
     capacity: int = 256 << 10
+    state: bool = False
+    state_bytes: int = 0
+    state_refusals: int = 0
 
     @property
     def calm(self) -> bool:
@@ -105,6 +111,9 @@ class Options:
             unicasts=rng.choice((0.0, 0.1, 0.3)),
             packet_bytes=rng.choice((512, 1472, 9000)),
             capacity=rng.choice((64 << 10, 1 << 20)),
+            state=rng.random() < 0.4,
+            state_bytes=rng.choice((0, 20_000, 300_000)),
+            state_refusals=rng.choice((0, 0, 0, 1, 3)),
         )
         return options
 

@@ -56,11 +56,20 @@ class World:
         self.nodes: list[Node] = []
         self.by_address: dict[bytes, Node] = {}
         self.rejoins = options.rejoins
+        self.state_refusals = options.state_refusals
         self.ambushes: list[bytes] = []  # what a datagram holds when the next one strikes
 
     def trace(self, node: Node | None, text: str) -> None:
         if self.write:
             self.write(f"{self.clock.now / 1e6:10.3f} ms  {node or 'network'} {text}")
+
+    def name(self, member_id: int) -> str:
+        return next((node.name for node in self.nodes if node.id == member_id), "a stranger")
+
+    def refuses(self) -> bool:
+        """Is this one of the times that a handler fails to give the state?"""
+        self.state_refusals -= 1
+        return self.state_refusals >= 0
 
     # ---- datagrams
 

@@ -1,0 +1,88 @@
+/* The stream of state from one member to a joiner. It uses the same rings, windows and acknowledgements as messages to
+ * one member, but what came waits in the receive ring until it is read: it must not queue behind messages that the
+ * application of a joiner takes only once it has the state. */
+#include "internal.h"
+
+int sc_engine_state_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t len, uint64_t *done, int64_t wall) {
+    e->wall = wall;
+    if (!e->in_view) return SC_NO_VIEW;
+    sc_peer *peer = sc_find_peer(e, to);
+    if (!peer || peer == sc_self(e)) return SC_NO_MEMBER;
+    sc_tx_stream *tx = sc_tx_to(e, peer, SC_STREAM_STATE);
+    if (!tx) return SC_AGAIN;
+    peer->state_ended = 0;
+    uint64_t before = *done;
+    int result = sc_tx_pack(e, tx, p, len, done, wall, 0);
+    e->counters.state_bytes_sent += *done - before;
+    if (result == SC_SENT) e->counters.messages_sent--; /* it is none */
+    return result;
+}
+
+void sc_state_acked(sc_engine *e, sc_peer *peer) {
+    sc_tx_stream *tx = peer->state_tx;
+    if (peer->state_ended && tx && tx->packets && !tx->open && tx->first == tx->next) sc_tx_free(e, tx);
+}
+
+void sc_engine_state_end(sc_engine *e, uint64_t to) {
+    sc_peer *peer = sc_find_peer(e, to);
+    if (!peer || !peer->state_tx) return;
+    sc_tx_close(e, peer->state_tx);
+    peer->state_ended = 1;
+    sc_state_acked(e, peer);
+}
+
+/* The first packet that waits was read to its end. */
+static void next_packet(sc_engine *e, sc_peer *peer) {
+    sc_rx_stream *rx = &peer->state;
+    sc_rx_packet *slot = sc_rx_at(e, rx, rx->queued);
+    uint32_t len = slot->len;
+    sc_slab_unref(slot->slab);
+    slot->p = NULL;
+    rx->consumed = rx->queued++;
+    rx->first = rx->queued;
+    sc_flow_consumed(e, peer, SC_STREAM_STATE, len, e->now);
+}
+
+/* Packets of `peer` have become contiguous. */
+void sc_state_advance(sc_engine *e, sc_peer *peer) {
+    while ((e->state_void || peer->state_void) && peer->state.queued < peer->state.next) next_packet(e, peer);
+}
+
+void sc_engine_state_open(sc_engine *e, uint64_t sender) {
+    e->state_from = sender;
+    e->state_at = 0;
+}
+
+void sc_engine_state_void(sc_engine *e, uint64_t sender) {
+    if (!sender) e->state_void = 1;
+    for (uint32_t r = 0; e->in_view && r < e->view.n; r++) {
+        if (e->peers[r]->id == sender) e->peers[r]->state_void = 1;
+        sc_state_advance(e, e->peers[r]);
+    }
+}
+
+int sc_engine_state_readable(const sc_engine *e) {
+    for (uint32_t r = 0; e->in_view && r < e->view.n; r++)
+        if (e->view.ids[r] == e->state_from) return e->peers[r]->state.queued < e->peers[r]->state.next;
+    return 0;
+}
+
+size_t sc_engine_state_read(sc_engine *e, uint8_t *p, size_t len, int64_t now) {
+    sc_peer *peer = e->state_from ? sc_find_peer(e, e->state_from) : NULL;
+    size_t done = 0;
+    if (!peer) return 0;
+    e->now = now;
+    while (done < len && peer->state.queued < peer->state.next) {
+        const sc_rx_packet *slot = sc_rx_at(e, &peer->state, peer->state.queued);
+        uint32_t data_len = sc_get32(slot->p + SC_OFF_DATA_LEN);
+        size_t take = data_len - e->state_at < len - done ? data_len - e->state_at : len - done;
+        memcpy(p + done, slot->p + SC_DATA_HEADER + e->state_at, take);
+        done += take;
+        e->state_at += (uint32_t)take;
+        if (e->state_at < data_len) break;
+        e->state_at = 0;
+        next_packet(e, peer);
+    }
+    e->counters.state_bytes_read += done;
+    return done;
+}

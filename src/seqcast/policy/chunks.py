@@ -1,0 +1,99 @@
+"""State on its way: chunks that say where they belong, so that what is put together is what was taken, or nothing.
+
+A chunk is a header and its bytes. It names its boundary, the request that it answers (EVT-02); its offset; and the CRC32C
+of the state from the beginning up to its own end, which proves the chunk and at the end the whole.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import Any
+
+from seqcast._native.engine import crc32c
+from seqcast.errors import RemoteProtocolError
+
+_HEADER = struct.Struct("<IIQQI4x")
+CHUNK_BYTES_MAX = 256 << 10
+"""Small enough to stay in the cache from the sum to the send."""
+REASON_BYTES_MAX = 2000
+
+
+class Kind(IntEnum):
+    DATA = 1
+    END = 2
+    REFUSAL = 3
+    """The provider cannot; the bytes are the reason, as UTF-8."""
+
+
+class Outgoing:
+    """The headers of one transfer, in order."""
+
+    def __init__(self, boundary: int) -> None:
+        self.boundary = boundary
+        self.offset = self.crc = 0
+
+    def data(self, chunk: Any) -> bytes:
+        """The header of the next chunk."""
+        self.crc = crc32c(chunk, self.crc)
+        header = _HEADER.pack(Kind.DATA, len(chunk), self.boundary, self.offset, self.crc)
+        self.offset += len(chunk)
+        return header
+
+    def end(self) -> bytes:
+        return _HEADER.pack(Kind.END, 0, self.boundary, self.offset, self.crc)
+
+    def refusal(self, reason: str) -> bytes:
+        text = reason.encode("utf-8", "replace")[:REASON_BYTES_MAX]
+        return _HEADER.pack(Kind.REFUSAL, len(text), self.boundary, 0, crc32c(text)) + text
+
+
+class Incoming:
+    """One transfer at the joiner: ``room`` is where the next bytes go, ``filled`` takes note of them."""
+
+    def __init__(self, boundary: int) -> None:
+        self.boundary = boundary
+        self.offset = self.crc = 0
+        self.over = False
+        """All of it came."""
+        self.refusal: str | None = None
+        self._buffer = bytearray(_HEADER.size)
+        self._header: tuple[Kind, int, int, int, int] | None = None
+        self.room = memoryview(self._buffer)
+
+    def filled(self, count: int) -> bytearray | None:
+        """``count`` bytes are in ``room``. Returns the next bytes of the state when a chunk is whole.
+
+        Raises:
+            RemoteProtocolError: they cannot be right; nothing of the state may be used.
+        """
+        self.room = self.room[count:]
+        while not self.room:
+            if self._header is None:
+                self._begin()
+                continue
+            kind, length, _, _, crc = self._header
+            chunk, self._header, self._buffer = self._buffer, None, bytearray(_HEADER.size)
+            self.room = memoryview(self._buffer)
+            if kind is Kind.REFUSAL:
+                self.refusal = chunk.decode("utf-8", "replace")
+                return None
+            self.crc = crc32c(chunk, self.crc) if length else self.crc
+            if crc != self.crc:
+                raise RemoteProtocolError(f"state: bytes {self.offset} to {self.offset + length} have a wrong sum")
+            self.offset += length
+            if kind is Kind.END:
+                self.over = True
+                return None
+            return chunk
+        return None
+
+    def _begin(self) -> None:
+        kind, length, boundary, offset, crc = _HEADER.unpack(self._buffer)
+        if kind not in Kind.__members__.values() or length > CHUNK_BYTES_MAX or boundary != self.boundary:
+            raise RemoteProtocolError("state: not a chunk of this transfer")
+        if kind != Kind.REFUSAL and (offset != self.offset or (kind == Kind.END) != (length == 0)):
+            raise RemoteProtocolError(f"state: a chunk of {length} bytes at {offset}, {self.offset} are here")
+        self._header = (Kind(kind), length, boundary, offset, crc)
+        self._buffer = bytearray(length)
+        self.room = memoryview(self._buffer)
