@@ -268,7 +268,7 @@ static int run_round(sc_driver *d, int64_t until, int may_nap) {
 static int is_there(sc_driver *d, int want, uint64_t mark) {
     return ((want & SC_WANT_DELIVERY) && sc_engine_deliverable(d->engine) > 0) ||
            ((want & SC_WANT_SENDABLE) && sc_engine_sendable(d->engine) != mark) ||
-           ((want & SC_WANT_STATE) && sc_engine_state_readable(d->engine));
+           ((want & SC_WANT_STATE) && sc_engine_state_readable(d->engine, mark));
 }
 
 static int is_satisfied(sc_driver *d, int want, uint64_t mark) {
@@ -486,14 +486,14 @@ int sc_driver_state_send(sc_driver *d, uint64_t to, const uint8_t *p, uint64_t l
     }
 }
 
-size_t sc_driver_state_read(sc_driver *d, uint8_t *p, size_t len, int64_t until) {
+size_t sc_driver_state_read(sc_driver *d, uint64_t sender, uint8_t *p, size_t len, int64_t until) {
     for (;;) {
         sc_mutex_lock(d->lock);
-        size_t n = sc_engine_state_read(d->engine, p, len, sc_now());
+        size_t n = sc_engine_state_read(d->engine, sender, p, len, sc_now());
         int urgent = sc_engine_urgent(d->engine);
         sc_mutex_unlock(d->lock);
         if (urgent) sc_driver_flush(d, 0);
-        if (n || sc_load(&d->stop) || !sc_drive(d, SC_WANT_STATE, 0, until)) return n;
+        if (n || sc_load(&d->stop) || !sc_drive(d, SC_WANT_STATE, sender, until)) return n;
     }
 }
 

@@ -124,6 +124,7 @@ int sc_driver_send_now(sc_driver *d, sc_sending *s, int64_t wall);
 void sc_driver_send_end(sc_driver *d, sc_sending *s);
 
 enum { SC_WANT_DELIVERY = 1, SC_WANT_SENDABLE = 2, SC_WANT_STATE = 4 };
+/* `mark`: sc_engine_sendable before; for SC_WANT_STATE: of whom. */
 /* Drives the I/O, or waits for who does, until there is what is wanted (1), or `until` is past, a signal came or the
  * driver stops (0). */
 int sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until);
@@ -131,10 +132,10 @@ int sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until);
 /* Takes what is next for the application, driving until `until`; with 0 only what is there. As sc_engine_deliver. */
 int sc_driver_deliver(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t until);
 
-/* The stream of state: packs until all is packed or `until`, as sc_engine_state_send. Takes up to `len` bytes of the open
- * stream, driving until `until` for the first. */
+/* The stream of state: packs until all is packed or `until`, as sc_engine_state_send. Takes up to `len` bytes of what
+ * `sender` has sent, driving until `until` for the first. */
 int sc_driver_state_send(sc_driver *d, uint64_t to, const uint8_t *p, uint64_t len, uint64_t *done, int64_t until);
-size_t sc_driver_state_read(sc_driver *d, uint8_t *p, size_t len, int64_t until);
+size_t sc_driver_state_read(sc_driver *d, uint64_t sender, uint8_t *p, size_t len, int64_t until);
 
 /* The control thread waits for the engine's events, sc_driver_kick_control or `until`. */
 void sc_driver_wait_control(sc_driver *d, int64_t until);

@@ -173,14 +173,11 @@ void sc_batch_clear(sc_batch *batch);
 int sc_engine_state_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t len, uint64_t *done, int64_t wall);
 /* Nothing follows for now: the ring's memory is given back when `to` has everything. */
 void sc_engine_state_end(sc_engine *e, uint64_t to);
-/* From now on the state that `sender` sends is what is read. May name who is not yet in the view. What others send
- * waits, within its window: they may have installed the view that names them earlier than we. */
-void sc_engine_state_open(sc_engine *e, uint64_t sender);
+/* Takes up to `len` bytes of what `sender` has sent; returns how many. What is not taken waits, within its window. */
+size_t sc_engine_state_read(sc_engine *e, uint64_t sender, uint8_t *p, size_t len, int64_t now);
+int sc_engine_state_readable(const sc_engine *e, uint64_t sender);
 /* From now on the state that `sender` sends is dropped; 0: that of everybody. */
 void sc_engine_state_void(sc_engine *e, uint64_t sender);
-/* Takes up to `len` bytes of the open stream; returns how many. */
-size_t sc_engine_state_read(sc_engine *e, uint8_t *p, size_t len, int64_t now);
-int sc_engine_state_readable(const sc_engine *e);
 
 /* ---- the control plane -------------------------------------------------------------------------------------- */
 

@@ -104,7 +104,8 @@ typedef struct sc_peer {
     uint64_t returned; /* received table (SEQ-09): highest seqno of its own numbering that was put in order */
     sc_rx_stream group, unicast, forward, state;
     sc_tx_stream *unicast_tx, *state_tx; /* NULL until something is sent */
-    int state_void;  /* what it sends is dropped */
+    int state_void;    /* what it sends of its state is dropped */
+    uint32_t state_at; /* bytes read of the first packet of it */
     int state_ended; /* nothing follows on `state_tx`: its memory goes when all is acknowledged */
     sc_mark digest[SC_MEMBERS_MAX]; /* its last heartbeat, by rank */
 } sc_peer;
@@ -229,10 +230,7 @@ struct sc_engine {
     uint64_t big_first, big_last;
     int big_returned;
     uint64_t self_seqno; /* of messages sent to itself */
-
-    uint64_t state_from; /* whose state is read */
-    int state_void;      /* nobody's is wanted */
-    uint32_t state_at; /* bytes read of the first packet */
+    int state_void;      /* nobody's state is wanted */
 };
 
 /* engine.c */

@@ -38,6 +38,7 @@ static void next_packet(sc_engine *e, sc_peer *peer) {
     uint32_t len = slot->len;
     sc_slab_unref(slot->slab);
     slot->p = NULL;
+    peer->state_at = 0;
     rx->consumed = rx->queued++;
     rx->first = rx->queued;
     sc_flow_consumed(e, peer, SC_STREAM_STATE, len, e->now);
@@ -48,11 +49,6 @@ void sc_state_advance(sc_engine *e, sc_peer *peer) {
     while ((e->state_void || peer->state_void) && peer->state.queued < peer->state.next) next_packet(e, peer);
 }
 
-void sc_engine_state_open(sc_engine *e, uint64_t sender) {
-    e->state_from = sender;
-    e->state_at = 0;
-}
-
 void sc_engine_state_void(sc_engine *e, uint64_t sender) {
     if (!sender) e->state_void = 1;
     for (uint32_t r = 0; e->in_view && r < e->view.n; r++) {
@@ -61,27 +57,25 @@ void sc_engine_state_void(sc_engine *e, uint64_t sender) {
     }
 }
 
-int sc_engine_state_readable(const sc_engine *e) {
+int sc_engine_state_readable(const sc_engine *e, uint64_t sender) {
     for (uint32_t r = 0; e->in_view && r < e->view.n; r++)
-        if (e->view.ids[r] == e->state_from) return e->peers[r]->state.queued < e->peers[r]->state.next;
+        if (e->view.ids[r] == sender) return e->peers[r]->state.queued < e->peers[r]->state.next;
     return 0;
 }
 
-size_t sc_engine_state_read(sc_engine *e, uint8_t *p, size_t len, int64_t now) {
-    sc_peer *peer = e->state_from ? sc_find_peer(e, e->state_from) : NULL;
+size_t sc_engine_state_read(sc_engine *e, uint64_t sender, uint8_t *p, size_t len, int64_t now) {
+    sc_peer *peer = sc_find_peer(e, sender);
     size_t done = 0;
     if (!peer) return 0;
     e->now = now;
     while (done < len && peer->state.queued < peer->state.next) {
         const sc_rx_packet *slot = sc_rx_at(e, &peer->state, peer->state.queued);
-        uint32_t data_len = sc_get32(slot->p + SC_OFF_DATA_LEN);
-        size_t take = data_len - e->state_at < len - done ? data_len - e->state_at : len - done;
-        memcpy(p + done, slot->p + SC_DATA_HEADER + e->state_at, take);
+        uint32_t left = sc_get32(slot->p + SC_OFF_DATA_LEN) - peer->state_at;
+        size_t take = left < len - done ? left : len - done;
+        memcpy(p + done, slot->p + SC_DATA_HEADER + peer->state_at, take);
         done += take;
-        e->state_at += (uint32_t)take;
-        if (e->state_at < data_len) break;
-        e->state_at = 0;
-        next_packet(e, peer);
+        peer->state_at += (uint32_t)take;
+        if (take == left) next_packet(e, peer);
     }
     e->counters.state_bytes_read += done;
     return done;

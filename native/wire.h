@@ -1,8 +1,8 @@
 /* The wire: the one place that defines what a datagram looks like, and the one function that says whether it is valid.
  *
  * All integers are little-endian. Every datagram starts with the 40-byte common header; data packets (DATA, UNICAST,
- * FORWARD, STATE) carry 40 more bytes of header, then an Arrow binary array: the bytes of the messages, contiguous, and after
- * them, aligned to 4, `pieces + 1` int32 offsets, the first of which is 0 and the last `data_len`.
+ * FORWARD, STATE) carry 40 more bytes of header, then an Arrow binary array: the bytes of the messages, contiguous, and
+ * after them, aligned to 4, `pieces + 1` int32 offsets, the first of which is 0 and the last `data_len`.
  *
  * A message that does not fit is split over consecutive seqnos of its stream: CONT_OUT says that the last piece of a
  * packet goes on in the next packet, CONT_IN that the first piece began in the one before. A message belongs to the

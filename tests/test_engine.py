@@ -38,7 +38,8 @@ class Net:
                 tag=tag, ids=[self.ids[m] for m in members], addresses=[bytes([m + 1]) for m in members], rank=rank,
                 sequencer=sequencer, window_bytes=self.window, forward_window_bytes=self.window,
                 unicast_window_bytes=self.window, state_window_bytes=self.window, packet_bytes=self.packet,
-                base=base or [0] * len(members), origin_base=origin or [0] * len(members), cut=(cuts or {}).get(i), marker=marker, now_ns=self.now,
+                base=base or [0] * len(members), origin_base=origin or [0] * len(members), cut=(cuts or {}).get(i),
+                marker=marker, now_ns=self.now,
             )
 
     def step(self, ns: int = MS, take: bool = True) -> int:

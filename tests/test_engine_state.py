@@ -19,7 +19,7 @@ def transfer(net, data, sender=0, to=1, steps=4000, read=1 << 20):
         elif at == len(data):
             net.engines[sender].state_end(net.ids[to])
         net.step()
-        got += net.engines[to].state_read(read, net.now)
+        got += net.engines[to].state_read(net.ids[sender], read, net.now)
         if len(got) == len(data):
             break
     return got
@@ -31,7 +31,6 @@ def test_bytes_come_whole_and_in_order_however_they_are_cut(loss):
     net = Net(3, window=64 << 10)
     net.drop = lambda *_: rng.random() < loss
     data = rng.randbytes(700_001)
-    net.engines[1].state_open(net.ids[0])
     assert transfer(net, data, read=1234 if not loss else 1 << 20) == data
     assert not net.got[1]  # it is no message
     assert net.engines[0].counters()["state_bytes_sent"] == net.engines[1].counters()["state_bytes_read"] == len(data)
@@ -40,7 +39,6 @@ def test_bytes_come_whole_and_in_order_however_they_are_cut(loss):
 
 def test_it_does_not_wait_for_messages_that_nobody_takes_nor_they_for_it():
     net = Net(2, window=32 << 10)
-    net.engines[1].state_open(net.ids[0])
     for _ in range(200):
         net.engines[0].send(bytes(1000))
         net.engines[0].send(bytes(1000), to=net.ids[1])
@@ -50,7 +48,7 @@ def test_it_does_not_wait_for_messages_that_nobody_takes_nor_they_for_it():
     while len(got) < len(data):
         net.engines[0].state_send(data[len(got) :][:20_000], net.ids[1])
         net.step(take=False)
-        got += net.engines[1].state_read(1 << 20, net.now)
+        got += net.engines[1].state_read(net.ids[0], 1 << 20, net.now)
     assert got == data
     while net.engines[0].state_send(bytes(10_000), net.ids[1])[0] == SENT:  # and now nobody reads
         net.run(20)
@@ -59,59 +57,54 @@ def test_it_does_not_wait_for_messages_that_nobody_takes_nor_they_for_it():
 
 def test_the_window_bounds_what_is_on_the_way():
     net = Net(2, window=32 << 10)
-    net.engines[1].state_open(net.ids[0])
     taken = net.engines[0].state_send(bytes(1 << 20), net.ids[1])[1]
     net.run(50)
     assert net.engines[0].state_send(bytes(1 << 20), net.ids[1])[1] == 0 < taken < 32 << 10
-    assert len(net.engines[1].state_read(1 << 20, net.now)) >= taken - 1472  # all but the open packet's
+    assert len(net.engines[1].state_read(net.ids[0], 1 << 20, net.now)) >= taken - 1472  # all but the open packet's
 
 
-def test_what_comes_before_it_is_opened_waits_within_its_window():
+def test_what_is_not_read_waits_within_its_window():
     net = Net(2, window=32 << 10)
     data = random.Random(3).randbytes(100_000)
     sent, got = net.engines[0].state_send(data, net.ids[1])[1], b""
     net.run(20)
     assert net.engines[0].state_send(data[sent:], net.ids[1]) == (AGAIN, 0)
-    net.engines[1].state_open(net.ids[0])
     while len(got) < len(data):
         sent += net.engines[0].state_send(data[sent:], net.ids[1])[1]
         net.step()
-        got += net.engines[1].state_read(1 << 20, net.now)
+        got += net.engines[1].state_read(net.ids[0], 1 << 20, net.now)
     assert got == data
 
 
 def test_what_is_not_wanted_is_dropped_and_does_not_hold_its_sender():
     net = Net(3, window=32 << 10)
-    net.engines[1].state_open(net.ids[0])
     net.engines[0].state_send(b"a" * 5000, net.ids[1])
     net.run(5)
     net.engines[1].state_void(net.ids[0])
-    net.engines[1].state_open(net.ids[2])
     for number in range(300):
         assert net.engines[0].state_send(bytes(10_000), net.ids[1])[0] == SENT
         net.engines[2].state_send(b"%03d" % number, net.ids[1])
         net.run(2)
-        assert net.engines[1].state_read(1 << 20, net.now) == b"%03d" % number
+        assert net.engines[1].state_read(net.ids[2], 1 << 20, net.now) == b"%03d" % number
     net.engines[1].state_void(0)
     for _ in range(300):
         assert net.engines[2].state_send(bytes(10_000), net.ids[1])[0] == SENT
         net.run(2)
-    assert net.engines[1].state_read(1 << 20, net.now) == b""
+    assert net.engines[1].state_read(net.ids[0], 1 << 20, net.now) == b""
 
 
 def test_it_goes_on_across_a_view_change_and_ends_with_the_member():
     net = Net(3, window=16 << 10)
-    net.engines[1].state_open(net.ids[0])
     data = random.Random(2).randbytes(100_000)
     sent = net.engines[0].state_send(data, net.ids[1])[1]
     net.step()
-    got = net.engines[1].state_read(3000, net.now)
+    got = net.engines[1].state_read(net.ids[0], 3000, net.now)
     net.install([0, 1], sequencer=-1, tag=2, marker=2, cuts={0: [0] * 3, 1: [0] * 3})
     while len(got) < len(data):
         sent += net.engines[0].state_send(data[sent:], net.ids[1])[1]
         net.engines[0].state_end(net.ids[1])
         net.step()
-        got += net.engines[1].state_read(1 << 20, net.now)
+        got += net.engines[1].state_read(net.ids[0], 1 << 20, net.now)
     assert got == data
     net.install([0], sequencer=-1, tag=3, marker=3, cuts={0: [0] * 2})
     assert net.engines[0].state_send(b"x", net.ids[1]) == (NO_MEMBER, 0)
@@ -121,7 +114,6 @@ def test_it_goes_on_across_a_view_change_and_ends_with_the_member():
 
 def test_a_stream_that_ended_starts_again_where_it_was():
     net = Net(2)
-    net.engines[1].state_open(net.ids[0])
     for number in range(3):
         data = random.Random(number).randbytes(50_000)
         assert transfer(net, data) == data

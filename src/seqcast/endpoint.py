@@ -94,7 +94,7 @@ class Event(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StateArrived:
-    """From the world: the state of this boundary is here as a whole. ``StateHeld`` follows, or ``StateFrom`` where a view
+    """From the world: all of the state of this boundary is here. ``StateHeld`` follows, or ``StateFrom`` where a view
     came in between."""
 
     boundary: int
@@ -146,7 +146,7 @@ class ExcludedBy:
 
 @dataclass(frozen=True, slots=True)
 class StateFrom:
-    """This member lacks the state: a provider will send it, as it is at the beginning of the view with tag ``boundary``.
+    """This member lacks the state: a provider sends it, as it is at the beginning of the view with tag ``boundary``.
     What came of another one, and group messages from before that view, are void."""
 
     provider: int
@@ -236,8 +236,8 @@ class Endpoint:
         return self._markers.pop(marker_id)
 
     def joiners_of(self, tag: int) -> tuple[int, ...]:
-        """To whom this member has to give the state that it has at the beginning of the view with this tag. May be called
-        from any thread."""
+        """To whom this member has to give the state that it has at the beginning of the view with this tag. May be
+        called from any thread."""
         me = self.context.me.id
         return tuple(p.joiner for p in self.context.providers if p.provider == me and p.boundary == tag)
 

@@ -166,8 +166,8 @@ static void events(world *w) {
 static void state(world *w, script *s, uint8_t *payload) {
     uint64_t member = take(s, 1) % (MEMBERS + 2), done = 0;
     size_t n = take(s, 2);
-    switch (take(s, 1) % 5) {
-    case 4:
+    switch (take(s, 1) % 4) {
+    case 2:
         sc_engine_state_void(w->engine, member);
         break;
     case 0:
@@ -177,12 +177,9 @@ static void state(world *w, script *s, uint8_t *payload) {
     case 1:
         sc_engine_state_end(w->engine, member);
         break;
-    case 2:
-        sc_engine_state_open(w->engine, member);
-        break;
     default:
-        done = sc_engine_state_read(w->engine, payload, n, w->now);
-        CHECK(done <= n && (done == n || !sc_engine_state_readable(w->engine)));
+        done = sc_engine_state_read(w->engine, member, payload, n, w->now);
+        CHECK(done <= n && (done == n || !sc_engine_state_readable(w->engine, member)));
     }
 }
 

@@ -122,7 +122,7 @@ cdef extern from "drive.h" nogil:
     int sc_driver_deliver(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t until)
     int sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until)
     int sc_driver_state_send(sc_driver *d, uint64_t to, const uint8_t *p, uint64_t n, uint64_t *done, int64_t until)
-    size_t sc_driver_state_read(sc_driver *d, uint8_t *p, size_t n, int64_t until)
+    size_t sc_driver_state_read(sc_driver *d, uint64_t sender, uint8_t *p, size_t n, int64_t until)
     void sc_driver_wait_control(sc_driver *d, int64_t until)
     void sc_driver_kick_control(sc_driver *d)
     void sc_driver_poke(sc_driver *d)

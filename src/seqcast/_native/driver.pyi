@@ -113,9 +113,9 @@ class Driver:
         """
     def state_end(self, to: int) -> None:
         """Nothing follows for now: what is packed goes out."""
-    def state_read(self, data: Any, timeout_ns: int) -> int:
-        """Fills ``data`` with what has come on the open stream of state, waiting at most ``timeout_ns`` for the first
-        byte; how many bytes it got."""
+    def state_read(self, sender: int, data: Any, timeout_ns: int) -> int:
+        """Fills ``data`` with what the member ``sender`` has sent of its state, waiting at most ``timeout_ns`` for the
+        first byte; how many bytes it got."""
     @property
     def watch_fd(self) -> int: ...
     def watch(self, delivery: bool, sendable: bool, mark: int = 0) -> bool:

@@ -394,13 +394,13 @@ cdef class Driver:
         self.engine.state_end(to)
         self.flush(SC_FLUSH_ALL)
 
-    def state_read(self, uint8_t[::1] data not None, int64_t timeout_ns):
+    def state_read(self, uint64_t sender, uint8_t[::1] data not None, int64_t timeout_ns):
         cdef size_t n = data.shape[0]
         cdef int64_t deadline = deadline_after(timeout_ns)
         if n == 0 or self.forked:
             return 0
         with nogil:
-            n = sc_driver_state_read(self.d, &data[0], n, deadline)
+            n = sc_driver_state_read(self.d, sender, &data[0], n, deadline)
         return n
 
     # ---- event loops ---------------------------------------------------------------------------------------------

@@ -179,11 +179,10 @@ class Engine:
         """(SENT, AGAIN, NO_VIEW or NO_MEMBER; how many bytes were packed)."""
     def state_end(self, to: int) -> None:
         """Nothing follows for now."""
-    def state_open(self, sender: int) -> None:
-        """The state that ``sender`` sends is what is read; what others send waits."""
     def state_void(self, sender: int) -> None:
         """The state that ``sender`` sends is dropped from now on; 0: that of everybody."""
-    def state_read(self, bytes_max: int, now_ns: int = 0) -> bytes: ...
+    def state_read(self, sender: int, bytes_max: int, now_ns: int = 0) -> bytes:
+        """Takes what ``sender`` has sent."""
     def unordered(self) -> int:
         """Packets with own messages that the sequencer has not put in order yet (SEQ-24)."""
     def deliverable(self) -> int: ...

@@ -553,22 +553,17 @@ cdef class Engine:
         sc_engine_state_end(self.e, to)
         sc_mutex_unlock(&self.lock)
 
-    def state_open(self, uint64_t sender):
-        sc_mutex_lock(&self.lock)
-        sc_engine_state_open(self.e, sender)
-        sc_mutex_unlock(&self.lock)
-
     def state_void(self, uint64_t sender):
         sc_mutex_lock(&self.lock)
         sc_engine_state_void(self.e, sender)
         sc_mutex_unlock(&self.lock)
 
-    def state_read(self, size_t bytes_max, int64_t now_ns=0):
+    def state_read(self, uint64_t sender, size_t bytes_max, int64_t now_ns=0):
         cdef uint8_t *p = <uint8_t *>malloc(bytes_max + 1)
         if p == NULL:
             raise MemoryError()
         sc_mutex_lock(&self.lock)
-        cdef size_t n = sc_engine_state_read(self.e, p, bytes_max, now_ns)
+        cdef size_t n = sc_engine_state_read(self.e, sender, p, bytes_max, now_ns)
         sc_mutex_unlock(&self.lock)
         payload = PyBytes_FromStringAndSize(<char *>p, n)
         free(p)

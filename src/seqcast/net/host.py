@@ -21,6 +21,7 @@ from seqcast._native.driver import Driver, now_ns
 from seqcast._native.engine import Engine
 from seqcast.config import MTU_PACKET_BYTES_MAX, Config
 from seqcast.endpoint import (
+    Effect,
     Endpoint,
     EndpointSettings,
     Event,
@@ -174,7 +175,7 @@ class Host:
                 self.changed.notify_all()
             self.driver.stop()
 
-    def _take(self, effect: ViewInstalled | JoinFailed | Left | ExcludedBy | Warned) -> None:
+    def _take(self, effect: Effect) -> None:
         with self.changed:
             match effect:
                 case ViewInstalled(view):

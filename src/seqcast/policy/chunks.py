@@ -1,7 +1,7 @@
 """State on its way: chunks that say where they belong, so that what is put together is what was taken, or nothing.
 
-A chunk is a header and its bytes. It names its boundary, the request that it answers (EVT-02); its offset; and the CRC32C
-of the state from the beginning up to its own end, which proves the chunk and at the end the whole.
+A chunk is a header and its bytes. It names its boundary, the request that it answers (EVT-02); its offset; and the
+CRC32C of the state from the beginning up to its own end, which proves the chunk and at the end the whole.
 """
 
 from __future__ import annotations

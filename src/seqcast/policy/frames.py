@@ -47,7 +47,7 @@ class Fetch(NamedTuple):
 
 
 class Provision(NamedTuple):
-    """Who gives the state to a member that lacks it, by id, and at the beginning of which view (its tag) it is taken."""
+    """Who gives the state to a member that lacks it, by id, and at the beginning of which view (its tag)."""
 
     joiner: int
     provider: int
@@ -225,7 +225,19 @@ class StateWanted:
 
 
 Frame = (
-    Join | OtherVersion | Wait | Refused | Leave | Start | Ok | Promised | Cut | Done | NewView | Installed | StateWanted
+    Join
+    | OtherVersion
+    | Wait
+    | Refused
+    | Leave
+    | Start
+    | Ok
+    | Promised
+    | Cut
+    | Done
+    | NewView
+    | Installed
+    | StateWanted
 )
 
 

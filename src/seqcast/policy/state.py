@@ -1,10 +1,10 @@
 """Who gives the state to whom (the cut, step 10), and one member's way to it.
 
-A member that takes part and is not the first of its group lacks the state until a provider has handed it over. The VIEW
-names for each such member its provider and the *boundary*: the view at whose beginning the provider takes its state. The
-transfer goes on over later views as long as provider and boundary stay the same; where the provider is gone, or was
-passed over, the VIEW names another, with a new boundary, and the transfer starts from nothing. Members tell in their OK
-whether they lack the state, so the one who makes the VIEW knows of all of them.
+A member that takes part and is not the first of its group lacks the state until a provider has handed it over. The
+VIEW names for each such member its provider and the *boundary*: the view at whose beginning the provider takes its
+state. The transfer goes on over later views as long as provider and boundary stay the same; where the provider is gone,
+or was passed over, the VIEW names another, with a new boundary, and the transfer starts from nothing. Members tell in
+their OK whether they lack the state, so the one who makes the VIEW knows of all of them.
 """
 
 from __future__ import annotations
@@ -154,7 +154,6 @@ class StateTaker(Machine):
             self.context.plane.state_void(self.provision.provider)
         self.provision = provision
         self.context.lacks = self.passed
-        self.context.plane.state_open(provision.provider)
         self.context.orders.append(TakeState(provision.provider, provision.boundary))
 
     def have(self, provision: Provision | None) -> None:

@@ -104,7 +104,7 @@ def _check_view_agreement(everywhere: Sequence[Stay]) -> Iterator[str]:
 
 
 def _check_states(nodes: Sequence[Node]) -> Iterator[str]:
-    """At the beginning of a view all its members' applications have one state, whether they came by it or took it over."""
+    """At the beginning of a view all its members' applications have one state, taken over or not."""
     first: dict[int, tuple[Node, str]] = {}
     for node in nodes:
         for tag, state in node.states.items():

@@ -228,7 +228,7 @@ class Node:
                     self.world.trace(self, "has left")
                 case StateFrom(provider, boundary):
                     self.world.trace(self, f"awaits the state of {self.world.name(provider)}")
-                    self.begin_taking(boundary)
+                    self.begin_taking(provider, boundary)
                 case StateHeld(boundary):
                     self.world.trace(self, "has the state")
                     self.enter(boundary)
@@ -339,8 +339,8 @@ class Node:
         data = None if self.world.refuses() else self.chain.dump()
         self.giving += [Giving(joiner, boundary, data) for joiner in joiners]
 
-    def begin_taking(self, boundary: int) -> None:
-        self.taking = Taking(boundary, self.world.clock.now)
+    def begin_taking(self, provider: int, boundary: int) -> None:
+        self.taking = Taking(provider, boundary, self.world.clock.now)
         held, self.held_back, self.boundary = self.held_back, [], boundary
         for entry in held:
             self.hold_back(entry)

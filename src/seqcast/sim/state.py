@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
 
 from seqcast._native.engine import AGAIN, SENT, Engine
 from seqcast.policy.chunks import CHUNK_BYTES_MAX, Incoming, Outgoing
@@ -14,7 +13,7 @@ SILENCE_NS_MAX = 2_000_000_000
 
 
 class Chain:
-    """Per sender, how many of its messages were delivered and a hash over all of them: where two members deliver the same
+    """Per sender, how many of its messages were delivered and a hash over them: where two members deliver the same
     set, each sender's in order, their states are equal."""
 
     def __init__(self, padding: int) -> None:
@@ -60,11 +59,11 @@ class Giving:
 
 
 class Taking:
-    """State on its way from the provider; ``make`` its receiver."""
+    """State on its way from the provider."""
 
-    def __init__(self, boundary: int, now: int, make: Callable[[int], Incoming] = Incoming) -> None:
-        self.boundary = boundary
-        self.incoming = make(boundary)
+    def __init__(self, provider: int, boundary: int, now: int) -> None:
+        self.provider, self.boundary = provider, boundary
+        self.incoming = Incoming(boundary)
         self.data = bytearray()
         self.heard = now
         self.told = False
@@ -72,7 +71,7 @@ class Taking:
     def step(self, engine: Engine, now: int) -> None:
         """Takes what has come."""
         while not self.incoming.over and self.incoming.refusal is None:
-            got = engine.state_read(len(self.incoming.room), now)
+            got = engine.state_read(self.provider, len(self.incoming.room), now)
             if not got:
                 return
             self.heard = now
