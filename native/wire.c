@@ -83,8 +83,8 @@ static sc_wire_result check_body(const uint8_t *p, size_t len) {
 sc_wire_result sc_wire_check(const uint8_t *p, size_t len, uint32_t group) {
     if (len < SC_COMMON_HEADER || len > 65535) return SC_WIRE_SHORT;
     if (p[SC_OFF_MAGIC] != SC_WIRE_MAGIC) return SC_WIRE_MAGIC_BAD;
-    if (p[SC_OFF_VERSION] != SC_WIRE_VERSION) return SC_WIRE_VERSION_BAD;
     if (sc_get32(p + SC_OFF_GROUP) != group) return SC_WIRE_GROUP_BAD;
+    if (p[SC_OFF_VERSION] != SC_WIRE_VERSION) return SC_WIRE_VERSION_BAD;
     if (sc_get16(p + SC_OFF_KEY_ID) != 0) return SC_WIRE_KEY_BAD;
     if (sc_get32(p + SC_OFF_CRC) != sum(p, len)) return SC_WIRE_CRC_BAD;
     if (sc_get16(p + SC_OFF_RESERVED) != 0 || sc_get64(p + SC_OFF_SENDER) == 0) return SC_WIRE_FIELD_BAD;

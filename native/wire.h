@@ -45,7 +45,7 @@ enum { SC_STREAM_GROUP = 0, SC_STREAM_UNICAST = 1, SC_STREAM_FORWARD = 2, SC_STR
 
 enum { SC_FLAG_CONT_IN = 1, SC_FLAG_CONT_OUT = 2 };
 
-/* Offsets of the fields. Common header: */
+/* Offsets of the fields. Common header; magic, version and group stay where they are in all versions: */
 #define SC_OFF_MAGIC 0
 #define SC_OFF_VERSION 1
 #define SC_OFF_TYPE 2

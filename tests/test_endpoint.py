@@ -145,6 +145,7 @@ def refusal(stage, join, sender):
     ("changes", "reason"),
     [
         ({"order": "total"}, "join with the same order"),
+        ({"shared": (("heartbeat_s", "9"),)}, "the group has heartbeat_s=none, not 9: join with the same"),
         ({"cluster": "other"}, "choose another address or port"),
     ],
 )

@@ -321,6 +321,8 @@ class Endpoint:
             case OtherVersion() if tag and self._membership.acting():
                 reason = f"the group speaks protocol version {PROTOCOL_VERSION}, not {frame.version}: use one release"
                 self.context.send(Refused(reason, again=False), sender, address)
+            case OtherVersion() if not tag:
+                self._lifecycle.heard_joiner(sender)  # the one with the lower id forms the group, and refuses the other
             case Wait():
                 self._lifecycle.heard_group()
             case Refused():

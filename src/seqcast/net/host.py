@@ -39,6 +39,9 @@ log = logging.getLogger("seqcast")
 
 SMALL_BUFFER_BYTES = 1 << 20
 ETHERNET_MTU = 1500
+SHARED = ("heartbeat_s", "message_bytes_max")
+"""Settings that must be the same at all members: who beats slower than the others expect would be suspected, and who
+takes no message as large as the others send would lack it. A joiner with another value is refused."""
 
 
 class ClippedBuffer(UserWarning):
@@ -237,6 +240,7 @@ class Host:
             packet_bytes=self.packet_bytes,
             window_bytes=config.window_bytes,
             gro=self.driver.gro,
+            shared=tuple((name, str(getattr(config, name))) for name in SHARED),
             discovery_ns=_ns(config.discovery_s),
             join_ns_min=_ns(config.join_s_min),
             join_ns_max=_ns(config.join_s_max),

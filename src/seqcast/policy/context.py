@@ -21,6 +21,7 @@ class EndpointSettings:
     Args:
         order: "fifo", "sequencer" or "total"; all members of a group have the same.
         capacity, packet_bytes, window_bytes, gro, state: see ``MemberInfo``.
+        shared: names and values of settings of this member's world that all members of a group must have the same.
         discovery_ns: how long a joiner looks for a group before it forms one. Longer: a slower first member; shorter:
             two first members are likelier to miss each other.
         join_ns_min, join_ns_max: between two JOINs: the first while discovering, doubling afterwards.
@@ -44,6 +45,7 @@ class EndpointSettings:
     window_bytes: int = 8 << 20
     gro: bool = False
     state: bool = False
+    shared: tuple[tuple[str, str], ...] = ()
     discovery_ns: int = 150 * _MS
     join_ns_min: int = 15 * _MS
     join_ns_max: int = 200 * _MS
@@ -70,6 +72,7 @@ class Plane(Protocol):
     def cut_reached(self) -> bool: ...
     def received_table(self) -> list[int]: ...
     def state_void(self, sender: int) -> None: ...
+    def counters(self) -> dict[str, int]: ...
 
 
 # ---- what a step is to do, in this order; the endpoint does it ----------------------------------------------------

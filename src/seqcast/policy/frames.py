@@ -24,6 +24,7 @@ RANGES_MAX = 64
 RANGES_ALL_MAX = 1000
 """And of all streams of lost members together."""
 FETCH_MAX = 900
+SHARED_MAX = 32
 ORDERS = ("fifo", "sequencer", "total")
 
 Attempt = tuple[int, int]
@@ -83,13 +84,19 @@ class MemberInfo:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Joiner to all: take me in. Repeated until a view has the joiner."""
+    """Joiner to all: take me in. Repeated until a view has the joiner.
+
+    Args:
+        version: of the protocol; the only field that another version must find in its place.
+        shared: settings that are the same at all members, by name.
+    """
 
     version: int
     cluster: str
     order: str
     info: MemberInfo
     tries: int
+    shared: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +115,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Coordinator to joiner: you cannot be taken in, and why; ``again``: a new incarnation can."""
+    """Coordinator to joiner: you cannot be taken in, and why; ``again``: a new incarnation can. In all versions."""
 
     reason: str
     again: bool
@@ -360,6 +367,7 @@ _RANGE = _record(lambda *parts: tuple(parts), ("lo", "hi"), _SEQNO, _SEQNO)
 _HELD = _record(Held, ("prefix", "ranges"), _SEQNO, _list(_RANGE, RANGES_MAX))
 _FETCH = _record(Fetch, ("rank", "lo", "hi", "holder"), _RANK, _SEQNO, _SEQNO, _RANK)
 _PROVISION = _record(Provision, ("joiner", "provider", "boundary"), _ID, _ID, _ID)
+_SETTING = _record(lambda *parts: tuple(parts), ("name", "value"), _text(64), _text(64))
 _IDS = _list(_ID, MEMBERS_MAX)
 _SEQNOS = _list(_SEQNO, MEMBERS_MAX)
 
@@ -372,6 +380,7 @@ SHAPES: dict[str, tuple[type[Any], dict[str, Shape]]] = {
             "order": _ORDER,
             "info": _INFO,
             "tries": _COUNT,
+            "shared": _list(_SETTING, SHARED_MAX),
         },
     ),
     "wait": (Wait, {"view": _ID}),

@@ -30,6 +30,7 @@ class LifeInput(Enum):
     BEGIN = auto()
     REPEAT = auto()
     ALONE = auto()
+    FOREIGN = auto()
     REFUSED = auto()
     VIEW = auto()
     LEAVE = auto()
@@ -39,6 +40,12 @@ class LifeInput(Enum):
     EXCLUDED = auto()
     CLOSE = auto()
 
+
+FOREIGN = Refused(
+    "members of this cluster are on the network whose datagrams have another wire version: use one release of seqcast "
+    "at all, or another cluster name",
+    again=False,
+)
 
 L, I = Life, LifeInput  # noqa: E741
 TABLE: Table = table(
@@ -51,6 +58,8 @@ TABLE: Table = table(
     (None, I.REPEAT, None, ILLEGAL, "the timer runs only while seeking or leaving"),
     (L.SEEKING, I.ALONE, None, "form", "no group, and no joiner with a lower id: the first view is ours"),
     (None, I.ALONE, None, ILLEGAL, "only a joiner is alone"),
+    (L.SEEKING, I.FOREIGN, L.OVER, "stop fail", "who is there has another wire version: not a second group beside it"),
+    (None, I.FOREIGN, None, ILLEGAL, "only a joiner that would form a group looks"),
     (L.SEEKING, I.REFUSED, L.OVER, "stop fail", "other version, order or cluster, name taken, group full"),
     (None, I.REFUSED, None, IGNORED, "late, or not for us"),
     (L.SEEKING, I.VIEW, L.IN, "stop install", "the first view"),
@@ -115,7 +124,12 @@ class Lifecycle(Machine):
                 self.joins.start(now)
             seen = now - self.context.settings.joiner_seen_ns
             self.others = {joiner: heard for joiner, heard in self.others.items() if heard > seen}
-            self.fire(LifeInput.REPEAT if now < self.form_ns or self.others else LifeInput.ALONE)
+            if now < self.form_ns or self.others:
+                self.fire(LifeInput.REPEAT)
+            elif self.context.plane.counters()["drop_version"]:
+                self.fire(LifeInput.FOREIGN, FOREIGN)
+            else:
+                self.fire(LifeInput.ALONE)
 
     # ---- actions
 
@@ -126,7 +140,14 @@ class Lifecycle(Machine):
     def ask(self) -> None:
         context = self.context
         context.multicast(
-            Join(PROTOCOL_VERSION, context.cluster, context.settings.order, context.me, min(self.tries, 1 << 32))
+            Join(
+                PROTOCOL_VERSION,
+                context.cluster,
+                context.settings.order,
+                context.me,
+                min(self.tries, 1 << 32),
+                context.settings.shared,
+            )
         )
         self.tries += 1
 

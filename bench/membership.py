@@ -1,0 +1,424 @@
+"""How long it takes to come, to go, to fall and to be missed: ``python bench/membership.py [WHAT ...]``.
+
+Four members on this machine, each a process, on loopback (the merge: in network namespaces, with a cut by nftables).
+Times are CLOCK_MONOTONIC, which is one clock for all processes: from before the cause (the call of ``join``, the
+signal) to the moment at which the *last* member's application has the new view from ``group.events()``. So Python's
+share is in them, on both sides. At rest, but for the pause of a sender. Prints one line of JSON; on standard error, a
+line a figure.
+
+What is measured:
+
+    first    ``join`` of the first member, on a network with no group
+    starts   four processes that join at once, until all are in one view
+    join     ``join`` of a fourth member, as the joiner sees it; and until all have the view
+    leave    ``leave`` of a member, until the others have the view
+    kill     SIGKILL of a member, and of the coordinator, with the default settings and with the fast ones
+    stop     SIGSTOP of the coordinator, the same
+    pause    the longest ``send`` of a member that sends small messages in a tight loop while another joins or leaves,
+             beside the longest in as long a time without a view change, which is the scheduler's share
+    merge    a group cut in two halves, from the end of the cut until all are in one view
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import queue
+import random
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import seqcast
+from seqcast.perf.paths import Place, bridged, why_no_namespaces
+from seqcast.perf.report import machine
+
+HERE = Place((), "lo", "127.0.0.1")
+FAST = {"heartbeat_s": 0.01, "suspect_s": 0.05}
+STEP_S = 30.0
+PAUSE_S = 0.1
+"""A sender's longest send is looked for within so long around a view change."""
+
+TARGETS = {
+    "first": (300, "JGroups 5.5.6: 1050"),
+    "starts": (None, ""),
+    "join": (20, "JGroups 5.5.6: 94"),
+    "join, view at all": (None, ""),
+    "leave": (None, ""),
+    "kill member, default": (500, "Corosync: 6240"),
+    "kill coordinator, default": (500, "JGroups 5.5.6: 2596, Corosync: 6240"),
+    "kill member, fast": (100, "Corosync tuned: 660"),
+    "kill coordinator, fast": (100, "JGroups 5.5.6 tuned: 215, Corosync tuned: 660"),
+    "stop coordinator, default": (None, ""),
+    "stop coordinator, fast": (400, "JGroups 5.5.6 tuned: 675"),
+    "pause": (5, "JGroups 2.12's flush, at rest: 38"),
+    "pause, no view change": (None, ""),
+    "merge": (500, "JGroups 5.5.6: 996 tuned, 10,000 to 101,000 by default"),
+}
+"""What is to be reached, in ms at p50, and what peers reach (measured on the same kind of machine)."""
+
+
+# ---- one member, a process of its own -------------------------------------------------------------------------------
+
+
+class Worker:
+    """Obeys lines of JSON on standard input: join, leave, send, longest; tells views and answers."""
+
+    def __init__(self) -> None:
+        self.group: seqcast.Group | None = None
+        self.longest_ns = 0
+
+    def run(self) -> None:
+        for line in sys.stdin:
+            command = json.loads(line)
+            getattr(self, command.pop("do"))(**command)
+
+    def join(self, cluster: str, name: str, settings: dict[str, Any]) -> None:
+        begin = time.monotonic_ns()
+        group = self.group = seqcast.join(cluster, name=name, **settings)
+        tell("joined", begin_ns=begin, took_ns=time.monotonic_ns() - begin)
+        threading.Thread(target=self.watch, args=(group,), daemon=True).start()
+
+    def watch(self, group: seqcast.Group) -> None:
+        for event in group.events():
+            now = time.monotonic_ns()
+            if isinstance(event, seqcast.View):
+                names = [member.name for member in event.members]
+                tell("view", tag=event.view_id.tag, members=names, at_ns=now)
+            elif isinstance(event, seqcast.Excluded):
+                tell("excluded")
+
+    def leave(self) -> None:
+        assert self.group is not None
+        begin = time.monotonic_ns()
+        self.group.leave()
+        tell("left", begin_ns=begin)
+
+    def send(self, size: int) -> None:
+        """Sends in a tight loop, for ever."""
+        assert self.group is not None
+        threading.Thread(target=self.sender, args=(self.group, bytes(size)), daemon=True).start()
+
+    def sender(self, group: seqcast.Group, payload: bytes) -> None:
+        send, now = group.send, time.monotonic_ns
+        before = now()
+        while True:
+            send(payload)
+            after = now()
+            if after - before > self.longest_ns:
+                self.longest_ns = after - before
+            before = after
+
+    def longest(self) -> None:
+        """Tells the longest send since it was asked last."""
+        longest, self.longest_ns = self.longest_ns, 0
+        tell("longest", ns=longest)
+
+
+def tell(event: str, **values: Any) -> None:
+    print(json.dumps({"event": event, **values}), flush=True)
+
+
+# ---- the group, as the parent sees it ------------------------------------------------------------------------------
+
+
+class Member:
+    """A worker's process."""
+
+    def __init__(self, place: Place, name: str, inbox: queue.Queue[tuple[Member, dict[str, Any]]]) -> None:
+        self.name = name
+        self.told: dict[str, dict[str, Any]] = {}
+        self.popen = subprocess.Popen(
+            [*place.prefix, sys.executable, __file__, "--worker"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+        threading.Thread(target=self._read, args=(inbox,), daemon=True).start()
+
+    def _read(self, inbox: queue.Queue[tuple[Member, dict[str, Any]]]) -> None:
+        assert self.popen.stdout is not None
+        for line in self.popen.stdout:
+            with contextlib.suppress(ValueError):
+                inbox.put((self, json.loads(line)))
+
+    def tell(self, **command: Any) -> None:
+        assert self.popen.stdin is not None
+        print(json.dumps(command), file=self.popen.stdin, flush=True)
+
+
+class Bench:
+    """A cluster of its own on ``places``, and what is done to it."""
+
+    def __init__(self, places: Sequence[Place], **settings: Any) -> None:
+        self.places = places
+        self.settings = {"interface": places[0].interface, **settings}
+        self.cluster = f"bench-{secrets.token_hex(4)}"
+        self.inbox: queue.Queue[tuple[Member, dict[str, Any]]] = queue.Queue()
+        self.all: list[Member] = []
+        self.group: list[Member] = []  # who is to be in the view
+        self.rng = random.Random(1)
+
+    def __enter__(self) -> Bench:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for member in self.all:
+            member.popen.kill()
+            member.popen.wait()
+
+    def spare(self, place: Place | None = None) -> Member:
+        """A process that has imported everything, and joined nothing."""
+        member = Member(place or self.places[0], f"m{len(self.all)}", self.inbox)
+        self.all.append(member)
+        return member
+
+    def join(self, member: Member) -> None:
+        """Begins a join; ``complete`` waits for it."""
+        member.told.pop("joined", None)
+        member.told.pop("view", None)
+        self.group.append(member)
+        member.tell(do="join", cluster=self.cluster, name=member.name, settings=self.settings)
+
+    def form(self, count: int) -> None:
+        """A group, in which ranks are the places in ``group``."""
+        for i in range(count):
+            self.join(self.spare(self.places[i % len(self.places)]))
+            self.complete()
+
+    def wait(self, done: Callable[[], bool]) -> None:
+        until = time.monotonic() + STEP_S
+        while not done():
+            try:
+                member, told = self.inbox.get(timeout=until - time.monotonic())
+            except (queue.Empty, ValueError):
+                views = {member.name: member.told.get("view", {}).get("members") for member in self.group}
+                sys.exit(f"bench: waited {STEP_S:g} s in vain; views: {views}")
+            member.told[told["event"]] = told
+
+    def complete(self, group: Sequence[Member] | None = None) -> int:
+        """Waits until all of ``group`` have the one view of them; returns when the last had it, monotonic ns."""
+        group = self.group if group is None else group
+        names = sorted(member.name for member in group)
+
+        def done() -> bool:
+            views = [member.told.get("view") for member in group]
+            return all(view and sorted(view["members"]) == names and view["tag"] == views[0]["tag"] for view in views)
+
+        self.wait(done)
+        return max(member.told["view"]["at_ns"] for member in group)
+
+    def answer(self, member: Member, event: str) -> dict[str, Any]:
+        self.wait(lambda: event in member.told)
+        return member.told.pop(event)
+
+    def rest(self) -> None:
+        """Lets everything come to rest, for a time that keeps no step with heartbeats."""
+        time.sleep(self.rng.uniform(0.1, 0.2))
+
+    @property
+    def coordinator(self) -> Member:
+        names = self.group[0].told["view"]["members"]
+        return next(member for member in self.group if member.name == names[0])
+
+    @property
+    def last(self) -> Member:
+        names = self.group[0].told["view"]["members"]
+        return next(member for member in self.group if member.name == names[-1])
+
+
+# ---- what is measured: each yields (figure, ms) --------------------------------------------------------------------
+
+Figures = Iterator[tuple[str, float]]
+
+
+def first(rounds: int) -> Figures:
+    with Bench([HERE]) as bench:
+        member = bench.spare()
+        for _ in range(rounds):
+            bench.join(member)
+            bench.complete()
+            yield "first", bench.answer(member, "joined")["took_ns"] / 1e6
+            member.tell(do="leave")
+            bench.answer(member, "left")
+            bench.group.clear()
+
+
+def starts(rounds: int) -> Figures:
+    with Bench([HERE]) as bench:
+        members = [bench.spare() for _ in range(4)]
+        for _ in range(rounds):
+            bench.rest()
+            for member in members:
+                bench.join(member)
+            at = bench.complete()
+            yield "starts", (at - min(bench.answer(member, "joined")["begin_ns"] for member in members)) / 1e6
+            for member in members:
+                member.tell(do="leave")
+            for member in members:
+                bench.answer(member, "left")
+            bench.group.clear()
+
+
+def join(rounds: int) -> Figures:
+    """And ``leave``."""
+    with Bench([HERE]) as bench:
+        bench.form(3)
+        member = bench.spare()
+        for _ in range(rounds):
+            bench.rest()
+            bench.join(member)
+            at = bench.complete()
+            joined = bench.answer(member, "joined")
+            yield "join", joined["took_ns"] / 1e6
+            yield "join, view at all", (at - joined["begin_ns"]) / 1e6
+            bench.rest()
+            member.tell(do="leave")
+            bench.group.remove(member)
+            at = bench.complete()
+            yield "leave", (at - bench.answer(member, "left")["begin_ns"]) / 1e6
+
+
+def kill(rounds: int, who: str, preset: str) -> Figures:
+    with Bench([HERE], **(FAST if preset == "fast" else {})) as bench:
+        bench.form(4)
+        for _ in range(rounds):
+            spare = bench.spare()
+            spare.tell(do="longest")
+            bench.answer(spare, "longest")  # it is up
+            bench.rest()
+            victim = bench.coordinator if who == "coordinator" else bench.last
+            bench.group.remove(victim)
+            begin = time.monotonic_ns()
+            victim.popen.kill()
+            yield f"kill {who}, {preset}", (bench.complete() - begin) / 1e6
+            victim.popen.wait()
+            bench.join(spare)
+            bench.complete()
+
+
+def stop(rounds: int, preset: str) -> Figures:
+    with Bench([HERE], **(FAST if preset == "fast" else {})) as bench:
+        bench.form(4)
+        for _ in range(rounds):
+            bench.rest()
+            victim = bench.coordinator
+            bench.group.remove(victim)
+            begin = time.monotonic_ns()
+            victim.popen.send_signal(signal.SIGSTOP)
+            yield f"stop coordinator, {preset}", (bench.complete() - begin) / 1e6
+            victim.popen.kill()
+            bench.join(bench.spare())
+            bench.complete()
+
+
+def pause(rounds: int) -> Figures:
+    """Members take no messages (``receive=False``): their Python is not busy, and nobody waits for credit."""
+    with Bench([HERE], receive=False) as bench:
+        bench.form(3)
+        sender, member = bench.group[1], bench.spare()
+        sender.tell(do="send", size=64)
+        time.sleep(0.5)
+
+        def longest(cause: Callable[[], None]) -> float:
+            sender.tell(do="longest")
+            bench.answer(sender, "longest")
+            cause()
+            time.sleep(PAUSE_S)
+            sender.tell(do="longest")
+            return bench.answer(sender, "longest")["ns"] / 1e6
+
+        def come() -> None:
+            bench.join(member)
+            bench.complete()
+
+        def go() -> None:
+            member.tell(do="leave")
+            bench.group.remove(member)
+            bench.complete()
+            bench.answer(member, "left")
+
+        for _ in range(rounds):
+            yield "pause, no view change", longest(lambda: None)
+            yield "pause", longest(come)
+            yield "pause, no view change", longest(lambda: None)
+            yield "pause", longest(go)
+
+
+def merge(rounds: int) -> Figures:
+    with bridged(4) as places, Bench(places) as bench:
+        bench.form(4)
+        for place in places:
+            table = "add table inet cut; add chain inet cut input { type filter hook input priority 0; }"
+            place.run("nft", table)
+        halves = bench.group[:2], bench.group[2:]
+        for _ in range(rounds):
+            for number, place in enumerate(places):
+                others = ", ".join(other.address for other in (places[2:] if number < 2 else places[:2]))
+                place.run("nft", f"add rule inet cut input ip saddr {{ {others} }} drop")
+            for half in halves:
+                bench.complete(half)
+            bench.rest()
+            for place in places:
+                place.run("nft", "flush chain inet cut input")
+            begin = time.monotonic_ns()
+            yield "merge", (bench.complete() - begin) / 1e6
+
+
+MEASURES: dict[str, Callable[[int], list[Figures]]] = {
+    "first": lambda rounds: [first(rounds)],
+    "starts": lambda rounds: [starts(rounds)],
+    "join": lambda rounds: [join(rounds)],
+    "kill": lambda rounds: [
+        kill(rounds, who, preset) for preset in ("default", "fast") for who in ("member", "coordinator")
+    ],
+    "stop": lambda rounds: [stop(rounds, preset) for preset in ("default", "fast")],
+    "pause": lambda rounds: [pause(rounds)],
+    "merge": lambda rounds: [merge(rounds)],
+}
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The smallest value that so many percent do not exceed."""
+    return sorted(values)[math.ceil(len(values) * percent / 100) - 1]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="*", metavar="WHAT", help=f"{', '.join(MEASURES)}; default: all")
+    parser.add_argument("--rounds", type=int, default=50, metavar="N", help="of each (%(default)s)")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.worker:
+        Worker().run()
+        return 0
+    wanted = arguments.what or list(MEASURES)
+    if unknown := [what for what in wanted if what not in MEASURES]:
+        parser.error(f"there is no {unknown[0]}; there are {', '.join(MEASURES)}")
+    if "merge" in wanted and (reason := why_no_namespaces()):
+        print(f"merge: left out: {reason}", file=sys.stderr)
+        wanted.remove("merge")
+    values: dict[str, list[float]] = {}
+    for what in wanted:
+        for measure in MEASURES[what](arguments.rounds):
+            for figure, ms in measure:
+                values.setdefault(figure, []).append(ms)
+    rows = []
+    for figure, times in values.items():
+        target, peers = TARGETS[figure]
+        p50, p99 = round(percentile(times, 50), 2), round(percentile(times, 99), 2)
+        rows.append(
+            {"what": figure, "p50_ms": p50, "p99_ms": p99, "rounds": len(times), "target_ms": target, "peers": peers}
+        )
+        print(f"{figure:28} p50 {p50:8.2f}  p99 {p99:8.2f} ms  to reach {target or '-'}; {peers}", file=sys.stderr)
+    print(json.dumps({"membership": rows, "members": 4, "machine": machine()}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
