@@ -339,7 +339,7 @@ class Config:
         50e-6, "s", "What a sender left packed is transmitted after so long.", low=1e-6, high=1.0
     )
     standby_s: float = _knob(
-        0.001,
+        0.002,
         "s",
         "The I/O thread takes over when no caller drove the sockets for so long. Shorter: timers and acknowledgements "
         "keep their time better while the application computes; longer: fewer wake-ups.",

@@ -7,6 +7,7 @@ The contract is engine.pyi; the words are those of native/engine.h.
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.memoryview cimport PyMemoryView_FromObject
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
@@ -23,6 +24,8 @@ LANE_DATA = SC_LANE_DATA
 LANE_CONTROL = SC_LANE_CONTROL
 LANE_UNICAST = SC_LANE_UNICAST
 
+BYTE_DTYPE = np.dtype(np.uint8)
+OFFSET_DTYPE = np.dtype(np.int32)
 RUN_DTYPE = np.dtype(
     [
         ("sender", "u8"), ("seqno", "u8"), ("global_seqno", "u8"), ("sent_ns", "i8"),
@@ -54,12 +57,13 @@ cdef class Memory:
         PyBuffer_FillInfo(buffer, self, <void *>self.p, self.n, 1, flags)
 
 
-cdef Memory memory(Batch batch, const void *p, Py_ssize_t n):
+cdef object memory(Batch batch, const void *p, Py_ssize_t n):
+    """As a memoryview: NumPy asks for a writable buffer first, and that one refuses without a traceback."""
     cdef Memory m = Memory.__new__(Memory)
     m.p = p
     m.n = n
     m.batch = batch
-    return m
+    return PyMemoryView_FromObject(m)
 
 
 @cython.final
@@ -115,12 +119,12 @@ cdef class Batch:
 
     @property
     def data(self):
-        return np.frombuffer(memory(self, self.b.data, self.b.data_len), dtype=np.uint8)
+        return np.frombuffer(memory(self, self.b.data, self.b.data_len), dtype=BYTE_DTYPE)
 
     @property
     def offsets(self):
         return np.frombuffer(
-            memory(self, self.b.offsets + self.first, 4 * (<Py_ssize_t>self.b.n - self.first + 1)), dtype=np.int32
+            memory(self, self.b.offsets + self.first, 4 * (<Py_ssize_t>self.b.n - self.first + 1)), dtype=OFFSET_DTYPE
         )
 
     @property

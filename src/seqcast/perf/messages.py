@@ -20,6 +20,7 @@ looked into each 64-byte message would measure that."""
 
 _NUMBER_BITS = 48
 _NUMBER = (1 << _NUMBER_BITS) - 1
+_DTYPE = np.dtype("<u8")
 _read = struct.Struct("<Q").unpack_from
 
 
@@ -82,15 +83,19 @@ class Check:
             return
         (first,), (last,) = _read(data, 0), _read(data, (n - 1) * self._size)
         sender, number = first >> _NUMBER_BITS, first & _NUMBER
-        whole = self._batches % FULL_CHECK_EVERY == 0
-        if not whole and number == self._next.get(sender, 0) and last == first + n - 1:
-            self._next[sender] = number + n
-        else:
-            self._check_each(np.ndarray((n,), np.dtype("<u8"), data, 0, (self._size,)).copy())
+        if number == self._next.get(sender, 0) and last == first + n - 1:
+            whole = self._batches % FULL_CHECK_EVERY == 0
+            if not whole or np.array_equal(self._numbers(data, n), np.arange(first, last + 1, dtype=np.uint64)):
+                self._next[sender] = number + n
+                return
+        self._check_each(self._numbers(data, n).copy())
+
+    def _numbers(self, data: npt.NDArray[np.uint8], n: int) -> npt.NDArray[np.uint64]:
+        return np.ndarray((n,), _DTYPE, data, 0, (self._size,))
 
     def _check_each(self, numbers: npt.NDArray[np.uint64]) -> None:
         senders = numbers >> np.uint64(_NUMBER_BITS)
-        for sender in set(senders[np.flatnonzero(np.diff(senders, prepend=~senders[0]))].tolist()):
+        for sender in np.unique(senders).tolist():
             mine = (numbers[senders == sender] & np.uint64(_NUMBER)).astype(np.int64)
             expected = np.empty_like(mine)
             expected[0] = self._next.get(sender, 0)
