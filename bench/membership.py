@@ -46,23 +46,24 @@ STEP_S = 30.0
 PAUSE_S = 0.1
 """A sender's longest send is looked for within so long around a view change."""
 
-TARGETS = {
-    "first": (300, "JGroups 5.5.6: 1050"),
-    "starts": (None, ""),
-    "join": (20, "JGroups 5.5.6: 94"),
-    "join, view at all": (None, ""),
-    "leave": (None, ""),
-    "kill member, default": (500, "Corosync: 6240"),
-    "kill coordinator, default": (500, "JGroups 5.5.6: 2596, Corosync: 6240"),
-    "kill member, fast": (100, "Corosync tuned: 660"),
-    "kill coordinator, fast": (100, "JGroups 5.5.6 tuned: 215, Corosync tuned: 660"),
-    "stop coordinator, default": (None, ""),
-    "stop coordinator, fast": (400, "JGroups 5.5.6 tuned: 675"),
-    "pause": (5, "JGroups 2.12's flush, at rest: 38"),
-    "pause, no view change": (None, ""),
-    "merge": (500, "JGroups 5.5.6: 996 tuned, 10,000 to 101,000 by default"),
+FIGURES = {
+    "first": ("first member up: `join` on a network without a group", 300, "JGroups 1050"),
+    "starts": ("four members join at once, until all are in one view", None, ""),
+    "join": ("`join` of a running group of three", 20, "JGroups 94"),
+    "join, view at all": ("the same, until all four have the view", None, ""),
+    "leave": ("`leave`, until the other three have the view", None, ""),
+    "kill member, default": ("SIGKILL of a member, default settings", 500, "Corosync 6240"),
+    "kill coordinator, default": ("SIGKILL of the coordinator, default settings", 500, "JGroups 2596, Corosync 6240"),
+    "kill member, fast": ("SIGKILL of a member, fast settings", 100, "Corosync 660"),
+    "kill coordinator, fast": ("SIGKILL of the coordinator, fast settings", 100, "JGroups 215, Corosync 660"),
+    "stop coordinator, default": ("SIGSTOP of the coordinator, default settings", None, ""),
+    "stop coordinator, fast": ("SIGSTOP of the coordinator, fast settings", 400, "JGroups 675"),
+    "pause": ("longest `send` of a busy sender while a member joins or leaves", 5, "JGroups 2 at rest: 38"),
+    "pause, no view change": ("the same without a view change", None, ""),
+    "merge": ("two halves, from the end of their cut to one view at all", 500, "JGroups 996"),
 }
-"""What is to be reached, in ms at p50, and what peers reach (measured on the same kind of machine)."""
+"""In words; what is to be reached, in ms at p50; what peers reach on such a machine (JGroups 5.5.6 and Corosync 3.1,
+beside "fast settings" tuned for it)."""
 
 
 # ---- one member, a process of its own -------------------------------------------------------------------------------
@@ -410,13 +411,12 @@ def main() -> int:
                 values.setdefault(figure, []).append(ms)
     rows = []
     for figure, times in values.items():
-        target, peers = TARGETS[figure]
+        text, target, peers = FIGURES[figure]
         p50, p99 = round(percentile(times, 50), 2), round(percentile(times, 99), 2)
-        rows.append(
-            {"what": figure, "p50_ms": p50, "p99_ms": p99, "rounds": len(times), "target_ms": target, "peers": peers}
-        )
+        row = {"what": figure, "text": text, "p50_ms": p50, "p99_ms": p99, "rounds": len(times)}
+        rows.append({**row, "target_ms": target, "peers_ms": peers})
         print(f"{figure:28} p50 {p50:8.2f}  p99 {p99:8.2f} ms  to reach {target or '-'}; {peers}", file=sys.stderr)
-    print(json.dumps({"membership": rows, "members": 4, "machine": machine()}))
+    print(json.dumps({"membership": rows, "members": 4, "rounds": arguments.rounds, "machine": machine()}))
     return 0
 
 

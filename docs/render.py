@@ -2,7 +2,8 @@
 
 docs/wire.md comes from native/wire.h, docs/state-tables.md from the tables of the policies, docs/config.md from the
 settings, and the tables of figures in README.md from docs/figures.jsonl, of which each line is what one
-``seqcast perf --json`` printed. A test compares what is in the repository with what this would write.
+``seqcast perf --json`` or ``bench/membership.py`` printed. A test compares what is in the repository with what this
+would write.
 """
 
 from __future__ import annotations
@@ -184,7 +185,10 @@ def number(value: object) -> str:
 
 
 def figures(printed: list[dict[str, Any]]) -> str:
-    """The tables of README.md, from what ``seqcast perf --json`` printed: throughput, with loss, latency."""
+    """The tables of README.md: throughput, with loss, and latency from what ``seqcast perf --json`` printed, and
+    membership from what ``bench/membership.py`` printed."""
+    membership = [run for run in printed if "membership" in run]
+    printed = [run for run in printed if "membership" not in run]
     runs = [run for first in printed for run in (first, *first.get("other_paths", ())) if "unavailable" not in run]
     latency = [run for run in runs if "latency_us" in run]
     lossy = [run for run in runs if "loss_percent" in run]
@@ -204,7 +208,21 @@ def figures(printed: list[dict[str, Any]]) -> str:
     if printed:
         parts.append("In brackets the least and the most of the pairs. Given by:")
         parts.append("```\n" + "\n".join(dict.fromkeys(map(perf_command, printed))) + "\n```")
+    for run in membership:
+        parts.append(
+            f"Coming, going and falling, in ms, in a group of {run['members']} on one machine ({run['machine']}), to "
+            "the view at the last member's application, beside what peers reach there:"
+        )
+        head = ["what", "p50", "p99", "peers (p50)"]
+        parts.append(table(head, [membership_row(row) for row in run["membership"]]))
+        rounds = max(row["rounds"] for row in run["membership"])
+        parts.append(f"Given by `python bench/membership.py --rounds {run['rounds']}`; up to {rounds} times each.")
     return "".join(f"\n{part}\n" for part in parts)
+
+
+def membership_row(row: dict[str, Any]) -> list[str]:
+    """One row of the table of membership."""
+    return [row["text"], f"{row['p50_ms']:.1f}", f"{row['p99_ms']:.1f}", row["peers_ms"] or "–"]
 
 
 def perf_command(run: dict[str, Any]) -> str:

@@ -75,9 +75,11 @@ def test_figures_are_rendered_from_what_perf_prints(monkeypatch):
 
 def test_the_figures_cover_every_size_and_order_that_the_readme_speaks_of():
     runs = [json.loads(line) for line in (ROOT / "docs" / "figures.jsonl").read_text().splitlines()]
-    throughput = [run for run in runs if "latency_us" not in run]
+    throughput = [run for run in runs if "latency_us" not in run and "membership" not in run]
     assert {(run["size"], run["order"]) for run in throughput} >= {
         (size, order) for size in (64, 1024, 8192, 65536) for order in ("fifo", "sequencer")
     }
     assert all(run["lost"] == 0 and run["pairs"] >= 5 for run in throughput)
     assert any("latency_us" in run for run in runs)
+    membership = [run for run in runs if "membership" in run]
+    assert {"join", "kill coordinator, default", "pause"} <= {row["what"] for row in membership[0]["membership"]}
