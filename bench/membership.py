@@ -410,7 +410,8 @@ def main() -> int:
             for figure, ms in measure:
                 values.setdefault(figure, []).append(ms)
     rows = []
-    for figure, times in values.items():
+    for figure in (figure for figure in FIGURES if figure in values):
+        times = values[figure]
         text, target, peers = FIGURES[figure]
         p50, p99 = round(percentile(times, 50), 2), round(percentile(times, 99), 2)
         row = {"what": figure, "text": text, "p50_ms": p50, "p99_ms": p99, "rounds": len(times)}
