@@ -347,7 +347,7 @@ class Config:
         high=0.1,
     )
     nap_s: float = _knob(
-        400e-6,
+        500e-6,
         "s",
         "A receiver under load lets datagrams gather, until there are about 256 KiB and at most for so long: it wakes "
         "less often and delivers larger batches, later. 0: never.",
