@@ -13,7 +13,7 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 HEADERS = sorted(str(path) for path in Path("native").glob("*.h"))
-ENGINE = ["crc32c", "wire", "slab", "engine", "tx", "rx", "flow", "order", "view", "deliver", "state"]
+ENGINE = ["crc32c", "wire", "slab", "engine", "tx", "rx", "flow", "detect", "order", "view", "deliver", "state"]
 EXTENSIONS = {
     "engine": ENGINE,
     "driver": [*ENGINE, "io", "io_open", "drive"],  # it calls sc_engine_* itself

@@ -157,20 +157,29 @@ def config_page() -> str:
 
     source = Path(config.__file__).read_text(encoding="utf-8")
     headings = {match.start(): match[1] for match in re.finditer(r"^    # -- (.*)$", source, re.M)}
-    places = {match[1]: match.start() for match in re.finditer(r"^    (\w+): \w+ = _knob\(", source, re.M)}
+    setting = re.compile(r"^    (\w+): \w+ = _(?:knob|derived|by_preset)\(", re.M)
+    places = {match[1]: match.start() for match in setting.finditer(source)}
     sections: dict[str, list[list[str]]] = {}
     for field in dataclasses.fields(config.Config):
         heading = headings[max(at for at in headings if at < places[field.name])]
         unit, text = field.metadata["unit"], field.metadata["text"]
         among, low, high = field.metadata["among"], field.metadata["low"], field.metadata["high"]
         allowed = ", ".join(map(str, among)) if among else f"{number(low)} to {number(high)}" if low is not None else ""
-        sections.setdefault(heading, []).append([f"`{field.name}`", number(field.default), unit, allowed, text])
+        default = field.metadata.get("formula") or number(field.default)
+        sections.setdefault(heading, []).append([f"`{field.name}`", default, unit, allowed, text])
     parts = ["# Settings", "Made from `src/seqcast/config.py` by `docs/render.py`; do not edit."]
     about = str(config.__doc__).replace(" ``docs/config.md`` is made from this file.", "")
     parts.append(prose(about).replace("``", "`"))
     for heading, rows in sections.items():
         parts.append(f"## {heading.capitalize()}")
         parts.append(table(["setting", "default", "unit", "allowed", "what it does and costs"], rows))
+    presets = [config.Config(preset=name) for name in config.PRESETS]
+    resolved = [
+        [f"`{field.name}`", *(number(getattr(preset, field.name)) for preset in presets)]
+        for field in dataclasses.fields(config.Config)
+        if "formula" in field.metadata
+    ]
+    parts += ["## What the presets come to", table(["setting, s", *config.PRESETS], resolved)]
     return "\n\n".join(parts) + "\n"
 
 

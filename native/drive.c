@@ -16,6 +16,8 @@
 #define GATHER_BYTES (256u << 10) /* what a nap is to gather: shorter than any window, larger than a batch costs */
 #define LARGE_BATCH 4 /* large buffers are checked and put in order while they are in the cache */
 #define STREAM_PAUSE_NS 3000
+#define REFUSALS 16
+#define LATE_NS 1000000
 
 static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -206,6 +208,16 @@ static uint64_t receive(sc_driver *d, int lanes, int *urgent) {
     return bytes;
 }
 
+/* Refused ports, which tell that members were killed. */
+static void take_refusals(sc_driver *d, int64_t now) {
+    sc_address to[REFUSALS];
+    int n = sc_io_refused(&d->io, to, REFUSALS);
+    sc_mutex_lock(d->lock);
+    for (int i = 0; i < n; i++) sc_engine_refused(d->engine, &to[i], now);
+    d->deadline = sc_engine_deadline(d->engine);
+    sc_mutex_unlock(d->lock);
+}
+
 static void run_timers(sc_driver *d, int64_t now, int *urgent) {
     sc_mutex_lock(d->lock);
     sc_engine_tick(d->engine, now);
@@ -257,7 +269,12 @@ static int run_round(sc_driver *d, int64_t until, int may_nap) {
     }
     now = sc_now();
     measure_load(d, bytes, now);
-    if (now >= d->deadline) run_timers(d, now, &urgent);
+    if (sc_load(&d->io.troubled)) take_refusals(d, now);
+    if (now >= d->deadline) {
+        /* A thread that got no processor must not take for silence what it has yet to read. */
+        if (now - d->deadline > LATE_NS) receive(d, SC_IO_ALL, &urgent);
+        run_timers(d, now, &urgent);
+    }
     if (urgent) sc_driver_flush(d, 0);
     return woken;
 }

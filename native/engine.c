@@ -180,20 +180,29 @@ static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, cons
     uint8_t type = p[SC_OFF_TYPE];
     /* A DATA packet may come from a holder that serves a member which is gone: that is no sign of life. */
     int direct = type != SC_TYPE_DATA || (peer && sc_same_address(from, &peer->address));
-    if (peer && direct && (tag == e->view.tag || type == SC_TYPE_CONTROL || type == SC_TYPE_UNICAST || type == SC_TYPE_STATE)) {
+    /* Who has yet to install this view, because its Python is busy, is alive for so long as the flush has time. */
+    int late = tag != e->view.tag && (tag == e->view_before || !tag) && now - e->installed < e->config.install_ns;
+    int anyway = type == SC_TYPE_CONTROL || type == SC_TYPE_UNICAST || type == SC_TYPE_STATE;
+    int alive = peer && direct && (tag == e->view.tag || anyway || late);
+    if (alive) {
         peer->heard = now;
-        if (peer->suspected) {
-            peer->suspected = 0;
-            sc_push_event(e, SC_EVENT_ALIVE, sender, e->view.tag, NULL, NULL, 0);
-        }
+        if (peer->doubted) sc_detect_undoubt(e, peer);
     }
     if (type == SC_TYPE_CONTROL) { /* anyone may speak to the control plane; it decides */
         sc_push_event(e, SC_EVENT_CONTROL, sender, tag, from, p + SC_COMMON_HEADER, len - SC_COMMON_HEADER);
         return 1;
     }
+    if (type == SC_TYPE_PING) {
+        sc_on_ping(e, tag == e->view.tag ? peer : NULL, p, from);
+        return 1;
+    }
     if (!peer) {
         e->counters.drop_stranger++;
         return 0;
+    }
+    if (type == SC_TYPE_PONG && alive) {
+        sc_on_pong(e, peer, p, now);
+        return 1;
     }
     /* Streams of a pair live as long as both are members; all else belongs to one view. ACK, NAK and PROBE of such a
      * stream carry the sender's view, which may be one ahead or behind. */
@@ -244,14 +253,15 @@ void sc_engine_tick(sc_engine *e, int64_t now) {
     if (e->in_view) {
         sc_rx_naks(e, now);
         sc_flow_tick(e, now);
+        sc_detect_tick(e, now);
     }
-    e->ticked = now;
 }
 
 int64_t sc_engine_deadline(const sc_engine *e) {
     if (!e->in_view) return SC_NEVER;
-    int64_t rx = sc_rx_deadline(e), flow = sc_flow_deadline(e);
-    return rx < flow ? rx : flow;
+    int64_t due = sc_rx_deadline(e), flow = sc_flow_deadline(e), detect = sc_detect_deadline(e);
+    if (flow < due) due = flow;
+    return detect < due ? detect : due;
 }
 
 /* ---- what the application sends ----------------------------------------------------------------------------- */

@@ -40,7 +40,9 @@ typedef struct {
     int64_t ack_delay_ns;   /* at the latest so long after something was consumed */
     int64_t probe_ns_min, probe_ns_max; /* tail probe without progress, doubling */
     int64_t heartbeat_ns;
-    int64_t suspect_ns; /* silence after which SC_EVENT_SUSPECT is raised */
+    int64_t suspect_ns;     /* silence after which SC_EVENT_SUSPECT is raised ... */
+    int64_t suspect_ns_max; /* ... by a member that has reason to trust its own judgement less */
+    int64_t install_ns; /* so long after a view a member that is still in the one before, or in none, counts as alive */
     uint64_t seed;      /* of the jitter */
 } sc_config;
 
@@ -59,7 +61,10 @@ sc_slab_pool *sc_engine_pool(sc_engine *e);
 int sc_engine_receive(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, size_t segment, const sc_address *from,
                       int64_t now);
 
-/* Runs what is due: NAKs, acks, probes, heartbeats, suspicion. */
+/* The port of `to` is closed (ECONNREFUSED for a unicast): evidence that the member there was killed. */
+void sc_engine_refused(sc_engine *e, const sc_address *to, int64_t now);
+
+/* Runs what is due: NAKs, acks, probes, heartbeats, verification. */
 void sc_engine_tick(sc_engine *e, int64_t now);
 /* When sc_engine_tick must run at the latest; SC_NEVER: no need. */
 int64_t sc_engine_deadline(const sc_engine *e);
@@ -186,9 +191,10 @@ int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p,
 
 enum {
     SC_EVENT_CONTROL = 1,    /* a control frame came: sender, from, payload */
-    SC_EVENT_SUSPECT = 2,    /* nothing heard of `sender` for suspect_ns */
-    SC_EVENT_ALIVE = 3,      /* a suspected member was heard again */
-    SC_EVENT_CUT_REACHED = 4 /* everything up to the cut is here */
+    SC_EVENT_SUSPECT = 2,     /* `sender` is silent, answers no ping, and nobody vouches for it */
+    SC_EVENT_ALIVE = 3,       /* a suspected member was heard again, or somebody vouches for it */
+    SC_EVENT_CUT_REACHED = 4, /* everything up to the cut is here */
+    SC_EVENT_LINKS = 5        /* what sc_engine_links says has changed; once until it is asked */
 };
 typedef struct {
     int kind;
@@ -201,6 +207,12 @@ typedef struct {
 /* Takes the oldest event; 0 when there is none. */
 int sc_engine_event(sc_engine *e, sc_event *out);
 int sc_engine_has_event(const sc_engine *e);
+
+/* Members under verification, neither heard nor suspected yet: their ids into `ids` (SC_MEMBERS_MAX). */
+size_t sc_engine_doubted(const sc_engine *e, uint64_t *ids);
+/* Links that are cut in one direction: pairs (listener, speaker), at most `max`, where the listener has not heard the
+ * speaker for its suspicion time and neither is suspected here. Of others as their last heartbeat says. */
+size_t sc_engine_links(sc_engine *e, uint64_t *pairs, size_t max);
 
 /* ---- views (called by the policies only) -------------------------------------------------------------------- */
 
@@ -268,6 +280,13 @@ void sc_engine_close(sc_engine *e, const uint64_t *cut, uint64_t marker);
     X(acks_received)                                                                                                   \
     X(probes_sent)                                                                                                     \
     X(heartbeats_sent)                                                                                                 \
+    X(pings_sent)                                                                                                      \
+    X(doubts)                                                                                                          \
+    X(vouched)                                                                                                         \
+    X(ports_refused)                                                                                                   \
+    X(suspicions)                                                                                                      \
+    X(late)                                                                                                            \
+    X(unheard_by_others)                                                                                               \
     X(stamped)                                                                                                         \
     X(credit_stalls)                                                                                                   \
     X(drop_short)                                                                                                      \

@@ -1,5 +1,5 @@
-/* Acks, credit, stability, NAK service, tail probes, heartbeats, suspicion: everything that runs on a timer or answers
- * a datagram without a payload. These datagrams have a queue of their own that no data window blocks. */
+/* Acks, credit, stability, NAK service, tail probes: what runs on a timer or answers a datagram without a payload. These
+ * datagrams have a queue of their own that no data window blocks. */
 #include "internal.h"
 
 /* A new datagram in the queue, its common header filled; the caller fills the body. NULL when the bound is hit. */
@@ -209,7 +209,7 @@ void sc_on_nak(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
     }
 }
 
-/* ---- probes and heartbeats ---------------------------------------------------------------------------------- */
+/* ---- probes ------------------------------------------------------------------------------------------------- */
 
 static void probe(sc_engine *e, sc_tx_stream *tx, int lane, const sc_address *to, int64_t now) {
     uint8_t *p = sc_out_new(e, lane, to, SC_TYPE_PROBE, SC_PROBE_LEN);
@@ -231,59 +231,9 @@ void sc_on_probe(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
     ack(e, peer, stream);
 }
 
-static void heartbeat(sc_engine *e, int64_t now) {
-    e->heartbeat_due = now + e->config.heartbeat_ns;
-    uint8_t *p = sc_out_new(e, SC_LANE_CONTROL, NULL, SC_TYPE_HEARTBEAT, SC_HEARTBEAT_HEADER + 16 * (size_t)e->view.n);
-    if (!p) return;
-    sc_put64(p + 40, e->group.unsent - 1);
-    sc_put64(p + 48, e->group.stable);
-    sc_put32(p + 56, e->view.n);
-    for (uint32_t r = 0; r < e->view.n; r++) {
-        const sc_rx_stream *rx = &e->peers[r]->group;
-        int own = r == e->view.rank;
-        sc_put64(p + SC_HEARTBEAT_HEADER + 16 * (size_t)r, own ? e->group.unsent - 1 : rx->queued - 1);
-        sc_put64(p + SC_HEARTBEAT_HEADER + 16 * (size_t)r + 8, own ? e->group.unsent - 1 : rx->highest);
-    }
-    e->counters.heartbeats_sent++;
-}
-
-void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
-    if (sc_get32(p + 56) != e->view.n) {
-        e->counters.drop_field++;
-        return;
-    }
-    for (uint32_t r = 0; r < e->view.n; r++) {
-        peer->digest[r].delivered = sc_get64(p + SC_HEARTBEAT_HEADER + 16 * (size_t)r);
-        peer->digest[r].received = sc_get64(p + SC_HEARTBEAT_HEADER + 16 * (size_t)r + 8);
-    }
-    if (e->cut_set || peer->lost) return;
-    sc_rx_stable(e, &peer->group, sc_get64(p + 48));
-    sc_rx_known(e, &peer->group, sc_get64(p + 40), now + e->config.nak_delay_ns);
-    /* The maximum of what anyone received tells of a last message whose sender is gone (E-13). */
-    for (uint32_t r = 0; r < e->view.n; r++)
-        if (r != e->view.rank && r != peer->rank && !e->peers[r]->lost)
-            sc_rx_known(e, &e->peers[r]->group, peer->digest[r].received, now + e->config.nak_backoff_ns_min);
-}
-
 /* ---- time --------------------------------------------------------------------------------------------------- */
 
-static void suspicions(sc_engine *e, int64_t now) {
-    int64_t slept = now - e->ticked;
-    for (uint32_t r = 0; r < e->view.n; r++) {
-        sc_peer *peer = e->peers[r];
-        if (r == e->view.rank) continue;
-        /* A member that was itself asleep has no evidence against others for that time. */
-        if (slept > e->config.suspect_ns / 2) peer->heard += slept;
-        if (peer->heard > now) peer->heard = now;
-        if (!peer->suspected && now - peer->heard >= e->config.suspect_ns) {
-            peer->suspected = 1;
-            sc_push_event(e, SC_EVENT_SUSPECT, peer->id, e->view.tag, NULL, NULL, 0);
-        }
-    }
-}
-
 void sc_flow_tick(sc_engine *e, int64_t now) {
-    suspicions(e, now);
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer *peer = e->peers[r];
         if (r == e->view.rank) continue;
@@ -296,12 +246,10 @@ void sc_flow_tick(sc_engine *e, int64_t now) {
     if (e->group.probe_due <= now) probe(e, &e->group, SC_LANE_CONTROL, NULL, now);
     if (e->forward.probe_due <= now && e->view.sequencer >= 0)
         probe(e, &e->forward, SC_LANE_UNICAST, &e->peers[e->view.sequencer]->address, now);
-    if (e->heartbeat_due <= now) heartbeat(e, now);
 }
 
 int64_t sc_flow_deadline(const sc_engine *e) {
-    int64_t due = e->heartbeat_due;
-    if (e->group.probe_due < due) due = e->group.probe_due;
+    int64_t due = e->group.probe_due;
     if (e->forward.probe_due < due) due = e->forward.probe_due;
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer *peer = e->peers[r];
@@ -310,7 +258,6 @@ int64_t sc_flow_deadline(const sc_engine *e) {
             if (sc_rx_of(peer, s)->ack_due < due) due = sc_rx_of(peer, s)->ack_due;
         if (peer->unicast_tx && peer->unicast_tx->probe_due < due) due = peer->unicast_tx->probe_due;
         if (peer->state_tx && peer->state_tx->probe_due < due) due = peer->state_tx->probe_due;
-        if (!peer->suspected && peer->heard + e->config.suspect_ns < due) due = peer->heard + e->config.suspect_ns;
     }
     return due;
 }

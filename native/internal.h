@@ -97,8 +97,16 @@ typedef struct sc_peer {
     sc_address address;
     uint32_t rank;
     int lost;      /* given up by the running cut: counts for nothing */
-    int suspected;
-    int64_t heard;
+    /* Failure detection (detect.c). */
+    int doubted;   /* under verification; set as long as one of the next two is */
+    int silent;    /* not heard by ourselves for the suspicion time; others may vouch for it */
+    int suspected; /* told to the policies */
+    uint32_t pings; /* of this verification */
+    int64_t heard;   /* last sign of life, straight from it */
+    int64_t vouched; /* last time that another member said that it answered */
+    int64_t refused; /* its port was first refused, since it was heard; 0: not */
+    int64_t ping_due; /* while doubted */
+    uint8_t unheard[SC_MEMBERS_MAX / 8]; /* whom it does not hear, by rank, as its last heartbeat says */
     sc_mark acked;     /* of my group stream */
     uint64_t consumed; /* of my group stream */
     uint64_t returned; /* received table (SEQ-09): highest seqno of its own numbering that was put in order */
@@ -221,7 +229,11 @@ struct sc_engine {
     int64_t now;  /* of the last receive or tick */
     int64_t wall; /* of the last send */
     int64_t heartbeat_due;
-    int64_t ticked;
+    int64_t installed;    /* the present view */
+    uint64_t view_before; /* tag of the view that it closed, or 0 */
+    int health;           /* 0: well; each step adds suspect_ns to the suspicion time */
+    int64_t health_due;   /* when it gets better by one */
+    int links_told;
     uint64_t sendable;
     uint64_t unsent; /* bytes packed and not transmitted */
 
@@ -302,13 +314,20 @@ uint8_t *sc_out_new(sc_engine *e, int lane, const sc_address *to, uint8_t type, 
 void sc_on_ack(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now);
 void sc_on_nak(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now);
 void sc_on_probe(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now);
-void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now);
 void sc_flow_consumed(sc_engine *e, sc_peer *peer, int stream, uint64_t bytes, int64_t now);
 void sc_flow_progress(sc_engine *e, sc_rx_stream *rx, int64_t now);
 void sc_flow_recount(sc_engine *e, int64_t now);
 void sc_flow_tick(sc_engine *e, int64_t now);
 int64_t sc_flow_deadline(const sc_engine *e);
 void sc_flow_sent(sc_engine *e, sc_tx_stream *tx, int64_t now);
+
+/* detect.c */
+void sc_detect_undoubt(sc_engine *e, sc_peer *peer);
+void sc_on_ping(sc_engine *e, const sc_peer *sender, const uint8_t *p, const sc_address *from);
+void sc_on_pong(sc_engine *e, const sc_peer *sender, const uint8_t *p, int64_t now);
+void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now);
+void sc_detect_tick(sc_engine *e, int64_t now);
+int64_t sc_detect_deadline(const sc_engine *e);
 
 /* order.c */
 void sc_order_stamp(sc_engine *e, int64_t now);

@@ -139,8 +139,10 @@ int sc_io_poll(sc_io *io, int64_t timeout_ns) {
     int n = poll(fds, SC_IO_SOCKETS + 1, (int)ms);
 #endif
 #endif
-    for (int i = 0; n > 0 && i <= SC_IO_SOCKETS; i++)
+    for (int i = 0; n > 0 && i <= SC_IO_SOCKETS; i++) {
         if (fds[i].revents) ready |= 1 << i;
+        if (fds[i].revents & POLLERR) sc_store(&io->troubled, 1);
+    }
     if (ready & SC_IO_WOKEN) sc_signal_clear(io->wake[1]);
     return ready;
 }
@@ -162,12 +164,22 @@ static size_t gro_segment(struct msghdr *message) {
 }
 #endif
 
+#if !defined(_WIN32)
+/* What a socket with IP_RECVERR says of a datagram that it sent earlier, to whomever: the call itself was not tried. */
+static int is_report(int code) {
+    return code == ECONNREFUSED || code == EHOSTUNREACH || code == ENETUNREACH || code == EPROTO;
+}
+#endif
+
 static void receive_error(sc_io *io, int code) {
 #if defined(_WIN32)
     if (code == WSAEWOULDBLOCK) return;
 #else
     if (code == EAGAIN || code == EWOULDBLOCK || code == EINTR) return;
-    if (code == ECONNREFUSED) io->counters.refused++;
+    if (is_report(code)) {
+        sc_store(&io->troubled, 1);
+        return;
+    }
 #endif
     io->counters.receive_errors++;
 }
@@ -242,6 +254,40 @@ int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t size) {
 }
 #endif
 
+#if defined(__linux__)
+int sc_io_refused(sc_io *io, sc_address *to, int max) {
+    int n = 0;
+    if (!sc_exchange(&io->troubled, 0)) return 0;
+    while (n < max) {
+        sc_sockaddr about;
+        union {
+            struct cmsghdr align;
+            char bytes[CMSG_SPACE(sizeof(struct sock_extended_err) + sizeof(struct sockaddr_in6))];
+        } control;
+        struct msghdr message = {.msg_name = &about, .msg_namelen = sizeof about, .msg_control = &control,
+                                 .msg_controllen = sizeof control};
+        if (recvmsg(io->fd[SC_LANE_UNICAST], &message, MSG_ERRQUEUE | MSG_DONTWAIT) < 0) return n;
+        for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c != NULL; c = CMSG_NXTHDR(&message, c)) {
+            int of_ip = (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_RECVERR) ||
+                        (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_RECVERR);
+            struct sock_extended_err error;
+            if (!of_ip) continue;
+            memcpy(&error, CMSG_DATA(c), sizeof error);
+            if (error.ee_errno != ECONNREFUSED) continue;
+            io->counters.refused++;
+            sc_address_from(&to[n++], &about);
+        }
+    }
+    sc_store(&io->troubled, 1); /* there may be more */
+    return n;
+}
+#else
+int sc_io_refused(sc_io *io, sc_address *to, int max) {
+    (void)io, (void)to, (void)max;
+    return 0;
+}
+#endif
+
 /* ---- sending ------------------------------------------------------------------------------------------------ */
 
 /* After a failed send: 1 to try again (the buffer was full and has room now), 0 to give this datagram up. */
@@ -253,8 +299,9 @@ static int send_again(sc_io *io, int code) {
     }
 #else
     if (code == EINTR) return 1;
-    if (code == ECONNREFUSED) { /* the answer to an earlier unicast; this one was not tried */
-        io->counters.refused++;
+    if (is_report(code)) {
+        io->last_code = code;
+        sc_store(&io->troubled, 1);
         return 1;
     }
     if (code == EAGAIN || code == EWOULDBLOCK) {

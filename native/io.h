@@ -57,7 +57,7 @@ typedef struct {
     uint64_t send_errors;          /* datagrams that were not taken (unreachable, no buffers): recovered like loss */
     uint64_t receive_errors;
     uint64_t truncated;            /* larger than a receive buffer */
-    uint64_t refused;              /* ECONNREFUSED reported for a unicast: its member's port is closed */
+    uint64_t refused;              /* unicasts that an ICMP said met a closed port */
 } sc_io_counters;
 
 typedef struct sc_io {
@@ -75,6 +75,7 @@ typedef struct sc_io {
     sc_address address;      /* of this member */
     sc_address lane[2];      /* data and control group addresses */
     int last_code;           /* of the last send error */
+    sc_atomic troubled;      /* an error about an earlier datagram was reported: sc_io_refused tells more */
     sc_io_counters counters;
 } sc_io;
 
@@ -99,6 +100,10 @@ void sc_signal_close(sc_fd ends[2]);
 /* Receives without waiting from one lane into up to `n` buffers of `size` bytes (`in[i].p`); fills len, segment, from.
  * Returns how many; 0: nothing there. */
 int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t size);
+
+/* The destinations whose port was closed, at most `max`, as ICMP reported since the last call. Linux only: elsewhere a
+ * socket that is not connected is not told. Called by the one who receives. */
+int sc_io_refused(sc_io *io, sc_address *to, int max);
 
 /* Sends `n` runs; waits where the socket's buffer is full. What the system does not take is counted, and is then
  * recovered like any loss. */

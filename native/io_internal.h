@@ -34,6 +34,7 @@
 #endif
 
 #if defined(__linux__)
+#include <linux/errqueue.h>
 #include <linux/filter.h>
 #include <netinet/udp.h>
 #include <sys/eventfd.h>

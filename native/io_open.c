@@ -307,6 +307,9 @@ static int open_unicast(sc_io *io, const sc_sockaddr *own, sc_io_error *error) {
     if (failed) return fail(error, "multicast", sc_errno());
     set_buffer(fd, 1, io->config.rcvbuf);
     io->send_granted = set_buffer(fd, 0, io->config.sndbuf);
+#if defined(__linux__) /* so that the closed port of a member that was killed is reported, and whose it is */
+    set_int(fd, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_RECVERR : IPV6_RECVERR, 1);
+#endif
 #if defined(_WIN32) /* a send to a closed port must not make the next receive fail */
     BOOL off = FALSE;
     DWORD bytes;

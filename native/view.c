@@ -245,6 +245,8 @@ int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, ui
     sc_peer *old[SC_MEMBERS_MAX];
     uint32_t n_old = e->in_view ? e->view.n : 0;
     memcpy(old, e->peers, sizeof old);
+    e->view_before = e->in_view ? e->view.tag : 0;
+    e->installed = now;
     e->view = *view;
     for (uint32_t r = 0; r < view->n; r++) {
         sc_peer *peer = NULL;
@@ -263,8 +265,10 @@ int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, ui
         sc_tx_rewindow(e, peer);
         peer->address = view->addresses[r];
         peer->rank = r;
-        peer->lost = peer->suspected = 0;
+        peer->lost = peer->doubted = peer->silent = peer->suspected = 0;
         peer->heard = now;
+        peer->vouched = peer->refused = 0;
+        memset(peer->unheard, 0, sizeof peer->unheard);
         peer->acked = (sc_mark){view->base[view->rank], view->base[view->rank]};
         peer->consumed = view->base[view->rank];
         peer->returned = view->origin_base[r];

@@ -71,8 +71,14 @@ static sc_wire_result check_body(const uint8_t *p, size_t len) {
         if (n > SC_MEMBERS_MAX) return SC_WIRE_FIELD_BAD;
         if (len != SC_HEARTBEAT_HEADER + 16u * n) return SC_WIRE_SHORT;
         if (check_seqnos(p + 40, 2) != SC_WIRE_OK) return SC_WIRE_FIELD_BAD;
+        for (uint32_t r = n; r < SC_MEMBERS_MAX; r++)
+            if (p[SC_HEARTBEAT_UNHEARD + r / 8] >> r % 8 & 1) return SC_WIRE_FIELD_BAD;
         return check_seqnos(p + SC_HEARTBEAT_HEADER, 2 * n);
     }
+    case SC_TYPE_PING:
+    case SC_TYPE_PONG:
+        if (len != SC_PING_LEN) return SC_WIRE_SHORT;
+        return sc_get64(p + 40) && sc_get64(p + 48) ? SC_WIRE_OK : SC_WIRE_FIELD_BAD;
     case SC_TYPE_CONTROL:
         return SC_WIRE_OK;
     default:

@@ -37,7 +37,9 @@ enum {
     SC_TYPE_PROBE = 6,     /* tail probe: the highest seqno sent */
     SC_TYPE_HEARTBEAT = 7, /* liveness, highest seqno sent, digest */
     SC_TYPE_CONTROL = 8,   /* a frame of the control plane, opaque to the engine */
-    SC_TYPE_STATE = 9      /* packet of the stream of state from one member to a joiner: bytes, however they are cut */
+    SC_TYPE_STATE = 9,     /* packet of the stream of state from one member to a joiner: bytes, however they are cut */
+    SC_TYPE_PING = 10,     /* are you there? or: ask that member for me */
+    SC_TYPE_PONG = 11      /* yes; or: it answered me */
 };
 
 /* Streams a packet, ACK, NAK or PROBE can speak of. */
@@ -56,7 +58,7 @@ enum { SC_FLAG_CONT_IN = 1, SC_FLAG_CONT_OUT = 2 };
 #define SC_OFF_RESERVED 14 /* u16, zero */
 #define SC_OFF_SENDER 16   /* incarnation of the member that sent it */
 #define SC_OFF_VIEW 24     /* tag of the view; 0 outside any view */
-#define SC_OFF_SEQNO 32    /* packet seqno; of ACK, NAK, PROBE, HEARTBEAT, CONTROL: 0 */
+#define SC_OFF_SEQNO 32    /* packet seqno; of datagrams that are no data packets: 0 */
 /* Data header: */
 #define SC_OFF_STABLE 40       /* highest seqno of this stream that all receivers have delivered */
 #define SC_OFF_SENT_NS 48      /* wall clock of the sender when the packet was opened, ns since 1970 */
@@ -73,9 +75,14 @@ enum { SC_FLAG_CONT_IN = 1, SC_FLAG_CONT_OUT = 2 };
 #define SC_NAK_RANGES_MAX 64
 /* PROBE body, from 40: u64 stream, u64 highest, u64 stable. */
 #define SC_PROBE_LEN 64
-/* HEARTBEAT body, from 40: u64 highest, u64 stable, u32 n, u32 zero, then n times (u64 delivered, u64 received), by
- * rank. */
-#define SC_HEARTBEAT_HEADER 64
+/* HEARTBEAT body, from 40: u64 highest, u64 stable, u32 n, u32 zero, 128 bits by rank (the members that the sender has not
+ * heard for its suspicion time), then n times (u64 delivered, u64 received), by rank. */
+#define SC_HEARTBEAT_HEADER 80
+#define SC_HEARTBEAT_UNHEARD 64 /* offset of the bits */
+/* PING body, from 40: u64 target, u64 origin (incarnations). The target answers the sender by a PONG; another member, if
+ * the origin itself asks it, pings the target for it. */
+/* PONG body, from 40: u64 target, u64 origin, as in the PING. Who relayed the PING passes it on to the origin. */
+#define SC_PING_LEN 56
 
 /* What sc_wire_check says of a datagram. */
 typedef enum {

@@ -35,6 +35,8 @@ def test_a_file_without_the_table_holds_the_settings_at_its_top(tmp_path):
         ({"suspect_s": float("nan")}, "from 0.01"),
         ({"ip_version": 5}, "one of 4, 6"),
         ({"suspect_s": 0.1}, "at least 4 times heartbeat_s"),
+        ({"suspect_s": 1.0, "suspect_s_max": 0.5}, "suspect_s_max"),
+        ({"preset": "slow"}, "'lan', 'fast', 'wan'"),
         ({"nak_backoff_s_min": 1.0}, "nak_backoff_s_max"),
         ({"ring_packets": 1000}, "power of two"),
         ({"packet_bytes": 1473}, "multiple of 8"),
@@ -69,12 +71,32 @@ def test_every_setting_says_what_it_does():
         assert len(field.metadata["text"]) > 20, field.name
 
 
+def test_a_preset_is_the_start_of_what_follows_and_what_is_given_wins(tmp_path):
+    lan, fast, wan = (Config(preset=name) for name in ("lan", "fast", "wan"))
+    assert lan == Config()
+    assert fast.heartbeat_s < lan.heartbeat_s < wan.heartbeat_s
+    for config in (lan, fast, wan):
+        assert config.suspect_s == pytest.approx(8 * config.heartbeat_s)
+        assert config.suspect_s < config.suspect_s_max == config.name_taken_s
+    assert wan.nak_backoff_s_min > 0.1, "a request is not repeated before its answer can be there"
+    given = Config(heartbeat_s=0.1, suspect_s=3.0)
+    assert given.replace(preset="fast").suspect_s == 3.0
+    assert Config(heartbeat_s=0.1).suspect_s == pytest.approx(0.8)
+    assert lan.replace(preset="wan") == wan and wan.replace(ttl=2).replace(ttl=1, preset="lan") == lan
+    path = tmp_path / "seqcast.toml"
+    path.write_text('preset = "wan"\nlease_s = 2.0\n')
+    config = Config.from_environment({"SEQCAST_CONFIG": str(path), "SEQCAST_PRESET": "fast"})
+    assert (config.heartbeat_s, config.lease_s) == (fast.heartbeat_s, 2.0)
+    with pytest.raises(seqcast.ConfigError, match="from 0"):
+        Config(heartbeat_s=-1.0)
+
+
 def test_every_setting_is_read_somewhere():
-    """No option is read and ignored: each name occurs in the code that runs a member."""
+    """No option is read and ignored: each name occurs in the code that runs a member, or in the formulas."""
     from pathlib import Path
 
     source = Path(seqcast.__file__).parent
-    code = "".join((source / name).read_text() for name in ("group.py", "net/host.py", "net/errors.py"))
+    code = "".join((source / name).read_text() for name in ("group.py", "net/host.py", "net/errors.py", "config.py"))
     for field in dataclasses.fields(Config):
         assert f"config.{field.name}" in code, field.name
 

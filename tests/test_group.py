@@ -476,12 +476,12 @@ def test_leaving_the_interpreter_leaves_the_group():
     name = cluster()
     text = """
 import sys, seqcast
-seqcast.join(sys.argv[1], name="quits", interface=sys.argv[2]).send(b"last words")
+seqcast.join(sys.argv[1], name="quits", interface=sys.argv[2], heartbeat_s=7.0, suspect_s=30.0).send(b"last words")
 """
-    with join(name, "a", suspect_s=30.0, name_taken_s=30.0) as a:
+    with join(name, "a", heartbeat_s=7.0, suspect_s=30.0) as a:
         process = script(text, name, LOOPBACK)
         assert payloads(a, 1) == [b"last words"]
-        wait_until(lambda: len(a.view.members) == 1, 15)  # long before it would be suspected
+        wait_until(lambda: len(a.view.members) == 1, 10)  # long before it would be missed
         output(process)
 
 
@@ -505,6 +505,28 @@ with seqcast.join(sys.argv[1], name="a", interface=sys.argv[2]) as group:
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
     assert output(process, 20) == "interrupted\n"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells which port was closed")
+def test_a_killed_member_is_known_by_its_closed_port_and_a_stopped_one_by_its_silence():
+    text = """
+import sys, time, seqcast
+seqcast.join(sys.argv[1], name="c", interface=sys.argv[2], suspect_s=6.0)
+time.sleep(60)
+"""
+    name = cluster()
+    with join(name, "a", suspect_s=6.0) as a, join(name, "b", suspect_s=6.0) as b:
+        for number in (signal.SIGKILL, signal.SIGSTOP):
+            process = script(text, name, LOOPBACK, stdin=subprocess.DEVNULL)
+            wait_until(lambda: len(a.view.members) == len(b.view.members) == 3)
+            process.send_signal(number)
+            began = time.monotonic()
+            wait_until(lambda: len(a.view.members) == len(b.view.members) == 2)
+            killed = number == signal.SIGKILL
+            assert (time.monotonic() - began < 5.0) is killed
+            assert a.counters()["ports_refused"] == b.counters()["ports_refused"] == 1
+            process.kill()
+            process.communicate()
 
 
 def test_a_busy_python_thread_does_not_make_a_member_suspected():

@@ -3,6 +3,9 @@
 A setting is given as a keyword of ``seqcast.join``, in a ``Config``, in a TOML file (``Config.from_toml``) or in the
 environment (``SEQCAST_INTERFACE=eth1``; ``SEQCAST_CONFIG`` names a TOML file). Keywords win over the environment, and
 that over the file.
+
+A default that is a formula follows the settings that it names, and one with several values follows ``preset``; what is
+given is taken as it is. The members of a group have the same ``heartbeat_s``, and so the same preset.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import dataclasses
 import ipaddress
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_type_hints
@@ -20,7 +23,9 @@ from seqcast.errors import ConfigError
 
 ENVIRONMENT_PREFIX = "SEQCAST_"
 MTU_PACKET_BYTES_MAX = 65_000
+PRESETS = ("lan", "fast", "wan")
 _MIB = 1 << 20
+_DERIVED = float("nan")  # this very object stands for "by formula" until it is computed
 
 T = TypeVar("T")
 
@@ -41,6 +46,22 @@ def _knob(
     return field
 
 
+def _derived(
+    formula: str, compute: Callable[[Config], float], unit: str, text: str, *, low: float, high: float
+) -> float:
+    """A setting whose default follows from others, which stand before it."""
+    metadata = {"unit": unit, "text": text, "low": low, "high": high, "among": (), "formula": formula}
+    field: float = dataclasses.field(default=_DERIVED, metadata={**metadata, "compute": compute})
+    return field
+
+
+def _by_preset(unit: str, text: str, *, lan: float, wan: float, fast: float = 0.0, low: float, high: float) -> float:
+    """A setting whose default follows from ``preset``; "fast" has that of "lan" where it has none of its own."""
+    values = {"lan": lan, "fast": fast or lan, "wan": wan}
+    others = ", ".join(f"{name} {values[name]:g}" for name in PRESETS if values[name] != lan)
+    return _derived(f"{lan:g} ({others})", lambda config: values[config.preset], unit, text, low=low, high=high)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """The settings of one member. Times are seconds (``*_s``), sizes bytes.
@@ -48,6 +69,16 @@ class Config:
     Raises:
         ConfigError: a value that cannot be right, or values that clash; the text says what is right.
     """
+
+    # -- preset
+
+    preset: str = _knob(
+        "lan",
+        "",
+        "What the times below are made for. lan: one network. fast: machines that are not overloaded; failures are "
+        "noticed in a fifth of the time, for five times as many heartbeats. wan: round trips of up to 100 ms.",
+        among=PRESETS,
+    )
 
     # -- where
 
@@ -123,17 +154,30 @@ class Config:
         low=0.0,
         high=1e6,
     )
-    discovery_s: float = _knob(
-        0.15,
+    discovery_s: float = _by_preset(
         "s",
         "How long a joiner looks for a group before it forms one. Longer: a slower first member; shorter: two first "
         "members that start together are likelier to miss each other.",
+        lan=0.15,
+        wan=1.0,
         low=0.01,
         high=60.0,
     )
-    join_s_min: float = _knob(0.015, "s", "Between the first two JOINs of a joiner.", low=0.001, high=60.0)
-    join_s_max: float = _knob(
-        0.2, "s", "Longest pause between two JOINs; the pause doubles up to it.", low=0.001, high=60.0
+    join_s_min: float = _by_preset(
+        "s",
+        "Between the first two JOINs of a joiner.",
+        lan=0.015,
+        wan=0.1,
+        low=0.001,
+        high=60.0,
+    )
+    join_s_max: float = _by_preset(
+        "s",
+        "Longest pause between two JOINs; the pause doubles up to it.",
+        lan=0.2,
+        wan=1.0,
+        low=0.001,
+        high=60.0,
     )
     bundle_s: float = _knob(
         0.005,
@@ -143,49 +187,68 @@ class Config:
         low=0.0,
         high=10.0,
     )
-    name_taken_s: float = _knob(
-        1.0,
+
+    # -- failure and view changes
+
+    heartbeat_s: float = _by_preset(
+        "s",
+        "Between two heartbeats of a member. Shorter: less time to detect; each costs a datagram to all.",
+        lan=0.05,
+        fast=0.01,
+        wan=0.2,
+        low=0.001,
+        high=60.0,
+    )
+    suspect_s: float = _derived(
+        "8 × heartbeat_s",
+        lambda config: 8 * config.heartbeat_s,
+        "s",
+        "Silence after which a member is suspected and excluded, unless it answers a ping or another member hears it. "
+        "One whose port is closed, because its process was killed, is excluded after 2 to 3 heartbeats already. At "
+        "least 4 heartbeats. Shorter: quicker repair; longer: a machine that pauses is not excluded. Busy Python alone "
+        "suspends no heartbeat.",
+        low=0.01,
+        high=3600.0,
+    )
+    suspect_s_max: float = _derived(
+        "4 × suspect_s",
+        lambda config: 4 * config.suspect_s,
+        "s",
+        "A member that finds itself late, or that others do not hear, doubts its own judgement: its suspect_s grows "
+        "step by step up to this, and falls again while all is well. Longer: fewer false suspicions on overloaded "
+        "machines.",
+        low=0.01,
+        high=3600.0,
+    )
+    name_taken_s: float = _derived(
+        "suspect_s_max",
+        lambda config: config.suspect_s_max,
         "s",
         "How long a joiner whose name is in the view waits: the old incarnation may have crashed and be not yet "
         "suspected. Longer than suspect_s.",
         low=0.0,
-        high=600.0,
-    )
-
-    # -- failure and view changes
-
-    heartbeat_s: float = _knob(
-        0.05,
-        "s",
-        "Between two heartbeats of a member. Shorter: less time to detect; each costs a datagram to all.",
-        low=0.001,
-        high=60.0,
-    )
-    suspect_s: float = _knob(
-        0.4,
-        "s",
-        "Silence after which a member is suspected and, if nobody hears it, excluded. At least 4 heartbeats. Shorter: "
-        "quicker repair; longer: a machine that pauses is not excluded. Busy Python alone suspends no heartbeat.",
-        low=0.01,
         high=3600.0,
     )
-    lease_s: float = _knob(
-        1.0,
+    lease_s: float = _by_preset(
         "s",
         "A member that runs a view change and is silent for so long is given up; the next one starts again. Longer "
         "than the longest pause of Python that should not cost an attempt.",
+        lan=1.0,
+        wan=5.0,
         low=0.05,
         high=600.0,
     )
-    flush_deadline_s: float = _knob(
-        5.0,
+    flush_deadline_s: float = _by_preset(
         "s",
         "A member whose engine is alive but which has not answered a view change for so long is excluded.",
+        lan=5.0,
+        wan=20.0,
         low=0.1,
         high=3600.0,
     )
-    back_off_s: float = _knob(
-        1.2,
+    back_off_s: float = _derived(
+        "1.2 × lease_s",
+        lambda config: 1.2 * config.lease_s,
         "s",
         "A member that met a higher attempt waits so long before it starts one of its own. Longer than lease_s.",
         low=0.05,
@@ -252,20 +315,38 @@ class Config:
 
     # -- recovery
 
-    nak_delay_s: float = _knob(
-        200e-6,
+    nak_delay_s: float = _by_preset(
         "s",
         "A gap younger than this may be reordering and is not asked for. Shorter: quicker repair; longer: no needless "
         "retransmissions where the network reorders.",
+        lan=200e-6,
+        wan=0.005,
         low=0.0,
         high=10.0,
     )
-    nak_backoff_s_min: float = _knob(
-        0.002, "s", "Before the second NAK for a range; doubles, with jitter.", low=1e-5, high=10.0
+    nak_backoff_s_min: float = _by_preset(
+        "s",
+        "Before the second NAK for a range; doubles, with jitter.",
+        lan=0.002,
+        wan=0.2,
+        low=1e-5,
+        high=10.0,
     )
-    nak_backoff_s_max: float = _knob(0.03, "s", "Longest pause between two NAKs for a range.", low=1e-5, high=60.0)
-    retransmit_hold_s: float = _knob(
-        500e-6, "s", "A packet is not sent again sooner than this, however many ask.", low=0.0, high=10.0
+    nak_backoff_s_max: float = _by_preset(
+        "s",
+        "Longest pause between two NAKs for a range.",
+        lan=0.03,
+        wan=1.0,
+        low=1e-5,
+        high=60.0,
+    )
+    retransmit_hold_s: float = _by_preset(
+        "s",
+        "A packet is not sent again sooner than this, however many ask.",
+        lan=500e-6,
+        wan=0.1,
+        low=0.0,
+        high=10.0,
     )
     retransmit_bytes_per_s: int = _knob(
         500_000_000,
@@ -274,23 +355,32 @@ class Config:
         low=10_000,
         high=1 << 40,
     )
-    ack_delay_s: float = _knob(
-        0.005,
+    ack_delay_s: float = _by_preset(
         "s",
         "An acknowledgement is sent at the latest so long after something was consumed; each quarter of a window gives "
         "one at once. Longer: fewer timers beside a lone request; shorter: the sender's memory is free sooner.",
+        lan=0.005,
+        wan=0.02,
         low=1e-5,
         high=1.0,
     )
-    probe_s_min: float = _knob(
-        0.008,
+    probe_s_min: float = _by_preset(
         "s",
         "Without progress for so long a sender tells its highest seqno (tail probe). More than ack_delay_s, so that an "
         "acknowledgement that is under way makes it needless.",
+        lan=0.008,
+        wan=0.3,
         low=1e-4,
         high=10.0,
     )
-    probe_s_max: float = _knob(0.1, "s", "Longest pause between two tail probes; it doubles.", low=1e-4, high=60.0)
+    probe_s_max: float = _by_preset(
+        "s",
+        "Longest pause between two tail probes; it doubles.",
+        lan=0.1,
+        wan=1.0,
+        low=1e-4,
+        high=60.0,
+    )
 
     # -- input and output
 
@@ -358,7 +448,10 @@ class Config:
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
         for field in dataclasses.fields(self):
-            object.__setattr__(self, field.name, _checked(field, hints[field.name], getattr(self, field.name)))
+            value = getattr(self, field.name)
+            if value is _DERIVED:
+                value = _computed(field, self)
+            object.__setattr__(self, field.name, _checked(field, hints[field.name], value))
         self._check_clashes()
 
     def _check_clashes(self) -> None:
@@ -375,6 +468,7 @@ class Config:
             ("probe_s_min", "probe_s_max"),
             ("join_s_min", "join_s_max"),
             ("lease_s", "back_off_s"),
+            ("suspect_s", "suspect_s_max"),
             ("suspect_s", "name_taken_s"),
         ):
             if getattr(self, low) > getattr(self, high):
@@ -395,13 +489,18 @@ class Config:
     # -- from elsewhere
 
     def replace(self, **settings: Any) -> Self:
-        """A copy with other values.
+        """A copy with other values. What has the value of its formula follows it in the copy too.
 
         Raises:
             ConfigError: an unknown or wrong setting.
         """
         _refuse_unknown(settings, "join")
-        return dataclasses.replace(self, **settings)
+        kept = {
+            field.name: value
+            for field in dataclasses.fields(self)
+            if (value := getattr(self, field.name)) != _computed(field, self)
+        }
+        return type(self)(**{**kept, **settings})
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Self:
@@ -439,7 +538,7 @@ class Config:
             variable = ENVIRONMENT_PREFIX + field.name.upper()
             if variable in variables:
                 settings[field.name] = _parsed(variable, hints[field.name], variables[variable])
-        return dataclasses.replace(cls.from_toml(path), **settings) if path else cls(**settings)
+        return cls.from_toml(path).replace(**settings) if path else cls(**settings)
 
 
 def _refuse_unknown(settings: Mapping[str, Any], where: str) -> None:
@@ -451,6 +550,12 @@ def _refuse_unknown(settings: Mapping[str, Any], where: str) -> None:
             close = difflib.get_close_matches(name, known, 1)
             hint = f"did you mean {close[0]}?" if close else "the settings are listed in docs/config.md"
             raise ConfigError(f"{where}: there is no setting {name!r}; {hint}")
+
+
+def _computed(field: dataclasses.Field[Any], config: Config) -> float | None:
+    """What the formula of a setting gives; None: it has none."""
+    compute = field.metadata.get("compute")
+    return min(round(compute(config), 9), field.metadata["high"]) if compute else None
 
 
 def _checked(field: dataclasses.Field[Any], kind: type, value: Any) -> Any:

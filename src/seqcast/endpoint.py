@@ -7,7 +7,6 @@ what the engine has. All its methods but ``marker`` are called by one thread at 
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING
@@ -202,8 +201,9 @@ class Endpoint:
         )
         self.engine = engine
         self.context = Context(info, cluster, settings, engine)
-        self.counters: Counter[str] = Counter()
-        """frames_received, frames_sent, frames_bad (dropped), frames_unsent (the engine's queue was full)."""
+        self.counters = self.context.counters
+        """frames_received, frames_sent, frames_bad (dropped), frames_unsent (the engine's queue was full), links_cut
+        (links cut in one direction that were warned of)."""
         self._lifecycle = Lifecycle(self.context)
         self._taker = StateTaker(self.context)
         self._initiator: Initiator
@@ -270,6 +270,8 @@ class Endpoint:
                 self._membership.suspected.add(details[0])
             elif kind == "alive":
                 self._membership.suspected.discard(details[0])
+            elif kind == "links":
+                self._membership.links_changed()
             elif kind == "cut_reached":
                 self._participant.reached()
             self._obey()
@@ -408,6 +410,7 @@ class Endpoint:
                 initiator.fire(AttemptInput.OVERTAKEN)
             backing_off = initiator.state is Attempting.BACKING_OFF
             membership.review(initiator.running, initiator.survivors, backing_off)
+            self._obey()
             if membership.survivors is None:
                 return
             survivors, membership.survivors = membership.survivors, None

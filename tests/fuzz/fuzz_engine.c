@@ -213,7 +213,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         .unicast_bytes = 1 << 16, .ring_packets = 256, .message_bytes_max = 1 << 16, .control_bytes_max = 1 << 16,
         .nak_delay_ns = 200000, .nak_backoff_ns_min = 2000000, .nak_backoff_ns_max = 200000000,
         .retransmit_hold_ns = 500000, .retransmit_bytes_per_s = 500000000, .ack_delay_ns = 2000000,
-        .probe_ns_min = 4000000, .probe_ns_max = 100000000, .heartbeat_ns = 50000000, .suspect_ns = 400000000, .seed = 1,
+        .probe_ns_min = 4000000, .probe_ns_max = 100000000, .heartbeat_ns = 50000000, .suspect_ns = 400000000,
+        .suspect_ns_max = 1600000000, .install_ns = 1000000000, .seed = 1,
     };
     world w = {.engine = sc_engine_new(&config), .now = 1};
     CHECK(w.engine);
@@ -255,10 +256,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             receive(&w, packet, a + (b < a ? b : a), a, sender, in_slab);
             break;
         }
-        case 7: { /* an acknowledgement, a request or a probe with small numbers */
-            memset(packet, 0, SC_NAK_HEADER + 64);
-            packet[SC_OFF_TYPE] = (uint8_t)(SC_TYPE_ACK + take(&s, 1) % 4);
-            if (packet[SC_OFF_TYPE] == SC_TYPE_NAK) {
+        case 7: { /* an acknowledgement, a request, a probe or a ping with small numbers */
+            static const uint8_t types[] = {SC_TYPE_ACK, SC_TYPE_NAK, SC_TYPE_PROBE, SC_TYPE_HEARTBEAT, SC_TYPE_PING, SC_TYPE_PONG};
+            memset(packet, 0, SC_HEARTBEAT_HEADER + 64);
+            packet[SC_OFF_TYPE] = types[take(&s, 1) % sizeof types];
+            if (packet[SC_OFF_TYPE] == SC_TYPE_PING || packet[SC_OFF_TYPE] == SC_TYPE_PONG) {
+                for (int i = 0; i < 2; i++) sc_put64(packet + 40 + 8 * i, take(&s, 1) % (MEMBERS + 2));
+                n = SC_PING_LEN;
+            } else if (packet[SC_OFF_TYPE] == SC_TYPE_NAK) {
                 sc_put64(packet + 40, 1 + take(&s, 1) % (MEMBERS + 1));
                 sc_put32(packet + 48, (uint32_t)take(&s, 1) % 4);
                 sc_put32(packet + 52, 1);
@@ -270,7 +275,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                 sc_put64(packet + 40, take(&s, 1));
                 sc_put64(packet + 48, take(&s, 1));
                 sc_put32(packet + 56, entries);
-                for (uint32_t i = 0; i < 2 * entries; i++) sc_put64(packet + 64 + 8 * (size_t)i, take(&s, 1));
+                packet[SC_HEARTBEAT_UNHEARD] = (uint8_t)take(&s, 1);
+                for (uint32_t i = 0; i < 2 * entries; i++) sc_put64(packet + SC_HEARTBEAT_HEADER + 8 * (size_t)i, take(&s, 1));
                 n = SC_HEARTBEAT_HEADER + 16 * (size_t)entries;
             } else {
                 sc_put64(packet + 40, take(&s, 1) % 4);
@@ -299,9 +305,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         case 12:
             deliver(&w, 1 + take(&s, 2));
             break;
-        case 13:
+        case 13: {
+            sc_address address = address_of(sender);
+            uint64_t pairs[2 * 4], ids[SC_MEMBERS_MAX];
             events(&w);
+            if (in_slab) sc_engine_refused(w.engine, &address, w.now);
+            CHECK(sc_engine_links(w.engine, pairs, 4) <= 4 && sc_engine_doubted(w.engine, ids) <= MEMBERS);
             break;
+        }
         case 14:
             change_view(&w, &s);
             break;

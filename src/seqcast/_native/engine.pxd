@@ -54,6 +54,7 @@ cdef extern from "engine.h" nogil:
         SC_EVENT_SUSPECT
         SC_EVENT_ALIVE
         SC_EVENT_CUT_REACHED
+        SC_EVENT_LINKS
 
     ctypedef struct sc_address:
         uint8_t len
@@ -80,6 +81,8 @@ cdef extern from "engine.h" nogil:
         int64_t probe_ns_max
         int64_t heartbeat_ns
         int64_t suspect_ns
+        int64_t suspect_ns_max
+        int64_t install_ns
         uint64_t seed
 
     ctypedef struct sc_engine:
@@ -160,6 +163,7 @@ cdef extern from "engine.h" nogil:
     sc_slab_pool *sc_engine_pool(sc_engine *e)
     int sc_engine_receive(sc_engine *e, sc_slab *slab, uint8_t *p, size_t n, size_t segment,
                           const sc_address *source, int64_t now)
+    void sc_engine_refused(sc_engine *e, const sc_address *to, int64_t now)
     void sc_engine_tick(sc_engine *e, int64_t now)
     int64_t sc_engine_deadline(const sc_engine *e)
     int sc_engine_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all)
@@ -181,6 +185,8 @@ cdef extern from "engine.h" nogil:
     int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p, size_t n)
     int sc_engine_event(sc_engine *e, sc_event *out)
     int sc_engine_has_event(const sc_engine *e)
+    size_t sc_engine_doubted(const sc_engine *e, uint64_t *ids)
+    size_t sc_engine_links(sc_engine *e, uint64_t *pairs, size_t max)
     uint64_t sc_engine_gate_close(sc_engine *e)
     void sc_engine_freeze(sc_engine *e, const uint64_t *lost, size_t n)
     size_t sc_engine_held(const sc_engine *e, uint32_t rank, uint64_t *prefix, uint64_t *ranges, size_t max)

@@ -125,10 +125,14 @@ class Engine:
         probe_ns_max: int = 100_000_000,
         heartbeat_ns: int = 50_000_000,
         suspect_ns: int = 400_000_000,
+        suspect_ns_max: int = 1_600_000_000,
+        install_ns: int = 5_000_000_000,
         seed: int = 1,
     ) -> None: ...
     # The world (the simulator; the socket driver calls the C functions).
     def receive(self, datagram: bytes, address: bytes, now_ns: int) -> int: ...
+    def refused(self, address: bytes, now_ns: int) -> None:
+        """The port at ``address`` is closed: evidence against the member there."""
     def tick(self, now_ns: int) -> None: ...
     def deadline(self) -> int:
         """Monotonic ns at which ``tick`` is due; 2**63 - 1: never."""
@@ -139,7 +143,11 @@ class Engine:
         """To the group's control lane, or to one address. False when the queue is full."""
     def events(self) -> list[tuple[Any, ...]]:
         """Takes all waiting events: ("control", sender_id, address, view_tag, payload), ("suspect", id), ("alive", id),
-        ("cut_reached",)."""
+        ("cut_reached",), ("links",): ``links()`` has changed."""
+    def doubted(self) -> list[int]:
+        """Ids of members under verification: not heard, and not suspected yet."""
+    def links(self) -> list[tuple[int, int]]:
+        """(listener, speaker): the one has not heard the other for its suspicion time, and neither is suspected."""
     def gate_close(self) -> int: ...
     def freeze(self, lost: Sequence[int]) -> None: ...
     def held(self, rank: int) -> tuple[int, list[tuple[int, int]]]:

@@ -34,6 +34,7 @@ RUN_DTYPE = np.dtype(
 )
 
 DEF HELD_MAX = 1024
+DEF LINKS_MAX = 256
 
 
 def crc32c(const uint8_t[::1] data not None, uint32_t crc=0):
@@ -268,7 +269,8 @@ cdef class Engine:
         int64_t nak_delay_ns=200_000, int64_t nak_backoff_ns_min=2_000_000, int64_t nak_backoff_ns_max=30_000_000,
         int64_t retransmit_hold_ns=500_000, uint64_t retransmit_bytes_per_s=500_000_000,
         int64_t ack_delay_ns=2_000_000, int64_t probe_ns_min=4_000_000, int64_t probe_ns_max=100_000_000,
-        int64_t heartbeat_ns=50_000_000, int64_t suspect_ns=400_000_000, uint64_t seed=1,
+        int64_t heartbeat_ns=50_000_000, int64_t suspect_ns=400_000_000, int64_t suspect_ns_max=1_600_000_000,
+        int64_t install_ns=5_000_000_000, uint64_t seed=1,
     ):
         cdef sc_config config
         if self.e != NULL:
@@ -299,6 +301,8 @@ cdef class Engine:
         config.probe_ns_max = probe_ns_max
         config.heartbeat_ns = heartbeat_ns
         config.suspect_ns = suspect_ns
+        config.suspect_ns_max = suspect_ns_max
+        config.install_ns = install_ns
         config.seed = seed
         self.e = sc_engine_new(&config)
         if self.e == NULL:
@@ -328,6 +332,13 @@ cdef class Engine:
         sc_mutex_unlock(&self.lock)
         free(copy)
         return accepted
+
+    def refused(self, bytes address, int64_t now_ns):
+        cdef sc_address to
+        put_address(&to, address)
+        sc_mutex_lock(&self.lock)
+        sc_engine_refused(self.e, &to, now_ns)
+        sc_mutex_unlock(&self.lock)
 
     def tick(self, int64_t now_ns):
         sc_mutex_lock(&self.lock)
@@ -386,8 +397,26 @@ cdef class Engine:
                 out.append(("suspect", event.sender))
             elif event.kind == SC_EVENT_ALIVE:
                 out.append(("alive", event.sender))
+            elif event.kind == SC_EVENT_LINKS:
+                out.append(("links",))
             else:
                 out.append(("cut_reached",))
+
+    def doubted(self):
+        cdef uint64_t ids[SC_MEMBERS_MAX]
+        cdef size_t n, i
+        sc_mutex_lock(&self.lock)
+        n = sc_engine_doubted(self.e, ids)
+        sc_mutex_unlock(&self.lock)
+        return [ids[i] for i in range(n)]
+
+    def links(self):
+        cdef uint64_t pairs[2 * LINKS_MAX]
+        cdef size_t n, i
+        sc_mutex_lock(&self.lock)
+        n = sc_engine_links(self.e, pairs, LINKS_MAX)
+        sc_mutex_unlock(&self.lock)
+        return [(pairs[2 * i], pairs[2 * i + 1]) for i in range(n)]
 
     def gate_close(self):
         sc_mutex_lock(&self.lock)

@@ -246,6 +246,8 @@ class Host:
             join_ns_max=_ns(config.join_s_max),
             name_taken_ns=_ns(config.name_taken_s),
             bundle_ns=_ns(config.bundle_s),
+            verify_ns=2 * _ns(config.heartbeat_s),
+            link_ns=2 * _ns(config.suspect_s),
             lease_ns=_ns(config.lease_s),
             flush_deadline_ns=_ns(config.flush_deadline_s),
             back_off_ns=_ns(config.back_off_s),
@@ -279,4 +281,6 @@ def engine_settings(config: Config) -> dict[str, Any]:
         "probe_ns_max": _ns(config.probe_s_max),
         "heartbeat_ns": _ns(config.heartbeat_s),
         "suspect_ns": _ns(config.suspect_s),
+        "suspect_ns_max": _ns(config.suspect_s_max),
+        "install_ns": _ns(config.flush_deadline_s),
     }

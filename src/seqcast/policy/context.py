@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -30,6 +30,11 @@ class EndpointSettings:
         name_taken_ns: how long a joiner whose name is in the view is left unanswered: the old incarnation may be one
             that crashed and is not yet suspected. Longer than the engine's ``suspect_ns``.
         bundle_ns: what comes within it after the first request makes one view (FLU-11).
+        verify_ns: a view change waits at most so long for the verification of members that fell silent, so that those
+            that fell together make one view. About two heartbeats: so far apart do members that crash at once fall
+            silent to one that listens.
+        link_ns: a link that is cut in one direction for so long beyond the suspicion time is warned of, and one of its
+            ends is excluded. Longer than members differ in noticing a crash.
         repeat_ns_min, repeat_ns_max: between two sendings of an unanswered frame, doubling.
         lease_ns: an initiator that is silent for so long is given up, and the next member starts (the cut, step 6).
             Longer than the longest pause of a member's Python that should not cost an attempt.
@@ -53,6 +58,8 @@ class EndpointSettings:
     joiner_seen_ns: int = 1000 * _MS
     name_taken_ns: int = 1000 * _MS
     bundle_ns: int = 5 * _MS
+    verify_ns: int = 100 * _MS
+    link_ns: int = 800 * _MS
     repeat_ns_min: int = 20 * _MS
     repeat_ns_max: int = 160 * _MS
     lease_ns: int = 1000 * _MS
@@ -65,6 +72,8 @@ class EndpointSettings:
 class Plane(Protocol):
     """What the policies use of the engine; see ``_native/engine.pyi``."""
 
+    def doubted(self) -> list[int]: ...
+    def links(self) -> list[tuple[int, int]]: ...
     def gate_close(self) -> int: ...
     def freeze(self, lost: Sequence[int]) -> None: ...
     def held(self, rank: int) -> tuple[int, list[tuple[int, int]]]: ...
@@ -161,6 +170,7 @@ class Context:
     lacks: tuple[int, ...] | None = None  # we lack the state, and have passed these over; see ``Ok``
     departed: dict[int, None] = field(default_factory=dict)  # ids that were in a view and are no more; oldest first
     orders: deque[Order] = field(default_factory=deque)
+    counters: Counter[str] = field(default_factory=Counter)
     edges: set[tuple[str, str, str]] = field(default_factory=set)
 
     @property

@@ -1,16 +1,23 @@
 """Who is doubted, who asks to come or go, and whether it is this member's turn to start a view change.
 
 The first member of the view that nobody here doubts is the one to act. What is asked for within ``bundle_ns`` makes one
-view (FLU-11); joiners and leavers not yet official are kept here, apart from the view (MBR-01 to MBR-03).
+view (FLU-11), and so do members that fall together: while others are under verification a view change waits, at most
+for ``verify_ns``. Joiners and leavers not yet official are kept here, apart from the view (MBR-01 to MBR-03).
+
+A link that is cut in one direction between two living members would stall a stream for ever: the acks of the one do not
+reach the other. Each member tells in its heartbeats whom it does not hear, so the acting member sees such links
+wherever they are; after ``link_ns`` it excludes an end of each, that with the most of them.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar
 
-from seqcast.policy.context import NEVER, Context
+from seqcast.policy.context import NEVER, Context, Warn
 from seqcast.policy.frames import MEMBERS_MAX, Join, MemberInfo, Refused
 from seqcast.policy.participant import NO_PROMISE, Participant
 from seqcast.policy.table import IGNORED, ILLEGAL, Machine, Table, table
@@ -26,6 +33,7 @@ class DutyInput(Enum):
     REASON = auto()
     RUNNING = auto()
     DUE = auto()
+    VERIFYING = auto()
     NONE = auto()
     BROKEN = auto()
     VIEW = auto()
@@ -42,6 +50,8 @@ TABLE: Table = table(
     (None, I.RUNNING, D.CHANGING, "rest", "for a while it was another's turn; our attempt still runs"),
     (D.BUNDLING, I.DUE, D.CHANGING, "initiate", "the bundling delay is over"),
     (None, I.DUE, None, ILLEGAL, "only bundling is timed"),
+    (D.BUNDLING, I.VERIFYING, None, "wait", "others may have fallen too: their verification is awaited, within bounds"),
+    (None, I.VERIFYING, None, ILLEGAL, "only bundling is timed"),
     (D.QUIET, I.NONE, None, IGNORED, "nothing to do, or another member's turn"),
     (None, I.NONE, D.QUIET, "rest", "the reason is gone, or it is another member's turn"),
     (D.CHANGING, I.BROKEN, None, "initiate", "a survivor of the attempt is doubted, or the attempt was given up"),
@@ -77,7 +87,12 @@ class Membership(Machine):
         super().__init__(Duty.QUIET, context.edges)
         self.context = context
         self.participant = participant
-        self.suspected: set[int] = set()  # by silence of their engine
+        self.suspected: set[int] = set()  # by the engine: silent, and verified
+        self.severed: set[int] = set()  # ends of links that are cut in one direction
+        self.links: dict[tuple[int, int], int] = {}  # (listener, speaker) that it does not hear: since when
+        self.warned: set[tuple[int, int]] = set()
+        self.verified_ns = NEVER  # no view change waits longer for verifications
+        self.links_ns = NEVER  # when to look at the links again
         self.joiners: dict[int, Joiner] = {}
         self.leavers: set[int] = set()
         self.wanting: set[int] = set()  # who needs a VIEW that names another provider of the state
@@ -87,7 +102,7 @@ class Membership(Machine):
     # ---- what is known
 
     def doubted(self) -> set[int]:
-        return (self.suspected | self.participant.lapsed) - {self.context.me.id}
+        return (self.suspected | self.severed | self.participant.lapsed) - {self.context.me.id}
 
     def acting(self) -> bool:
         """Is it our turn: are we the first member that nobody here doubts?
@@ -150,6 +165,11 @@ class Membership(Machine):
         if member_id in self.context.infos:
             self.wanting.add(member_id)
 
+    def links_changed(self) -> None:
+        """The engine reports other links than before."""
+        now = self.context.now
+        self.links = {pair: self.links.get(pair, now) for pair in self.context.plane.links()}
+
     def review(self, attempt_runs: bool, survivors: tuple[int, ...], backing_off: bool) -> None:
         """Looks whether something is to be done, at the end of each step.
 
@@ -157,6 +177,7 @@ class Membership(Machine):
             attempt_runs: we initiate a change of this view, with ``survivors``.
             backing_off: we met a higher promise, and wait.
         """
+        self._settle_links()
         doubted = self.doubted()
         if backing_off or not self.acting():
             self.fire(DutyInput.NONE)
@@ -168,9 +189,39 @@ class Membership(Machine):
             self.fire(DutyInput.NONE)
         elif self.state is Duty.CHANGING:
             self.fire(DutyInput.BROKEN)
+        elif self.state is not Duty.BUNDLING or self.context.now < self.bundle_due_ns:
+            self.fire(DutyInput.REASON)
+        elif self.context.now < self.verified_ns and not doubted.issuperset(self.context.plane.doubted()):
+            self.fire(DutyInput.VERIFYING)
         else:
-            due = self.state is Duty.BUNDLING and self.context.now >= self.bundle_due_ns
-            self.fire(DutyInput.DUE if due else DutyInput.REASON)
+            self.fire(DutyInput.DUE)
+
+    def _settle_links(self) -> None:
+        """Warns of links that stayed cut, and gives up an end of each if it is our turn to act."""
+        context, due = self.context, {pair: since + self.context.settings.link_ns for pair, since in self.links.items()}
+        ripe = [pair for pair, due_ns in due.items() if due_ns <= context.now]
+        self.links_ns = min((due_ns for due_ns in due.values() if due_ns > context.now), default=NEVER)
+        acting = self.acting()
+        for pair in ripe:
+            if pair not in self.warned and (acting or context.me.id in pair):
+                self.warned.add(pair)
+                context.counters["links_cut"] += 1
+                context.orders.append(Warn(self._cut_link(*pair)))
+        self.severed.clear()
+        if acting and ripe:
+            if {end for pair in ripe for end in pair}.isdisjoint(context.plane.doubted()):
+                self.severed = severed(ripe, [member.id for member in context.members], context.me.id)
+            else:  # one of them may have crashed just now
+                self.links_ns = min(self.links_ns, context.now + context.settings.verify_ns)
+
+    def _cut_link(self, listener: int, speaker: int) -> str:
+        names = {member.id: member.name for member in self.context.members}
+        here, there = names[listener], names[speaker]
+        return (
+            f"{here} does not hear {there}, though both are alive: datagrams from {there} to {here} are lost, and one "
+            "of the two will be excluded. Check the firewalls of both, the multicast filtering (IGMP snooping) of the "
+            f"switches between them, and the route from {there} to {here}"
+        )
 
     def _reason(self, doubted: set[int]) -> bool:
         return (
@@ -188,18 +239,23 @@ class Membership(Machine):
         """A new view: requests that it answers are forgotten, suspicion begins anew with the engine's."""
         members = {member.id for member in self.context.members}
         self.suspected.clear()
+        self.links.clear()
         self.leavers &= members
         self._forget_stale()
         self.joiners = {key: joiner for key, joiner in self.joiners.items() if key not in members}
         self.fire(DutyInput.VIEW)
 
     def due(self) -> int:
-        return self.bundle_due_ns
+        return min(self.bundle_due_ns, self.links_ns)
 
     # ---- actions
 
     def bundle(self) -> None:
         self.bundle_due_ns = self.context.now + self.context.settings.bundle_ns
+        self.verified_ns = self.bundle_due_ns + self.context.settings.verify_ns
+
+    def wait(self) -> None:
+        self.bundle_due_ns = self.context.now + self.context.settings.verify_ns // 16 + 1
 
     def initiate(self) -> None:
         self.bundle_due_ns = NEVER
@@ -208,3 +264,15 @@ class Membership(Machine):
 
     def rest(self) -> None:
         self.bundle_due_ns = NEVER
+
+
+def severed(links: Collection[tuple[int, int]], by_rank: Sequence[int], me: int) -> set[int]:
+    """The members to be given up so that no cut link is left: each time that with the most of them, of several the last
+    in rank; never ``me``."""
+    left, result = list(links), set()
+    while left:
+        count = Counter(end for pair in left for end in pair if end != me)
+        worst = max(count, key=lambda member: (count[member], by_rank.index(member)))
+        result.add(worst)
+        left = [pair for pair in left if worst not in pair]
+    return result

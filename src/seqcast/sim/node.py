@@ -87,13 +87,24 @@ class Node:
             ring_bytes=1 << 20,
             unicast_bytes=256 << 10,
             ring_packets=2048,
+            heartbeat_ns=options.heartbeat_ns,
+            suspect_ns=options.suspect_ns,
+            suspect_ns_max=options.suspect_ns_max,
             seed=self.rng.getrandbits(63),
         )
         self.endpoint = make_endpoint(
             self.engine,
             Member(name, self.id, self.address),
             "sim",
-            EndpointSettings(options.order, capacity, options.packet_bytes, 1 << 20, state=options.state),
+            EndpointSettings(
+                options.order,
+                capacity,
+                options.packet_bytes,
+                1 << 20,
+                state=options.state,
+                verify_ns=options.verify_ns,
+                link_ns=options.link_ns,
+            ),
         )
         self.up = True
         self.paused_until = 0
@@ -138,6 +149,12 @@ class Node:
             return
         self.engine.receive(datagram, address, self.world.clock.now)
         self.service()
+
+    def refused(self, _datagram: bytes, address: bytes) -> None:
+        """What was sent to ``address`` met a closed port."""
+        if self.up and self.world.clock.now >= self.paused_until:
+            self.engine.refused(address, self.world.clock.now)
+            self.service()
 
     def wake(self, when: int) -> None:
         if self.up and when == self.timer:

@@ -23,7 +23,9 @@ class Options:
         jitter_ns: mean of what is added to it, exponentially distributed: reorders.
         tail: probability that a datagram takes up to ``tail_ns`` longer.
         partitions, one_way: how many times the network is cut in two, or one direction between two members.
+        deaf: how many times one direction between two members that are not coordinators is cut until the faults end.
         crashes, restarts: how many members crash, and how many of those come back as new incarnations.
+        hosts: a crash takes the machine with it, so that no closed port tells of it.
         rejoins: how many of those that are excluded come back as new incarnations.
         pauses: how many times a whole process stops for up to ``pause_ns`` (its socket buffer is bounded).
         stalls: how many times the Python of a member is busy for up to ``pause_ns`` while its engine goes on.
@@ -39,6 +41,8 @@ class Options:
         state_bytes: at least so large.
         state_refusals: how many times an application fails to give it.
         packet_bytes, capacity: see ``EndpointSettings``; the members' capacities vary below this.
+        heartbeat_ns, suspect_ns, suspect_ns_max: of the engine.
+        verify_ns, link_ns: see ``EndpointSettings``.
     """
 
     seed: int = 1
@@ -53,8 +57,10 @@ class Options:
     tail_ns: int = 20 * MS
     partitions: int = 0
     one_way: int = 0
+    deaf: int = 0
     crashes: int = 0
     restarts: int = 0
+    hosts: bool = False
     rejoins: int = 0
     pauses: int = 0
     stalls: int = 0
@@ -71,11 +77,16 @@ class Options:
     state: bool = False
     state_bytes: int = 0
     state_refusals: int = 0
+    heartbeat_ns: int = 50 * MS
+    suspect_ns: int = 400 * MS
+    suspect_ns_max: int = 1600 * MS
+    verify_ns: int = 100 * MS
+    link_ns: int = 800 * MS
 
     @property
     def calm(self) -> bool:
         """No fault of this run makes a living member look dead, so all must end in one view."""
-        faults = self.partitions + self.one_way + self.pauses + self.stalls + self.ambushes + self.doubts
+        faults = self.partitions + self.one_way + self.deaf + self.pauses + self.stalls + self.ambushes + self.doubts
         return not faults and self.loss <= 0.1
 
     @staticmethod
@@ -114,6 +125,8 @@ class Options:
             state=rng.random() < 0.4,
             state_bytes=rng.choice((0, 20_000, 300_000)),
             state_refusals=rng.choice((0, 0, 0, 1, 3)),
+            deaf=rng.choice((0, 0, 0, 1)) if hostile else 0,
+            hosts=rng.random() < 0.5,
         )
         return options
 

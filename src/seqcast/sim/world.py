@@ -83,8 +83,12 @@ class World:
 
     def unicast(self, source: Node, to: bytes, datagram: bytes) -> None:
         node = self.by_address.get(to)
-        if node is not None:
+        if node is None:
+            return
+        if node.up:
             self.network.carry(source.index, node.index, node.receive, datagram, source.address)
+        elif not self.options.hosts and (source.index, node.index) not in self.network.cut:
+            self.network.carry(node.index, source.index, source.refused, b"", to)
 
     # ---- the run
 
@@ -146,6 +150,8 @@ class World:
             begin = when()
             at(begin, self.partition)
             at(begin + rng.randrange(1500 * MS), self.heal)
+        for _ in range(options.deaf):
+            at(when(), self.deafen)
         for _ in range(options.doubts):
             begin = when()
             at(begin, rng.choice((self.doubt, self.duel)))
@@ -217,6 +223,14 @@ class World:
         if len(self.nodes) > 1:
             source, target = self.rng.sample(self.nodes, 2)
             self.trace(None, f"carries nothing from {source} to {target}")
+            self.network.cut.add((source.index, target.index))
+
+    def deafen(self) -> None:
+        """Two members that do not coordinate: one does not hear the other any more."""
+        inside = [node for node in self.nodes if node.up and node.endpoint.view and node.endpoint.view.rank(node.id)]
+        if len(inside) > 1:
+            source, target = self.rng.sample(inside, 2)
+            self.trace(None, f"carries nothing from {source} to {target} any more")
             self.network.cut.add((source.index, target.index))
 
     def heal(self) -> None:
