@@ -116,6 +116,7 @@ def sentence(comment: str) -> str:
 
 def state_page() -> str:
     """docs/state-tables.md from the tables that the policies run."""
+    from seqcast.policy.blocker import Blocker
     from seqcast.policy.initiator import Initiator
     from seqcast.policy.lifecycle import Lifecycle
     from seqcast.policy.membership import Membership
@@ -127,7 +128,7 @@ def state_page() -> str:
         "Made from `src/seqcast/policy/` by `docs/render.py`; do not edit. Each table is total: what is *ignored* is "
         "met in a healthy group and changes nothing; what is *illegal* cannot happen, or is an error of ours.",
     ]
-    for machine in (Lifecycle, Membership, Initiator, Participant, StateTaker):
+    for machine in (Lifecycle, Membership, Initiator, Participant, Blocker, StateTaker):
         first, *paragraphs = str(sys.modules[machine.__module__].__doc__).strip().split("\n\n")
         parts.append(f"## {machine.NAME.capitalize()}: {prose(first).rstrip('.')}")
         parts += [prose(paragraph) for paragraph in paragraphs]

@@ -78,10 +78,11 @@ void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno) 
     e->self_consumed = seqno;
 }
 
-int sc_queue_marker(sc_engine *e, uint64_t marker) {
+int sc_queue_marker(sc_engine *e, uint64_t marker, int inside) {
     sc_delivery *d = push(e);
     if (!d) return -1;
     d->marker = marker;
+    d->inside = inside;
     e->markers++;
     return 0;
 }
@@ -311,7 +312,7 @@ int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_
             *marker = d->marker;
             e->markers--;
             e->queue_head++;
-            for (uint32_t i = 0; i < SC_ASSEMBLIES; i++) { /* a message ends in the view it began in, or nowhere */
+            for (uint32_t i = 0; i < SC_ASSEMBLIES && !d->inside; i++) { /* a message ends in the view it began in, or nowhere */
                 sc_assembly *a = &e->assemblies[i];
                 if (a->sender && !a->unicast) assembly_drop(e, a);
             }

@@ -310,6 +310,7 @@ static int send_group(sc_engine *e, const uint8_t *p, uint64_t len, sc_send_stat
         e->big_first = e->big_last = 0;
         return SC_SENT;
     }
+    if (e->paused) return SC_AGAIN;
     if (!state->done && !tx->in_message) e->big_first = 0;
     int result = sc_tx_pack(e, tx, p, len, &state->done, wall, 0);
     if (big && !e->big_first && tx->in_message) e->big_first = tx->big_start;

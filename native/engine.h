@@ -232,8 +232,15 @@ typedef struct {
     uint64_t origin_base[SC_MEMBERS_MAX]; /* received table: and each sender's own numbering after this one */
 } sc_view;
 
-/* Closes the send gate and returns the last seqno of the own group stream, in one step (E-15). Idempotent. */
-uint64_t sc_engine_gate_close(sc_engine *e);
+/* Closes the send gate and returns the last seqno of the own group stream, in one step (E-15). Idempotent. With
+ * `unicasts` the cut is not reached before every survivor has what was sent to it alone until then (E-16). */
+uint64_t sc_engine_gate_close(sc_engine *e, int unicasts);
+/* A pause: nothing new is sent to the group until sc_engine_resume, or until another view is installed; what was sent
+ * is still put in order and delivered. It has nothing to do with the gate, which only a view opens. */
+void sc_engine_pause(sc_engine *e);
+void sc_engine_resume(sc_engine *e);
+/* Puts `marker` into the delivery queue, between two packets. -1 without memory. */
+int sc_engine_mark(sc_engine *e, uint64_t marker);
 /* From now on nothing of this view is accepted from `lost` members (they no longer count for credit either). Called
  * again with another set, that one holds. */
 void sc_engine_freeze(sc_engine *e, const uint64_t *lost, size_t n);

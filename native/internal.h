@@ -115,6 +115,7 @@ typedef struct sc_peer {
     int state_void;    /* what it sends of its state is dropped */
     uint32_t state_at; /* bytes read of the first packet of it */
     int state_ended; /* nothing follows on `state_tx`: its memory goes when all is acknowledged */
+    uint64_t unicast_mark; /* of `unicast_tx`: what it must have before the cut counts as reached */
     sc_mark digest[SC_MEMBERS_MAX]; /* its last heartbeat, by rank */
 } sc_peer;
 
@@ -126,6 +127,7 @@ typedef struct {
     uint64_t sender;
     uint64_t seqno;    /* of the carrying stream, for credit */
     uint64_t marker;
+    int inside; /* the marker stands inside a view: open messages go on behind it */
     uint64_t view_tag;
     uint64_t epoch;
     uint32_t len;
@@ -195,6 +197,7 @@ struct sc_engine {
 
     /* Cut. */
     int gate_closed;
+    int paused;
     int frozen; /* a START was answered: `lost` holds */
     int cut_set; /* SC_CUT_* */
     int cut_told;
@@ -345,7 +348,7 @@ void sc_state_acked(sc_engine *e, sc_peer *peer);
 /* deliver.c */
 int sc_queue_packet(sc_engine *e, uint8_t *p, uint32_t len, sc_slab *slab, int stream, uint32_t carrier, uint64_t sender,
                     uint64_t seqno);
-int sc_queue_marker(sc_engine *e, uint64_t marker);
+int sc_queue_marker(sc_engine *e, uint64_t marker, int inside);
 void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno);
 void sc_deliver_free(sc_engine *e);
 

@@ -1,15 +1,36 @@
 /* Views: gate, freeze, cut, install. The policies decide; here it takes effect, each call in one step. */
 #include "internal.h"
 
-uint64_t sc_engine_gate_close(sc_engine *e) {
+uint64_t sc_engine_gate_close(sc_engine *e, int unicasts) {
     if (!e->in_view) return 0;
     if (!e->gate_closed) {
         sc_tx_close(e, &e->group);
         sc_tx_close(e, &e->forward);
+        for (uint32_t r = 0; r < e->view.n && unicasts; r++) {
+            sc_tx_stream *tx = e->peers[r]->unicast_tx;
+            if (!tx) continue;
+            sc_tx_close(e, tx);
+            e->peers[r]->unicast_mark = tx->next - 1;
+        }
         e->gate_closed = 1;
     }
     return e->group.next - 1;
 }
+
+void sc_engine_pause(sc_engine *e) {
+    if (!e->in_view || e->paused) return;
+    sc_tx_close(e, &e->group);
+    sc_tx_close(e, &e->forward);
+    e->paused = 1;
+}
+
+void sc_engine_resume(sc_engine *e) {
+    if (!e->paused) return;
+    e->paused = 0;
+    e->sendable++;
+}
+
+int sc_engine_mark(sc_engine *e, uint64_t marker) { return sc_queue_marker(e, marker, 1); }
 
 void sc_engine_freeze(sc_engine *e, const uint64_t *lost, size_t n) {
     if (!e->in_view) return;
@@ -52,8 +73,11 @@ size_t sc_engine_held(const sc_engine *e, uint32_t rank, uint64_t *prefix, uint6
 
 int sc_engine_cut_reached(const sc_engine *e) {
     if (e->cut_set != SC_CUT_CURRENT) return 0;
-    for (uint32_t r = 0; r < e->view.n; r++)
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        const sc_peer *peer = e->peers[r];
         if (prefix_of(e, r) < e->cut[r]) return 0;
+        if (!peer->lost && peer->unicast_tx && peer->unicast_tx->stable < peer->unicast_mark) return 0;
+    }
     return 1;
 }
 
@@ -206,7 +230,7 @@ static void peer_free(sc_engine *e, sc_peer *peer) {
 
 static void forget_view(sc_engine *e) {
     e->n_again = 0;
-    e->gate_closed = e->frozen = e->cut_set = e->cut_told = 0;
+    e->gate_closed = e->paused = e->frozen = e->cut_set = e->cut_told = 0;
     e->epoch++;
     e->sendable++;
 }
@@ -236,7 +260,7 @@ int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, ui
     int failed = e->in_view && collect_unstamped(e, &u);
     for (uint32_t r = 0; r < view->n && !failed; r++)
         if (!sc_find_peer(e, view->ids[r])) failed = !(fresh[r] = calloc(1, sizeof **fresh));
-    if (failed || sc_queue_marker(e, marker)) {
+    if (failed || sc_queue_marker(e, marker, 0)) {
         for (uint32_t r = 0; r < view->n; r++) free(fresh[r]);
         unstamped_free(&u);
         return -1;
@@ -266,6 +290,7 @@ int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, ui
         peer->address = view->addresses[r];
         peer->rank = r;
         peer->lost = peer->doubted = peer->silent = peer->suspected = 0;
+        peer->unicast_mark = 0;
         peer->heard = now;
         peer->vouched = peer->refused = 0;
         memset(peer->unheard, 0, sizeof peer->unheard);
@@ -323,6 +348,6 @@ int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, ui
 
 void sc_engine_close(sc_engine *e, const uint64_t *cut, uint64_t marker) {
     if (e->in_view && cut) deliver_to_cut(e, cut);
-    sc_queue_marker(e, marker);
+    sc_queue_marker(e, marker, 0);
     sc_view_leave(e);
 }

@@ -16,6 +16,8 @@ from unittest import mock
 import seqcast.endpoint
 import seqcast.policy.initiator
 from seqcast._native.engine import Engine
+from seqcast.policy.blocker import Blocker
+from seqcast.policy.context import NEVER
 from seqcast.policy.cut import next_view
 from seqcast.policy.frames import Cut, NewView, Start
 from seqcast.policy.initiator import Initiator
@@ -133,6 +135,60 @@ def bump_of_joiner() -> Iterator[dict[str, Any]]:
         yield {}
 
 
+class _LateGate(Engine):
+    """OK names the last seqno, and the gate closes when the CUT comes (FLU-15, E-15)."""
+
+    rank = 0
+
+    def install(self, **arguments: Any) -> None:
+        self.rank = arguments["rank"]
+        super().install(**arguments)
+
+    def gate_close(self, unicasts: bool = False) -> int:
+        return self.held(self.rank)[0]
+
+    def cut(self, cut: Any, fetch: Any) -> None:
+        super().gate_close()
+        super().cut(cut, fetch)
+
+
+@contextlib.contextmanager
+def late_gate() -> Iterator[dict[str, Any]]:
+    yield {"make_engine": _LateGate}
+
+
+@contextlib.contextmanager
+def no_reconciliation() -> Iterator[dict[str, Any]]:
+    """The digests are collected, and nobody fetches what it lacks before the view (FLU-05 to FLU-07, E-14)."""
+
+    def fetch(self: Participant, frame: Cut) -> None:
+        held = [self.context.plane.held(rank)[0] for rank in range(len(frame.cut))]
+        self.context.plane.cut([min(pair) for pair in zip(held, frame.cut, strict=True)], ())
+
+    def held(self: Participant, frame: NewView) -> bool:
+        return frame.attempt == self.promise
+
+    with mock.patch.object(Participant, "fetch", fetch), mock.patch.object(Participant, "may_install", held):
+        yield {}
+
+
+@contextlib.contextmanager
+def no_deadline() -> Iterator[dict[str, Any]]:
+    """A block callback is waited for without limit (E-17)."""
+    call, initiate = Blocker.call, Initiator.initiate
+
+    def forever(self: Blocker) -> None:
+        call(self)
+        self.due_ns = NEVER
+
+    def patient(self: Initiator, survivors: tuple[int, ...]) -> None:
+        self.block_until_ns = self.context.tag, NEVER
+        initiate(self, survivors)
+
+    with mock.patch.object(Blocker, "call", forever), mock.patch.object(Initiator, "initiate", patient):
+        yield {}
+
+
 VARIANTS: dict[str, Variant] = {
     "as_built": as_built,
     "no_freeze": no_freeze,
@@ -142,13 +198,22 @@ VARIANTS: dict[str, Variant] = {
     "short_tag": short_tag,
     "stale_answer": stale_answer,
     "bump_of_joiner": bump_of_joiner,
+    "late_gate": late_gate,
+    "no_reconciliation": no_reconciliation,
+    "no_deadline": no_deadline,
 }
+STORMS: dict[str, dict[str, Any]] = {"no_deadline": {"blocks": 1.0}}
+"""What a storm needs to meet the rule, beside what all have."""
 
 
-def violation(variant: str, seed: int, order: str = "fifo") -> str:
-    """The first violation in one storm, or ""."""
-    with VARIANTS[variant]() as arguments:
-        return next(iter(World(storm(seed, order), **arguments).run().violations), "")
+def violation(variant: str, seed: int, order: str = "fifo", rules: str = "") -> str:
+    """The first violation in one storm, or ""; ``rules``: of another variant, in the same storm."""
+    with VARIANTS[rules or variant]() as arguments:
+        options = replace(storm(seed, order), **STORMS.get(variant, {}))
+        try:
+            return next(iter(World(options, **arguments).run().violations), "")
+        except AssertionError as error:  # the code under test noticed it first
+            return f"assertion: {error}"
 
 
 if __name__ == "__main__":  # python tests/sim_literal.py VARIANT FIRST LAST: the storms that find it

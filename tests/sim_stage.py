@@ -1,7 +1,26 @@
 """A stage for scenarios: a quiet simulated group on a perfect network, every control frame of which can be seen."""
 
+import functools
+from dataclasses import replace
+
+from seqcast.endpoint import Returned
 from seqcast.errors import RemoteProtocolError
-from seqcast.policy.frames import Cut, Done, Installed, Join, Leave, NewView, Ok, Promised, Refused, Start, Wait, load
+from seqcast.policy.frames import (
+    Block,
+    BlockOk,
+    Cut,
+    Done,
+    Installed,
+    Join,
+    Leave,
+    NewView,
+    Ok,
+    Promised,
+    Refused,
+    Start,
+    Wait,
+    load,
+)
 from seqcast.sim import Options, World
 from seqcast.sim.options import MS
 
@@ -11,15 +30,37 @@ CONTROL = 8  # SC_TYPE_CONTROL
 class Stage(World):
     """A quiet group on a perfect network, whose control frames are written down."""
 
-    def __init__(self, order="fifo"):
+    def __init__(self, order="fifo", callbacks=None):
+        """``callbacks``: name -> ms that the block callback of this member takes; None: it never returns."""
         super().__init__(Options(seed=1, order=order, jitter_ns=0, delay_ns=100_000, rate=1), self.note)
         self.lines = []
+        self.callbacks = callbacks or {}
         self.quiet = False  # frames are not written: what leads up to the scene
         self.refuse = lambda source, node, frame: False  # True: this frame does not get through
 
     def note(self, line):
         if not self.quiet:
             self.lines.append(line)
+
+    def start_node(self, name):
+        plain = self.options
+        self.options = replace(plain, blocks=float(name in self.callbacks))
+        super().start_node(name)
+        self.options, node = plain, self.nodes[-1]
+        node.call_block = functools.partial(self.call_block, node)
+        node.call_unblock = functools.partial(self.trace, node, "is unblocked")
+
+    def call_block(self, node, run):
+        takes = 0 if self.quiet else self.callbacks[node.name]
+        self.trace(node, "runs its block callback")
+        if takes is not None:
+            self.clock.at(self.clock.now + takes * MS, self.callback_returns, node, run)
+
+    def callback_returns(self, node, run):
+        if node.up and not node.endpoint.over:
+            self.trace(node, "has run its block callback")
+            node.step(Returned(run))
+            node.service()
 
     def named(self, name, at_ms=0):
         """Starts a member; its application sends nothing, so that only the control plane is on stage."""
@@ -82,6 +123,10 @@ class Stage(World):
                 return f"REFUSED: {frame.reason}"
             case Leave():
                 return "LEAVE"
+            case Block():
+                return f"BLOCK {frame.attempt}, survivors {' '.join(names)}"
+            case BlockOk():
+                return f"BLOCK_OK {frame.attempt}"
             case Start():
                 return f"START {frame.attempt}, survivors {' '.join(names)}"
             case Ok():

@@ -42,7 +42,7 @@ def test_a_lone_member_is_in_a_view_of_its_own_in_less_than_300_ms_and_leaves_it
     assert now < 300 * MS
     assert effects == [ViewInstalled(endpoint.view)] and endpoint.view.members == (Member("a", 7, b"addr"),)
     marker = endpoint.engine.deliver()
-    assert endpoint.marker(marker) == endpoint.view
+    assert endpoint.marker(marker) == (endpoint.view,)
     with pytest.raises(KeyError):
         endpoint.marker(marker)  # each is asked for once
     effects = endpoint.step(Event.LEAVE, now)
@@ -51,7 +51,7 @@ def test_a_lone_member_is_in_a_view_of_its_own_in_less_than_300_ms_and_leaves_it
         effects = endpoint.step(Event.WAKE, now)
     (left,) = effects
     assert isinstance(left, Left) and left.view.members == () and endpoint.over and endpoint.deadline() == NEVER
-    assert endpoint.marker(endpoint.engine.deliver()) == left
+    assert endpoint.marker(endpoint.engine.deliver()) == (left,)
     assert endpoint.step(Event.LEAVE, now) == endpoint.step(Event.CLOSE, now) == []
 
 
@@ -76,7 +76,7 @@ def test_the_meaning_of_a_marker_is_known_before_the_engine_has_the_marker():
 
     class Watching(Engine):
         def install(self, **arguments):
-            seen.append(endpoint.marker(arguments["marker"]))
+            seen.extend(endpoint.marker(arguments["marker"]))
             super().install(**arguments)
 
     endpoint = Endpoint(

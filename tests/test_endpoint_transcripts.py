@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sim_stage import Stage
 
-from seqcast.policy.frames import Cut, Done, NewView
+from seqcast.policy.frames import Block, BlockOk, Cut, Done, NewView, Ok, Start
 from seqcast.sim.options import MS
 
 FOLDER = Path(__file__).parent / "transcripts"
@@ -144,6 +144,89 @@ def excluded_but_alive():
     stage.until(2500)
     assert c.endpoint.over
     return stage
+
+
+@scenario
+def block_round():
+    """d leaves; b and c have a block callback, which runs while everyone may still send (step 2)."""
+    stage = Stage(callbacks={"b": 10, "c": 30})
+    stage.group("a", "b", "c", "d")
+    stage.node("d").leave()
+    stage.until(1500)
+    return stage
+
+
+@scenario
+def block_callback_that_never_returns():
+    """c's callback never returns: it is waited for until its deadline, and the view comes without it (E-17)."""
+    stage = Stage(callbacks={"b": 10, "c": None})
+    stage.group("a", "b", "c", "d")
+    stage.node("d").leave()
+    stage.until(2500)
+    return stage
+
+
+def struck(who, kind, reached):
+    """d leaves; ``who`` crashes as it sends this kind of frame, which reaches ``reached`` only."""
+    stage = Stage(callbacks={"b": 10, "c": 30})
+    stage.group("a", "b", "c", "d")
+    node = stage.node(who)
+
+    def refuse(source, other, frame):
+        if source is node and isinstance(frame, kind):
+            if node.up:
+                node.crash()
+            return other.name not in reached
+        return False
+
+    stage.refuse = refuse
+    stage.node("d").leave()
+    stage.until(3000)
+    alive = [stage.node(name) for name in "abc" if stage.node(name).up]
+    assert {node.endpoint.view for node in alive} == {alive[0].endpoint.view}
+    return stage
+
+
+@scenario
+def initiator_crashes_at_block():
+    """a's BLOCK reaches c alone, and a crashes. b begins anew; c, which has run its callback, answers at once."""
+    return struck("a", Block, "c")
+
+
+@scenario
+def initiator_crashes_at_start():
+    """All have run their callbacks; a's START reaches c alone, and a crashes. b begins anew, by another round."""
+    return struck("a", Start, "c")
+
+
+@scenario
+def initiator_crashes_at_cut_after_a_block_round():
+    """a's CUT reaches b alone, and a crashes: b's gate is closed, so it begins by START, and runs no callback again."""
+    return struck("a", Cut, "b")
+
+
+@scenario
+def initiator_crashes_at_view_after_a_block_round():
+    """a's VIEW reaches c alone, and a crashes: c, which has the view, answers b's START with it."""
+    return struck("a", NewView, "c")
+
+
+@scenario
+def member_crashes_in_the_block_round():
+    """c crashes as it says BLOCK_OK: the round goes on without it, under the next attempt."""
+    return struck("c", BlockOk, "")
+
+
+@scenario
+def member_crashes_at_ok_after_a_block_round():
+    """c crashes as it says OK: a begins anew without it. The gates are closed, so there is no other round."""
+    return struck("c", Ok, "")
+
+
+@scenario
+def member_crashes_at_done_after_a_block_round():
+    """c crashes as it says DONE: the same."""
+    return struck("c", Done, "")
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

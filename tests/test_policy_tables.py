@@ -4,6 +4,7 @@ from enum import Enum, auto
 
 import pytest
 
+from seqcast.policy.blocker import Blocker, Blocking
 from seqcast.policy.initiator import Attempting, Initiator
 from seqcast.policy.lifecycle import Life, Lifecycle
 from seqcast.policy.membership import Duty, Membership
@@ -17,6 +18,7 @@ MACHINES = [
     (Initiator, Attempting.IDLE),
     (Participant, Part.OPEN),
     (StateTaker, Having.OUT),
+    (Blocker, Blocking.IDLE),
 ]
 
 

@@ -16,13 +16,14 @@ from seqcast.errors import (
     SeqcastError,
     UsageError,
 )
-from seqcast.events import Excluded
+from seqcast.events import Blocked, Excluded, Unblocked
 from seqcast.group import Event, Group, join
 from seqcast.net.host import ClippedBuffer
 from seqcast.types import Member, View, ViewId
 
 __all__ = [
     "Batch",
+    "Blocked",
     "ClippedBuffer",
     "Config",
     "ConfigError",
@@ -37,6 +38,7 @@ __all__ = [
     "RemoteProtocolError",
     "SendTimeout",
     "SeqcastError",
+    "Unblocked",
     "UsageError",
     "View",
     "ViewId",

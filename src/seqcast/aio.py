@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import inspect
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
@@ -26,23 +27,53 @@ T = TypeVar("T")
 THREAD_WAIT_S = 0.1
 
 
-def join(cluster: str, **settings: Any) -> Joining:
+def join(
+    cluster: str,
+    *,
+    on_block: Callable[[Group], Any] | None = None,
+    on_unblock: Callable[[Group], Any] | None = None,
+    **settings: Any,
+) -> Joining:
     """Joins a group. To be awaited, or used by ``async with``, which leaves at its end. Arguments and errors are those
-    of ``seqcast.join``."""
-    return Joining(cluster, settings)
+    of ``seqcast.join``; ``on_block`` and ``on_unblock`` take the asyncio group, may be coroutine functions, and run on
+    the event loop."""
+    return Joining(cluster, settings, on_block, on_unblock)
 
 
 class Joining:
     """A join under way."""
 
-    def __init__(self, cluster: str, settings: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        cluster: str,
+        settings: dict[str, Any],
+        on_block: Callable[[Group], Any] | None,
+        on_unblock: Callable[[Group], Any] | None,
+    ) -> None:
+        for name, callback in (("on_block", on_block), ("on_unblock", on_unblock)):
+            if callback is not None:
+                settings[name] = functools.partial(self._on_loop, callback)
         self._join = functools.partial(seqcast.group.join, cluster, **settings)
         self._group: Group | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._made: asyncio.Future[Group]  # callbacks may come before the join returns
+
+    def _on_loop(self, callback: Callable[[Group], Any], _group: seqcast.group.Group) -> None:
+        """On the thread of the callbacks: has it run on the event loop, and waits for it."""
+
+        async def call() -> None:
+            result = callback(await asyncio.shield(self._made))
+            if inspect.isawaitable(result):
+                await result
+
+        asyncio.run_coroutine_threadsafe(call(), self._loop).result()
 
     def __await__(self) -> Generator[Any, None, Group]:
         return self._run().__await__()
 
     async def _run(self) -> Group:
+        self._loop = asyncio.get_running_loop()
+        self._made = self._loop.create_future()
         lock = threading.Lock()
         cancelled = False
         joined: seqcast.group.Group | None = None
@@ -58,13 +89,15 @@ class Joining:
             return group
 
         try:
-            return Group(await asyncio.to_thread(work))
+            group = Group(await asyncio.to_thread(work))
+            self._made.set_result(group)
+            return group
         except asyncio.CancelledError:  # the thread cannot be: whoever comes last leaves
             with lock:
                 cancelled = True
-                group = joined
-            if group is not None:
-                threading.Thread(target=group.leave, name="seqcast-leave").start()
+                left = joined
+            if left is not None:
+                threading.Thread(target=left.leave, name="seqcast-leave").start()
             raise
 
     async def __aenter__(self) -> Group:

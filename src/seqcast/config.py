@@ -246,6 +246,28 @@ class Config:
         low=0.1,
         high=3600.0,
     )
+    block_deadline_s: float = _knob(
+        2.0,
+        "s",
+        "A block callback (`on_block`) that has not returned for so long is waited for no longer: the view change goes "
+        "on, and its owner is warned. Longer: slow callbacks finish their transactions; shorter: one that hangs delays "
+        "the group less. Less than flush_deadline_s.",
+        low=0.001,
+        high=3600.0,
+    )
+    block_events: bool = _knob(
+        False,
+        "",
+        "`events` yields Blocked and Unblocked around the time in which nothing can be sent to the group. It does "
+        "anyway at a member that has a block callback.",
+    )
+    flush_unicasts: bool = _knob(
+        False,
+        "",
+        "A view change waits until what this member sent to single members before it is there too, so that a view ends "
+        "with all that was sent in it. The same at all members. Costs an acknowledgement's delay where unicasts are on "
+        "their way. A member that leaves does it anyway.",
+    )
     back_off_s: float = _derived(
         "1.2 × lease_s",
         lambda config: 1.2 * config.lease_s,

@@ -12,9 +12,12 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from seqcast.errors import RemoteProtocolError
-from seqcast.events import Excluded
+from seqcast.events import Blocked, Excluded, Unblocked
+from seqcast.policy.blocker import Blocker, Blocking
 from seqcast.policy.context import (
     NEVER,
+    CallBlock,
+    CallUnblock,
     CloseView,
     Context,
     EndpointSettings,
@@ -25,10 +28,13 @@ from seqcast.policy.context import (
     Over,
     Send,
     TakeState,
+    TellBlocked,
     Warn,
 )
 from seqcast.policy.frames import (
     PROTOCOL_VERSION,
+    Block,
+    BlockOk,
     Cut,
     Done,
     Frame,
@@ -50,7 +56,7 @@ from seqcast.policy.frames import (
 from seqcast.policy.initiator import Attempting, AttemptInput, Initiator
 from seqcast.policy.lifecycle import Life, Lifecycle, LifeInput
 from seqcast.policy.membership import Membership
-from seqcast.policy.participant import Participant
+from seqcast.policy.participant import Part, Participant
 from seqcast.policy.state import StateTaker
 from seqcast.types import Member, View
 
@@ -105,6 +111,14 @@ class StateRefused:
 
     boundary: int
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """What the world tells the endpoint: the block callback of this run returned, or raised ``trouble``."""
+
+    run: int
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +189,22 @@ class Warned:
     text: str
 
 
-Effect = ViewInstalled | JoinFailed | Left | ExcludedBy | Warned | StateFrom | StateHeld | StateLost
+Effect = (
+    ViewInstalled
+    | JoinFailed
+    | Left
+    | ExcludedBy
+    | Warned
+    | StateFrom
+    | StateHeld
+    | StateLost
+    | CallBlock
+    | CallUnblock
+)
+Meaning = View | Blocked | Unblocked | Excluded | Left
+"""Of a marker in the stream of what is delivered."""
+
+_CLOSED_WHY = {"flush": "the view is being closed", "pause": "a member paused the group"}
 
 
 class Endpoint:
@@ -198,19 +227,23 @@ class Endpoint:
             settings.window_bytes,
             settings.gro,
             settings.state,
+            settings.blocks,
         )
         self.engine = engine
         self.context = Context(info, cluster, settings, engine)
         self.counters = self.context.counters
-        """frames_received, frames_sent, frames_bad (dropped), frames_unsent (the engine's queue was full), links_cut
+        """frames_received, frames_sent, frames_bad (dropped), frames_unsent (the engine's queue was full), callbacks_failed
+        (raised), callbacks_late (returned after their deadline), links_cut
         (links cut in one direction that were warned of)."""
         self._lifecycle = Lifecycle(self.context)
         self._taker = StateTaker(self.context)
+        self._blocker = Blocker(self.context)
         self._initiator: Initiator
         self._reset()
         self._effects: list[Effect] = []
-        self._markers: dict[int, View | Excluded | Left] = {}
+        self._markers: dict[int, tuple[Meaning, ...]] = {}
         self._marker = 0
+        self._blocked = ""  # kind of the `Blocked` that the application was told last, until `Unblocked`
         self._gone_on: View | None = None
         self._entered: NewView | None = None  # the VIEW frame of our view
         self._closed: dict[int, NewView] = {}  # closed view's tag -> the VIEW frame that closed it for us
@@ -231,8 +264,8 @@ class Endpoint:
         """(machine, state, input) of the table rows taken so far."""
         return self.context.edges
 
-    def marker(self, marker_id: int) -> View | Excluded | Left:
-        """What a marker of ``engine.deliver`` means; each is asked for once. May be called from any thread."""
+    def marker(self, marker_id: int) -> tuple[Meaning, ...]:
+        """What a marker of ``engine.deliver`` means, in order; asked for once. May be called from any thread."""
         return self._markers.pop(marker_id)
 
     def joiners_of(self, tag: int) -> tuple[int, ...]:
@@ -243,10 +276,10 @@ class Endpoint:
 
     def deadline(self) -> int:
         """Monotonic ns at which ``Event.WAKE`` is due; 2**63 - 1: only when the engine has events."""
-        machines = self._lifecycle, self._participant, self._initiator, self._membership, self._taker
+        machines = self._lifecycle, self._blocker, self._participant, self._initiator, self._membership, self._taker
         return NEVER if self.over else min(machine.due() for machine in machines)
 
-    def step(self, event: Event | StateArrived | StateRefused, now_ns: int) -> list[Effect]:
+    def step(self, event: Event | Returned | StateArrived | StateRefused, now_ns: int) -> list[Effect]:
         """Takes one event, and what the engine has; returns what happened, in order."""
         self.context.now = now_ns
         if event is Event.START:
@@ -259,6 +292,11 @@ class Endpoint:
             self._taker.arrived(event.boundary)
         elif isinstance(event, StateRefused):
             self._taker.refused(event.boundary, event.reason)
+        elif isinstance(event, Returned):
+            self.counters["callbacks_failed"] += bool(event.trouble)
+            self.counters["callbacks_late"] += self._blocker.state is not Blocking.RUNNING
+            self._blocker.returned(event.run, event.trouble)
+            self._heed_callback()
         events = self.engine.events()
         if event is Event.WAKE and not events and now_ns < self.deadline():
             return []
@@ -275,9 +313,11 @@ class Endpoint:
             elif kind == "cut_reached":
                 self._participant.reached()
             self._obey()
-        for machine in (self._lifecycle, self._participant, self._initiator, self._taker):
+        for name in ("_lifecycle", "_blocker", "_participant", "_initiator", "_taker"):
+            machine = getattr(self, name)  # looked up late: one may install a view, which has machines of its own
             if not self.over and now_ns >= machine.due():
                 machine.run_timers()
+                self._heed_callback()
                 self._obey()
         self._review()
         effects, self._effects = self._effects, []
@@ -295,6 +335,11 @@ class Endpoint:
             self._review()
 
     # ---- application
+
+    def _heed_callback(self) -> None:
+        """The block callback has ended, or its deadline is over."""
+        if self._participant.state is Part.BLOCKING and self._blocker.state is Blocking.BLOCKED:
+            self._participant.returned()
 
     def _leave(self) -> None:
         self._lifecycle.fire(LifeInput.LEAVE)
@@ -331,9 +376,13 @@ class Endpoint:
                 self._lifecycle.fire(LifeInput.REFUSED, frame)
             case Leave() if frame.view == tag:
                 self._membership.leave(sender)
+            case Block() if tag and frame.view == tag:
+                self._participant.block(frame, sender)
+            case BlockOk():
+                self._initiator.block_ok(frame, sender)
             case Start() if tag and frame.view == tag:
                 self._participant.start(frame, sender)
-            case Start() if frame.view in self._closed:
+            case Block() | Start() if frame.view in self._closed:
                 self.context.send(replace(self._closed[frame.view], answers=frame.attempt), sender, address)
             case Ok():
                 self._initiator.ok(frame, sender)
@@ -414,7 +463,7 @@ class Endpoint:
             if membership.survivors is None:
                 return
             survivors, membership.survivors = membership.survivors, None
-            initiator.fire(AttemptInput.INITIATE, survivors)
+            initiator.initiate(survivors)
             self._obey()
 
     # ---- orders
@@ -447,9 +496,13 @@ class Endpoint:
                     self._effects.append(StateHeld(order.boundary))
                 case LoseState():
                     self._effects.append(StateLost(order.error))
+                case CallBlock() | CallUnblock():
+                    self._effects.append(order)
+                case TellBlocked():
+                    self._tell_blocked(order.kind)
 
     def _transmit(self, frame: Frame, address: bytes) -> None:
-        assert address or not isinstance(frame, Ok | Promised | Installed | Wait | Refused), "no address"
+        assert address or not isinstance(frame, BlockOk | Ok | Promised | Installed | Wait | Refused), "no address"
         self.counters["frames_sent"] += 1
         if not self.engine.control_send(dump(frame), address):
             self.counters["frames_unsent"] += 1
@@ -459,7 +512,7 @@ class Endpoint:
         view = _view_of(frame)
         assert old is None or view.view_id > old.view_id, f"{view.view_id} after {old.view_id}"
         self._remember_closed(frame)
-        marker = self._next_marker(view)
+        marker = self._next_marker(view, *self._unblocked("the view was installed"))
         context.providers = frame.providers  # before the marker can be delivered
         self._taker.view(frame)
         self.engine.install(
@@ -491,10 +544,11 @@ class Endpoint:
         self._membership.installed()
         machine.fire(AttemptInput.VIEW)
         self._effects.append(ViewInstalled(view))
+        self._blocker.opened()
 
     def _reset(self, initiator: Initiator | None = None) -> None:
         """Fresh machines for a new view; the initiator stays, it may be serving the VIEW."""
-        self._participant = Participant(self.context)
+        self._participant = Participant(self.context, self._blocker)
         self._membership = Membership(self.context, self._participant)
         if initiator is None:
             self._initiator = Initiator(self.context, self._participant, self._membership)
@@ -515,6 +569,7 @@ class Endpoint:
             self._effects.append(ExcludedBy(view))
 
     def _stop(self, cut: tuple[int, ...] | None, meaning: Excluded | Left) -> None:
+        self._blocked = ""
         self.engine.close_view(cut, self._next_marker(meaning))
         self.context.view = None
         self.context.providers = ()
@@ -522,11 +577,25 @@ class Endpoint:
         self._initiator.fire(AttemptInput.VIEW)
         self._reset(self._initiator)
 
-    def _next_marker(self, meaning: View | Excluded | Left) -> int:
+    def _next_marker(self, *meaning: Meaning) -> int:
         """Registered before the engine has it: another thread delivers."""
         self._marker += 1
         self._markers[self._marker] = meaning
         return self._marker
+
+    # ---- what the application is told of its gate
+
+    def _tell_blocked(self, kind: str) -> None:
+        if self.context.settings.block_events and not self._blocked:
+            self._blocked = kind
+            self.engine.mark(self._next_marker(Blocked(kind, _CLOSED_WHY[kind])))
+
+    def _unblocked(self, reason: str) -> tuple[Unblocked, ...]:
+        """What follows the last ``Blocked``; to be put into the stream before the gate opens, or with the view."""
+        kind, self._blocked = self._blocked, ""
+        if self._blocker.trouble:
+            reason, self._blocker.trouble = f"{reason}; {self._blocker.trouble}", ""
+        return (Unblocked(kind, reason),) if kind else ()
 
     def _remember_closed(self, frame: NewView) -> None:
         if frame.closes is not None and self.context.view is not None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import itertools
 import os
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from numbers import Real
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -20,9 +22,9 @@ from seqcast._native import driver
 from seqcast._native.engine import Batch, Message
 from seqcast.config import Config
 from seqcast.endpoint import Event as Request
-from seqcast.endpoint import Left
+from seqcast.endpoint import Left, Meaning
 from seqcast.errors import ConfigError, NotMember, SendTimeout, SeqcastError, UsageError
-from seqcast.events import Excluded
+from seqcast.events import Blocked, Excluded, Unblocked
 from seqcast.net.host import Host
 from seqcast.types import Member, View
 
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 ORDERS = ("total", "sequencer", "fifo")
 NAME_BYTES_MAX = 128
 
-Event = Message | View | Excluded
+Event = Message | View | Blocked | Unblocked | Excluded
 """What ``Group.events`` yields."""
 
 _open: dict[int, Group] = {}
@@ -40,7 +42,14 @@ _numbers = itertools.count(1)
 
 
 def join(
-    cluster: str, *, name: str | None = None, order: str = "total", config: Config | None = None, **settings: Any
+    cluster: str,
+    *,
+    name: str | None = None,
+    order: str = "total",
+    config: Config | None = None,
+    on_block: Callable[[Group], object] | None = None,
+    on_unblock: Callable[[Group], object] | None = None,
+    **settings: Any,
 ) -> Group:
     """Joins a group, or forms it, and returns when the first view is installed.
 
@@ -49,6 +58,11 @@ def join(
         name: what others see of this member, unique in the group. Default: host name and process id.
         order: "total" (default) or "sequencer": one order for all; "fifo": order per sender only. The same at all.
         config: settings. Default: those of the environment (``Config.from_environment``).
+        on_block: called before a view change closes the group for sending (FLU-13), so that the application can bring
+            to an end what must not span two views. It may send; what it sends is delivered by all before the next
+            view. It runs on a thread of its own, and is waited for until it returns, but at most ``block_deadline_s``.
+            A send that comes later, or in ``on_unblock``, waits like any other.
+        on_unblock: called on the same thread when the group is open again, after each ``on_block``.
         settings: settings by keyword, which win over ``config``; see docs/config.md.
 
     Raises:
@@ -66,7 +80,9 @@ def join(
         same = sum(group.cluster == cluster for group in list(_open.values()))
         name = f"{socket.gethostname()[:96]}-{os.getpid()}" + (f"-{same + 1}" if same else "")
     _check_name("name", name)
-    group = Group(cluster, name, order, config)
+    if on_unblock is not None and on_block is None:
+        raise ConfigError("on_unblock needs on_block; to be told only, use block_events=True and `events`")
+    group = Group(cluster, name, order, config, on_block, on_unblock)
     try:
         group._host.start()
         group._host.join()
@@ -92,11 +108,26 @@ class Group:
     order (``events``). They all take from the one stream.
     """
 
-    def __init__(self, cluster: str, name: str, order: str, config: Config) -> None:
+    def __init__(
+        self,
+        cluster: str,
+        name: str,
+        order: str,
+        config: Config,
+        on_block: Callable[[Group], object] | None = None,
+        on_unblock: Callable[[Group], object] | None = None,
+    ) -> None:
         self.cluster = cluster
         self.order = order
         self.config = config
-        self._host = Host(cluster, name, order, config)
+        self._host = Host(
+            cluster,
+            name,
+            order,
+            config,
+            None if on_block is None else functools.partial(on_block, self),
+            None if on_unblock is None else functools.partial(on_unblock, self),
+        )
         self._driver = self._host.driver
         self._send = self._driver.send
         self._batch_bytes = config.batch_bytes
@@ -109,6 +140,7 @@ class Group:
         self._delivered_view: View | None = None
         self._begun: Batch | None = None  # of which `recv` took the first `_taken` messages
         self._taken = 0
+        self._meanings: deque[Meaning] = deque()  # of the marker that was taken last
         self._end: Excluded | Left | None = None
         self._journal: JournalWriter | None = None
         if config.journal:
@@ -330,7 +362,8 @@ class Group:
             self._taking.release()
 
     def events(self) -> Iterator[Event]:
-        """Everything in its true order: messages and views; ends when this member has left, or after ``Excluded``."""
+        """Everything in its true order: messages, views, and, where asked for, ``Blocked`` and ``Unblocked``; ends when
+        this member has left, or after ``Excluded``."""
         while True:
             try:
                 event = self._next_event(-1)
@@ -404,13 +437,15 @@ class Group:
             item = self._next(wait)
             if item is None or isinstance(item, Batch):
                 return item
-            if wait > 0:  # a view: what is left of the time
+            if wait > 0:  # a view, or the like: what is left of the time
                 wait = max(0, deadline - driver.now_ns())
 
-    def _next(self, wait: int) -> Batch | View | Excluded | Left | None:
+    def _next(self, wait: int) -> Batch | Meaning | None:
         """What is next in the stream: a batch or what a marker means; None after ``wait`` ns. Under `_taking`."""
         if self._end is not None:
             raise self._not_member()
+        if self._meanings:
+            return self._reached(self._meanings.popleft())
         item = self._driver.deliver(self._batch_bytes, wait, self._delivered_view)
         if isinstance(item, Batch):
             if self._journal is not None:
@@ -421,12 +456,16 @@ class Group:
             if self._host.over and not self._host.engine.deliverable():
                 raise self._not_member()
             return None
-        meaning = self._host.endpoint.marker(item)
+        self._meanings.extend(self._host.endpoint.marker(item))
+        return self._reached(self._meanings.popleft())
+
+    def _reached(self, meaning: Meaning) -> Meaning:
+        """Under `_taking`."""
         if isinstance(meaning, View):
             self._delivered_view = meaning
             if self._journal is not None:
                 self._journal.view(meaning, time.time_ns())
-        else:
+        elif isinstance(meaning, Excluded | Left):
             self._end = meaning
             if self._journal is not None:
                 self._journal.close("excluded" if isinstance(meaning, Excluded) else "leave")
@@ -446,10 +485,11 @@ class Group:
             was over, so that messages sent last may be lost. Again: the same.
 
         Raises:
-            UsageError: ``timeout`` is not seconds.
+            UsageError: ``timeout`` is not seconds; or called by a block or unblock callback.
         """
         if self._forked:
             return False
+        self._refuse_callback("leave")
         wait_s = self.config.leave_timeout_s if timeout is None else _ns(timeout) / 1e9
         with self._leaving:
             if self._number in _open:
@@ -460,6 +500,11 @@ class Group:
                 self._graceful = ordered and self._host.left
                 self._give_up()
         return self._graceful
+
+    def _refuse_callback(self, what: str) -> None:
+        """For what cannot end before the callback that calls it."""
+        if self._host.callbacks is not None and self._host.callbacks.inside:
+            raise UsageError(f"{what} waits for the group, which waits for this callback: call it from another thread")
 
     def _give_up(self) -> None:
         self._host.close()

@@ -148,7 +148,13 @@ class Engine:
         """Ids of members under verification: not heard, and not suspected yet."""
     def links(self) -> list[tuple[int, int]]:
         """(listener, speaker): the one has not heard the other for its suspicion time, and neither is suspected."""
-    def gate_close(self) -> int: ...
+    def gate_close(self, unicasts: bool = False) -> int:
+        """The last own seqno; with ``unicasts`` the cut is reached only when survivors have what was sent to them."""
+    def pause(self) -> None:
+        """Nothing new goes to the group until ``resume`` or the next view; what was sent is still ordered."""
+    def resume(self) -> None: ...
+    def mark(self, marker: int) -> None:
+        """Puts a marker into the delivery queue, between two packets."""
     def freeze(self, lost: Sequence[int]) -> None: ...
     def held(self, rank: int) -> tuple[int, list[tuple[int, int]]]:
         """(end of the prefix, ranges held beyond it), of the group stream of ``rank``."""

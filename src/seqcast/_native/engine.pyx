@@ -418,11 +418,28 @@ cdef class Engine:
         sc_mutex_unlock(&self.lock)
         return [(pairs[2 * i], pairs[2 * i + 1]) for i in range(n)]
 
-    def gate_close(self):
+    def gate_close(self, bint unicasts=False):
         sc_mutex_lock(&self.lock)
-        cdef uint64_t last = sc_engine_gate_close(self.e)
+        cdef uint64_t last = sc_engine_gate_close(self.e, unicasts)
         sc_mutex_unlock(&self.lock)
         return last
+
+    def pause(self):
+        sc_mutex_lock(&self.lock)
+        sc_engine_pause(self.e)
+        sc_mutex_unlock(&self.lock)
+
+    def resume(self):
+        sc_mutex_lock(&self.lock)
+        sc_engine_resume(self.e)
+        sc_mutex_unlock(&self.lock)
+
+    def mark(self, uint64_t marker):
+        sc_mutex_lock(&self.lock)
+        cdef int failed = sc_engine_mark(self.e, marker)
+        sc_mutex_unlock(&self.lock)
+        if failed:
+            raise MemoryError()
 
     def freeze(self, lost):
         cdef uint64_t ids[SC_MEMBERS_MAX]

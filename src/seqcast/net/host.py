@@ -15,6 +15,7 @@ import threading
 import time
 import warnings
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from seqcast._native.driver import Driver, now_ns
@@ -28,11 +29,14 @@ from seqcast.endpoint import (
     ExcludedBy,
     JoinFailed,
     Left,
+    Returned,
     ViewInstalled,
     Warned,
 )
 from seqcast.errors import JoinTimeout, SeqcastError
+from seqcast.net.callbacks import Callbacks
 from seqcast.net.errors import NO_SEGMENTS, clipped_buffers, explain, only_loopback
+from seqcast.policy.context import CallBlock, CallUnblock
 from seqcast.types import Member, View
 
 log = logging.getLogger("seqcast")
@@ -79,8 +83,21 @@ class Host:
         ConfigError: the sockets cannot be opened.
     """
 
-    def __init__(self, cluster: str, name: str, order: str, config: Config) -> None:
+    def __init__(
+        self,
+        cluster: str,
+        name: str,
+        order: str,
+        config: Config,
+        on_block: Callable[[], object] | None = None,
+        on_unblock: Callable[[], object] | None = None,
+    ) -> None:
         self.config = config
+        self.callbacks: Callbacks | None = None
+        if on_block is not None:
+            self.callbacks = Callbacks(
+                name, on_block, on_unblock, lambda run, trouble: self.request(Returned(run, trouble))
+            )
         self.order = order
         member_id = secrets.randbits(63) | 1
         self.engine = Engine(
@@ -97,18 +114,20 @@ class Host:
         self.excluded = False
         self.left = False  # gracefully: the others closed the view with all that this member sent
         self.over = False
-        self._requests: deque[Event] = deque([Event.START])
+        self._requests: deque[Event | Returned] = deque([Event.START])
         self._segments = config.gso and sys.platform.startswith("linux")  # until the kernel refuses them
         self._threads = [
             threading.Thread(target=self.driver.run, name=f"seqcast-io-{name}", daemon=True),
             threading.Thread(target=self._control, name=f"seqcast-control-{name}", daemon=True),
         ]
+        if self.callbacks is not None:
+            self._threads.append(self.callbacks.thread)
 
     def start(self) -> None:
         for thread in self._threads:
             thread.start()
 
-    def request(self, event: Event) -> None:
+    def request(self, event: Event | Returned) -> None:
         """Has the control thread take an event of the application."""
         self._requests.append(event)
         self.driver.kick_control()
@@ -149,6 +168,8 @@ class Host:
             self.request(Event.CLOSE)
             self.wait_over(1.0)
         self.driver.stop()
+        if self.callbacks is not None:
+            self.callbacks.stop()
         for thread in self._threads:
             if thread.is_alive() and thread is not threading.current_thread():
                 thread.join(1.0)
@@ -189,6 +210,10 @@ class Host:
                     self.left = view is not None
                 case ExcludedBy():
                     self.excluded = True
+                case CallBlock(run) if self.callbacks is not None:
+                    self.callbacks.block(run)
+                case CallUnblock() if self.callbacks is not None:
+                    self.callbacks.unblock()
                 case Warned(text):
                     log.warning("%s: %s", self.member.name, text)
             self.changed.notify_all()
@@ -253,6 +278,10 @@ class Host:
             back_off_ns=_ns(config.back_off_s),
             leave_deadline_ns=_ns(config.leave_deadline_s),
             linger_ns=_ns(config.linger_s),
+            blocks=self.callbacks is not None,
+            block_deadline_ns=_ns(config.block_deadline_s),
+            block_events=config.block_events or self.callbacks is not None,
+            flush_unicasts=config.flush_unicasts,
         )
 
 

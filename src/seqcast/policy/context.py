@@ -42,6 +42,10 @@ class EndpointSettings:
         back_off_ns: an initiator that met a higher promise waits so long before it tries again.
         leave_deadline_ns: a leaver gives up waiting for the closing VIEW.
         linger_ns: a coordinator that left serves the closing VIEW for at most so long.
+        blocks: the application has a block callback, to be run before the gate closes (the cut, step 2).
+        block_deadline_ns: it is waited for no longer.
+        block_events: the application is told when the gate closes and opens.
+        flush_unicasts: a view is closed only when survivors have what this member sent to them alone (E-16).
     """
 
     order: str = "total"
@@ -67,6 +71,10 @@ class EndpointSettings:
     back_off_ns: int = 1200 * _MS
     leave_deadline_ns: int = 10_000 * _MS
     linger_ns: int = 1000 * _MS
+    blocks: bool = False
+    block_deadline_ns: int = 2000 * _MS
+    block_events: bool = False
+    flush_unicasts: bool = False
 
 
 class Plane(Protocol):
@@ -74,7 +82,8 @@ class Plane(Protocol):
 
     def doubted(self) -> list[int]: ...
     def links(self) -> list[tuple[int, int]]: ...
-    def gate_close(self) -> int: ...
+    def gate_close(self, unicasts: bool = False) -> int: ...
+    def pause(self) -> None: ...
     def freeze(self, lost: Sequence[int]) -> None: ...
     def held(self, rank: int) -> tuple[int, list[tuple[int, int]]]: ...
     def cut(self, cut: Sequence[int], fetch: Sequence[tuple[int, int, int, int]]) -> None: ...
@@ -82,6 +91,7 @@ class Plane(Protocol):
     def received_table(self) -> list[int]: ...
     def state_void(self, sender: int) -> None: ...
     def counters(self) -> dict[str, int]: ...
+    def unordered(self) -> int: ...
 
 
 # ---- what a step is to do, in this order; the endpoint does it ----------------------------------------------------
@@ -154,7 +164,39 @@ class LoseState:
     error: str
 
 
-Order = Send | Multicast | Install | CloseView | Over | Warn | TakeState | HaveState | LoseState
+@dataclass(frozen=True, slots=True)
+class CallBlock:
+    """Run the application's block callback; its end is told with this number."""
+
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallUnblock:
+    """Run the application's unblock callback, after the block callback that was called before."""
+
+
+@dataclass(frozen=True, slots=True)
+class TellBlocked:
+    """The application may not send to the group from here on: "flush" or "pause"."""
+
+    kind: str
+
+
+Order = (
+    Send
+    | Multicast
+    | Install
+    | CloseView
+    | Over
+    | Warn
+    | TakeState
+    | HaveState
+    | LoseState
+    | CallBlock
+    | CallUnblock
+    | TellBlocked
+)
 
 
 @dataclass(slots=True)
@@ -169,6 +211,7 @@ class Context:
     providers: tuple[Provision, ...] = ()  # of the view
     lacks: tuple[int, ...] | None = None  # we lack the state, and have passed these over; see ``Ok``
     departed: dict[int, None] = field(default_factory=dict)  # ids that were in a view and are no more; oldest first
+    leaving: bool = False  # the application leaves
     orders: deque[Order] = field(default_factory=deque)
     counters: Counter[str] = field(default_factory=Counter)
     edges: set[tuple[str, str, str]] = field(default_factory=set)

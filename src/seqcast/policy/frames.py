@@ -66,6 +66,7 @@ class MemberInfo:
         window_bytes: the largest window it is configured for.
         gro: it receives runs of datagrams in one buffer (UDP_GRO).
         state: it takes part in state transfer.
+        blocks: it has a block callback, for which the cut has a round of its own (step 2).
     """
 
     name: str
@@ -76,6 +77,7 @@ class MemberInfo:
     window_bytes: int
     gro: bool = False
     state: bool = False
+    blocks: bool = False
 
     @property
     def member(self) -> Member:
@@ -126,6 +128,23 @@ class Leave:
     """Leaver to all, until it has the closing VIEW."""
 
     view: int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Initiator to all: run your block callback; START with this attempt follows."""
+
+    view: int
+    attempt: Attempt
+    survivors: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockOk:
+    """Survivor to initiator: my block callback returned, or there is none, or it is waited for no longer."""
+
+    view: int
+    attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +256,8 @@ Frame = (
     | Wait
     | Refused
     | Leave
+    | Block
+    | BlockOk
     | Start
     | Ok
     | Promised
@@ -356,8 +377,8 @@ _VIEW_ID = Shape(
     lambda value: [value.counter, _ID.dump(value.coordinator), _FLUSH.dump(value.flush)],
     _record(ViewId, ("counter", "coordinator", "flush"), _COUNT, _ID, _FLUSH).load,
 )
-_INFO_NAMES = ("name", "id", "address", "capacity", "packet_bytes", "window_bytes", "gro", "state")
-_INFO_ITEMS = (_NAME, _ID, _ADDRESS, _BYTES, _PACKET_BYTES, _BYTES, _FLAG, _FLAG)
+_INFO_NAMES = ("name", "id", "address", "capacity", "packet_bytes", "window_bytes", "gro", "state", "blocks")
+_INFO_ITEMS = (_NAME, _ID, _ADDRESS, _BYTES, _PACKET_BYTES, _BYTES, _FLAG, _FLAG, _FLAG)
 _INFO = Shape(
     f"[{', '.join(_INFO_NAMES)}]",
     lambda value: [item.dump(getattr(value, name)) for name, item in zip(_INFO_NAMES, _INFO_ITEMS, strict=True)],
@@ -386,6 +407,8 @@ SHAPES: dict[str, tuple[type[Any], dict[str, Shape]]] = {
     "wait": (Wait, {"view": _ID}),
     "refused": (Refused, {"reason": _text(1000), "again": _FLAG}),
     "leave": (Leave, {"view": _ID}),
+    "block": (Block, {"view": _ID, "attempt": _ATTEMPT, "survivors": _IDS}),
+    "block_ok": (BlockOk, {"view": _ID, "attempt": _ATTEMPT}),
     "start": (Start, {"view": _ID, "attempt": _ATTEMPT, "survivors": _IDS}),
     "ok": (
         Ok,

@@ -1,4 +1,5 @@
-"""The initiator's part in the cut: START until all said OK, CUT until all said DONE, VIEW until all have it."""
+"""The initiator's part in the cut: BLOCK until all have run their callbacks, where there are any, START until all said
+OK, CUT until all said DONE, VIEW until all have it."""
 
 from __future__ import annotations
 
@@ -8,7 +9,19 @@ from typing import ClassVar
 
 from seqcast.policy.context import NEVER, Context, Repeat
 from seqcast.policy.cut import fix_cut, next_view
-from seqcast.policy.frames import Attempt, Cut, Done, Installed, MemberInfo, NewView, Ok, Promised, Start
+from seqcast.policy.frames import (
+    Attempt,
+    Block,
+    BlockOk,
+    Cut,
+    Done,
+    Installed,
+    MemberInfo,
+    NewView,
+    Ok,
+    Promised,
+    Start,
+)
 from seqcast.policy.membership import Membership
 from seqcast.policy.participant import NO_PROMISE, Participant
 from seqcast.policy.table import IGNORED, ILLEGAL, Machine, Table, table
@@ -16,6 +29,7 @@ from seqcast.policy.table import IGNORED, ILLEGAL, Machine, Table, table
 
 class Attempting(Enum):
     IDLE = auto()
+    BLOCKING = auto()
     STARTING = auto()
     CUTTING = auto()
     SERVING = auto()
@@ -24,6 +38,9 @@ class Attempting(Enum):
 
 class AttemptInput(Enum):
     INITIATE = auto()
+    INITIATE_BLOCK = auto()
+    BLOCK_OK = auto()
+    BLOCK_OK_LAST = auto()
     OK = auto()
     OK_LAST = auto()
     DONE = auto()
@@ -40,40 +57,50 @@ class AttemptInput(Enum):
 
 
 A, I = Attempting, AttemptInput  # noqa: E741
+_RUNNING = (A.BLOCKING, A.STARTING, A.CUTTING)
 TABLE: Table = table(
     A,
     I,
-    ((A.IDLE, A.STARTING, A.CUTTING, A.SERVING), I.INITIATE, A.STARTING, "begin", "a view change, or a survivor fell"),
     (A.BACKING_OFF, I.INITIATE, None, ILLEGAL, "the coordinator's duty waits for the end of the back-off"),
+    (None, I.INITIATE, A.STARTING, "begin close", "a view change, or a survivor fell; no callback is to be waited for"),
+    ((A.IDLE, A.BLOCKING, A.SERVING), I.INITIATE_BLOCK, A.BLOCKING, "begin ask_block", "a survivor has a callback"),
+    (None, I.INITIATE_BLOCK, None, ILLEGAL, "gates are closed, or a back-off runs"),
+    (A.BLOCKING, I.BLOCK_OK, None, "note_answer", "others are missing"),
+    (None, I.BLOCK_OK, None, IGNORED, "repeated, or of an attempt that is over"),
+    (A.BLOCKING, I.BLOCK_OK_LAST, A.STARTING, "close", "all survivors ran their callbacks"),
+    (None, I.BLOCK_OK_LAST, None, ILLEGAL, "only BLOCKING counts them"),
     (A.STARTING, I.OK, None, "note_ok", "others are missing"),
     (None, I.OK, None, IGNORED, "repeated, or of an attempt that is over"),
     (A.STARTING, I.OK_LAST, A.CUTTING, "note_ok send_cut", "all survivors answered"),
     (None, I.OK_LAST, None, ILLEGAL, "only STARTING counts them"),
-    (A.CUTTING, I.DONE, None, "note_done", "others are missing"),
+    (A.CUTTING, I.DONE, None, "note_answer", "others are missing"),
     (None, I.DONE, None, IGNORED, "repeated, or of an attempt that is over"),
-    (A.CUTTING, I.DONE_LAST, A.SERVING, "note_done send_view", "all survivors hold the cut"),
+    (A.CUTTING, I.DONE_LAST, A.SERVING, "note_answer send_view", "all survivors hold the cut"),
     (None, I.DONE_LAST, None, ILLEGAL, "only CUTTING counts them"),
+    (A.BLOCKING, I.NEWER, A.STARTING, "close", "a member has left the view already: no callback is of use any more"),
     ((A.STARTING, A.CUTTING), I.NEWER, A.SERVING, "adopt", "a member has left the view already: its VIEW, our attempt"),
     (None, I.NEWER, None, IGNORED, "of an attempt that is over"),
-    ((A.STARTING, A.CUTTING), I.PROMISED, A.BACKING_OFF, "back_off", "a survivor promised a higher attempt"),
+    (_RUNNING, I.PROMISED, A.BACKING_OFF, "back_off", "a survivor promised a higher attempt"),
     (None, I.PROMISED, None, IGNORED, "of an attempt that is over"),
-    ((A.STARTING, A.CUTTING), I.OVERTAKEN, A.IDLE, "stop", "we promised a higher attempt of another member"),
+    (_RUNNING, I.OVERTAKEN, A.IDLE, "stop", "we promised a higher attempt of another member"),
     (A.BACKING_OFF, I.OVERTAKEN, A.IDLE, "stop", "the higher attempt reached us"),
     (None, I.OVERTAKEN, None, IGNORED, "no attempt of ours runs"),
-    (A.STARTING, I.REPEAT, None, "say_start", "an OK is missing"),
-    (A.CUTTING, I.REPEAT, None, "say_cut", "a DONE is missing"),
+    (A.BLOCKING, I.REPEAT, None, "say", "a callback runs still; the leases are renewed"),
+    (A.STARTING, I.REPEAT, None, "say", "an OK is missing"),
+    (A.CUTTING, I.REPEAT, None, "say", "a DONE is missing"),
     (A.SERVING, I.REPEAT, None, "say_view", "somebody has not said that it has the VIEW"),
     (None, I.REPEAT, None, ILLEGAL, "the timer does not run"),
+    (A.BLOCKING, I.DEADLINE, A.STARTING, "close", "who is silent was asked long enough (E-17); START will tell"),
     ((A.STARTING, A.CUTTING), I.DEADLINE, A.IDLE, "stop exclude_silent", "the flush deadline excludes who is silent"),
     (A.SERVING, I.DEADLINE, A.IDLE, "stop", "who has not the VIEW gets it from any member that it asks"),
     (None, I.DEADLINE, None, ILLEGAL, "no deadline runs"),
     (A.BACKING_OFF, I.BACKED_OFF, A.IDLE, "stop", "again, if there is still a reason"),
     (None, I.BACKED_OFF, None, ILLEGAL, "the timer does not run"),
-    (A.SERVING, I.INSTALLED, None, "note_installed", "others are missing"),
+    (A.SERVING, I.INSTALLED, None, "note_answer", "others are missing"),
     (None, I.INSTALLED, None, IGNORED, "repeated"),
     (A.SERVING, I.INSTALLED_LAST, A.IDLE, "stop", "all have the VIEW"),
     (None, I.INSTALLED_LAST, None, ILLEGAL, "only SERVING counts them"),
-    ((A.STARTING, A.CUTTING, A.BACKING_OFF), I.VIEW, A.IDLE, "stop", "our view was closed by somebody else's attempt"),
+    ((*_RUNNING, A.BACKING_OFF), I.VIEW, A.IDLE, "stop", "our view was closed by somebody else's attempt"),
     (None, I.VIEW, None, IGNORED, "the VIEW is ours, or nothing runs"),
 )
 
@@ -94,15 +121,32 @@ class Initiator(Machine):
         self.survivors: tuple[int, ...] = ()
         self.oks: dict[int, Ok] = {}
         self.missing: set[int] = set()  # ids whose DONE, or INSTALLED, is missing
-        self.frame: Start | Cut | NewView | None = None
+        self.frame: Block | Start | Cut | NewView | None = None
+        self.block_until_ns = (0, NEVER)  # (tag of a view, when its callbacks are waited for no longer)
         self.audience: dict[int, MemberInfo] = {}  # who must have the VIEW
 
     @property
     def running(self) -> bool:
         """An attempt to close the present view is under way."""
-        return self.state in (Attempting.STARTING, Attempting.CUTTING)
+        return self.state in _RUNNING
 
     # ---- inputs
+
+    def initiate(self, survivors: tuple[int, ...]) -> None:
+        """Closes the view; first by a round for the block callbacks, where a survivor has one and it can still send."""
+        context = self.context
+        if self.block_until_ns[0] != context.tag:  # callbacks have one deadline for all attempts to close a view
+            margin = 2 * context.settings.repeat_ns_max
+            self.block_until_ns = context.tag, context.now + context.settings.block_deadline_ns + margin
+        asks = self.participant.promise == NO_PROMISE and context.now < self.block_until_ns[1]
+        asks = asks and any(context.infos[member].blocks for member in survivors)
+        self.fire(AttemptInput.INITIATE_BLOCK if asks else AttemptInput.INITIATE, survivors)
+
+    def block_ok(self, frame: BlockOk, sender: int) -> None:
+        if frame.attempt != self.attempt or frame.view != self.context.tag or sender not in self.survivors:
+            return
+        last = self.state is Attempting.BLOCKING and self.missing <= {sender}
+        self.fire(AttemptInput.BLOCK_OK_LAST if last else AttemptInput.BLOCK_OK, sender)
 
     def ok(self, frame: Ok, sender: int) -> None:
         if frame.attempt != self.attempt or frame.view != self.context.tag:
@@ -153,13 +197,23 @@ class Initiator(Machine):
         self.survivors = survivors
         self.attempt = (max(self.participant.highest, self.participant.promise[0]) + 1, self.context.rank)
         self.oks = {}
-        self._wait_for(survivors, self.context.settings.flush_deadline_ns)
-        self.frame = Start(self.context.tag, self.attempt, survivors)
-        self.say_start()
 
-    def say_start(self) -> None:
-        assert isinstance(self.frame, Start)
+    def ask_block(self, survivors: tuple[int, ...]) -> None:
+        self._wait_for(survivors, self.block_until_ns[1] - self.context.now)
+        self.frame = Block(self.context.tag, self.attempt, survivors)
+        self.say()
+
+    def close(self, *_: object) -> None:
+        self._wait_for(self.survivors, self.context.settings.flush_deadline_ns)
+        self.frame = Start(self.context.tag, self.attempt, self.survivors)
+        self.say()
+
+    def say(self) -> None:
+        assert self.frame is not None and not isinstance(self.frame, NewView)
         self.context.multicast(self.frame)
+
+    def note_answer(self, sender: int) -> None:
+        self.missing.discard(sender)
 
     def note_ok(self, rank: int, frame: Ok) -> None:
         self.oks[rank] = frame
@@ -169,14 +223,7 @@ class Initiator(Machine):
         cut, fetch = fix_cut(len(self.context.members), self.oks)
         self._wait_for(self.survivors, self.context.settings.flush_deadline_ns)
         self.frame = Cut(self.context.tag, self.attempt, cut, fetch)
-        self.say_cut()
-
-    def say_cut(self) -> None:
-        assert isinstance(self.frame, Cut)
-        self.context.multicast(self.frame)
-
-    def note_done(self, sender: int) -> None:
-        self.missing.discard(sender)
+        self.say()
 
     def send_view(self, *_: object) -> None:
         context = self.context
@@ -212,9 +259,6 @@ class Initiator(Machine):
         assert isinstance(self.frame, NewView)
         for member in sorted(self.missing):
             self.context.send(self.frame, member, self.audience[member].address)
-
-    def note_installed(self, sender: int) -> None:
-        self.missing.discard(sender)
 
     def exclude_silent(self) -> None:
         self.participant.lapsed |= self.missing

@@ -159,6 +159,7 @@ class Lifecycle(Machine):
         self.context.orders.append(Install(frame, first=self.context.view is None))
 
     def begin_leave(self) -> None:
+        self.context.leaving = True
         self.leaves.start(self.context.now)
         self.deadline_ns = self.context.now + self.context.settings.leave_deadline_ns
 

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from seqcast.policy.context import NEVER, Context, Warn
 from seqcast.policy.frames import MEMBERS_MAX, Join, MemberInfo, Refused
-from seqcast.policy.participant import NO_PROMISE, Participant
+from seqcast.policy.participant import Part, Participant
 from seqcast.policy.table import IGNORED, ILLEGAL, Machine, Table, table
 
 
@@ -228,7 +228,7 @@ class Membership(Machine):
             any(member.id in doubted or member.id in self.leavers for member in self.context.members)
             or bool(self.joiners and self.joining())
             or bool(self.wanting)
-            or self.participant.promise != NO_PROMISE  # the gate is closed, and who closed it is gone
+            or self.participant.state is not Part.OPEN  # somebody began to close the view, and is gone
         )
 
     def _forget_stale(self) -> None:

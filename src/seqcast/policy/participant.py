@@ -1,5 +1,6 @@
-"""One member's part in the cut that closes its view (design: the cut, steps 1 and 3 to 6).
+"""One member's part in the cut that closes its view (design: the cut, steps 1 to 6).
 
+BLOCK, where some application has a block callback, only asks: sending and stamping stay open, and nothing is promised.
 A member promises the highest attempt that it answered, and takes CUT and VIEW under that one only. From its OK on the
 gate is closed and nothing from outside the survivors is accepted; after CUT nothing is delivered until VIEW.
 """
@@ -10,8 +11,22 @@ from enum import Enum, auto
 from typing import ClassVar
 
 from seqcast.errors import RemoteProtocolError
-from seqcast.policy.context import NEVER, Context, Repeat
-from seqcast.policy.frames import RANGES_ALL_MAX, RANGES_MAX, Attempt, Cut, Done, Held, NewView, Ok, Promised, Start
+from seqcast.policy.blocker import Blocker
+from seqcast.policy.context import NEVER, Context, Repeat, TellBlocked
+from seqcast.policy.frames import (
+    RANGES_ALL_MAX,
+    RANGES_MAX,
+    Attempt,
+    Block,
+    BlockOk,
+    Cut,
+    Done,
+    Held,
+    NewView,
+    Ok,
+    Promised,
+    Start,
+)
 from seqcast.policy.table import IGNORED, ILLEGAL, Machine, Table, table
 
 NO_PROMISE: Attempt = (0, -1)
@@ -19,12 +34,18 @@ NO_PROMISE: Attempt = (0, -1)
 
 class Part(Enum):
     OPEN = auto()
+    BLOCKING = auto()
+    BLOCKED = auto()
     PROMISED = auto()
     FETCHING = auto()
     DONE = auto()
 
 
 class PartInput(Enum):
+    BLOCK = auto()
+    BLOCK_PASS = auto()
+    BLOCK_BELOW = auto()
+    RETURNED = auto()
     START = auto()
     START_AGAIN = auto()
     START_BELOW = auto()
@@ -39,15 +60,26 @@ P, I = Part, PartInput  # noqa: E741
 TABLE: Table = table(
     P,
     I,
+    (P.OPEN, I.BLOCK, P.BLOCKING, "heed", "the application's callback runs; sending and stamping stay open (step 2)"),
+    (P.BLOCKING, I.BLOCK, None, "heed", "repeated, or by another initiator: the callback still runs"),
+    (P.BLOCKED, I.BLOCK, None, ILLEGAL, "the callback is waited for no longer"),
+    ((P.OPEN, P.BLOCKED), I.BLOCK_PASS, P.BLOCKED, "heed say_blocked", "there is no callback, or it has run"),
+    (P.BLOCKING, I.BLOCK_PASS, None, ILLEGAL, "the callback is waited for"),
+    (None, I.BLOCK, None, "say_blocked", "the gate is closed: its sends would wait for the VIEW"),
+    (None, I.BLOCK_PASS, None, "say_blocked", "the gate is closed"),
+    ((P.OPEN, P.BLOCKING, P.BLOCKED), I.BLOCK_BELOW, None, ILLEGAL, "nothing was promised"),
+    (None, I.BLOCK_BELOW, None, "refuse", "promised to a higher attempt; its initiator learns so"),
+    (P.BLOCKING, I.RETURNED, P.BLOCKED, "say_returned", "the callback returned, or its deadline is over"),
+    (None, I.RETURNED, None, IGNORED, "the round is over, or it ran for a pause"),
     (None, I.START, P.PROMISED, "promise_it close_gate answer", "an attempt above the promise, with us as a survivor"),
-    (P.OPEN, I.START_AGAIN, None, ILLEGAL, "nothing was promised"),
+    ((P.OPEN, P.BLOCKING, P.BLOCKED), I.START_AGAIN, None, ILLEGAL, "nothing was promised"),
     (None, I.START_AGAIN, None, "answer", "our OK was lost: the same OK again"),
-    (P.OPEN, I.START_BELOW, None, ILLEGAL, "nothing was promised"),
+    ((P.OPEN, P.BLOCKING, P.BLOCKED), I.START_BELOW, None, ILLEGAL, "nothing was promised"),
     (None, I.START_BELOW, None, "refuse", "promised to a higher attempt; its initiator learns so"),
     (P.PROMISED, I.CUT, P.FETCHING, "fetch", "everyone answered"),
     (P.FETCHING, I.CUT, None, IGNORED, "repeated: still fetching"),
     (P.DONE, I.CUT, None, "say_done", "our DONE was lost"),
-    (P.OPEN, I.CUT, None, ILLEGAL, "nothing was promised"),
+    ((P.OPEN, P.BLOCKING, P.BLOCKED), I.CUT, None, ILLEGAL, "nothing was promised"),
     (None, I.CUT_OTHER, None, IGNORED, "of an attempt that is not promised"),
     (P.FETCHING, I.REACHED, P.DONE, "say_done await_view", "everything up to the cut is here"),
     (P.DONE, I.REACHED, None, IGNORED, "known"),
@@ -63,10 +95,12 @@ class Participant(Machine):
     NAME: ClassVar[str] = "participant"
     TABLE: ClassVar[Table] = TABLE
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, blocker: Blocker) -> None:
         super().__init__(Part.OPEN, context.edges)
         self.context = context
+        self.blocker = blocker
         self.promise = NO_PROMISE
+        self.heeded = NO_PROMISE  # the highest attempt whose BLOCK was heard
         self.highest = 0  # attempt seen, of whomever
         self.ok: Ok | None = None
         self.survivors: tuple[int, ...] = ()
@@ -76,13 +110,33 @@ class Participant(Machine):
 
     @property
     def initiator(self) -> int:
-        """Id of the member whose attempt is promised."""
-        return self.context.members[self.promise[1]].id
+        """Id of the member whose attempt is promised, or, before that, whose BLOCK is heeded."""
+        attempt = self.heeded if self.promise == NO_PROMISE else self.promise
+        return self.context.members[attempt[1]].id
 
     # ---- inputs
 
-    def start(self, frame: Start, sender: int) -> None:
-        """A START that closes our view."""
+    def block(self, frame: Block, sender: int) -> None:
+        """A BLOCK: START for our view will follow."""
+        if not self._may_start(frame, sender):
+            return
+        if frame.attempt < self.promise:
+            self.fire(PartInput.BLOCK_BELOW, frame)
+        elif self.state in (Part.OPEN, Part.BLOCKING, Part.BLOCKED) and self.blocker.ask():
+            self.fire(PartInput.BLOCK_PASS, frame)
+        else:
+            self.fire(PartInput.BLOCK, frame)
+
+    def returned(self) -> None:
+        """The callback returned, or is waited for no longer."""
+        self.fire(PartInput.RETURNED)
+
+    def _may_start(self, frame: Block | Start, sender: int) -> bool:
+        """Is it for us?
+
+        Raises:
+            RemoteProtocolError: nobody may send it.
+        """
         members = self.context.members
         rank = frame.attempt[1]
         if rank >= len(members) or members[rank].id != sender:
@@ -91,7 +145,11 @@ class Participant(Machine):
         if by_rank != list(frame.survivors) or frame.survivors[:1] != (sender,):
             raise RemoteProtocolError("START: the survivors are not members by rank, the initiator first")
         self.highest = max(self.highest, frame.attempt[0])
-        if self.context.me.id not in frame.survivors:
+        return self.context.me.id in frame.survivors
+
+    def start(self, frame: Start, sender: int) -> None:
+        """A START that closes our view."""
+        if not self._may_start(frame, sender):
             return
         if frame.attempt == self.promise:
             self.renew()
@@ -123,7 +181,7 @@ class Participant(Machine):
         Raises:
             RemoteProtocolError: it is under our promise, and cannot be right.
         """
-        if frame.attempt != self.promise or self.state is Part.OPEN:
+        if frame.attempt != self.promise or self.promise == NO_PROMISE:
             return False
         if len(frame.cut) != len(self.context.members):
             raise RemoteProtocolError("VIEW: the cut is not by rank of the view it closes")
@@ -146,6 +204,17 @@ class Participant(Machine):
 
     # ---- actions
 
+    def heed(self, frame: Block) -> None:
+        self.heeded = max(self.heeded, frame.attempt)
+        self.lapsed.discard(self.initiator)
+        self.renew()
+
+    def say_blocked(self, frame: Block) -> None:
+        self.context.send(BlockOk(frame.view, frame.attempt), self.context.members[frame.attempt[1]].id)
+
+    def say_returned(self) -> None:
+        self.context.send(BlockOk(self.context.tag, self.heeded), self.initiator)
+
     def promise_it(self, frame: Start) -> None:
         self.promise = frame.attempt
         self.survivors = frame.survivors
@@ -156,7 +225,8 @@ class Participant(Machine):
     def close_gate(self, frame: Start) -> None:
         """Gate and last seqno in one step (E-15), then the freeze, then what is held: nothing can come in between."""
         context, plane = self.context, self.context.plane
-        last = plane.gate_close()
+        last = plane.gate_close(context.leaving or context.settings.flush_unicasts)
+        context.orders.append(TellBlocked("flush"))
         lost = [rank for rank, member in enumerate(context.members) if member.id not in frame.survivors]
         plane.freeze([context.members[rank].id for rank in lost])
         most = min(RANGES_MAX, RANGES_ALL_MAX // max(len(lost), 1))
@@ -171,7 +241,7 @@ class Participant(Machine):
         assert self.ok is not None
         self.context.send(self.ok, self.initiator)
 
-    def refuse(self, frame: Start) -> None:
+    def refuse(self, frame: Block | Start) -> None:
         member = self.context.members[frame.attempt[1]].id
         self.context.send(Promised(frame.view, frame.attempt, self.promise), member)
 

@@ -46,6 +46,8 @@ def check_safety(nodes: Sequence[Node]) -> Iterator[str]:
     ordered = nodes[0].options.order != "fifo"
     everywhere = [stay for node in nodes for stay in stays(node)]
     for node in nodes:
+        yield from node.violations
+        yield from _check_callbacks(node)
         yield from _check_views(node)
         yield from _check_integrity(node, by_id)
         yield from _check_fifo(node)
@@ -93,6 +95,15 @@ def _check_fifo(node: Node) -> Iterator[str]:
                 what = "duplicate" if entry.counter < expected else "FIFO"
                 yield f"{what}: {node} delivers number {entry.counter} of {entry.sender:x}, not {expected}: {entry}"
             seen[entry.sender] = entry.counter
+
+
+def _check_callbacks(node: Node) -> Iterator[str]:
+    """What a block callback sent before it returned in time is delivered before the next view (FLU-13, FLU-15)."""
+    for run in node.runs:
+        for number in run.sent if run.returned and not run.late else ():
+            tag = node.sent[number][1]
+            if tag != run.tag:
+                yield f"block callback: {node} sent number {number} in it, and the view was {tag:x}, not {run.tag:x}"
 
 
 def _check_view_agreement(everywhere: Sequence[Stay]) -> Iterator[str]:

@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 
+from seqcast.policy.blocker import Blocker
 from seqcast.policy.initiator import Initiator
 from seqcast.policy.lifecycle import Lifecycle
 from seqcast.policy.membership import Membership
@@ -17,7 +18,7 @@ from seqcast.sim import starts
 from seqcast.sim.options import SECOND, Options
 from seqcast.sim.world import simulate
 
-MACHINES = (Lifecycle, Membership, Initiator, Participant, StateTaker)
+MACHINES = (Lifecycle, Membership, Initiator, Participant, Blocker, StateTaker)
 
 
 def parser() -> argparse.ArgumentParser:

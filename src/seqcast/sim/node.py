@@ -16,6 +16,8 @@ from seqcast.endpoint import (
     ExcludedBy,
     JoinFailed,
     Left,
+    Meaning,
+    Returned,
     StateArrived,
     StateFrom,
     StateHeld,
@@ -23,9 +25,9 @@ from seqcast.endpoint import (
     StateRefused,
     ViewInstalled,
 )
-from seqcast.events import Excluded
-from seqcast.policy.context import NEVER
-from seqcast.sim.options import Options
+from seqcast.events import Blocked, Excluded, Unblocked
+from seqcast.policy.context import NEVER, CallBlock, CallUnblock
+from seqcast.sim.options import MS, Options
 from seqcast.sim.state import SILENCE_NS_MAX, Chain, Giving, Taking
 from seqcast.types import Member, View
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 _HEAD = struct.Struct("<QQQ")  # sender, its counter, destination or 0
 BACKLOG_MAX = 2000
+BLOCK_DEADLINE_NS = 400 * MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,25 @@ class Delivered:
     length: int
     intact: bool
     claimed: int  # the sender that the engine names
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of the block callback.
+
+    Args:
+        tag: of the view that is being closed.
+        sent: numbers of the messages that it sends.
+        late: the group was closed for sending before it returned.
+        returned: it has; if it was not late, what it sent must be delivered in its view.
+        unblocked: the unblock callback followed.
+    """
+
+    tag: int
+    sent: list[int]
+    late: bool = False
+    returned: bool = False
+    unblocked: bool = False
 
 
 Entry = Delivered | View | Excluded | Left
@@ -80,6 +102,8 @@ class Node:
         self.id = self.rng.getrandbits(63) | 1
         self.address = b"sim" + index.to_bytes(2, "big")
         capacity = options.capacity >> self.rng.randrange(2)
+        self.callbacks = random.Random(f"callbacks {options.seed} {index}")  # of its own: the other choices stay
+        blocks = self.callbacks.random() < options.blocks
         self.engine = make_engine(
             member_id=self.id,
             group_tag=1,
@@ -104,6 +128,9 @@ class Node:
                 state=options.state,
                 verify_ns=options.verify_ns,
                 link_ns=options.link_ns,
+                blocks=blocks,
+                block_deadline_ns=BLOCK_DEADLINE_NS,
+                block_events=True,
             ),
         )
         self.up = True
@@ -112,6 +139,9 @@ class Node:
         self.backlog: list[tuple[bytes, bytes]] = []
         self.timer = NEVER
         self.log: list[Entry] = []
+        self.violations: list[str] = []  # seen as they happened
+        self.blocked: Blocked | None = None  # since the application was told so
+        self.runs: list[Run] = []  # of the block callback
         self.tag = 0  # of the view that the application is in
         self.counter = 0
         self.counters_to: dict[int, int] = {}
@@ -227,7 +257,7 @@ class Node:
             self.timer = max(due, now + 1)
             self.world.clock.at(self.timer, self.wake, self.timer)
 
-    def step(self, event: Event | StateArrived | StateRefused) -> None:
+    def step(self, event: Event | Returned | StateArrived | StateRefused) -> None:
         for effect in self.endpoint.step(event, self.world.clock.now):
             match effect:
                 case ViewInstalled(view):
@@ -254,6 +284,10 @@ class Node:
                     self.pending.clear()
                     self.leave()
                     self.world.start_node(f"{self.name}*")
+                case CallBlock(run):
+                    self.call_block(run)
+                case CallUnblock():
+                    self.call_unblock()
                 case _:
                     self.world.trace(self, f"warns: {effect.text}")
 
@@ -275,6 +309,49 @@ class Node:
             if self.world.clock.now >= max(self.paused_until, self.stalled_until):
                 self.service()
         self.world.clock.at(self.world.clock.now + int(rng.expovariate(self.options.rate) * 1e9), self.produce)
+
+    def call_block(self, run: int) -> None:
+        """The block callback: takes its time, sends some messages, or never returns."""
+        view, rng, clock = self.endpoint.view, self.callbacks, self.world.clock
+        if self.runs and not self.runs[-1].unblocked:
+            self.violations.append(f"callbacks: {self} is blocked twice")
+        self.runs.append(Run(view.view_id.tag if view else 0, []))
+        self.world.trace(self, f"runs its block callback, run {run}")
+        if rng.random() < 0.15:  # never returns
+            return
+        messages = rng.choice((0, 0, 1, 5))
+        due = clock.now + rng.choice((0, rng.randrange(20 * MS), rng.randrange(2 * BLOCK_DEADLINE_NS)))
+        clock.at(clock.now, self.callback_sends, run, messages, due)
+
+    def callback_sends(self, run: int, messages: int, due: int) -> None:
+        """As a callback that calls ``send`` for each, and then takes its time until ``due``."""
+        clock = self.world.clock
+        if not self.up or self.endpoint.over:
+            return
+        if clock.now < max(self.paused_until, self.stalled_until):
+            clock.at(max(self.paused_until, self.stalled_until), self.callback_sends, run, messages, due)
+            return
+        self.send_pending()
+        if messages and not self.pending:
+            length = _HEAD.size + self.callbacks.randrange(200)
+            number = self.counter
+            self.pending.append((0, length))
+            self.send_pending()
+            self.runs[-1].sent.append(number)
+            messages -= 1
+            self.service()
+        if messages or self.pending or clock.now < due:
+            clock.at(max(clock.now + MS, due if not messages and not self.pending else 0), self.callback_sends, run,
+                     messages, due)  # fmt: skip
+            return
+        self.runs[-1].returned = True
+        self.step(Returned(run, "an error" if self.callbacks.random() < 0.2 else ""))
+        self.service()
+
+    def call_unblock(self) -> None:
+        if not self.runs or self.runs[-1].unblocked:
+            self.violations.append(f"callbacks: {self} is unblocked, and was not blocked")
+        self.runs[-1].unblocked = True
 
     def say_last(self) -> None:
         """In the liveness phase: something that must still get through."""
@@ -306,6 +383,8 @@ class Node:
                 else:
                     self.sent[counter] = (length, tag)
                     self.counter += 1
+                    if self.blocked:
+                        self.violations.append(f"gate: {self} sends number {counter} after {self.blocked}")
             else:
                 assert to, f"send to the group in a view gives {result}"
                 del self.sent_to[to, counter]
@@ -315,12 +394,28 @@ class Node:
         engine = self.engine
         while (item := engine.deliver(1 << 20, self.world.clock.now, self.world.clock.now)) is not None:
             if isinstance(item, int):
-                meaning = self.endpoint.marker(item)
-                self.tag = meaning.view_id.tag if isinstance(meaning, View) else 0
-                self.take(meaning)
+                for meaning in self.endpoint.marker(item):
+                    self._reach(meaning)
             else:
                 for entry in self._read(item):
                     self.take(entry)
+
+    def _reach(self, meaning: Meaning) -> None:
+        if isinstance(meaning, Blocked):
+            if self.blocked:
+                self.violations.append(f"gate: {self} is told {meaning} after {self.blocked}")
+            self.blocked = meaning
+            if self.runs and not self.runs[-1].returned:
+                self.runs[-1].late = True
+        elif isinstance(meaning, Unblocked):
+            if self.blocked is None or self.blocked.kind != meaning.kind:
+                self.violations.append(f"gate: {self} is told {meaning} after {self.blocked}")
+            self.blocked = None
+        else:
+            if isinstance(meaning, View) and self.tag and not self.blocked:
+                self.violations.append(f"gate: {self} enters {meaning}, and was not told that the view before closes")
+            self.tag = meaning.view_id.tag if isinstance(meaning, View) else 0
+            self.take(meaning)
 
     def take(self, entry: Entry) -> None:
         if not self.inside:

@@ -40,6 +40,7 @@ class Options:
         state: the members' applications have a state, which who joins takes over.
         state_bytes: at least so large.
         state_refusals: how many times an application fails to give it.
+        blocks: part of the members that have a block callback; some of those send in it, some never return.
         packet_bytes, capacity: see ``EndpointSettings``; the members' capacities vary below this.
         heartbeat_ns, suspect_ns, suspect_ns_max: of the engine.
         verify_ns, link_ns: see ``EndpointSettings``.
@@ -72,6 +73,7 @@ class Options:
     rate: int = 200
     bytes_max: int = 20_000
     unicasts: float = 0.1
+    blocks: float = 0.0
     packet_bytes: int = 1472
     capacity: int = 256 << 10
     state: bool = False
@@ -127,6 +129,7 @@ class Options:
             state_refusals=rng.choice((0, 0, 0, 1, 3)),
             deaf=rng.choice((0, 0, 0, 1)) if hostile else 0,
             hosts=rng.random() < 0.5,
+            blocks=rng.choice((0.0, 0.0, 0.3, 1.0)),
         )
         return options
 

@@ -156,7 +156,8 @@ class World:
             begin = when()
             at(begin, rng.choice((self.doubt, self.duel)))
         for _ in range(options.ambushes):
-            kind = rng.choice((b"start", b"cut", b"cut", b"view", b"view"))
+            kinds = (b"start", b"cut", b"cut", b"view", b"view")
+            kind = rng.choice((*kinds, b"block", b"block") if options.blocks else kinds)
             at(when(), self.ambushes.append, b'"kind":"%b"' % kind)
         for _ in range(options.one_way):
             begin = when()

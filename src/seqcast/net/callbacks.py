@@ -1,0 +1,60 @@
+"""The application's block and unblock callbacks, on a thread of their own: the protocol never waits for them but by
+the deadline that the policy sets."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+
+log = logging.getLogger("seqcast")
+
+
+class Callbacks:
+    """Runs callbacks one after the other.
+
+    Args:
+        name: of the member, for logs and the thread.
+        on_block, on_unblock: of the application; None: nothing to run.
+        returned: told the number of each run of ``on_block``, and what it raised ("" if nothing), when it ended.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        on_block: Callable[[], object],
+        on_unblock: Callable[[], object] | None,
+        returned: Callable[[int, str], None],
+    ) -> None:
+        self.name, self.on_block, self.on_unblock, self.returned = name, on_block, on_unblock, returned
+        self._calls: queue.SimpleQueue[int | None] = queue.SimpleQueue()  # a run of on_block; 0: on_unblock; None: end
+        self.thread = threading.Thread(target=self._run, name=f"seqcast-callbacks-{name}", daemon=True)
+
+    def block(self, run: int) -> None:
+        self._calls.put(run)
+
+    def unblock(self) -> None:
+        self._calls.put(0)
+
+    def stop(self) -> None:
+        """No further callback is begun; one that runs is not waited for."""
+        self._calls.put(None)
+
+    @property
+    def inside(self) -> bool:
+        """The caller is a callback."""
+        return threading.current_thread() is self.thread
+
+    def _run(self) -> None:
+        while (run := self._calls.get()) is not None:
+            trouble = ""
+            call, what = (self.on_block, "on_block") if run else (self.on_unblock, "on_unblock")
+            try:
+                if call is not None:
+                    call()
+            except Exception as error:
+                trouble = f"{what} raised {error!r}"
+                log.exception("%s: %s raised; the group goes on", self.name, what)
+            if run:
+                self.returned(run, trouble)

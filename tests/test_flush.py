@@ -1,0 +1,253 @@
+"""The flush as applications see it, on real sockets: block callbacks, what they may do, and what goes wrong in them."""
+
+import asyncio
+import logging
+import queue
+import threading
+import time
+
+import pytest
+from members import LOOPBACK, cluster, group_of, join, wait_until
+
+import seqcast
+from seqcast import Blocked, Message, Unblocked, View
+
+
+class Listener:
+    """Takes everything that a member is delivered, on a thread of its own."""
+
+    def __init__(self, group, heard=None):
+        self.group, self.seen = group, []
+        self.heard = heard
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self):
+        for event in self.group.events():
+            self.seen.append(event)
+            if self.heard is not None and isinstance(event, Message):
+                self.heard(self.group, event)
+
+    def words(self):
+        """What was seen: payloads, and the events by name; a view by its members."""
+        return [
+            event.payload.decode()
+            if isinstance(event, Message)
+            else "".join(sorted(member.name for member in event.members))
+            if isinstance(event, View)
+            else f"{type(event).__name__} {event.kind}"
+            for event in list(self.seen)
+        ]
+
+
+def in_view(count, *groups):
+    wait_until(lambda: all(len(group.view.members) == count for group in groups))
+
+
+class Transactions:
+    """The coordinator of two-phase commits (FLU-14): those that are prepared when the view closes are finished in the
+    block callback, the others are rolled back."""
+
+    def __init__(self):
+        self.acks = queue.Queue()
+        self.prepared, self.preparing = [], []
+
+    def heard(self, group, message):
+        word, _, name = message.payload.decode().partition(" ")
+        if word == "PREPARE":
+            group.send(f"ACK {name}".encode(), to=message.sender)
+        elif word == "ACK":
+            self.acks.put((name, message.sender.name))
+
+    def on_block(self, group):
+        members = {member.name for member in group.view.members}
+        for name in self.prepared:
+            group.send(f"PREPARE {name}".encode())
+            missing = set(members)
+            while missing:
+                acked, member = self.acks.get(timeout=5)
+                assert acked == name
+                missing.discard(member)
+            group.send(f"COMMIT {name}".encode())
+        for name in self.preparing:
+            group.send(f"ROLLBACK {name}".encode())
+        self.prepared, self.preparing = [], []
+
+
+@pytest.mark.parametrize("order", ["fifo", "sequencer", "total"])
+def test_transactions_are_committed_in_the_block_callback_before_the_next_view(order):
+    name = cluster()
+    owners = {"a": Transactions(), "b": Transactions()}
+    groups = [join(name, "c", order=order, flush_deadline_s=30.0, block_deadline_s=20.0)]
+    groups += [join(name, who, order=order, on_block=owners[who].on_block, block_deadline_s=20.0) for who in owners]
+    in_view(3, *groups)
+    listeners = [Listener(group, owners.get(group.member.name, Transactions()).heard) for group in groups]
+    owners["a"].prepared, owners["a"].preparing = ["t1", "t2"], ["t3"]
+    owners["b"].prepared = ["t4"]
+    groups.append(join(name, "d", order=order))
+    in_view(4, *groups)
+    late = Listener(groups[3])
+    closing = {"PREPARE t1", "COMMIT t1", "PREPARE t2", "COMMIT t2", "ROLLBACK t3", "PREPARE t4", "COMMIT t4"}
+    wait_until(lambda: all("abcd" in listener.words() for listener in (*listeners, late)))
+    for listener in listeners:
+        words = listener.words()
+        before = words[words.index("abc") + 1 : words.index("abcd")]
+        group_words = [word for word in before if word in closing]
+        assert set(group_words) == closing and len(group_words) == len(closing)
+        assert [word for word in group_words if word[-2:] == "t1"] == ["PREPARE t1", "COMMIT t1"]
+        if order != "fifo":
+            assert group_words == [word for word in listeners[0].words() if word in closing]
+        # What a callback waited for, the acks, it got before the view closed as well.
+        if listener.group.member.name == "a":
+            assert sum(word.startswith("ACK t1") for word in before) == 3
+    assert late.words() == ["abcd"]
+    for group in groups:
+        group.leave()
+
+
+def test_blocked_and_unblocked_bracket_what_cannot_be_sent_and_the_view_lies_between():
+    name = cluster()
+    sent = []
+
+    def on_block(group):
+        group.send(b"in the callback")
+
+    def on_unblock(group):
+        group.send(b"open again")
+        sent.append(len(group.view.members))
+
+    with join(name, "a", on_block=on_block, on_unblock=on_unblock) as a:
+        listener = Listener(a)
+        with join(name, "b") as b:
+            in_view(2, a, b)
+            wait_until(lambda: "open again" in listener.words())
+            assert listener.words()[:6] == [
+                "a", "in the callback", "Blocked flush", "ab", "Unblocked flush", "open again",
+            ]  # fmt: skip
+            assert sent == [2]
+            assert [m.payload for m in (b.recv(5),)] == [b"open again"]
+
+
+def test_events_tell_of_the_gate_only_where_it_was_asked_for():
+    name = cluster()
+    with join(name, "a", block_events=True) as a, join(name, "b") as b:
+        in_view(2, a, b)
+        c = join(name, "c")
+        in_view(3, a, b, c)
+        c.leave()
+        in_view(2, a, b)
+        told, plain = Listener(a), Listener(b)
+        wait_until(lambda: told.words().count("ab") == 2 and plain.words().count("ab") == 2)
+        wait_until(lambda: len(told.words()) == 10)
+        assert told.words() == ["a"] + [w for v in ("ab", "abc", "ab") for w in ("Blocked flush", v, "Unblocked flush")]
+        assert plain.words() == ["ab", "abc", "ab"]
+
+
+def test_a_callback_that_raises_is_logged_and_reported_and_harms_nobody(caplog):
+    def on_block(_group):
+        raise ValueError("a mistake of the application")
+
+    name = cluster()
+    with caplog.at_level(logging.ERROR, "seqcast"), join(name, "a", on_block=on_block) as a:
+        listener = Listener(a)
+        begin = time.monotonic()
+        with join(name, "b") as b:
+            in_view(2, a, b)
+            assert time.monotonic() - begin < 1.5
+            wait_until(lambda: any(isinstance(event, Unblocked) for event in listener.seen))
+            (unblocked,) = [event for event in listener.seen if isinstance(event, Unblocked)]
+            assert "on_block raised ValueError('a mistake of the application')" in unblocked.reason
+            assert a.counters()["control_callbacks_failed"] == 1
+        assert "on_block raised" in caplog.text and "a mistake of the application" in caplog.text
+
+
+def test_a_callback_that_blocks_delays_the_group_by_its_deadline_alone_and_its_owner_is_warned(caplog):
+    hold = threading.Event()
+    name = cluster()
+
+    def on_block(_group):
+        hold.wait(10)
+
+    with caplog.at_level(logging.WARNING, "seqcast"), join(name, "a", on_block=on_block, block_deadline_s=0.3) as a:
+        listener = Listener(a)
+        begin = time.monotonic()
+        with join(name, "b") as b:
+            in_view(2, a, b)
+            assert 0.3 <= time.monotonic() - begin < 2
+            hold.set()
+            wait_until(lambda: a.counters().get("control_callbacks_late"))
+            assert "on_block did not return within 0.3 s" in caplog.text
+            (unblocked,) = [event for event in listener.seen if isinstance(event, Unblocked)]
+            assert "on_block did not return" in unblocked.reason
+
+
+def test_a_member_that_crashes_in_its_callback_stalls_nobody():
+    name = cluster()
+    inside = threading.Event()
+
+    def on_block(_group):
+        inside.set()
+        time.sleep(30)
+
+    settings = {"block_deadline_s": 20.0, "flush_deadline_s": 30.0, "join_timeout_s": 15.0}
+    a, b = join(name, "a", **settings), join(name, "b", on_block=on_block, **settings)
+    in_view(2, a, b)
+    late = []
+    thread = threading.Thread(target=lambda: late.append(join(name, "c", **settings)))
+    begin = time.monotonic()
+    thread.start()
+    assert inside.wait(5)
+    b._host.driver.stop()  # its engine falls silent, as in a crash
+    thread.join()
+    assert time.monotonic() - begin < 5
+    assert [member.name for member in late[0].view.members] == ["a", "c"]
+    for group in (late[0], a):
+        group.leave()
+    b._give_up()
+
+
+def test_a_callback_may_not_do_what_waits_for_itself():
+    name = cluster()
+    raised = []
+
+    def on_block(group):
+        try:
+            group.leave()
+        except seqcast.UsageError as error:
+            raised.append(str(error))
+
+    with join(name, "a", on_block=on_block) as a, join(name, "b") as b:
+        in_view(2, a, b)
+        assert "call it from another thread" in raised[0]
+        with pytest.raises(seqcast.ConfigError, match="on_unblock needs on_block"):
+            join(name, "c", on_unblock=on_block)
+
+
+def test_coroutines_are_callbacks_of_the_asyncio_group():
+    name = cluster()
+
+    async def run():
+        async def on_block(group):
+            await group.send(b"in the callback")
+
+        async def on_unblock(group):
+            await group.send(b"open again")
+
+        callbacks = {"on_block": on_block, "on_unblock": on_unblock}
+        async with seqcast.aio.join(name, name="a", interface=LOOPBACK, **callbacks) as a:
+            async with seqcast.aio.join(name, name="b", interface=LOOPBACK):
+                seen = []
+                async for event in a.events():
+                    seen.append(event)
+                    if isinstance(event, Message) and event.payload == b"open again":
+                        break
+                kinds = [event.payload if isinstance(event, Message) else type(event) for event in seen]
+                assert kinds == [View, b"in the callback", Blocked, View, Unblocked, b"open again"]
+
+    asyncio.run(run())
+
+
+def test_without_callbacks_there_is_no_round_for_them():
+    with group_of(3) as groups:
+        assert all(("participant", "OPEN", "START") in group._host.endpoint.edges for group in groups[:2])
+        assert not any("BLOCK" in symbol for group in groups for _, _, symbol in group._host.endpoint.edges)
