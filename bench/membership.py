@@ -41,7 +41,7 @@ from seqcast.perf.paths import Place, bridged, why_no_namespaces
 from seqcast.perf.report import machine
 
 HERE = Place((), "lo", "127.0.0.1")
-FAST = {"heartbeat_s": 0.01, "suspect_s": 0.05}
+FAST = {"preset": "fast"}
 STEP_S = 30.0
 PAUSE_S = 0.1
 """A sender's longest send is looked for within so long around a view change."""
