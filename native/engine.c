@@ -180,10 +180,15 @@ static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, cons
     uint8_t type = p[SC_OFF_TYPE];
     /* A DATA packet may come from a holder that serves a member which is gone: that is no sign of life. */
     int direct = type != SC_TYPE_DATA || (peer && sc_same_address(from, &peer->address));
+    /* Streams of a pair live as long as both are members, through many views: they, and what is said of them, carry the
+     * tag of the view since which that is so. All else belongs to one view. */
+    int of_pair = type == SC_TYPE_UNICAST || type == SC_TYPE_STATE ||
+                  ((type == SC_TYPE_ACK || type == SC_TYPE_PROBE) && sc_of_pair(sc_get64(p + 40))) ||
+                  (type == SC_TYPE_NAK && sc_of_pair(sc_get32(p + 48)));
+    int current = peer && tag == (of_pair ? peer->pair : e->view.tag);
     /* Who has yet to install this view, because its Python is busy, is alive for so long as the flush has time. */
-    int late = tag != e->view.tag && (tag == e->view_before || !tag) && now - e->installed < e->config.install_ns;
-    int anyway = type == SC_TYPE_CONTROL || type == SC_TYPE_UNICAST || type == SC_TYPE_STATE;
-    int alive = peer && direct && (tag == e->view.tag || anyway || late);
+    int late = (tag == e->view_before || !tag) && now - e->installed < e->config.install_ns;
+    int alive = peer && direct && (current || type == SC_TYPE_CONTROL || late);
     if (alive) {
         peer->heard = now;
         if (peer->doubted) sc_detect_undoubt(e, peer);
@@ -204,12 +209,7 @@ static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, cons
         sc_on_pong(e, peer, p, now);
         return 1;
     }
-    /* Streams of a pair live as long as both are members; all else belongs to one view. ACK, NAK and PROBE of such a
-     * stream carry the sender's view, which may be one ahead or behind. */
-    int of_pair = type == SC_TYPE_UNICAST || type == SC_TYPE_STATE ||
-                  ((type == SC_TYPE_ACK || type == SC_TYPE_PROBE) && sc_of_pair(sc_get64(p + 40))) ||
-                  (type == SC_TYPE_NAK && sc_of_pair(sc_get32(p + 48)));
-    if (!of_pair && tag != e->view.tag) {
+    if (!current) {
         e->counters.drop_view++;
         return 0;
     }
@@ -330,7 +330,12 @@ int sc_engine_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t len, sc
         sc_peer *peer = sc_find_peer(e, to);
         if (!peer) return SC_NO_MEMBER;
         sc_tx_stream *tx = sc_tx_to(e, peer, SC_STREAM_UNICAST);
-        return tx ? sc_tx_pack(e, tx, p, len, &state->done, wall, 0) : SC_AGAIN;
+        if (!tx) return SC_AGAIN;
+        if (state->epoch != tx->pair) { /* both were apart in the middle: the stream began anew */
+            state->done = 0;
+            state->epoch = tx->pair;
+        }
+        return sc_tx_pack(e, tx, p, len, &state->done, wall, 0);
     }
     if (state->epoch != e->epoch) { /* a view change in the middle: receivers dropped what they had of it */
         if (state->wait_seqno && e->big_returned) return SC_SENT;
@@ -345,7 +350,7 @@ void sc_engine_send_abort(sc_engine *e, uint64_t to, sc_send_state *state) {
     sc_tx_stream *tx = e->view.sequencer >= 0 && !sc_is_sequencer(e) ? &e->forward : &e->group;
     if (to) {
         sc_peer *peer = sc_find_peer(e, to);
-        tx = peer ? peer->unicast_tx : NULL;
+        tx = peer && peer->unicast_tx && peer->unicast_tx->pair == state->epoch ? peer->unicast_tx : NULL;
     } else if (state->epoch != e->epoch || state->wait_seqno) {
         return;
     }

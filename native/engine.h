@@ -228,6 +228,8 @@ typedef struct {
     uint32_t packet_bytes;         /* size of a full packet */
     uint64_t ids[SC_MEMBERS_MAX];
     sc_address addresses[SC_MEMBERS_MAX];
+    uint32_t merge; /* 1: subgroups merge; own messages that the old sequencer never stamped are not sent again */
+    uint8_t apart[SC_MEMBERS_MAX]; /* by rank, 1: comes from another subgroup; the streams with it begin anew */
     uint64_t base[SC_MEMBERS_MAX];        /* digest: each group stream goes on after this seqno */
     uint64_t origin_base[SC_MEMBERS_MAX]; /* received table: and each sender's own numbering after this one */
 } sc_view;
@@ -259,8 +261,12 @@ int sc_engine_cut_reached(const sc_engine *e);
  * reached. */
 void sc_engine_received_table(const sc_engine *e, uint64_t *out);
 /* Delivers up to the cut, then `marker`, then opens the gate in the new view. `cut` is NULL for the first view. Own
- * messages that the old sequencer never stamped are sent again, before anything newer. */
+ * messages that the old sequencer never stamped are sent again, before anything newer; but not where subgroups merge: a
+ * sequencer on the other side may have delivered them (the cut, step 11). */
 int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, uint64_t marker, int64_t now);
+/* Highest seqno of the own numbering, open packet not counted, that was handed to a sequencer; 0 without one or at the
+ * sequencer itself. With the gate closed it is the last of this view. */
+uint64_t sc_engine_forwarded(const sc_engine *e);
 /* Leaves the view: delivers up to the cut (NULL: nothing more), then `marker`; nothing is sent or accepted any more
  * but control frames. */
 void sc_engine_close(sc_engine *e, const uint64_t *cut, uint64_t marker);

@@ -46,6 +46,7 @@ static void ack(sc_engine *e, sc_peer *peer, int stream) {
         rx->ack_due = e->now + e->config.ack_delay_ns;
         return;
     }
+    if (sc_of_pair((uint64_t)stream)) sc_put64(p + SC_OFF_VIEW, peer->pair);
     sc_put64(p + 40, (uint64_t)stream);
     sc_put64(p + 48, rx->consumed >= rx->queued ? rx->consumed : rx->queued - 1);
     sc_put64(p + 56, rx->highest);
@@ -216,6 +217,7 @@ static void probe(sc_engine *e, sc_tx_stream *tx, int lane, const sc_address *to
     tx->probe_wait = tx->probe_wait * 2 < e->config.probe_ns_max ? tx->probe_wait * 2 : e->config.probe_ns_max;
     tx->probe_due = now + tx->probe_wait;
     if (!p) return;
+    if (sc_of_pair((uint64_t)tx->stream)) sc_put64(p + SC_OFF_VIEW, tx->pair);
     sc_put64(p + 40, (uint64_t)tx->stream);
     sc_put64(p + 48, tx->unsent - 1);
     sc_put64(p + 56, tx->stable);

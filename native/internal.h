@@ -50,6 +50,7 @@ typedef struct {
     int in_message;
     uint64_t message_start; /* 0: too large to be kept for a view change */
     uint64_t big_start;     /* where the last message that was too large began */
+    uint64_t pair; /* of a unicast stream: sc_peer.pair */
     /* Tail probe. */
     int64_t probe_due, probe_wait;
 } sc_tx_stream;
@@ -94,6 +95,7 @@ typedef struct {
 
 typedef struct sc_peer {
     uint64_t id;
+    uint64_t pair; /* tag of the view since which both are together: the unicast streams between them began with it */
     sc_address address;
     uint32_t rank;
     int lost;      /* given up by the running cut: counts for nothing */
@@ -128,6 +130,7 @@ typedef struct {
     uint64_t seqno;    /* of the carrying stream, for credit */
     uint64_t marker;
     int inside; /* the marker stands inside a view: open messages go on behind it */
+    uint64_t pair; /* of a unicast: sc_peer.pair when it came */
     uint64_t view_tag;
     uint64_t epoch;
     uint32_t len;

@@ -263,6 +263,7 @@ static void nak_stream(sc_engine *e, sc_peer *owner, int stream, int64_t now) {
         if (!n || !target) continue;
         uint8_t *p = sc_out_new(e, SC_LANE_UNICAST, &target->address, SC_TYPE_NAK, SC_NAK_HEADER + 16 * (size_t)n);
         if (!p) return;
+        if (sc_of_pair((uint64_t)stream)) sc_put64(p + SC_OFF_VIEW, owner->pair);
         sc_put64(p + 40, owner->id);
         sc_put32(p + 48, (uint32_t)stream);
         sc_put32(p + 52, n);

@@ -89,6 +89,7 @@ sc_tx_stream *sc_tx_to(sc_engine *e, sc_peer *peer, int stream) {
     if (!tx) return NULL;
     if (!*slot) sc_tx_init(tx, stream, e->config.ring_packets);
     *slot = tx;
+    tx->pair = peer->pair;
     if (!sc_tx_reset(e, tx, tx->next - 1, window, e->view.packet_bytes, window + window / 8 + 4 * (uint64_t)e->view.packet_bytes))
         return tx;
     sc_tx_free(e, tx);
@@ -153,7 +154,7 @@ static void close_packet(sc_engine *e, sc_tx_stream *tx, int full) {
     p[SC_OFF_FLAGS] = tx->open_flags;
     sc_put32(p + SC_OFF_GROUP, e->config.group);
     sc_put64(p + SC_OFF_SENDER, e->config.member);
-    sc_put64(p + SC_OFF_VIEW, sc_of_pair((uint64_t)tx->stream) ? 0 : e->view.tag);
+    sc_put64(p + SC_OFF_VIEW, sc_of_pair((uint64_t)tx->stream) ? tx->pair : e->view.tag);
     sc_put64(p + SC_OFF_SEQNO, tx->next);
     sc_put64(p + SC_OFF_SENT_NS, (uint64_t)tx->open_wall);
     sc_put32(p + SC_OFF_DATA_LEN, tx->open_len);

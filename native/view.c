@@ -248,6 +248,7 @@ void sc_view_leave(sc_engine *e) {
 
 int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, uint64_t marker, int64_t now) {
     if (!view->n || view->n > SC_MEMBERS_MAX || view->rank >= view->n || view->ids[view->rank] != e->config.member ||
+        view->apart[view->rank] ||
         view->packet_bytes < 512 || view->packet_bytes > SC_PACKET_MAX || view->packet_bytes % 4)
         return -1;
     e->now = now;
@@ -255,11 +256,12 @@ int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, ui
     sc_peer *fresh[SC_MEMBERS_MAX] = {0};
     if (e->in_view) {
         if (cut) deliver_to_cut(e, cut);
-        if (e->big_last && sc_self(e)->returned >= e->big_last) e->big_returned = 1;
+        /* Across a merge a large message is not sent again either, once it was packed whole. */
+        if (e->big_last && (view->merge || sc_self(e)->returned >= e->big_last)) e->big_returned = 1;
     }
-    int failed = e->in_view && collect_unstamped(e, &u);
+    int failed = e->in_view && !view->merge && collect_unstamped(e, &u);
     for (uint32_t r = 0; r < view->n && !failed; r++)
-        if (!sc_find_peer(e, view->ids[r])) failed = !(fresh[r] = calloc(1, sizeof **fresh));
+        if (view->apart[r] || !sc_find_peer(e, view->ids[r])) failed = !(fresh[r] = calloc(1, sizeof **fresh));
     if (failed || sc_queue_marker(e, marker, 0)) {
         for (uint32_t r = 0; r < view->n; r++) free(fresh[r]);
         unstamped_free(&u);
@@ -275,7 +277,7 @@ int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, ui
     for (uint32_t r = 0; r < view->n; r++) {
         sc_peer *peer = NULL;
         for (uint32_t i = 0; i < n_old; i++) {
-            if (!old[i] || old[i]->id != view->ids[r]) continue;
+            if (!old[i] || old[i]->id != view->ids[r] || view->apart[r]) continue;
             peer = old[i];
             old[i] = NULL;
         }
@@ -283,6 +285,7 @@ int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, ui
             peer = fresh[r];
             fresh[r] = NULL;
             peer->id = view->ids[r];
+            peer->pair = view->tag;
             sc_rx_reset(e, &peer->unicast, 0);
             sc_rx_reset(e, &peer->state, 0);
         }
@@ -344,6 +347,10 @@ int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, ui
     unstamped_free(&u);
     if (failed) sc_view_leave(e); /* never in silence without some of what was sent */
     return failed;
+}
+
+uint64_t sc_engine_forwarded(const sc_engine *e) {
+    return e->in_view && e->view.sequencer >= 0 && !sc_is_sequencer(e) ? e->forward.next - 1 : 0;
 }
 
 void sc_engine_close(sc_engine *e, const uint64_t *cut, uint64_t marker) {

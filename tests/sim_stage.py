@@ -6,6 +6,7 @@ from dataclasses import replace
 from seqcast.endpoint import Returned
 from seqcast.errors import RemoteProtocolError
 from seqcast.policy.frames import (
+    Beacon,
     Block,
     BlockOk,
     Cut,
@@ -13,6 +14,12 @@ from seqcast.policy.frames import (
     Installed,
     Join,
     Leave,
+    MergeAsk,
+    MergeCancel,
+    MergeGo,
+    MergeReady,
+    MergeRefused,
+    MergeTaken,
     NewView,
     Ok,
     Promised,
@@ -30,9 +37,10 @@ CONTROL = 8  # SC_TYPE_CONTROL
 class Stage(World):
     """A quiet group on a perfect network, whose control frames are written down."""
 
-    def __init__(self, order="fifo", callbacks=None):
+    def __init__(self, order="fifo", callbacks=None, **options):
         """``callbacks``: name -> ms that the block callback of this member takes; None: it never returns."""
-        super().__init__(Options(seed=1, order=order, jitter_ns=0, delay_ns=100_000, rate=1), self.note)
+        options = {"jitter_ns": 0, "delay_ns": 100_000, "rate": 1, **options}
+        super().__init__(Options(seed=1, order=order, **options), self.note)
         self.lines = []
         self.callbacks = callbacks or {}
         self.quiet = False  # frames are not written: what leads up to the scene
@@ -92,7 +100,7 @@ class Stage(World):
 
     def multicast(self, source, datagram):
         frame = self.control(datagram)
-        if frame:
+        if frame and not (isinstance(frame, Beacon) and self.whole()):
             self.trace(source, f"→ all: {self.words(frame)}")
         for node in self.nodes:
             if node is not source and not (frame and self.refuse(source, node, frame)):
@@ -104,6 +112,10 @@ class Stage(World):
             self.trace(source, f"→ {self.by_address[to]}: {self.words(frame)}")
         if not (frame and self.refuse(source, self.by_address[to], frame)):
             super().unicast(source, to, datagram)
+
+    def whole(self):
+        """All are in one view: a beacon tells nobody anything."""
+        return len({node.endpoint.view for node in self.nodes if node.up and not node.endpoint.over}) == 1
 
     def control(self, datagram):
         """The control frame in a datagram, or None."""
@@ -143,4 +155,18 @@ class Stage(World):
                 return f"VIEW {frame.attempt}{answers}: view {frame.view_id.counter} [{members}]"
             case Installed():
                 return "INSTALLED"
+            case Beacon():
+                return f"BEACON of view {frame.view_id.counter}"
+            case MergeAsk() | MergeRefused() | MergeTaken() | MergeCancel():
+                kind = type(frame).__name__.removeprefix("Merge").upper()
+                return f"MERGE {kind} {self.name(frame.merge[0])}#{frame.merge[1]}"
+            case MergeReady():
+                members = " ".join(info.name for info in frame.view.members)
+                return (
+                    f"MERGE READY {self.name(frame.merge[0])}#{frame.merge[1]}: [{members}], cut {list(frame.view.cut)}"
+                )
+            case MergeGo():
+                members = " ".join(info.name for info in frame.view.members)
+                view = frame.view.view_id.counter
+                return f"MERGE GO {self.name(frame.merge[0])}#{frame.merge[1]}: view {view} [{members}]"
         return str(frame)

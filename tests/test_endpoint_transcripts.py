@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sim_stage import Stage
 
-from seqcast.policy.frames import Block, BlockOk, Cut, Done, NewView, Ok, Start
+from seqcast.policy.frames import Block, BlockOk, Cut, Done, MergeReady, NewView, Ok, Start
 from seqcast.sim.options import MS
 
 FOLDER = Path(__file__).parent / "transcripts"
@@ -135,9 +135,20 @@ def view_reached_one_member_only():
 
 
 @scenario
-def excluded_but_alive():
-    """c is cut off, and learns afterwards that the group went on without it (step 8)."""
+def left_out_and_merged():
+    """c is paused. It learns that the others went on (step 8), closes its view alone, and both merge (step 11)."""
     stage = Stage()
+    stage.group("a", "b", "c")
+    stage.node("c").pause(stage.clock.now + 700 * MS)
+    stage.until(2500)
+    assert {str(node.endpoint.view) for node in stage.nodes} == {"view 7 [c, a, b] of [c] and [a, b]"}
+    return stage
+
+
+@scenario
+def excluded_but_alive():
+    """With a primary partition c is excluded: it learns so, and its process would join again (step 8)."""
+    stage = Stage(partition="primary")
     stage.group("a", "b", "c")
     c = stage.node("c")
     c.pause(stage.clock.now + 700 * MS)
@@ -227,6 +238,45 @@ def member_crashes_at_ok_after_a_block_round():
 def member_crashes_at_done_after_a_block_round():
     """c crashes as it says DONE: the same."""
     return struck("c", Done, "")
+
+
+
+
+@scenario
+def merge_of_three():
+    """Each was alone; two coordinators follow the one with the lowest id; each installs the view in its subgroup."""
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    stage.network.partition({a.index}, {b.index, c.index})
+    stage.network.partition({b.index}, {c.index})
+    stage.until(2000)
+    stage.network.heal()
+    stage.until(2500)
+    assert len({node.endpoint.view for node in stage.nodes}) == 1
+    return stage
+
+
+@scenario
+def merge_whose_leader_crashes():
+    """The leader crashes when one side has made its cut: that side goes on alone when the lease is over."""
+    stage = Stage()
+    stage.group("a", "b", "c", "d")
+    a, b, c, d = stage.nodes
+    leader = min(a, c, key=lambda node: node.id)
+    stage.network.partition({a.index, b.index}, {c.index, d.index})
+    stage.until(2000)
+
+    def refuse(source, node, frame):
+        if isinstance(frame, MergeReady):
+            leader.crash()
+        return False
+
+    stage.refuse = refuse
+    stage.network.heal()
+    stage.until(4000)
+    assert len({node.endpoint.view for node in stage.nodes if node.up}) == 1
+    return stage
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

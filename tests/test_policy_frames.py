@@ -15,6 +15,9 @@ from seqcast.policy.frames import (
     MEMBERS_MAX,
     PROTOCOL_VERSION,
     RANGES_ALL_MAX,
+    SHORTFALLS_MAX,
+    SUBGROUPS_MAX,
+    Beacon,
     Cut,
     Done,
     Fetch,
@@ -23,14 +26,22 @@ from seqcast.policy.frames import (
     Join,
     Leave,
     MemberInfo,
+    MergeAsk,
+    MergeCancel,
+    MergeGo,
+    MergeReady,
+    MergeRefused,
+    MergeTaken,
     NewView,
     Ok,
     OtherVersion,
     Promised,
     Provision,
     Refused,
+    Shortfall,
     Start,
     StateWanted,
+    Subgroup,
     Wait,
     dump,
     load,
@@ -40,6 +51,9 @@ TOP = (1 << 64) - 1
 SEQNO = (1 << 63) - 1
 INFO = MemberInfo("ä/1", TOP, b"\x00" * 28, 1 << 20, 1472, 1 << 20, True, True)
 VIEW = first_view([INFO, replace(INFO, name="b", id=2)], "total", TOP)
+NEXT = replace(
+    VIEW, closes=VIEW.view_id, view_id=replace(VIEW.view_id, counter=2), answers=(4, 1), cut=(1, 2), table=(0, 2)
+)
 FRAMES = [
     Join(PROTOCOL_VERSION, "orders", "total", INFO, 3),
     Wait(TOP),
@@ -52,10 +66,17 @@ FRAMES = [
     Cut(1, (1, 0), (SEQNO, 0), (Fetch(0, 1, 9, 1),)),
     Done(1, (1, 0)),
     VIEW,
-    replace(VIEW, closes=VIEW.view_id, view_id=replace(VIEW.view_id, counter=2), answers=(4, 1), cut=(1, 2)),
+    NEXT,
     replace(VIEW, providers=(Provision(2, TOP, TOP),)),
     Installed(TOP),
     StateWanted(TOP),
+    Beacon("orders", "total", VIEW.view_id),
+    MergeAsk((TOP, 1), 5),
+    MergeRefused((TOP, 1)),
+    MergeReady((TOP, 1), NEXT, (Shortfall(7, VIEW.view_id, 2, 0),)),
+    MergeGo((TOP, 1), replace(VIEW, subgroups=(Subgroup(VIEW.view_id, (TOP,)), Subgroup(NEXT.view_id, (2,))))),
+    MergeTaken((TOP, 1)),
+    MergeCancel((TOP, 1), ""),
 ]
 
 
@@ -101,6 +122,9 @@ def test_what_is_no_frame_is_refused(data):
         replace(VIEW, providers=(Provision(2, 3, 1),)),
         replace(VIEW, providers=(Provision(3, 2, 1),)),
         replace(VIEW, members=VIEW.members[::-1]),
+        replace(VIEW, cut=(1,)),
+        replace(VIEW, subgroups=(Subgroup(VIEW.view_id, (TOP,)),)),  # one member is in none
+        MergeGo((TOP, 1), replace(VIEW, base=(0,))),
         Ok(1, (1, 0), 5, (Held(4, ((4, 7),)),)),
         Ok(1, (1, 0), 5, (Held(4, ((9, 8),)),)),
         Cut(1, (1, 0), (5,), (Fetch(1, 1, 2, 0),)),
@@ -149,8 +173,18 @@ def test_the_largest_frames_stay_within_the_limit():
     )
     view = first_view(infos, "sequencer", TOP)
     top = (1 << 40,) * MEMBERS_MAX  # 2**40 packets: years at full speed
-    providers = tuple(Provision(info.id, TOP, TOP) for info in infos[1:])
-    full = replace(view, providers=providers, survivors=tuple(i.id for i in infos), cut=top, base=top, origin_base=top)
+    ids = tuple(i.id for i in infos)
+    full = replace(
+        view,
+        providers=tuple(Provision(info.id, TOP, TOP) for info in infos[1:]),
+        survivors=ids,
+        cut=top,
+        table=top,
+        base=top,
+        origin_base=top,
+        subgroups=tuple(Subgroup(view.view_id, ids[8 * i : 8 * i + 8]) for i in range(SUBGROUPS_MAX)),
+        shortfalls=(Shortfall(TOP, view.view_id, TOP, 1 << 40),) * SHORTFALLS_MAX,
+    )
     held = tuple(Held(1 << 40, ((1 << 41, 1 << 41),) * (RANGES_ALL_MAX // MEMBERS_MAX)) for _ in infos)
     fetch = tuple(Fetch(127, 1 << 40, 1 << 40, 127) for _ in range(FETCH_MAX))
     frames = [full, Ok(TOP, (9999, 127), 1 << 40, held, tuple(i.id for i in infos)), Cut(TOP, (9999, 127), top, fetch)]

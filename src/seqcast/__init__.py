@@ -16,10 +16,10 @@ from seqcast.errors import (
     SeqcastError,
     UsageError,
 )
-from seqcast.events import Blocked, Excluded, Unblocked
+from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.group import Event, Group, join
 from seqcast.net.host import ClippedBuffer
-from seqcast.types import Member, View, ViewId
+from seqcast.types import Member, MergeView, View, ViewId
 
 __all__ = [
     "Batch",
@@ -32,7 +32,9 @@ __all__ = [
     "Group",
     "JoinTimeout",
     "JournalWriteError",
+    "Lost",
     "Member",
+    "MergeView",
     "Message",
     "NotMember",
     "RemoteProtocolError",

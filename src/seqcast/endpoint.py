@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from seqcast.errors import RemoteProtocolError
-from seqcast.events import Blocked, Excluded, Unblocked
+from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.policy.blocker import Blocker, Blocking
 from seqcast.policy.context import (
     NEVER,
@@ -33,6 +33,7 @@ from seqcast.policy.context import (
 )
 from seqcast.policy.frames import (
     PROTOCOL_VERSION,
+    Beacon,
     Block,
     BlockOk,
     Cut,
@@ -42,6 +43,12 @@ from seqcast.policy.frames import (
     Join,
     Leave,
     MemberInfo,
+    MergeAsk,
+    MergeCancel,
+    MergeGo,
+    MergeReady,
+    MergeRefused,
+    MergeTaken,
     NewView,
     Ok,
     OtherVersion,
@@ -55,10 +62,12 @@ from seqcast.policy.frames import (
 )
 from seqcast.policy.initiator import Attempting, AttemptInput, Initiator
 from seqcast.policy.lifecycle import Life, Lifecycle, LifeInput
+from seqcast.policy.lineage import Lineage, last_delivered
 from seqcast.policy.membership import Membership
+from seqcast.policy.merge import Merger
 from seqcast.policy.participant import Part, Participant
 from seqcast.policy.state import StateTaker
-from seqcast.types import Member, View
+from seqcast.types import Member, MergeView, View
 
 if TYPE_CHECKING:
     from seqcast._native.engine import Engine
@@ -80,7 +89,6 @@ __all__ = [
     "Warned",
 ]
 
-_CLOSED_VIEWS_MAX = 16
 _DEPARTED_MAX = 1024
 
 
@@ -201,7 +209,7 @@ Effect = (
     | CallBlock
     | CallUnblock
 )
-Meaning = View | Blocked | Unblocked | Excluded | Left
+Meaning = View | Lost | Blocked | Unblocked | Excluded | Left
 """Of a marker in the stream of what is delivered."""
 
 _CLOSED_WHY = {"flush": "the view is being closed", "pause": "a member paused the group"}
@@ -238,7 +246,9 @@ class Endpoint:
         self._lifecycle = Lifecycle(self.context)
         self._taker = StateTaker(self.context)
         self._blocker = Blocker(self.context)
+        self._lineage = Lineage(me.id)
         self._initiator: Initiator
+        self._merger: Merger
         self._reset()
         self._effects: list[Effect] = []
         self._markers: dict[int, tuple[Meaning, ...]] = {}
@@ -246,7 +256,6 @@ class Endpoint:
         self._blocked = ""  # kind of the `Blocked` that the application was told last, until `Unblocked`
         self._gone_on: View | None = None
         self._entered: NewView | None = None  # the VIEW frame of our view
-        self._closed: dict[int, NewView] = {}  # closed view's tag -> the VIEW frame that closed it for us
 
     # ---- the door
 
@@ -276,7 +285,15 @@ class Endpoint:
 
     def deadline(self) -> int:
         """Monotonic ns at which ``Event.WAKE`` is due; 2**63 - 1: only when the engine has events."""
-        machines = self._lifecycle, self._blocker, self._participant, self._initiator, self._membership, self._taker
+        machines = (
+            self._lifecycle,
+            self._blocker,
+            self._participant,
+            self._initiator,
+            self._membership,
+            self._merger,
+            self._taker,
+        )
         return NEVER if self.over else min(machine.due() for machine in machines)
 
     def step(self, event: Event | Returned | StateArrived | StateRefused, now_ns: int) -> list[Effect]:
@@ -313,7 +330,7 @@ class Endpoint:
             elif kind == "cut_reached":
                 self._participant.reached()
             self._obey()
-        for name in ("_lifecycle", "_blocker", "_participant", "_initiator", "_taker"):
+        for name in ("_lifecycle", "_blocker", "_participant", "_initiator", "_merger", "_taker"):
             machine = getattr(self, name)  # looked up late: one may install a view, which has machines of its own
             if not self.over and now_ns >= machine.due():
                 machine.run_timers()
@@ -382,8 +399,8 @@ class Endpoint:
                 self._initiator.block_ok(frame, sender)
             case Start() if tag and frame.view == tag:
                 self._participant.start(frame, sender)
-            case Block() | Start() if frame.view in self._closed:
-                self.context.send(replace(self._closed[frame.view], answers=frame.attempt), sender, address)
+            case Block() | Start() if frame.view in self._lineage.closed:
+                self.context.send(replace(self._lineage.closed[frame.view], answers=frame.attempt), sender, address)
             case Ok():
                 self._initiator.ok(frame, sender)
             case Promised():
@@ -392,7 +409,7 @@ class Endpoint:
                 self._participant.cut(frame, sender)
             case Done() if tag and frame.view == tag:
                 self._initiator.done(frame, sender)
-            case Done() if frame.view in self._closed:
+            case Done() if frame.view in self._lineage.closed:
                 self._serve(frame, sender, address)
             case NewView():
                 self._new_view(frame, sender, address)
@@ -402,6 +419,22 @@ class Endpoint:
                 self._initiator.installed(frame, sender)
                 if self._initiator.state is Attempting.IDLE:
                     self._lifecycle.fire(LifeInput.SERVED)
+            case Beacon() if sender != self.context.me.id:
+                self._beacon(frame, sender, address)
+            case MergeAsk() | MergeRefused() | MergeReady() | MergeGo() | MergeTaken() | MergeCancel():
+                self._merger.receive(frame, sender, address)
+
+    def _beacon(self, frame: Beacon, sender: int, address: bytes) -> None:
+        tag = frame.view_id.tag
+        if self._lifecycle.state is Life.SEEKING:
+            self._lifecycle.heard_group()
+        elif tag == self.context.tag:
+            self._membership.elsewhere.pop(sender, None)
+        elif self._lineage.entered(tag):  # it is behind, or was left out: it can learn so
+            if self._membership.acting():
+                self.context.send(self._lineage.closed[tag], sender, address)
+        elif self.context.view is not None:
+            self._merger.beacon(frame, sender, address)
 
     def _join(self, frame: Join) -> None:
         """A joiner: served the view if it is in, else noted; the answer comes from one member after the other."""
@@ -425,7 +458,7 @@ class Endpoint:
 
     def _serve(self, frame: Done, sender: int, address: bytes) -> None:
         """Somebody waits for a VIEW that we have: the first member that can serves it."""
-        closed = self._closed[frame.view]
+        closed = self._lineage.closed[frame.view]
         others = (info.id for info in closed.members if info.id not in self._membership.suspected and info.id != sender)
         first = next(others, 0) == self.context.me.id
         if frame.attempt == closed.attempt and (first or closed.view_id.flush[1] == self.context.me.id):
@@ -433,7 +466,8 @@ class Endpoint:
 
     def _new_view(self, frame: NewView, sender: int, address: bytes) -> None:
         context, me = self.context, self.context.me.id
-        if frame.view_id.tag in (context.tag, *(closed.view_id.tag for closed in self._closed.values())):
+        closed = self._lineage.closed.values()
+        if frame.view_id.tag in (context.tag, *(each.view_id.tag for each in closed)):
             if sender != me:
                 context.send(Installed(frame.view_id.tag), sender, address)
         elif self._lifecycle.state is Life.SEEKING:
@@ -442,13 +476,26 @@ class Endpoint:
                 context.send(Installed(frame.view_id.tag), sender, address)
         elif context.view is None or frame.closes != context.view.view_id:
             return
-        elif frame.answers is not None:
+        elif len(frame.cut) != len(context.members):
+            raise RemoteProtocolError("VIEW: the cut is not by rank of the view it closes")
+        elif frame.answers is not None and (frame.has(me) or sender in self._initiator.survivors):
             self._initiator.newer(frame)
         elif not frame.has(me) and not (me in frame.survivors and self._lifecycle.state is Life.LEAVING):
-            self._lifecycle.fire(LifeInput.EXCLUDED, frame)
+            self._left_out(frame, sender, address)
         elif self._participant.may_install(frame):
             self._lifecycle.fire(LifeInput.VIEW if frame.has(me) else LifeInput.LEFT, frame)
             context.send(Installed(frame.view_id.tag), sender, address)
+
+    def _left_out(self, frame: NewView, sender: int, address: bytes) -> None:
+        """Others closed our view without us (the cut, step 8): on with those in the same position, until both merge."""
+        context = self.context
+        if context.settings.partition == "primary" or self._lifecycle.state is Life.LEAVING:
+            self._lifecycle.fire(LifeInput.EXCLUDED, frame)
+            return
+        assert context.view is not None
+        self._membership.gone.update(frame.survivors)
+        self._lineage.went_on(context.view, frame)
+        context.send(Installed(frame.view_id.tag), sender, address)
 
     # ---- the coordinator's duty
 
@@ -458,9 +505,15 @@ class Endpoint:
             if initiator.state is not Attempting.IDLE and self._participant.promise > initiator.attempt:
                 initiator.fire(AttemptInput.OVERTAKEN)
             backing_off = initiator.state is Attempting.BACKING_OFF
-            membership.review(initiator.running, initiator.survivors, backing_off)
+            passing_on = initiator.passing_on
+            waited_for = initiator.waited_for
+            if passing_on:
+                waited_for = tuple(member for member in waited_for if member not in membership.gone)
+            membership.review(initiator.running or passing_on, waited_for, backing_off)
             self._obey()
             if membership.survivors is None:
+                self._merger.review()
+                self._obey()
                 return
             survivors, membership.survivors = membership.survivors, None
             initiator.initiate(survivors)
@@ -511,8 +564,8 @@ class Endpoint:
         context, old = self.context, self.context.view
         view = _view_of(frame)
         assert old is None or view.view_id > old.view_id, f"{view.view_id} after {old.view_id}"
-        self._remember_closed(frame)
-        marker = self._next_marker(view, *self._unblocked("the view was installed"))
+        lost = self._leave_behind(frame)
+        marker = self._next_marker(view, *self._unblocked("the view was installed"), *lost)
         context.providers = frame.providers  # before the marker can be delivered
         self._taker.view(frame)
         self.engine.install(
@@ -531,9 +584,12 @@ class Endpoint:
             cut=None if first else frame.cut,
             marker=marker,
             now_ns=context.now,
+            apart=_apart(frame, context.me.id),
         )
         context.view = view
         context.departed.update(dict.fromkeys(context.infos.keys() - {info.id for info in frame.members}))
+        for info in frame.members:
+            context.departed.pop(info.id, None)
         while len(context.departed) > _DEPARTED_MAX:
             del context.departed[next(iter(context.departed))]
         context.infos = {info.id: info for info in frame.members}
@@ -543,6 +599,8 @@ class Endpoint:
         self._membership.leavers, self._membership.joiners = leavers, joiners
         self._membership.installed()
         machine.fire(AttemptInput.VIEW)
+        lost_members = old is not None and any(member.id not in frame.survivors for member in old.members)
+        self._merger.installed(merged=bool(frame.subgroups), lost=lost_members)
         self._effects.append(ViewInstalled(view))
         self._blocker.opened()
 
@@ -552,12 +610,14 @@ class Endpoint:
         self._membership = Membership(self.context, self._participant)
         if initiator is None:
             self._initiator = Initiator(self.context, self._participant, self._membership)
+            self._merger = Merger(self.context, self._initiator, self._lineage)
         else:
             initiator.participant, initiator.membership = self._participant, self._membership
+        self._merger.membership = self._membership
 
     def _close_view(self, frame: NewView, left: bool) -> None:
         view = _view_of(frame)
-        self._remember_closed(frame)
+        self._leave_behind(frame)
         if left:
             self._gone_on = view
             self._stop(frame.cut, Left(view))
@@ -597,12 +657,30 @@ class Endpoint:
             reason, self._blocker.trouble = f"{reason}; {self._blocker.trouble}", ""
         return (Unblocked(kind, reason),) if kind else ()
 
-    def _remember_closed(self, frame: NewView) -> None:
-        if frame.closes is not None and self.context.view is not None:
-            self._closed[frame.closes.tag] = frame
-            while len(self._closed) > _CLOSED_VIEWS_MAX:
-                del self._closed[next(iter(self._closed))]
+    def _leave_behind(self, frame: NewView) -> list[Lost]:
+        """Remembers how our view was closed; what of ours others did not get."""
+        view, me = self.context.view, self.context.me.id
+        if view is None or frame.closes is None:
+            return []
+        self._lineage.close(view, frame)
+        lost = self._lineage.lost()
+        # What no sequencer has ordered is not sent again across a merge: one on the other side may have delivered it.
+        last, forwarded = last_delivered(view, frame, view.rank(me)), self.engine.forwarded()
+        if frame.subgroups and forwarded > last:
+            lost.append(Lost(view.view_id, last + 1, forwarded, None))
+        return lost
 
 
 def _view_of(frame: NewView) -> View:
-    return View(frame.view_id, tuple(info.member for info in frame.members), frame.order, frame.sequencer)
+    members = tuple(info.member for info in frame.members)
+    if not frame.subgroups:
+        return View(frame.view_id, members, frame.order, frame.sequencer)
+    by_id = {member.id: member for member in members}
+    subgroups = tuple(View(group.view_id, tuple(by_id[each] for each in group.ids)) for group in frame.subgroups)
+    return MergeView(frame.view_id, members, frame.order, frame.sequencer, subgroups)
+
+
+def _apart(frame: NewView, me: int) -> list[bool] | None:
+    """By rank: comes from another subgroup than ours; None: no merge."""
+    ours = next((group.ids for group in frame.subgroups if me in group.ids), None)
+    return None if ours is None else [info.id not in ours for info in frame.members]

@@ -40,3 +40,26 @@ class Excluded:
 
     view_id: ViewId
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Messages of this member that some did not get: those that ended in its packets ``first_seqno`` to ``last_seqno``.
+
+    Args:
+        view_id: the view in which they were sent.
+        first_seqno, last_seqno: range of this member's packet seqnos, both inclusive (``Message.seqno``).
+        missed_by: the view with which those went on that did not deliver them; None: nobody delivered them (they were
+            on their way to the sequencer).
+    """
+
+    view_id: ViewId
+    first_seqno: int
+    last_seqno: int
+    missed_by: ViewId | None
+
+    def __str__(self) -> str:
+        by = "all" if self.missed_by is None else f"those that went on to view {self.missed_by.counter}"
+        return (
+            f"lost: packets {self.first_seqno} to {self.last_seqno} of view {self.view_id.counter} did not reach {by}"
+        )

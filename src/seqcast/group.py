@@ -24,7 +24,7 @@ from seqcast.config import Config
 from seqcast.endpoint import Event as Request
 from seqcast.endpoint import Left, Meaning
 from seqcast.errors import ConfigError, NotMember, SendTimeout, SeqcastError, UsageError
-from seqcast.events import Blocked, Excluded, Unblocked
+from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.net.host import Host
 from seqcast.types import Member, View
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 ORDERS = ("total", "sequencer", "fifo")
 NAME_BYTES_MAX = 128
 
-Event = Message | View | Blocked | Unblocked | Excluded
+Event = Message | View | Lost | Blocked | Unblocked | Excluded
 """What ``Group.events`` yields."""
 
 _open: dict[int, Group] = {}

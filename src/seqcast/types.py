@@ -68,3 +68,15 @@ class View:
 
     def __str__(self) -> str:
         return f"view {self.view_id.counter} [{', '.join(member.name for member in self.members)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class MergeView(View):
+    """A view in which groups that a partition had separated are one again; each delivered its own messages meanwhile."""
+
+    subgroups: tuple[View, ...] = ()
+    """The views that were merged, each with those of its members that came along; the leader's first."""
+
+    def __str__(self) -> str:
+        groups = (", ".join(member.name for member in group.members) for group in self.subgroups)
+        return f"{View.__str__(self)} of {' and '.join(f'[{group}]' for group in groups)}"

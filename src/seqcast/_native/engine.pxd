@@ -142,6 +142,8 @@ cdef extern from "engine.h" nogil:
         uint64_t unicast_window_bytes
         uint64_t state_window_bytes
         uint32_t packet_bytes
+        uint32_t merge
+        uint8_t *apart
         uint64_t *ids
         sc_address *addresses
         uint64_t *base
@@ -198,6 +200,7 @@ cdef extern from "engine.h" nogil:
     void sc_engine_received_table(const sc_engine *e, uint64_t *out)
     int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, uint64_t marker, int64_t now)
     void sc_engine_close(sc_engine *e, const uint64_t *cut, uint64_t marker)
+    uint64_t sc_engine_forwarded(const sc_engine *e)
     size_t sc_engine_counter_values(const sc_engine *e, const char **names, uint64_t *values, size_t n)
     int sc_engine_stream(const sc_engine *e, uint32_t rank, sc_stream_state *out)
 

@@ -180,7 +180,11 @@ class Engine:
         cut: Sequence[int] | None,
         marker: int,
         now_ns: int,
-    ) -> None: ...
+        apart: Sequence[bool] | None = None,
+    ) -> None:
+        """``apart``: where subgroups merge, by rank, who comes from another subgroup."""
+    def forwarded(self) -> int:
+        """Last seqno of the own numbering that was handed to a sequencer; 0 without one, or at the sequencer itself."""
     def close_view(self, cut: Sequence[int] | None, marker: int) -> None: ...
     # The application.
     def send(self, payload: bytes, *, to: int = 0, wall_ns: int = 0) -> int:

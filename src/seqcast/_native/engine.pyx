@@ -501,7 +501,7 @@ cdef class Engine:
     def install(
         self, *, uint64_t tag, ids, addresses, uint32_t rank, int32_t sequencer, uint64_t window_bytes,
         uint64_t forward_window_bytes, uint64_t unicast_window_bytes, uint64_t state_window_bytes,
-        uint32_t packet_bytes, base, origin_base, cut, uint64_t marker, int64_t now_ns,
+        uint32_t packet_bytes, base, origin_base, cut, uint64_t marker, int64_t now_ns, apart=None,
     ):
         cdef size_t n = len(ids), i
         cdef sc_view *view
@@ -511,6 +511,8 @@ cdef class Engine:
             raise ValueError(f"a view has 1 to {SC_MEMBERS_MAX} members, each with address, base and origin_base")
         if sequencer >= <int32_t>n:
             raise ValueError(f"no member has the sequencer's rank {sequencer}")
+        if apart is not None and len(apart) != n:
+            raise ValueError("`apart` has one entry for each member")
         if cut is not None and len(cut) != self.members:
             raise ValueError(f"the cut has {len(cut)} entries, the closed view {self.members} members")
         view = <sc_view *>malloc(sizeof(sc_view))
@@ -532,6 +534,9 @@ cdef class Engine:
                 view.base[i] = base[i]
                 view.origin_base[i] = origin_base[i]
                 put_address(&view.addresses[i], addresses[i])
+                if apart is not None:
+                    view.merge = 1
+                    view.apart[i] = bool(apart[i])
             if cut is not None:
                 marks = by_rank(cut)
             sc_mutex_lock(&self.lock)
@@ -546,6 +551,12 @@ cdef class Engine:
                 "divides, and memory"
             )
         self.members = <uint32_t>n
+
+    def forwarded(self):
+        sc_mutex_lock(&self.lock)
+        cdef uint64_t seqno = sc_engine_forwarded(self.e)
+        sc_mutex_unlock(&self.lock)
+        return seqno
 
     def close_view(self, cut, uint64_t marker):
         cdef uint64_t *marks = NULL

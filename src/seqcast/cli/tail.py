@@ -81,12 +81,20 @@ def as_json(event: object) -> bytes:
                 row["payload_base64"] = base64.b64encode(event.payload).decode()
         case seqcast.View():
             row = {
-                "event": "view",
+                "event": "merge_view" if isinstance(event, seqcast.MergeView) else "view",
                 "view": str(event.view_id),
                 "members": [member.name for member in event.members],
                 "coordinator": event.coordinator.name,
                 "order": event.order,
                 "sequencer": event.members[event.sequencer].name if event.sequencer >= 0 else None,
+            }
+        case seqcast.Lost():
+            row = {
+                "event": "lost",
+                "view": str(event.view_id),
+                "first_seqno": event.first_seqno,
+                "last_seqno": event.last_seqno,
+                "missed_by": str(event.missed_by) if event.missed_by else None,
             }
         case seqcast.Excluded():
             row = {"event": "excluded", "view": str(event.view_id), "reason": event.reason}

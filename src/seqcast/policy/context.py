@@ -46,6 +46,14 @@ class EndpointSettings:
         block_deadline_ns: it is waited for no longer.
         block_events: the application is told when the gate closes and opens.
         flush_unicasts: a view is closed only when survivors have what this member sent to them alone (E-16).
+        partition: "merge": both sides of a partition go on, and merge when they meet; "primary": who was left out is
+            excluded.
+        beacon_ns: between two beacons of a coordinator; other views are found as quickly (MRG-01).
+        merge_deadline_ns: a leader goes on without those that are not ready after so long.
+        merge_lease_ns: who follows a merge goes on alone when its leader is silent for so long.
+        merge_back_off_ns, merge_back_off_ns_max: after a merge that failed, or fell apart, the next one waits so long;
+            it doubles while they fall apart (where not all hear each other), and begins anew once a view lives for longer.
+        elsewhere_ns: a member that shows itself in another view for so long is doubted.
     """
 
     order: str = "total"
@@ -75,6 +83,13 @@ class EndpointSettings:
     block_deadline_ns: int = 2000 * _MS
     block_events: bool = False
     flush_unicasts: bool = False
+    partition: str = "merge"
+    beacon_ns: int = 100 * _MS
+    merge_deadline_ns: int = 1000 * _MS
+    merge_lease_ns: int = 600 * _MS
+    merge_back_off_ns: int = 300 * _MS
+    merge_back_off_ns_max: int = 10_000 * _MS
+    elsewhere_ns: int = 500 * _MS
 
 
 class Plane(Protocol):
@@ -92,6 +107,7 @@ class Plane(Protocol):
     def state_void(self, sender: int) -> None: ...
     def counters(self) -> dict[str, int]: ...
     def unordered(self) -> int: ...
+    def forwarded(self) -> int: ...
 
 
 # ---- what a step is to do, in this order; the endpoint does it ----------------------------------------------------
@@ -215,6 +231,7 @@ class Context:
     orders: deque[Order] = field(default_factory=deque)
     counters: Counter[str] = field(default_factory=Counter)
     edges: set[tuple[str, str, str]] = field(default_factory=set)
+    merging: bool = False  # our cut is to be held for a merge
 
     @property
     def tag(self) -> int:

@@ -5,9 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from seqcast.policy.frames import FETCH_MAX, MEMBERS_MAX, Attempt, Fetch, Held, MemberInfo, NewView, Ok, Provision
+from seqcast.policy.frames import (
+    FETCH_MAX,
+    MEMBERS_MAX,
+    SHORTFALLS_MAX,
+    Attempt,
+    Fetch,
+    Held,
+    MemberInfo,
+    NewView,
+    Ok,
+    Provision,
+    Shortfall,
+    Subgroup,
+)
 from seqcast.policy.state import name_providers
-from seqcast.types import View, ViewId
+from seqcast.types import Member, View, ViewId
 
 
 def fix_cut(n: int, oks: Mapping[int, Ok]) -> tuple[tuple[int, ...], tuple[Fetch, ...]]:
@@ -126,6 +139,7 @@ def next_view(
         view_id=view_id,
         members=tuple(members),
         cut=tuple(cut),
+        table=tuple(table),
         base=tuple(cut[rank] if rank >= 0 else 0 for rank in ranks),
         origin_base=tuple(table[rank] if rank >= 0 else 0 for rank in ranks),
         providers=named,
@@ -147,6 +161,7 @@ def first_view(members: Sequence[MemberInfo], order: str, initiator: int) -> New
         order=order,
         sequencer=sequencer,
         cut=(),
+        table=(),
         base=zeros,
         origin_base=zeros,
         window=window,
@@ -154,4 +169,59 @@ def first_view(members: Sequence[MemberInfo], order: str, initiator: int) -> New
         unicast_window=unicast_window,
         state_window=state_window,
         packet_bytes=packet_bytes,
+    )
+
+
+def why_apart(members: Sequence[Member], part: NewView) -> str:
+    """Why the members of ``part`` cannot be in one view with ``members``; "" if they can."""
+    names = {member.name: member.id for member in members}
+    for info in part.members:
+        if names.get(info.name, info.id) != info.id:
+            return f"a member of the same name, {info.name!r}: end one of the two, or give it another name"
+    if len(names.keys() | {info.name for info in part.members}) > MEMBERS_MAX:
+        return f"so many members that together they are more than {MEMBERS_MAX}: end some"
+    return ""
+
+
+def merged_view(parts: Sequence[NewView], shortfalls: Sequence[Shortfall]) -> NewView:
+    """The merged view of subgroups, of each of which ``parts`` has the VIEW that it would install alone, leader first.
+
+    What closes a subgroup's view (``closes``, ``attempt``, ``survivors``, ``cut``, ``table``) is that subgroup's own,
+    and left out here. The id is above each subgroup's, and no other attempt of the leader's makes the same.
+    """
+    places: dict[int, tuple[MemberInfo, int, int]] = {}
+    subgroups = []
+    for part in parts:
+        assert part.closes is not None
+        come = [info for info in part.members if info.id not in places]
+        rank = {info.id: rank for rank, info in enumerate(part.members)}
+        places.update((info.id, (info, part.base[rank[info.id]], part.origin_base[rank[info.id]])) for info in come)
+        if come:
+            subgroups.append(Subgroup(part.closes, tuple(info.id for info in come)))
+    members = [info for info, _, _ in places.values()]
+    leader = parts[0].view_id
+    frame = first_view(members, parts[0].order, leader.flush[1])
+    view_id = ViewId(max(part.view_id.counter for part in parts) + 1, members[0].id, leader.flush)
+    # How each subgroup closed its view goes along, for a member that turns out not to have come.
+    alone = {part.view_id for part in parts}
+    alone_tags = {each.tag for each in alone}
+    known = [
+        each._replace(successor=view_id) if each.successor in alone else each for each in dict.fromkeys(shortfalls)
+    ]
+    for part in parts:
+        lasts = part.base if part.sequencer < 0 else part.origin_base
+        assert part.closes is not None
+        known += [Shortfall(part.closes.tag, view_id, info.id, lasts[rank]) for rank, info in enumerate(part.members)]
+    return replace(
+        frame,
+        view_id=view_id,
+        base=tuple(base for _, base, _ in places.values()),
+        origin_base=tuple(origin for _, _, origin in places.values()),
+        # Transfers of state go on, and those that would begin with a subgroup's own view begin with this one.
+        providers=tuple(
+            each._replace(boundary=view_id.tag) if each.boundary in alone_tags else each
+            for each in dict((each.joiner, each) for part in reversed(parts) for each in part.providers).values()
+        ),
+        subgroups=tuple(subgroups),
+        shortfalls=tuple(known[-SHORTFALLS_MAX:]),
     )

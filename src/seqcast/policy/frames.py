@@ -25,10 +25,17 @@ RANGES_ALL_MAX = 1000
 """And of all streams of lost members together."""
 FETCH_MAX = 900
 SHARED_MAX = 32
+SUBGROUPS_MAX = 16
+SHORTFALLS_MAX = 64
+"""Shortfalls that one frame carries; of older ones nobody is told any more."""
 ORDERS = ("fifo", "sequencer", "total")
 
 Attempt = tuple[int, int]
 """Id of one attempt to close a view: (attempt, rank of the initiator). Totally ordered (the cut, step 1)."""
+
+
+MergeId = tuple[int, int]
+"""Id of one merge: (id of its leader, number). Made by the leader after the election alone (E-11)."""
 
 
 class Held(NamedTuple):
@@ -53,6 +60,22 @@ class Provision(NamedTuple):
     joiner: int
     provider: int
     boundary: int
+
+
+class Subgroup(NamedTuple):
+    """A view that was merged, and the ids of its members that came along."""
+
+    view_id: ViewId
+    ids: tuple[int, ...]
+
+
+class Shortfall(NamedTuple):
+    """Who went on from ``view`` (its tag) to ``successor`` delivered of ``member``'s packets up to ``last`` only."""
+
+    view: int
+    successor: ViewId
+    member: int
+    last: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,11 +230,13 @@ class NewView:
         answers: it is served in answer to a START of this attempt, by a member that has left that view already.
         survivors: who took part in the cut: members and leavers.
         view_id, members, order, sequencer: the new view; no members: everyone left.
-        cut: by rank of the closed view.
+        cut, table: by rank of the closed view: the last seqno of each stream, and the received table at it.
         base, origin_base: by rank of the new view, where each stream and each sender's own numbering go on.
         window, forward_window, unicast_window, state_window: charged bytes of each stream.
         packet_bytes: size of a full packet.
         providers: of the members that lack the state.
+        subgroups: of a merged view, else none.
+        shortfalls: of a merged view: what some of its members did not deliver of others.
     """
 
     closes: ViewId | None
@@ -223,6 +248,7 @@ class NewView:
     order: str
     sequencer: int
     cut: tuple[int, ...]
+    table: tuple[int, ...]
     base: tuple[int, ...]
     origin_base: tuple[int, ...]
     window: int
@@ -231,6 +257,8 @@ class NewView:
     state_window: int
     packet_bytes: int
     providers: tuple[Provision, ...] = ()
+    subgroups: tuple[Subgroup, ...] = ()
+    shortfalls: tuple[Shortfall, ...] = ()
 
     def has(self, member_id: int) -> bool:
         return any(info.id == member_id for info in self.members)
@@ -250,6 +278,63 @@ class StateWanted:
     view: int
 
 
+@dataclass(frozen=True, slots=True)
+class Beacon:
+    """Acting coordinator to all, periodically: this view lives. Other views learn so that there are several."""
+
+    cluster: str
+    order: str
+    view_id: ViewId
+
+
+@dataclass(frozen=True, slots=True)
+class MergeAsk:
+    """Leader of a merge to another coordinator: make your cut, and hold it. Repeated; it renews the lease too."""
+
+    merge: MergeId
+    view: int
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRefused:
+    """Coordinator to leader: not now (another merge is under way, or it is no coordinator any more)."""
+
+    merge: MergeId
+
+
+@dataclass(frozen=True, slots=True)
+class MergeReady:
+    """Coordinator to leader: my subgroup is cut and holds; ``view`` is what it would install alone."""
+
+    merge: MergeId
+    view: NewView
+    shortfalls: tuple[Shortfall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MergeGo:
+    """Leader to each coordinator that is ready: the merged view, but for what it closes in your subgroup."""
+
+    merge: MergeId
+    view: NewView
+
+
+@dataclass(frozen=True, slots=True)
+class MergeTaken:
+    """Coordinator to leader: the merged view is being installed in my subgroup."""
+
+    merge: MergeId
+
+
+@dataclass(frozen=True, slots=True)
+class MergeCancel:
+    """Leader to coordinator: no merge; go on alone. ``reason`` is empty where there is nothing to mend."""
+
+    merge: MergeId
+    reason: str
+
+
+Merging = MergeAsk | MergeRefused | MergeReady | MergeGo | MergeTaken | MergeCancel
 Frame = (
     Join
     | OtherVersion
@@ -266,6 +351,8 @@ Frame = (
     | NewView
     | Installed
     | StateWanted
+    | Beacon
+    | Merging
 )
 
 
@@ -303,9 +390,11 @@ def _load_id(value: Any) -> int:
     return number
 
 
-def _text(bytes_max: int) -> Shape:
+def _text(bytes_max: int, bytes_min: int = 1) -> Shape:
     def load(value: Any) -> str:
-        _need(isinstance(value, str) and 0 < len(value.encode("utf-8", "replace")) <= bytes_max, "text expected")
+        _need(
+            isinstance(value, str) and bytes_min <= len(value.encode("utf-8", "replace")) <= bytes_max, "text expected"
+        )
         return str(value)
 
     return Shape(f"text of at most {bytes_max} bytes", lambda value: value, load)
@@ -392,6 +481,48 @@ _SETTING = _record(lambda *parts: tuple(parts), ("name", "value"), _text(64), _t
 _IDS = _list(_ID, MEMBERS_MAX)
 _SEQNOS = _list(_SEQNO, MEMBERS_MAX)
 
+_MERGE = _record(lambda *parts: tuple(parts), ("leader", "number"), _ID, _COUNT)
+_SUBGROUPS = _list(_record(Subgroup, ("view_id", "ids"), _VIEW_ID, _IDS), SUBGROUPS_MAX)
+_SHORTFALLS = _list(
+    _record(Shortfall, ("view", "successor", "member", "last"), _ID, _VIEW_ID, _ID, _SEQNO), SHORTFALLS_MAX
+)
+
+
+def _view_dump(value: NewView) -> dict[str, Any]:
+    return {name: shape.dump(getattr(value, name)) for name, shape in _VIEW.items()}
+
+
+def _view_load(value: Any) -> NewView:
+    _need(isinstance(value, dict) and value.keys() == _VIEW.keys(), "a VIEW's fields expected")
+    frame = NewView(**{name: shape.load(value[name]) for name, shape in _VIEW.items()})
+    _check_view(frame)
+    return frame
+
+
+_NESTED = Shape("an object with the fields of `view`", _view_dump, _view_load)
+_VIEW: dict[str, Shape] = {
+    "closes": _optional(_VIEW_ID),
+    "attempt": _ATTEMPT,
+    "answers": _optional(_ATTEMPT),
+    "survivors": _IDS,
+    "view_id": _VIEW_ID,
+    "members": _list(_INFO, MEMBERS_MAX),
+    "order": _ORDER,
+    "sequencer": _integer("rank or -1", -1, MEMBERS_MAX - 1),
+    "cut": _SEQNOS,
+    "table": _SEQNOS,
+    "base": _SEQNOS,
+    "origin_base": _SEQNOS,
+    "window": _BYTES,
+    "forward_window": _BYTES,
+    "unicast_window": _BYTES,
+    "state_window": _BYTES,
+    "packet_bytes": _PACKET_BYTES,
+    "providers": _list(_PROVISION, MEMBERS_MAX),
+    "subgroups": _SUBGROUPS,
+    "shortfalls": _SHORTFALLS,
+}
+
 SHAPES: dict[str, tuple[type[Any], dict[str, Shape]]] = {
     "join": (
         Join,
@@ -423,30 +554,16 @@ SHAPES: dict[str, tuple[type[Any], dict[str, Shape]]] = {
     "promised": (Promised, {"view": _ID, "attempt": _ATTEMPT, "promise": _PROMISE}),
     "cut": (Cut, {"view": _ID, "attempt": _ATTEMPT, "cut": _SEQNOS, "fetch": _list(_FETCH, FETCH_MAX)}),
     "done": (Done, {"view": _ID, "attempt": _ATTEMPT}),
-    "view": (
-        NewView,
-        {
-            "closes": _optional(_VIEW_ID),
-            "attempt": _ATTEMPT,
-            "answers": _optional(_ATTEMPT),
-            "survivors": _IDS,
-            "view_id": _VIEW_ID,
-            "members": _list(_INFO, MEMBERS_MAX),
-            "order": _ORDER,
-            "sequencer": _integer("rank or -1", -1, MEMBERS_MAX - 1),
-            "cut": _SEQNOS,
-            "base": _SEQNOS,
-            "origin_base": _SEQNOS,
-            "window": _BYTES,
-            "forward_window": _BYTES,
-            "unicast_window": _BYTES,
-            "state_window": _BYTES,
-            "packet_bytes": _PACKET_BYTES,
-            "providers": _list(_PROVISION, MEMBERS_MAX),
-        },
-    ),
+    "view": (NewView, _VIEW),
     "installed": (Installed, {"view": _ID}),
     "state_wanted": (StateWanted, {"view": _ID}),
+    "beacon": (Beacon, {"cluster": _text(255), "order": _ORDER, "view_id": _VIEW_ID}),
+    "merge_ask": (MergeAsk, {"merge": _MERGE, "view": _ID}),
+    "merge_refused": (MergeRefused, {"merge": _MERGE}),
+    "merge_ready": (MergeReady, {"merge": _MERGE, "view": _NESTED, "shortfalls": _SHORTFALLS}),
+    "merge_go": (MergeGo, {"merge": _MERGE, "view": _NESTED}),
+    "merge_taken": (MergeTaken, {"merge": _MERGE}),
+    "merge_cancel": (MergeCancel, {"merge": _MERGE, "reason": _text(1000, 0)}),
 }
 _KINDS = {make: kind for kind, (make, _) in SHAPES.items()}
 
@@ -512,3 +629,7 @@ def _check_view(frame: NewView) -> None:
     _need(len(set(joiners)) == len(joiners) and members.issuperset(joiners), "a provider for no member, or two")
     _need(all(provision.provider in members - {provision.joiner} for provision in frame.providers), "no such provider")
     _need(frame.closes is None or frame.closes.counter < frame.view_id.counter, "view id does not grow")
+    _need(len(frame.cut) == len(frame.table), "cut and received table are not of one view")
+    ids = {info.id for info in frame.members}
+    grouped = [member for group in frame.subgroups for member in group.ids]
+    _need(not grouped or (len(grouped) == len(set(grouped)) and ids == set(grouped)), "subgroups are not the members")

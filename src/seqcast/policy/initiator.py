@@ -32,6 +32,7 @@ class Attempting(Enum):
     BLOCKING = auto()
     STARTING = auto()
     CUTTING = auto()
+    HOLDING = auto()
     SERVING = auto()
     BACKING_OFF = auto()
 
@@ -45,6 +46,9 @@ class AttemptInput(Enum):
     OK_LAST = auto()
     DONE = auto()
     DONE_LAST = auto()
+    DONE_HOLD = auto()
+    RELEASE = auto()
+    GO = auto()
     NEWER = auto()
     PROMISED = auto()
     OVERTAKEN = auto()
@@ -57,7 +61,7 @@ class AttemptInput(Enum):
 
 
 A, I = Attempting, AttemptInput  # noqa: E741
-_RUNNING = (A.BLOCKING, A.STARTING, A.CUTTING)
+_RUNNING = (A.BLOCKING, A.STARTING, A.CUTTING, A.HOLDING)
 TABLE: Table = table(
     A,
     I,
@@ -77,8 +81,14 @@ TABLE: Table = table(
     (None, I.DONE, None, IGNORED, "repeated, or of an attempt that is over"),
     (A.CUTTING, I.DONE_LAST, A.SERVING, "note_answer send_view", "all survivors hold the cut"),
     (None, I.DONE_LAST, None, ILLEGAL, "only CUTTING counts them"),
+    (A.CUTTING, I.DONE_HOLD, A.HOLDING, "note_answer hold", "all survivors hold the cut, and a merge is under way"),
+    (None, I.DONE_HOLD, None, ILLEGAL, "only CUTTING counts them"),
+    (A.HOLDING, I.RELEASE, A.SERVING, "send_plain", "no merge: the subgroup goes on alone"),
+    (None, I.RELEASE, None, ILLEGAL, "only HOLDING is released"),
+    (A.HOLDING, I.GO, A.SERVING, "send_merged", "the merged view"),
+    (None, I.GO, None, ILLEGAL, "only HOLDING waits for it"),
     (A.BLOCKING, I.NEWER, A.STARTING, "close", "a member has left the view already: no callback is of use any more"),
-    ((A.STARTING, A.CUTTING), I.NEWER, A.SERVING, "adopt", "a member has left the view already: its VIEW, our attempt"),
+    ((A.STARTING, A.CUTTING, A.HOLDING), I.NEWER, A.SERVING, "adopt", "a member has left the view: its VIEW, our attempt"),
     (None, I.NEWER, None, IGNORED, "of an attempt that is over"),
     (_RUNNING, I.PROMISED, A.BACKING_OFF, "back_off", "a survivor promised a higher attempt"),
     (None, I.PROMISED, None, IGNORED, "of an attempt that is over"),
@@ -88,6 +98,7 @@ TABLE: Table = table(
     (A.BLOCKING, I.REPEAT, None, "say", "a callback runs still; the leases are renewed"),
     (A.STARTING, I.REPEAT, None, "say", "an OK is missing"),
     (A.CUTTING, I.REPEAT, None, "say", "a DONE is missing"),
+    (A.HOLDING, I.REPEAT, None, "say", "the leases run on while the others are awaited"),
     (A.SERVING, I.REPEAT, None, "say_view", "somebody has not said that it has the VIEW"),
     (None, I.REPEAT, None, ILLEGAL, "the timer does not run"),
     (A.BLOCKING, I.DEADLINE, A.STARTING, "close", "who is silent was asked long enough (E-17); START will tell"),
@@ -123,12 +134,26 @@ class Initiator(Machine):
         self.missing: set[int] = set()  # ids whose DONE, or INSTALLED, is missing
         self.frame: Block | Start | Cut | NewView | None = None
         self.block_until_ns = (0, NEVER)  # (tag of a view, when its callbacks are waited for no longer)
+        self.plain: NewView | None = None  # while HOLDING: what the subgroup would install alone
         self.audience: dict[int, MemberInfo] = {}  # who must have the VIEW
 
     @property
     def running(self) -> bool:
         """An attempt to close the present view is under way."""
         return self.state in _RUNNING
+
+    @property
+    def waited_for(self) -> tuple[int, ...]:
+        """Who must still answer before another attempt can help.
+
+        An adopted VIEW that others of our view must have first counts as under way too."""
+        return self.survivors if self.running else tuple(sorted(self.missing)) if self.passing_on else ()
+
+    @property
+    def passing_on(self) -> bool:
+        """A VIEW is served that closes the view we are still in: it goes on without us."""
+        serves = self.state is Attempting.SERVING and isinstance(self.frame, NewView) and self.context.view is not None
+        return serves and self.frame.closes == self.context.view.view_id  # type: ignore[union-attr]
 
     # ---- inputs
 
@@ -161,7 +186,8 @@ class Initiator(Machine):
         if frame.attempt != self.attempt or frame.view != self.context.tag:
             return
         last = self.state is Attempting.CUTTING and self.missing <= {sender}
-        self.fire(AttemptInput.DONE_LAST if last else AttemptInput.DONE, sender)
+        end = AttemptInput.DONE_HOLD if self.context.merging else AttemptInput.DONE_LAST
+        self.fire(end if last else AttemptInput.DONE, sender)
 
     def promised(self, frame: Promised, sender: int) -> None:
         """A survivor promised another attempt: the next one of ours must be above it."""
@@ -226,32 +252,58 @@ class Initiator(Machine):
         self.say()
 
     def send_view(self, *_: object) -> None:
+        view = self._next_view()
+        self._serve(view, view.members)
+
+    def _next_view(self) -> NewView:
         context = self.context
         assert context.view is not None and isinstance(self.frame, Cut)
         table = context.plane.received_table()
         lacking = {context.members[rank].id: ok.lacks for rank, ok in self.oks.items() if ok.lacks is not None}
-        self._serve(
-            next_view(
-                context.view,
-                context.infos,
-                self.attempt,
-                self.survivors,
-                self.frame.cut,
-                table,
-                self.membership.leaving(),
-                self.membership.joining(),
-                lacking,
-                context.providers,
-            )
+        return next_view(
+            context.view,
+            context.infos,
+            self.attempt,
+            self.survivors,
+            self.frame.cut,
+            table,
+            self.membership.leaving(),
+            self.membership.joining(),
+            lacking,
+            context.providers,
         )
 
-    def adopt(self, frame: NewView) -> None:
-        self._serve(replace(frame, attempt=self.attempt, answers=None))
+    def hold(self, *_: object) -> None:
+        """Our part of a merge is fixed; gates stay closed, and the leases run on, until the merge goes or is off."""
+        self.plain = self._next_view()
+        self.repeats.start(self.context.now)
+        self.deadline_ns = NEVER
 
-    def _serve(self, frame: NewView) -> None:
+    def send_plain(self) -> None:
+        assert self.plain is not None
+        self._serve(self.plain, self.plain.members)
+
+    def send_merged(self, merged: NewView) -> None:
+        """The merged view as the VIEW that ends our cut; the other subgroups have it from their coordinators."""
+        plain = self.plain
+        assert plain is not None
+        view = replace(
+            merged,
+            closes=plain.closes,
+            attempt=plain.attempt,
+            survivors=plain.survivors,
+            cut=plain.cut,
+            table=plain.table,
+        )
+        self._serve(view, plain.members)
+
+    def adopt(self, frame: NewView) -> None:
+        self._serve(replace(frame, attempt=self.attempt, answers=None), frame.members)
+
+    def _serve(self, frame: NewView, members: tuple[MemberInfo, ...]) -> None:
         self.frame = frame
         self.audience = {member: self.context.infos[member] for member in self.survivors}
-        self.audience.update((info.id, info) for info in frame.members)
+        self.audience.update((info.id, info) for info in members)
         self._wait_for(self.audience, self.context.settings.flush_deadline_ns)
         self.context.multicast(frame)
 

@@ -93,6 +93,8 @@ class Membership(Machine):
         self.warned: set[tuple[int, int]] = set()
         self.verified_ns = NEVER  # no view change waits longer for verifications
         self.links_ns = NEVER  # when to look at the links again
+        self.gone: set[int] = set()  # who went on to another view without us (the cut, step 8)
+        self.elsewhere: dict[int, int] = {}  # who was seen in a view of which we know nothing: since when
         self.joiners: dict[int, Joiner] = {}
         self.leavers: set[int] = set()
         self.wanting: set[int] = set()  # who needs a VIEW that names another provider of the state
@@ -102,7 +104,7 @@ class Membership(Machine):
     # ---- what is known
 
     def doubted(self) -> set[int]:
-        return (self.suspected | self.severed | self.participant.lapsed) - {self.context.me.id}
+        return (self.suspected | self.severed | self.participant.lapsed | self.gone) - {self.context.me.id}
 
     def acting(self) -> bool:
         """Is it our turn: are we the first member that nobody here doubts?
@@ -157,6 +159,15 @@ class Membership(Machine):
             return _no(f"the name {info.name!r} is taken by a member of the group: choose another name")
         return None
 
+    def seen_elsewhere(self, member_id: int) -> None:
+        """A member of our view shows itself in another one, of which we do not know that it closes ours.
+
+        It may be behind, and on its way to us; when that takes too long it is not coming.
+        """
+        first = self.elsewhere.setdefault(member_id, self.context.now)
+        if self.context.now - first >= self.context.settings.elsewhere_ns:
+            self.gone.add(member_id)
+
     def leave(self, member_id: int) -> None:
         if member_id in self.context.infos:
             self.leavers.add(member_id)
@@ -174,7 +185,7 @@ class Membership(Machine):
         """Looks whether something is to be done, at the end of each step.
 
         Args:
-            attempt_runs: we initiate a change of this view, with ``survivors``.
+            attempt_runs: we initiate a change of this view, and wait for ``survivors``.
             backing_off: we met a higher promise, and wait.
         """
         self._settle_links()
@@ -228,6 +239,7 @@ class Membership(Machine):
             any(member.id in doubted or member.id in self.leavers for member in self.context.members)
             or bool(self.joiners and self.joining())
             or bool(self.wanting)
+            or self.context.merging
             or self.participant.state is not Part.OPEN  # somebody began to close the view, and is gone
         )
 

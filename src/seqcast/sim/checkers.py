@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from seqcast.endpoint import Left
-from seqcast.events import Excluded
+from seqcast.events import Excluded, Lost
 from seqcast.sim.node import Delivered, Entry, Node
-from seqcast.types import View, ViewId
+from seqcast.types import MergeView, View, ViewId
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,8 @@ def stays(node: Node) -> list[Stay]:
     for entry in [*node.log, None]:
         if isinstance(entry, Delivered):
             delivered.append(entry)
+            continue
+        if isinstance(entry, Lost):
             continue
         if view is not None:
             after = entry.view_id if isinstance(entry, View) else None
@@ -50,7 +52,7 @@ def check_safety(nodes: Sequence[Node]) -> Iterator[str]:
         yield from _check_callbacks(node)
         yield from _check_views(node)
         yield from _check_integrity(node, by_id)
-        yield from _check_fifo(node)
+        yield from _check_fifo(node, by_id)
     yield from _check_view_agreement(everywhere)
     yield from _check_states(nodes)
     for stay in everywhere:
@@ -83,18 +85,42 @@ def _check_integrity(node: Node, by_id: dict[int, Node]) -> Iterator[str]:
             yield f"integrity: {node} delivers what {sender} did not send: {entry}"
 
 
-def _check_fifo(node: Node) -> Iterator[str]:
-    """Per sender, group messages without a gap, and unicasts without a gap from the first."""
-    group: dict[int, int] = {}
-    unicast: dict[int, int] = {}
+def _check_fifo(node: Node, by_id: dict[int, Node]) -> Iterator[str]:
+    """Per sender, without a gap while both are together, and nothing twice; unicasts from the first on."""
+    seen: dict[tuple[int, bool], int] = {}
+    seqnos: dict[tuple[int, bool], int] = {}
+    known: set[int] = set()
+    apart: set[tuple[int, bool]] = set()  # with whom the node was not together since it delivered the last of them
     for entry in node.log:
-        if isinstance(entry, Delivered):
-            seen = unicast if entry.to else group
-            expected = seen.get(entry.sender, -1) + 1
-            if entry.counter != expected and (entry.to or entry.sender in seen):
+        if isinstance(entry, View):
+            together = {member.id for member in _together(node, entry).members}
+            known |= {member.id for member in entry.members}
+            apart |= {(sender, unicast) for sender in known - together for unicast in (False, True)}
+        elif isinstance(entry, Delivered):
+            key = (entry.sender, bool(entry.to))
+            expected, before = seen.get(key, -1) + 1, seqnos.get(key, 0)
+            gap_is_wrong = key not in apart and (entry.to or key in seen)
+            gap = entry.counter > expected and gap_is_wrong and not _unordered(by_id, entry, before)
+            if entry.counter < expected or gap:
                 what = "duplicate" if entry.counter < expected else "FIFO"
                 yield f"{what}: {node} delivers number {entry.counter} of {entry.sender:x}, not {expected}: {entry}"
-            seen[entry.sender] = entry.counter
+            seen[key], seqnos[key] = entry.counter, entry.seqno
+            apart.discard(key)
+
+
+def _unordered(by_id: dict[int, Node], entry: Delivered, before: int) -> bool:
+    """The sender was told that what came between packet ``before`` and this one was never ordered."""
+    return any(
+        isinstance(each, Lost) and each.missed_by is None and before <= each.first_seqno <= entry.seqno
+        for each in by_id[entry.sender].log
+    )
+
+
+def _together(node: Node, view: View) -> View:
+    """Those of a view with whom the node was in its last view."""
+    if isinstance(view, MergeView):
+        return next((group for group in view.subgroups if group.rank(node.id) >= 0), view)
+    return view
 
 
 def _check_callbacks(node: Node) -> Iterator[str]:
@@ -187,7 +213,7 @@ def check_liveness(nodes: Sequence[Node]) -> Iterator[str]:
             yield f"liveness: {node} cannot send {len(node.pending)} messages"
         if node.engine.deliverable():
             yield f"liveness: {node} has not delivered everything"
-    if options.calm and len(views) > 1:
+    if len(views) > 1 and (options.calm or options.partition == "merge"):
         yield f"liveness: several views remain: {', '.join(map(str, views.values()))}"
 
 
@@ -204,16 +230,52 @@ def check_delivered(nodes: Sequence[Node]) -> Iterator[str]:
     last: dict[ViewId, Stay] = {}
     for node in alive:
         own = sum(isinstance(entry, Delivered) and entry.sender == node.id and not entry.to for entry in node.log)
-        if own != node.counter:
+        unordered = any(isinstance(entry, Lost) and entry.missed_by is None for entry in node.log)
+        if own > node.counter or (own < node.counter and not unordered):
             yield f"liveness: {node} sent {node.counter} messages, and delivered {own} of them itself"
         stay = stays(node)[-1]
         yield from same(stay, last.setdefault(stay.view.view_id, stay), options.order != "fifo")
         for member in stay.view.members:
             peer = next(other for other in alive if other.id == member.id)
-            sent = sum(1 for to, _ in peer.sent_to if to == node.id)
-            got = sum(isinstance(entry, Delivered) and entry.sender == peer.id and bool(entry.to) for entry in node.log)
-            if sent != got:
-                yield f"liveness: {peer} sent {sent} unicasts to {node}, which delivered {got}"
+            yield from _check_unicasts(node, peer)
+            yield from _check_lost(node, peer)
+
+
+def _check_unicasts(node: Node, peer: Node) -> Iterator[str]:
+    """All that ``peer`` sent to ``node`` since both are together was delivered."""
+    begin = 0
+    tags: set[int] = set()
+    for index, entry in enumerate(node.log):
+        if isinstance(entry, View):
+            if _together(node, entry).rank(peer.id) < 0:
+                begin = index
+                tags.clear()
+            if entry.rank(peer.id) >= 0:
+                tags.add(entry.view_id.tag)
+    sent = sum(1 for (to, _), tag in peer.sent_to.items() if to == node.id and tag in tags)
+    late = node.log[begin:]
+    got = sum(isinstance(entry, Delivered) and entry.sender == peer.id and bool(entry.to) for entry in late)
+    if got < sent:
+        yield f"liveness: {peer} sent {sent} unicasts to {node}, which delivered {got}"
+
+
+def _check_lost(node: Node, peer: Node) -> Iterator[str]:
+    """What ``peer`` sent while ``node`` was with it, and ``node`` did not deliver, ``peer`` was told of."""
+    lost = [entry for entry in peer.log if isinstance(entry, Lost)]
+    for there in stays(peer):
+        here = next((stay for stay in stays(node) if stay.view.view_id == there.view.view_id), None)
+        if here is None:
+            continue
+        delivered = {entry.counter for entry in here.delivered if entry.sender == peer.id and not entry.to}
+        for entry in there.delivered:
+            if entry.sender != peer.id or entry.to or entry.counter in delivered:
+                continue
+            if not any(
+                each.view_id == there.view.view_id and each.first_seqno <= entry.seqno <= each.last_seqno
+                for each in lost
+            ):
+                yield f"lost: {node} did not deliver {entry} in {there.view}, and {peer} was not told so"
+                return
 
 
 def digest(nodes: Sequence[Node], packets: int) -> str:

@@ -11,6 +11,7 @@ from seqcast.policy.blocker import Blocker
 from seqcast.policy.initiator import Initiator
 from seqcast.policy.lifecycle import Lifecycle
 from seqcast.policy.membership import Membership
+from seqcast.policy.merge import Merger
 from seqcast.policy.participant import Participant
 from seqcast.policy.state import StateTaker
 from seqcast.policy.table import edges_of
@@ -18,7 +19,7 @@ from seqcast.sim import starts
 from seqcast.sim.options import SECOND, Options
 from seqcast.sim.world import simulate
 
-MACHINES = (Lifecycle, Membership, Initiator, Participant, Blocker, StateTaker)
+MACHINES = (Lifecycle, Membership, Initiator, Participant, Blocker, Merger, StateTaker)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -25,7 +25,7 @@ from seqcast.endpoint import (
     StateRefused,
     ViewInstalled,
 )
-from seqcast.events import Blocked, Excluded, Unblocked
+from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.policy.context import NEVER, CallBlock, CallUnblock
 from seqcast.sim.options import MS, Options
 from seqcast.sim.state import SILENCE_NS_MAX, Chain, Giving, Taking
@@ -51,6 +51,7 @@ class Delivered:
     length: int
     intact: bool
     claimed: int  # the sender that the engine names
+    seqno: int = 0
 
 
 @dataclass(slots=True)
@@ -72,7 +73,7 @@ class Run:
     unblocked: bool = False
 
 
-Entry = Delivered | View | Excluded | Left
+Entry = Delivered | View | Lost | Excluded | Left
 
 
 def payload(sender: int, counter: int, to: int, length: int) -> bytes:
@@ -131,6 +132,7 @@ class Node:
                 blocks=blocks,
                 block_deadline_ns=BLOCK_DEADLINE_NS,
                 block_events=True,
+                partition=options.partition,
             ),
         )
         self.up = True
@@ -411,6 +413,8 @@ class Node:
             if self.blocked is None or self.blocked.kind != meaning.kind:
                 self.violations.append(f"gate: {self} is told {meaning} after {self.blocked}")
             self.blocked = None
+        elif isinstance(meaning, Lost):
+            self.take(meaning)
         else:
             if isinstance(meaning, View) and self.tag and not self.blocked:
                 self.violations.append(f"gate: {self} enters {meaning}, and was not told that the view before closes")
@@ -434,7 +438,7 @@ class Node:
     def _read(self, batch: Any) -> Iterator[Entry]:
         messages, tag = batch.tolist(), batch.view_tag
         assert tag == self.tag, f"{self}: a batch of view {tag:x} in view {self.tag:x}"
-        for sender, _seqno, global_seqno, _sent, first, n, _index, unicast in batch.runs.tolist():
+        for sender, seqno, global_seqno, _sent, first, n, _index, unicast in batch.runs.tolist():
             for number in range(n):
                 data = messages[first + number]
                 intact = len(data) >= _HEAD.size
@@ -442,7 +446,7 @@ class Node:
                 intact = intact and data[_HEAD.size :] == _filler(counter, len(data) - _HEAD.size)
                 place = global_seqno + number if global_seqno else 0
                 intact = intact and bool(unicast) == bool(to)
-                yield Delivered(origin, counter, to, tag, place, len(data), intact, sender)
+                yield Delivered(origin, counter, to, tag, place, len(data), intact, sender, seqno)
 
     # ---- the application's state
 

@@ -41,7 +41,7 @@ class Options:
         state_bytes: at least so large.
         state_refusals: how many times an application fails to give it.
         blocks: part of the members that have a block callback; some of those send in it, some never return.
-        packet_bytes, capacity: see ``EndpointSettings``; the members' capacities vary below this.
+        packet_bytes, capacity, partition: see ``EndpointSettings``; the members' capacities vary below this.
         heartbeat_ns, suspect_ns, suspect_ns_max: of the engine.
         verify_ns, link_ns: see ``EndpointSettings``.
     """
@@ -84,6 +84,7 @@ class Options:
     suspect_ns_max: int = 1600 * MS
     verify_ns: int = 100 * MS
     link_ns: int = 800 * MS
+    partition: str = "merge"
 
     @property
     def calm(self) -> bool:

@@ -1,0 +1,104 @@
+"""What became of the views that this member has left: who went on how, and what they did not deliver of others.
+
+A member that others took for lost (a partition, a pause) goes on with a view of its own side. What it sent last may
+never have reached the other side; when the sides meet again, the VIEW tells it so (the cut, steps 8 and 11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from seqcast.events import Lost
+from seqcast.policy.frames import SHORTFALLS_MAX, NewView, Shortfall
+from seqcast.types import View, ViewId
+
+CLOSED_VIEWS_MAX = 16
+
+
+def last_delivered(view: View, frame: NewView, rank: int) -> int:
+    """Last seqno of the numbering of ``rank``'s own messages that those delivered who closed ``view`` by ``frame``."""
+    return (frame.cut if view.sequencer < 0 else frame.table)[rank]
+
+
+class Lineage:
+    """The closed views of one member, and the shortfalls it knows of; both bounded, the oldest go first."""
+
+    def __init__(self, me: int) -> None:
+        self.me = me
+        self.closed: dict[int, NewView] = {}  # closed view's tag -> the VIEW that closed it for us
+        self._own: dict[
+            int, tuple[ViewId, int]
+        ] = {}  # the same -> its id, and the last of ours that our side delivered
+        self._known: dict[tuple[int, ViewId, int], int] = {}
+        # Of each member of our view, how its last one was closed: it counts where that member never came over.
+        self._arrivals: dict[int, Shortfall] = {}
+        self._told: dict[tuple[int, ViewId], None] = {}
+
+    def entered(self, view_tag: int) -> bool:
+        """Was this view entered by us, and left again?"""
+        return view_tag in self.closed
+
+    def close(self, view: View, frame: NewView) -> None:
+        """``view`` is closed for us by ``frame``."""
+        tag = view.view_id.tag
+        self.closed[tag] = frame
+        self._own[tag] = view.view_id, last_delivered(view, frame, view.rank(self.me))
+        for each in (self.closed, self._own):
+            while len(each) > CLOSED_VIEWS_MAX:
+                del each[next(iter(each))]
+        # Who takes part in the end of this view was in it, and so was told what was known when it began.
+        told = set(frame.survivors)
+        self._known = {key: last for key, last in self._known.items() if key[2] not in told or key[2] == self.me}
+        self.went_on(view, frame)
+        if frame.subgroups:
+            home = {member: group.view_id.tag for group in frame.subgroups for member in group.ids}
+            arrivals = [
+                each
+                for each in frame.shortfalls
+                if (each.successor, each.view) == (frame.view_id, home.get(each.member))
+            ]
+            self.learn(each for each in frame.shortfalls if each not in arrivals)
+            self._arrivals = {each.member: each for each in arrivals}
+        else:
+            self._arrivals = {
+                member.id: Shortfall(tag, frame.view_id, member.id, last_delivered(view, frame, rank))
+                for rank, member in enumerate(view.members)
+                if member.id in frame.survivors
+            }
+
+    def went_on(self, view: View, frame: NewView) -> None:
+        """Those that ``frame`` names went on from ``view``: of the others they delivered no more than its cut."""
+        self.learn(self._of_lost(view, frame))
+
+    def _of_lost(self, view: View, frame: NewView) -> list[Shortfall]:
+        tag, result = view.view_id.tag, []
+        for rank, member in enumerate(view.members):
+            if member.id not in frame.survivors:
+                result.append(Shortfall(tag, frame.view_id, member.id, last_delivered(view, frame, rank)))
+                if member.id in self._arrivals:  # perhaps it never came over to `view`
+                    result.append(self._arrivals[member.id])
+        return result
+
+    def learn(self, shortfalls: Iterable[Shortfall]) -> None:
+        for view, successor, member, last in shortfalls:
+            self._known[view, successor, member] = last
+        while len(self._known) > SHORTFALLS_MAX:
+            del self._known[next(iter(self._known))]
+
+    def shortfalls(self, view: View, plain: NewView) -> tuple[Shortfall, ...]:
+        """What will be known once ``view`` is closed as ``plain`` says, for a VIEW that merges."""
+        known = [Shortfall(*key, last) for key, last in self._known.items()]
+        return tuple((known + self._of_lost(view, plain))[-SHORTFALLS_MAX:])
+
+    def lost(self) -> list[Lost]:
+        """What of ours others did not deliver, each told once."""
+        result = []
+        for (view, successor, member), last in self._known.items():
+            own = self._own.get(view)
+            if member == self.me and own and last < own[1] and (view, successor) not in self._told:
+                self._told[view, successor] = None
+                result.append(Lost(own[0], last + 1, own[1], successor))
+        self._known = {key: last for key, last in self._known.items() if key[2] != self.me}
+        while len(self._told) > SHORTFALLS_MAX:
+            del self._told[next(iter(self._told))]
+        return result

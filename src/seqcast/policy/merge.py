@@ -1,0 +1,429 @@
+"""Merging what a partition separated (design: the cut, step 11; MRG-01 to MRG-09, E-11, E-12).
+
+The acting coordinator of each view multicasts a beacon. Who hears the beacon of another view, and has the lowest id of
+the coordinators it hears, leads: it makes the merge id and asks the others to cut their subgroups and to hold them. A
+coordinator follows one merge at a time (compare-and-set of the id). Once one of them is ready the leader cuts its own
+subgroup; when all are ready it tells everyone the merged view, which each coordinator installs in its own subgroup as
+the VIEW that ends the cut. Nobody waits for ever: who follows goes on alone when the leader falls silent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import Enum, auto
+from typing import ClassVar
+
+from seqcast.errors import RemoteProtocolError
+from seqcast.policy.context import NEVER, Context, Repeat, Warn
+from seqcast.policy.cut import merged_view, why_apart
+from seqcast.policy.frames import (
+    SUBGROUPS_MAX,
+    Beacon,
+    MergeAsk,
+    MergeCancel,
+    MergeGo,
+    MergeId,
+    MergeReady,
+    MergeRefused,
+    MergeTaken,
+    Merging,
+    NewView,
+)
+from seqcast.policy.initiator import Attempting, AttemptInput, Initiator
+from seqcast.policy.lineage import Lineage
+from seqcast.policy.membership import Membership
+from seqcast.policy.table import IGNORED, ILLEGAL, Machine, Table, table
+
+HEARD_MAX = 64
+APART_MAX = 64
+NO_MERGE: MergeId = (0, 0)
+
+
+class Merge(Enum):
+    APART = auto()
+    LEADING = auto()
+    GOING = auto()
+    FOLLOWING = auto()
+
+
+class MergeInput(Enum):
+    LEAD = auto()
+    ASK = auto()
+    ASK_AGAIN = auto()
+    ASK_OTHER = auto()
+    REFUSED = auto()
+    READY = auto()
+    READY_OTHER = auto()
+    HELD = auto()
+    ALL_READY = auto()
+    NONE_LEFT = auto()
+    GO = auto()
+    TAKEN = auto()
+    TAKEN_LAST = auto()
+    CANCEL = auto()
+    REPEAT = auto()
+    DEADLINE = auto()
+    NO_DUTY = auto()
+    VIEW = auto()
+
+
+M, I = Merge, MergeInput  # noqa: E741
+TABLE: Table = table(
+    M,
+    I,
+    (M.APART, I.LEAD, M.LEADING, "lead say_ask", "another view lives, and of its coordinators ours has the lowest id"),
+    (None, I.LEAD, None, ILLEGAL, "one merge at a time"),
+    (M.APART, I.ASK, M.FOLLOWING, "follow", "no merge is under way: the id is ours now (E-11)"),
+    (None, I.ASK, None, ILLEGAL, "one merge at a time"),
+    (M.FOLLOWING, I.ASK_AGAIN, None, "renew say_ready", "the leader lives; our answer may be lost"),
+    (None, I.ASK_AGAIN, None, ILLEGAL, "only FOLLOWING has an id of another"),
+    (None, I.ASK_OTHER, None, "refuse", "another merge is under way, or we coordinate no such view"),
+    (M.LEADING, I.REFUSED, None, "drop", "without it"),
+    (None, I.REFUSED, None, IGNORED, "late"),
+    (M.LEADING, I.READY, None, "note_ready", "a subgroup is cut; now ours"),
+    (M.GOING, I.READY, None, IGNORED, "decided; GO is repeated"),
+    (None, I.READY, None, ILLEGAL, "only a leader waits for it"),
+    (None, I.READY_OTHER, None, "cancel_one", "of a merge that is over, or goes without it: it need not wait"),
+    (M.FOLLOWING, I.HELD, None, "say_ready", "our subgroup is cut"),
+    (None, I.HELD, None, ILLEGAL, "only FOLLOWING tells a leader"),
+    (M.LEADING, I.ALL_READY, M.GOING, "go", "all that were asked, and we ourselves, hold their cuts"),
+    (None, I.ALL_READY, None, ILLEGAL, "only LEADING waits for them"),
+    (M.LEADING, I.NONE_LEFT, M.APART, "release back_off", "all refused or are silent"),
+    (None, I.NONE_LEFT, None, ILLEGAL, "only LEADING waits for them"),
+    (M.FOLLOWING, I.GO, M.APART, "stop take", "the merged view"),
+    (None, I.GO, None, ILLEGAL, "only FOLLOWING takes one"),
+    (M.GOING, I.TAKEN, None, "note_taken", "others are missing"),
+    (None, I.TAKEN, None, IGNORED, "repeated"),
+    (M.GOING, I.TAKEN_LAST, M.APART, "stop", "all subgroups install it"),
+    (None, I.TAKEN_LAST, None, ILLEGAL, "only GOING counts them"),
+    (M.FOLLOWING, I.CANCEL, M.APART, "release back_off", "the leader gave up: on alone"),
+    (None, I.CANCEL, None, IGNORED, "late"),
+    (M.LEADING, I.REPEAT, None, "say_ask", "somebody is not ready; and who is knows that we live"),
+    (M.GOING, I.REPEAT, None, "say_go", "somebody has not taken it"),
+    (None, I.REPEAT, None, ILLEGAL, "the timer does not run"),
+    (M.LEADING, I.DEADLINE, None, "drop_silent", "without those that are not ready by now"),
+    (M.GOING, I.DEADLINE, M.APART, "stop", "who did not take it goes on alone, and is found again"),
+    (M.FOLLOWING, I.DEADLINE, M.APART, "release back_off", "the leader is silent: on alone"),
+    (M.APART, I.DEADLINE, None, ILLEGAL, "no deadline runs"),
+    (M.LEADING, I.NO_DUTY, M.APART, "cancel_all release", "another member coordinates now"),
+    (M.FOLLOWING, I.NO_DUTY, M.APART, "decline release", "another member coordinates now"),
+    (None, I.NO_DUTY, None, ILLEGAL, "no cut of ours is held"),
+    (M.LEADING, I.VIEW, M.APART, "cancel_all stop", "our view was closed without the merge"),
+    (M.FOLLOWING, I.VIEW, M.APART, "decline stop", "our view was closed without the merge"),
+    (None, I.VIEW, None, IGNORED, "nothing of ours is held"),
+)
+
+
+class Merger(Machine):
+    NAME: ClassVar[str] = "merger"
+    TABLE: ClassVar[Table] = TABLE
+
+    def __init__(self, context: Context, initiator: Initiator, lineage: Lineage) -> None:
+        super().__init__(Merge.APART, context.edges)
+        self.context = context
+        self.initiator = initiator
+        self.lineage = lineage
+        self.membership: Membership  # of the present view; set by the endpoint
+        settings = context.settings
+        self.repeats = Repeat(settings.repeat_ns_min, settings.repeat_ns_max)
+        self.beacon_ns = NEVER
+        self.deadline_ns = NEVER
+        self.quiet_ns = 0  # no merge before
+        self.pause_ns = settings.merge_back_off_ns
+        self.merged_ns = -NEVER  # when the last merge was installed
+        self.number = 0
+        self.merge: MergeId = NO_MERGE
+        self.heard: dict[int, tuple[int, bytes, int]] = {}  # other coordinators: tag of the view, address, when
+        self.apart: dict[int, None] = {}  # tags of views that cannot be merged with ours as both are
+        self.asked: dict[int, tuple[int, bytes]] = {}  # leading: coordinators, with the tag of the view and the address
+        self.ready: dict[int, MergeReady] = {}
+        self.merged: NewView | None = None
+        self.leader: tuple[int, bytes] = (0, b"")  # following
+        self.said = (0, 0)  # attempt whose cut the leader was told of
+        self.taken: MergeId = NO_MERGE
+
+    # ---- inputs
+
+    def beacon(self, frame: Beacon, sender: int, address: bytes) -> None:
+        """A view that we were never in lives."""
+        context, tag = self.context, frame.view_id.tag
+        if sender in context.infos:
+            self.membership.seen_elsewhere(sender)
+            context.send(self._own_beacon(), sender, address)  # if its view closed ours, it tells us
+            return
+        if frame.cluster != context.cluster or tag in self.apart:
+            return
+        if frame.order != context.settings.order:
+            self._stay_apart(tag, f"order={frame.order!r}, and this one {context.settings.order!r}")
+            return
+        old = context.now - 3 * context.settings.beacon_ns
+        self.heard = {member: seen for member, seen in self.heard.items() if seen[2] > old}
+        if len(self.heard) < HEARD_MAX or sender in self.heard:
+            self.heard[sender] = tag, address, context.now
+        idle = self.initiator.state in (Attempting.IDLE, Attempting.SERVING)
+        if self.state is Merge.APART and idle and self._on_duty() and context.now >= self.quiet_ns:
+            others = {member: seen[:2] for member, seen in self.heard.items() if member not in context.infos}
+            if min(others) > context.me.id:
+                self.fire(MergeInput.LEAD, dict(sorted(others.items())[: SUBGROUPS_MAX - 1]))
+
+    def receive(self, frame: Merging, sender: int, address: bytes) -> None:
+        """A frame of a merge; those that answer us, or are answered, name its id."""
+        ours = frame.merge == self.merge
+        match frame:
+            case MergeAsk():
+                self._ask(frame, sender, address)
+            case MergeRefused() if ours and sender in self.asked:
+                self.fire(MergeInput.REFUSED, sender)
+            case MergeReady() if frame.merge[0] == self.context.me.id:
+                self._ready(frame, sender, address)
+            case MergeGo() if frame.merge == self.taken:
+                self.context.send(MergeTaken(frame.merge), sender, address)
+            case MergeGo() if ours and sender == self.leader[0] and self.state is Merge.FOLLOWING:
+                if self._holds() and self.said == self.initiator.attempt:
+                    self.fire(MergeInput.GO, self._checked(frame.view))
+            case MergeTaken() if ours:
+                last = self.state is Merge.GOING and self.asked.keys() <= {sender}
+                self.fire(MergeInput.TAKEN_LAST if last else MergeInput.TAKEN, sender)
+            case MergeCancel() if ours and sender == self.leader[0]:
+                if frame.reason:
+                    self._warn(frame.reason)
+                self.fire(MergeInput.CANCEL)
+
+    def _ask(self, frame: MergeAsk, sender: int, address: bytes) -> None:
+        context = self.context
+        if frame.merge[0] != sender:
+            raise RemoteProtocolError("MERGE_ASK: the sender is not the leader that its id names")
+        if self.state is Merge.FOLLOWING and frame.merge == self.merge:
+            self.fire(MergeInput.ASK_AGAIN, sender, address)
+        elif (
+            self.state is Merge.APART
+            and frame.view == context.tag
+            and sender not in context.infos
+            and self._on_duty()
+            and context.now >= self.quiet_ns
+            and frame.merge != self.taken
+        ):
+            self.fire(MergeInput.ASK, frame, sender, address)
+        else:
+            self.fire(MergeInput.ASK_OTHER, frame, sender, address)
+
+    def _ready(self, frame: MergeReady, sender: int, address: bytes) -> None:
+        leads = self.state in (Merge.LEADING, Merge.GOING)
+        if not (leads and frame.merge == self.merge and sender in self.asked and self.context.view):
+            self.fire(MergeInput.READY_OTHER, frame, sender, address)
+            return
+        if frame.view.closes is None or {member.id for member in self.context.members} & set(frame.view.survivors):
+            raise RemoteProtocolError("MERGE_READY: closes no view, or has a member of ours")
+        self.fire(MergeInput.READY, frame, sender, address)
+
+    def review(self) -> None:
+        """Looks what is possible now, at the end of each step."""
+        if self.state not in (Merge.LEADING, Merge.FOLLOWING):
+            return
+        if not self._on_duty():
+            self.fire(MergeInput.NO_DUTY)
+        elif self.state is Merge.FOLLOWING:
+            if self._holds() and self.said != self.initiator.attempt:
+                self.fire(MergeInput.HELD)
+        elif not self.asked:
+            self.fire(MergeInput.NONE_LEFT)
+        elif self._holds() and self.asked.keys() <= self.ready.keys():
+            self.fire(MergeInput.ALL_READY)
+
+    def installed(self, merged: bool, lost: bool) -> None:
+        """A new view of ours; ``lost``: some of the one before did not come along."""
+        self.fire(MergeInput.VIEW)
+        now, settings = self.context.now, self.context.settings
+        if now - self.merged_ns >= settings.merge_back_off_ns_max:
+            self.pause_ns = settings.merge_back_off_ns
+        elif lost:  # what was merged fell apart: perhaps not all hear each other
+            self.pause_ns = min(2 * self.pause_ns, settings.merge_back_off_ns_max)
+            self.back_off()
+        if merged:
+            self.merged_ns = now
+        self.heard = {member: seen for member, seen in self.heard.items() if member not in self.context.infos}
+        self.beacon_ns = self.context.now + self.context.settings.bundle_ns
+
+    def due(self) -> int:
+        return min(self.repeats.due, self.deadline_ns, self.beacon_ns if self.context.view else NEVER)
+
+    def run_timers(self) -> None:
+        context = self.context
+        if context.now >= self.beacon_ns:
+            self.beacon_ns = context.now + context.settings.beacon_ns
+            if context.view is not None and self.membership.acting():
+                context.multicast(self._own_beacon())
+        if context.now >= self.deadline_ns:
+            self.deadline_ns = NEVER
+            self.fire(MergeInput.DEADLINE)
+        elif self.repeats.take(context.now):
+            self.fire(MergeInput.REPEAT)
+
+    # ---- actions: leading
+
+    def lead(self, others: dict[int, tuple[int, bytes]]) -> None:
+        self.number += 1
+        self.merge = (self.context.me.id, self.number)
+        self.asked, self.ready = others, {}
+        self._time(self.context.settings.merge_deadline_ns)
+
+    def say_ask(self, *_: object) -> None:
+        for member, (tag, address) in self.asked.items():
+            self.context.send(MergeAsk(self.merge, tag), member, address)
+
+    def drop(self, sender: int) -> None:
+        self.asked.pop(sender, None)
+        self.ready.pop(sender, None)
+
+    def drop_silent(self) -> None:
+        for member in [member for member in self.asked if member not in self.ready or not self._holds()]:
+            self._cancel(member, "")
+
+    def note_ready(self, frame: MergeReady, sender: int, address: bytes) -> None:
+        """Its subgroup joins in, if it is another view than those that are ready, and can be in one view with them."""
+        closed = [ready.view.closes for member, ready in self.ready.items() if member != sender]
+        reason = why_apart(self.context.members, frame.view)
+        if reason or frame.view.closes in closed:
+            self._cancel(sender, reason)
+            if reason:
+                assert frame.view.closes is not None
+                self._stay_apart(frame.view.closes.tag, reason)
+            return
+        self.asked[sender] = self.asked[sender][0], address
+        self.ready[sender] = frame
+        self.context.merging = True  # so that our own cut is made, and held
+
+    def go(self) -> None:
+        own = self.initiator.plain
+        assert own is not None
+        parts = [own]
+        assert self.context.view is not None
+        shortfalls = [*self.lineage.shortfalls(self.context.view, own)]
+        for member in sorted(self.ready):
+            if reason := why_apart([info.member for part in parts for info in part.members], self.ready[member].view):
+                self._cancel(member, reason)
+                continue
+            parts.append(self.ready[member].view)
+            shortfalls += self.ready[member].shortfalls
+        self.merged = merged_view(parts, shortfalls)
+        self._time(self.context.settings.merge_deadline_ns)
+        self.context.merging = False
+        self.say_go()
+        self.initiator.fire(AttemptInput.GO, self.merged)
+
+    def say_go(self) -> None:
+        assert self.merged is not None
+        for member, (_, address) in self.asked.items():
+            self.context.send(MergeGo(self.merge, self.merged), member, address)
+
+    def note_taken(self, sender: int) -> None:
+        self.asked.pop(sender, None)
+
+    def cancel_all(self) -> None:
+        for member in list(self.asked):
+            self._cancel(member, "")
+
+    def cancel_one(self, frame: MergeReady, sender: int, address: bytes) -> None:
+        self.context.send(MergeCancel(frame.merge, ""), sender, address)
+
+    # ---- actions: following
+
+    def follow(self, frame: MergeAsk, sender: int, address: bytes) -> None:
+        self.merge, self.leader, self.said = frame.merge, (sender, address), (0, 0)
+        self.context.merging = True
+        self.renew()
+
+    def renew(self, *_: object) -> None:
+        """The timer goes with the merge id: it is stopped whenever that merge is over (E-12)."""
+        self.deadline_ns = self.context.now + self.context.settings.merge_lease_ns
+
+    def say_ready(self, *_: object) -> None:
+        if self._holds():
+            plain = self.initiator.plain
+            assert plain is not None
+            self.said = self.initiator.attempt
+            member, address = self.leader
+            assert self.context.view is not None
+            shortfalls = self.lineage.shortfalls(self.context.view, plain)
+            self.context.send(MergeReady(self.merge, plain, shortfalls), member, address)
+
+    def take(self, template: NewView) -> None:
+        self.taken = self.merge
+        self.context.merging = False
+        self.context.send(MergeTaken(self.merge), *self.leader)
+        self.initiator.fire(AttemptInput.GO, template)
+
+    def decline(self) -> None:
+        self.context.send(MergeRefused(self.merge), *self.leader)
+
+    def refuse(self, frame: MergeAsk, sender: int, address: bytes) -> None:
+        self.context.send(MergeRefused(frame.merge), sender, address)
+
+    # ---- actions: both
+
+    def release(self) -> None:
+        """On without the merge: what is held becomes a view of our subgroup alone."""
+        self.stop()
+        if self._holds():
+            self.initiator.fire(AttemptInput.RELEASE)
+
+    def back_off(self) -> None:
+        self.quiet_ns = self.context.now + self.pause_ns
+
+    def stop(self, *_: object) -> None:
+        self.repeats.stop()
+        self.deadline_ns = NEVER
+        self.context.merging = False
+
+    # ---- the rest
+
+    def _own_beacon(self) -> Beacon:
+        assert self.context.view is not None
+        return Beacon(self.context.cluster, self.context.settings.order, self.context.view.view_id)
+
+    def _holds(self) -> bool:
+        return self.initiator.state is Attempting.HOLDING
+
+    def _on_duty(self) -> bool:
+        in_view = self.context.view is not None
+        return in_view and self.membership.acting() and self.initiator.state is not Attempting.BACKING_OFF
+
+    def _time(self, deadline_ns: int) -> None:
+        self.repeats.start(self.context.now)
+        self.deadline_ns = self.context.now + deadline_ns
+
+    def _cancel(self, member: int, reason: str) -> None:
+        address = self.asked[member][1]
+        self.drop(member)
+        self.context.send(MergeCancel(self.merge, reason), member, address)
+
+    def _checked(self, template: NewView) -> NewView:
+        """The merged view, if it goes on from our cut.
+
+        Raises:
+            RemoteProtocolError: it does not.
+        """
+        own = self.initiator.plain
+        assert own is not None
+        places = {info.id: rank for rank, info in enumerate(template.members)}
+        for rank, info in enumerate(own.members):
+            there = places.get(info.id)
+            if there is None or (template.base[there], template.origin_base[there]) != (
+                own.base[rank],
+                own.origin_base[rank],
+            ):
+                raise RemoteProtocolError("MERGE_GO: the merged view does not go on from the cut of this subgroup")
+        if not template.subgroups or not template.view_id > own.view_id:
+            raise RemoteProtocolError("MERGE_GO: no merged view, or one that is not newer")
+        return replace(template, closes=None, answers=None)
+
+    def _stay_apart(self, tag: int, reason: str) -> None:
+        self.apart[tag] = None
+        while len(self.apart) > APART_MAX:
+            del self.apart[next(iter(self.apart))]
+        self._warn(reason)
+
+    def _warn(self, reason: str) -> None:
+        self.context.orders.append(
+            Warn(f"another group of this cluster cannot be merged with this one: it has {reason}")
+        )
