@@ -13,7 +13,6 @@ import pytest
 from members import LOOPBACK, cluster, group_of, join, output, payloads, script, wait_until
 
 import seqcast
-from seqcast.events import Excluded
 
 
 def test_two_members_deliver_each_others_messages_in_the_order_of_each_sender():
@@ -397,18 +396,18 @@ def messages(group, n):
     return out
 
 
-def test_a_stopped_member_is_excluded_and_told_when_it_comes_back():
+def test_a_stopped_member_is_left_out_and_both_sides_merge_when_it_comes_back():
     name = cluster()
     text = """
 import sys, seqcast
 group = seqcast.join(sys.argv[1], name="stopped", interface=sys.argv[2])
 print("joined", flush=True)
 for event in group.events():
-    print(type(event).__name__, flush=True)
-try:
-    group.send(b"x")
-except seqcast.NotMember as error:
-    print("went on without" in str(error))
+    if isinstance(event, seqcast.MergeView):
+        print(*(len(view.members) for view in event.subgroups), *sorted(member.name for member in event.members))
+        group.send(b"here again")
+        print(group.leave())
+        break
 """
     with join(name, "a") as a:
         process = script(text, name, LOOPBACK)
@@ -416,9 +415,14 @@ except seqcast.NotMember as error:
         wait_until(lambda: len(a.view.members) == 2)
         process.send_signal(signal.SIGSTOP)
         wait_until(lambda: len(a.view.members) == 1)
+        a.send(b"alone")
         process.send_signal(signal.SIGCONT)
-        lines = output(process).split()
-        assert lines[-2:] == [Excluded.__name__, "True"]
+        assert output(process).split() == ["1", "1", "a", "stopped", "True"]
+        seen = []
+        while b"here again" not in seen:
+            event = a.next_event(10)
+            seen.append(event.payload if isinstance(event, seqcast.Message) else type(event).__name__)
+        assert seen.index(b"alone") < seen.index("MergeView") < seen.index(b"here again")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

@@ -72,7 +72,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class MergeView(View):
-    """A view in which groups that a partition had separated are one again; each delivered its own messages meanwhile."""
+    """A view in which groups that a partition separated are one again; each delivered its own messages meanwhile."""
 
     subgroups: tuple[View, ...] = ()
     """The views that were merged, each with those of its members that came along; the leader's first."""

@@ -52,7 +52,7 @@ class EndpointSettings:
         merge_deadline_ns: a leader goes on without those that are not ready after so long.
         merge_lease_ns: who follows a merge goes on alone when its leader is silent for so long.
         merge_back_off_ns, merge_back_off_ns_max: after a merge that failed, or fell apart, the next one waits so long;
-            it doubles while they fall apart (where not all hear each other), and begins anew once a view lives for longer.
+            it doubles while they fall apart (where not all hear each other), and begins anew once a view lives longer.
         elsewhere_ns: a member that shows itself in another view for so long is doubted.
     """
 

@@ -220,7 +220,7 @@ def merged_view(parts: Sequence[NewView], shortfalls: Sequence[Shortfall]) -> Ne
         # Transfers of state go on, and those that would begin with a subgroup's own view begin with this one.
         providers=tuple(
             each._replace(boundary=view_id.tag) if each.boundary in alone_tags else each
-            for each in dict((each.joiner, each) for part in reversed(parts) for each in part.providers).values()
+            for each in {each.joiner: each for part in reversed(parts) for each in part.providers}.values()
         ),
         subgroups=tuple(subgroups),
         shortfalls=tuple(known[-SHORTFALLS_MAX:]),

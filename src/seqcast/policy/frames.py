@@ -26,7 +26,7 @@ RANGES_ALL_MAX = 1000
 FETCH_MAX = 900
 SHARED_MAX = 32
 SUBGROUPS_MAX = 16
-SHORTFALLS_MAX = 64
+SHORTFALLS_MAX = 48
 """Shortfalls that one frame carries; of older ones nobody is told any more."""
 ORDERS = ("fifo", "sequencer", "total")
 
