@@ -29,7 +29,7 @@ from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.policy.context import NEVER, CallBlock, CallUnblock
 from seqcast.sim.options import MS, Options
 from seqcast.sim.state import SILENCE_NS_MAX, Chain, Giving, Taking
-from seqcast.types import Member, View
+from seqcast.types import Member, MergeView, View
 
 if TYPE_CHECKING:
     from seqcast.sim.world import World
@@ -430,6 +430,8 @@ class Node:
             self.chain.take(entry.sender, entry.counter)
         elif isinstance(entry, View):
             tag = entry.view_id.tag
+            if isinstance(entry, MergeView):
+                self.chain.reconcile(tag)
             if self.options.state:
                 self.states[tag] = self.chain.digest()
             if joiners := self.endpoint.joiners_of(tag):

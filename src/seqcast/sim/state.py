@@ -24,6 +24,10 @@ class Chain:
         count, chain = self.chains.get(sender, (0, ""))
         self.chains[sender] = count + 1, hashlib.blake2b(f"{chain}/{counter}".encode(), digest_size=8).hexdigest()
 
+    def reconcile(self, tag: int) -> None:
+        """What an application does at a MergeView, in the simplest way on which all agree: it begins anew."""
+        self.chains = {0: (0, f"{tag:x}")}
+
     def dump(self) -> bytes:
         text = json.dumps(sorted(self.chains.items())).encode()
         return text + b" " * (self.padding - len(text))
