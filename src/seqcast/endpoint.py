@@ -240,7 +240,7 @@ class Endpoint:
         self.engine = engine
         self.context = Context(info, cluster, settings, engine)
         self.counters = self.context.counters
-        """frames_received, frames_sent, frames_bad (dropped), frames_unsent (the engine's queue was full), callbacks_failed
+        """frames_received, frames_sent, frames_bad (dropped), frames_unsent (the queue was full), callbacks_failed
         (raised), callbacks_late (returned after their deadline), links_cut
         (links cut in one direction that were warned of)."""
         self._lifecycle = Lifecycle(self.context)

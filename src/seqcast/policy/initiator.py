@@ -88,7 +88,7 @@ TABLE: Table = table(
     (A.HOLDING, I.GO, A.SERVING, "send_merged", "the merged view"),
     (None, I.GO, None, ILLEGAL, "only HOLDING waits for it"),
     (A.BLOCKING, I.NEWER, A.STARTING, "close", "a member has left the view already: no callback is of use any more"),
-    ((A.STARTING, A.CUTTING, A.HOLDING), I.NEWER, A.SERVING, "adopt", "a member has left the view: its VIEW, our attempt"),
+    ((A.STARTING, A.CUTTING, A.HOLDING), I.NEWER, A.SERVING, "adopt", "a member has left the view: we serve its VIEW"),
     (None, I.NEWER, None, IGNORED, "of an attempt that is over"),
     (_RUNNING, I.PROMISED, A.BACKING_OFF, "back_off", "a survivor promised a higher attempt"),
     (None, I.PROMISED, None, IGNORED, "of an attempt that is over"),
