@@ -336,7 +336,7 @@ def test_without_adoption_a_view_that_reached_one_member_only_splits_the_group()
     assert not any(isinstance(view, MergeView) for view in views(stage.node("b")))
     with VARIANTS["no_adoption"]():
         stage = SCENARIOS["view_reached_one_member_only"]()
-    assert any(isinstance(view, MergeView) for view in views(stage.node("b")))  # it was split, and had to be merged
+    assert stage.node("b").endpoint.view != stage.node("c").endpoint.view
 
 
 def test_an_initiator_that_trusts_and_doubts_the_coordinator_in_turn_does_not_wake_for_ever():
