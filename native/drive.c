@@ -13,7 +13,7 @@
 #define LOAD_PERIOD_NS 1000000
 #define LOAD_BYTES (256u << 10) /* in a period: the receiver is under load */
 #define LOAD_PACKETS 32
-#define GATHER_BYTES (256u << 10) /* what a nap is to gather: shorter than any window, larger than a batch costs */
+#define GATHER_BYTES (512u << 10) /* what a nap is to gather, but no more than what an ack is sent for */
 #define LARGE_BATCH 4 /* large buffers are checked and put in order while they are in the cache */
 #define STREAM_PAUSE_NS 3000
 #define REFUSALS 16
@@ -200,6 +200,7 @@ static uint64_t receive(sc_driver *d, int lanes, int *urgent) {
             /* Acks and the like; and the whole packets that a sequencer has just stamped. */
             *urgent |= sc_engine_urgent(d->engine) || sc_engine_unsent(d->engine) > before;
             d->deadline = sc_engine_deadline(d->engine);
+            d->gather = sc_engine_window(d->engine) / 4;
             sc_mutex_unlock(d->lock);
             if (lane == SC_LANE_DATA) d->large = d->in[got - 1].len >= SC_SLAB_BYTES / 4;
         } while (got == batch && of_lane < ROUND_BYTES_MAX);
@@ -235,7 +236,8 @@ static void measure_load(sc_driver *d, uint64_t bytes, int64_t now) {
     int sent = (int)sc_exchange(&d->sent_since, 0);
     int loaded = d->load_bytes * LOAD_PERIOD_NS / (uint64_t)period >= LOAD_BYTES ||
                  (!sent && d->load_packets * LOAD_PERIOD_NS / (uint64_t)period >= LOAD_PACKETS);
-    d->nap_ns = loaded ? earlier(d->config.nap_ns, (int64_t)(GATHER_BYTES * (uint64_t)period / (d->load_bytes + 1))) : 0;
+    uint64_t gather = d->gather < GATHER_BYTES ? d->gather : GATHER_BYTES;
+    d->nap_ns = loaded ? earlier(d->config.nap_ns, (int64_t)(gather * (uint64_t)period / (d->load_bytes + 1))) : 0;
     d->load_since = now;
     d->load_bytes = d->load_packets = 0;
 }

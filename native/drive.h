@@ -69,6 +69,7 @@ typedef struct sc_driver {
     int64_t load_since;
     uint64_t load_bytes, load_packets;
     int64_t nap_ns; /* under load: how long datagrams may gather; else 0 */
+    uint64_t gather; /* bytes: a quarter of a window */
     int large; /* the last buffer on the data lane was a full one */
 
     /* Under the engine's lock. */

@@ -98,6 +98,8 @@ typedef struct {
 int sc_engine_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all);
 /* Bytes that are packed and not yet transmitted: what a caller looks at to decide whether to transmit now. */
 uint64_t sc_engine_unsent(const sc_engine *e);
+/* The smaller of the windows of group and forward streams: whoever lets as much gather stalls their senders. */
+uint64_t sc_engine_window(const sc_engine *e);
 /* 1 when control datagrams (acks, NAKs, control frames ...) or retransmissions wait to be sent. */
 int sc_engine_urgent(const sc_engine *e);
 

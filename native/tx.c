@@ -459,3 +459,8 @@ int sc_engine_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all) 
 
 uint64_t sc_engine_unsent(const sc_engine *e) { return e->unsent; }
 int sc_engine_urgent(const sc_engine *e) { return e->out_first != NULL || e->n_again; }
+
+uint64_t sc_engine_window(const sc_engine *e) {
+    int forwards = e->view.sequencer >= 0 && e->view.forward_window_bytes < e->view.window_bytes;
+    return forwards ? e->view.forward_window_bytes : e->view.window_bytes;
+}

@@ -461,8 +461,8 @@ class Config:
     nap_s: float = _knob(
         500e-6,
         "s",
-        "A receiver under load lets datagrams gather, until there are about 256 KiB and at most for so long: it wakes "
-        "less often and delivers larger batches, later. 0: never.",
+        "A receiver under load lets datagrams gather, until there are about 512 KiB or a quarter of a window, and at "
+        "most for so long: it wakes less often and delivers larger batches, later. 0: never.",
         low=0.0,
         high=0.01,
     )
