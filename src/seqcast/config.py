@@ -128,7 +128,8 @@ class Config:
     message_bytes_max: int = _knob(
         256 * _MIB,
         "bytes",
-        "Largest message that is sent or accepted. A receiver needs so much memory per sender at worst.",
+        "Largest message that is sent or accepted. A receiver needs so much memory per sender at worst. The same at "
+        "all members: a joiner with another is refused.",
         low=1,
         high=1 << 30,
     )
