@@ -46,7 +46,10 @@ class Life:
     def __init__(self, group: seqcast.Group, rate: int) -> None:
         self.group, self.rate = group, rate
         self.rng = random.Random(group.member.id)
-        self.sent = self.own = self.lost = self.delivered = 0
+        self.sent = self.own = self.missing = self.delivered = 0
+        self.last_own = (-1, 0)  # counter and packet seqno of our own message that was delivered last
+        self.gaps: list[tuple[int, int]] = []  # packet seqnos between which messages of ours are missing
+        self.lost: list[tuple[int, int]] = []  # ranges of packet seqnos that were reported as delivered by nobody
         self.streams: dict[int, tuple[int, int]] = {}  # in this view, by sender: messages, and a sum over them
         self.order = 0  # a sum over all messages of this view, in their order
         self.marked: set[int] = set()  # whose last message is here
@@ -73,6 +76,8 @@ class Life:
                 kind=type(event).__name__,
             )
         else:
+            if isinstance(event, getattr(seqcast, "Lost", ())) and event.missed_by is None:
+                self.lost.append((event.first_seqno, event.last_seqno))
             say(type(event).__name__.lower(), text=str(event)[:500])
 
     def message(self, message: seqcast.Message) -> None:
@@ -83,6 +88,10 @@ class Life:
         self.delivered += 1
         if sender == me:
             self.own += 1
+            if counter > self.last_own[0] + 1:
+                self.gaps.append((self.last_own[1], message.seqno))
+                self.missing += counter - self.last_own[0] - 1
+            self.last_own = counter, message.seqno
         count, total = self.streams.get(sender, (0, 0))
         self.streams[sender] = count + 1, zlib.crc32(data, total)
         self.order = zlib.crc32(data[: HEAD.size], self.order)
@@ -101,7 +110,8 @@ class Life:
                 order=self.order,
                 sent=self.sent,
                 own=self.own,
-                lost=self.lost,
+                missing=self.missing,
+                unreported=[gap for gap in self.gaps if not any(lo <= gap[1] and gap[0] <= hi for lo, hi in self.lost)],
                 delivered=self.delivered,
             )
 
