@@ -43,6 +43,7 @@ from seqcast.perf.report import machine
 HERE = Place((), "lo", "127.0.0.1")
 FAST = {"preset": "fast"}
 STEP_S = 30.0
+_output = threading.Lock()
 PAUSE_S = 0.1
 """A sender's longest send is looked for within so long around a view change."""
 
@@ -124,7 +125,8 @@ class Worker:
 
 
 def tell(event: str, **values: Any) -> None:
-    print(json.dumps({"event": event, **values}), flush=True)
+    with _output:
+        print(json.dumps({"event": event, **values}), flush=True)
 
 
 # ---- the group, as the parent sees it ------------------------------------------------------------------------------

@@ -58,7 +58,6 @@ def test_a_falsified_journal_is_found(namespaces, spark, tmp_path):
 @pytest.mark.netns
 def test_a_group_that_cannot_recover_fails_with_what_is_wrong(namespaces, tmp_path, monkeypatch):
     monkeypatch.setattr("chaos.runner.SETTLE_S", 2.0)
-    monkeypatch.setattr("chaos.runner.MERGES", True)
     endless = Scenario("endless", (Step(0.2, "split", ("a",), ("b",), seconds=0.8),), members=2)
     monkeypatch.setattr("chaos.runner.Network.heal", lambda self, pairs: None)
     with pytest.raises(Failed, match="one view at all that live: not within 2 s; a in"):

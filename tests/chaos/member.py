@@ -22,6 +22,7 @@ import seqcast
 
 HEAD = struct.Struct("<QQQ")  # sender's id, its counter, 1 in a last message
 BURST_S = 0.01
+_output = threading.Lock()
 
 
 def payload(sender: int, counter: int, last: bool, length: int) -> bytes:
@@ -36,8 +37,9 @@ def filler(counter: int, length: int) -> bytes:
 
 
 def say(event: str, **values: Any) -> None:
-    """One line to the parent."""
-    print(json.dumps({"event": event, "at_ns": time.monotonic_ns(), **values}), flush=True)
+    """One line to the parent, from any thread."""
+    with _output:
+        print(json.dumps({"event": event, "at_ns": time.monotonic_ns(), **values}), flush=True)
 
 
 class Life:
@@ -76,7 +78,7 @@ class Life:
                 kind=type(event).__name__,
             )
         else:
-            if isinstance(event, getattr(seqcast, "Lost", ())) and event.missed_by is None:
+            if isinstance(event, seqcast.Lost) and event.missed_by is None:
                 self.lost.append((event.first_seqno, event.last_seqno))
             say(type(event).__name__.lower(), text=str(event)[:500])
 

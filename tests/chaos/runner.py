@@ -25,7 +25,6 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-import seqcast
 from chaos.scenarios import Scenario, Step
 from seqcast.perf.paths import Place, bridged
 
@@ -35,8 +34,6 @@ SETTLE_S = 20.0
 """And so is everything after the last fault: suspicion, a flush deadline and a back-off, with room."""
 CALM_S = 1.0
 """The views are those at the end when none came for so long."""
-MERGES = hasattr(seqcast, "MergeView")
-"""Groups that lost each other become one again, so that all must end in one view."""
 TESTS, SOURCE = Path(__file__).resolve().parents[1], Path(__file__).resolve().parents[2] / "src"
 
 TABLE = """
@@ -377,8 +374,7 @@ class Run:
 
     def recovered(self) -> bool:
         groups = self.groups()
-        whole = len(groups) == 1 or (self.scenario.partitions and not MERGES)
-        return whole and all(self.one_view(group) for group in groups)
+        return len(groups) == 1 and self.one_view(groups[0])
 
     def settle(self) -> None:
         """The faults have ended: waits for the last view, stops the senders, and has each send a last message."""

@@ -78,11 +78,6 @@ class Scenario:
         )
 
     @property
-    def partitions(self) -> bool:
-        """Members may lose each other and both go on."""
-        return not self.calm
-
-    @property
     def seconds(self) -> float:
         """When the last fault has ended."""
         return max((step.at + step.seconds for step in self.steps), default=0.0)
