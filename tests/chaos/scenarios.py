@@ -132,7 +132,7 @@ DIRECTED = (
         (Step(0.5, "start", ("e",)), Step(0.62, "kill", ("#0",)), Step(0.65, "leave", ("#2",))),
     ),
     Scenario("coordinator-stopped", (Step(0.5, "stop", ("#0",), seconds=2.0),)),
-    Scenario("stopped-in-turn", tuple(Step(0.3 + i, "stop", (f"#{i}",), seconds=0.8) for i in range(3)), order="fifo"),
+    Scenario("stopped-in-turn", tuple(Step(0.3 + 1.6 * i, "stop", ("abc"[i],), seconds=1.4) for i in range(3))),
     Scenario("briefly-stopped", tuple(Step(0.3 + i, "stop", (f"#{i}",), seconds=0.25) for i in range(3))),
     Scenario("one-way-from-the-coordinator", (Step(0.5, "cut", ("#0",), ("#1",), seconds=2.0),)),
     Scenario("one-way-to-the-coordinator", (Step(0.5, "cut", ("#2",), ("#0",), seconds=2.0),), order="sequencer"),
