@@ -20,6 +20,8 @@ from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.group import Event, Group, join
 from seqcast.net.host import ClippedBuffer
 from seqcast.types import Member, MergeView, View, ViewId
+from seqcast.net.state import StateHandler
+from seqcast.types import Member, View, ViewId
 
 __all__ = [
     "Batch",
@@ -40,6 +42,7 @@ __all__ = [
     "RemoteProtocolError",
     "SendTimeout",
     "SeqcastError",
+    "StateHandler",
     "Unblocked",
     "UsageError",
     "View",

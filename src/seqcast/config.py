@@ -189,6 +189,32 @@ class Config:
         high=10.0,
     )
 
+    # -- state of a joiner
+
+    state_timeout_s: float = _knob(
+        30.0,
+        "s",
+        "A joiner that gets nothing of the state for so long passes its provider over and asks for another. Longer "
+        "than `get_state` takes, and than the provider's application lets messages wait. A joiner whose `set_state` "
+        "reads nothing for so long leaves the group.",
+        low=0.01,
+        high=1e6,
+    )
+    state_memory_bytes: int = _knob(
+        256 * _MIB,
+        "bytes",
+        "Of a state under way so much is kept in memory, at each side; what is more is in a temporary file.",
+        low=0,
+        high=1 << 40,
+    )
+    state_backlog_bytes: int = _knob(
+        128 * _MIB,
+        "bytes",
+        "What the group sends meanwhile is kept at the joiner up to so much; then credit holds the senders.",
+        low=1024,
+        high=1 << 40,
+    )
+
     # -- failure and view changes
 
     heartbeat_s: float = _by_preset(

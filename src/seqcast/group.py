@@ -26,6 +26,7 @@ from seqcast.endpoint import Left, Meaning
 from seqcast.errors import ConfigError, NotMember, SendTimeout, SeqcastError, UsageError
 from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.net.host import Host
+from seqcast.net.state import Item, StateHandler, check_handler, give_state, take_state
 from seqcast.types import Member, View
 
 if TYPE_CHECKING:
@@ -46,17 +47,22 @@ def join(
     *,
     name: str | None = None,
     order: str = "total",
+    state: StateHandler | None = None,
     config: Config | None = None,
     on_block: Callable[[Group], object] | None = None,
     on_unblock: Callable[[Group], object] | None = None,
     **settings: Any,
 ) -> Group:
-    """Joins a group, or forms it, and returns when the first view is installed.
+    """Joins a group, or forms it, and returns when the first view is installed, and the state taken over.
 
     Args:
         cluster: name of the group, the same at all its members.
         name: what others see of this member, unique in the group. Default: host name and process id.
         order: "total" (default) or "sequencer": one order for all; "fifo": order per sender only. The same at all.
+        state: the application's state, by ``get_state(write)`` and ``set_state(read)``: a member that has it hands it
+            to who joins, exactly as it is at the beginning of the view that takes the joiner in. ``set_state`` is
+            called before this returns, and what the group sent from that view on is received afterwards; it is not
+            called at the group's first member. See ``StateHandler``.
         config: settings. Default: those of the environment (``Config.from_environment``).
         on_block: called before a view change closes the group for sending (FLU-13), so that the application can bring
             to an end what must not span two views. It may send; what it sends is delivered by all before the next
@@ -67,8 +73,10 @@ def join(
 
     Raises:
         ConfigError: a setting that cannot be right, or cannot be here: no such interface, no multicast route, ...
-        JoinTimeout: no view came within ``join_timeout_s``, or the group refused this member.
-        UsageError: a journal that exists already.
+        JoinTimeout: no view came within ``join_timeout_s``, the group refused this member, or no member could give it
+            the state.
+        UsageError: a journal that exists already; a ``state`` without the two functions.
+        Exception: what ``set_state`` raised; the group is left.
     """
     _check_name("cluster", cluster)
     if order not in ORDERS:
@@ -82,10 +90,20 @@ def join(
     _check_name("name", name)
     if on_unblock is not None and on_block is None:
         raise ConfigError("on_unblock needs on_block; to be told only, use block_events=True and `events`")
-    group = Group(cluster, name, order, config, on_block, on_unblock)
+    if state is not None:
+        check_handler(state)
+        if not config.receive:
+            raise ConfigError("state= needs receive=True: a member that takes no messages has no state to give")
+    group = Group(cluster, name, order, config, on_block, on_unblock, state)
     try:
         group._host.start()
         group._host.join()
+        if state is not None:
+            try:
+                group._backlog = take_state(group._host, state, config)
+            except BaseException:
+                group._host.leave(config.leave_timeout_s)
+                raise
     except BaseException:
         group._give_up()
         raise
@@ -116,10 +134,12 @@ class Group:
         config: Config,
         on_block: Callable[[Group], object] | None = None,
         on_unblock: Callable[[Group], object] | None = None,
+        state: StateHandler | None = None,
     ) -> None:
         self.cluster = cluster
         self.order = order
         self.config = config
+        self._state = state
         self._host = Host(
             cluster,
             name,
@@ -127,6 +147,7 @@ class Group:
             config,
             None if on_block is None else functools.partial(on_block, self),
             None if on_unblock is None else functools.partial(on_unblock, self),
+            state is not None,
         )
         self._driver = self._host.driver
         self._send = self._driver.send
@@ -136,7 +157,9 @@ class Group:
         self._leaving = threading.Lock()
         self._graceful = False  # how it left
         self._taking = threading.Lock()
+        self._giving = 0  # the thread that is in get_state
         # Under `_taking`:
+        self._backlog: deque[Item] = deque()  # delivered before `join` returned
         self._delivered_view: View | None = None
         self._begun: Batch | None = None  # of which `recv` took the first `_taken` messages
         self._taken = 0
@@ -403,7 +426,8 @@ class Group:
     def wait_deliverable(self, timeout: float) -> None:
         """Waits until there is something to receive, or the group has ended; at most ``timeout`` seconds."""
         self._refuse_forked()
-        self._driver.wait_deliverable(_ns(timeout))
+        if not self._backlog:
+            self._driver.wait_deliverable(_ns(timeout))
 
     @property
     def was_left(self) -> bool:
@@ -415,7 +439,11 @@ class Group:
         not come within ``wait`` ns."""
         if self._forked:
             raise self._not_member()
-        return self._taking.acquire(False) or (
+        if self._taking.acquire(False):
+            return True
+        if self._giving == threading.get_ident():
+            raise UsageError("get_state cannot receive: it is called between two messages, which is where the state is")
+        return (
             wait != 0 and self._taking.acquire(timeout=-1 if wait < 0 else min(wait / 1e9, threading.TIMEOUT_MAX))
         )
 
@@ -446,7 +474,11 @@ class Group:
             raise self._not_member()
         if self._meanings:
             return self._reached(self._meanings.popleft())
-        item = self._driver.deliver(self._batch_bytes, wait, self._delivered_view)
+        item: Item | int | None
+        if self._backlog:
+            item = self._backlog.popleft()
+        else:
+            item = self._driver.deliver(self._batch_bytes, wait, self._delivered_view)
         if isinstance(item, Batch):
             if self._journal is not None:
                 self._journal.batch(item, item.view)
@@ -456,6 +488,8 @@ class Group:
             if self._host.over and not self._host.engine.deliverable():
                 raise self._not_member()
             return None
+        if not isinstance(item, int):
+            return self._reached(item)
         self._meanings.extend(self._host.endpoint.marker(item))
         return self._reached(self._meanings.popleft())
 
@@ -465,11 +499,20 @@ class Group:
             self._delivered_view = meaning
             if self._journal is not None:
                 self._journal.view(meaning, time.time_ns())
+            if self._state is not None and (joiners := self._host.endpoint.joiners_of(meaning.view_id.tag)):
+                self._give_state(self._state, meaning, joiners)
         elif isinstance(meaning, Excluded | Left):
             self._end = meaning
             if self._journal is not None:
                 self._journal.close("excluded" if isinstance(meaning, Excluded) else "leave")
         return meaning
+
+    def _give_state(self, handler: StateHandler, view: View, joiners: tuple[int, ...]) -> None:
+        self._giving = threading.get_ident()
+        try:
+            give_state(self._host, handler, view, joiners, self.config.state_memory_bytes)
+        finally:
+            self._giving = 0
 
     # ---- leaving
 

@@ -30,6 +30,11 @@ from seqcast.endpoint import (
     JoinFailed,
     Left,
     Returned,
+    StateArrived,
+    StateFrom,
+    StateHeld,
+    StateLost,
+    StateRefused,
     ViewInstalled,
     Warned,
 )
@@ -91,8 +96,10 @@ class Host:
         config: Config,
         on_block: Callable[[], object] | None = None,
         on_unblock: Callable[[], object] | None = None,
+        state: bool = False,
     ) -> None:
         self.config = config
+        self.state = state  # takes part in state transfer
         self.callbacks: Callbacks | None = None
         if on_block is not None:
             self.callbacks = Callbacks(
@@ -114,7 +121,9 @@ class Host:
         self.excluded = False
         self.left = False  # gracefully: the others closed the view with all that this member sent
         self.over = False
-        self._requests: deque[Event | Returned] = deque([Event.START])
+        self.state_from: tuple[int, int] | None = None  # provider, and tag of the boundary
+        self.state_held: int | None = None  # tag of the boundary; 0: the state is our own
+        self._requests: deque[Event | Returned | StateArrived | StateRefused] = deque([Event.START])
         self._segments = config.gso and sys.platform.startswith("linux")  # until the kernel refuses them
         self._threads = [
             threading.Thread(target=self.driver.run, name=f"seqcast-io-{name}", daemon=True),
@@ -127,10 +136,20 @@ class Host:
         for thread in self._threads:
             thread.start()
 
-    def request(self, event: Event | Returned) -> None:
+    def request(self, event: Event | Returned | StateArrived | StateRefused) -> None:
         """Has the control thread take an event of the application."""
         self._requests.append(event)
         self.driver.kick_control()
+
+    def leave(self, timeout_s: float) -> None:
+        """Leaves, whatever is under way, within ``timeout_s``."""
+        self.request(Event.LEAVE)
+        self.wait_over(timeout_s)
+
+    def name_of(self, member_id: int) -> str:
+        """The name of a member of the newest view."""
+        members = self.view.members if self.view else ()
+        return next((member.name for member in members if member.id == member_id), f"{member_id:016x}")
 
     def join(self) -> None:
         """Waits for the first view.
@@ -214,6 +233,12 @@ class Host:
                     self.callbacks.block(run)
                 case CallUnblock() if self.callbacks is not None:
                     self.callbacks.unblock()
+                case StateFrom(provider, boundary):
+                    self.state_from = provider, boundary
+                case StateHeld(boundary):
+                    self.state_held = boundary
+                case StateLost(error):
+                    self.error = JoinTimeout(f"no state: {error}")
                 case Warned(text):
                     log.warning("%s: %s", self.member.name, text)
             self.changed.notify_all()
@@ -266,6 +291,7 @@ class Host:
             window_bytes=config.window_bytes,
             gro=self.driver.gro,
             shared=tuple((name, str(getattr(config, name))) for name in SHARED),
+            state=self.state,
             discovery_ns=_ns(config.discovery_s),
             join_ns_min=_ns(config.join_s_min),
             join_ns_max=_ns(config.join_s_max),

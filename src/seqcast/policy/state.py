@@ -116,11 +116,11 @@ class StateTaker(Machine):
         if frame.closes is None and self.state is Having.OUT:
             self.fire(HavingInput.FORMED, None)
         elif mine is None:
-            others = any(info.state and info.id != me.id for info in frame.members)
+            had = self.provision is not None or any(info.state and info.id != me.id for info in frame.members)
             self.fire(
                 HavingInput.NOBODY,
-                "no member is left that has the state: join again"
-                if others or self.passed
+                "no member that has the state is left: join again"
+                if had
                 else "no member of the group was joined with a state handler: join without one, or give them one",
             )
         else:
