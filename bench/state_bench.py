@@ -5,8 +5,8 @@
 Each member is a process; the last one joins. Measured from the call of ``get_state`` at the provider to the return of
 ``set_state`` at the joiner (``mb_per_s``), and from the call of ``join`` to its return (``join_mb_per_s``): the first
 compares to other systems' "get state", the second has looking for the group and the view change in it. The handlers
-write and read 1 MiB at a time and do nothing else. With ``--load`` another member multicasts so many MB/s all the while,
-and ``load_mb_per_s`` says how many it could. Prints one JSON object.
+write and read 1 MiB at a time and do nothing else. With ``--load`` another member multicasts so many MB/s all the
+while, and ``load_mb_per_s`` says how many it could. Prints one JSON object.
 """
 
 from __future__ import annotations

@@ -23,7 +23,9 @@ from seqcast.policy.frames import Cut, NewView, Start
 from seqcast.policy.initiator import Initiator
 from seqcast.policy.participant import Part, Participant
 from seqcast.sim import Options, World
-from seqcast.sim.options import SECOND
+from seqcast.sim.node import Node
+from seqcast.sim.options import MS, SECOND
+from seqcast.sim.state import Taking
 from seqcast.types import ViewId
 
 
@@ -33,6 +35,15 @@ def storm(seed: int, order: str = "fifo") -> Options:
         seed=seed, members=4, order=order, duration_ns=SECOND, spread_ns=0, rate=400, bytes_max=3000,
         loss=0.02, duplicate=0.05, delay_ns=500_000, jitter_ns=1_000_000, tail=0.02,
         partitions=1, crashes=1, doubts=12, rejoins=8, ambushes=3,
+    )  # fmt: skip
+
+
+def turnover(seed: int, order: str = "fifo") -> Options:
+    """A short run in which members join, take over a state that takes its time, and their providers fall or are slow."""
+    return Options(
+        seed=seed, members=4, order=order, duration_ns=SECOND, spread_ns=500 * MS, rate=300, bytes_max=2000,
+        loss=0.02, delay_ns=200_000, jitter_ns=500_000, crashes=2, restarts=2, doubts=4, rejoins=6, leaves=1,
+        state=True, state_bytes=1_000_000, state_refusals=1,
     )  # fmt: skip
 
 
@@ -186,6 +197,42 @@ def no_deadline() -> Iterator[dict[str, Any]]:
         initiate(self, survivors)
 
     with mock.patch.object(Blocker, "call", forever), mock.patch.object(Initiator, "initiate", patient):
+
+
+@contextlib.contextmanager
+def late_state() -> Iterator[dict[str, Any]]:
+    """The provider takes its state when it comes to it, some messages behind the boundary."""
+
+    def later(self: Node, *what: Any) -> None:
+        self.world.clock.at(self.world.clock.now + 20 * MS, original, self, *what)
+
+    original = Node.give_state
+    with mock.patch.object(Node, "give_state", later):
+        yield {}
+
+
+class _Resumed(Taking):
+    """What the provider before it sent is kept, and the new one's bytes are taken from there on."""
+
+    def step(self, *arguments: Any) -> None:
+        kept, self.data = self.data, bytearray()
+        super().step(*arguments)
+        begin = self.incoming.offset - len(self.data)
+        self.data = kept + self.data[max(0, len(kept) - begin) :]
+
+
+@contextlib.contextmanager
+def resumed_elsewhere() -> Iterator[dict[str, Any]]:
+    """Chunks go on where they were, also with another provider."""
+
+    def begin_taking(self: Node, provider: int, boundary: int) -> None:
+        kept = self.taking.data if self.taking is not None else bytearray()
+        original(self, provider, boundary)
+        self.taking = _Resumed(provider, boundary, self.world.clock.now)
+        self.taking.data = kept
+
+    original = Node.begin_taking
+    with mock.patch.object(Node, "begin_taking", begin_taking):
         yield {}
 
 
@@ -201,8 +248,13 @@ VARIANTS: dict[str, Variant] = {
     "late_gate": late_gate,
     "no_reconciliation": no_reconciliation,
     "no_deadline": no_deadline,
+    "late_state": late_state,
+    "resumed_elsewhere": resumed_elsewhere,
 }
-STORMS: dict[str, dict[str, Any]] = {"no_deadline": {"blocks": 1.0}}
+STORMS: dict[str, dict[str, Any]] = {
+    "no_deadline": {"blocks": 1.0},
+    "late_state": {"state": True, "state_bytes": 100_000},
+}
 """What a storm needs to meet the rule, beside what all have."""
 
 

@@ -25,6 +25,7 @@ from seqcast.policy.frames import (
     Promised,
     Refused,
     Start,
+    StateWanted,
     Wait,
     load,
 )
@@ -142,7 +143,8 @@ class Stage(World):
             case Start():
                 return f"START {frame.attempt}, survivors {' '.join(names)}"
             case Ok():
-                return f"OK {frame.attempt}, last {frame.last}"
+                lacks = "" if frame.lacks is None else ", lacks the state"
+                return f"OK {frame.attempt}, last {frame.last}{lacks}"
             case Promised():
                 return f"PROMISED {frame.promise}, not {frame.attempt}"
             case Cut():
@@ -152,7 +154,10 @@ class Stage(World):
             case NewView():
                 answers = f" answers {frame.answers}" if frame.answers else ""
                 members = " ".join(info.name for info in frame.members)
-                return f"VIEW {frame.attempt}{answers}: view {frame.view_id.counter} [{members}]"
+                state = "".join(f", {self.name(p.joiner)} has the state of {self.name(p.provider)}" for p in frame.providers)
+                return f"VIEW {frame.attempt}{answers}: view {frame.view_id.counter} [{members}]{state}"
+            case StateWanted():
+                return "STATE WANTED"
             case Installed():
                 return "INSTALLED"
             case Beacon():

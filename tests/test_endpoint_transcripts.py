@@ -199,6 +199,19 @@ def struck(who, kind, reached):
 
 
 @scenario
+def join_with_state():
+    """c joins while a gives its state to it, and a crashes: b does it again, from the next view's beginning (step 10)."""
+    stage = Stage(state=True, state_bytes=2_000_000)
+    stage.group("a", "b")
+    stage.named("c", 1000)
+    stage.until(1010)
+    stage.node("a").crash()
+    stage.until(2500)
+    assert stage.node("c").inside and stage.node("c").chain.digest() == stage.node("b").chain.digest()
+    return stage
+
+
+@scenario
 def initiator_crashes_at_block():
     """a's BLOCK reaches c alone, and a crashes. b begins anew; c, which has run its callback, answers at once."""
     return struck("a", Block, "c")
@@ -240,8 +253,6 @@ def member_crashes_at_done_after_a_block_round():
     return struck("c", Done, "")
 
 
-
-
 @scenario
 def merge_of_three():
     """Each was alone; two coordinators follow the one with the lowest id; each installs the view in its subgroup."""
@@ -276,6 +287,18 @@ def merge_whose_leader_crashes():
     stage.network.heal()
     stage.until(4000)
     assert len({node.endpoint.view for node in stage.nodes if node.up}) == 1
+    return stage
+
+
+@scenario
+def join_with_state_that_the_first_cannot_give():
+    """a's application fails to give its state: c asks for another provider, and a view names b."""
+    stage = Stage(state=True, state_bytes=50_000)
+    stage.group("a", "b")
+    stage.state_refusals = 1
+    stage.named("c", 1000)
+    stage.until(2000)
+    assert stage.node("c").inside
     return stage
 
 

@@ -3,7 +3,8 @@
 from unittest import mock
 
 import pytest
-from sim_literal import VARIANTS, storm, violation
+from sim_literal import VARIANTS, storm, turnover, violation
+from sim_stage import Stage
 
 from seqcast.policy.lifecycle import Lifecycle, LifeInput
 from seqcast.policy.merge import Merger
@@ -55,12 +56,46 @@ def test_a_seed_replays_exactly_and_another_seed_does_not():
         ("late_gate", range(1, 3)),
         ("no_reconciliation", range(3, 5)),
         ("no_deadline", range(3, 4)),
+        ("late_state", range(1, 3)),
     ],
 )
 def test_a_literal_reading_of_the_rules_fails_where_ours_holds(variant, seeds):
     """Rare ones name the storm that finds them; after a protocol change ``tests/sim_literal.py`` looks for another."""
     assert any(violation(variant, seed) for seed in seeds)
     assert not any(violation(variant, seed, rules="as_built") for seed in seeds)
+
+
+@pytest.mark.parametrize("variant", ["as_built", "resumed_elsewhere"])
+def test_a_transfer_starts_anew_with_another_provider(variant):
+    """c has a part of a's state when a falls; b, which gives it now, has delivered more by then."""
+    with VARIANTS[variant]():
+        stage = Stage(state=True, state_bytes=2_000_000)
+        stage.group("a", "b")
+        a, b = stage.nodes
+        stage.named("c", 1000)
+        stage.until(1009)
+        c = stage.nodes[-1]
+        assert 100_000 < len(c.taking.data) < 1_900_000
+        b.pending += [(0, 100), (c.id, 100), (0, 100)]
+        b.service()
+        stage.until(1012)
+        a.crash()
+        stage.until(2500)
+        assert c.inside and len(c.endpoint.view.members) == 2
+        assert [entry.to == c.id for entry in c.log if isinstance(entry, Delivered)] == [True]  # it is not void
+        found = {violation.partition(":")[0] for violation in check_safety(stage.nodes)}
+        assert found == ({"state"} if variant == "resumed_elsewhere" else set())
+
+
+@pytest.mark.parametrize("order", ["fifo", "total"])
+def test_states_agree_while_providers_fall_fail_and_leave(order):
+    edges = set()
+    for seed in range(1, 11):
+        result = simulate(turnover(seed, order))
+        assert not result.violations, f"turnover({seed}, {order!r}): {result.violations[0]}"
+        edges |= result.edges
+    for edge in [("state", "LACKING", "NAMED"), ("state", "LACKING", "SAME"), ("state", "LACKING", "REFUSED_LAST")]:
+        assert edge in edges, f"the storm no longer takes {edge}"
 
 
 def test_members_that_crash_together_make_one_view():

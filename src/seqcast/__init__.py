@@ -19,9 +19,8 @@ from seqcast.errors import (
 from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.group import Event, Group, join
 from seqcast.net.host import ClippedBuffer
-from seqcast.types import Member, MergeView, View, ViewId
 from seqcast.net.state import StateHandler
-from seqcast.types import Member, View, ViewId
+from seqcast.types import Member, MergeView, View, ViewId
 
 __all__ = [
     "Batch",

@@ -226,6 +226,7 @@ class Context:
     infos: dict[int, MemberInfo] = field(default_factory=dict)
     providers: tuple[Provision, ...] = ()  # of the view
     lacks: tuple[int, ...] | None = None  # we lack the state, and have passed these over; see ``Ok``
+    lost: bool = False  # and nobody can give it to us: we are about to leave
     departed: dict[int, None] = field(default_factory=dict)  # ids that were in a view and are no more; oldest first
     leaving: bool = False  # the application leaves
     orders: deque[Order] = field(default_factory=deque)

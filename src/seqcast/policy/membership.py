@@ -121,12 +121,17 @@ class Membership(Machine):
         return {member.id for member in self.context.members if member.id in self.leavers}
 
     def joining(self) -> list[MemberInfo]:
-        """The joiners that the next view takes in; of two with one name the one with the lower id."""
+        """The joiners that the next view takes in; of two with one name the one with the lower id.
+
+        Where the state is lost, who wants it waits until those who lost it are gone, and forms a group anew: else those
+        who try again would keep a group without a state alive between them for ever.
+        """
         stale = self.context.now - self.context.settings.joiner_seen_ns
         names = {member.name for member in self.context.members}
         result = []
         for joiner in sorted(self.joiners.values(), key=lambda joiner: joiner.info.id):
-            if joiner.last_ns > stale and joiner.info.name not in names:
+            in_vain = self.context.lost and joiner.info.state
+            if joiner.last_ns > stale and joiner.info.name not in names and not in_vain:
                 names.add(joiner.info.name)
                 result.append(joiner.info)
         return result[: MEMBERS_MAX - len(self.context.members)]

@@ -178,4 +178,5 @@ class StateTaker(Machine):
         self.asks.stop()
         self.context.plane.state_void(0)
         self.context.lacks = self.passed
+        self.context.lost = True
         self.context.orders.append(LoseState("; ".join(dict.fromkeys([*self.reasons, reason]))))
