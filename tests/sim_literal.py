@@ -39,7 +39,7 @@ def storm(seed: int, order: str = "fifo") -> Options:
 
 
 def turnover(seed: int, order: str = "fifo") -> Options:
-    """A short run in which members join, take over a state that takes its time, and their providers fall or are slow."""
+    """A short run in which members join, take over a state that takes its time, and their providers fall."""
     return Options(
         seed=seed, members=4, order=order, duration_ns=SECOND, spread_ns=500 * MS, rate=300, bytes_max=2000,
         loss=0.02, delay_ns=200_000, jitter_ns=500_000, crashes=2, restarts=2, doubts=4, rejoins=6, leaves=1,

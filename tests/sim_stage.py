@@ -154,7 +154,8 @@ class Stage(World):
             case NewView():
                 answers = f" answers {frame.answers}" if frame.answers else ""
                 members = " ".join(info.name for info in frame.members)
-                state = "".join(f", {self.name(p.joiner)} has the state of {self.name(p.provider)}" for p in frame.providers)
+                named = [(self.name(p.joiner), self.name(p.provider)) for p in frame.providers]
+                state = "".join(f", {joiner} has the state of {provider}" for joiner, provider in named)
                 return f"VIEW {frame.attempt}{answers}: view {frame.view_id.counter} [{members}]{state}"
             case StateWanted():
                 return "STATE WANTED"

@@ -200,7 +200,7 @@ def struck(who, kind, reached):
 
 @scenario
 def join_with_state():
-    """c joins while a gives its state to it, and a crashes: b does it again, from the next view's beginning (step 10)."""
+    """a gives its state to c, and crashes: b does it again, from the beginning of the next view (step 10)."""
     stage = Stage(state=True, state_bytes=2_000_000)
     stage.group("a", "b")
     stage.named("c", 1000)

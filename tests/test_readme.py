@@ -18,7 +18,9 @@ FIRST, *REST = ["a 1 b'first'", "a 2 b'second'", "a 3 b'third'"]
 
 
 @pytest.mark.parametrize(
-    ("number", "expected"), [(0, ["view 1 [a]", FIRST, *REST]), (1, [FIRST])], ids=["with threads", "with asyncio"]
+    ("number", "expected"),
+    [(0, ["view 1 [a]", FIRST, *REST]), (1, [FIRST]), (2, [])],
+    ids=["with threads", "with asyncio", "with a state"],
 )
 def test_an_example_runs_as_it_stands(number, expected, tmp_path):
     command = [sys.executable, "-c", EXAMPLES[number]]
@@ -29,7 +31,7 @@ def test_an_example_runs_as_it_stands(number, expected, tmp_path):
 
 
 def test_every_example_is_run():
-    assert len(EXAMPLES) == 2
+    assert len(EXAMPLES) == 3
 
 
 def test_every_make_target_and_command_that_is_named_exists():
