@@ -169,6 +169,9 @@ int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_
 /* Bytes that wait to be delivered, and 1 more when a marker waits. */
 uint64_t sc_engine_deliverable(const sc_engine *e);
 void sc_batch_clear(sc_batch *batch);
+/* The unicasts of a batch alone, in an empty `out`; -1 without memory. For a joiner: messages to the group from before its
+ * state are void, those to it alone are not. */
+int sc_batch_unicasts(const sc_batch *batch, sc_batch *out);
 
 /* ---- the application: state for a joiner --------------------------------------------------------------------- */
 

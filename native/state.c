@@ -80,3 +80,31 @@ size_t sc_engine_state_read(sc_engine *e, uint64_t sender, uint8_t *p, size_t le
     e->counters.state_bytes_read += done;
     return done;
 }
+
+int sc_batch_unicasts(const sc_batch *batch, sc_batch *out) {
+    memset(out, 0, sizeof *out);
+    out->view_tag = batch->view_tag;
+    out->data_cap = batch->data_len + 1;
+    out->offsets_cap = batch->n + 1;
+    out->runs_cap = batch->n_runs + 1;
+    out->data = malloc(out->data_cap);
+    out->offsets = malloc(out->offsets_cap * sizeof *out->offsets);
+    out->runs = malloc(out->runs_cap * sizeof *out->runs);
+    if (!out->data || !out->offsets || !out->runs) {
+        sc_batch_clear(out);
+        return -1;
+    }
+    out->offsets[0] = 0;
+    for (uint32_t r = 0; r < batch->n_runs; r++) {
+        const sc_run *run = &batch->runs[r];
+        if (!run->unicast) continue;
+        out->runs[out->n_runs] = *run;
+        out->runs[out->n_runs++].first = out->n;
+        int32_t from = batch->offsets[run->first], shift = (int32_t)out->data_len - from;
+        uint64_t len = (uint64_t)(batch->offsets[run->first + run->n] - from);
+        memcpy(out->data + out->data_len, batch->data + from, len);
+        out->data_len += len;
+        for (uint32_t i = 1; i <= run->n; i++) out->offsets[++out->n] = batch->offsets[run->first + i] + shift;
+    }
+    return 0;
+}

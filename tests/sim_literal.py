@@ -197,6 +197,7 @@ def no_deadline() -> Iterator[dict[str, Any]]:
         initiate(self, survivors)
 
     with mock.patch.object(Blocker, "call", forever), mock.patch.object(Initiator, "initiate", patient):
+        yield {}
 
 
 @contextlib.contextmanager

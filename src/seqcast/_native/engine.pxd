@@ -180,6 +180,7 @@ cdef extern from "engine.h" nogil:
     int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now)
     uint64_t sc_engine_deliverable(const sc_engine *e)
     void sc_batch_clear(sc_batch *batch)
+    int sc_batch_unicasts(const sc_batch *batch, sc_batch *out)
     int sc_engine_state_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t n, uint64_t *done, int64_t wall)
     void sc_engine_state_end(sc_engine *e, uint64_t to)
     void sc_engine_state_void(sc_engine *e, uint64_t sender)

@@ -161,42 +161,12 @@ cdef class Batch:
 
     def unicasts(self):
         cdef Batch only = Batch.__new__(Batch)
-        cdef sc_run *run
-        cdef uint32_t r, i, n = 0, n_runs = 0
-        cdef uint64_t length = 0
         if self.first:
             raise ValueError("a batch that is begun")
-        for r in range(self.b.n_runs):
-            run = &self.b.runs[r]
-            if run.unicast:
-                n_runs += 1
-                n += run.n
-                length += self.b.offsets[run.first + run.n] - self.b.offsets[run.first]
-        if not n:
-            return None
         only.view, only.senders, only.delivered_ns = self.view, self.senders, self.delivered_ns
-        only.b.view_tag = self.b.view_tag
-        only.b.data = <uint8_t *>malloc(length + 1)
-        only.b.offsets = <int32_t *>malloc((n + 1) * sizeof(int32_t))
-        only.b.runs = <sc_run *>malloc(n_runs * sizeof(sc_run))
-        if only.b.data == NULL or only.b.offsets == NULL or only.b.runs == NULL:
+        if sc_batch_unicasts(&self.b, &only.b):
             raise MemoryError()
-        only.b.data_cap, only.b.offsets_cap, only.b.runs_cap = length + 1, n + 1, n_runs
-        only.b.offsets[0] = 0
-        for r in range(self.b.n_runs):
-            run = &self.b.runs[r]
-            if not run.unicast:
-                continue
-            only.b.runs[only.b.n_runs] = run[0]
-            only.b.runs[only.b.n_runs].first = only.b.n
-            only.b.n_runs += 1
-            for i in range(run.first, run.first + run.n):
-                memcpy(only.b.data + only.b.data_len, self.b.data + self.b.offsets[i],
-                       self.b.offsets[i + 1] - self.b.offsets[i])
-                only.b.data_len += self.b.offsets[i + 1] - self.b.offsets[i]
-                only.b.n += 1
-                only.b.offsets[only.b.n] = <int32_t>only.b.data_len
-        return only
+        return only if only.b.n else None
 
     cdef bytes payload(self, uint32_t i):
         cdef int32_t start = self.b.offsets[i]
