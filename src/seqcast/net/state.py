@@ -19,9 +19,9 @@ from typing import IO, Any, Protocol
 from seqcast._native.driver import Refused
 from seqcast._native.engine import Batch
 from seqcast.config import Config
-from seqcast.endpoint import Event, Meaning, StateArrived, StateRefused
+from seqcast.endpoint import Event, Left, Meaning, StateArrived, StateRefused
 from seqcast.errors import JoinTimeout, NotMember, RemoteProtocolError, UsageError
-from seqcast.events import Blocked, Unblocked
+from seqcast.events import Excluded
 from seqcast.net.host import Host
 from seqcast.policy.chunks import CHUNK_BYTES_MAX, Incoming, Outgoing
 from seqcast.types import View
@@ -306,7 +306,7 @@ class Backlog:
                     self._kept.append(only)
                 return
             self._bytes += item.data.nbytes + 4 * len(item) + BATCH_OVERHEAD
-        elif self._boundary is not None and isinstance(item, View | Blocked | Unblocked):
+        elif self._boundary is not None and not isinstance(item, Excluded | Left):
             if not isinstance(item, View) or item.view_id.tag != self._boundary:
                 return
         self.items.append(item)
