@@ -48,12 +48,16 @@ class Place:
         interface: name of its network interface.
         address: IPv4 address of that interface.
         namespace: name of its network namespace, or "" on the machine itself.
+        bridge: name of the namespace that has the bridge to the others, or "".
+        port: name of the bridge's port to this place, or "".
     """
 
     prefix: tuple[str, ...]
     interface: str
     address: str
     namespace: str = ""
+    bridge: str = ""
+    port: str = ""
 
     def run(self, *command: str) -> str:
         """Runs a command there and returns what it printed.
@@ -151,7 +155,7 @@ def bridged(members: int, *, segmented: bool = False) -> Iterator[tuple[Place, .
             if segmented:
                 call("ip", "-n", name, "link", "set", "eth0", "gso_max_segs", "1")
             call("ip", "-n", name, "route", "add", "224.0.0.0/4", "dev", "eth0")
-            places.append(Place(("ip", "netns", "exec", name), "eth0", address, name))
+            places.append(Place(("ip", "netns", "exec", name), "eth0", address, name, bridge, far))
         yield tuple(places)
 
 
