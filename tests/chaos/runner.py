@@ -322,6 +322,8 @@ class Run:
                 self.view_at = time.monotonic()
                 self.views.add(process.tag)
                 self.say(f"  {process.name}: {told['kind']} {told['view'][0]} [{' '.join(process.members)}]", told)
+                if told["kind"] == "MergeView" and self.scenario.calm and not self.scenario.forming:
+                    raise Failed(f"{process.name} was apart from the others, and nothing separated them")
             case "excluded" | "ended":
                 process.told.pop("view", None)
                 self.say(f"  {process.name}: {event} {told.get('text', '')}", told)
