@@ -3,7 +3,7 @@
 from unittest import mock
 
 import pytest
-from sim_literal import VARIANTS, storm, turnover, violation
+from sim_literal import VARIANTS, finds, storm, turnover, violation
 from sim_stage import Stage
 
 from seqcast.policy.lifecycle import Lifecycle, LifeInput
@@ -44,25 +44,18 @@ def test_a_seed_replays_exactly_and_another_seed_does_not():
     assert simulate(Options.draw(5, duration_ns=SECOND)).digest != one.digest
 
 
-@pytest.mark.parametrize(
-    ("variant", "seeds"),
-    [
-        ("no_freeze", range(1, 9)),
-        ("stale_answer", range(42, 43)),
-        ("no_promise", range(15, 16)),
-        ("counter_by_one", range(160, 161)),
-        ("short_tag", range(6, 7)),
-        ("bump_of_joiner", range(1, 9)),
-        ("late_gate", range(1, 3)),
-        ("no_reconciliation", range(3, 5)),
-        ("no_deadline", range(3, 4)),
-        ("late_state", range(1, 3)),
-    ],
-)
-def test_a_literal_reading_of_the_rules_fails_where_ours_holds(variant, seeds):
-    """Rare ones name the storm that finds them; after a protocol change ``tests/sim_literal.py`` looks for another."""
-    assert any(violation(variant, seed) for seed in seeds)
-    assert not any(violation(variant, seed, rules="as_built") for seed in seeds)
+@pytest.mark.parametrize("variant", sorted(VARIANTS.keys() - {"as_built", "no_adoption", "resumed_elsewhere"}))
+def test_a_literal_reading_of_the_rules_fails_where_ours_holds(variant):
+    """In the storms of ``sim_literal.STORMS`` at least one in ten finds it, so that no seed needs to be named.
+
+    Without adoption nothing unsafe happens, only needless splits, which ``test_endpoint.py`` sees; a transfer that is
+    resumed elsewhere has a test of its own below.
+    """
+    for seed in range(1, 61):
+        assert not violation(variant, seed, rules="as_built"), f"storm {seed} of {variant}"
+        if finds(variant, seed):
+            return
+    pytest.fail("no storm finds it: make what it does wrong more common in sim_literal.STORMS")
 
 
 @pytest.mark.parametrize("variant", ["as_built", "resumed_elsewhere"])

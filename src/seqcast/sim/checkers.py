@@ -81,7 +81,7 @@ def _check_integrity(node: Node, by_id: dict[int, Node]) -> Iterator[str]:
         elif entry.to:
             if entry.to != node.id or (entry.to, entry.counter) not in sender.sent_to:
                 yield f"integrity: {node} delivers a unicast that {sender} did not send to it: {entry}"
-        elif sender.sent.get(entry.counter, (0, 0))[0] != entry.length:
+        elif sender.sent.get(entry.counter, (0, None))[0] != entry.length:
             yield f"integrity: {node} delivers what {sender} did not send: {entry}"
 
 
@@ -127,9 +127,9 @@ def _check_callbacks(node: Node) -> Iterator[str]:
     """What a block callback sent before it returned in time is delivered before the next view (FLU-13, FLU-15)."""
     for run in node.runs:
         for number in run.sent if run.returned and not run.late else ():
-            tag = node.sent[number][1]
-            if tag != run.tag:
-                yield f"block callback: {node} sent number {number} in it, and the view was {tag:x}, not {run.tag:x}"
+            view_id = node.sent[number][1]
+            if view_id != run.view_id:
+                yield f"block callback: {node} sent number {number} in it, and in view {view_id}, not {run.view_id}"
 
 
 def _check_view_agreement(everywhere: Sequence[Stay]) -> Iterator[str]:
@@ -151,14 +151,14 @@ def _check_states(nodes: Sequence[Node]) -> Iterator[str]:
 
 
 def _check_stay(stay: Stay, ordered: bool, by_id: dict[int, Node]) -> Iterator[str]:
-    tag = stay.view.view_id.tag
     members = {member.id for member in stay.view.members}
     place = 0
     for entry in stay.delivered:
         if not entry.to and entry.sender not in members:
             yield f"sending view: {stay.node} delivers in {stay.view} from a stranger: {entry}"
         sender = by_id.get(entry.sender)
-        if not ordered and not entry.to and sender and sender.sent.get(entry.counter, (0, 0))[1] not in (0, tag):
+        sent_in = sender.sent.get(entry.counter, (0, None))[1] if sender else None
+        if not ordered and not entry.to and sent_in not in (None, stay.view.view_id):
             yield f"sending view: {stay.node} delivers in {stay.view} what was sent in another view: {entry}"
         if ordered and not entry.to:
             place += 1
@@ -244,15 +244,15 @@ def check_delivered(nodes: Sequence[Node]) -> Iterator[str]:
 def _check_unicasts(node: Node, peer: Node) -> Iterator[str]:
     """All that ``peer`` sent to ``node`` since both are together was delivered."""
     begin = 0
-    tags: set[int] = set()
+    views: set[ViewId] = set()
     for index, entry in enumerate(node.log):
         if isinstance(entry, View):
             if _together(node, entry).rank(peer.id) < 0:
                 begin = index
-                tags.clear()
+                views.clear()
             if entry.rank(peer.id) >= 0:
-                tags.add(entry.view_id.tag)
-    sent = sum(1 for (to, _), tag in peer.sent_to.items() if to == node.id and tag in tags)
+                views.add(entry.view_id)
+    sent = sum(1 for (to, _), view_id in peer.sent_to.items() if to == node.id and view_id in views)
     late = node.log[begin:]
     got = sum(isinstance(entry, Delivered) and entry.sender == peer.id and bool(entry.to) for entry in late)
     if got < sent:

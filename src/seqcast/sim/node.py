@@ -29,7 +29,7 @@ from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.policy.context import NEVER, CallBlock, CallUnblock
 from seqcast.sim.options import MS, Options
 from seqcast.sim.state import SILENCE_NS_MAX, Chain, Giving, Taking
-from seqcast.types import Member, MergeView, View
+from seqcast.types import Member, MergeView, View, ViewId
 
 if TYPE_CHECKING:
     from seqcast.sim.world import World
@@ -59,14 +59,14 @@ class Run:
     """One run of the block callback.
 
     Args:
-        tag: of the view that is being closed.
+        view_id: of the view that is being closed.
         sent: numbers of the messages that it sends.
         late: the group was closed for sending before it returned.
         returned: it has; if it was not late, what it sent must be delivered in its view.
         unblocked: the unblock callback followed.
     """
 
-    tag: int
+    view_id: ViewId | None
     sent: list[int]
     late: bool = False
     returned: bool = False
@@ -147,8 +147,8 @@ class Node:
         self.tag = 0  # of the view that the application is in
         self.counter = 0
         self.counters_to: dict[int, int] = {}
-        self.sent: dict[int, tuple[int, int]] = {}  # counter -> (length, view tag or 0: under way)
-        self.sent_to: dict[tuple[int, int], int] = {}  # (to, counter) -> view tag
+        self.sent: dict[int, tuple[int, ViewId | None]] = {}  # counter -> (length, view or None: under way)
+        self.sent_to: dict[tuple[int, int], ViewId] = {}  # (to, counter) -> view
         self.pending: list[tuple[int, int]] = []  # (to, length) not yet accepted by the engine
         self.sending_now: Sending | None = None  # the first of them, if a part of it is packed
         self.sending = True
@@ -317,7 +317,7 @@ class Node:
         view, rng, clock = self.endpoint.view, self.callbacks, self.world.clock
         if self.runs and not self.runs[-1].unblocked:
             self.violations.append(f"callbacks: {self} is blocked twice")
-        self.runs.append(Run(view.view_id.tag if view else 0, []))
+        self.runs.append(Run(view.view_id if view else None, []))
         self.world.trace(self, f"runs its block callback, run {run}")
         if rng.random() < 0.15:  # never returns
             return
@@ -364,7 +364,6 @@ class Node:
         view = self.endpoint.view
         if view is None or not self.inside:
             return
-        tag = view.view_id.tag
         while self.pending:
             to, length = self.pending[0]
             counter = self.counters_to.get(to, 0) if to else self.counter
@@ -372,9 +371,9 @@ class Node:
                 self.sending_now = Sending(self.engine, payload(self.id, counter, to, length), to)
                 # From here on others may deliver it, even if we crash before the engine says SENT.
                 if to:
-                    self.sent_to[to, counter] = tag
+                    self.sent_to[to, counter] = view.view_id
                 else:
-                    self.sent[counter] = (length, 0)
+                    self.sent[counter] = (length, None)
             result = self.sending_now.step(self.world.clock.now)
             if result in (AGAIN, NO_VIEW):
                 return
@@ -383,7 +382,7 @@ class Node:
                 if to:
                     self.counters_to[to] = counter + 1
                 else:
-                    self.sent[counter] = (length, tag)
+                    self.sent[counter] = (length, view.view_id)
                     self.counter += 1
                     if self.blocked:
                         self.violations.append(f"gate: {self} sends number {counter} after {self.blocked}")
