@@ -310,6 +310,51 @@ def test_in_a_primary_partition_an_excluded_member_passes_the_view_on_to_others_
     assert isinstance(e.log[-1], Excluded) and e.log[-1].view_id == a.endpoint.view.view_id
 
 
+def groups_of_same_name(stage):
+    """[x p] and [x q], which hear each other again: two members of one name."""
+    for at_ms, name, apart in ((0, "x", ()), (0, "x", (0,)), (300, "p", (1,)), (600, "q", (0, 2))):
+        stage.named(name, at_ms)
+        stage.until(at_ms + 1)
+        stage.network.partition({len(stage.nodes) - 1}, set(apart))
+    stage.until(1500)
+    stage.network.heal()
+
+
+def test_groups_that_cannot_be_one_say_why_once_and_leave_each_other_alone():
+    stage = Stage()
+    groups_of_same_name(stage)
+    stage.until(21_500)
+    assert [names(node)[-1] for node in stage.nodes] == [["x", "p"], ["x", "q"], ["x", "p"], ["x", "q"]]
+    assert sum("cannot be merged" in line for line in stage.lines) == 2
+    assert sum("installs" in line for line in stage.lines if float(line.split()[0]) > 2000) == 0
+
+
+def test_who_was_left_out_does_not_wait_for_those_that_went_on():
+    stage = Stage()
+    stage.group("c", "a", "y")
+    c, a, y = stage.nodes
+    a.pause(stage.clock.now + 600 * MS)
+    stage.until(1600)
+    c.crash()
+    stage.until(3000)
+    assert one_view(a, y) and sorted(names(a)[-1]) == ["a", "y"]
+
+
+@pytest.mark.parametrize("at_ms", range(0, 80, 4))
+def test_members_that_leave_while_they_merge_leave(at_ms):
+    stage = Stage()
+    stage.group("a", "b")
+    a, b = stage.nodes
+    stage.network.partition({a.index}, {b.index})
+    stage.until(2000)
+    stage.network.heal()
+    stage.until(2000 + at_ms)
+    a.leave()
+    b.leave()
+    stage.until(15_000)
+    assert a.endpoint.over and b.endpoint.over
+
+
 def test_join_failed_names_whether_a_new_incarnation_may_come():
     stage = Stage()
     stage.group("a", "b")

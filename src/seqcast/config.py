@@ -518,6 +518,7 @@ class Config:
             ("probe_s_min", "probe_s_max"),
             ("join_s_min", "join_s_max"),
             ("lease_s", "back_off_s"),
+            ("block_deadline_s", "flush_deadline_s"),
             ("suspect_s", "suspect_s_max"),
             ("suspect_s", "name_taken_s"),
         ):

@@ -479,6 +479,10 @@ class Endpoint:
         elif len(frame.cut) != len(context.members):
             raise RemoteProtocolError("VIEW: the cut is not by rank of the view it closes")
         elif frame.answers is not None and (frame.has(me) or sender in self._initiator.survivors):
+            if sender not in context.infos:
+                raise RemoteProtocolError("VIEW: answered by a stranger")
+            if frame.has(me):
+                self._participant.check_held(frame)
             self._initiator.newer(frame)
         elif not frame.has(me) and not (me in frame.survivors and self._lifecycle.state is Life.LEAVING):
             self._left_out(frame, sender, address)
@@ -493,7 +497,9 @@ class Endpoint:
             self._lifecycle.fire(LifeInput.EXCLUDED, frame)
             return
         assert context.view is not None
-        self._membership.gone.update(frame.survivors)
+        self._membership.gone.update(frame.survivors, (info.id for info in frame.members))
+        if frame.answers is not None:  # its sender has left the view
+            self._membership.gone.add(sender)
         self._lineage.went_on(context.view, frame)
         context.send(Installed(frame.view_id.tag), sender, address)
 
@@ -505,10 +511,11 @@ class Endpoint:
             if initiator.state is not Attempting.IDLE and self._participant.promise > initiator.attempt:
                 initiator.fire(AttemptInput.OVERTAKEN)
             backing_off = initiator.state is Attempting.BACKING_OFF
-            passing_on = initiator.passing_on
-            waited_for = initiator.waited_for
-            if passing_on:
-                waited_for = tuple(member for member in waited_for if member not in membership.gone)
+            waited_for, passing_on = initiator.waited_for, initiator.passing_on
+            if passing_on:  # of those that are gone or silent nobody waits
+                doubted = membership.doubted()
+                waited_for = tuple(member for member in waited_for if member not in doubted)
+                passing_on = bool(waited_for)
             membership.review(initiator.running or passing_on, waited_for, backing_off)
             self._obey()
             if membership.survivors is None:
@@ -662,6 +669,7 @@ class Endpoint:
         view, me = self.context.view, self.context.me.id
         if view is None or frame.closes is None:
             return []
+        self.counters["members_lost"] += sum(member.id not in frame.survivors for member in view.members)
         self._lineage.close(view, frame)
         lost = self._lineage.lost()
         # What no sequencer has ordered is not sent again across a merge: one on the other side may have delivered it.

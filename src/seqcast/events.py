@@ -12,8 +12,7 @@ class Blocked:
     """From here on a ``send`` to the group waits, until ``Unblocked``; unicasts go on.
 
     Args:
-        kind: why: "flush" (a view change), "pause" (a member called ``suspend``), "minority" (a partition that is not
-            the primary one).
+        kind: why: "flush" (a view change), "pause" (a member called ``suspend``).
         reason: the same for people.
     """
 
@@ -36,7 +35,7 @@ class Unblocked:
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """The group went on without this member; to come back it joins again, as a new incarnation."""
+    """The group went on without this member while it was leaving; it may join again, as a new incarnation."""
 
     view_id: ViewId
     reason: str

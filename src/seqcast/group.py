@@ -113,6 +113,8 @@ def join(
 def _check_name(what: str, name: object) -> None:
     if not isinstance(name, str) or not name or len(name.encode()) > NAME_BYTES_MAX:
         raise ConfigError(f"{what}={name!r} must be text of 1 to {NAME_BYTES_MAX} bytes")
+    if not name.isprintable() or '"' in name or "\\" in name:
+        raise ConfigError(f"{what}={name!r} must be printable text without quotation marks and backslashes")
 
 
 class _Ended(Exception):

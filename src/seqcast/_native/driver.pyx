@@ -5,7 +5,7 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_CheckSignals
-from libc.stdint cimport INT64_MAX, int32_t, uint32_t
+from libc.stdint cimport INT64_MAX, int32_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 

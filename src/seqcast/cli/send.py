@@ -45,15 +45,18 @@ def main(argv: Sequence[str]) -> int:
             begun = group.counters()["messages_sent"] - sent  # of the lines it was interrupted in
             sent += begun
             sent_bytes += sum(map(len, lines[:begun]))
-        delivered = group.leave()
+        left = group.leave()
+        lost = group.counters()["control_members_lost"]
+        delivered = left and not lost  # who fell, or was cut off from us, may not have been delivered it
     took = max(time.monotonic() - begin, 1e-9)
     print(
         f"{'interrupted: ' if interrupted else ''}{count(sent, 'message')}, {sent_bytes:,} bytes, "
         + (
             f"delivered by all in {took:.2f} s ({sent / took:,.0f} messages/s)"
             if delivered
-            else "sent, but not known to be delivered by all: this member was excluded, or a receiver is too slow or "
-            "gone; see what arrived before you send again"
+            else "sent, but not known to be delivered by all: "
+            + (f"{count(lost, 'member')} fell or could not be reached" if lost else "a receiver is too slow or gone")
+            + "; see what arrived before you send again"
         ),
         file=sys.stderr,
     )

@@ -88,6 +88,10 @@ def as_json(event: object) -> bytes:
                 "order": event.order,
                 "sequencer": event.members[event.sequencer].name if event.sequencer >= 0 else None,
             }
+            if isinstance(event, seqcast.MergeView):
+                row["subgroups"] = [[member.name for member in group.members] for group in event.subgroups]
+        case seqcast.Blocked() | seqcast.Unblocked():
+            row = {"event": type(event).__name__.lower(), "kind": event.kind, "reason": event.reason}
         case seqcast.Lost():
             row = {
                 "event": "lost",

@@ -392,9 +392,11 @@ def _load_id(value: Any) -> int:
 
 def _text(bytes_max: int, bytes_min: int = 1) -> Shape:
     def load(value: Any) -> str:
-        _need(
-            isinstance(value, str) and bytes_min <= len(value.encode("utf-8", "replace")) <= bytes_max, "text expected"
-        )
+        _need(isinstance(value, str), "text expected")
+        written = json.dumps(value, ensure_ascii=False).encode(
+            "utf-8", "replace"
+        )  # as a frame that passes it on has it
+        _need(bytes_min <= len(written) - 2 <= bytes_max, "text expected")
         return str(value)
 
     return Shape(f"text of at most {bytes_max} bytes", lambda value: value, load)
@@ -632,4 +634,8 @@ def _check_view(frame: NewView) -> None:
     _need(len(frame.cut) == len(frame.table), "cut and received table are not of one view")
     ids = {info.id for info in frame.members}
     grouped = [member for group in frame.subgroups for member in group.ids]
-    _need(not grouped or (len(grouped) == len(set(grouped)) and ids == set(grouped)), "subgroups are not the members")
+    _need(
+        not frame.subgroups or (len(grouped) == len(set(grouped)) and ids == set(grouped)),
+        "subgroups are not the members",
+    )
+    _need(all(group.ids for group in frame.subgroups), "a subgroup without members")

@@ -94,7 +94,9 @@ class Membership(Machine):
         self.verified_ns = NEVER  # no view change waits longer for verifications
         self.links_ns = NEVER  # when to look at the links again
         self.gone: set[int] = set()  # who went on to another view without us (the cut, step 8)
-        self.elsewhere: dict[int, int] = {}  # who was seen in a view of which we know nothing: since when
+        self.elsewhere: dict[
+            int, tuple[int, int]
+        ] = {}  # who is seen in a view of which we know nothing: since when, last
         self.joiners: dict[int, Joiner] = {}
         self.leavers: set[int] = set()
         self.wanting: set[int] = set()  # who needs a VIEW that names another provider of the state
@@ -169,8 +171,12 @@ class Membership(Machine):
 
         It may be behind, and on its way to us; when that takes too long it is not coming.
         """
-        first = self.elsewhere.setdefault(member_id, self.context.now)
-        if self.context.now - first >= self.context.settings.elsewhere_ns:
+        now, settings = self.context.now, self.context.settings
+        first, last = self.elsewhere.get(member_id, (now, now))
+        if now - last > 3 * settings.beacon_ns:
+            first = now
+        self.elsewhere[member_id] = first, now
+        if now - first >= settings.elsewhere_ns:
             self.gone.add(member_id)
 
     def leave(self, member_id: int) -> None:

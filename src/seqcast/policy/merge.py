@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from seqcast.errors import RemoteProtocolError
 from seqcast.policy.context import NEVER, Context, Repeat, Warn
-from seqcast.policy.cut import merged_view, why_apart
+from seqcast.policy.cut import merged_view, sequencer_rank, why_apart
 from seqcast.policy.frames import (
     SUBGROUPS_MAX,
     Beacon,
@@ -154,7 +154,8 @@ class Merger(Machine):
         if frame.cluster != context.cluster or tag in self.apart:
             return
         if frame.order != context.settings.order:
-            self._stay_apart(tag, f"order={frame.order!r}, and this one {context.settings.order!r}")
+            self._shun(tag)
+            self._warn(f"order={frame.order!r}, and this one {context.settings.order!r}")
             return
         old = context.now - 3 * context.settings.beacon_ns
         self.heard = {member: seen for member, seen in self.heard.items() if seen[2] > old}
@@ -187,6 +188,8 @@ class Merger(Machine):
             case MergeCancel() if ours and sender == self.leader[0]:
                 if frame.reason:
                     self._warn(frame.reason)
+                    if sender in self.heard:  # another coordinator leads
+                        self._shun(self.heard[sender][0])
                 self.fire(MergeInput.CANCEL)
 
     def _ask(self, frame: MergeAsk, sender: int, address: bytes) -> None:
@@ -212,8 +215,16 @@ class Merger(Machine):
         if not (leads and frame.merge == self.merge and sender in self.asked and self.context.view):
             self.fire(MergeInput.READY_OTHER, frame, sender, address)
             return
-        if frame.view.closes is None or {member.id for member in self.context.members} & set(frame.view.survivors):
+        view = frame.view
+        if view.closes is None or {member.id for member in self.context.members} & set(view.survivors):
             raise RemoteProtocolError("MERGE_READY: closes no view, or has a member of ours")
+        if (view.order, view.sequencer) != (self.context.settings.order, sequencer_rank(view.order, len(view.members))):
+            raise RemoteProtocolError(
+                "MERGE_READY: another order, or another sequencer, than a view of ours could have"
+            )
+        if not view.members:  # all leave: there is nothing to merge
+            self._cancel(sender, "")
+            return
         self.fire(MergeInput.READY, frame, sender, address)
 
     def review(self) -> None:
@@ -225,10 +236,14 @@ class Merger(Machine):
         elif self.state is Merge.FOLLOWING:
             if self._holds() and self.said != self.initiator.attempt:
                 self.fire(MergeInput.HELD)
-        elif not self.asked:
-            self.fire(MergeInput.NONE_LEFT)
-        elif self._holds() and self.asked.keys() <= self.ready.keys():
-            self.fire(MergeInput.ALL_READY)
+        else:
+            complete = self._holds() and self.asked.keys() <= self.ready.keys()
+            if complete:
+                self._drop_unfit()
+            if not self.asked:
+                self.fire(MergeInput.NONE_LEFT)
+            elif complete:
+                self.fire(MergeInput.ALL_READY)
 
     def installed(self, merged: bool, lost: bool) -> None:
         """A new view of ours; ``lost``: some of the one before did not come along."""
@@ -286,12 +301,21 @@ class Merger(Machine):
         if reason or frame.view.closes in closed:
             self._cancel(sender, reason)
             if reason:
-                assert frame.view.closes is not None
-                self._stay_apart(frame.view.closes.tag, reason)
+                self._stay_apart(frame.view, reason)
             return
         self.asked[sender] = self.asked[sender][0], address
         self.ready[sender] = frame
         self.context.merging = True  # so that our own cut is made, and held
+
+    def _drop_unfit(self) -> None:
+        """Subgroups that fit to ours, and not to each other: the one that comes first stays."""
+        members = list(self.context.members)
+        for member in sorted(self.ready):
+            view = self.ready[member].view
+            if reason := why_apart(members, view):
+                self._cancel(member, reason)
+            else:
+                members += [info.member for info in view.members]
 
     def go(self) -> None:
         own = self.initiator.plain
@@ -300,9 +324,6 @@ class Merger(Machine):
         assert self.context.view is not None
         shortfalls = [*self.lineage.shortfalls(self.context.view, own)]
         for member in sorted(self.ready):
-            if reason := why_apart([info.member for part in parts for info in part.members], self.ready[member].view):
-                self._cancel(member, reason)
-                continue
             parts.append(self.ready[member].view)
             shortfalls += self.ready[member].shortfalls
         self.merged = merged_view(parts, shortfalls)
@@ -385,8 +406,8 @@ class Merger(Machine):
         return self.initiator.state is Attempting.HOLDING
 
     def _on_duty(self) -> bool:
-        in_view = self.context.view is not None
-        return in_view and self.membership.acting() and self.initiator.state is not Attempting.BACKING_OFF
+        stays = self.context.view is not None and self.context.me.id not in self.membership.leavers
+        return stays and self.membership.acting() and self.initiator.state is not Attempting.BACKING_OFF
 
     def _time(self, deadline_ns: int) -> None:
         self.repeats.start(self.context.now)
@@ -413,15 +434,29 @@ class Merger(Machine):
                 own.origin_base[rank],
             ):
                 raise RemoteProtocolError("MERGE_GO: the merged view does not go on from the cut of this subgroup")
-        if not template.subgroups or not template.view_id > own.view_id:
-            raise RemoteProtocolError("MERGE_GO: no merged view, or one that is not newer")
+        group = next((group for group in template.subgroups if self.context.me.id in group.ids), None)
+        if group is None or group.view_id != own.closes or not {info.id for info in own.members}.issuperset(group.ids):
+            raise RemoteProtocolError("MERGE_GO: this subgroup is not among those that it merges")
+        ordered = sequencer_rank(self.context.settings.order, len(template.members))
+        if (template.order, template.sequencer) != (self.context.settings.order, ordered):
+            raise RemoteProtocolError("MERGE_GO: another order, or another sequencer, than the group has")
+        if not template.view_id > own.view_id:
+            raise RemoteProtocolError("MERGE_GO: the merged view is not newer")
         return replace(template, closes=None, answers=None)
 
-    def _stay_apart(self, tag: int, reason: str) -> None:
+    def _stay_apart(self, view: NewView, reason: str) -> None:
+        """From a subgroup as it is, and as it will be when it goes on alone."""
+        assert view.closes is not None
+        self._shun(view.closes.tag)
+        self._shun(view.view_id.tag)
+        self._warn(reason)
+
+    def _shun(self, tag: int) -> None:
+        """No merge with this view: who coordinates it counts for nothing in the election either."""
         self.apart[tag] = None
+        self.heard = {member: seen for member, seen in self.heard.items() if seen[0] != tag}
         while len(self.apart) > APART_MAX:
             del self.apart[next(iter(self.apart))]
-        self._warn(reason)
 
     def _warn(self, reason: str) -> None:
         self.context.orders.append(

@@ -183,9 +183,13 @@ class Participant(Machine):
         """
         if frame.attempt != self.promise or self.promise == NO_PROMISE:
             return False
+        self.check_held(frame)
+        return True
+
+    def check_held(self, frame: NewView) -> None:
+        """Raises RemoteProtocolError where we do not hold everything up to the cut of a VIEW that has us."""
         if any(self.context.plane.held(rank)[0] < seqno for rank, seqno in enumerate(frame.cut)):
             raise RemoteProtocolError("VIEW: its cut names what was never asked for")
-        return True
 
     def renew(self) -> None:
         self.lease_ns = self.context.now + self.context.settings.lease_ns
