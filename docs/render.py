@@ -120,7 +120,9 @@ def state_page() -> str:
     from seqcast.policy.initiator import Initiator
     from seqcast.policy.lifecycle import Lifecycle
     from seqcast.policy.membership import Membership
+    from seqcast.policy.merge import Merger
     from seqcast.policy.participant import Participant
+    from seqcast.policy.pause import Pause, Pauser
     from seqcast.policy.state import StateTaker
 
     parts = [
@@ -128,7 +130,7 @@ def state_page() -> str:
         "Made from `src/seqcast/policy/` by `docs/render.py`; do not edit. Each table is total: what is *ignored* is "
         "met in a healthy group and changes nothing; what is *illegal* cannot happen, or is an error of ours.",
     ]
-    for machine in (Lifecycle, Membership, Initiator, Participant, Blocker, StateTaker):
+    for machine in (Lifecycle, Membership, Initiator, Participant, Blocker, Pause, Pauser, Merger, StateTaker):
         first, *paragraphs = str(sys.modules[machine.__module__].__doc__).strip().split("\n\n")
         parts.append(f"## {machine.NAME.capitalize()}: {prose(first).rstrip('.')}")
         parts += [prose(paragraph) for paragraph in paragraphs]

@@ -16,12 +16,14 @@ from unittest import mock
 import seqcast.endpoint
 import seqcast.policy.initiator
 from seqcast._native.engine import Engine
+from seqcast.endpoint import Endpoint
 from seqcast.policy.blocker import Blocker
 from seqcast.policy.context import NEVER
 from seqcast.policy.cut import next_view
-from seqcast.policy.frames import Attempt, Cut, NewView, Start
+from seqcast.policy.frames import Attempt, Cut, NewView, Start, Suspend
 from seqcast.policy.initiator import Initiator
 from seqcast.policy.participant import Participant
+from seqcast.policy.pause import Pause, Pauser, Pausing
 from seqcast.sim import Options, World
 from seqcast.sim.node import Node
 from seqcast.sim.options import MS, SECOND
@@ -245,6 +247,52 @@ def resumed_elsewhere() -> Iterator[dict[str, Any]]:
         yield {}
 
 
+@contextlib.contextmanager
+def no_pause_id() -> Iterator[dict[str, Any]]:
+    """A SUSPEND that comes late, after its pause has ended, stops whom it reaches; there is no lease either (E-18)."""
+
+    def due(self: Pause) -> int:
+        return self.poll_ns
+
+    def is_over(self: Pause, frame: Suspend, sender: int) -> bool:
+        return False
+
+    with mock.patch.object(Pause, "is_over", is_over), mock.patch.object(Pause, "due", due):
+        yield {}
+
+
+@contextlib.contextmanager
+def pause_done_over() -> Iterator[dict[str, Any]]:
+    """The member after one that crashed while it paused the group does the pause over (FLU-08, E-18)."""
+    install, close = Endpoint._install, Endpoint._end_pauses
+    pausing: dict[Endpoint, set[int]] = {}
+
+    def end(self: Endpoint) -> None:
+        pausing[self] = pausing.get(self, set()) | set(self._pause.known)
+        close(self)
+
+    def literal(self: Endpoint, frame: NewView, first: bool) -> None:
+        paused = pausing.pop(self, set())
+        install(self, frame, first)
+        if paused - {info.id for info in frame.members} and frame.members[0].id == self.context.me.id:
+            self._pauser.rest()
+            self._pauser.state = Pausing.IDLE
+            self._pauser.suspend(-1, SECOND)
+
+    def hold(self: Pauser, *_: object) -> None:
+        original(self)
+        if self.request == -1:
+            self.deadline_ns = NEVER
+            self.context.orders.pop()  # there is no application that asked
+
+    original = Pauser.hold
+    patches = (Endpoint, "_install", literal), (Endpoint, "_end_pauses", end), (Pauser, "hold", hold)
+    with contextlib.ExitStack() as stack:
+        for patch in patches:
+            stack.enter_context(mock.patch.object(*patch))
+        yield {}
+
+
 VARIANTS: dict[str, Variant] = {
     "as_built": as_built,
     "no_freeze": no_freeze,
@@ -259,6 +307,8 @@ VARIANTS: dict[str, Variant] = {
     "no_deadline": no_deadline,
     "late_state": late_state,
     "resumed_elsewhere": resumed_elsewhere,
+    "no_pause_id": no_pause_id,
+    "pause_done_over": pause_done_over,
 }
 
 
@@ -299,6 +349,8 @@ STORMS: dict[str, dict[str, Any]] = {
     "short_tag": DISAGREEING,
     "no_deadline": {"blocks": 1.0},
     "late_state": {"state": True, "state_bytes": 100_000},
+    "no_pause_id": _calm(suspends=6, tail=0.5, tail_ns=400 * MS),
+    "pause_done_over": _calm(suspends=4, crashes=1),
 }  # fmt: skip
 """What makes the choice that a rule is about a common one, where it is rare in ``storm``."""
 WORLDS: dict[str, type[World]] = {"no_promise": Duel}

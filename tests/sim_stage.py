@@ -24,8 +24,12 @@ from seqcast.policy.frames import (
     Ok,
     Promised,
     Refused,
+    Resume,
+    Resumed,
     Start,
     StateWanted,
+    Suspend,
+    Suspended,
     Wait,
     load,
 )
@@ -136,6 +140,15 @@ class Stage(World):
                 return f"REFUSED: {frame.reason}"
             case Leave():
                 return "LEAVE"
+            case Suspend():
+                cut = f" {list(frame.cut)}" if frame.cut else ""
+                return f"SUSPEND {frame.pause}, {frame.phase}{cut}"
+            case Suspended():
+                return f"SUSPENDED {frame.pause}, {frame.phase}"
+            case Resume():
+                return f"RESUME {frame.pause}"
+            case Resumed():
+                return f"RESUMED {frame.pause}"
             case Block():
                 return f"BLOCK {frame.attempt}, survivors {' '.join(names)}"
             case BlockOk():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sim_stage import Stage
 
-from seqcast.policy.frames import Block, BlockOk, Cut, Done, MergeReady, NewView, Ok, Start
+from seqcast.policy.frames import Block, BlockOk, Cut, Done, MergeReady, NewView, Ok, Start, Suspend
 from seqcast.sim.options import MS
 
 FOLDER = Path(__file__).parent / "transcripts"
@@ -174,6 +174,66 @@ def block_callback_that_never_returns():
     stage.group("a", "b", "c", "d")
     stage.node("d").leave()
     stage.until(2500)
+    return stage
+
+
+@scenario
+def pause():
+    """b pauses the group: callbacks, the stop, then all have delivered the same. The leases are renewed meanwhile."""
+    stage = Stage(callbacks={"c": 10})
+    stage.group("a", "b", "c")
+    stage.node("b").suspend(300 * MS)
+    stage.until(1500)
+    return stage
+
+
+@scenario
+def pause_whose_owner_crashes():
+    """b crashes while it holds a pause: nobody does it over (E-18), the view without b ends it."""
+    stage = Stage()
+    stage.group("a", "b", "c")
+    stage.node("b").suspend(900 * MS)
+    stage.until(1100)
+    stage.node("b").crash()
+    stage.until(2000)
+    assert not any(node.blocked for node in stage.nodes if node.up)
+    return stage
+
+
+@scenario
+def pause_and_a_view_change():
+    """c leaves while b holds a pause: the view change goes first, and b is told."""
+    stage = Stage()
+    stage.group("a", "b", "c")
+    stage.node("b").suspend(900 * MS)
+    stage.until(1100)
+    stage.node("c").leave()
+    stage.until(1500)
+    return stage
+
+
+@scenario
+def late_suspend():
+    """A SUSPEND of b's pause reaches c when the pause has ended: it stops nobody (E-18)."""
+    stage = Stage()
+    stage.group("a", "b", "c")
+    late = []
+
+    def refuse(source, node, frame):
+        if isinstance(frame, Suspend) and node.name == "c" and frame.phase == "stop":
+            late.append(frame)
+        return False
+
+    stage.refuse = refuse
+    stage.node("b").suspend(50 * MS)
+    stage.until(1200)
+    b = stage.node("b")
+    stage.note("              (the same SUSPEND again)")
+    b.endpoint.context.send(late[0], stage.node("c").id)
+    b.endpoint._obey()
+    b.service()
+    stage.until(1300)
+    assert stage.node("c").blocked is None
     return stage
 
 

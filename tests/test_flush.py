@@ -251,3 +251,101 @@ def test_without_callbacks_there_is_no_round_for_them():
     with group_of(3) as groups:
         assert all(("participant", "OPEN", "START") in group._host.endpoint.edges for group in groups[:2])
         assert not any("BLOCK" in symbol for group in groups for _, _, symbol in group._host.endpoint.edges)
+
+
+def test_nobody_sends_while_the_group_is_paused_and_all_have_delivered_the_same():
+    with group_of(3, order="total", block_events=True) as groups:
+        listeners = [Listener(group) for group in groups]
+        stop = threading.Event()
+        sent = dict.fromkeys(range(3), 0)
+
+        def send(number):
+            while not stop.is_set():
+                groups[number].send(f"{number} {sent[number]}".encode(), timeout=10)
+                sent[number] += 1
+                time.sleep(0.0005)
+
+        threads = [threading.Thread(target=send, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: min(sent.values()) > 20)
+        for _ in range(3):
+            groups[1].suspend(10)
+            before = dict(sent)
+            wait_until(lambda: all(not group._host.engine.deliverable() for group in groups))
+            time.sleep(0.1)
+            words = [[word for word in listener.words() if word[0].isdigit()] for listener in listeners]
+            assert words[0] == words[1] == words[2]
+            assert all(sent[number] <= before[number] + 1 for number in sent)  # a send that was under way counts later
+            assert groups[1].resume()
+            wait_until(lambda count=dict(sent): all(sent[number] > count[number] for number in sent))
+        stop.set()
+        for thread in threads:
+            thread.join()
+        told = [word for word in listeners[2].words() if "pause" in word]
+        assert told == ["Blocked pause", "Unblocked pause"] * 3
+
+
+def test_a_send_waits_for_the_end_of_a_pause_and_a_unicast_does_not():
+    with group_of(2, order="fifo") as (a, b):
+        with a.suspended(timeout=10):
+            for group in (a, b):
+                with pytest.raises(seqcast.SendTimeout):
+                    group.send(b"to all", timeout=0.05)
+            b.send(b"to one", to=a.member)
+            assert a.recv(5).payload == b"to one"
+            with pytest.raises(seqcast.UsageError, match="already"):
+                a.suspend()
+        b.send(b"to all", timeout=5)
+        assert a.recv(5).payload == b"to all"
+        with pytest.raises(seqcast.UsageError, match="has not paused"):
+            a.resume()
+
+
+def test_a_view_change_ends_a_pause_and_its_owner_is_told():
+    name = cluster()
+    with join(name, "a") as a:
+        a.suspend(10)
+        with join(name, "b") as b:
+            in_view(2, a, b)
+            assert not a.resume()
+            b.send(b"goes on", timeout=5)
+            with pytest.raises(seqcast.SuspendTimeout, match="too early"), a.suspended(10):
+                b.leave()
+                in_view(1, a)
+
+
+def test_a_pause_by_two_members_ends_with_the_last_and_callbacks_run_before_it():
+    name = cluster()
+    ran = []
+    with join(name, "a", on_block=ran.append, on_unblock=lambda group: ran.append("open")) as a, join(name, "b") as b:
+        in_view(2, a, b)
+        wait_until(lambda: ran == [a, "open"])
+        ran.clear()
+        a.suspend(10)
+        b.suspend(10)
+        assert ran == [a]
+        assert a.resume()
+        with pytest.raises(seqcast.SendTimeout):
+            a.send(b"not yet", timeout=0.1)
+        assert b.resume()
+        a.send(b"now", timeout=5)
+        wait_until(lambda: ran == [a, "open"])
+
+
+def test_a_pause_ends_when_its_owner_falls_silent():
+    name = cluster()
+    with join(name, "a") as a:
+        b = join(name, "b")
+        in_view(2, a, b)
+        b.suspend(10)
+        b._host.driver.stop()  # as in a crash
+        a.send(b"goes on", timeout=10)
+        b._give_up()
+
+
+def test_a_pause_lasts_no_longer_than_its_limit():
+    with group_of(2, pause_s_max=0.2) as (a, b):
+        a.suspend(10)
+        b.send(b"goes on", timeout=5)
+        assert not a.resume()

@@ -8,7 +8,9 @@ from seqcast.policy.blocker import Blocker, Blocking
 from seqcast.policy.initiator import Attempting, Initiator
 from seqcast.policy.lifecycle import Life, Lifecycle
 from seqcast.policy.membership import Duty, Membership
+from seqcast.policy.merge import Merge, Merger
 from seqcast.policy.participant import Part, Participant
+from seqcast.policy.pause import Gate, Pause, Pauser, Pausing
 from seqcast.policy.state import Having, StateTaker
 from seqcast.policy.table import IGNORED, ILLEGAL, Machine, table
 
@@ -19,6 +21,9 @@ MACHINES = [
     (Participant, Part.OPEN),
     (StateTaker, Having.OUT),
     (Blocker, Blocking.IDLE),
+    (Pause, Gate.OPEN),
+    (Pauser, Pausing.IDLE),
+    (Merger, Merge.APART),
 ]
 
 

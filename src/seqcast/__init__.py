@@ -14,6 +14,7 @@ from seqcast.errors import (
     RemoteProtocolError,
     SendTimeout,
     SeqcastError,
+    SuspendTimeout,
     UsageError,
 )
 from seqcast.events import Blocked, Excluded, Lost, Unblocked
@@ -42,6 +43,7 @@ __all__ = [
     "SendTimeout",
     "SeqcastError",
     "StateHandler",
+    "SuspendTimeout",
     "Unblocked",
     "UsageError",
     "View",

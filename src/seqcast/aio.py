@@ -274,6 +274,16 @@ class Group:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
+    # ---- pausing the group
+
+    async def suspend(self, timeout: float | None = None) -> None:
+        """Pauses the group, as ``seqcast.Group.suspend``."""
+        await asyncio.to_thread(self.sync.suspend, timeout)
+
+    async def resume(self) -> bool:
+        """Lets it go on, as ``seqcast.Group.resume``."""
+        return await asyncio.to_thread(self.sync.resume)
+
     # ---- leaving
 
     async def leave(self, timeout: float | None = None) -> bool:

@@ -289,6 +289,14 @@ class Config:
         "`events` yields Blocked and Unblocked around the time in which nothing can be sent to the group. It does "
         "anyway at a member that has a block callback.",
     )
+    pause_s_max: float = _knob(
+        30.0,
+        "s",
+        "A pause of the group (`suspend`) that lasts longer ends by itself, and who asked for it is told by `resume`. "
+        "One whose owner falls silent ends after lease_s.",
+        low=0.001,
+        high=86400.0,
+    )
     flush_unicasts: bool = _knob(
         False,
         "",

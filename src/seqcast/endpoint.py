@@ -7,10 +7,28 @@ what the engine has. All its methods but ``marker`` are called by one thread at 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from enum import Enum, auto
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from seqcast.door import (
+    Effect,
+    Event,
+    ExcludedBy,
+    Input,
+    JoinFailed,
+    Left,
+    Meaning,
+    PauseGroup,
+    ResumeGroup,
+    Returned,
+    StateArrived,
+    StateFrom,
+    StateHeld,
+    StateLost,
+    StateRefused,
+    ViewInstalled,
+    Warned,
+)
 from seqcast.errors import RemoteProtocolError
 from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.policy.blocker import Blocker, Blocking
@@ -25,7 +43,10 @@ from seqcast.policy.context import (
     Install,
     LoseState,
     Multicast,
+    OpenPause,
     Over,
+    PauseHeld,
+    PauseOver,
     Send,
     TakeState,
     TellBlocked,
@@ -54,8 +75,12 @@ from seqcast.policy.frames import (
     OtherVersion,
     Promised,
     Refused,
+    Resume,
+    Resumed,
     Start,
     StateWanted,
+    Suspend,
+    Suspended,
     Wait,
     dump,
     load,
@@ -65,7 +90,8 @@ from seqcast.policy.lifecycle import Life, Lifecycle, LifeInput
 from seqcast.policy.lineage import Lineage, last_delivered
 from seqcast.policy.membership import Membership
 from seqcast.policy.merge import Merger
-from seqcast.policy.participant import Part, Participant
+from seqcast.policy.participant import NO_PROMISE, Part, Participant
+from seqcast.policy.pause import Pause, Pauser
 from seqcast.policy.state import StateTaker
 from seqcast.types import Member, MergeView, View
 
@@ -78,8 +104,13 @@ __all__ = [
     "EndpointSettings",
     "Event",
     "ExcludedBy",
+    "Input",
     "JoinFailed",
     "Left",
+    "Meaning",
+    "PauseGroup",
+    "ResumeGroup",
+    "Returned",
     "StateArrived",
     "StateFrom",
     "StateHeld",
@@ -90,128 +121,8 @@ __all__ = [
 ]
 
 _DEPARTED_MAX = 1024
-
-
-class Event(Enum):
-    """What the world tells the endpoint."""
-
-    START = auto()
-    """Join the cluster."""
-    WAKE = auto()
-    """The engine has events, or ``deadline()`` is due."""
-    LEAVE = auto()
-    """Leave gracefully; ``Left`` follows."""
-    CLOSE = auto()
-    """Stop at once; nothing follows."""
-
-
-@dataclass(frozen=True, slots=True)
-class StateArrived:
-    """From the world: all of the state of this boundary is here. ``StateHeld`` follows, or ``StateFrom`` where a view
-    came in between."""
-
-    boundary: int
-
-
-@dataclass(frozen=True, slots=True)
-class StateRefused:
-    """From the world: the provider of this boundary cannot give the state, or it did not come in time."""
-
-    boundary: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """What the world tells the endpoint: the block callback of this run returned, or raised ``trouble``."""
-
-    run: int
-    trouble: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ViewInstalled:
-    view: View
-
-
-@dataclass(frozen=True, slots=True)
-class JoinFailed:
-    """The group refused this member; the endpoint is over.
-
-    Args:
-        error: why, and what to do.
-        again: it is not the settings' fault: a new incarnation (a new endpoint and engine) can join at once.
-    """
-
-    error: str
-    again: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """Left; the endpoint is over. Also what the last marker means for who left.
-
-    Args:
-        view: the view the others went on with, if known.
-    """
-
-    view: View | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ExcludedBy:
-    """The group went on without this member (the cut, step 8); the endpoint is over."""
-
-    view: View
-
-
-@dataclass(frozen=True, slots=True)
-class StateFrom:
-    """This member lacks the state: a provider sends it, as it is at the beginning of the view with tag ``boundary``.
-    What came of another one, and group messages from before that view, are void."""
-
-    provider: int
-    boundary: int
-
-
-@dataclass(frozen=True, slots=True)
-class StateHeld:
-    """The state that arrived holds; boundary 0: this member is the group's first, its own state does."""
-
-    boundary: int
-
-
-@dataclass(frozen=True, slots=True)
-class StateLost:
-    """Nobody can give this member the state: it can only leave.
-
-    Args:
-        error: why, and what to do.
-    """
-
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
-class Warned:
-    text: str
-
-
-Effect = (
-    ViewInstalled
-    | JoinFailed
-    | Left
-    | ExcludedBy
-    | Warned
-    | StateFrom
-    | StateHeld
-    | StateLost
-    | CallBlock
-    | CallUnblock
-)
-Meaning = View | Lost | Blocked | Unblocked | Excluded | Left
-"""Of a marker in the stream of what is delivered."""
-
+_TO_ONE = BlockOk | Ok | Promised | Installed | Wait | Refused | Suspended | Resumed
+_TIMED = ("_lifecycle", "_blocker", "_pause", "_pauser", "_participant", "_initiator", "_merger", "_taker")
 _CLOSED_WHY = {"flush": "the view is being closed", "pause": "a member paused the group"}
 
 
@@ -240,12 +151,13 @@ class Endpoint:
         self.engine = engine
         self.context = Context(info, cluster, settings, engine)
         self.counters = self.context.counters
-        """frames_received, frames_sent, frames_bad (dropped), frames_unsent (the queue was full), callbacks_failed
-        (raised), callbacks_late (returned after their deadline), links_cut
-        (links cut in one direction that were warned of)."""
+        """frames_received, frames_sent, frames_bad (dropped), frames_unsent (the engine's queue was full),
+        callbacks_failed (raised), callbacks_late (returned after their deadline), links_cut (links cut in one direction
+        that were warned of)."""
         self._lifecycle = Lifecycle(self.context)
         self._taker = StateTaker(self.context)
         self._blocker = Blocker(self.context)
+        self._pauser = Pauser(self.context)
         self._lineage = Lineage(me.id)
         self._initiator: Initiator
         self._merger: Merger
@@ -285,18 +197,10 @@ class Endpoint:
 
     def deadline(self) -> int:
         """Monotonic ns at which ``Event.WAKE`` is due; 2**63 - 1: only when the engine has events."""
-        machines = (
-            self._lifecycle,
-            self._blocker,
-            self._participant,
-            self._initiator,
-            self._membership,
-            self._merger,
-            self._taker,
-        )
+        machines = [getattr(self, name) for name in (*_TIMED, "_membership")]
         return NEVER if self.over else min(machine.due() for machine in machines)
 
-    def step(self, event: Event | Returned | StateArrived | StateRefused, now_ns: int) -> list[Effect]:
+    def step(self, event: Input, now_ns: int) -> list[Effect]:
         """Takes one event, and what the engine has; returns what happened, in order."""
         self.context.now = now_ns
         if event is Event.START:
@@ -314,6 +218,10 @@ class Endpoint:
             self.counters["callbacks_late"] += self._blocker.state is not Blocking.RUNNING
             self._blocker.returned(event.run, event.trouble)
             self._heed_callback()
+        elif isinstance(event, PauseGroup):
+            self._pause_group(event)
+        elif isinstance(event, ResumeGroup):
+            self._pauser.resume(event.request)
         events = self.engine.events()
         if event is Event.WAKE and not events and now_ns < self.deadline():
             return []
@@ -330,7 +238,7 @@ class Endpoint:
             elif kind == "cut_reached":
                 self._participant.reached()
             self._obey()
-        for name in ("_lifecycle", "_blocker", "_participant", "_initiator", "_merger", "_taker"):
+        for name in _TIMED:
             machine = getattr(self, name)  # looked up late: one may install a view, which has machines of its own
             if not self.over and now_ns >= machine.due():
                 machine.run_timers()
@@ -352,6 +260,12 @@ class Endpoint:
             self._review()
 
     # ---- application
+
+    def _pause_group(self, event: PauseGroup) -> None:
+        if self.context.view is None:
+            self._effects.append(PauseOver(event.request, "this member is in no view"))
+        else:
+            self._pauser.suspend(event.request, event.timeout_ns)
 
     def _heed_callback(self) -> None:
         """The block callback has ended, or its deadline is over."""
@@ -395,10 +309,20 @@ class Endpoint:
                 self._membership.leave(sender)
             case Block() if tag and frame.view == tag:
                 self._participant.block(frame, sender)
+                self._end_pauses()
             case BlockOk():
                 self._initiator.block_ok(frame, sender)
             case Start() if tag and frame.view == tag:
                 self._participant.start(frame, sender)
+                self._end_pauses()
+            case Suspend() if tag and frame.view == tag and sender in self.context.infos:
+                self._pause.suspend(frame, sender)
+            case Suspended() if tag and frame.view == tag:
+                self._pauser.suspended(frame, sender)
+            case Resume() if tag and frame.view == tag and sender in self.context.infos:
+                self._pause.resume(frame, sender)
+            case Resumed() if tag and frame.view == tag:
+                self._pauser.resumed(frame, sender)
             case Block() | Start() if frame.view in self._lineage.closed:
                 self.context.send(replace(self._lineage.closed[frame.view], answers=frame.attempt), sender, address)
             case Ok():
@@ -435,6 +359,14 @@ class Endpoint:
                 self.context.send(self._lineage.closed[tag], sender, address)
         elif self.context.view is not None:
             self._merger.beacon(frame, sender, address)
+
+    def _end_pauses(self) -> None:
+        """The view begins to close, which ends its pauses (the cut, step 6)."""
+        closed = self._participant.promise != NO_PROMISE
+        if closed or self._participant.state is not Part.OPEN:
+            self._pause.close(closed)
+        if closed:
+            self._pauser.close()
 
     def _join(self, frame: Join) -> None:
         """A joiner: served the view if it is in, else noted; the answer comes from one member after the other."""
@@ -556,13 +488,15 @@ class Endpoint:
                     self._effects.append(StateHeld(order.boundary))
                 case LoseState():
                     self._effects.append(StateLost(order.error))
-                case CallBlock() | CallUnblock():
+                case OpenPause():
+                    self._open_pause(order.reason)
+                case CallBlock() | CallUnblock() | PauseHeld() | PauseOver():
                     self._effects.append(order)
                 case TellBlocked():
                     self._tell_blocked(order.kind)
 
     def _transmit(self, frame: Frame, address: bytes) -> None:
-        assert address or not isinstance(frame, BlockOk | Ok | Promised | Installed | Wait | Refused), "no address"
+        assert address or not isinstance(frame, _TO_ONE), "no address"
         self.counters["frames_sent"] += 1
         if not self.engine.control_send(dump(frame), address):
             self.counters["frames_unsent"] += 1
@@ -610,10 +544,12 @@ class Endpoint:
         self._merger.installed(merged=bool(frame.subgroups), lost=lost_members)
         self._effects.append(ViewInstalled(view))
         self._blocker.opened()
+        self._pauser.view()
 
     def _reset(self, initiator: Initiator | None = None) -> None:
         """Fresh machines for a new view; the initiator stays, it may be serving the VIEW."""
         self._participant = Participant(self.context, self._blocker)
+        self._pause = Pause(self.context, self._blocker)
         self._membership = Membership(self.context, self._participant)
         if initiator is None:
             self._initiator = Initiator(self.context, self._participant, self._membership)
@@ -637,6 +573,7 @@ class Endpoint:
 
     def _stop(self, cut: tuple[int, ...] | None, meaning: Excluded | Left) -> None:
         self._blocked = ""
+        self._pauser = Pauser(self.context)
         self.engine.close_view(cut, self._next_marker(meaning))
         self.context.view = None
         self.context.providers = ()
@@ -656,6 +593,12 @@ class Endpoint:
         if self.context.settings.block_events and not self._blocked:
             self._blocked = kind
             self.engine.mark(self._next_marker(Blocked(kind, _CLOSED_WHY[kind])))
+
+    def _open_pause(self, reason: str) -> None:
+        """Before the engine goes on: nothing is sent before the application can know that it may."""
+        if self._participant.promise == NO_PROMISE and (told := self._unblocked(reason)):
+            self.engine.mark(self._next_marker(*told))
+        self.engine.resume()
 
     def _unblocked(self, reason: str) -> tuple[Unblocked, ...]:
         """What follows the last ``Blocked``; to be put into the stream before the gate opens, or with the view."""

@@ -28,6 +28,10 @@ class SendTimeout(SeqcastError):
     """``send`` waited for credit, or for a view change, longer than its ``timeout``; the message was not sent."""
 
 
+class SuspendTimeout(SeqcastError):
+    """``suspend`` waited longer than its ``timeout``; the group goes on."""
+
+
 class JournalWriteError(SeqcastError):
     """The journal cannot be written; what was delivered since is counted (``rows_lost``), not kept."""
 

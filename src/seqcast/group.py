@@ -23,7 +23,7 @@ from seqcast._native.engine import Batch, Message
 from seqcast.config import Config
 from seqcast.endpoint import Event as Request
 from seqcast.endpoint import Left, Meaning
-from seqcast.errors import ConfigError, NotMember, SendTimeout, SeqcastError, UsageError
+from seqcast.errors import ConfigError, NotMember, SendTimeout, SeqcastError, SuspendTimeout, UsageError
 from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.net.host import Host
 from seqcast.net.state import Item, StateHandler, check_handler, give_state, take_state
@@ -515,6 +515,55 @@ class Group:
             give_state(self._host, handler, view, joiners, self.config.state_memory_bytes)
         finally:
             self._giving = 0
+
+    # ---- pausing the group
+
+    def suspend(self, timeout: float | None = None) -> None:
+        """Pauses the group (FLU-04): when it returns, all members have delivered the same messages, and nobody can send
+        to the group until ``resume``. Block callbacks run before. Unicasts go on.
+
+        A view change ends the pause, and so does the silence of this member for ``lease_s``, or ``pause_s_max``:
+        ``resume`` tells. Pauses of several members hold together.
+
+        Args:
+            timeout: seconds. Default: ``flush_deadline_s``.
+
+        Raises:
+            SuspendTimeout: not all members stopped in time; the group goes on.
+            NotMember: this member left or was excluded.
+            UsageError: this member has paused the group already; ``timeout`` is not seconds; or called by a block or
+                unblock callback.
+        """
+        self._refuse_forked()
+        self._refuse_callback("suspend")
+        self._host.suspend(self.config.flush_deadline_s if timeout is None else _ns(timeout) / 1e9)
+
+    def resume(self) -> bool:
+        """Lets the group go on after ``suspend``.
+
+        Returns:
+            True: the pause has held until now: nobody has sent meanwhile. False: it ended before; ``events`` says why.
+
+        Raises:
+            UsageError: the group is not paused by this member.
+        """
+        self._refuse_forked()
+        return not self._host.resume()
+
+    @contextlib.contextmanager
+    def suspended(self, timeout: float | None = None) -> Iterator[None]:
+        """``with group.suspended():`` pauses the group as ``suspend`` does, and resumes it at the end.
+
+        Raises:
+            SuspendTimeout: also at the end, where the pause did not hold as long.
+        """
+        self.suspend(timeout)
+        try:
+            yield
+        finally:
+            reason = self._host.resume()
+        if reason:
+            raise SuspendTimeout(f"the pause ended too early: {reason}")
 
     # ---- leaving
 

@@ -27,21 +27,22 @@ from seqcast.endpoint import (
     EndpointSettings,
     Event,
     ExcludedBy,
+    Input,
     JoinFailed,
     Left,
+    PauseGroup,
+    ResumeGroup,
     Returned,
-    StateArrived,
     StateFrom,
     StateHeld,
     StateLost,
-    StateRefused,
     ViewInstalled,
     Warned,
 )
-from seqcast.errors import JoinTimeout, SeqcastError
+from seqcast.errors import JoinTimeout, SeqcastError, SuspendTimeout, UsageError
 from seqcast.net.callbacks import Callbacks
 from seqcast.net.errors import NO_SEGMENTS, clipped_buffers, explain, only_loopback
-from seqcast.policy.context import CallBlock, CallUnblock
+from seqcast.policy.context import CallBlock, CallUnblock, PauseHeld, PauseOver
 from seqcast.types import Member, View
 
 log = logging.getLogger("seqcast")
@@ -123,7 +124,10 @@ class Host:
         self.over = False
         self.state_from: tuple[int, int] | None = None  # provider, and tag of the boundary
         self.state_held: int | None = None  # tag of the boundary; 0: the state is our own
-        self._requests: deque[Event | Returned | StateArrived | StateRefused] = deque([Event.START])
+        self.pausing = ""  # "asked", "held" or "over" between `suspend` and `resume`
+        self.pause_error = ""
+        self._pause_number = 0
+        self._requests: deque[Input] = deque([Event.START])
         self._segments = config.gso and sys.platform.startswith("linux")  # until the kernel refuses them
         self._threads = [
             threading.Thread(target=self.driver.run, name=f"seqcast-io-{name}", daemon=True),
@@ -136,7 +140,7 @@ class Host:
         for thread in self._threads:
             thread.start()
 
-    def request(self, event: Event | Returned | StateArrived | StateRefused) -> None:
+    def request(self, event: Input) -> None:
         """Has the control thread take an event of the application."""
         self._requests.append(event)
         self.driver.kick_control()
@@ -173,6 +177,48 @@ class Host:
         while not self.over and self.engine.unordered() and time.monotonic() < deadline:
             time.sleep(0.001)
         return not self.engine.unordered()
+
+    # ---- pauses of the group
+
+    def suspend(self, timeout_s: float) -> None:
+        """Pauses the group; returns when the pause is held.
+
+        Raises:
+            UsageError: this member pauses the group already.
+            SuspendTimeout: it was not held in time.
+        """
+        with self.changed:
+            if self.pausing:
+                raise UsageError("this member has paused the group already: resume first")
+            self._pause_number += 1
+            number, self.pausing, self.pause_error = self._pause_number, "asked", ""
+        self.request(PauseGroup(number, _ns(timeout_s)))
+        try:
+            with self.changed:
+                self.changed.wait_for(lambda: self.pausing != "asked" or self.over, timeout_s + 1.0)
+                if self.pausing == "held":
+                    return
+        except BaseException:
+            self.resume()
+            raise
+        why = self.resume() or "no answer"
+        raise SuspendTimeout(f"the group was not paused within {timeout_s:g} s ({why}); it goes on")
+
+    def resume(self) -> str:
+        """Ends the pause; returns why it had ended before, "" where it had not.
+
+        Raises:
+            UsageError: there is none.
+        """
+        with self.changed:
+            if not self.pausing:
+                raise UsageError("this member has not paused the group")
+            self.request(ResumeGroup(self._pause_number))
+            self.changed.wait_for(lambda: self.pausing != "held" or self.over, self.config.lease_s)
+            # Without an answer its lease has run out by now.
+            reason = "" if self.pausing == "over" else "this member was silent too long, or is in the group no more"
+            self.pausing = ""
+            return self.pause_error or reason
 
     def wait_over(self, timeout_s: float) -> bool:
         """Waits until the endpoint has left."""
@@ -229,6 +275,10 @@ class Host:
                     self.left = view is not None
                 case ExcludedBy():
                     self.excluded = True
+                case PauseHeld(number) if number == self._pause_number and self.pausing == "asked":
+                    self.pausing = "held"
+                case PauseOver(number, reason) if number == self._pause_number and self.pausing:
+                    self.pausing, self.pause_error = "over", reason
                 case CallBlock(run) if self.callbacks is not None:
                     self.callbacks.block(run)
                 case CallUnblock() if self.callbacks is not None:
@@ -308,6 +358,7 @@ class Host:
             block_deadline_ns=_ns(config.block_deadline_s),
             block_events=config.block_events or self.callbacks is not None,
             flush_unicasts=config.flush_unicasts,
+            pause_ns_max=_ns(config.pause_s_max),
         )
 
 

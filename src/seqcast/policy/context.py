@@ -44,6 +44,7 @@ class EndpointSettings:
         linger_ns: a coordinator that left serves the closing VIEW for at most so long.
         blocks: the application has a block callback, to be run before the gate closes (the cut, step 2).
         block_deadline_ns: it is waited for no longer.
+        pause_ns_max: a pause of the group that lasts longer ends by itself.
         block_events: the application is told when the gate closes and opens.
         flush_unicasts: a view is closed only when survivors have what this member sent to them alone (E-16).
         partition: "merge": both sides of a partition go on, and merge when they meet; "primary": who was left out is
@@ -82,6 +83,7 @@ class EndpointSettings:
     blocks: bool = False
     block_deadline_ns: int = 2000 * _MS
     block_events: bool = False
+    pause_ns_max: int = 30_000 * _MS
     flush_unicasts: bool = False
     partition: str = "merge"
     beacon_ns: int = 100 * _MS
@@ -199,6 +201,28 @@ class TellBlocked:
     kind: str
 
 
+@dataclass(frozen=True, slots=True)
+class OpenPause:
+    """What a pause stopped may go on, unless the gate is closed for a view."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PauseHeld:
+    """The pause that this application asked for is held: all members have delivered the same, and nobody sends."""
+
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class PauseOver:
+    """It has ended; ``reason``: why, if not because the application ended it."""
+
+    request: int
+    reason: str
+
+
 Order = (
     Send
     | Multicast
@@ -212,6 +236,9 @@ Order = (
     | CallBlock
     | CallUnblock
     | TellBlocked
+    | OpenPause
+    | PauseHeld
+    | PauseOver
 )
 
 

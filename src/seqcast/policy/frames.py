@@ -272,6 +272,44 @@ class Installed:
 
 
 @dataclass(frozen=True, slots=True)
+class Suspend:
+    """Who pauses the group to all: run your callback, send no more, or have all up to the cut. Renews the lease."""
+
+    view: int
+    pause: int
+    turn: int
+    phase: str
+    cut: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """Member to who pauses the group: done, by the SUSPEND of this turn; after "stop": this I hold, by rank."""
+
+    view: int
+    pause: int
+    turn: int
+    phase: str
+    held: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Who paused the group to all: go on. Repeated until all have said so."""
+
+    view: int
+    pause: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """Member to who pauses the group: I go on, as you said, by myself, or because a view change begins."""
+
+    view: int
+    pause: int
+
+
+@dataclass(frozen=True, slots=True)
 class StateWanted:
     """Member that lacks the state to all: my provider cannot give it, name another. Repeated until a VIEW does."""
 
@@ -353,6 +391,10 @@ Frame = (
     | StateWanted
     | Beacon
     | Merging
+    | Suspend
+    | Suspended
+    | Resume
+    | Resumed
 )
 
 
@@ -458,6 +500,7 @@ _FLAG = Shape("true or false", lambda value: value, _load_flag)
 _ADDRESS = Shape("address in hexadecimal", lambda value: value.hex(), _load_address)
 _NAME = _text(NAME_BYTES_MAX)
 _ORDER = _choice(*ORDERS)
+_PHASE = _choice("block", "stop", "hold")
 _ATTEMPT = _record(lambda *parts: tuple(parts), ("attempt", "rank"), _COUNT, _RANK)
 _PROMISE = _record(
     lambda *parts: tuple(parts), ("attempt", "rank"), _COUNT, _integer("rank or -1", -1, MEMBERS_MAX - 1)
@@ -558,6 +601,16 @@ SHAPES: dict[str, tuple[type[Any], dict[str, Shape]]] = {
     "done": (Done, {"view": _ID, "attempt": _ATTEMPT}),
     "view": (NewView, _VIEW),
     "installed": (Installed, {"view": _ID}),
+    "suspend": (
+        Suspend,
+        {"view": _ID, "pause": _COUNT, "turn": _COUNT, "phase": _PHASE, "cut": _SEQNOS},
+    ),
+    "suspended": (
+        Suspended,
+        {"view": _ID, "pause": _COUNT, "turn": _COUNT, "phase": _PHASE, "held": _SEQNOS},
+    ),
+    "resume": (Resume, {"view": _ID, "pause": _COUNT}),
+    "resumed": (Resumed, {"view": _ID, "pause": _COUNT}),
     "state_wanted": (StateWanted, {"view": _ID}),
     "beacon": (Beacon, {"cluster": _text(255), "order": _ORDER, "view_id": _VIEW_ID}),
     "merge_ask": (MergeAsk, {"merge": _MERGE, "view": _ID}),

@@ -53,6 +53,7 @@ def check_safety(nodes: Sequence[Node]) -> Iterator[str]:
         yield from _check_views(node)
         yield from _check_integrity(node, by_id)
         yield from _check_fifo(node, by_id)
+    yield from _check_pauses(nodes)
     yield from _check_view_agreement(everywhere)
     yield from _check_states(nodes)
     for stay in everywhere:
@@ -121,6 +122,16 @@ def _together(node: Node, view: View) -> View:
     if isinstance(view, MergeView):
         return next((group for group in view.subgroups if group.rank(node.id) >= 0), view)
     return view
+
+
+def _check_pauses(nodes: Sequence[Node]) -> Iterator[str]:
+    """While a pause was held, and its owner was told so at its end, nobody sent."""
+    for owner in nodes:
+        for pause in owner.pauses:
+            for node in nodes if pause.over_ns else ():
+                for when, view_id in node.accepted:
+                    if view_id == pause.view_id and pause.held_ns < when < pause.over_ns:
+                        yield f"pause: {owner} held it from {pause.held_ns} to {pause.over_ns}, {node} sent at {when}"
 
 
 def _check_callbacks(node: Node) -> Iterator[str]:

@@ -13,13 +13,14 @@ from seqcast.policy.lifecycle import Lifecycle
 from seqcast.policy.membership import Membership
 from seqcast.policy.merge import Merger
 from seqcast.policy.participant import Participant
+from seqcast.policy.pause import Pause, Pauser
 from seqcast.policy.state import StateTaker
 from seqcast.policy.table import edges_of
 from seqcast.sim import starts
 from seqcast.sim.options import SECOND, Options
 from seqcast.sim.world import simulate
 
-MACHINES = (Lifecycle, Membership, Initiator, Participant, Blocker, Merger, StateTaker)
+MACHINES = (Lifecycle, Membership, Initiator, Participant, Blocker, Pause, Pauser, Merger, StateTaker)
 
 
 def parser() -> argparse.ArgumentParser:

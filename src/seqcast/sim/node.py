@@ -14,9 +14,12 @@ from seqcast.endpoint import (
     EndpointSettings,
     Event,
     ExcludedBy,
+    Input,
     JoinFailed,
     Left,
     Meaning,
+    PauseGroup,
+    ResumeGroup,
     Returned,
     StateArrived,
     StateFrom,
@@ -26,7 +29,7 @@ from seqcast.endpoint import (
     ViewInstalled,
 )
 from seqcast.events import Blocked, Excluded, Lost, Unblocked
-from seqcast.policy.context import NEVER, CallBlock, CallUnblock
+from seqcast.policy.context import NEVER, CallBlock, CallUnblock, PauseHeld, PauseOver
 from seqcast.sim.options import MS, Options
 from seqcast.sim.state import SILENCE_NS_MAX, Chain, Giving, Taking
 from seqcast.types import Member, MergeView, View, ViewId
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 _HEAD = struct.Struct("<QQQ")  # sender, its counter, destination or 0
 BACKLOG_MAX = 2000
 BLOCK_DEADLINE_NS = 400 * MS
+PAUSE_TIMEOUT_NS = 3000 * MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,17 @@ class Delivered:
     intact: bool
     claimed: int  # the sender that the engine names
     seqno: int = 0
+
+
+@dataclass(slots=True)
+class PauseRun:
+    """One pause of the group; ``over_ns`` is set only where the application was told that it held until then."""
+
+    number: int
+    wanted: bool = True
+    view_id: ViewId | None = None
+    held_ns: int = 0
+    over_ns: int = 0
 
 
 @dataclass(slots=True)
@@ -143,6 +158,8 @@ class Node:
         self.log: list[Entry] = []
         self.violations: list[str] = []  # seen as they happened
         self.blocked: Blocked | None = None  # since the application was told so
+        self.pauses: list[PauseRun] = []
+        self.accepted: list[tuple[int, ViewId]] = []  # (when, view) of each message that the engine took for the group
         self.runs: list[Run] = []  # of the block callback
         self.tag = 0  # of the view that the application is in
         self.counter = 0
@@ -239,6 +256,8 @@ class Node:
         if now >= self.stalled_until:
             self.step(Event.WAKE)
             self.consume()
+            if self.pauses and self.pauses[-1].held_ns and self.pauses[-1].view_id is None:
+                self.world.paused(self)
             self.giving = [giving for giving in self.giving if giving.step(engine, now)]
             if self.taking is not None and not self.taking.told:
                 self.take_state(self.taking)
@@ -259,7 +278,7 @@ class Node:
             self.timer = max(due, now + 1)
             self.world.clock.at(self.timer, self.wake, self.timer)
 
-    def step(self, event: Event | Returned | StateArrived | StateRefused) -> None:
+    def step(self, event: Input) -> None:
         for effect in self.endpoint.step(event, self.world.clock.now):
             match effect:
                 case ViewInstalled(view):
@@ -286,6 +305,14 @@ class Node:
                     self.pending.clear()
                     self.leave()
                     self.world.start_node(f"{self.name}*")
+                case PauseHeld():
+                    self.pauses[-1].held_ns = self.world.clock.now
+                case PauseOver(_, reason):
+                    self.world.trace(self, f"pauses no more: {reason or 'as it said'}")
+                    if reason:
+                        self.pauses[-1].held_ns = 0
+                    else:
+                        self.pauses[-1].over_ns = self.world.clock.now
                 case CallBlock(run):
                     self.call_block(run)
                 case CallUnblock():
@@ -311,6 +338,29 @@ class Node:
             if self.world.clock.now >= max(self.paused_until, self.stalled_until):
                 self.service()
         self.world.clock.at(self.world.clock.now + int(rng.expovariate(self.options.rate) * 1e9), self.produce)
+
+    def suspend(self, hold_ns: int) -> None:
+        """The application pauses the group for so long."""
+        view = self.endpoint.view
+        if view is None or self.world.clock.now < max(self.paused_until, self.stalled_until):
+            return
+        if self.pauses and self.pauses[-1].wanted:
+            return
+        self.world.trace(self, "pauses the group")
+        self.pauses.append(PauseRun(len(self.pauses) + 1))
+        self.world.clock.at(self.world.clock.now + hold_ns, self.unsuspend, self.pauses[-1])
+        self.step(PauseGroup(self.pauses[-1].number, PAUSE_TIMEOUT_NS))
+        self.service()
+
+    def unsuspend(self, pause: PauseRun) -> None:
+        pause.wanted = False
+        if not self.up or self.endpoint.over:
+            return
+        if self.world.clock.now < max(self.paused_until, self.stalled_until):
+            self.world.clock.at(max(self.paused_until, self.stalled_until), self.unsuspend, pause)
+            return
+        self.step(ResumeGroup(pause.number))
+        self.service()
 
     def call_block(self, run: int) -> None:
         """The block callback: takes its time, sends some messages, or never returns."""
@@ -384,6 +434,7 @@ class Node:
                 else:
                     self.sent[counter] = (length, view.view_id)
                     self.counter += 1
+                    self.accepted.append((self.world.clock.now, view.view_id))
                     if self.blocked:
                         self.violations.append(f"gate: {self} sends number {counter} after {self.blocked}")
             else:

@@ -40,6 +40,7 @@ class Options:
         state: the members' applications have a state, which who joins takes over.
         state_bytes: at least so large.
         state_refusals: how many times an application fails to give it.
+        suspends: how many times an application pauses the group, for up to a second.
         blocks: part of the members that have a block callback; some of those send in it, some never return.
         packet_bytes, capacity, partition: see ``EndpointSettings``; the members' capacities vary below this.
         heartbeat_ns, suspect_ns, suspect_ns_max: of the engine.
@@ -74,6 +75,7 @@ class Options:
     bytes_max: int = 20_000
     unicasts: float = 0.1
     blocks: float = 0.0
+    suspends: int = 0
     packet_bytes: int = 1472
     capacity: int = 256 << 10
     state: bool = False
@@ -131,6 +133,7 @@ class Options:
             deaf=rng.choice((0, 0, 0, 1)) if hostile else 0,
             hosts=rng.random() < 0.5,
             blocks=rng.choice((0.0, 0.0, 0.3, 1.0)),
+            suspends=rng.choice((0, 0, 1, 4)),
         )
         return options
 

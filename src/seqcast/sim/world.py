@@ -156,13 +156,36 @@ class World:
             begin = when()
             at(begin, rng.choice((self.doubt, self.duel)))
         for _ in range(options.ambushes):
-            kinds = (b"start", b"cut", b"cut", b"view", b"view")
-            kind = rng.choice((*kinds, b"block", b"block") if options.blocks else kinds)
+            kinds: tuple[bytes, ...] = (b"start", b"cut", b"cut", b"view", b"view")
+            kinds += (b"block", b"block") if options.blocks else ()
+            kinds += (b"suspend", b"resume") if options.suspends else ()
+            kind = rng.choice(kinds)
             at(when(), self.ambushes.append, b'"kind":"%b"' % kind)
         for _ in range(options.one_way):
             begin = when()
             at(begin, self.cut_one_way)
             at(begin + rng.randrange(1500 * MS), self.heal)
+        for _ in range(options.suspends):
+            at(when(), self.some, Node.suspend, rng.randrange(SECOND))
+
+    def paused(self, node: Node) -> None:
+        """A pause is held: all members have delivered the same in this view, and are told that they are blocked."""
+        view = node.endpoint.view
+        if view is None:  # it left, or was excluded, in the same step
+            node.pauses[-1].held_ns = 0
+            return
+        node.pauses[-1].view_id = view.view_id
+        self.trace(node, "holds the pause")
+        seen: set[frozenset[tuple[int, int]]] = set()
+        for other in self.nodes:
+            if other.up and other.endpoint.view == view and other.inside:
+                if not other.blocked:
+                    node.violations.append(f"pause: {node} holds it at {self.clock.now}, and {other} may send")
+                entries = [entry for entry in other.log if isinstance(entry, Delivered)]
+                seen.add(frozenset((e.sender, e.counter) for e in entries if e.tag == view.view_id.tag and not e.to))
+        if len(seen) > 1:
+            odd = sorted(frozenset.union(*seen) - frozenset.intersection(*seen))[:3]
+            node.violations.append(f"pause: {node} holds it, and members have not delivered the same: {odd}")
 
     def some(self, fault: Callable[..., None], *args: object) -> None:
         """Does something to one living member; preferably to the coordinator, which is the hardest to lose."""
