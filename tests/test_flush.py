@@ -78,8 +78,9 @@ class Transactions:
 def test_transactions_are_committed_in_the_block_callback_before_the_next_view(order):
     name = cluster()
     owners = {"a": Transactions(), "b": Transactions()}
-    groups = [join(name, "c", order=order, flush_deadline_s=30.0, block_deadline_s=20.0)]
-    groups += [join(name, who, order=order, on_block=owners[who].on_block, block_deadline_s=20.0) for who in owners]
+    slow = {"flush_deadline_s": 30.0, "block_deadline_s": 20.0}
+    groups = [join(name, "c", order=order, **slow)]
+    groups += [join(name, who, order=order, on_block=owners[who].on_block, **slow) for who in owners]
     in_view(3, *groups)
     listeners = [Listener(group, owners.get(group.member.name, Transactions()).heard) for group in groups]
     owners["a"].prepared, owners["a"].preparing = ["t1", "t2"], ["t3"]
