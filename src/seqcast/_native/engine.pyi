@@ -216,5 +216,8 @@ class Sending:
     def __init__(self, engine: Engine, payload: bytes, to: int = 0) -> None: ...
     def step(self, wall_ns: int = 0) -> int:
         """SENT, AGAIN (call again later), NO_VIEW, NO_MEMBER or TOO_LARGE."""
+    @property
+    def packed(self) -> bool:
+        """It is in packets whole, and waits for the sequencer; nothing of it is packed any more."""
     def abort(self) -> None:
         """Receivers drop what was packed of it."""

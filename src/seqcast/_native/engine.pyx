@@ -690,6 +690,11 @@ cdef class Sending:
         sc_mutex_unlock(&self.engine.lock)
         return result
 
+    @property
+    def packed(self):
+        """It is in packets whole, and waits for the sequencer; nothing of it is packed any more."""
+        return self.state.wait_seqno != 0
+
     def abort(self):
         sc_mutex_lock(&self.engine.lock)
         sc_engine_send_abort(self.engine.e, self.to, &self.state)

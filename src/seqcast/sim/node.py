@@ -158,6 +158,7 @@ class Node:
         self.log: list[Entry] = []
         self.violations: list[str] = []  # seen as they happened
         self.blocked: Blocked | None = None  # since the application was told so
+        self.packed_before = False  # the message on its way was in packets whole by then: its send may still return
         self.pauses: list[PauseRun] = []
         self.accepted: list[tuple[int, ViewId]] = []  # (when, view) of each message that the engine took for the group
         self.runs: list[Run] = []  # of the block callback
@@ -435,8 +436,9 @@ class Node:
                     self.sent[counter] = (length, view.view_id)
                     self.counter += 1
                     self.accepted.append((self.world.clock.now, view.view_id))
-                    if self.blocked:
+                    if self.blocked and not self.packed_before:
                         self.violations.append(f"gate: {self} sends number {counter} after {self.blocked}")
+                    self.packed_before = False
             else:
                 assert to, f"send to the group in a view gives {result}"
                 del self.sent_to[to, counter]
@@ -457,6 +459,7 @@ class Node:
             if self.blocked:
                 self.violations.append(f"gate: {self} is told {meaning} after {self.blocked}")
             self.blocked = meaning
+            self.packed_before = self.sending_now is not None and self.sending_now.packed
             if self.runs and not self.runs[-1].returned:
                 self.runs[-1].late = True
         elif isinstance(meaning, Unblocked):

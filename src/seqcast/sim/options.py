@@ -133,8 +133,7 @@ class Options:
             deaf=rng.choice((0, 0, 0, 1)) if hostile else 0,
             hosts=rng.random() < 0.5,
             blocks=rng.choice((0.0, 0.0, 0.3, 1.0)),
-            # Not with messages larger than a window: such a send, begun before a pause, may return behind Blocked.
-            suspends=rng.choice((0, 0, 1, 4)) if bytes_max < 200_000 else 0,
+            suspends=rng.choice((0, 0, 1, 4)),
         )
         return options
 
