@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := setup.py $(wildcard native/*.c native/*.h src/seqcast/_native/*.pyx src/seqcast/_native/*.pxd)
+SOURCES := setup.py $(wildcard native/*.c native/*.h src/seqcast/_native/*.pyx src/seqcast/_native/*.px[di])
 
 .PHONY: demo test lint bench fuzz sim chaos figures clean help
 .DELETE_ON_ERROR:

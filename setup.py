@@ -40,7 +40,7 @@ def extension(name: str, kernels: list[str]) -> Extension:
         f"seqcast._native.{name}",
         [f"src/seqcast/_native/{name}.pyx", *(f"native/{kernel}.c" for kernel in kernels)],
         include_dirs=["native"],
-        depends=[*HEADERS, *(str(path) for path in Path("src/seqcast/_native").glob("*.pxd"))],
+        depends=[*HEADERS, *(str(path) for path in Path("src/seqcast/_native").glob("*.px[di]"))],
         define_macros=[("_GNU_SOURCE", "1")] if sys.platform.startswith("linux") else [],
         extra_compile_args=compile_args,
         extra_link_args=link_args,

@@ -53,7 +53,7 @@ def test_kernels_in_c_know_nothing_of_python():
 
 
 def test_compiled_modules_import_no_policy_and_no_world():
-    sources = [*ROOT.glob("src/seqcast/_native/*.pyx"), *ROOT.glob("src/seqcast/_native/*.pxd")]
+    sources = [*ROOT.glob("src/seqcast/_native/*.pyx"), *ROOT.glob("src/seqcast/_native/*.px[di]")]
     assert sources
     assert [path.name for path in sources if WORLDS.search(path.read_bytes())] == []
 

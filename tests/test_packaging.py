@@ -37,7 +37,7 @@ def sdist(tmp_path_factory):
 
 def test_the_sdist_holds_every_source_that_a_build_needs(sdist):
     names, _ = sdist
-    patterns = ["native/*.[ch]", "src/**/*.py", "src/**/*.py[xi]", "src/**/*.pxd", "src/seqcast/cli/data/*"]
+    patterns = ["native/*.[ch]", "src/**/*.py", "src/**/*.py[xi]", "src/**/*.px[di]", "src/seqcast/cli/data/*"]
     needed = {str(path.relative_to(ROOT)) for pattern in patterns for path in ROOT.glob(pattern)}
     needed |= {"setup.py", "pyproject.toml", "src/seqcast/py.typed", "README.md", "LICENSE", "CHANGELOG.md", "Makefile"}
     assert needed - names == set()

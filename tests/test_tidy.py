@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-TEXT = {".py", ".pyx", ".pxd", ".pyi", ".c", ".h", ".md", ".toml", ".yml", ".in", ""}
-CODE = {".py", ".pyx", ".pxd", ".pyi", ".c", ".h"}
+TEXT = {".py", ".pyx", ".pxd", ".pxi", ".pyi", ".c", ".h", ".md", ".toml", ".yml", ".in", ""}
+CODE = {".py", ".pyx", ".pxd", ".pxi", ".pyi", ".c", ".h"}
 LINES_MAX = 700
 # Written so that this file does not name them itself.
 STRAY = re.compile(

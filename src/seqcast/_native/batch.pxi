@@ -1,0 +1,196 @@
+# Part of engine.pyx: what is delivered, as Python sees it. The contract is engine.pyi.
+
+BYTE_DTYPE = np.dtype(np.uint8)
+OFFSET_DTYPE = np.dtype(np.int32)
+RUN_DTYPE = np.dtype(
+    [
+        ("sender", "u8"), ("seqno", "u8"), ("global_seqno", "u8"), ("sent_ns", "i8"),
+        ("first", "u4"), ("n", "u4"), ("index", "u4"), ("unicast", "u4"),
+    ]
+)
+
+
+cdef class Memory:
+    """A read-only buffer over memory of a batch; keeps the batch alive."""
+    cdef const void *p
+    cdef Py_ssize_t n
+    cdef Batch batch
+
+    def __getbuffer__(self, Py_buffer *buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, <void *>self.p, self.n, 1, flags)
+
+
+cdef object memory(Batch batch, const void *p, Py_ssize_t n):
+    """As a memoryview: NumPy asks for a writable buffer first, and that one refuses without a traceback."""
+    cdef Memory m = Memory.__new__(Memory)
+    m.p = p
+    m.n = n
+    m.batch = batch
+    return PyMemoryView_FromObject(m)
+
+
+@cython.final
+@cython.no_gc  # it is in no cycle: payload, Member and ViewId refer to nothing that could refer to it
+@cython.freelist(64)
+cdef class Message:
+    """One delivered message. Known by (sender, seqno, index). See engine.pyi."""
+
+    __match_args__ = ("payload", "sender", "view_id", "seqno", "index", "global_seqno", "sent_ns", "unicast")
+
+    def __init__(self, payload, sender, view_id, seqno, index, global_seqno, sent_ns, unicast=False):
+        self.payload = payload
+        self.sender = sender
+        self.view_id = view_id
+        self.seqno = seqno
+        self.index = index
+        self.global_seqno = global_seqno
+        self.sent_ns = sent_ns
+        self.unicast = unicast
+
+    cdef tuple fields(self):
+        return (
+            self.payload, self.sender, self.view_id, self.seqno, self.index, self.global_seqno, self.sent_ns,
+            self.unicast,
+        )
+
+    def __eq__(self, other):
+        return self.fields() == (<Message>other).fields() if type(other) is Message else NotImplemented
+
+    def __hash__(self):
+        return hash(self.fields())
+
+    def __repr__(self):
+        named = zip(self.__match_args__, self.fields(), strict=True)
+        return f"Message({', '.join(f'{name}={value!r}' for name, value in named)})"
+
+    def __reduce__(self):
+        return Message, self.fields()
+
+
+@cython.no_gc_clear  # __dealloc__ gives the buffers back to the engine
+cdef class Batch:
+    """Messages of one view, in their order, in Arrow's binary layout. See engine.pyi."""
+
+    def __dealloc__(self):
+        if self.whole is not None:
+            return
+        if self.owner is not None and self.owner.n_spare < 4 and self.b.data_cap <= 4 << 20:
+            self.owner.spare[self.owner.n_spare] = self.b
+            self.owner.n_spare += 1
+        else:
+            sc_batch_clear(&self.b)
+
+    @property
+    def data(self):
+        return np.frombuffer(memory(self, self.b.data, self.b.data_len), dtype=BYTE_DTYPE)
+
+    @property
+    def offsets(self):
+        return np.frombuffer(
+            memory(self, self.b.offsets + self.first, 4 * (<Py_ssize_t>self.b.n - self.first + 1)), dtype=OFFSET_DTYPE
+        )
+
+    @property
+    def runs(self):
+        runs = np.frombuffer(memory(self, self.b.runs, sizeof(sc_run) * <Py_ssize_t>self.b.n_runs), dtype=RUN_DTYPE)
+        if not self.first:
+            return runs
+        runs = runs[runs["first"] + runs["n"] > self.first].copy()
+        taken = np.maximum(self.first - runs["first"].astype(np.int64), 0).astype(np.uint32)
+        runs["index"] += taken
+        runs["n"] -= taken
+        runs["global_seqno"] += np.where(runs["global_seqno"] > 0, taken, 0).astype(np.uint64)
+        runs["first"] = np.maximum(runs["first"], self.first) - self.first
+        return runs
+
+    @property
+    def view_tag(self):
+        return self.b.view_tag
+
+    def __len__(self):
+        return self.b.n - self.first
+
+    def __getitem__(self, Py_ssize_t index):
+        cdef Py_ssize_t n = self.b.n - self.first
+        if index < 0:
+            index += n
+        if index < 0 or index >= n:
+            raise IndexError("message index out of range")
+        return self.payload(self.first + <uint32_t>index)
+
+    def __iter__(self):
+        return iter(self.tolist())
+
+    def unicasts(self):
+        cdef Batch only = Batch.__new__(Batch)
+        if self.first:
+            raise ValueError("a batch that is begun")
+        only.view, only.senders, only.delivered_ns = self.view, self.senders, self.delivered_ns
+        if sc_batch_unicasts(&self.b, &only.b):
+            raise MemoryError()
+        return only if only.b.n else None
+
+    cdef bytes payload(self, uint32_t i):
+        cdef int32_t start = self.b.offsets[i]
+        return PyBytes_FromStringAndSize(<char *>self.b.data + start, self.b.offsets[i + 1] - start)
+
+    def tolist(self):
+        cdef list result = [None] * (self.b.n - self.first)
+        cdef uint32_t i
+        for i in range(self.first, self.b.n):
+            result[i - self.first] = self.payload(i)
+        return result
+
+    def to_arrow(self):
+        import pyarrow
+
+        n = self.b.n - self.first
+        offsets = pyarrow.py_buffer(memory(self, self.b.offsets + self.first, 4 * (<Py_ssize_t>n + 1)))
+        data = pyarrow.py_buffer(memory(self, self.b.data, self.b.data_len))
+        return pyarrow.BinaryArray.from_buffers(pyarrow.binary(), n, [None, offsets, data])
+
+    cdef object message(self, uint32_t i, const sc_run *run):
+        cdef Message m = Message.__new__(Message)
+        cdef uint32_t k = i - run.first
+        sender = self.senders.get(run.sender)
+        m.payload = self.payload(i)
+        m.sender = sender if sender is not None else Member(f"{run.sender:016x}", run.sender)
+        m.view_id = self.view.view_id
+        m.seqno = run.seqno
+        m.index = run.index + k
+        m.global_seqno = run.global_seqno + k if run.global_seqno else None
+        m.sent_ns = run.sent_ns
+        m.unicast = run.unicast != 0
+        return m
+
+    def messages(self):
+        cdef list out = []
+        cdef uint32_t i = self.first, r = 0
+        while i < self.b.n:
+            while self.b.runs[r].first + self.b.runs[r].n <= i:
+                r += 1
+            out.append(self.message(i, &self.b.runs[r]))
+            i += 1
+        return out
+
+    def _message(self, uint32_t index):
+        if index >= self.b.n - self.first:
+            raise IndexError("message index out of range")
+        index += self.first
+        if self.b.runs[self.run].first > index:
+            self.run = 0
+        while self.b.runs[self.run].first + self.b.runs[self.run].n <= index:
+            self.run += 1
+        return self.message(index, &self.b.runs[self.run])
+
+    def _rest(self, uint32_t index):
+        cdef Batch rest = Batch.__new__(Batch)
+        if index > self.b.n - self.first:
+            raise IndexError("message index out of range")
+        rest.b = self.b
+        rest.whole = self
+        rest.first = self.first + index
+        rest.view = self.view
+        rest.senders = self.senders
+        rest.delivered_ns = self.delivered_ns
+        return rest
