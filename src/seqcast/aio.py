@@ -18,6 +18,7 @@ from typing import Any, Self, TypeVar
 
 import seqcast.group
 from seqcast._native.engine import Batch, Message
+from seqcast.arguments import listed, nanoseconds
 from seqcast.errors import NotMember, SendTimeout
 from seqcast.group import Event
 from seqcast.types import Member, View
@@ -159,7 +160,7 @@ class Group:
         self, payloads: Iterable[Any], *, to: Member | None = None, timeout: float | None = None
     ) -> None:
         """Sends messages one after the other, as ``seqcast.Group.send_many``."""
-        messages = seqcast.group._listed(payloads)
+        messages = listed(payloads)
         await self._sent(lambda wait, done: self.sync._send_many(messages, to, wait, done), timeout)
 
     async def send_batch(self, data: Any, offsets: Any, *, timeout: float | None = None) -> None:
@@ -311,4 +312,4 @@ def _deadline(timeout: float | None) -> float | None:
     Raises:
         UsageError: ``timeout`` is not seconds.
     """
-    return None if timeout is None else time.monotonic() + seqcast.group._ns(timeout) / 1e9
+    return None if timeout is None else time.monotonic() + nanoseconds(timeout) / 1e9

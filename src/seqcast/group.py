@@ -12,7 +12,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from numbers import Real
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -20,6 +19,7 @@ import numpy as np
 
 from seqcast._native import driver
 from seqcast._native.engine import Batch, Message
+from seqcast.arguments import check_name, id_of, is_message, listed, nanoseconds
 from seqcast.config import Config
 from seqcast.endpoint import Event as Request
 from seqcast.endpoint import Left, Meaning
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from seqcast.journal.writer import JournalWriter
 
 ORDERS = ("total", "sequencer", "fifo")
-NAME_BYTES_MAX = 128
 
 Event = Message | View | Lost | Blocked | Unblocked | Excluded
 """What ``Group.events`` yields."""
@@ -78,7 +77,7 @@ def join(
         UsageError: a journal that exists already; a ``state`` without the two functions.
         Exception: what ``set_state`` raised; the group is left.
     """
-    _check_name("cluster", cluster)
+    check_name("cluster", cluster)
     if order not in ORDERS:
         raise ConfigError(f"order={order!r} must be one of {', '.join(ORDERS)}")
     config = Config.from_environment() if config is None else config
@@ -87,7 +86,7 @@ def join(
     if name is None:
         same = sum(group.cluster == cluster for group in list(_open.values()))
         name = f"{socket.gethostname()[:96]}-{os.getpid()}" + (f"-{same + 1}" if same else "")
-    _check_name("name", name)
+    check_name("name", name)
     if on_unblock is not None and on_block is None:
         raise ConfigError("on_unblock needs on_block; to be told only, use block_events=True and `events`")
     if state is not None:
@@ -108,13 +107,6 @@ def join(
         group._give_up()
         raise
     return group
-
-
-def _check_name(what: str, name: object) -> None:
-    if not isinstance(name, str) or not name or len(name.encode()) > NAME_BYTES_MAX:
-        raise ConfigError(f"{what}={name!r} must be text of 1 to {NAME_BYTES_MAX} bytes")
-    if not name.isprintable() or '"' in name or "\\" in name:
-        raise ConfigError(f"{what}={name!r} must be printable text without quotation marks and backslashes")
 
 
 class _Ended(Exception):
@@ -240,7 +232,7 @@ class Group:
                 ``timeout`` not seconds.
         """
         try:
-            self._send(payload, 0 if to is None else _id(to), -1 if timeout is None else _ns(timeout))
+            self._send(payload, 0 if to is None else id_of(to), -1 if timeout is None else nanoseconds(timeout))
         except driver.Refused as refused:
             raise self._refusal(refused, to, timeout) from None
         except (TypeError, AttributeError, BufferError) as error:
@@ -253,18 +245,18 @@ class Group:
             SendTimeout: ``error.sent`` messages were sent, the rest not.
             NotMember, UsageError: as ``send``; ``error.sent`` messages were sent before it.
         """
-        self._send_many(_listed(payloads), to, timeout)
+        self._send_many(listed(payloads), to, timeout)
 
     def _send_many(self, payloads: list[Any], to: Member | None, timeout: float | None, done: int = 0) -> None:
         """``done``: how many were sent before by the same call."""
-        wait, receiver = -1 if timeout is None else _ns(timeout), 0 if to is None else _id(to)
+        wait, receiver = -1 if timeout is None else nanoseconds(timeout), 0 if to is None else id_of(to)
         try:
             self._driver.send_many(payloads[done:] if done else payloads, receiver, wait)
         except driver.Refused as refused:
             raise self._refusal(refused, to, timeout, done) from None
         except (TypeError, BufferError) as error:
             # It stopped at the first that is no message.
-            bad = next((i for i in range(done, len(payloads)) if not _is_message(payloads[i])), done)
+            bad = next((i for i in range(done, len(payloads)) if not is_message(payloads[i])), done)
             usage = UsageError(f"a message is bytes, and payloads[{bad}] is not ({error}); encode text first")
             usage.sent = bad  # type: ignore[attr-defined]
             raise usage from None
@@ -286,7 +278,7 @@ class Group:
         self._send_batch(data, offsets, timeout)
 
     def _send_batch(self, data: Any, offsets: Any, timeout: float | None, done: int = 0) -> None:
-        wait = -1 if timeout is None else _ns(timeout)
+        wait = -1 if timeout is None else nanoseconds(timeout)
         try:
             flat = np.frombuffer(data, dtype=np.uint8) if not isinstance(data, np.ndarray) else data
             marks = np.ascontiguousarray(offsets)
@@ -352,7 +344,7 @@ class Group:
             NotMember: this member left or was excluded, and all that it was delivered is taken.
             UsageError: ``timeout`` is not seconds.
         """
-        wait = -1 if timeout is None else _ns(timeout)
+        wait = -1 if timeout is None else nanoseconds(timeout)
         if not self._begin_taking(wait):
             return None
         try:
@@ -374,7 +366,7 @@ class Group:
             NotMember: this member left or was excluded, and all that it was delivered is taken.
             UsageError: ``timeout`` is not seconds.
         """
-        wait = -1 if timeout is None else _ns(timeout)
+        wait = -1 if timeout is None else nanoseconds(timeout)
         if not self._begin_taking(wait):
             return None
         try:
@@ -404,7 +396,7 @@ class Group:
             NotMember: this member left, or ``Excluded`` was the last event.
         """
         try:
-            return self._next_event(-1 if timeout is None else _ns(timeout))
+            return self._next_event(-1 if timeout is None else nanoseconds(timeout))
         except _Ended:
             raise self._not_member() from None
 
@@ -429,7 +421,7 @@ class Group:
         """Waits until there is something to receive, or the group has ended; at most ``timeout`` seconds."""
         self._refuse_forked()
         if not self._backlog:
-            self._driver.wait_deliverable(_ns(timeout))
+            self._driver.wait_deliverable(nanoseconds(timeout))
 
     @property
     def was_left(self) -> bool:
@@ -536,7 +528,7 @@ class Group:
         """
         self._refuse_forked()
         self._refuse_callback("suspend")
-        self._host.suspend(self.config.flush_deadline_s if timeout is None else _ns(timeout) / 1e9)
+        self._host.suspend(self.config.flush_deadline_s if timeout is None else nanoseconds(timeout) / 1e9)
 
     def resume(self) -> bool:
         """Lets the group go on after ``suspend``.
@@ -584,7 +576,7 @@ class Group:
         if self._forked:
             return False
         self._refuse_callback("leave")
-        wait_s = self.config.leave_timeout_s if timeout is None else _ns(timeout) / 1e9
+        wait_s = self.config.leave_timeout_s if timeout is None else nanoseconds(timeout) / 1e9
         with self._leaving:
             if self._number in _open:
                 deadline = time.monotonic() + wait_s
@@ -650,34 +642,6 @@ class Group:
         """In a child process: no lock may be touched, a thread that does not exist here may hold it."""
         self._forked = True
         self._driver.after_fork()
-
-
-def _ns(seconds: float) -> int:
-    if not (type(seconds) is float or isinstance(seconds, Real)) or not seconds >= 0:
-        raise UsageError(f"timeout={seconds!r} must be a number of seconds, 0 or more, or None for no limit")
-    return int(seconds * 1e9) if seconds < 4e9 else 1 << 62
-
-
-def _id(to: Member) -> int:
-    if not isinstance(to, Member):
-        raise UsageError(f"to={to!r} must be a Member of group.view.members, or None for the group")
-    return to.id
-
-
-def _listed(payloads: Iterable[Any]) -> list[Any]:
-    """What the caller's iterator itself raises goes to the caller as it is."""
-    if isinstance(payloads, list):
-        return payloads
-    if not isinstance(payloads, Iterable):
-        raise UsageError(f"payloads={payloads!r} must be an iterable of messages; `send` takes a single one")
-    return list(payloads)
-
-
-def _is_message(payload: Any) -> bool:
-    try:
-        return memoryview(payload).c_contiguous
-    except (TypeError, BufferError):
-        return False
 
 
 def _close_in_child() -> None:
