@@ -525,7 +525,8 @@ time.sleep(60)
             wait_until(lambda: len(a.view.members) == len(b.view.members) == 3)
             process.send_signal(number)
             began = time.monotonic()
-            wait_until(lambda: len(a.view.members) == len(b.view.members) == 2)
+            # On a busy machine both find themselves late, and wait up to suspect_s_max.
+            wait_until(lambda: len(a.view.members) == len(b.view.members) == 2, timeout=60.0)
             killed = number == signal.SIGKILL
             assert (time.monotonic() - began < 5.0) is killed
             assert a.counters()["ports_refused"] == b.counters()["ports_refused"] == 1
