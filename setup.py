@@ -14,6 +14,7 @@ from setuptools import Extension, setup
 
 HEADERS = sorted(str(path) for path in Path("native").glob("*.h"))
 ENGINE = ["crc32c", "wire", "slab", "engine", "tx", "rx", "flow", "detect", "order", "view", "deliver", "state"]
+ENGINE += ["blocked"]
 EXTENSIONS = {
     "engine": ENGINE,
     "driver": [*ENGINE, "io", "io_open", "drive"],  # it calls sc_engine_* itself

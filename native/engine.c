@@ -11,6 +11,7 @@ sc_engine *sc_engine_new(const sc_config *config) {
     e->random = config->seed * 0x9E3779B97F4A7C15u + config->member;
     e->out_last = &e->out_first;
     e->event_last = &e->event_first;
+    e->blocked_last = &e->blocked_first;
     e->heartbeat_due = SC_NEVER;
     e->again_tokens = INT64_MAX / 4;
     e->view.sequencer = -1;
@@ -31,6 +32,7 @@ void sc_engine_free(sc_engine *e) {
     sc_tx_free(e, &e->forward);
     sc_deliver_free(e);
     sc_tx_spent_free(e);
+    sc_engine_blocked_end(e);
     for (sc_out *o = e->out_first, *next; o; o = next) {
         next = o->next;
         free(o);
@@ -300,7 +302,12 @@ static int send_to_self(sc_engine *e, const uint8_t *p, uint64_t len, int64_t wa
     return SC_SENT;
 }
 
-static int send_group(sc_engine *e, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall) {
+int sc_send_group(sc_engine *e, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall) {
+    if (state->epoch != e->epoch) { /* a view change in the middle: receivers dropped what they had of it */
+        if (state->wait_seqno && e->big_returned) return SC_SENT;
+        state->done = state->wait_seqno = 0;
+        state->epoch = e->epoch;
+    }
     if (e->gate_closed) return SC_AGAIN;
     int forwards = e->view.sequencer >= 0 && !sc_is_sequencer(e);
     sc_tx_stream *tx = forwards ? &e->forward : &e->group;
@@ -337,12 +344,10 @@ int sc_engine_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t len, sc
         }
         return sc_tx_pack(e, tx, p, len, &state->done, wall, 0);
     }
-    if (state->epoch != e->epoch) { /* a view change in the middle: receivers dropped what they had of it */
-        if (state->wait_seqno && e->big_returned) return SC_SENT;
-        state->done = state->wait_seqno = 0;
-        state->epoch = e->epoch;
-    }
-    return send_group(e, p, len, state, wall);
+    /* A large forward that is packed is not queued: whether it was ordered the view will tell. */
+    if ((e->gate_closed || e->paused || e->blocked_first) && !state->wait_seqno)
+        return sc_blocked_take(e, p, len, state, wall);
+    return sc_send_group(e, p, len, state, wall);
 }
 
 void sc_engine_send_abort(sc_engine *e, uint64_t to, sc_send_state *state) {
@@ -366,6 +371,7 @@ uint64_t sc_engine_send_batch(sc_engine *e, const uint8_t *data, const void *off
         if (*result != SC_SENT) return first;
         state->done = state->wait_seqno = 0;
         first++;
+        if (e->gate_closed || e->paused) continue; /* it was queued */
         /* It was packed: the stream is open for what follows. */
         sc_tx_stream *tx = e->view.sequencer >= 0 && !sc_is_sequencer(e) ? &e->forward : &e->group;
         first += sc_tx_pack_whole(e, tx, data, offsets, wide, first, n);

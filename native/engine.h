@@ -33,6 +33,7 @@ typedef struct {
     uint32_t ring_packets;    /* descriptors a send or receive ring has; a power of two */
     uint64_t message_bytes_max;
     uint64_t control_bytes_max; /* bound of the queue of control frames, each way */
+    uint64_t blocked_bytes_max; /* bound of what is sent to the group while the gate is closed and waits here; 0: in its sender */
     int64_t nak_delay_ns;       /* a gap younger than this may be reordering */
     int64_t nak_backoff_ns_min, nak_backoff_ns_max; /* between two NAKs for one range, doubling, with jitter */
     int64_t retransmit_hold_ns; /* one slot is not sent again sooner than this */
@@ -130,6 +131,11 @@ void sc_engine_send_abort(sc_engine *e, uint64_t to, sc_send_state *state);
  * Returns the number of the next message to send; `state` belongs to that one, `*result` says why it stopped. */
 uint64_t sc_engine_send_batch(sc_engine *e, const uint8_t *data, const void *offsets, int wide, uint64_t first,
                               uint64_t n, sc_send_state *state, int64_t wall, int *result);
+/* Messages that were sent while the gate was closed, or a pause held, and that wait to be packed: in
+ * order when the gate opens, before anything newer, which gets SC_AGAIN until then. */
+uint64_t sc_engine_blocked(const sc_engine *e);
+/* They will never be packed: forgets them, takes no more, and returns how many there were. */
+uint64_t sc_engine_blocked_end(sc_engine *e);
 /* Packets with own messages that the sequencer has not put in order yet, as far as is known here (SEQ-24: a member that
  * leaves waits until there are none); 0 without a sequencer or at the sequencer, where the cut takes what was sent. */
 uint64_t sc_engine_unordered(const sc_engine *e);
@@ -306,6 +312,10 @@ void sc_engine_close(sc_engine *e, const uint64_t *cut, uint64_t marker);
     X(late)                                                                                                            \
     X(unheard_by_others)                                                                                               \
     X(stamped)                                                                                                         \
+    X(blocked_queued)                                                                                                  \
+    X(blocked_queued_bytes)                                                                                            \
+    X(blocked_queue_full)                                                                                              \
+    X(blocked_queue_lost)                                                                                              \
     X(credit_stalls)                                                                                                   \
     X(drop_short)                                                                                                      \
     X(drop_magic)                                                                                                      \

@@ -100,6 +100,7 @@ void sc_flow_recount(sc_engine *e, int64_t now) {
     e->sendable++;
     probe_restart(e, tx, outstanding(tx, e->peers_consumed), now);
     sc_order_stamp(e, now);
+    sc_blocked_drain(e);
 }
 
 void sc_flow_sent(sc_engine *e, sc_tx_stream *tx, int64_t now) {

@@ -160,6 +160,13 @@ typedef struct sc_out {
     uint8_t p[];
 } sc_out;
 
+typedef struct sc_blocked {
+    struct sc_blocked *next;
+    int64_t wall; /* when it was sent */
+    uint64_t len;
+    uint8_t p[];
+} sc_blocked;
+
 typedef struct {
     uint64_t owner; /* incarnation of the stream's sender */
     uint64_t seqno;
@@ -248,6 +255,13 @@ struct sc_engine {
     uint64_t big_first, big_last;
     int big_returned;
     uint64_t self_seqno; /* of messages sent to itself */
+
+    /* Sent while the gate was closed. */
+    sc_blocked *blocked_first, **blocked_last;
+    uint64_t blocked_bytes, blocked_messages;
+    sc_send_state blocked_state; /* of the first */
+    int blocked_full;            /* the bound was hit since the gate closed */
+    int blocked_draining;
     int state_void;      /* nobody's state is wanted */
 };
 
@@ -255,6 +269,7 @@ struct sc_engine {
 void sc_push_event(sc_engine *e, int kind, uint64_t sender, uint64_t view_tag, const sc_address *from, const uint8_t *p,
                    size_t len);
 sc_peer *sc_find_peer(sc_engine *e, uint64_t id);
+int sc_send_group(sc_engine *e, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall);
 uint64_t sc_random(sc_engine *e);
 static inline int sc_is_sequencer(const sc_engine *e) {
     return e->view.sequencer >= 0 && (uint32_t)e->view.sequencer == e->view.rank;
@@ -347,6 +362,10 @@ void sc_view_leave(sc_engine *e);
 /* state.c */
 void sc_state_advance(sc_engine *e, sc_peer *peer);
 void sc_state_acked(sc_engine *e, sc_peer *peer);
+
+/* blocked.c */
+int sc_blocked_take(sc_engine *e, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall);
+void sc_blocked_drain(sc_engine *e);
 
 /* deliver.c */
 int sc_queue_packet(sc_engine *e, uint8_t *p, uint32_t len, sc_slab *slab, int stream, uint32_t carrier, uint64_t sender,

@@ -78,6 +78,7 @@ int sc_order_accept(sc_engine *e, const uint8_t *p) {
         }
         if (e->big_last && origin >= e->big_last) e->big_returned = 1;
         e->sendable++;
+        sc_blocked_drain(e);
         return e->config.deliver_own != 0;
     }
     return 1;

@@ -28,6 +28,7 @@ void sc_engine_resume(sc_engine *e) {
     if (!e->paused) return;
     e->paused = 0;
     e->sendable++;
+    sc_blocked_drain(e);
 }
 
 int sc_engine_mark(sc_engine *e, uint64_t marker) { return sc_queue_marker(e, marker, 1); }
@@ -346,6 +347,7 @@ int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, ui
     failed = resend(e, &u, e->wall);
     unstamped_free(&u);
     if (failed) sc_view_leave(e); /* never in silence without some of what was sent */
+    else sc_blocked_drain(e);
     return failed;
 }
 

@@ -15,7 +15,8 @@ from unittest import mock
 
 import seqcast.endpoint
 import seqcast.policy.initiator
-from seqcast._native.engine import Engine
+import seqcast.sim.node
+from seqcast._native.engine import AGAIN, SENT, Engine, Sending
 from seqcast.endpoint import Endpoint
 from seqcast.policy.blocker import Blocker
 from seqcast.policy.context import NEVER
@@ -293,6 +294,66 @@ def pause_done_over() -> Iterator[dict[str, Any]]:
         yield {}
 
 
+class _Forgotten(Engine):
+    """A view drops what was queued while the one before it was closed."""
+
+    def install(self, **arguments: Any) -> None:
+        if self.blocked():
+            self.blocked_end()
+        super().install(**arguments)
+
+
+@contextlib.contextmanager
+def queue_forgotten() -> Iterator[dict[str, Any]]:
+    yield {"make_engine": _Forgotten}
+
+
+class _Queueing(Engine):
+    """Has a queue of its own, beside that of the engine."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.later: list[Sending] = []
+        self.closed = False
+
+    def gate_close(self, unicasts: bool = False) -> int:
+        self.closed = True
+        return super().gate_close(unicasts)
+
+    def install(self, **arguments: Any) -> None:
+        self.closed = False
+        super().install(**arguments)
+
+    def blocked(self) -> int:
+        return len(self.later)
+
+
+class _NewerFirst:
+    """A message that meets a closed gate is put aside, and is sent after the next one that finds it open."""
+
+    def __init__(self, engine: _Queueing, payload: bytes, to: int = 0) -> None:
+        self.engine, self.to, self.inner = engine, to, Sending(engine, payload, to)
+
+    @property
+    def packed(self) -> bool:
+        return self.inner.packed
+
+    def step(self, wall_ns: int = 0) -> int:
+        result, later = self.inner.step(wall_ns), self.engine.later
+        if result == AGAIN and not self.to and self.engine.closed:
+            later.append(self.inner)
+            return SENT
+        while result == SENT and not self.to and later and later[0].step(wall_ns) == SENT:
+            del later[0]
+        return result
+
+
+@contextlib.contextmanager
+def newer_first() -> Iterator[dict[str, Any]]:
+    with mock.patch.object(seqcast.sim.node, "Sending", _NewerFirst):
+        yield {"make_engine": _Queueing}
+
+
 VARIANTS: dict[str, Variant] = {
     "as_built": as_built,
     "no_freeze": no_freeze,
@@ -309,6 +370,8 @@ VARIANTS: dict[str, Variant] = {
     "resumed_elsewhere": resumed_elsewhere,
     "no_pause_id": no_pause_id,
     "pause_done_over": pause_done_over,
+    "queue_forgotten": queue_forgotten,
+    "newer_first": newer_first,
 }
 
 
@@ -351,6 +414,7 @@ STORMS: dict[str, dict[str, Any]] = {
     "late_state": {"state": True, "state_bytes": 100_000},
     "no_pause_id": _calm(suspends=6, tail=0.5, tail_ns=400 * MS),
     "pause_done_over": _calm(suspends=4, crashes=1),
+    "queue_forgotten": {"queue_bytes": 1 << 20},
 }  # fmt: skip
 """What makes the choice that a rule is about a common one, where it is rare in ``storm``."""
 WORLDS: dict[str, type[World]] = {"no_promise": Duel}

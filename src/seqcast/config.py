@@ -289,6 +289,23 @@ class Config:
         "`events` yields Blocked and Unblocked around the time in which nothing can be sent to the group. It does "
         "anyway at a member that has a block callback.",
     )
+    send_while_blocked: str = _knob(
+        "wait",
+        "",
+        "A send to the group while a view change or a pause holds it. wait: it returns when the message is sent. "
+        "queue: it returns at once, and the message is sent when the group opens, in the view that comes then, in "
+        "order and before anything newer. What is still queued when this member leaves or is excluded `Lost` tells. "
+        "Unicasts are neither held nor queued.",
+        among=("wait", "queue"),
+    )
+    blocked_queue_bytes: int = _knob(
+        _MIB,
+        "bytes",
+        "Bound of that queue, a few bytes for each message included. What is more waits in its sender. Larger: senders "
+        "do not notice longer view changes; smaller: less memory, and less to be lost with this member.",
+        low=1024,
+        high=1 << 30,
+    )
     pause_s_max: float = _knob(
         30.0,
         "s",

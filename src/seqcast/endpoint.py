@@ -574,7 +574,10 @@ class Endpoint:
     def _stop(self, cut: tuple[int, ...] | None, meaning: Excluded | Left) -> None:
         self._blocked = ""
         self._pauser = Pauser(self.context)
-        self.engine.close_view(cut, self._next_marker(meaning))
+        assert self.context.view is not None
+        unsent = self.engine.blocked_end()
+        lost = (Lost(self.context.view.view_id, 0, 0, None, unsent),) if unsent else ()
+        self.engine.close_view(cut, self._next_marker(*lost, meaning))
         self.context.view = None
         self.context.providers = ()
         self._entered = None

@@ -9,7 +9,8 @@ from seqcast.types import ViewId
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """From here on a ``send`` to the group waits, until ``Unblocked``; unicasts go on.
+    """From here on a ``send`` to the group waits, or is queued (``send_while_blocked``), until ``Unblocked``. Unicasts
+    go on.
 
     Args:
         kind: why: "flush" (a view change), "pause" (a member called ``suspend``).
@@ -49,15 +50,20 @@ class Lost:
         view_id: the view in which they were sent.
         first_seqno, last_seqno: range of this member's packet seqnos, both inclusive (``Message.seqno``).
         missed_by: the view with which those went on that did not deliver them; None: nobody delivered them (they were
-            on their way to the sequencer).
+            on their way to the sequencer, or were never sent).
+        unsent: so many messages waited in the queue of ``send_while_blocked`` when this member's membership ended, and
+            were never sent: the last that this member sent to the group. They are in no packet: the seqnos are 0.
     """
 
     view_id: ViewId
     first_seqno: int
     last_seqno: int
     missed_by: ViewId | None
+    unsent: int = 0
 
     def __str__(self) -> str:
+        if self.unsent:
+            return f"lost: {self.unsent} queued messages were never sent; the last view was {self.view_id.counter}"
         by = "all" if self.missed_by is None else f"those that went on to view {self.missed_by.counter}"
         return (
             f"lost: packets {self.first_seqno} to {self.last_seqno} of view {self.view_id.counter} did not reach {by}"

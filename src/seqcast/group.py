@@ -223,7 +223,9 @@ class Group:
         Args:
             payload: bytes, or an object with a contiguous buffer.
             to: a member of the view; None: the group.
-            timeout: seconds to wait for credit or a view change; None: without limit.
+            timeout: seconds to wait for credit or a view change; None: without limit. With
+                ``send_while_blocked="queue"`` a view change or a pause is not waited for, and the message, which is
+                copied, is sent when it has ended, unless this member's membership ends first: then ``Lost`` tells.
 
         Raises:
             SendTimeout: the message was not sent, no part of it is delivered.
@@ -561,7 +563,8 @@ class Group:
 
     def leave(self, timeout: float | None = None) -> bool:
         """Leaves the group: returns when the others have all that was sent. What is delivered to this member until
-        then can still be received. Again: does nothing.
+        then can still be received. Again: does nothing. What is queued (``send_while_blocked``) is sent before; where
+        the group does not open for that in time, ``Lost`` tells how many messages were not.
 
         Args:
             timeout: seconds; then it leaves as if it had crashed. Default: ``leave_timeout_s``.

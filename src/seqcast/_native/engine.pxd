@@ -71,6 +71,7 @@ cdef extern from "engine.h" nogil:
         uint32_t ring_packets
         uint64_t message_bytes_max
         uint64_t control_bytes_max
+        uint64_t blocked_bytes_max
         int64_t nak_delay_ns
         int64_t nak_backoff_ns_min
         int64_t nak_backoff_ns_max
@@ -175,6 +176,8 @@ cdef extern from "engine.h" nogil:
     void sc_engine_send_abort(sc_engine *e, uint64_t to, sc_send_state *state)
     uint64_t sc_engine_send_batch(sc_engine *e, const uint8_t *data, const void *offsets, int wide, uint64_t first,
                                   uint64_t n, sc_send_state *state, int64_t wall, int *result)
+    uint64_t sc_engine_blocked(const sc_engine *e)
+    uint64_t sc_engine_blocked_end(sc_engine *e)
     uint64_t sc_engine_unordered(const sc_engine *e)
     uint64_t sc_engine_sendable(const sc_engine *e)
     int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now)
@@ -206,6 +209,9 @@ cdef extern from "engine.h" nogil:
     int sc_engine_stream(const sc_engine *e, uint32_t rank, sc_stream_state *out)
 
 
+ctypedef uint64_t (*count)(const sc_engine *e) noexcept nogil
+
+
 cdef class Engine:
     cdef sc_engine *e
     cdef sc_mutex lock  # held around every call of an sc_engine_* function; never during a system call
@@ -213,6 +219,7 @@ cdef class Engine:
     cdef int n_spare
     cdef uint32_t members
 
+    cdef uint64_t ask(self, count question)
     cpdef object deliver(self, uint64_t bytes_max=*, int64_t now_ns=*, int64_t wall_ns=*)
 
 

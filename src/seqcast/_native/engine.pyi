@@ -117,6 +117,7 @@ class Engine:
         ring_packets: int = 8192,
         message_bytes_max: int = 256 << 20,
         control_bytes_max: int = 4 << 20,
+        blocked_bytes_max: int = 0,
         nak_delay_ns: int = 200_000,
         nak_backoff_ns_min: int = 2_000_000,
         nak_backoff_ns_max: int = 30_000_000,
@@ -203,6 +204,10 @@ class Engine:
         """The state that ``sender`` sends is dropped from now on; 0: that of everybody."""
     def state_read(self, sender: int, bytes_max: int, now_ns: int = 0) -> bytes:
         """Takes what ``sender`` has sent."""
+    def blocked(self) -> int:
+        """Messages that were sent to the group while it was closed for sending, and wait here."""
+    def blocked_end(self) -> int:
+        """Forgets them, takes no more, and tells how many there were."""
     def unordered(self) -> int:
         """Packets with own messages that the sequencer has not put in order yet (SEQ-24)."""
     def deliverable(self) -> int: ...

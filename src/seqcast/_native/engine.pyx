@@ -81,6 +81,7 @@ cdef class Engine:
         self, *, uint64_t member_id, uint32_t group_tag, bint deliver_own=True, bint receive=True,
         uint32_t slabs_max=1024, uint64_t ring_bytes=8 << 20, uint64_t unicast_bytes=1 << 20,
         uint32_t ring_packets=8192, uint64_t message_bytes_max=256 << 20, uint64_t control_bytes_max=4 << 20,
+        uint64_t blocked_bytes_max=0,
         int64_t nak_delay_ns=200_000, int64_t nak_backoff_ns_min=2_000_000, int64_t nak_backoff_ns_max=30_000_000,
         int64_t retransmit_hold_ns=500_000, uint64_t retransmit_bytes_per_s=500_000_000,
         int64_t ack_delay_ns=2_000_000, int64_t probe_ns_min=4_000_000, int64_t probe_ns_max=100_000_000,
@@ -106,6 +107,7 @@ cdef class Engine:
         config.ring_packets = ring_packets
         config.message_bytes_max = message_bytes_max
         config.control_bytes_max = control_bytes_max
+        config.blocked_bytes_max = blocked_bytes_max
         config.nak_delay_ns = nak_delay_ns
         config.nak_backoff_ns_min = nak_backoff_ns_min
         config.nak_backoff_ns_max = nak_backoff_ns_max
@@ -129,6 +131,12 @@ cdef class Engine:
         for i in range(self.n_spare):
             sc_batch_clear(&self.spare[i])
         sc_mutex_destroy(&self.lock)
+
+    cdef uint64_t ask(self, count question):
+        sc_mutex_lock(&self.lock)
+        cdef uint64_t answer = question(self.e)
+        sc_mutex_unlock(&self.lock)
+        return answer
 
     # ---- the world -----------------------------------------------------------------------------------------------
 
@@ -368,10 +376,7 @@ cdef class Engine:
         self.members = <uint32_t>n
 
     def forwarded(self):
-        sc_mutex_lock(&self.lock)
-        cdef uint64_t seqno = sc_engine_forwarded(self.e)
-        sc_mutex_unlock(&self.lock)
-        return seqno
+        return self.ask(sc_engine_forwarded)
 
     def close_view(self, cut, uint64_t marker):
         cdef uint64_t *marks = NULL
@@ -445,17 +450,17 @@ cdef class Engine:
         free(p)
         return payload
 
+    def blocked(self):
+        return self.ask(sc_engine_blocked)
+
+    def blocked_end(self):
+        return self.ask(<count>sc_engine_blocked_end)
+
     def unordered(self):
-        sc_mutex_lock(&self.lock)
-        cdef uint64_t n = sc_engine_unordered(self.e)
-        sc_mutex_unlock(&self.lock)
-        return n
+        return self.ask(sc_engine_unordered)
 
     def deliverable(self):
-        sc_mutex_lock(&self.lock)
-        cdef uint64_t n = sc_engine_deliverable(self.e)
-        sc_mutex_unlock(&self.lock)
-        return n
+        return self.ask(sc_engine_deliverable)
 
     def stream(self, uint32_t rank):
         cdef sc_stream_state state

@@ -172,11 +172,15 @@ class Host:
             )
 
     def wait_ordered(self, deadline: float) -> bool:
-        """Waits until the sequencer has put all that was sent in order (SEQ-24), at most to ``deadline`` (monotonic
-        seconds): what it has not stamped when this member leaves, nobody would send again."""
-        while not self.over and self.engine.unordered() and time.monotonic() < deadline:
+        """Waits until what is queued is sent, and the sequencer has put all that was sent in order (SEQ-24), at most to
+        ``deadline`` (monotonic seconds): what it has not stamped when this member leaves, nobody would send again."""
+
+        def waits() -> bool:
+            return bool(self.engine.blocked() or self.engine.unordered())
+
+        while not self.over and waits() and time.monotonic() < deadline:
             time.sleep(0.001)
-        return not self.engine.unordered()
+        return not waits()
 
     # ---- pauses of the group
 
@@ -377,6 +381,7 @@ def engine_settings(config: Config) -> dict[str, Any]:
         "ring_packets": config.ring_packets,
         "message_bytes_max": config.message_bytes_max,
         "control_bytes_max": config.control_bytes_max,
+        "blocked_bytes_max": config.blocked_queue_bytes if config.send_while_blocked == "queue" else 0,
         "nak_delay_ns": _ns(config.nak_delay_s),
         "nak_backoff_ns_min": _ns(config.nak_backoff_s_min),
         "nak_backoff_ns_max": _ns(config.nak_backoff_s_max),

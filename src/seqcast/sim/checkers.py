@@ -50,6 +50,7 @@ def check_safety(nodes: Sequence[Node]) -> Iterator[str]:
     for node in nodes:
         yield from node.violations
         yield from _check_callbacks(node)
+        yield from _check_queue(node)
         yield from _check_views(node)
         yield from _check_integrity(node, by_id)
         yield from _check_fifo(node, by_id)
@@ -141,6 +142,13 @@ def _check_callbacks(node: Node) -> Iterator[str]:
             view_id = node.sent[number][1]
             if view_id != run.view_id:
                 yield f"block callback: {node} sent number {number} in it, and in view {view_id}, not {run.view_id}"
+
+
+def _check_queue(node: Node) -> Iterator[str]:
+    """Of what was queued and never sent, because its membership ended, a member was told."""
+    told = sum(entry.unsent for entry in node.log if isinstance(entry, Lost))
+    if node.up and node.endpoint.over and told != len(node.queued):
+        yield f"queue: {node} was over with {len(node.queued)} messages queued, and was told of {told}"
 
 
 def _check_view_agreement(everywhere: Sequence[Stay]) -> Iterator[str]:

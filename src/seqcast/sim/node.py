@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -126,6 +127,7 @@ class Node:
             slabs_max=512,
             ring_bytes=1 << 20,
             unicast_bytes=256 << 10,
+            blocked_bytes_max=options.queue_bytes,
             ring_packets=2048,
             heartbeat_ns=options.heartbeat_ns,
             suspect_ns=options.suspect_ns,
@@ -169,6 +171,7 @@ class Node:
         self.sent_to: dict[tuple[int, int], ViewId] = {}  # (to, counter) -> view
         self.pending: list[tuple[int, int]] = []  # (to, length) not yet accepted by the engine
         self.sending_now: Sending | None = None  # the first of them, if a part of it is packed
+        self.queued: deque[int] = deque()  # numbers of messages that the engine took while the gate was closed
         self.sending = True
         self.error = ""
         self.leaving = False
@@ -198,6 +201,7 @@ class Node:
                 self.backlog.append((datagram, address))
             return
         self.engine.receive(datagram, address, self.world.clock.now)
+        self.look_at_queue()
         self.service()
 
     def refused(self, _datagram: bytes, address: bytes) -> None:
@@ -218,6 +222,7 @@ class Node:
             backlog, self.backlog = self.backlog, []
             for datagram, address in backlog:
                 self.engine.receive(datagram, address, self.world.clock.now)
+            self.look_at_queue()
             self.service()
 
     def crash(self) -> None:
@@ -257,6 +262,7 @@ class Node:
         if now >= self.stalled_until:
             self.step(Event.WAKE)
             self.consume()
+            self.look_at_queue()
             if self.pauses and self.pauses[-1].held_ns and self.pauses[-1].view_id is None:
                 self.world.paused(self)
             self.giving = [giving for giving in self.giving if giving.step(engine, now)]
@@ -270,6 +276,7 @@ class Node:
                 self.world.unicast(self, to, datagram)
             elif self.up:  # an ambush may crash it in the middle
                 self.world.multicast(self, datagram)
+        self.look_at_queue()
         due = engine.deadline()
         if now >= self.stalled_until:
             due = min(due, self.endpoint.deadline())
@@ -433,16 +440,26 @@ class Node:
                 if to:
                     self.counters_to[to] = counter + 1
                 else:
-                    self.sent[counter] = (length, view.view_id)
                     self.counter += 1
-                    self.accepted.append((self.world.clock.now, view.view_id))
-                    if self.blocked and not self.packed_before:
-                        self.violations.append(f"gate: {self} sends number {counter} after {self.blocked}")
-                    self.packed_before = False
+                    self.queued.append(counter)
+                    self.look_at_queue()
             else:
                 assert to, f"send to the group in a view gives {result}"
                 del self.sent_to[to, counter]
             del self.pending[0]
+
+    def look_at_queue(self) -> None:
+        """What the engine has packed since: at once, or when the gate opened. Asked wherever the application has taken
+        all that it was delivered, so that it knows whether it is blocked."""
+        view = self.endpoint.view
+        waiting = self.engine.blocked()
+        while view is not None and len(self.queued) > waiting:
+            counter = self.queued.popleft()
+            self.sent[counter] = (self.sent[counter][0], view.view_id)
+            self.accepted.append((self.world.clock.now, view.view_id))
+            if self.blocked and not self.packed_before:
+                self.violations.append(f"gate: {self} sends number {counter} after {self.blocked}")
+            self.packed_before = False
 
     def consume(self) -> None:
         engine = self.engine
@@ -459,7 +476,7 @@ class Node:
             if self.blocked:
                 self.violations.append(f"gate: {self} is told {meaning} after {self.blocked}")
             self.blocked = meaning
-            self.packed_before = self.sending_now is not None and self.sending_now.packed
+            self.packed_before = self.sending_now.packed if self.sending_now else bool(self.queued)
             if self.runs and not self.runs[-1].returned:
                 self.runs[-1].late = True
         elif isinstance(meaning, Unblocked):

@@ -42,6 +42,7 @@ class Options:
         state_refusals: how many times an application fails to give it.
         suspends: how many times an application pauses the group, for up to a second.
         blocks: part of the members that have a block callback; some of those send in it, some never return.
+        queue_bytes: what is sent while a view change or a pause holds it is queued, up to so many bytes.
         packet_bytes, capacity, partition: see ``EndpointSettings``; the members' capacities vary below this.
         heartbeat_ns, suspect_ns, suspect_ns_max: of the engine.
         verify_ns, link_ns: see ``EndpointSettings``.
@@ -76,6 +77,7 @@ class Options:
     unicasts: float = 0.1
     blocks: float = 0.0
     suspends: int = 0
+    queue_bytes: int = 0
     packet_bytes: int = 1472
     capacity: int = 256 << 10
     state: bool = False
@@ -134,6 +136,7 @@ class Options:
             hosts=rng.random() < 0.5,
             blocks=rng.choice((0.0, 0.0, 0.3, 1.0)),
             suspends=rng.choice((0, 0, 1, 4)),
+            queue_bytes=rng.choice((0, 0, 2_000, 1 << 20)),
         )
         return options
 

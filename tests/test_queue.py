@@ -1,0 +1,258 @@
+"""Sends to a group that is closed for sending: queued, by choice, and sent in their order when it opens."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import numpy as np
+import pytest
+from members import LOOPBACK, cluster, group_of, join, payloads, wait_until
+from test_engine import Net
+from test_engine_views import change_view, of_sender
+
+import seqcast
+from seqcast import Lost
+from seqcast._native.engine import AGAIN, SENT, Sending
+
+BOUND = 1 << 20
+
+# ---- the engine ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sequencer", [-1, 0])
+def test_what_is_queued_is_sent_in_the_next_view_before_anything_newer(sequencer: int) -> None:
+    """Also a message larger than a window, and more than the credit that the new view begins with."""
+    net = Net(3, sequencer=sequencer, window=30_000, blocked_bytes_max=BOUND)
+    one = net.engines[1]
+    one.send(b"before")
+    for engine in net.engines:
+        engine.gate_close()
+    queued = [b"q%d" % i for i in range(50)] + [bytes(100_000)] + [b"r%d" % i + bytes(5000) for i in range(20)]
+    assert [one.send(message) for message in queued] == [SENT] * len(queued)
+    assert one.blocked() == len(queued)
+    change_view(net, [0, 1, 2], [0, 1, 2], sequencer=sequencer, tag=2)
+    newer = [b"n%d" % i for i in range(3)]
+    assert one.send(newer[0]) == AGAIN and one.blocked() > 0
+    for _ in range(500):
+        net.step()
+        while newer and one.send(newer[0]) == SENT:
+            newer.pop(0)
+    expected = [b"before", *queued, b"n0", b"n1", b"n2"]
+    for i in range(3):
+        assert of_sender(net, i, 1) == expected, f"at {i}"
+    counters = one.counters()
+    assert counters["blocked_queued"] == len(queued) and counters["blocked_queued_bytes"] == sum(map(len, queued))
+    assert one.blocked() == 0 and counters["blocked_queue_lost"] == counters["blocked_queue_full"] == 0
+    assert counters["messages_sent"] == len(expected)
+
+
+@pytest.mark.parametrize("sequencer", [-1, 0])
+def test_what_was_not_stamped_goes_before_what_is_queued(sequencer: int) -> None:
+    net = Net(3, sequencer=sequencer, blocked_bytes_max=BOUND)
+    one = net.engines[1]
+    net.drop = lambda src, dst, lane, datagram: 1 in (src, dst)
+    one.send(b"on its way")
+    net.step()
+    for engine in net.engines:
+        engine.gate_close()
+    one.send(b"queued")
+    net.drop = lambda src, dst, lane, datagram: False
+    change_view(net, [0, 1, 2], [0, 1, 2], sequencer=sequencer, tag=2)
+    net.run(50)
+    for i in range(3):
+        assert of_sender(net, i, 1) == [b"on its way", b"queued"]
+
+
+def test_a_full_queue_is_counted_once_and_senders_wait_as_without_one() -> None:
+    net = Net(2, blocked_bytes_max=2000)
+    one = net.engines[1]
+    for engine in net.engines:
+        engine.gate_close()
+    assert one.send(bytes(1900)) == SENT
+    assert [one.send(bytes(300)) for _ in range(5)] == [AGAIN] * 5
+    assert one.counters()["blocked_queue_full"] == 1 and one.blocked() == 1
+    change_view(net, [0, 1], [0, 1], sequencer=-1, tag=2)
+    assert one.send(bytes(300)) == SENT
+    net.run(20)
+    assert [len(message) for message in of_sender(net, 0, 1)] == [1900, 300]
+    one.pause()
+    assert one.send(bytes(3000)) == AGAIN  # more than the bound: it always waits
+    assert one.counters()["blocked_queue_full"] == 2
+    one.resume()
+    assert one.send(bytes(3000)) == SENT
+
+
+@pytest.mark.parametrize("how", ["gate", "pause"])
+@pytest.mark.parametrize("sequencer", [-1, 0])
+def test_a_message_that_is_sent_in_part_is_queued_whole(how: str, sequencer: int) -> None:
+    """Its first packets are on their way; receivers drop them, and get it once."""
+    net = Net(3, sequencer=sequencer, window=30_000, blocked_bytes_max=BOUND)
+    one = net.engines[1]
+    large = bytes(range(256)) * 400
+    sending = Sending(one, large)
+    assert sending.step() == AGAIN
+    net.step()
+    for engine in net.engines:
+        engine.pause() if how == "pause" else engine.gate_close()
+    assert sending.step() == SENT and one.send(b"behind") == SENT
+    if how == "pause":
+        net.run(20)
+        assert one.blocked() == 2
+        for engine in net.engines:
+            engine.resume()
+    else:
+        change_view(net, [0, 1, 2], [0, 1, 2], sequencer=sequencer, tag=2)
+    net.run(400)
+    for i in range(3):
+        assert of_sender(net, i, 1) == [large, b"behind"], f"at {i}"
+
+
+def test_a_large_message_that_waits_for_its_order_is_not_queued_too() -> None:
+    net = Net(3, sequencer=0, window=30_000, blocked_bytes_max=BOUND)
+    one = net.engines[1]
+    large = bytes(20_000)  # more than half of a window: its sender waits until it is ordered
+    sending = Sending(one, large)
+    assert sending.step() == AGAIN
+    for engine in net.engines:
+        engine.pause()
+    assert sending.step() == AGAIN and one.blocked() == 0
+    net.run(50)
+    assert sending.step() == SENT
+    for engine in net.engines:
+        engine.resume()
+    net.run(50)
+    for i in range(3):
+        assert of_sender(net, i, 1) == [large]
+
+
+def test_unicasts_are_neither_held_nor_queued() -> None:
+    net = Net(2, blocked_bytes_max=BOUND)
+    net.engines[0].gate_close()
+    assert net.engines[0].send(b"to one", to=net.ids[1]) == SENT and net.engines[0].blocked() == 0
+    net.run(5)
+    assert of_sender(net, 1, 0) == [b"to one"]
+
+
+def test_what_is_queued_at_the_end_is_counted_and_no_more_is_taken() -> None:
+    net = Net(2, blocked_bytes_max=BOUND)
+    one = net.engines[1]
+    one.gate_close()
+    for _ in range(3):
+        one.send(b"x")
+    assert one.blocked_end() == 3 and one.blocked() == 0
+    assert one.send(b"x") == AGAIN and one.counters()["blocked_queue_lost"] == 3
+
+
+# ---- real sockets --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ["fifo", "total"])
+def test_threads_send_to_a_paused_group_without_waiting_and_all_arrives_in_their_order(order):
+    with group_of(3, order=order, send_while_blocked="queue") as groups:
+        a, b, _ = groups
+        a.suspend(10)
+
+        def work(number):
+            for i in range(200):
+                b.send(b"%d %d" % (number, i), timeout=0)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(10)
+        b.send_many([b"3 %d" % i for i in range(200)], timeout=0)
+        words = [b"4 %d" % i for i in range(200)]
+        b.send_batch(b"".join(words), np.cumsum([0, *map(len, words)]), timeout=0)
+        assert b.counters()["blocked_queued"] == 1000 and b.recv(0.05) is None
+        assert a.resume()
+        b.send(b"5 0", timeout=10)
+        for group in groups:
+            got = payloads(group, 1001)
+            assert got[-1] == b"5 0"
+            for number in range(5):
+                mine = [word for word in got if word.startswith(b"%d " % number)]
+                assert mine == [b"%d %d" % (number, i) for i in range(200)]
+
+
+def test_what_is_sent_while_a_view_changes_is_sent_in_the_next_view():
+    """c falls silent, so that the change takes its time; nobody who sends to the group notices."""
+    name, seen = cluster(), []
+    settings = {"send_while_blocked": "queue", "block_events": True, "flush_deadline_s": 3.0, "block_deadline_s": 0.1}
+    with join(name, "a", **settings) as a, join(name, "b", **settings) as b:
+        c = join(name, "c", **settings)
+        wait_until(lambda: all(len(group.view.members) == 3 for group in (a, b)))
+        c._host.endpoint.step = lambda *_: []  # its Python answers nothing more, its engine goes on
+        d = threading.Thread(target=lambda: join(name, "d", **settings).leave())
+        d.start()
+        closed = 0
+        while closed < 20:
+            a.send(b"%d" % len(seen), timeout=1.0)
+            seen.append(len(seen))
+            closed += a._host.engine.blocked() > 0
+            time.sleep(0.005)
+        last = len(seen) - 1
+        numbers, view = [], None
+        while not numbers or numbers[-1] < last:
+            event = b.next_event(10)
+            if isinstance(event, seqcast.View):
+                view = event
+            elif isinstance(event, seqcast.Message):
+                assert event.view_id == view.view_id
+                numbers.append(int(event.payload))
+        assert numbers == seen[: len(numbers)]
+        d.join(10)
+        c._give_up()
+
+
+def test_more_than_the_bound_waits_in_its_sender():
+    with group_of(2, send_while_blocked="queue", blocked_queue_bytes=4096) as (a, b):
+        b.suspend(10)
+        with pytest.raises(seqcast.SendTimeout) as error:
+            a.send_many([bytes(100)] * 100, timeout=0.05)
+        assert 20 < error.value.sent < 41
+        assert a.counters()["blocked_queue_full"] == 1
+        b.resume()
+        a.send(b"last", timeout=10)
+        assert payloads(b, error.value.sent + 1)[-1] == b"last"
+
+
+def test_leaving_sends_what_is_queued_if_the_group_opens_in_time_and_reports_it_otherwise():
+    with group_of(3, send_while_blocked="queue", order="fifo") as (a, b, c):
+        c.suspend(10)
+        a.send(b"in time")
+        threading.Timer(0.2, c.resume).start()
+        assert a.leave(10)
+        assert payloads(c, 1) == [b"in time"]
+        c.suspend(10)
+        for _ in range(3):
+            b.send(b"never")
+        assert not b.leave(0.2)
+        lost = [event for event in b.events() if isinstance(event, Lost)]
+        assert [(event.unsent, event.missed_by) for event in lost] == [(3, None)]
+        assert "3 queued messages were never sent" in str(lost[0])
+        c.resume()
+        assert c.recv(0.3) is None
+
+
+def test_asyncio_sends_do_not_wait_either():
+    async def main():
+        name = cluster()
+        settings = {"interface": LOOPBACK, "send_while_blocked": "queue"}
+        async with seqcast.aio.join(name, name="a", **settings) as a, seqcast.aio.join(name, name="b", **settings) as b:
+            while len(a.view.members) < 2:
+                await asyncio.sleep(0.005)
+            await b.suspend(10)
+            for i in range(100):
+                await a.send(b"%d" % i, timeout=0)
+            assert await b.resume()
+            assert [(await b.recv(10)).payload for _ in range(100)] == [b"%d" % i for i in range(100)]
+
+    asyncio.run(main())
+
+
+def test_a_wrong_setting_says_what_is_right():
+    with pytest.raises(seqcast.ConfigError, match="'wait', 'queue'"):
+        seqcast.Config(send_while_blocked="drop")
