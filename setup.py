@@ -19,7 +19,7 @@ EXTENSIONS = {
     "engine": ENGINE,
     "driver": [*ENGINE, "io", "io_open", "drive"],  # it calls sc_engine_* itself
     "bare": ["bare", "crc32c"],
-    "columns": ["columns"],
+    "columns": ["columns", "xxh3"],
 }
 
 

@@ -197,14 +197,15 @@ def number(value: object) -> str:
 
 
 def figures(printed: list[dict[str, Any]]) -> str:
-    """The tables of README.md: throughput, with loss, and latency from what ``seqcast perf --json`` printed, and
-    membership from what ``bench/membership.py`` printed."""
+    """The tables of README.md: throughput, also with loss and with journals, and latency from what ``seqcast perf``
+    printed, and membership from what ``bench/membership.py`` printed."""
     membership = [run for run in printed if "membership" in run]
     printed = [run for run in printed if "membership" not in run]
     runs = [run for first in printed for run in (first, *first.get("other_paths", ())) if "unavailable" not in run]
     latency = [run for run in runs if "latency_us" in run]
     lossy = [run for run in runs if "loss_percent" in run]
-    clean = [run for run in runs if "latency_us" not in run and "loss_percent" not in run]
+    journaled = [run for run in runs if "journal" in run]
+    clean = [run for run in runs if not {"latency_us", "loss_percent", "journal"} & run.keys()]
     parts = [f"Measured on {text}." for text in dict.fromkeys(str(run["machine"]) for run in runs)]
     if clean:
         head = ["order", "message", "path", "messages/s", "MB/s", "of the limit", "of bare C", "CPU µs/message", "lost"]
@@ -213,6 +214,10 @@ def figures(printed: list[dict[str, Any]]) -> str:
         parts.append("With datagrams dropped in the kernel:")
         head = ["order", "message", "path", "dropped", "messages/s", "of those without loss", "lost"]
         parts.append(table(head, [loss_row(run) for run in lossy]))
+    if journaled:
+        parts.append("With a journal at every member, of the hashes of messages or of whole messages:")
+        head = ["order", "message", "path", "journal", "messages/s", "of those without journal", "lost"]
+        parts.append(table(head, [journal_row(run) for run in journaled]))
     if latency:
         parts.append("Half of a round trip between two members, in µs, beside that of a bare C ping-pong:")
         head = ["order", "message", "path", "waiting", "p50", "p99", "p99.9", "bare C p50", "bare C p99", "p50 ratio"]
@@ -246,8 +251,9 @@ def perf_command(run: dict[str, Any]) -> str:
         return f"seqcast perf --latency {options} --wait {run['wait']} --cores {cores} --pairs {run['pairs']}"
     options += f" --members {run['members']} --senders {run['senders']} --seconds {run['seconds']:g}"
     loss = f" --loss {run['loss_percent']:g}" if "loss_percent" in run else ""
+    journal = f" --journal {run['journal']}" if "journal" in run else ""
     path = "" if run.get("other_paths") else f" --path {run['path']}"
-    return f"seqcast perf {options} --pairs {run['pairs']}{path}{loss}"
+    return f"seqcast perf {options} --pairs {run['pairs']}{path}{loss}{journal}"
 
 
 def with_spread(run: dict[str, Any], key: str) -> str:
@@ -281,6 +287,19 @@ def loss_row(run: dict[str, Any]) -> list[str]:
         f"{run['delivered_msgs_per_s']:,.0f}",
         with_spread(run, "ratio_to_loss_free"),
         str(run["lost"]),
+    ]
+
+
+def journal_row(run: dict[str, Any]) -> list[str]:
+    """One row of the table of throughput with a journal."""
+    return [
+        run["order"],
+        f"{run['size']:,} B",
+        run["path"],
+        {"hash": "hashes", "full": "whole"}[run["journal"]],
+        f"{run['delivered_msgs_per_s']:,.0f}",
+        with_spread(run, "journal_ratio"),
+        str(run["lost"] + run["journal_missing"]),
     ]
 
 

@@ -27,6 +27,13 @@ class Delivered:
     view_tag: int
     delivered_ns: int
 
+    @property
+    def nbytes(self) -> int:
+        return len(self.data)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
 
 @dataclass(frozen=True)
 class Row:

@@ -9,13 +9,14 @@ import time
 
 import numpy as np
 import pytest
+from journal_data import Row, journal, member, view
 from netns import MEMBERS, cut_off, lonely, network, python, segmented  # noqa: F401
 
 from seqcast.perf import command, report
 from seqcast.perf.messages import FULL_CHECK_EVERY, BatchSource, Check
 from seqcast.perf.paths import MTU, PATHS, Path, PathError, Place, call, dropping, open_path
 from seqcast.perf.processes import Process, Processes, RunFailed
-from seqcast.perf.runs import Latency, Load, bare_latency, bare_throughput
+from seqcast.perf.runs import Latency, Load, bare_latency, bare_throughput, journal_rows
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the bare baselines need Linux")
 LOOPBACK = Place((), "lo", "127.0.0.1")
@@ -295,6 +296,10 @@ def test_the_table_has_both_paths_side_by_side_and_says_what_was_not_measured():
         (["--latency", "--members", "3"], "leave --members out"),
         (["--latency", "--wait", "spinning", "--cores", "same"], "a core for each side"),
         (["--path", "moon"], "invalid choice"),
+        (["--journal", "hash", "--loss", "1"], "one at a time"),
+        (["--journal", "hash", "--latency"], "leave --journal out"),
+        (["--journal-folder", "/tmp"], "goes with --journal"),
+        (["--journal", "full", "--journal-folder", "/nowhere"], "name another"),
     ],
 )
 def test_bad_arguments_are_status_2_and_say_what(arguments, says, capsys):
@@ -348,6 +353,27 @@ def test_throughput_on_loopback(order):
 def test_all_members_may_send():
     figures = perf("--members", "3", "--senders", "3", *SHORT)
     assert figures["lost"] == 0 and figures["wrong"] == 0 and figures["messages"] > 0
+
+
+@linux
+@pytest.mark.parametrize("payload", ["hash", "full"])
+def test_journals_hold_all_that_was_delivered_and_are_gone_afterwards(payload, tmp_path):
+    pytest.importorskip("pyarrow")
+    figures = perf("--members", "3", *SHORT, "--journal", payload, "--journal-folder", str(tmp_path))
+    assert figures["journal"] == payload and figures["journal_missing"] == 0 and figures["messages"] > 0
+    assert figures["journal_ratio"] > 0 and len(figures["spread"]["journal_ratio"]) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_message_that_no_journal_has_is_found(tmp_path):
+    pytest.importorskip("pyarrow")
+    a, b = member("a"), member("b")
+    of = view(1, [a, b])
+    for who, count in ((a, 30), (b, 29)):
+        journal(tmp_path, who, [(of, [Row(a, 1, at, at + 1, b"x") for at in range(count)])])
+    assert journal_rows(str(tmp_path)) == 59
+    with pytest.raises(RunFailed, match="no such directory"):
+        journal_rows(str(tmp_path / "none"))
 
 
 @linux

@@ -104,6 +104,10 @@ cdef class Batch:
         return runs
 
     @property
+    def nbytes(self):
+        return self.b.data_len - (<uint64_t>self.b.offsets[self.first] if self.b.n else 0)
+
+    @property
     def view_tag(self):
         return self.b.view_tag
 

@@ -1,13 +1,14 @@
 """Journal columns, compiled: rows of a journal from a batch of delivered messages, without the GIL."""
 
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uint8_t, uintptr_t
+from libc.stdlib cimport free, malloc
+
+from seqcast._native.engine cimport Batch, sc_run
+
+import numpy as np
 
 cdef extern from "columns.h" nogil:
-    ctypedef struct sc_run:
-        uint32_t first
-        uint32_t n
-        uint32_t unicast
     ctypedef struct sc_columns:
         int64_t *idx
         int64_t *view_counter
@@ -20,104 +21,113 @@ cdef extern from "columns.h" nogil:
         int64_t *payload_hash
         int32_t *index
         int32_t *length
+        int32_t *offsets
+        uint8_t *payload
     ctypedef struct sc_columns_shared:
         int64_t view_counter
         int64_t view_tag
         int64_t delivered_ns
-    uint64_t SC_HASH_SEED
-    uint64_t sc_xxh64(const uint8_t *p, size_t len, uint64_t seed)
-    int64_t sc_columns_fill(const sc_columns *out, uint64_t at, int64_t idx, const sc_columns_shared *shared,
-                            const uint8_t *data, uint64_t data_len, const int32_t *offsets, uint32_t n,
-                            const sc_run *runs, uint32_t n_runs)
+    int64_t sc_columns_fill(const sc_columns *out, uint64_t at, uint64_t room, int64_t idx,
+                            const sc_columns_shared *shared, const uint8_t *data, uint64_t data_len,
+                            const int32_t *offsets, uint32_t n, const sc_run *runs, uint32_t n_runs)
 
 
-def payload_hash(const uint8_t[::1] payload not None, seed=SC_HASH_SEED):
-    """XXH64 of a payload as a signed 64-bit integer; equals Spark SQL's ``xxhash64(payload)``."""
-    cdef uint64_t value = sc_xxh64(&payload[0] if payload.shape[0] else NULL, payload.shape[0], seed)
-    return <int64_t>value
+cdef extern from "xxh3.h" nogil:
+    uint64_t sc_xxh3(const uint8_t *p, size_t len)
+    uint64_t sc_xxh3_plain(const uint8_t *p, size_t len)
 
 
-cdef const sc_run *_runs(const uint8_t[::1] runs, uint32_t *n) except? NULL:
-    if runs.shape[0] % sizeof(sc_run):
-        raise ValueError("runs is not an array of RUN_DTYPE")
-    n[0] = <uint32_t>(runs.shape[0] // sizeof(sc_run))
-    return <const sc_run *>&runs[0] if n[0] else NULL
+def payload_hash(const uint8_t[::1] payload not None, *, bint plain=False):
+    cdef const uint8_t *p = &payload[0] if payload.shape[0] else NULL
+    return <int64_t>(sc_xxh3_plain(p, payload.shape[0]) if plain else sc_xxh3(p, payload.shape[0]))
 
 
-def count(const uint8_t[::1] runs not None):
-    """(multicast messages, unicast messages) of a batch. Give ``batch.runs.view(np.uint8)``."""
-    cdef uint32_t n = 0, r
-    cdef uint64_t multicast = 0, unicast = 0
-    cdef const sc_run *run = _runs(runs, &n)
-    with nogil:
-        for r in range(n):
-            if run[r].unicast:
-                unicast += run[r].n
-            else:
-                multicast += run[r].n
-    return multicast, unicast
+cdef class Block:
+    """Rows of a journal that are gathered until they are written as one Arrow batch. See columns.pyi."""
 
+    cdef sc_columns to
+    cdef uint64_t *memory
+    cdef readonly Py_ssize_t capacity, payload_capacity, rows, payload_bytes
 
-cdef int64_t *_wide(dict columns, str name, uint64_t rows) except NULL:
-    cdef int64_t[::1] column = columns[name]
-    if <uint64_t>column.shape[0] < rows or rows == 0:
-        raise ValueError(f"column {name} has room for {column.shape[0]} rows, {rows} are needed")
-    return &column[0]
+    def __cinit__(self, Py_ssize_t capacity, Py_ssize_t payload_capacity=-1):
+        if not 0 < capacity < 1 << 31 or payload_capacity >= 1 << 31:
+            raise ValueError(f"a block has 1 to 2^31 rows and bytes, not {capacity} and {payload_capacity}")
+        # Columns do not begin a power of two apart, or the rows of all would contend for the same lines of the cache.
+        cdef Py_ssize_t stride = (capacity + 7) // 8 * 8 + 8
+        self.capacity, self.payload_capacity = capacity, payload_capacity
+        self.memory = <uint64_t *>malloc(<size_t>(12 * stride) * 8)
+        if payload_capacity >= 0:
+            self.to.payload = <uint8_t *>malloc(<size_t>max(1, payload_capacity))
+        if self.memory == NULL or (payload_capacity >= 0 and self.to.payload == NULL):
+            raise MemoryError(f"no memory for {capacity} rows of a journal")
+        cdef uint64_t *at = self.memory
+        self.to.idx = <int64_t *>at
+        self.to.view_counter = <int64_t *>(at + stride)
+        self.to.view_tag = <int64_t *>(at + 2 * stride)
+        self.to.global_seqno = <int64_t *>(at + 3 * stride)
+        self.to.sender = <int64_t *>(at + 4 * stride)
+        self.to.seqno = <int64_t *>(at + 5 * stride)
+        self.to.sent_ns = <int64_t *>(at + 6 * stride)
+        self.to.delivered_ns = <int64_t *>(at + 7 * stride)
+        self.to.payload_hash = <int64_t *>(at + 8 * stride)
+        self.to.index = <int32_t *>(at + 9 * stride)
+        self.to.length = <int32_t *>(at + 10 * stride)
+        self.to.offsets = <int32_t *>(at + 11 * stride)
+        self.to.offsets[0] = 0
 
+    def __dealloc__(self):
+        free(self.memory)
+        free(self.to.payload)
 
-cdef int32_t *_narrow(dict columns, str name, uint64_t rows) except NULL:
-    cdef int32_t[::1] column = columns[name]
-    if <uint64_t>column.shape[0] < rows or rows == 0:
-        raise ValueError(f"column {name} has room for {column.shape[0]} rows, {rows} are needed")
-    return &column[0]
+    def add(self, batch, *, int64_t idx, int64_t view_counter, int64_t view_tag):
+        cdef Batch own
+        if isinstance(batch, Batch) and not (<Batch>batch).first:  # without arrays: they take longer than the rows do
+            own = batch
+            return self.take(own.b.data, own.b.data_len, own.b.offsets, own.b.n, own.b.runs, own.b.n_runs, idx,
+                             view_counter, view_tag, own.delivered_ns)
+        cdef const uint8_t[::1] data = batch.data
+        cdef const int32_t[::1] offsets = batch.offsets
+        cdef const uint8_t[::1] runs = batch.runs.view(np.uint8)
+        if not offsets.shape[0] or runs.shape[0] % <Py_ssize_t>sizeof(sc_run):
+            raise ValueError("a batch has at least one offset, and runs of RUN_DTYPE")
+        return self.take(&data[0] if data.shape[0] else NULL, <uint64_t>data.shape[0], &offsets[0],
+                         <uint32_t>(offsets.shape[0] - 1), <const sc_run *>&runs[0] if runs.shape[0] else NULL,
+                         <uint32_t>(runs.shape[0] // <Py_ssize_t>sizeof(sc_run)), idx, view_counter, view_tag,
+                         batch.delivered_ns)
 
+    cdef Py_ssize_t take(self, const uint8_t *data, uint64_t data_len, const int32_t *offsets, uint32_t n,
+                         const sc_run *runs, uint32_t n_runs, int64_t idx, int64_t view_counter, int64_t view_tag,
+                         int64_t delivered_ns) except -2:
+        if n > self.capacity - self.rows:
+            return -1
+        if self.to.payload != NULL and data_len > <uint64_t>(self.payload_capacity - self.payload_bytes):
+            return -1
+        cdef sc_columns_shared shared
+        shared.view_counter, shared.view_tag, shared.delivered_ns = view_counter, view_tag, delivered_ns
+        cdef int64_t written
+        with nogil:
+            written = sc_columns_fill(&self.to, <uint64_t>self.rows, <uint64_t>(self.capacity - self.rows), idx,
+                                      &shared, data, data_len, offsets, n, runs, n_runs)
+        if written < 0:
+            raise ValueError("runs or offsets of the batch point outside it")
+        self.rows += written
+        if self.to.payload != NULL:
+            self.payload_bytes = self.to.offsets[self.rows]
+        return written
 
-def fill(dict columns not None, uint64_t at, int64_t idx, const uint8_t[::1] data not None,
-         const int32_t[::1] offsets not None, const uint8_t[::1] runs not None, *,
-         int64_t view_counter, int64_t view_tag, int64_t delivered_ns):
-    """Writes the rows of one batch into ``columns`` from row ``at`` on and returns how many; unicasts are skipped.
+    def address(self, str column):
+        cdef dict places = {
+            "idx": <uintptr_t>self.to.idx, "view_counter": <uintptr_t>self.to.view_counter,
+            "view_tag": <uintptr_t>self.to.view_tag, "global_seqno": <uintptr_t>self.to.global_seqno,
+            "sender": <uintptr_t>self.to.sender, "seqno": <uintptr_t>self.to.seqno, "index": <uintptr_t>self.to.index,
+            "length": <uintptr_t>self.to.length, "sent_ns": <uintptr_t>self.to.sent_ns,
+            "delivered_ns": <uintptr_t>self.to.delivered_ns, "payload_hash": <uintptr_t>self.to.payload_hash,
+            "offsets": <uintptr_t>self.to.offsets, "payload": <uintptr_t>self.to.payload,
+        }
+        return places[column]
 
-    Args:
-        columns: name -> int64 (``index``, ``length``: int32) array with room for the rows.
-        idx: journal position of the first row.
-        data, offsets, runs: of the batch; ``runs`` as ``batch.runs.view(np.uint8)``.
-        view_tag: tag of the view, its 64 bits as a signed integer.
-
-    Raises:
-        ValueError: a column is too short, or runs or offsets point outside the batch.
-    """
-    cdef uint32_t n_runs = 0
-    cdef const sc_run *run = _runs(runs, &n_runs)
-    cdef uint64_t multicast = count(runs)[0]
-    if multicast == 0:
-        return 0
-    if offsets.shape[0] < 1:
-        raise ValueError("a batch has at least one offset")
-    cdef uint64_t rows = at + multicast
-    cdef sc_columns out
-    out.idx = _wide(columns, "idx", rows)
-    out.view_counter = _wide(columns, "view_counter", rows)
-    out.view_tag = _wide(columns, "view_tag", rows)
-    out.global_seqno = _wide(columns, "global_seqno", rows)
-    out.sender = _wide(columns, "sender", rows)
-    out.seqno = _wide(columns, "seqno", rows)
-    out.sent_ns = _wide(columns, "sent_ns", rows)
-    out.delivered_ns = _wide(columns, "delivered_ns", rows)
-    out.payload_hash = _wide(columns, "payload_hash", rows)
-    out.index = _narrow(columns, "index", rows)
-    out.length = _narrow(columns, "length", rows)
-    cdef sc_columns_shared shared
-    shared.view_counter, shared.view_tag, shared.delivered_ns = view_counter, view_tag, delivered_ns
-    cdef const uint8_t *bytes_at = &data[0] if data.shape[0] else NULL
-    cdef uint64_t data_len = data.shape[0]
-    cdef uint32_t n = <uint32_t>(offsets.shape[0] - 1)
-    cdef const int32_t *offset = &offsets[0]
-    cdef int64_t written
-    with nogil:
-        written = sc_columns_fill(&out, at, idx, &shared, bytes_at, data_len, offset, n, run, n_runs)
-    if written < 0:
-        raise ValueError("runs or offsets of the batch point outside it")
-    return written
+    def clear(self):
+        self.rows = self.payload_bytes = 0
 
 
 @cython.boundscheck(False)
@@ -139,6 +149,6 @@ def hash_payloads(const uint8_t[::1] data not None, const int32_t[::1] offsets n
             if begin < 0 or end < begin or end > size:
                 bad = 1
                 break
-            out[i] = <int64_t>sc_xxh64(bytes_at + begin, <size_t>(end - begin), SC_HASH_SEED)
+            out[i] = <int64_t>sc_xxh3(bytes_at + begin, <size_t>(end - begin))
     if bad:
         raise ValueError("offsets point outside the data")

@@ -83,6 +83,9 @@ class Batch:
         """Who sent what: one row (RUN_DTYPE) for the messages of one packet: sender's id, seqno, global_seqno, sent_ns,
         first, n, index, unicast; ``first`` is the index of its first message here."""
     @property
+    def nbytes(self) -> int:
+        """Bytes of all its messages."""
+    @property
     def view_tag(self) -> int:
         """Tag of the view's id, as packets carry it."""
     @property

@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     import pyarrow as pa
 
 ROW_GROUP_BYTES = 64 << 20
@@ -41,30 +39,19 @@ def roll(stream: Path) -> Path:
     target = stream.with_suffix(".parquet")
     partial = target.with_suffix(".parquet.part")
     try:
-        with pa.memory_map(str(stream)) as source, contextlib.ExitStack() as stack:
-            reader = pa.ipc.open_stream(source)
-            writer = stack.enter_context(pq.ParquetWriter(partial, reader.schema, **_options(reader.schema)))
-            for group in _groups(reader):
-                writer.write_table(pa.Table.from_batches(group), row_group_size=sum(batch.num_rows for batch in group))
+        with pa.memory_map(str(stream)) as source:
+            # The whole segment in one call: a thread of the lowest priority must not hold the interpreter's lock when
+            # others take the processor from it.
+            table = pa.ipc.open_stream(source).read_all()
+            rows = max(1, table.num_rows * ROW_GROUP_BYTES // max(1, table.nbytes))
+            pq.write_table(table, partial, row_group_size=rows, **_options(table.schema))
+            del table
         partial.replace(target)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
     stream.unlink()
     return target
-
-
-def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    group: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        group.append(batch)
-        size += batch.nbytes
-        if size >= ROW_GROUP_BYTES:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group
 
 
 def _options(schema: pa.Schema) -> dict[str, Any]:
@@ -78,7 +65,8 @@ def _options(schema: pa.Schema) -> dict[str, Any]:
 
 
 class Roller:
-    """Rolls finished segments, in a thread of the lowest priority: the files wait on disk, delivery does not."""
+    """Rolls finished segments, in a thread that gets a processor when nobody else wants it: the files wait on disk,
+    delivery does not."""
 
     def __init__(self, counters: dict[str, int]) -> None:
         self._counters = counters
@@ -92,7 +80,7 @@ class Roller:
             self._waiting.append(path)
             self._condition.notify()
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, args=(True,), name="journal-roll", daemon=True)
+                self._thread = threading.Thread(target=self._run_idle, name="journal-roll", daemon=True)
                 self._thread.start()
 
     def close(self) -> None:
@@ -100,14 +88,17 @@ class Roller:
         with self._condition:
             self._closed = True
             self._condition.notify()
-        self._run(False)
+        if self._thread is not None and self._thread.native_id is not None:
+            _schedule(self._thread.native_id, "SCHED_OTHER")  # from now on somebody waits for it
+        self._run()
         if self._thread is not None:
             self._thread.join()
 
-    def _run(self, background: bool) -> None:
-        if background and sys.platform == "linux":
-            with contextlib.suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)  # of this thread only, on Linux
+    def _run_idle(self) -> None:
+        _schedule(threading.get_native_id(), "SCHED_IDLE")
+        self._run()
+
+    def _run(self) -> None:
         while True:
             with self._condition:
                 self._condition.wait_for(lambda: self._waiting or self._closed)
@@ -121,3 +112,10 @@ class Roller:
                 name = "roll_errors"  # the stream segment stays and is as good to read; the counter tells
             with self._condition:
                 self._counters[name] += 1
+
+
+def _schedule(thread: int, policy: str) -> None:
+    """Gives one thread a scheduling policy, where the system has such."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            os.sched_setscheduler(thread, getattr(os, policy), os.sched_param(0))

@@ -8,11 +8,11 @@ import threading
 import time
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from seqcast._native import columns
 from seqcast.errors import ConfigError, JournalWriteError, UsageError
 from seqcast.journal.roll import Roller
 from seqcast.journal.schema import (
@@ -32,35 +32,30 @@ from seqcast.types import Member, View, ViewId
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from seqcast._native.columns import DeliveredBatch
+
 GROUP_ROWS = 8192
-GROUP_BYTES = 256 << 10
-"""Batches are gathered to this many rows or bytes, or for ``flush_s``, before they are written as one."""
-
-
-class DeliveredBatch(Protocol):
-    """What the journal needs of ``seqcast._native.engine.Batch``."""
-
-    @property
-    def data(self) -> npt.NDArray[np.uint8]: ...
-    @property
-    def offsets(self) -> npt.NDArray[np.int32]: ...
-    @property
-    def runs(self) -> npt.NDArray[Any]: ...
-    @property
-    def view_tag(self) -> int: ...
-    @property
-    def delivered_ns(self) -> int: ...
+GROUP_BYTES = 1 << 20
+"""Rows are gathered to this many, or this many bytes of payload, or for ``flush_s``, before they are written as one."""
+ROW_BYTES = sum(np.dtype(kind).itemsize for kind in COLUMNS.values())
+BLOCK_ROWS, BLOCK_BYTES = 2 * GROUP_ROWS, 2 * GROUP_BYTES
+"""What a block has room for, so that a batch of the usual size fits into one that is nearly full."""
+SPARE_BLOCKS = 4
+"""Blocks that are kept to be filled again: their memory is mapped, and in the processor's cache."""
 
 
 class JournalWriter:
     """Journals the views and batches that a member delivers, in their order.
 
-    ``batch`` keeps a reference and returns; a thread writes. Nothing is lost silently: when the queue is full ``batch``
-    waits (``waits``), and after a write error every call raises `JournalWriteError` and counts what is not kept.
+    ``batch`` copies the rows, and payloads where they are kept, into a block and returns; a thread writes the blocks.
+    Payloads are hashed in the caller's thread because they are in its cache, where delivery has just put them: a
+    thread beside it would fetch them again from memory, and hold the batch's buffer meanwhile, so that delivery had to
+    go on in memory that no cache has. Nothing is lost silently: when the queue is full ``batch`` waits (``waits``),
+    and after a write error every call raises `JournalWriteError` and counts what is not kept.
 
     Args:
         directory: top directory; the member's own is made inside it.
-        payload: "full" keeps each payload and its hash, "hash" the hash only (XXH64, seed 42).
+        payload: "full" keeps each payload and its hash, "hash" the hash only (XXH3, 64 bits).
         deliver_own: whether the member delivers its own messages (DIG-08); the audit must know.
         queue_bytes: bound of what waits to be written, bytes.
         flush_s: longest time that a delivered message waits for others before it is written, seconds. What was written
@@ -101,10 +96,15 @@ class JournalWriter:
         self._queue_bytes, self._flush_s = queue_bytes, flush_s
         self._segment_rows, self._segment_bytes = segment_rows, segment_bytes
         self._write_header(cluster, payload, deliver_own)
-        # Shared with the writer thread, under the condition:
-        self._condition = threading.Condition()
-        self._queue: deque[DeliveredBatch | dict[str, Any]] = deque()
+        # Shared with the writer thread, under the lock:
+        self._lock = threading.RLock()
+        self._condition = threading.Condition(self._lock)
+        self._queue: deque[columns.Block | dict[str, Any]] = deque()
+        self._block: columns.Block | None = None  # the last, to which rows are added
+        self._since = 0.0  # its first row came
+        self._spare: list[columns.Block] = []
         self._queued = 0
+        self._idx = 0
         self._closed = False
         self._error: str | None = None
         self._counters = dict.fromkeys(
@@ -126,12 +126,7 @@ class JournalWriter:
         self._view: View | None = None
         self._tag = 0
         # Of the writer thread only:
-        self._idx = 0
         self._segment = _Segment(self, 1)
-        self._pending: list[tuple[DeliveredBatch, int, int]] = []
-        self._pending_rows = self._pending_bytes = 0
-        self._since = 0.0
-        self._in_view = (0, 0)
         self._roller = Roller(self._counters)
         self._thread = threading.Thread(target=self._run, name=f"journal-{member.name}", daemon=True)
         self._thread.start()
@@ -146,11 +141,14 @@ class JournalWriter:
             UsageError: the journal is closed.
         """
         record = _view_record(view, self._view, self._member, at_ns)
-        self._view, self._tag = view, view.view_id.tag
-        self._put(record, 0, 0)
+        with self._lock:
+            self._admit(0, 0)
+            self._view, self._tag = view, view.view_id.tag
+            self._hand_over()
+            self._queue.append({**record, "idx": self._idx})
 
     def batch(self, batch: DeliveredBatch, view: View) -> None:
-        """Journals a delivered batch of ``view``, kept by reference until it is written; waits while the queue is full.
+        """Journals a delivered batch of ``view``; waits while the queue is full.
 
         Raises:
             JournalWriteError: an earlier write failed; this batch is counted in ``rows_lost``.
@@ -158,7 +156,19 @@ class JournalWriter:
         """
         if (view is not self._view and view != self._view) or batch.view_tag != self._tag:
             raise UsageError(f"batch of {view}, but the last view journaled is {self._view}: call view() first")
-        self._put(batch, batch.data.nbytes + batch.offsets.nbytes + batch.runs.nbytes, len(batch.offsets) - 1)
+        rows = len(batch)
+        size = rows * ROW_BYTES + (batch.nbytes if self._payload else 0)
+        with self._lock:
+            if self._closed or self._error is not None or self._queued + size > self._queue_bytes:
+                self._admit(rows, size)
+            try:
+                added = self._add(batch, view)
+            except ValueError as error:
+                self._counters["rows_lost"] += rows
+                self._fail(str(error))
+                raise JournalWriteError(self._error) from error
+            self._idx += added
+            self._counters["unicasts_skipped"] += rows - added
 
     def close(self, reason: str) -> None:
         """Writes what waits and a closing record, rolls the last segment and ends the thread. Again: does nothing.
@@ -169,10 +179,11 @@ class JournalWriter:
         Raises:
             JournalWriteError: something could not be written; `counters` says how much.
         """
-        with self._condition:
+        with self._lock:
             if self._closed:
                 return
-            self._queue.append({"event": "close", "reason": reason, "at_ns": time.time_ns()})
+            self._hand_over()
+            self._queue.append({"event": "close", "reason": reason, "at_ns": time.time_ns(), "idx": self._idx})
             self._closed = True
             self._condition.notify_all()
         self._thread.join()
@@ -183,146 +194,152 @@ class JournalWriter:
     def counters(self) -> dict[str, int]:
         """rows, batches (Arrow), bytes (live segments), views, waits (queue full), unicasts_skipped, segments, rolled,
         rows_lost, roll_errors, and queued_bytes (now)."""
-        with self._condition:
+        with self._lock:
             return {**self._counters, "queued_bytes": self._queued}
 
-    # ---- the queue ----------------------------------------------------------------------------------------------
+    # ---- the queue, under the lock -------------------------------------------------------------------------
 
-    def _put(self, item: DeliveredBatch | dict[str, Any], size: int, rows: int) -> None:
-        with self._condition:
-            if self._closed:
-                raise UsageError("the journal is closed")
-            if self._queued and self._queued + size > self._queue_bytes and self._error is None:
-                self._counters["waits"] += 1
-                self._condition.wait_for(
-                    lambda: not self._queued or self._queued + size <= self._queue_bytes or self._error is not None
+    def _admit(self, rows: int, size: int) -> None:
+        """Waits while there is no room for ``size`` bytes, or raises."""
+        if self._queued and self._queued + size > self._queue_bytes and self._error is None and not self._closed:
+            self._counters["waits"] += 1
+            self._hand_over()
+            self._condition.wait_for(
+                lambda: (
+                    not self._queued
+                    or self._queued + size <= self._queue_bytes
+                    or self._error is not None
+                    or self._closed
                 )
-            if self._error is not None:
-                self._counters["rows_lost"] += rows
-                raise JournalWriteError(self._error)
-            self._queue.append(item)
-            self._queued += size
-            self._condition.notify_all()
+            )
+        if self._closed:
+            self._counters["rows_lost"] += rows
+            raise UsageError("the journal is closed")
+        if self._error is not None:
+            self._counters["rows_lost"] += rows
+            raise JournalWriteError(self._error)
+
+    def _add(self, batch: DeliveredBatch, view: View) -> int:
+        """Adds the rows of a batch to the block that is being filled, or to a new one; returns how many."""
+        added, counter, tag = -1, view.view_id.counter, signed(self._tag)
+        if self._block is not None:
+            before = _size(self._block)
+            added = self._block.add(batch, idx=self._idx, view_counter=counter, view_tag=tag)
+            if added < 0:
+                self._hand_over()
+        if self._block is None:
+            rows, payload_bytes = max(BLOCK_ROWS, len(batch)), max(BLOCK_BYTES, batch.nbytes) if self._payload else -1
+            usual = (rows, payload_bytes) == (BLOCK_ROWS, BLOCK_BYTES if self._payload else -1)
+            self._block = self._spare.pop() if self._spare and usual else columns.Block(rows, payload_bytes)
+            self._since, before = time.monotonic(), 0
+            self._condition.notify_all()  # the writer waits for it no longer than flush_s
+            added = self._block.add(batch, idx=self._idx, view_counter=counter, view_tag=tag)
+        self._queued += _size(self._block) - before
+        if self._block.rows >= GROUP_ROWS or self._block.payload_bytes >= GROUP_BYTES:
+            self._hand_over()
+        return added
+
+    def _hand_over(self) -> None:
+        """The block that is being filled is to be written."""
+        if self._block is not None:
+            self._queue.append(self._block)
+            self._block = None
+        self._condition.notify_all()
+
+    def _fail(self, why: str) -> None:
+        """Nothing is kept from now on; what waits is counted as lost."""
+        self._hand_over()
+        self._counters["rows_lost"] += sum(item.rows for item in self._queue if not isinstance(item, dict))
+        self._error = (
+            f"journal {self.path}: {why}; nothing is journaled from row {self._counters['rows']} on: free space or "
+            "mend the directory, then join again"
+        )
+        self._queue.clear()
+        self._queued = 0
+        self._condition.notify_all()
+
+    # ---- the writer thread --------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
             while self._step():
                 pass
         except Exception as error:
-            with self._condition:
-                lost = self._pending_rows + sum(
-                    len(item.offsets) - 1 for item in self._queue if not isinstance(item, dict)
-                )
-                self._counters["rows_lost"] += lost
-                self._error = (
-                    f"journal {self.path}: {error}; nothing is journaled from row {self._idx} on: free space or mend "
-                    "the directory, then join again"
-                )
-                self._queue.clear()
-                self._queued = 0
-                self._condition.notify_all()
+            with self._lock:
+                if self._error is None:
+                    self._fail(str(error))
             with contextlib.suppress(Exception):
                 self._segment.abandon()
                 self._views_file.close()
 
     def _step(self) -> bool:
-        with self._condition:
-            if not self._queue:
-                left = max(0.0, self._since + self._flush_s - time.monotonic()) if self._pending else None
-                self._condition.wait_for(lambda: self._queue, timeout=left)
-            item = self._queue.popleft() if self._queue else None
-        if item is None:
-            self._flush()
-        elif isinstance(item, dict):
-            self._flush()
-            self._views_file.write(json.dumps({**item, "idx": self._idx}) + "\n")
+        with self._lock:
+            while not self._queue and self._error is None:
+                left = self._since + self._flush_s - time.monotonic() if self._block is not None else None
+                if left is not None and left <= 0:
+                    self._hand_over()
+                else:
+                    self._condition.wait(left)
+            if self._error is not None:
+                raise JournalWriteError(self._error)
+            item = self._queue[0]  # it stays there until it is written: what fails counts as lost
+        written = 0
+        if isinstance(item, dict):
+            self._views_file.write(json.dumps(item) + "\n")
             self._views_file.flush()
-            if item["event"] == "close":
-                self._finish_segment()
-                self._views_file.close()
-                return False
-            self._counters["views"] += 1
-            self._in_view = (item["view_id"]["counter"], signed(int(item["tag"], 16)))
         else:
-            self._take(item)
-        return True
-
-    # ---- the writer thread --------------------------------------------------------------------------------------
-
-    def _take(self, batch: DeliveredBatch) -> None:
-        from seqcast._native import columns
-
-        multicast, unicast = columns.count(batch.runs.view(np.uint8))
-        if not self._pending:
-            self._since = time.monotonic()
-        self._pending.append((batch, multicast, unicast))
-        self._pending_rows += multicast
-        self._pending_bytes += batch.data.nbytes
-        if (
-            self._pending_rows >= GROUP_ROWS
-            or self._pending_bytes >= GROUP_BYTES
-            or time.monotonic() - self._since >= self._flush_s
-        ):
-            self._flush()
-
-    def _flush(self) -> None:
-        if not self._pending:
-            return
-        record = self._record_batch() if self._pending_rows else None
-        if record is not None:
+            record = self._record_batch(item)
             self._segment.write(record)
-        pending, self._pending = self._pending, []
-        self._idx += self._pending_rows
-        with self._condition:
-            for batch, _, unicast in pending:
-                self._queued -= batch.data.nbytes + batch.offsets.nbytes + batch.runs.nbytes
-                self._counters["unicasts_skipped"] += unicast
-            self._counters["rows"] += self._pending_rows
-            self._counters["batches"] += record is not None
-            self._counters["bytes"] += record.nbytes if record is not None else 0
-            self._condition.notify_all()
-        self._pending_rows = self._pending_bytes = 0
+            written = record.nbytes
+        with self._lock:
+            if self._error is None:
+                self._written(item, written)
+        if isinstance(item, dict) and item["event"] == "close":
+            self._finish_segment()
+            self._views_file.close()
+            return False
         if self._segment.rows >= self._segment_rows or self._segment.bytes >= self._segment_bytes:
             self._finish_segment()
+        return True
 
-    def _record_batch(self) -> pa.RecordBatch:
-        from seqcast._native import columns
+    def _written(self, item: columns.Block | dict[str, Any], written: int) -> None:
+        """Under the lock."""
+        self._queue.popleft()
+        if isinstance(item, dict):
+            self._counters["views"] += item["event"] == "view"
+            return
+        self._counters["rows"] += item.rows
+        self._counters["batches"] += 1
+        self._counters["bytes"] += written
+        self._queued -= _size(item)
+        if len(self._spare) < SPARE_BLOCKS and item.capacity == BLOCK_ROWS and item.payload_capacity <= BLOCK_BYTES:
+            item.clear()
+            self._spare.append(item)
+        self._condition.notify_all()
 
-        pa = self._pa
-        arrays: dict[str, npt.NDArray[Any]] = {
-            name: np.empty(self._pending_rows, kind) for name, kind in COLUMNS.items()
-        }
-        counter, tag = self._in_view
-        at = 0
-        for batch, _, _ in self._pending:
-            at += columns.fill(
-                arrays, at, self._idx + at, batch.data, batch.offsets, batch.runs.view(np.uint8),
-                view_counter=counter, view_tag=tag, delivered_ns=batch.delivered_ns,
-            )  # fmt: skip
+    def _record_batch(self, block: columns.Block) -> pa.RecordBatch:
+        """The block's own memory as Arrow arrays."""
+        pa, rows = self._pa, block.rows
+
+        def column(name: str, size: int) -> Any:
+            return pa.foreign_buffer(block.address(name), size, block)
+
         built = [
-            pa.Array.from_buffers(self._schema.field(name).type, at, [None, pa.py_buffer(array)])
-            for name, array in arrays.items()
+            pa.Array.from_buffers(
+                self._schema.field(name).type, rows, [None, column(name, rows * np.dtype(kind).itemsize)]
+            )
+            for name, kind in COLUMNS.items()
         ]
         if self._payload:
-            parts = [part for batch, _, unicast in self._pending for part in self._payloads(batch, unicast)]
-            built.append(parts[0] if len(parts) == 1 else pa.concat_arrays(parts))
+            buffers = [None, column("offsets", 4 * (rows + 1)), column("payload", block.payload_bytes)]
+            built.append(pa.Array.from_buffers(pa.binary(), rows, buffers))
         return pa.RecordBatch.from_arrays(built, schema=self._schema)
-
-    def _payloads(self, batch: DeliveredBatch, unicast: int) -> list[pa.Array]:
-        """The batch's own memory as Arrow arrays; without the unicasts, where there are any."""
-        pa = self._pa
-        whole = pa.Array.from_buffers(
-            pa.binary(), len(batch.offsets) - 1, [None, pa.py_buffer(batch.offsets), pa.py_buffer(batch.data)]
-        )
-        if not unicast:
-            return [whole]
-        return [whole.slice(int(run["first"]), int(run["n"])) for run in batch.runs if not run["unicast"]]
 
     def _finish_segment(self) -> None:
         finished, number = self._segment, self._segment.number
         self._segment = _Segment(self, number + 1)
         if finished.finish():
-            with self._condition:
+            with self._lock:
                 self._counters["segments"] += 1
             self._roller.add(finished.path)
 
@@ -380,6 +397,10 @@ class _Segment:
         """Closes the file as it is, after a write error."""
         if self._sink is not None:
             self._sink.close()
+
+
+def _size(block: columns.Block) -> int:
+    return block.rows * ROW_BYTES + block.payload_bytes
 
 
 def _view_id(view_id: ViewId) -> dict[str, Any]:

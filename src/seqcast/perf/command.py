@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 from seqcast.errors import SeqcastError
+from seqcast.journal.schema import PAYLOAD_MODES
 from seqcast.perf import report
 from seqcast.perf.messages import SIZE_MIN
 from seqcast.perf.paths import PATHS, Path, PathError, dropping, open_path, why_no_namespaces
@@ -19,6 +23,7 @@ from seqcast.perf.runs import Latency, Load, bare_latency, bare_throughput, grou
 
 ORDERS = ("fifo", "sequencer", "total")
 MEMBERS_MAX = 64
+JOURNALED = {"hash": "hashes", "full": "whole payloads"}
 
 DESCRIPTION = """throughput and latency, beside the raw limit measured in the same run
 
@@ -30,13 +35,14 @@ each packet is segmented are measured, so that nobody takes the one for the othe
 """
 
 EPILOG = """exit status: 0; 1 when a message was lost, doubled or out of order, a member failed, or it was
-interrupted; 2 for bad input
+interrupted, or a message is missing in a journal; 2 for bad input
 
 figures of --json:
   sent_msgs_per_s, delivered_msgs_per_s (per receiver, the slowest, until its last message), delivered_mb_per_s,
   lost (by all receivers, all runs), retransmitted_packets, cpu_us_per_msg (of all members, per message sent),
   rss_mb (of the largest member, after the run), raw_mb_per_s, limit_mb_per_s (whole packets), ratio_to_raw,
   ratio_to_limit, spread (least and most of each); with --loss also loss_free_msgs_per_s and ratio_to_loss_free;
+  with --journal journal_free_msgs_per_s, journal_ratio and journal_missing (delivered, and not in a journal);
   with --latency latency_us and raw_latency_us (p50, p99, p999 of half the round trip);
   other_paths: the same figures on the other paths
 """
@@ -71,7 +77,8 @@ def main(argv: Sequence[str]) -> int:
     else:
         print(heading(arguments))
         print(report.table(results))
-    return 1 if any(result.get("lost") or result.get("wrong") for result in results) else 0
+    faults = ("lost", "wrong", "journal_missing")
+    return 1 if any(result.get(key) for result in results for key in faults) else 0
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -94,6 +101,15 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--loss", type=float, metavar="PERCENT", help="drop this share of datagrams in the kernel, after a run without"
+    )
+    parser.add_argument(
+        "--journal",
+        choices=PAYLOAD_MODES,
+        help="all members journal what they are delivered, after a run without: payloads too (full), or their hashes; "
+        "the journals are counted and removed after each run",
+    )
+    parser.add_argument(
+        "--journal-folder", metavar="FOLDER", help="where the journals are made (where temporary files are)"
     )
     parser.add_argument("--latency", action="store_true", help="a ping-pong of two members instead")
     parser.add_argument("--rounds", type=int, metavar="N", help="round trips of a ping-pong (5000 a second)")
@@ -122,7 +138,7 @@ def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Non
     if not SIZE_MIN <= arguments.size <= size_max:
         parser.error(f"--size must be from {SIZE_MIN} to {size_max} bytes: a message carries its number")
     if arguments.latency:
-        for name in ("members", "senders", "loss"):
+        for name in ("members", "senders", "loss", "journal"):
             if getattr(arguments, name) != parser.get_default(name):
                 parser.error(f"--latency is a ping-pong of two members: leave --{name} out")
         arguments.members = 2
@@ -147,6 +163,22 @@ def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Non
         parser.error("--pairs must be from 1 to 1000")
     if arguments.loss is not None and not 0 < arguments.loss <= 50:
         parser.error("--loss must be more than 0 and at most 50 percent")
+    check_journal(parser, arguments)
+
+
+def check_journal(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    """The same of the options of journals."""
+    if arguments.journal is None:
+        if arguments.journal_folder is not None:
+            parser.error("--journal-folder goes with --journal")
+        return
+    if arguments.loss is not None:
+        parser.error("--journal and --loss are measured one at a time")
+    if importlib.util.find_spec("pyarrow") is None:
+        parser.error("--journal needs pyarrow: pip install 'seqcast[journal]'")
+    arguments.journal_folder = arguments.journal_folder or tempfile.gettempdir()
+    if not os.access(arguments.journal_folder, os.W_OK | os.X_OK) or not os.path.isdir(arguments.journal_folder):
+        parser.error(f"--journal-folder {arguments.journal_folder}: no folder that can be written to; name another")
 
 
 def usable_cores() -> list[int]:
@@ -169,6 +201,8 @@ def heading(arguments: argparse.Namespace) -> str:
         )
         if arguments.loss:
             what += f", {arguments.loss:g} % of datagrams dropped"
+        if arguments.journal:
+            what += f", journals of {JOURNALED[arguments.journal]} in {arguments.journal_folder}"
     return f"{what}, order {arguments.order}; medians of {arguments.pairs} pairs (least to most)\n{report.machine()}\n"
 
 
@@ -200,15 +234,18 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 def measure_throughput(arguments: argparse.Namespace, path: Path) -> dict[str, Any]:
     """Interleaved pairs of a group and its two baselines on one path."""
-    load = Load(arguments.members, arguments.senders, arguments.size, arguments.order, arguments.seconds)
+    plain = Load(arguments.members, arguments.senders, arguments.size, arguments.order, arguments.seconds)
+    load = replace(plain, journal=arguments.journal or "", journal_folder=arguments.journal_folder or "")
+    burden = "loss" if arguments.loss is not None else "journal" if load.journal else ""
     raw: list[float] = []
     limit: list[float] = []
-    runs, loss_free = [], []
+    runs, without = [], []
     for pair in range(1, arguments.pairs + 1):
         with ExitStack() as stack:
+            if burden:
+                without.append(group_throughput(path, plain, cluster(f"{path.name}-plain", pair)))
+                progress(path, pair, arguments, f"seqcast without {burden}", without[-1]["delivered_mb_per_s"])
             if arguments.loss is not None:
-                loss_free.append(group_throughput(path, load, cluster("loss-free", pair)))
-                progress(path, pair, arguments, "seqcast without loss", loss_free[-1]["delivered_mb_per_s"])
                 stack.enter_context(dropping(path.places, arguments.loss))
             runs.append(group_throughput(path, load, cluster(path.name, pair)))
         progress(path, pair, arguments, "seqcast", runs[-1]["delivered_mb_per_s"])
@@ -225,20 +262,16 @@ def measure_throughput(arguments: argparse.Namespace, path: Path) -> dict[str, A
         "path": path.name,
         **report.throughput(raw, limit, runs),
     }
-    if loss_free:
-        before = [float(run["delivered_msgs_per_s"]) for run in loss_free]
-        ratios = [run["delivered_msgs_per_s"] / rate for run, rate in zip(runs, before, strict=True)]
-        result |= {
-            "loss_percent": arguments.loss,
-            "loss_free_msgs_per_s": report.median(before, 0),
-            "ratio_to_loss_free": report.median(ratios),
-            "lost": result["lost"] + sum(int(run["lost"]) for run in loss_free),
-            "wrong": result["wrong"] + sum(int(run["wrong"]) for run in loss_free),
-        }
-        result["spread"] |= {
-            "loss_free_msgs_per_s": report.spread(before, 0),
-            "ratio_to_loss_free": report.spread(ratios),
-        }
+    if burden:
+        ratio = "ratio_to_loss_free" if burden == "loss" else "journal_ratio"
+        compared = report.beside(f"{burden}_free_msgs_per_s", ratio, without, runs)
+        result |= {**compared, "spread": result["spread"] | compared["spread"]}
+        for key in ("lost", "wrong"):
+            result[key] += sum(int(run[key]) for run in without)
+    if arguments.loss is not None:
+        result["loss_percent"] = arguments.loss
+    if load.journal:
+        result |= {"journal": load.journal, "journal_missing": sum(int(run["journal_missing"]) for run in runs)}
     return result
 
 

@@ -100,10 +100,11 @@ class Process:
 
 
 class Processes:
-    """A context that ends its processes, however it is left."""
+    """A context that ends its processes, however it is left; who does not end within ``leave_s`` is killed."""
 
-    def __init__(self) -> None:
+    def __init__(self, leave_s: float = LEAVE_S) -> None:
         self.all: list[Process] = []
+        self._leave_s = leave_s
 
     def __enter__(self) -> Processes:
         return self
@@ -113,7 +114,7 @@ class Processes:
     ) -> None:
         for process in self.all:
             process.close()
-        until = time.monotonic() + LEAVE_S
+        until = time.monotonic() + self._leave_s
         for process in self.all:
             process.wait(until)
 

@@ -69,6 +69,20 @@ def throughput(raw: Sequence[float], limit: Sequence[float], runs: Sequence[Mapp
     }
 
 
+def beside(
+    name: str, ratio: str, without: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Figures of pairs of which one run is without what is measured: messages/s of those as ``name``, and the median of
+    the pairs' ratios as ``ratio``, with their spread."""
+    before = [float(run["delivered_msgs_per_s"]) for run in without]
+    ratios = [run["delivered_msgs_per_s"] / rate for run, rate in zip(runs, before, strict=True)]
+    return {
+        name: median(before, 0),
+        ratio: median(ratios),
+        "spread": {name: spread(before, 0), ratio: spread(ratios)},
+    }
+
+
 def latency(raw: Sequence[Mapping[str, float]], runs: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     """The figures of a ping-pong from its pairs: medians over the pairs, µs; ratios are medians of each pair's."""
     ratios = {key: [run[key] / bare[key] for run, bare in zip(runs, raw, strict=True)] for key in PERCENTILES}
@@ -115,6 +129,9 @@ ROWS_THROUGHPUT = (
     ("limit_mb_per_s", "bare C with acks, CRC and copies, MB/s"),
     ("ratio_to_raw", "ratio to the first"),
     ("ratio_to_limit", "ratio to the second"),
+    ("journal_free_msgs_per_s", "messages/s without the journal"),
+    ("journal_ratio", "ratio to that"),
+    ("journal_missing", "delivered and not in a journal"),
     ("loss_free_msgs_per_s", "messages/s without the loss"),
     ("ratio_to_loss_free", "ratio to that"),
     ("lost", "messages lost"),

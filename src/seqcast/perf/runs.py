@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from seqcast.perf.paths import Path
-from seqcast.perf.processes import Process, Processes, RunFailed
+from seqcast.perf.processes import LEAVE_S, Process, Processes, RunFailed
 
 START_S = 40.0
 """Processes start, and a group forms, within this time."""
 GROUP_ADDRESS = "239.255.77.77"
 """Of the bare baselines; seqcast chooses its own."""
+JOURNAL_LEAVE_S = 300.0
+"""Members roll what they journaled before they end, which takes longer than writing it."""
 WARM_S = 0.3
 WARM_ROUNDS = 500
 BARE_TRIES = 3
@@ -29,6 +31,8 @@ class Load:
         size: bytes of a message.
         order: as in ``seqcast.join``.
         seconds: how long the senders send.
+        journal: what all members journal of payloads, "hash" or "full"; "": they keep no journal.
+        journal_folder: where the journals are made for the time of a run.
     """
 
     members: int
@@ -36,6 +40,8 @@ class Load:
     size: int
     order: str
     seconds: float
+    journal: str = ""
+    journal_folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +126,40 @@ def group_throughput(path: Path, load: Load, cluster: str) -> dict[str, Any]:
     Returns:
         sent_msgs_per_s, delivered_msgs_per_s and delivered_mb_per_s (of the slowest receiver, until its last
         message), messages, lost (by all receivers together), wrong, retransmitted_packets, cpu_us_per_msg (of the
-        whole group), rss_mb and rss_rest_mb (of the largest member), window_bytes.
+        whole group), rss_mb and rss_rest_mb (of the largest member), window_bytes; received; and with a journal
+        journal_missing: how many of those the journals do not hold.
 
     Raises:
-        RunFailed: a member failed.
+        RunFailed: a member failed, or its journal cannot be read.
     """
+    if load.journal:
+        with tempfile.TemporaryDirectory(prefix="seqcast-perf-", dir=load.journal_folder) as folder:
+            run = _group_run(path, load, cluster, {"journal": folder, "journal_payload": load.journal})
+            return {**run, "journal_missing": run["received"] - journal_rows(folder)}
+    return _group_run(path, load, cluster, {})
+
+
+def journal_rows(folder: str) -> int:
+    """How many messages the journals in ``folder`` hold, by what can be read of their files.
+
+    Raises:
+        RunFailed: one cannot be read.
+    """
+    from seqcast.journal.read import find
+    from seqcast.journal.schema import JournalError
+
+    try:
+        return sum(journal.rows for journal in find([folder]))
+    except JournalError as error:
+        raise RunFailed(str(error)) from None
+
+
+def _group_run(path: Path, load: Load, cluster: str, journal: dict[str, str]) -> dict[str, Any]:
+    """``group_throughput`` of members with these settings of a journal."""
     # The first to join is the coordinator, and the sequencer: it sends only when all do.
     sending = [0 < number <= load.senders or load.senders == load.members for number in range(load.members)]
     receiving = [load.senders > 1 or not sends for sends in sending]
-    with Processes() as processes:
+    with Processes(JOURNAL_LEAVE_S if journal else LEAVE_S) as processes:
         members = []
         for number, sends in enumerate(sending):
             place = path.places[number]
@@ -141,7 +172,7 @@ def group_throughput(path: Path, load: Load, cluster: str) -> dict[str, Any]:
                 "sends": sends,
                 "receives": receiving[number],
                 "sender": number,
-                "settings": {"order": load.order, "interface": place.interface},
+                "settings": {"order": load.order, "interface": place.interface, **journal},
             }
             members.append(processes.start(place, task))
             if number == 0:
@@ -164,6 +195,7 @@ def group_throughput(path: Path, load: Load, cluster: str) -> dict[str, Any]:
         "delivered_msgs_per_s": rate,
         "delivered_mb_per_s": rate * load.size / 1e6,
         "messages": sum(sent),
+        "received": sum(answer["received"] for answer in receivers),
         "lost": sum(answer["lost"] for answer in receivers),
         "wrong": sum(answer["wrong"] for answer in receivers),
         "retransmitted_packets": sum(answer["counters"]["packets_retransmitted"] for answer in done),

@@ -181,6 +181,7 @@ def member(task: dict[str, Any]) -> None:
             commands.next()  # all stay until all are done
     finally:
         group.leave()
+        group.close_journal()
 
 
 def receive_beside(group: Any, check: Check, closed: threading.Event) -> None:

@@ -183,7 +183,7 @@ def _check_payloads(summary: Summary, path: str, batch_rows: int) -> None:
 
 
 def payload_hashes(payloads: pa.BinaryArray) -> Int64s:
-    """XXH64 (seed 42) of each payload."""
+    """XXH3 of each payload."""
     from seqcast._native import columns
 
     hashes = np.empty(len(payloads), np.int64)
