@@ -428,19 +428,31 @@ for event in group.events():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_in_a_forked_child_the_group_is_closed_and_in_the_parent_it_goes_on():
     text = """
-import os, sys, seqcast
+import os, sys, numpy, seqcast
 a = seqcast.join(sys.argv[1], name="a", interface=sys.argv[2])
 b = seqcast.join(sys.argv[1], name="b", interface=sys.argv[2])
 pid = os.fork()
 if not pid:
-    for call in (lambda: a.send(b"x"), lambda: a.recv(1), lambda: a.view, lambda: list(a), lambda: a.counters()):
+    calls = (
+        lambda: a.send(b"x"), lambda: a.send_many([b"x"]), lambda: a.send_batch(b"x", numpy.array([0, 1])),
+        lambda: a.recv(1), lambda: a.recv_batch(1), lambda: a.next_event(1), lambda: list(a), lambda: list(a.events()),
+        lambda: a.view, lambda: a.path, lambda: a.counters(), lambda: a.was_left, lambda: a.wait_deliverable(1),
+        lambda: a.suspend(1), lambda: a.resume(), lambda: a.suspended().__enter__(),
+    )
+    for call in calls:
         try:
             call()
         except seqcast.NotMember as error:
             assert "before fork()" in str(error)
         else:
             os._exit(1)
-    a.leave()
+    assert a.leave() is False
+    a.close_journal()
+    try:
+        with b:
+            raise KeyError("the child's own")
+    except KeyError:
+        pass
     with seqcast.join(sys.argv[1] + "-child", name="c", interface=sys.argv[2]) as c:
         c.send(b"own group")
         assert c.recv(10).payload == b"own group"

@@ -22,8 +22,15 @@ def test_an_interface_that_is_not_there_is_named():
 
 
 def test_an_address_that_no_interface_has_is_refused():
-    with pytest.raises(seqcast.ConfigError, match="interface"):
+    with pytest.raises(seqcast.ConfigError, match=r"no network interface that is up has the address 203\.0\.113\.77"):
         seqcast.join(cluster(), interface="203.0.113.77")
+
+
+@pytest.mark.parametrize(("given", "has", "version"), [("127.0.0.1", 4, 6), ("::1", 6, 4), ("fe80::1%lo", 6, 4)])
+def test_an_address_of_the_other_ip_version_is_named_as_such(given, has, version):
+    says = f"is an IPv{has} address and ip_version is {version}: give an IPv{version}"
+    with pytest.raises(seqcast.ConfigError, match=says):
+        seqcast.join(cluster(), interface=given, ip_version=version)
 
 
 def test_an_interface_can_be_given_by_its_address():

@@ -182,7 +182,7 @@ class Group:
             except SendTimeout as full:
                 if timeout == 0:
                     raise
-                done = full.sent  # type: ignore[attr-defined]
+                done = full.sent
         try:
             async with asyncio.timeout(timeout):
                 await self._slow.acquire()
@@ -191,7 +191,7 @@ class Group:
                 f"no turn within {timeout:g} s ({done} messages of this call were sent): earlier sends wait for "
                 "credit; wait longer, or send less"
             )
-            error.sent = done  # type: ignore[attr-defined]
+            error.sent = done
             raise error from None
         try:
             await asyncio.to_thread(send, None if deadline is None else max(0.0, deadline - time.monotonic()), done)

@@ -7,6 +7,9 @@
 class SeqcastError(Exception):
     """Base of every error of seqcast."""
 
+    sent: int = 0
+    """Of an error that a send raised: how many messages of that call were sent before it, from the first on."""
+
 
 class UsageError(SeqcastError):
     """A call that cannot be right: a closed group, a wrong type, a message over the limit."""
@@ -25,7 +28,8 @@ class NotMember(SeqcastError):
 
 
 class SendTimeout(SeqcastError):
-    """``send`` waited for credit, or for a view change, longer than its ``timeout``; the message was not sent."""
+    """``send`` waited for credit, or for a view change, longer than its ``timeout``. The first ``sent`` messages of the
+    call were sent, the rest not."""
 
 
 class SuspendTimeout(SeqcastError):

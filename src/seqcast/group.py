@@ -190,7 +190,12 @@ class Group:
 
     @property
     def path(self) -> dict[str, Any]:
-        """How datagrams travel: interface, mtu, packet_bytes, gso, gro, rcvbuf_granted, address."""
+        """How datagrams travel: interface, mtu, packet_bytes, gso, gro, rcvbuf_granted, address.
+
+        Raises:
+            NotMember: in a child process after ``fork``.
+        """
+        self._refuse_forked()
         used = self._driver
         return {
             "interface": used.interface,
@@ -260,7 +265,7 @@ class Group:
             # It stopped at the first that is no message.
             bad = next((i for i in range(done, len(payloads)) if not is_message(payloads[i])), done)
             usage = UsageError(f"a message is bytes, and payloads[{bad}] is not ({error}); encode text first")
-            usage.sent = bad  # type: ignore[attr-defined]
+            usage.sent = bad
             raise usage from None
 
     def send_batch(self, data: Any, offsets: Any, *, timeout: float | None = None) -> None:
@@ -312,7 +317,7 @@ class Group:
             error = NotMember(f"{to} is not in the {self.view}")
         else:
             error = self._not_member()
-        error.sent = sent  # type: ignore[attr-defined]
+        error.sent = sent
         return error
 
     # ---- receiving
@@ -322,6 +327,7 @@ class Group:
 
         Raises:
             NotMember: this member was excluded.
+            JournalWriteError: as ``recv``.
         """
         while True:
             try:
@@ -345,6 +351,8 @@ class Group:
         Raises:
             NotMember: this member left or was excluded, and all that it was delivered is taken.
             UsageError: ``timeout`` is not seconds.
+            JournalWriteError: the journal cannot be written, so that what this call took from the stream is not in it,
+                and is not returned; the journal's counter ``rows_lost`` has it.
         """
         wait = -1 if timeout is None else nanoseconds(timeout)
         if not self._begin_taking(wait):
@@ -367,6 +375,8 @@ class Group:
         Raises:
             NotMember: this member left or was excluded, and all that it was delivered is taken.
             UsageError: ``timeout`` is not seconds.
+            JournalWriteError: the journal cannot be written, so that what this call took from the stream is not in it,
+                and is not returned; the journal's counter ``rows_lost`` has it.
         """
         wait = -1 if timeout is None else nanoseconds(timeout)
         if not self._begin_taking(wait):
@@ -382,7 +392,12 @@ class Group:
 
     def events(self) -> Iterator[Event]:
         """Everything in its true order: messages, views, and, where asked for, ``Blocked`` and ``Unblocked``; ends when
-        this member has left, or after ``Excluded``."""
+        this member has left, or after ``Excluded``.
+
+        Raises:
+            NotMember: in a child process after ``fork``.
+            JournalWriteError: as ``recv``.
+        """
         while True:
             try:
                 event = self._next_event(-1)
@@ -396,6 +411,8 @@ class Group:
 
         Raises:
             NotMember: this member left, or ``Excluded`` was the last event.
+            UsageError: ``timeout`` is not seconds.
+            JournalWriteError: as ``recv``.
         """
         try:
             return self._next_event(-1 if timeout is None else nanoseconds(timeout))
@@ -427,7 +444,12 @@ class Group:
 
     @property
     def was_left(self) -> bool:
-        """This member left by itself, and all that it was delivered is taken."""
+        """This member left by itself, and all that it was delivered is taken.
+
+        Raises:
+            NotMember: in a child process after ``fork``.
+        """
+        self._refuse_forked()
         return isinstance(self._end, Left)
 
     def _begin_taking(self, wait: int) -> bool:
@@ -571,7 +593,7 @@ class Group:
 
         Returns:
             True: it left gracefully, all that it sent is delivered by the others. False: it was excluded, or the time
-            was over, so that messages sent last may be lost. Again: the same.
+            was over, so that messages sent last may be lost. Again: the same. False in a child process.
 
         Raises:
             UsageError: ``timeout`` is not seconds; or called by a block or unblock callback.
@@ -609,7 +631,11 @@ class Group:
         self.close_journal()
 
     def close_journal(self) -> None:
-        """Ends the journal, if there is one, where the stream was not taken to its end. Leaving by ``with`` does it."""
+        """Ends the journal, if there is one, where the stream was not taken to its end. Leaving by ``with`` does it.
+
+        Raises:
+            JournalWriteError: something could not be written; the counters say how much.
+        """
         if self._journal is not None and not self._forked:
             self._journal.close("leave")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
 import os
 import sys
 
@@ -31,6 +32,13 @@ def explain(error: OSError, config: Config, address: str) -> ConfigError:
             f"no network interface that is up has an IPv{config.ip_version} address and multicast, not even loopback: "
             "set one up (ip link set lo up), and give interface= where there are several"
         )
+    elif step == "interface" and (given := _ip_version(config.interface)) not in (0, config.ip_version):
+        text = (
+            f"interface={config.interface!r} is an IPv{given} address and ip_version is {config.ip_version}: give an "
+            f"IPv{config.ip_version} address or the interface's name, or ip_version={given} at all members"
+        )
+    elif step == "interface" and given:
+        text = f"no network interface that is up has the address {config.interface}; `ip -brief address` lists them"
     elif step == "interface" and code == errno.ENODEV:
         text = f"there is no network interface {config.interface!r}; `ip -brief address` lists those of this machine"
     elif step == "interface":
@@ -49,6 +57,14 @@ def explain(error: OSError, config: Config, address: str) -> ConfigError:
     else:
         text = f"the sockets could not be opened ({step}: {reason}) for {address} port {config.port} on {interface}"
     return ConfigError(text)
+
+
+def _ip_version(interface: str) -> int:
+    """4 or 6 where an interface is given by an address, 0 where it is given by a name."""
+    try:
+        return ipaddress.ip_address(interface.partition("%")[0]).version
+    except ValueError:
+        return 0
 
 
 def clipped_buffers(config: Config, rcvbuf: int, sndbuf: int) -> str:
