@@ -255,8 +255,9 @@ void sc_engine_resume(sc_engine *e);
 /* Puts `marker` into the delivery queue, between two packets. -1 without memory. */
 int sc_engine_mark(sc_engine *e, uint64_t marker);
 /* From now on nothing of this view is accepted from `lost` members (they no longer count for credit either). Called
- * again with another set, that one holds. */
-void sc_engine_freeze(sc_engine *e, const uint64_t *lost, size_t n);
+ * again with another set, that one holds. With `still` nothing more is delivered before a view is installed, and what
+ * the lost lack is kept: they may be survivors of a later attempt. */
+void sc_engine_freeze(sc_engine *e, const uint64_t *lost, size_t n, int still);
 /* Ranges held of the group stream of `rank`: the end of the prefix in *prefix, then up to `max` (lo, hi) pairs. */
 size_t sc_engine_held(const sc_engine *e, uint32_t rank, uint64_t *prefix, uint64_t *ranges, size_t max);
 typedef struct {

@@ -85,9 +85,9 @@ void sc_flow_recount(sc_engine *e, int64_t now) {
     uint64_t delivered = tx->unsent - 1, consumed = tx->unsent - 1;
     for (uint32_t r = 0; r < e->view.n; r++) {
         const sc_peer *peer = e->peers[r];
-        if (r == e->view.rank || peer->lost) continue;
+        if (r == e->view.rank || (peer->lost && !e->still)) continue;
         if (peer->acked.delivered < delivered) delivered = peer->acked.delivered;
-        if (peer->consumed < consumed) consumed = peer->consumed;
+        if (!peer->lost && peer->consumed < consumed) consumed = peer->consumed;
     }
     int progress = delivered > tx->stable || consumed > e->peers_consumed;
     e->peers_consumed = consumed;

@@ -182,8 +182,8 @@ typedef struct sc_event_node {
     sc_event event;
 } sc_event_node;
 
-/* Once a CUT came nothing is delivered until a view is installed. A newer START makes the cut stale: what it named is no
- * longer accepted. */
+/* Once a CUT came (or, if so asked, a START) nothing is delivered until a view is installed. A newer START makes the cut
+ * stale: what it named is no longer accepted. */
 enum { SC_CUT_NONE = 0, SC_CUT_CURRENT = 1, SC_CUT_STALE = 2 };
 
 struct sc_engine {
@@ -209,6 +209,7 @@ struct sc_engine {
     int gate_closed;
     int paused;
     int frozen; /* a START was answered: `lost` holds */
+    int still;  /* and who is lost may come back in this view: what it lacks is kept */
     int cut_set; /* SC_CUT_* */
     int cut_told;
     uint64_t cut[SC_MEMBERS_MAX];

@@ -33,9 +33,10 @@ void sc_engine_resume(sc_engine *e) {
 
 int sc_engine_mark(sc_engine *e, uint64_t marker) { return sc_queue_marker(e, marker, 1); }
 
-void sc_engine_freeze(sc_engine *e, const uint64_t *lost, size_t n) {
+void sc_engine_freeze(sc_engine *e, const uint64_t *lost, size_t n, int still) {
     if (!e->in_view) return;
-    if (e->cut_set) e->cut_set = SC_CUT_STALE;
+    if (e->cut_set || still) e->cut_set = SC_CUT_STALE;
+    e->still |= still;
     for (uint32_t r = 0; r < e->view.n; r++) {
         e->peers[r]->lost = 0;
         e->peers[r]->group.limit = UINT64_MAX;
@@ -231,7 +232,7 @@ static void peer_free(sc_engine *e, sc_peer *peer) {
 
 static void forget_view(sc_engine *e) {
     e->n_again = 0;
-    e->gate_closed = e->paused = e->frozen = e->cut_set = e->cut_told = 0;
+    e->gate_closed = e->paused = e->frozen = e->still = e->cut_set = e->cut_told = 0;
     e->epoch++;
     e->sendable++;
 }

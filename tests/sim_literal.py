@@ -19,7 +19,7 @@ import seqcast.sim.node
 from seqcast._native.engine import AGAIN, SENT, Engine, Sending
 from seqcast.endpoint import Endpoint
 from seqcast.policy.blocker import Blocker
-from seqcast.policy.context import NEVER
+from seqcast.policy.context import NEVER, Context
 from seqcast.policy.cut import next_view
 from seqcast.policy.frames import Attempt, Cut, NewView, Start, Suspend
 from seqcast.policy.initiator import Initiator
@@ -61,7 +61,7 @@ def as_built() -> Iterator[dict[str, Any]]:
 class _NoFreeze(Engine):
     """From its OK on a member goes on accepting the packets of those outside the survivors."""
 
-    def freeze(self, lost: Any) -> None:
+    def freeze(self, lost: Any, still: bool = False) -> None:
         pass
 
 
@@ -354,6 +354,32 @@ def newer_first() -> Iterator[dict[str, Any]]:
         yield {"make_engine": _Queueing}
 
 
+@contextlib.contextmanager
+def no_quorum() -> Iterator[dict[str, Any]]:
+    """Each side of a partition takes itself for the primary one."""
+    with mock.patch.object(Context, "enough", lambda self, survivors: True):
+        yield {}
+
+
+@contextlib.contextmanager
+def done_forgotten() -> Iterator[dict[str, Any]]:
+    """DONE is no acceptance: an initiator proposes what it likes, whatever the others have accepted before."""
+    with mock.patch.object(seqcast.policy.initiator, "to_repeat", lambda *arguments: None):
+        yield {}
+
+
+class _NotStill(Engine):
+    """In a primary partition, too, members deliver on between their OK and the CUT."""
+
+    def freeze(self, lost: Any, still: bool = False) -> None:
+        super().freeze(lost)
+
+
+@contextlib.contextmanager
+def not_still() -> Iterator[dict[str, Any]]:
+    yield {"make_engine": _NotStill}
+
+
 VARIANTS: dict[str, Variant] = {
     "as_built": as_built,
     "no_freeze": no_freeze,
@@ -372,6 +398,9 @@ VARIANTS: dict[str, Variant] = {
     "pause_done_over": pause_done_over,
     "queue_forgotten": queue_forgotten,
     "newer_first": newer_first,
+    "no_quorum": no_quorum,
+    "done_forgotten": done_forgotten,
+    "not_still": not_still,
 }
 
 
@@ -415,6 +444,9 @@ STORMS: dict[str, dict[str, Any]] = {
     "no_pause_id": _calm(suspends=6, tail=0.5, tail_ns=400 * MS),
     "pause_done_over": _calm(suspends=4, crashes=1),
     "queue_forgotten": {"queue_bytes": 1 << 20},
+    "no_quorum": {"partition": "primary", "split": 2},
+    "done_forgotten": _calm(partition="primary", members=5, ambushes=6, doubts=4, rejoins=8),
+    "not_still": {"partition": "primary"},
 }  # fmt: skip
 """What makes the choice that a rule is about a common one, where it is rare in ``storm``."""
 WORLDS: dict[str, type[World]] = {"no_promise": Duel}

@@ -6,8 +6,10 @@ from dataclasses import replace
 from seqcast.endpoint import Returned
 from seqcast.errors import RemoteProtocolError
 from seqcast.policy.frames import (
+    Accepted,
     Beacon,
     Block,
+    BlockedSide,
     BlockOk,
     Cut,
     Done,
@@ -23,6 +25,7 @@ from seqcast.policy.frames import (
     NewView,
     Ok,
     Promised,
+    Propose,
     Refused,
     Resume,
     Resumed,
@@ -30,6 +33,7 @@ from seqcast.policy.frames import (
     StateWanted,
     Suspend,
     Suspended,
+    Unblock,
     Wait,
     load,
 )
@@ -98,7 +102,7 @@ class Stage(World):
         """Members that are in one view; how they came there is not written."""
         self.quiet = True
         for number, name in enumerate(names):
-            self.named(name, 200 * number)
+            self.named(name, min(200, 950 // len(names)) * number)
         self.until(1000)
         assert all(node.endpoint.view == self.nodes[0].endpoint.view for node in self.nodes)
         self.quiet = False
@@ -129,6 +133,10 @@ class Stage(World):
         except RemoteProtocolError as error:
             return error
 
+    @staticmethod
+    def view_of(frame):
+        return f"view {frame.view_id.counter} [{' '.join(info.name for info in frame.members)}]"
+
     def words(self, frame):
         names = [self.name(i) for i in getattr(frame, "survivors", ())]
         match frame:
@@ -157,7 +165,19 @@ class Stage(World):
                 return f"START {frame.attempt}, survivors {' '.join(names)}"
             case Ok():
                 lacks = "" if frame.lacks is None else ", lacks the state"
-                return f"OK {frame.attempt}, last {frame.last}{lacks}"
+                accepted = f", accepted {frame.accepted}" if frame.accepted else ""
+                return f"OK {frame.attempt}, last {frame.last}{lacks}{accepted}"
+            case Accepted():
+                return f"ACCEPTED {frame.under}: {self.view_of(frame.proposal)}"
+            case Propose():
+                return f"PROPOSE {frame.attempt}: {self.view_of(frame.proposal)}"
+            case Unblock():
+                side = frame.side
+                return f"UNBLOCK, attempt {side.attempt}" if side else "UNBLOCK, who?"
+            case BlockedSide():
+                names, missing = " ".join(frame.reached), " ".join(frame.missing)
+                allowed = ", may go on" if frame.allowed else ""
+                return f"BLOCKED in {frame.side.attempt}: {names} without {missing}{allowed}"
             case Promised():
                 return f"PROMISED {frame.promise}, not {frame.attempt}"
             case Cut():
@@ -166,16 +186,15 @@ class Stage(World):
                 return f"DONE {frame.attempt}"
             case NewView():
                 answers = f" answers {frame.answers}" if frame.answers else ""
-                members = " ".join(info.name for info in frame.members)
                 named = [(self.name(p.joiner), self.name(p.provider)) for p in frame.providers]
                 state = "".join(f", {joiner} has the state of {provider}" for joiner, provider in named)
-                return f"VIEW {frame.attempt}{answers}: view {frame.view_id.counter} [{members}]{state}"
+                return f"VIEW {frame.attempt}{answers}: {self.view_of(frame)}{state}"
             case StateWanted():
                 return "STATE WANTED"
             case Installed():
                 return "INSTALLED"
             case Beacon():
-                return f"BEACON of view {frame.view_id.counter}"
+                return f"BEACON of view {frame.view_id.counter}" + (", blocked" if frame.primary == 0 else "")
             case MergeAsk() | MergeRefused() | MergeTaken() | MergeCancel():
                 kind = type(frame).__name__.removeprefix("Merge").upper()
                 return f"MERGE {kind} {self.name(frame.merge[0])}#{frame.merge[1]}"

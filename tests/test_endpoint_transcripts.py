@@ -11,7 +11,9 @@ import pytest
 from sim_stage import Stage
 
 from seqcast.policy.frames import Block, BlockOk, Cut, Done, MergeReady, NewView, Ok, Start, Suspend
+from seqcast.sim.desk import Desk
 from seqcast.sim.options import MS
+from seqcast.types import View
 
 FOLDER = Path(__file__).parent / "transcripts"
 SCENARIOS = {}
@@ -154,6 +156,73 @@ def excluded_but_alive():
     c.pause(stage.clock.now + 700 * MS)
     stage.until(2500)
     assert c.endpoint.over
+    return stage
+
+
+@scenario
+def minority():
+    """c is cut off: a and b go on, c is blocked. When they meet it learns of their view, and is excluded (step 9)."""
+    stage = Stage(partition="primary")
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    stage.network.partition({a.index, b.index}, {c.index})
+    stage.until(2000)
+    assert c.blocked.kind == "minority" and c.endpoint.view != a.endpoint.view == b.endpoint.view
+    stage.network.heal()
+    stage.until(2500)
+    assert c.endpoint.over and not a.endpoint.over and not b.endpoint.over
+    return stage
+
+
+@scenario
+def no_majority_anywhere():
+    """Each of three is alone, and blocked; nobody went on, so all do when they meet again."""
+    stage = Stage(partition="primary")
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    stage.network.partition({a.index}, {b.index, c.index})
+    stage.network.partition({b.index}, {c.index})
+    stage.until(2000)
+    assert [node.blocked.kind for node in stage.nodes] == ["minority"] * 3
+    stage.network.heal()
+    stage.until(4000)
+    assert {str(node.endpoint.view) for node in stage.nodes} == {"view 5 [a, b, c]"}
+    assert not any(node.blocked for node in stage.nodes)
+    return stage
+
+
+@scenario
+def operator_unblocks():
+    """a, b and c crash. d and e are blocked, until an operator says that they may go on."""
+    stage = Stage(partition="primary")
+    stage.group("a", "b", "c", "d", "e")
+    for node in stage.nodes[:3]:
+        node.crash()
+    stage.until(2000)
+    desk = Desk(stage, 0)
+    stage.until(3000)
+    assert desk.operator.accepted == ["d", "e"]
+    assert str(stage.node("d").endpoint.view).endswith("[d, e]")
+    return stage
+
+
+@scenario
+def accepted_view_is_proposed_again():
+    """d leaves. a is cut off with its VIEW, which all have accepted: b must propose just that one, with a in it."""
+    stage = Stage(partition="primary")
+    stage.group("a", "b", "c", "d")
+    a = stage.node("a")
+
+    def refuse(source, node, frame):
+        return a in (source, node) and a.endpoint.view is not None and a.endpoint.view.rank(stage.node("d").id) < 0
+
+    stage.refuse = refuse
+    stage.node("d").leave()
+    stage.until(1010)
+    stage.network.partition({a.index}, {1, 2, 3})
+    stage.until(2000)
+    assert [len(view.members) for view in stage.node("b").log if isinstance(view, View)][-3:] == [4, 3, 2]
+    assert a.blocked.kind == "minority"
     return stage
 
 

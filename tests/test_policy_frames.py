@@ -17,7 +17,9 @@ from seqcast.policy.frames import (
     RANGES_ALL_MAX,
     SHORTFALLS_MAX,
     SUBGROUPS_MAX,
+    Accepted,
     Beacon,
+    BlockedSide,
     Cut,
     Done,
     Fetch,
@@ -36,12 +38,15 @@ from seqcast.policy.frames import (
     Ok,
     OtherVersion,
     Promised,
+    Propose,
     Provision,
     Refused,
     Shortfall,
+    Side,
     Start,
     StateWanted,
     Subgroup,
+    Unblock,
     Wait,
     dump,
     load,
@@ -61,6 +66,9 @@ FRAMES = [
     Leave(1),
     Start(1, (1, 0), (TOP, 2)),
     Ok(1, (1, 0), SEQNO, (Held(4, ((6, 7), (9, 9))), Held(0))),
+    Ok(1, (1, 0), 0, (), (), (2, 1)),
+    Propose(1, (1, 0), NEXT),
+    Accepted(1, (3, 0), (1, 0), NEXT),
     Promised(1, (1, 0), (2, 1)),
     Promised(1, (1, 0), (0, -1)),
     Cut(1, (1, 0), (SEQNO, 0), (Fetch(0, 1, 9, 1),)),
@@ -71,6 +79,10 @@ FRAMES = [
     Installed(TOP),
     StateWanted(TOP),
     Beacon("orders", "total", VIEW.view_id),
+    Beacon("orders", "total", VIEW.view_id, 0),
+    Unblock("orders", 1, None),
+    Unblock("orders", 1, Side(TOP, (1, 0))),
+    BlockedSide(1, Side(TOP, (1, 0)), "a", ("a", "b"), ("c",), True),
     MergeAsk((TOP, 1), 5),
     MergeRefused((TOP, 1)),
     MergeReady((TOP, 1), NEXT, (Shortfall(7, VIEW.view_id, 2, 0),)),
@@ -125,6 +137,8 @@ def test_what_is_no_frame_is_refused(data):
         replace(VIEW, cut=(1,)),
         replace(VIEW, subgroups=(Subgroup(VIEW.view_id, (TOP,)),)),  # one member is in none
         MergeGo((TOP, 1), replace(VIEW, base=(0,))),
+        Propose(1, (1, 0), replace(NEXT, base=(0,))),
+        Accepted(1, (1, 0), (1, 0), replace(NEXT, cut=(1,))),
         Ok(1, (1, 0), 5, (Held(4, ((4, 7),)),)),
         Ok(1, (1, 0), 5, (Held(4, ((9, 8),)),)),
         Cut(1, (1, 0), (5,), (Fetch(1, 1, 2, 0),)),
@@ -187,6 +201,15 @@ def test_the_largest_frames_stay_within_the_limit():
     )
     held = tuple(Held(1 << 40, ((1 << 41, 1 << 41),) * (RANGES_ALL_MAX // MEMBERS_MAX)) for _ in infos)
     fetch = tuple(Fetch(127, 1 << 40, 1 << 40, 127) for _ in range(FETCH_MAX))
-    frames = [full, Ok(TOP, (9999, 127), 1 << 40, held, tuple(i.id for i in infos)), Cut(TOP, (9999, 127), top, fetch)]
+    proposal = replace(full, subgroups=(), shortfalls=())
+    names = tuple(info.name for info in infos)
+    frames = [
+        full,
+        Ok(TOP, (9999, 127), 1 << 40, held, tuple(i.id for i in infos), (9999, 127)),
+        Cut(TOP, (9999, 127), top, fetch),
+        Propose(TOP, (9999, 127), proposal),
+        Accepted(TOP, (9999, 127), (9998, 127), proposal),
+        BlockedSide(1 << 52, Side(TOP, (9999, 127)), names[0], names, names, True),
+    ]
     assert all(len(dump(frame)) <= FRAME_BYTES_MAX for frame in frames)
     assert isinstance(load(dump(full)), NewView)

@@ -287,7 +287,7 @@ class Config:
         False,
         "",
         "`events` yields Blocked and Unblocked around the time in which nothing can be sent to the group. It does "
-        "anyway at a member that has a block callback.",
+        "anyway at a member that has a block callback, and of a minority (`partition`) at every member.",
     )
     send_while_blocked: str = _knob(
         "wait",
@@ -313,6 +313,16 @@ class Config:
         "One whose owner falls silent ends after lease_s.",
         low=0.001,
         high=86400.0,
+    )
+    partition: str = _knob(
+        "merge",
+        "",
+        "What becomes of a group that falls apart. merge: each side goes on, and they are one again when they meet. "
+        "primary: only the side with a majority of the last view goes on (of an even number, half with its first "
+        "member), so that there is never more than one group; a minority is blocked, and told so by Blocked. When both "
+        "meet, its members are excluded, and may join again. Where the majority is lost for good: `seqcast unblock`. "
+        "The same at all members: a joiner with another is refused.",
+        among=("merge", "primary"),
     )
     flush_unicasts: bool = _knob(
         False,

@@ -7,7 +7,7 @@ from enum import Enum, auto
 
 from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.policy.context import CallBlock, CallUnblock, PauseHeld, PauseOver
-from seqcast.types import View
+from seqcast.types import View, ViewId
 
 
 class Event(Enum):
@@ -93,9 +93,17 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class ExcludedBy:
-    """The group went on without this member (the cut, step 8); the endpoint is over."""
+    """The group went on without this member (the cut, step 8), or gave way to a larger one; the endpoint is over."""
 
-    view: View
+    view_id: ViewId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Minority:
+    """Blocked for want of a majority (the cut, step 9), until a view is installed or the endpoint is over."""
+
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +143,7 @@ Effect = (
     | JoinFailed
     | Left
     | ExcludedBy
+    | Minority
     | Warned
     | StateFrom
     | StateHeld

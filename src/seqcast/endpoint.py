@@ -18,6 +18,7 @@ from seqcast.door import (
     JoinFailed,
     Left,
     Meaning,
+    Minority,
     PauseGroup,
     ResumeGroup,
     Returned,
@@ -39,6 +40,7 @@ from seqcast.policy.context import (
     CloseView,
     Context,
     EndpointSettings,
+    GiveWay,
     HaveState,
     Install,
     LoseState,
@@ -54,8 +56,10 @@ from seqcast.policy.context import (
 )
 from seqcast.policy.frames import (
     PROTOCOL_VERSION,
+    Accepted,
     Beacon,
     Block,
+    BlockedSide,
     BlockOk,
     Cut,
     Done,
@@ -74,13 +78,16 @@ from seqcast.policy.frames import (
     Ok,
     OtherVersion,
     Promised,
+    Propose,
     Refused,
     Resume,
     Resumed,
+    Side,
     Start,
     StateWanted,
     Suspend,
     Suspended,
+    Unblock,
     Wait,
     dump,
     load,
@@ -92,8 +99,9 @@ from seqcast.policy.membership import Membership
 from seqcast.policy.merge import Merger
 from seqcast.policy.participant import NO_PROMISE, Part, Participant
 from seqcast.policy.pause import Pause, Pauser
+from seqcast.policy.quorum import Allowance
 from seqcast.policy.state import StateTaker
-from seqcast.types import Member, MergeView, View
+from seqcast.types import Member, MergeView, View, ViewId
 
 if TYPE_CHECKING:
     from seqcast._native.engine import Engine
@@ -108,6 +116,7 @@ __all__ = [
     "JoinFailed",
     "Left",
     "Meaning",
+    "Minority",
     "PauseGroup",
     "ResumeGroup",
     "Returned",
@@ -121,9 +130,8 @@ __all__ = [
 ]
 
 _DEPARTED_MAX = 1024
-_TO_ONE = BlockOk | Ok | Promised | Installed | Wait | Refused | Suspended | Resumed
+_TO_ONE = BlockOk | Ok | Accepted | Promised | Installed | Wait | Refused | Suspended | Resumed | BlockedSide
 _TIMED = ("_lifecycle", "_blocker", "_pause", "_pauser", "_participant", "_initiator", "_merger", "_taker")
-_CLOSED_WHY = {"flush": "the view is being closed", "pause": "a member paused the group"}
 
 
 class Endpoint:
@@ -315,6 +323,9 @@ class Endpoint:
             case Start() if tag and frame.view == tag:
                 self._participant.start(frame, sender)
                 self._end_pauses()
+                if self.context.me.id not in frame.survivors and not self.context.enough(frame.survivors):
+                    self._participant.show_life(frame, sender)
+                    self._membership.call(sender)
             case Suspend() if tag and frame.view == tag and sender in self.context.infos:
                 self._pause.suspend(frame, sender)
             case Suspended() if tag and frame.view == tag:
@@ -327,10 +338,14 @@ class Endpoint:
                 self.context.send(replace(self._lineage.closed[frame.view], answers=frame.attempt), sender, address)
             case Ok():
                 self._initiator.ok(frame, sender)
+            case Accepted():
+                self._initiator.note_accepted(frame, sender)
             case Promised():
                 self._initiator.promised(frame, sender)
             case Cut() if tag and frame.view == tag:
                 self._participant.cut(frame, sender)
+            case Propose() if tag and frame.view == tag:
+                self._participant.propose(frame, sender)
             case Done() if tag and frame.view == tag:
                 self._initiator.done(frame, sender)
             case Done() if frame.view in self._lineage.closed:
@@ -345,6 +360,8 @@ class Endpoint:
                     self._lifecycle.fire(LifeInput.SERVED)
             case Beacon() if sender != self.context.me.id:
                 self._beacon(frame, sender, address)
+            case Unblock() if frame.cluster == self.context.cluster:
+                self._unblock(frame, sender, address)
             case MergeAsk() | MergeRefused() | MergeReady() | MergeGo() | MergeTaken() | MergeCancel():
                 self._merger.receive(frame, sender, address)
 
@@ -359,6 +376,22 @@ class Endpoint:
                 self.context.send(self._lineage.closed[tag], sender, address)
         elif self.context.view is not None:
             self._merger.beacon(frame, sender, address)
+
+    def _unblock(self, frame: Unblock, sender: int, address: bytes) -> None:
+        """An operator asks who is blocked as a minority, or allows one side to go on (the cut, step 9)."""
+        context, participant = self.context, self._participant
+        gated = context.view is not None and not self.over and participant.promise != NO_PROMISE
+        if not gated or (context.enough(participant.survivors) and context.allowed is None):
+            return
+        side = Side(context.tag, participant.promise)
+        if frame.side == side and context.allowed is None:
+            context.allowed = Allowance(participant.promise, participant.survivors)
+            self._effects.append(Warned("an operator allowed this side of the group to go on without the others"))
+        reached = [member.name for member in context.members if member.id in participant.survivors]
+        missing = [member.name for member in context.members if member.id not in participant.survivors]
+        allowed = context.allowed is not None and context.enough(participant.survivors)
+        answer = BlockedSide(frame.request, side, context.me.name, tuple(reached), tuple(missing), allowed)
+        context.send(answer, sender, address)
 
     def _end_pauses(self) -> None:
         """The view begins to close, which ends its pauses (the cut, step 6)."""
@@ -413,6 +446,10 @@ class Endpoint:
         elif frame.answers is not None and (frame.has(me) or sender in self._initiator.survivors):
             if sender not in context.infos:
                 raise RemoteProtocolError("VIEW: answered by a stranger")
+            if context.primary and frame.has(me) and not self._participant.holds(frame):
+                if frame.answers == self._initiator.attempt:  # decided without us, and what we lack is with them
+                    self._left_out(frame, sender, address)
+                return
             if frame.has(me):
                 self._participant.check_held(frame)
             self._initiator.newer(frame)
@@ -425,7 +462,7 @@ class Endpoint:
     def _left_out(self, frame: NewView, sender: int, address: bytes) -> None:
         """Others closed our view without us (the cut, step 8): on with those in the same position, until both merge."""
         context = self.context
-        if context.settings.partition == "primary" or self._lifecycle.state is Life.LEAVING:
+        if context.primary or self._lifecycle.state is Life.LEAVING:
             self._lifecycle.fire(LifeInput.EXCLUDED, frame)
             return
         assert context.view is not None
@@ -440,6 +477,7 @@ class Endpoint:
     def _review(self) -> None:
         while self.context.view is not None:
             initiator, membership = self._initiator, self._membership
+            initiator.review()
             if initiator.state is not Attempting.IDLE and self._participant.promise > initiator.attempt:
                 initiator.fire(AttemptInput.OVERTAKEN)
             backing_off = initiator.state is Attempting.BACKING_OFF
@@ -448,7 +486,7 @@ class Endpoint:
                 doubted = membership.doubted()
                 waited_for = tuple(member for member in waited_for if member not in doubted)
                 passing_on = bool(waited_for)
-            membership.review(initiator.running or passing_on, waited_for, backing_off)
+            membership.review(initiator.running or passing_on, waited_for, backing_off, initiator.too_few)
             self._obey()
             if membership.survivors is None:
                 self._merger.review()
@@ -478,6 +516,8 @@ class Endpoint:
                     self._install(order.frame, order.first)
                 case CloseView():
                     self._close_view(order.frame, order.left)
+                case GiveWay():
+                    self._give_way(order.view_id)
                 case Over():
                     self._effects.append(JoinFailed(order.error, order.again) if order.error else Left(self._gone_on))
                 case Warn():
@@ -493,7 +533,7 @@ class Endpoint:
                 case CallBlock() | CallUnblock() | PauseHeld() | PauseOver():
                     self._effects.append(order)
                 case TellBlocked():
-                    self._tell_blocked(order.kind)
+                    self._tell_blocked(order.kind, order.reason)
 
     def _transmit(self, frame: Frame, address: bytes) -> None:
         assert address or not isinstance(frame, _TO_ONE), "no address"
@@ -527,7 +567,7 @@ class Endpoint:
             now_ns=context.now,
             apart=_apart(frame, context.me.id),
         )
-        context.view = view
+        context.view, context.allowed = view, None
         context.departed.update(dict.fromkeys(context.infos.keys() - {info.id for info in frame.members}))
         for info in frame.members:
             context.departed.pop(info.id, None)
@@ -568,8 +608,16 @@ class Endpoint:
                 self._lifecycle.fire(LifeInput.SERVED)
         else:
             names = ", ".join(member.name for member in view.members)
-            self._stop(None, Excluded(view.view_id, f"the group went on as [{names}]: join again"))
-            self._effects.append(ExcludedBy(view))
+            self._exclude(view.view_id, f"the group went on as [{names}]: join again")
+
+    def _give_way(self, view_id: ViewId) -> None:
+        self._lifecycle.fire(LifeInput.GIVE_WAY)
+        if self.context.view is not None:
+            self._exclude(view_id, "another group of this cluster, founded apart from this one, is larger: join again")
+
+    def _exclude(self, view_id: ViewId, reason: str) -> None:
+        self._stop(None, Excluded(view_id, reason))
+        self._effects.append(ExcludedBy(view_id, reason))
 
     def _stop(self, cut: tuple[int, ...] | None, meaning: Excluded | Left) -> None:
         self._blocked = ""
@@ -578,7 +626,7 @@ class Endpoint:
         unsent = self.engine.blocked_end()
         lost = (Lost(self.context.view.view_id, 0, 0, None, unsent),) if unsent else ()
         self.engine.close_view(cut, self._next_marker(*lost, meaning))
-        self.context.view = None
+        self.context.view = self.context.allowed = None
         self.context.providers = ()
         self._entered = None
         self._initiator.fire(AttemptInput.VIEW)
@@ -592,10 +640,14 @@ class Endpoint:
 
     # ---- what the application is told of its gate
 
-    def _tell_blocked(self, kind: str) -> None:
-        if self.context.settings.block_events and not self._blocked:
+    def _tell_blocked(self, kind: str, reason: str) -> None:
+        """Of a minority everyone is told, also who is told of another block already."""
+        minority = kind == "minority" and self._blocked != kind
+        if minority:
+            self._effects.append(Minority(reason))
+        if minority or (self.context.settings.block_events and not self._blocked):
             self._blocked = kind
-            self.engine.mark(self._next_marker(Blocked(kind, _CLOSED_WHY[kind])))
+            self.engine.mark(self._next_marker(Blocked(kind, reason)))
 
     def _open_pause(self, reason: str) -> None:
         """Before the engine goes on: nothing is sent before the application can know that it may."""

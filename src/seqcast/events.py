@@ -13,8 +13,11 @@ class Blocked:
     go on.
 
     Args:
-        kind: why: "flush" (a view change), "pause" (a member called ``suspend``).
-        reason: the same for people.
+        kind: why: "flush" (a view change), "pause" (a member called ``suspend``), "minority" (with
+            ``partition="primary"``: too few members can be reached). The last one may follow another, as it lasts
+            longer: until members come back, the group turns out to have gone on without this one (``Excluded``), or
+            an operator says that those missing are gone for good.
+        reason: the same for people, with what to do.
     """
 
     kind: str
@@ -23,7 +26,7 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True)
 class Unblocked:
-    """A ``send`` to the group goes on. Follows each ``Blocked``; after a flush, behind the view that ended it.
+    """A ``send`` to the group goes on. Follows the last ``Blocked``; after a flush, behind the view that ended it.
 
     Args:
         kind: of the ``Blocked`` that it ends.
@@ -36,7 +39,7 @@ class Unblocked:
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """The group went on without this member while it was leaving; it may join again, as a new incarnation."""
+    """The group went on without this member; it may join again, as a new incarnation."""
 
     view_id: ViewId
     reason: str

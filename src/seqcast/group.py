@@ -304,9 +304,9 @@ class Group:
         sent += done
         error: SeqcastError
         if result == driver.AGAIN:
+            why = "a receiver is slower than this sender, or a view change takes long; wait longer, or send less"
             error = SendTimeout(
-                f"no credit within {timeout:g} s ({sent} messages of this call were sent): a receiver is slower than "
-                "this sender, or a view change takes long; wait longer, or send less"
+                f"no credit within {timeout:g} s ({sent} messages of this call were sent): {self._host.minority or why}"
             )
         elif result == driver.TOO_LARGE:
             error = UsageError(

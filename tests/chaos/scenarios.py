@@ -140,6 +140,29 @@ DIRECTED = (
     Scenario("coordinator-cut-off", (Step(0.5, "split", ("#0",), ("#1", "#2", "#3"), seconds=2.0),), order="sequencer"),
     Scenario("two-halves", (Step(0.5, "split", ("#0", "#1"), ("#2", "#3"), seconds=2.0),)),
     Scenario(
+        "primary-one-cut-off",
+        (Step(0.5, "split", ("#2",), ("#0", "#1"), seconds=2.0),),
+        members=3,
+        settings={"partition": "primary"},
+    ),
+    Scenario(
+        "primary-coordinator-cut-off-one-killed",
+        (Step(0.5, "split", ("#0",), ("#1", "#2", "#3", "#4"), seconds=2.0), Step(0.8, "kill", ("#1",))),
+        members=5,
+        order="sequencer",
+        settings={"partition": "primary"},
+    ),
+    Scenario(
+        "primary-nobody-has-a-majority",
+        (
+            Step(0.5, "split", ("a", "b"), ("c", "d", "e"), seconds=2.0),
+            Step(0.5, "split", ("c", "d"), ("e",), seconds=2.0),
+        ),
+        members=5,
+        order="fifo",
+        settings={"partition": "primary"},
+    ),
+    Scenario(
         "halves-and-deaths",
         (
             Step(0.3, "split", ("a", "b"), ("c", "d", "e"), seconds=2.0),

@@ -187,7 +187,7 @@ static void state(world *w, script *s, uint8_t *payload) {
 static void change_view(world *w, script *s) {
     uint32_t how = (uint32_t)take(s, 1);
     uint64_t lost = w->view.ids[how % w->view.n], cut[SC_MEMBERS_MAX], table[SC_MEMBERS_MAX], ranges[32];
-    sc_engine_freeze(w->engine, &lost, how & 1);
+    sc_engine_freeze(w->engine, &lost, how & 1, how >> 1 & 1);
     sc_engine_gate_close(w->engine, 0);
     for (uint32_t r = 0; r < w->view.n; r++) sc_engine_held(w->engine, r, &cut[r], ranges, 16);
     sc_engine_cut(w->engine, cut, NULL, 0);

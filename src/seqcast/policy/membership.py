@@ -54,7 +54,7 @@ TABLE: Table = table(
     (None, I.VERIFYING, None, ILLEGAL, "only bundling is timed"),
     (D.QUIET, I.NONE, None, IGNORED, "nothing to do, or another member's turn"),
     (None, I.NONE, D.QUIET, "rest", "the reason is gone, or it is another member's turn"),
-    (D.CHANGING, I.BROKEN, None, "initiate", "a survivor of the attempt is doubted, or the attempt was given up"),
+    (D.CHANGING, I.BROKEN, None, "initiate", "a survivor is doubted, too few are no longer alone, or it was given up"),
     (None, I.BROKEN, None, ILLEGAL, "no attempt of ours"),
     (None, I.VIEW, D.QUIET, "rest", "a new view"),
 )
@@ -93,10 +93,12 @@ class Membership(Machine):
         self.warned: set[tuple[int, int]] = set()
         self.verified_ns = NEVER  # no view change waits longer for verifications
         self.links_ns = NEVER  # when to look at the links again
+        self.more_ns = NEVER  # too few wait no longer for others that may come back, too
         self.gone: set[int] = set()  # who went on to another view without us (the cut, step 8)
         self.elsewhere: dict[
             int, tuple[int, int]
         ] = {}  # who is seen in a view of which we know nothing: since when, last
+        self.calling: set[int] = set()  # who is blocked with too few, and takes us for dead or for blocked, too
         self.joiners: dict[int, Joiner] = {}
         self.leavers: set[int] = set()
         self.wanting: set[int] = set()  # who needs a VIEW that names another provider of the state
@@ -179,6 +181,16 @@ class Membership(Machine):
         if now - first >= settings.elsewhere_ns:
             self.gone.add(member_id)
 
+    def lives(self, member_id: int) -> None:
+        """A member that is blocked for want of others, as we are or should be, shows itself: no doubt stands."""
+        self.suspected.discard(member_id)
+        self.participant.lapsed.discard(member_id)
+
+    def call(self, member_id: int) -> None:
+        """A member began to close our view, with too few of us and without this one: only together can it end."""
+        self.lives(member_id)
+        self.calling.add(member_id)
+
     def leave(self, member_id: int) -> None:
         if member_id in self.context.infos:
             self.leavers.add(member_id)
@@ -192,20 +204,24 @@ class Membership(Machine):
         now = self.context.now
         self.links = {pair: self.links.get(pair, now) for pair in self.context.plane.links()}
 
-    def review(self, attempt_runs: bool, survivors: tuple[int, ...], backing_off: bool) -> None:
+    def review(self, attempt_runs: bool, survivors: tuple[int, ...], backing_off: bool, too_few: bool = False) -> None:
         """Looks whether something is to be done, at the end of each step.
 
         Args:
             attempt_runs: we initiate a change of this view, and wait for ``survivors``.
             backing_off: we met a higher promise, and wait.
+            too_few: the survivors are no majority, where they have to be.
         """
         self._settle_links()
         doubted = self.doubted()
+        if not (attempt_runs and too_few and self.acting()):
+            self.more_ns = NEVER
         if backing_off or not self.acting():
             self.fire(DutyInput.NONE)
         elif attempt_runs:
             self.fire(DutyInput.RUNNING)
-            if not doubted.isdisjoint(survivors):
+            if not doubted.isdisjoint(survivors) or (too_few and self._more(doubted, survivors)):
+                self.more_ns = NEVER
                 self.fire(DutyInput.BROKEN)
         elif not self._reason(doubted):
             self.fire(DutyInput.NONE)
@@ -251,8 +267,20 @@ class Membership(Machine):
             or bool(self.joiners and self.joining())
             or bool(self.wanting)
             or self.context.merging
+            or self._called(doubted)
             or self.participant.state is not Part.OPEN  # somebody began to close the view, and is gone
         )
+
+    def _more(self, doubted: set[int], survivors: tuple[int, ...]) -> bool:
+        """Too few, and others are back: all of them together, so that who comes a moment later is not left out."""
+        now, back = self.context.now, {member.id for member in self.context.members} - doubted - set(survivors)
+        self.more_ns = min(self.more_ns, now + self.context.settings.verify_ns) if back else NEVER
+        return now >= self.more_ns or len(back) + len(survivors) == len(self.context.members)
+
+    def _called(self, doubted: set[int]) -> bool:
+        """Is one waiting that can hear us? If it cannot, an attempt with it would hold up everyone for nothing."""
+        me = self.context.me.id
+        return any(member not in doubted and (member, me) not in self.links for member in self.calling)
 
     def _forget_stale(self) -> None:
         stale = self.context.now - self.context.settings.joiner_seen_ns
@@ -269,7 +297,7 @@ class Membership(Machine):
         self.fire(DutyInput.VIEW)
 
     def due(self) -> int:
-        return min(self.bundle_due_ns, self.links_ns)
+        return min(self.bundle_due_ns, self.links_ns, self.more_ns)
 
     # ---- actions
 

@@ -5,6 +5,10 @@ the coordinators it hears, leads: it makes the merge id and asks the others to c
 coordinator follows one merge at a time (compare-and-set of the id). Once one of them is ready the leader cuts its own
 subgroup; when all are ready it tells everyone the merged view, which each coordinator installs in its own subgroup as
 the VIEW that ends the cut. Nobody waits for ever: who follows goes on alone when the leader falls silent.
+
+Primary partitions never merge: no minority goes on, so there is nothing to be merged but groups that were founded
+apart. Of those the smaller one gives way, and one that is blocked to one that is not: its members are out, and may join
+again.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from enum import Enum, auto
 from typing import ClassVar
 
 from seqcast.errors import RemoteProtocolError
-from seqcast.policy.context import NEVER, Context, Repeat, Warn
+from seqcast.policy.context import NEVER, Context, GiveWay, Repeat, Warn
 from seqcast.policy.cut import merged_view, sequencer_rank, why_apart
 from seqcast.policy.frames import (
     SUBGROUPS_MAX,
@@ -32,6 +36,7 @@ from seqcast.policy.frames import (
 from seqcast.policy.initiator import Attempting, AttemptInput, Initiator
 from seqcast.policy.lineage import Lineage
 from seqcast.policy.membership import Membership
+from seqcast.policy.participant import NO_PROMISE
 from seqcast.policy.table import IGNORED, ILLEGAL, Machine, Table, table
 
 HEARD_MAX = 64
@@ -135,6 +140,7 @@ class Merger(Machine):
         self.merge: MergeId = NO_MERGE
         self.heard: dict[int, tuple[int, bytes, int]] = {}  # other coordinators: tag of the view, address, when
         self.apart: dict[int, None] = {}  # tags of views that cannot be merged with ours as both are
+        self.rivals: dict[int, tuple[int, int]] = {}  # coordinators of larger primary partitions: heard first, and last
         self.asked: dict[int, tuple[int, bytes]] = {}  # leading: coordinators, with the tag of the view and the address
         self.ready: dict[int, MergeReady] = {}
         self.merged: NewView | None = None
@@ -157,6 +163,13 @@ class Merger(Machine):
             self._shun(tag)
             self._warn(f"order={frame.order!r}, and this one {context.settings.order!r}")
             return
+        if (frame.primary is not None) is not context.primary:
+            self._shun(tag)
+            self._warn(f"another partition= setting than this one, which has {context.settings.partition!r}")
+            return
+        if context.primary:
+            self._compare(frame, sender)
+            return
         old = context.now - 3 * context.settings.beacon_ns
         self.heard = {member: seen for member, seen in self.heard.items() if seen[2] > old}
         if len(self.heard) < HEARD_MAX or sender in self.heard:
@@ -166,6 +179,24 @@ class Merger(Machine):
             others = {member: seen[:2] for member, seen in self.heard.items() if member not in context.infos}
             if min(others) > context.me.id:
                 self.fire(MergeInput.LEAD, dict(sorted(others.items())[: SUBGROUPS_MAX - 1]))
+
+    def _compare(self, frame: Beacon, sender: int) -> None:
+        """Another primary partition: the larger one stays. It is looked at for a while, as it may be a view from which
+        ours comes, of a member that has yet to learn so."""
+        context, own = self.context, self._own_beacon()
+        assert frame.primary is not None and own.primary is not None
+        now, settings = context.now, context.settings
+        ours, theirs = ((each.primary, each.view_id.counter, each.view_id.tag) for each in (own, frame))
+        if not frame.primary or theirs < ours:
+            self.rivals.pop(sender, None)
+            return
+        old = now - 3 * settings.beacon_ns
+        self.rivals = {member: seen for member, seen in self.rivals.items() if seen[1] > old}
+        first, _ = self.rivals.get(sender, (now, now))
+        if len(self.rivals) < HEARD_MAX or sender in self.rivals:
+            self.rivals[sender] = first, now
+        if now - first >= settings.elsewhere_ns:
+            context.orders.append(GiveWay(frame.view_id))
 
     def receive(self, frame: Merging, sender: int, address: bytes) -> None:
         """A frame of a merge; those that answer us, or are answered, name its id."""
@@ -200,6 +231,7 @@ class Merger(Machine):
             self.fire(MergeInput.ASK_AGAIN, sender, address)
         elif (
             self.state is Merge.APART
+            and not context.primary
             and frame.view == context.tag
             and sender not in context.infos
             and self._on_duty()
@@ -400,7 +432,12 @@ class Merger(Machine):
 
     def _own_beacon(self) -> Beacon:
         assert self.context.view is not None
-        return Beacon(self.context.cluster, self.context.settings.order, self.context.view.view_id)
+        primary = None
+        if self.context.primary:
+            participant = self.initiator.participant
+            gated = participant.promise != NO_PROMISE and not self.context.enough(participant.survivors)
+            primary = 0 if gated else len(self.context.members)
+        return Beacon(self.context.cluster, self.context.settings.order, self.context.view.view_id, primary)
 
     def _holds(self) -> bool:
         return self.initiator.state is Attempting.HOLDING

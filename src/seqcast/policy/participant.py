@@ -3,6 +3,11 @@
 BLOCK, where some application has a block callback, only asks: sending and stamping stay open, and nothing is promised.
 A member promises the highest attempt that it answered, and takes CUT and VIEW under that one only. From its OK on the
 gate is closed and nothing from outside the survivors is accepted; after CUT nothing is delivered until VIEW.
+
+In a primary partition (step 9) DONE also *accepts* the VIEW that the initiator proposes beside its CUT, and the next
+OK tells of it. A VIEW that was served is then the only one there can be, under whatever attempt: it is installed as
+soon as everything up to its cut is here. For that to be possible nothing is delivered from the OK on: another attempt,
+with other survivors, may end elsewhere.
 """
 
 from __future__ import annotations
@@ -13,9 +18,11 @@ from typing import ClassVar
 from seqcast.errors import RemoteProtocolError
 from seqcast.policy.blocker import Blocker
 from seqcast.policy.context import NEVER, Context, Repeat, TellBlocked
+from seqcast.policy.cut import with_table
 from seqcast.policy.frames import (
     RANGES_ALL_MAX,
     RANGES_MAX,
+    Accepted,
     Attempt,
     Block,
     BlockOk,
@@ -25,6 +32,7 @@ from seqcast.policy.frames import (
     NewView,
     Ok,
     Promised,
+    Propose,
     Start,
 )
 from seqcast.policy.table import IGNORED, ILLEGAL, Machine, Table, table
@@ -51,6 +59,7 @@ class PartInput(Enum):
     START_BELOW = auto()
     CUT = auto()
     CUT_OTHER = auto()
+    CUT_WITHOUT = auto()
     REACHED = auto()
     LEASE = auto()
     REPEAT = auto()
@@ -81,7 +90,10 @@ TABLE: Table = table(
     (P.DONE, I.CUT, None, "say_done", "our DONE was lost"),
     ((P.OPEN, P.BLOCKING, P.BLOCKED), I.CUT, None, ILLEGAL, "nothing was promised"),
     (None, I.CUT_OTHER, None, IGNORED, "of an attempt that is not promised"),
-    (P.FETCHING, I.REACHED, P.DONE, "say_done await_view", "everything up to the cut is here"),
+    (P.PROMISED, I.CUT_WITHOUT, P.DONE, "accept say_done await_view", "an earlier proposal, which leaves us out"),
+    (P.DONE, I.CUT_WITHOUT, None, "say_done", "our DONE was lost"),
+    (None, I.CUT_WITHOUT, None, ILLEGAL, "nothing was promised; an attempt proposes one VIEW"),
+    (P.FETCHING, I.REACHED, P.DONE, "accept say_done await_view", "everything up to the cut is here"),
     (P.DONE, I.REACHED, None, IGNORED, "known"),
     (None, I.REACHED, None, ILLEGAL, "no cut is set: a START makes the one before it stale"),
     (P.OPEN, I.LEASE, None, ILLEGAL, "no lease runs"),
@@ -103,6 +115,9 @@ class Participant(Machine):
         self.heeded = NO_PROMISE  # the highest attempt whose BLOCK was heard
         self.highest = 0  # attempt seen, of whomever
         self.ok: Ok | None = None
+        self.named: Cut | None = None  # of the attempt that is promised; in a primary partition:
+        self.proposal: NewView | None = None  # what is proposed under it
+        self.accepted: tuple[Attempt, NewView] | None = None  # what we answered with DONE last, under which attempt
         self.survivors: tuple[int, ...] = ()
         self.lease_ns = NEVER
         self.asks = Repeat(context.settings.repeat_ns_max, context.settings.repeat_ns_max)
@@ -157,6 +172,11 @@ class Participant(Machine):
         else:
             self.fire(PartInput.START if frame.attempt > self.promise else PartInput.START_BELOW, frame)
 
+    def show_life(self, frame: Start, sender: int) -> None:
+        """A START of too few, that leaves us out: they may take us for dead."""
+        self.highest = max(self.highest, frame.attempt[0])
+        self.context.send(Promised(frame.view, frame.attempt, self.promise), sender)
+
     def cut(self, frame: Cut, sender: int) -> None:
         """A CUT that closes our view."""
         if frame.attempt != self.promise:
@@ -165,8 +185,32 @@ class Participant(Machine):
         if sender != self.initiator or len(frame.cut) != len(self.context.members):
             raise RemoteProtocolError("CUT: not by the initiator, or not by rank")
         self.renew()
-        self.fire(PartInput.CUT, frame)
-        self.reached()
+        self.named = frame
+        if self.proposal is not None or not self.context.primary:
+            self._take_cut(frame)
+
+    def propose(self, frame: Propose, sender: int) -> None:
+        """What comes of it when the present attempt to close our view ends well."""
+        context, proposal = self.context, frame.proposal
+        if frame.attempt != self.promise:
+            self.fire(PartInput.CUT_OTHER)
+            return
+        rightful = sender == self.initiator and context.primary and context.view is not None
+        if not rightful or proposal.closes != context.view.view_id or len(proposal.cut) != len(context.members):  # type: ignore[union-attr]
+            raise RemoteProtocolError("PROPOSE: not by the initiator, or of another view")
+        if self.proposal is None:
+            self.proposal = proposal
+            if self.named is not None:
+                self._take_cut(self.named)
+
+    def _take_cut(self, frame: Cut) -> None:
+        if self.proposal is not None and frame.cut != self.proposal.cut:
+            raise RemoteProtocolError("PROPOSE: another cut than that of the CUT")
+        if self.proposal is not None and self.context.me.id not in self.proposal.survivors:
+            self.fire(PartInput.CUT_WITHOUT, frame)
+        else:
+            self.fire(PartInput.CUT, frame)
+            self.reached()
 
     def reached(self) -> None:
         """The engine may have everything up to the cut."""
@@ -181,14 +225,20 @@ class Participant(Machine):
         Raises:
             RemoteProtocolError: it is under our promise, and cannot be right.
         """
-        if frame.attempt != self.promise or self.promise == NO_PROMISE:
+        if self.promise == NO_PROMISE:
             return False
+        if frame.attempt != self.promise:
+            return self.context.primary and self.holds(frame)
         self.check_held(frame)
         return True
 
+    def holds(self, frame: NewView) -> bool:
+        """Do we hold everything up to the cut of a VIEW?"""
+        return all(self.context.plane.held(rank)[0] >= seqno for rank, seqno in enumerate(frame.cut))
+
     def check_held(self, frame: NewView) -> None:
         """Raises RemoteProtocolError where we do not hold everything up to the cut of a VIEW that has us."""
-        if any(self.context.plane.held(rank)[0] < seqno for rank, seqno in enumerate(frame.cut)):
+        if not self.holds(frame):
             raise RemoteProtocolError("VIEW: its cut names what was never asked for")
 
     def renew(self) -> None:
@@ -220,6 +270,7 @@ class Participant(Machine):
     def promise_it(self, frame: Start) -> None:
         self.promise = frame.attempt
         self.survivors = frame.survivors
+        self.named = self.proposal = None
         self.asks.stop()
         self.lapsed.discard(self.initiator)
         self.renew()
@@ -228,19 +279,33 @@ class Participant(Machine):
         """Gate and last seqno in one step (E-15), then the freeze, then what is held: nothing can come in between."""
         context, plane = self.context, self.context.plane
         last = plane.gate_close(context.leaving or context.settings.flush_unicasts)
-        context.orders.append(TellBlocked("flush"))
+        if context.enough(frame.survivors):
+            context.orders.append(TellBlocked("flush", "the view is being closed"))
+        else:
+            context.orders.append(TellBlocked("minority", self._few(frame.survivors)))
         lost = [rank for rank, member in enumerate(context.members) if member.id not in frame.survivors]
-        plane.freeze([context.members[rank].id for rank in lost])
+        plane.freeze([context.members[rank].id for rank in lost], context.primary)
         most = min(RANGES_MAX, RANGES_ALL_MAX // max(len(lost), 1))
         held = []
         for rank in range(len(context.members)):
             prefix, ranges = plane.held(rank)
             # Only of lost members do ranges beyond the prefix matter: a survivor has all of its own.
             held.append(Held(prefix, tuple(ranges[:most]) if rank in lost else ()))
-        self.ok = Ok(frame.view, frame.attempt, last, tuple(held), context.lacks)
+        accepted = self.accepted and self.accepted[0]
+        self.ok = Ok(frame.view, frame.attempt, last, tuple(held), context.lacks, accepted)
 
-    def answer(self, _frame: Start) -> None:
+    def _few(self, survivors: tuple[int, ...]) -> str:
+        names = {member.id: member.name for member in self.context.members}
+        return (
+            f"only [{', '.join(names[each] for each in survivors)}] of [{', '.join(names.values())}] can be reached, "
+            "which is no majority: the group goes on when more are back. Where they are gone for good, an operator can "
+            f"say so: seqcast unblock {self.context.cluster}"
+        )
+
+    def answer(self, frame: Start) -> None:
         assert self.ok is not None
+        if self.accepted is not None:
+            self.context.send(Accepted(frame.view, frame.attempt, *self.accepted), self.initiator)
         self.context.send(self.ok, self.initiator)
 
     def refuse(self, frame: Block | Start) -> None:
@@ -250,10 +315,19 @@ class Participant(Machine):
     def fetch(self, frame: Cut) -> None:
         self.context.plane.cut(frame.cut, frame.fetch)
 
+    def accept(self, *_: object) -> None:
+        if self.proposal is None:
+            return
+        context, proposal = self.context, self.proposal
+        if context.me.id in proposal.survivors:  # else it is complete: somebody has accepted it before
+            assert context.view is not None
+            proposal = with_table(proposal, context.view, context.plane.received_table())
+        self.accepted = self.promise, proposal
+
     def say_done(self, *_: object) -> None:
         self.context.send(Done(self.context.tag, self.promise), self.initiator)
 
-    def await_view(self) -> None:
+    def await_view(self, *_: object) -> None:
         self.asks.start(self.context.now)
 
     def ask_all(self) -> None:

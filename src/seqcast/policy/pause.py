@@ -156,7 +156,7 @@ class Pause(Machine):
 
     def stop(self, *_: object) -> None:
         self.context.plane.pause()
-        self.context.orders.append(TellBlocked("pause"))
+        self.context.orders.append(TellBlocked("pause", "a member paused the group"))
 
     def answer(self, _frame: Suspend, sender: int) -> None:
         self._try_answer(sender)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from seqcast.endpoint import Left
@@ -213,7 +213,6 @@ def same(one: Stay, other: Stay, ordered: bool) -> Iterator[str]:
 
 def check_liveness(nodes: Sequence[Node]) -> Iterator[str]:
     """What is not yet as it must be once the faults have ended; empty: the run is done."""
-    options = nodes[0].options
     alive = [node for node in nodes if node.up and not node.endpoint.over]
     views = {}
     for node in alive:
@@ -232,8 +231,64 @@ def check_liveness(nodes: Sequence[Node]) -> Iterator[str]:
             yield f"liveness: {node} cannot send {len(node.pending)} messages"
         if node.engine.deliverable():
             yield f"liveness: {node} has not delivered everything"
-    if len(views) > 1 and (options.calm or options.partition == "merge"):
+    if len(views) > 1:
         yield f"liveness: several views remain: {', '.join(map(str, views.values()))}"
+
+
+# ---- primary partitions --------------------------------------------------------------------------------------------
+
+
+def check_primary(nodes: Sequence[Node], allowed: Collection[int]) -> Iterator[str]:
+    """A view has one successor, at whomever and whatever became of them, unless an operator let its minority go on.
+
+    Args:
+        allowed: tags of the views where one did.
+    """
+    successors: dict[ViewId, Stay] = {}
+    for node in nodes:
+        for stay in stays(node):
+            if stay.successor is None or stay.view.view_id.tag in allowed:
+                continue
+            other = successors.setdefault(stay.view.view_id, stay)
+            if other.successor != stay.successor:
+                yield (
+                    f"primary: {stay.view} ({stay.view.view_id}) has two successors: {other.successor} at {other.node} "
+                    f"and {stay.successor} at {stay.node}"
+                )
+
+
+def _majority(view: View, ids: Collection[int]) -> bool:
+    twice = 2 * sum(member.id in ids for member in view.members)
+    return twice > len(view.members) or (twice == len(view.members) and view.members[0].id in ids)
+
+
+def check_sides(nodes: Sequence[Node], sides: Sequence[Collection[int]]) -> Iterator[str]:
+    """What is not yet as it must be while the network has fallen into sides (of node indices) and nothing else happens:
+    who has a majority of its view on its side goes on with those, who has none was told so."""
+    for side in sides:
+        alive = {node.id for node in nodes if node.index in side and node.up and not node.endpoint.over}
+        for node in nodes:
+            view = node.endpoint.view
+            if node.id not in alive or view is None:
+                continue
+            if all(member.id in alive for member in view.members):
+                if node.blocked is not None and node.blocked.kind == "minority":
+                    yield f"primary: {node} reaches all of {view}, and is blocked"
+            elif _majority(view, alive):
+                yield f"primary: {node} is in {view} still, and can reach a majority of it"
+            elif node.blocked is None or node.blocked.kind != "minority":
+                yield f"primary: {node} in {view} reaches no majority, and was not told so"
+
+
+def lost_majority(nodes: Sequence[Node]) -> bool:
+    """All that are left in a view have lost its majority for good, and were told so: only an operator can help."""
+    alive = [node for node in nodes if node.up and not node.endpoint.over and node.endpoint.view is not None]
+    ids = {node.id for node in alive}
+    return bool(alive) and all(
+        node.blocked is not None and node.blocked.kind == "minority" and not _majority(node.endpoint.view, ids)
+        for node in alive
+        if node.endpoint.view is not None
+    )
 
 
 def check_delivered(nodes: Sequence[Node]) -> Iterator[str]:

@@ -37,6 +37,7 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument("--members", type=_members, default=0, metavar="N", help="processes, 2 to 32; default: by seed")
     result.add_argument("--order", choices=("fifo", "sequencer", "total"), default="", help="default: by seed")
+    result.add_argument("--partition", choices=("merge", "primary"), default="", help="default: by seed")
     result.add_argument("--duration", type=_seconds, default=0.0, metavar="S", help="virtual seconds with faults")
     result.add_argument("--trace", action="store_true", help="print views and faults as they happen")
     return result
@@ -74,7 +75,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     edges: set[tuple[str, str, str]] = set()
     failed = packets = 0
     for seed in seeds:
-        options = Options.draw(seed, arguments.members, arguments.order, int(arguments.duration * SECOND))
+        duration_ns = int(arguments.duration * SECOND)
+        options = Options.draw(seed, arguments.members, arguments.order, duration_ns, arguments.partition)
         try:
             result = simulate(options, print if arguments.trace else None)
         except Exception:  # an assertion of the code under test: a finding like any other
@@ -114,5 +116,5 @@ def replay(options: Options) -> str:
     """The line that replays a run."""
     return (
         f"seqcast sim --seed {options.seed} --members {options.members} --order {options.order} "
-        f"--duration {options.duration_ns / SECOND:g}"
+        f"--duration {options.duration_ns / SECOND:g} --partition {options.partition}"
     )

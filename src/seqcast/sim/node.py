@@ -19,6 +19,7 @@ from seqcast.endpoint import (
     JoinFailed,
     Left,
     Meaning,
+    Minority,
     PauseGroup,
     ResumeGroup,
     Returned,
@@ -291,9 +292,11 @@ class Node:
             match effect:
                 case ViewInstalled(view):
                     self.world.trace(self, f"installs {view} {view.view_id}")
-                case ExcludedBy(view):
-                    self.world.trace(self, f"is excluded by {view} {view.view_id}")
+                case ExcludedBy(view_id, reason):
+                    self.world.trace(self, f"is excluded by view {view_id}: {reason}")
                     self.world.excluded(self)
+                case Minority(reason):
+                    self.world.trace(self, f"is blocked: {reason}")
                 case JoinFailed(error, again):
                     self.world.trace(self, f"cannot join: {error}")
                     if again:
@@ -473,7 +476,7 @@ class Node:
 
     def _reach(self, meaning: Meaning) -> None:
         if isinstance(meaning, Blocked):
-            if self.blocked:
+            if self.blocked and (meaning.kind != "minority" or self.blocked.kind == "minority"):
                 self.violations.append(f"gate: {self} is told {meaning} after {self.blocked}")
             self.blocked = meaning
             self.packed_before = self.sending_now.packed if self.sending_now else bool(self.queued)

@@ -44,6 +44,9 @@ class Options:
         blocks: part of the members that have a block callback; some of those send in it, some never return.
         queue_bytes: what is sent while a view change or a pause holds it is queued, up to so many bytes.
         packet_bytes, capacity, partition: see ``EndpointSettings``; the members' capacities vary below this.
+        apart_ns: the first half of those that start and the second do not hear each other for so long: two groups.
+        split: of a primary partition: into how many sides the network falls after the other faults, until everyone
+            has gone on or knows that it is blocked; 0: not at all.
         heartbeat_ns, suspect_ns, suspect_ns_max: of the engine.
         verify_ns, link_ns: see ``EndpointSettings``.
     """
@@ -89,20 +92,24 @@ class Options:
     verify_ns: int = 100 * MS
     link_ns: int = 800 * MS
     partition: str = "merge"
+    apart_ns: int = 0
+    split: int = 0
 
     @property
     def calm(self) -> bool:
         """No fault of this run makes a living member look dead, so all must end in one view."""
         faults = self.partitions + self.one_way + self.deaf + self.pauses + self.stalls + self.ambushes + self.doubts
+        faults += self.apart_ns + (self.split if self.partition == "primary" else 0)
         return not faults and self.loss <= 0.1
 
     @staticmethod
-    def draw(seed: int, members: int = 0, order: str = "", duration_ns: int = 0) -> Options:
+    def draw(seed: int, members: int = 0, order: str = "", duration_ns: int = 0, partition: str = "") -> Options:
         """The run of a seed: which faults it has and how many; what is given is not drawn."""
         rng = random.Random(f"options {seed}")
         drawn_members, drawn_order = rng.choice((2, 3, 3, 4, 5)), rng.choice(("fifo", "sequencer", "total"))
         lossy, hostile = rng.random() < 0.6, rng.random() < 0.5
         bytes_max = rng.choice((200, 5_000, 200_000))
+        drawn_partition = random.Random(f"partition {seed}").choice(("merge", "merge", "merge", "primary"))
         options = Options(
             seed=seed,
             members=members or drawn_members,
@@ -137,6 +144,9 @@ class Options:
             blocks=rng.choice((0.0, 0.0, 0.3, 1.0)),
             suspends=rng.choice((0, 0, 1, 4)),
             queue_bytes=rng.choice((0, 0, 2_000, 1 << 20)),
+            partition=partition or drawn_partition,
+            split=rng.choice((0, 2, 2, 3)),
+            apart_ns=rng.choice((0, 0, 0, 0, 800 * MS)),
         )
         return options
 

@@ -10,11 +10,13 @@ from itertools import islice
 from seqcast._native.engine import Engine
 from seqcast.endpoint import Endpoint
 from seqcast.sim import checkers
+from seqcast.sim.desk import Desk
 from seqcast.sim.network import Clock, Network
 from seqcast.sim.node import Delivered, Node
 from seqcast.sim.options import MS, SECOND, Options
 
 LIVENESS_NS_MAX = 30 * SECOND
+SPLIT_NS_MAX = 20 * SECOND
 VIOLATIONS_MAX = 10
 
 
@@ -54,12 +56,16 @@ class World:
         self.clock = Clock()
         self.network = Network(options, self.clock, random.Random(f"network {options.seed}"))
         self.nodes: list[Node] = []
-        self.by_address: dict[bytes, Node] = {}
+        self.by_address: dict[bytes, Node | Desk] = {}
         self.rejoins = options.rejoins
         self.state_refusals = options.state_refusals
         self.ambushes: list[bytes] = []  # what a datagram holds when the next one strikes
+        self.settling = False  # the liveness phase: who starts now sends nothing
+        self.sides: list[set[int]] = []  # into which the network has fallen: the end of another fault heals nothing
+        self.desks: list[Desk] = []  # of operators
+        self.allowed: set[int] = set()  # tags of views whose minority an operator let go on
 
-    def trace(self, node: Node | None, text: str) -> None:
+    def trace(self, node: Node | Desk | None, text: str) -> None:
         if self.write:
             self.write(f"{self.clock.now / 1e6:10.3f} ms  {node or 'network'} {text}")
 
@@ -73,8 +79,8 @@ class World:
 
     # ---- datagrams
 
-    def multicast(self, source: Node, datagram: bytes) -> None:
-        if self.ambushes and self.ambushes[-1] in datagram:
+    def multicast(self, source: Node | Desk, datagram: bytes) -> None:
+        if isinstance(source, Node) and self.ambushes and self.ambushes[-1] in datagram:
             self.ambush(source, datagram)
             return
         for node in self.nodes:
@@ -96,6 +102,12 @@ class World:
         node = Node(self, len(self.nodes), name, self.options, self.make_engine, self.make_endpoint)
         self.nodes.append(node)
         self.by_address[node.address] = node
+        for number, side in enumerate(self.sides):  # who starts late is on the first side
+            if number:
+                self.network.partition({node.index}, side)
+            else:
+                side.add(node.index)
+        node.sending = not self.settling
         node.start()
         node.service()
 
@@ -108,8 +120,12 @@ class World:
     def run(self) -> Result:
         self.plan()
         self.clock.run(self.options.duration_ns)
-        violations = self.settle()
+        primary = self.options.partition == "primary"
+        violations = self.fall_apart() if primary and self.options.split else []
+        violations += self.settle()
         violations += islice(checkers.check_safety(self.nodes), VIOLATIONS_MAX)
+        if primary:
+            violations += islice(checkers.check_primary(self.nodes, self.allowed), VIOLATIONS_MAX)
         nodes = self.nodes
         return Result(
             options=self.options,
@@ -126,6 +142,10 @@ class World:
         """Schedules the processes and the faults of the safety phase."""
         options, rng, at = self.options, self.rng, self.clock.at
         end = options.duration_ns
+        if options.apart_ns:
+            middle = options.members // 2
+            self.network.partition(set(range(middle)), set(range(middle, options.members)))
+            at(options.apart_ns, self.heal)
         for number in range(options.members):
             at(rng.randrange(options.spread_ns + 1), self.start_node, f"m{number}")
 
@@ -159,6 +179,7 @@ class World:
             kinds: tuple[bytes, ...] = (b"start", b"cut", b"cut", b"view", b"view")
             kinds += (b"block", b"block") if options.blocks else ()
             kinds += (b"suspend", b"resume") if options.suspends else ()
+            kinds += (b"propose",) if options.partition == "primary" else ()
             kind = rng.choice(kinds)
             at(when(), self.ambushes.append, b'"kind":"%b"' % kind)
         for _ in range(options.one_way):
@@ -258,14 +279,34 @@ class World:
             self.network.cut.add((source.index, target.index))
 
     def heal(self) -> None:
-        self.trace(None, "is whole")
-        self.network.heal()
+        if not self.sides:
+            self.trace(None, "is whole")
+            self.network.heal()
 
-    def settle(self) -> list[str]:
-        """The liveness phase: no new faults; waits until all is as it must be, and a little longer."""
+    def fall_apart(self) -> list[str]:
+        """The last fault: the network falls into sides, until each has gone on or knows that it is blocked."""
+        self.end_faults()
+        indices = [node.index for node in self.nodes if node.up and not node.endpoint.over]
+        self.rng.shuffle(indices)
+        sides = self.sides = [set(indices[number :: self.options.split]) for number in range(self.options.split)]
+        for number, side in enumerate(sides):
+            self.network.partition(side, set().union(*sides[number + 1 :]))
+        self.trace(None, f"falls apart: {[sorted(self.nodes[index].name for index in side) for side in sides]}")
+        limit = self.clock.now + SPLIT_NS_MAX
+        while any(checkers.check_sides(self.nodes, sides)) and self.clock.now < limit:
+            self.clock.run(self.clock.now + 100 * MS)
+        return list(islice(checkers.check_sides(self.nodes, sides), VIOLATIONS_MAX))
+
+    def end_faults(self) -> None:
+        self.sides = []
         self.heal()
         self.ambushes.clear()
         self.network.healed = True
+
+    def settle(self) -> list[str]:
+        """The liveness phase: no new faults; waits until all is as it must be, and a little longer."""
+        self.end_faults()
+        self.settling = True
         for node in self.nodes:
             node.sending = False
         limit = self.clock.now + LIVENESS_NS_MAX
@@ -281,6 +322,8 @@ class World:
             quiet = quiet + 1 if not any(checkers.check_liveness(self.nodes)) else 0
             if quiet == 8:
                 break
+            if checkers.lost_majority(self.nodes) and all(desk.over for desk in self.desks):
+                self.desks.append(Desk(self, len(self.desks)))
         late = list(islice(checkers.check_liveness(self.nodes), VIOLATIONS_MAX))
         return late or list(islice(checkers.check_delivered(self.nodes), VIOLATIONS_MAX))
 

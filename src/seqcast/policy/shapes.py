@@ -1,0 +1,104 @@
+"""How a field of a control frame is written, and how it is read and checked: numbers, texts, lists, records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from seqcast.errors import RemoteProtocolError
+
+
+class Shape(NamedTuple):
+    """How one field is written, and how it is read and checked."""
+
+    text: str
+    dump: Callable[[Any], Any]
+    load: Callable[[Any], Any]
+
+
+def need(condition: bool, what: str) -> None:
+    """Raises RemoteProtocolError where ``condition`` does not hold."""
+    if not condition:
+        raise RemoteProtocolError(f"control frame: {what}")
+
+
+def integer(text: str, lowest: int, highest: int) -> Shape:
+    def load(value: Any) -> int:
+        need(type(value) is int and lowest <= value <= highest, f"{text} expected")
+        return int(value)
+
+    return Shape(text, lambda value: value, load)
+
+
+_HEX = frozenset("0123456789abcdef")
+
+
+def _load_id(value: Any) -> int:
+    need(isinstance(value, str) and 0 < len(value) <= 16 and _HEX.issuperset(value), "64-bit id in hex expected")
+    number = int(value, 16)
+    need(number > 0, "0 is no id")
+    return number
+
+
+def text(bytes_max: int, bytes_min: int = 1) -> Shape:
+    def load(value: Any) -> str:
+        need(isinstance(value, str), "text expected")
+        written = json.dumps(value, ensure_ascii=False).encode(
+            "utf-8", "replace"
+        )  # as a frame that passes it on has it
+        need(bytes_min <= len(written) - 2 <= bytes_max, "text expected")
+        return str(value)
+
+    return Shape(f"text of at most {bytes_max} bytes", lambda value: value, load)
+
+
+def _load_address(value: Any) -> bytes:
+    need(isinstance(value, str) and 2 <= len(value) <= 56 and len(value) % 2 == 0, "address in hex expected")
+    need(_HEX.issuperset(value), "address in hex expected")
+    return bytes.fromhex(value)
+
+
+def _load_flag(value: Any) -> bool:
+    need(isinstance(value, bool), "true or false expected")
+    return bool(value)
+
+
+def choice(*values: str) -> Shape:
+    def load(value: Any) -> str:
+        need(isinstance(value, str) and value in values, f"one of {', '.join(values)} expected")
+        return str(value)
+
+    return Shape(" or ".join(values), lambda value: value, load)
+
+
+def listed(item: Shape, most: int) -> Shape:
+    def load(value: Any) -> tuple[Any, ...]:
+        need(isinstance(value, list) and len(value) <= most, f"list of at most {most} expected")
+        return tuple(item.load(entry) for entry in value)
+
+    return Shape(f"list of at most {most} × {item.text}", lambda value: [item.dump(entry) for entry in value], load)
+
+
+def record(make: Callable[..., Any], names: tuple[str, ...], *items: Shape) -> Shape:
+    def load(value: Any) -> Any:
+        need(isinstance(value, list) and len(value) == len(items), f"[{', '.join(names)}] expected")
+        return make(*(item.load(entry) for item, entry in zip(items, value, strict=True)))
+
+    def dump(value: Any) -> list[Any]:
+        return [item.dump(entry) for item, entry in zip(items, value, strict=True)]
+
+    return Shape(f"[{', '.join(names)}]", dump, load)
+
+
+def optional(item: Shape) -> Shape:
+    return Shape(
+        f"{item.text}, or null",
+        lambda value: None if value is None else item.dump(value),
+        lambda value: None if value is None else item.load(value),
+    )
+
+
+ID = Shape("64-bit id in hexadecimal", lambda value: f"{value:x}", _load_id)
+FLAG = Shape("true or false", lambda value: value, _load_flag)
+ADDRESS = Shape("address in hexadecimal", lambda value: value.hex(), _load_address)

@@ -1,0 +1,71 @@
+"""An operator in the simulated world: somewhere on the network, in no group."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from seqcast._native.engine import Engine
+from seqcast.errors import SeqcastError
+from seqcast.policy.frames import BlockedSide, dump, load
+from seqcast.policy.operator import Operator
+from seqcast.sim.options import MS
+
+if TYPE_CHECKING:
+    from seqcast.sim.world import World
+
+ASK_NS = 300 * MS
+GIVE_UP_NS = 2000 * MS
+
+
+class Desk:
+    """Gives the command ``unblock`` once, as the command line does: asks, chooses, and allows."""
+
+    up = True
+
+    def __init__(self, world: World, number: int) -> None:
+        self.world, self.index, self.address = world, 1000 + number, b"desk" + number.to_bytes(2, "big")
+        self.rng = random.Random(f"desk {world.options.seed} {number}")
+        self.engine = Engine(member_id=self.rng.getrandbits(63) | 1, group_tag=1)
+        self.operator = Operator("sim", self.rng.getrandbits(32))
+        self.begin = world.clock.now
+        self.over = False
+        world.by_address[self.address] = self
+        self.repeat()
+
+    def __str__(self) -> str:
+        return "operator"
+
+    def repeat(self) -> None:
+        """Says what is to be said, and again after a while."""
+        world, operator = self.world, self.operator
+        now = world.clock.now
+        if operator.side is None and now >= self.begin + ASK_NS:
+            sides = {answer.side for answer in operator.answers.values()}
+            founded_apart = len(sides) > 1 and len({side.view for side in sides}) == len(sides)
+            try:  # of groups that were founded apart one is as good as the other
+                operator.choose(self.rng.choice(sorted(operator.answers)) if founded_apart else "")
+            except SeqcastError as error:
+                world.trace(None, f"an operator does nothing: {error}")
+                self.over = True
+                return
+            assert operator.side is not None
+            world.trace(None, f"an operator lets {operator.reached} go on without {operator.missing}")
+            world.allowed.add(operator.side.view)
+        self.over = now >= self.begin + GIVE_UP_NS
+        if self.over:
+            return
+        self.engine.control_send(dump(operator.frame()))
+        for _, _, datagram in self.engine.transmit(now):
+            world.multicast(self, datagram)
+        world.clock.at(now + 100 * MS, self.repeat)
+
+    def receive(self, datagram: bytes, address: bytes) -> None:
+        self.engine.receive(datagram, address, self.world.clock.now)
+        for kind, *details in self.engine.events():
+            frame = load(details[3]) if kind == "control" else None
+            if isinstance(frame, BlockedSide):
+                self.operator.heard(frame)
+
+    def refused(self, datagram: bytes, address: bytes) -> None:
+        """What is sent to a closed port is lost."""
