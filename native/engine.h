@@ -38,7 +38,9 @@ typedef struct {
     int64_t nak_backoff_ns_min, nak_backoff_ns_max; /* between two NAKs for one range, doubling, with jitter */
     int64_t retransmit_hold_ns; /* one slot is not sent again sooner than this */
     uint64_t retransmit_bytes_per_s;
-    int64_t ack_delay_ns;   /* at the latest so long after something was consumed */
+    int64_t ack_delay_ns;   /* an ack goes out at the latest so long after something was consumed, */
+    uint64_t ack_bytes;     /* and at once when so much was (charged bytes); 0: a quarter of the window, at most half */
+    uint32_t ack_packets;   /* or so many packets were; 0: an eighth of a ring, at most half */
     int64_t probe_ns_min, probe_ns_max; /* tail probe without progress, doubling */
     int64_t heartbeat_ns;
     int64_t suspect_ns;     /* silence after which SC_EVENT_SUSPECT is raised ... */

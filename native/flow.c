@@ -55,19 +55,32 @@ static void ack(sc_engine *e, sc_peer *peer, int stream) {
     e->counters.acks_sent++;
 }
 
-void sc_flow_progress(sc_engine *e, sc_rx_stream *rx, int64_t now) {
-    if (rx->ack_due == SC_NEVER) rx->ack_due = now + e->config.ack_delay_ns;
+/* The receivers of a multicast have one reason to answer at one time: each takes another moment in the second half of the
+ * delay (STA-04), so that their acks do not meet in the sender's buffer. */
+void sc_flow_progress(sc_engine *e, sc_rx_stream *rx, int stream, int64_t now) {
+    if (rx->ack_due != SC_NEVER) return;
+    rx->ack_due = now + e->config.ack_delay_ns;
+    if (stream == SC_STREAM_GROUP && e->view.n > 2)
+        rx->ack_due -= (int64_t)(sc_random(e) % (uint64_t)(e->config.ack_delay_ns / 2 + 1));
 }
 
-/* `bytes` more were consumed: an ack each quarter window, else with the timer. */
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+static int ack_is_due(const sc_engine *e, const sc_rx_stream *rx, int stream) {
+    uint64_t window = window_of(e, stream), ring = e->config.ring_packets;
+    uint64_t bytes = e->config.ack_bytes ? least(e->config.ack_bytes, window / 2) : window / 4;
+    uint64_t packets = e->config.ack_packets ? least(e->config.ack_packets, ring / 2) : ring / 8;
+    return rx->unacked_bytes >= bytes || rx->consumed - rx->acked_consumed >= packets;
+}
+
+/* `bytes` more were consumed (STA-02): an ack at once by their sum or the number of packets, else with the timer. */
 void sc_flow_consumed(sc_engine *e, sc_peer *peer, int stream, uint64_t bytes, int64_t now) {
     sc_rx_stream *rx = sc_rx_of(peer, stream);
     rx->unacked_bytes += sc_charge((uint32_t)bytes, bytes == e->view.packet_bytes); /* as the sender counts it */
-    if (rx->unacked_bytes >= window_of(e, stream) / 4 ||
-        rx->consumed - rx->acked_consumed >= e->config.ring_packets / 8)
+    if (ack_is_due(e, rx, stream))
         ack(e, peer, stream);
     else
-        sc_flow_progress(e, rx, now);
+        sc_flow_progress(e, rx, stream, now);
 }
 
 /* ---- acks: the sender's side -------------------------------------------------------------------------------- */

@@ -337,7 +337,7 @@ void sc_on_ack(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now);
 void sc_on_nak(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now);
 void sc_on_probe(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now);
 void sc_flow_consumed(sc_engine *e, sc_peer *peer, int stream, uint64_t bytes, int64_t now);
-void sc_flow_progress(sc_engine *e, sc_rx_stream *rx, int64_t now);
+void sc_flow_progress(sc_engine *e, sc_rx_stream *rx, int stream, int64_t now);
 void sc_flow_recount(sc_engine *e, int64_t now);
 void sc_flow_tick(sc_engine *e, int64_t now);
 int64_t sc_flow_deadline(const sc_engine *e);

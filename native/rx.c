@@ -200,7 +200,7 @@ int sc_rx_data(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab *sla
     sc_rx_advance(e, peer, rx, stream);
     if (rx->next != before) {
         if (rx->n_gaps) gaps_prune(rx);
-        sc_flow_progress(e, rx, now);
+        sc_flow_progress(e, rx, stream, now);
     }
     return 1;
 }

@@ -7,6 +7,7 @@ not in the product: a protocol change comes with a simulated run that fails with
 from __future__ import annotations
 
 import contextlib
+import struct
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -16,13 +17,15 @@ from unittest import mock
 import seqcast.endpoint
 import seqcast.policy.initiator
 import seqcast.sim.node
+from seqcast._native.bare import crc32c
 from seqcast._native.engine import AGAIN, SENT, Engine, Sending
 from seqcast.endpoint import Endpoint
 from seqcast.policy.blocker import Blocker
 from seqcast.policy.context import NEVER, Context
 from seqcast.policy.cut import next_view
-from seqcast.policy.frames import Attempt, Cut, NewView, Start, Suspend
+from seqcast.policy.frames import Attempt, Cut, MergeAsk, NewView, Start, Suspend
 from seqcast.policy.initiator import Initiator
+from seqcast.policy.merge import MergeInput, Merger
 from seqcast.policy.participant import Participant
 from seqcast.policy.pause import Pause, Pauser, Pausing
 from seqcast.sim import Options, World
@@ -30,6 +33,9 @@ from seqcast.sim.node import Node
 from seqcast.sim.options import MS, SECOND
 from seqcast.sim.state import Taking
 from seqcast.types import ViewId
+
+ACK, PROBE, HEARTBEAT = 4, 6, 7  # types of datagrams: docs/wire.md
+WIRE_VERSION = 1
 
 
 def storm(seed: int, order: str = "fifo") -> Options:
@@ -380,6 +386,144 @@ def not_still() -> Iterator[dict[str, Any]]:
     yield {"make_engine": _NotStill}
 
 
+def _sealed(datagram: bytearray) -> bytes:
+    """A datagram that was changed, with its CRC."""
+    datagram[4:8] = bytes(4)
+    datagram[4:8] = crc32c(datagram).to_bytes(4, "little")
+    return bytes(datagram)
+
+
+class _OneVector(Engine):
+    """Of each stream one mark is told, the least that was delivered, for the purge and the last message (NAK-02)."""
+
+    def transmit(self, now_ns: int) -> list[tuple[int, bytes, bytes]]:
+        return [(lane, to, self.retold(datagram)) for lane, to, datagram in super().transmit(now_ns)]
+
+    def retold(self, datagram: bytes) -> bytes:
+        told = bytearray(datagram)
+        if datagram[2] == PROBE and datagram[40] == 0:  # of the group's stream
+            told[48:56] = told[56:64]
+        elif datagram[2] == HEARTBEAT:
+            told[40:48] = told[48:56]
+            for rank, at in enumerate(range(80, len(told), 16)):
+                told[at + 8 : at + 16] = self.stream(rank)[2].to_bytes(8, "little")
+        return _sealed(told)
+
+
+class _Silent(World):
+    """Nobody says a last message: what is lost at the end stays so, if nothing else tells of it."""
+
+    def start_node(self, name: str) -> None:
+        super().start_node(name)
+        self.nodes[-1].say_last = lambda: None  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def one_vector() -> Iterator[dict[str, Any]]:
+    yield {"make_engine": _OneVector}
+
+
+class _Voting(Engine):
+    """Others' votes for stability are made up here, as far as ``votes`` says."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.me: int = settings["member_id"]
+        self.members: dict[int, bytes] = {}
+        self.newcomers: list[int] = []
+        self.tag = self.rank = 0
+
+    def install(self, **arguments: Any) -> None:
+        before, self.members = self.members, dict(zip(arguments["ids"], arguments["addresses"], strict=True))
+        self.newcomers = [member for member in self.members if before and member not in before]
+        self.tag, self.rank = arguments["tag"], arguments["rank"]
+        super().install(**arguments)
+
+    def transmit(self, now_ns: int) -> list[tuple[int, bytes, bytes]]:
+        out = super().transmit(now_ns)
+        for member, stable in self.votes(self.held(self.rank)[0]):
+            head = struct.pack("<BBBBIIHHQQQ", 0xC5, WIRE_VERSION, ACK, 0, 0, 1, 0, 0, member, self.tag, 0)
+            vote = _sealed(bytearray(head + struct.pack("<4Q", 0, stable, stable, stable)))
+            self.receive(vote, self.members[member], now_ns)
+        return out
+
+    def votes(self, sent: int) -> list[tuple[int, int]]:
+        """(member, up to where it is said to have delivered our stream)."""
+        raise NotImplementedError
+
+
+class _Unilateral(_Voting):
+    """Who came with the last view is not asked: those who were there decide (STA-06, STA-07)."""
+
+    def votes(self, sent: int) -> list[tuple[int, int]]:
+        return [(member, sent) for member in self.newcomers]
+
+
+class _Lagging(_Voting):
+    """What is so far behind the newest packet is purged, whoever has it (PB-03, E-10)."""
+
+    LAG = 10
+
+    def votes(self, sent: int) -> list[tuple[int, int]]:
+        return [(member, sent - self.LAG) for member in self.members if member != self.me and sent > self.LAG]
+
+
+@contextlib.contextmanager
+def unilateral() -> Iterator[dict[str, Any]]:
+    yield {"make_engine": _Unilateral}
+
+
+@contextlib.contextmanager
+def lag_for_votes() -> Iterator[dict[str, Any]]:
+    yield {"make_engine": _Lagging}
+
+
+@contextlib.contextmanager
+def own_merge_ids() -> Iterator[dict[str, Any]]:
+    """Each coordinator that hears of another view makes an id, before any is elected, and refuses all others (E-11)."""
+    original = Merger._ask
+
+    def ask(self: Merger, frame: MergeAsk, sender: int, address: bytes) -> None:
+        if sender in self.heard:
+            self.fire(MergeInput.ASK_OTHER, frame, sender, address)
+        else:
+            original(self, frame, sender, address)
+
+    with mock.patch.object(Merger, "_ask", ask):
+        yield {}
+
+
+@contextlib.contextmanager
+def no_merge_timer() -> Iterator[dict[str, Any]]:
+    """Who follows a merge waits until its leader goes or cancels (E-12)."""
+    with mock.patch.object(Merger, "renew", lambda self, *_: None):
+        yield {}
+
+
+class _LeaderFalls(World):
+    """The first leader to whom a subgroup says that it is cut crashes in that moment."""
+
+    fallen = False
+
+    def unicast(self, source: Node, to: bytes, datagram: bytes) -> None:
+        if b'"kind":"merge_ready"' in datagram and not self.fallen:
+            self.fallen = True
+            self.by_address[to].crash()
+        super().unicast(source, to, datagram)
+
+
+class _MulticastsOnly(Engine):
+    """A flush levels what was sent to the group, and no unicasts (FLU-16, E-16)."""
+
+    def gate_close(self, unicasts: bool = False) -> int:
+        return super().gate_close()
+
+
+@contextlib.contextmanager
+def multicasts_only() -> Iterator[dict[str, Any]]:
+    yield {"make_engine": _MulticastsOnly}
+
+
 VARIANTS: dict[str, Variant] = {
     "as_built": as_built,
     "no_freeze": no_freeze,
@@ -401,6 +545,12 @@ VARIANTS: dict[str, Variant] = {
     "no_quorum": no_quorum,
     "done_forgotten": done_forgotten,
     "not_still": not_still,
+    "one_vector": one_vector,
+    "unilateral": unilateral,
+    "lag_for_votes": lag_for_votes,
+    "own_merge_ids": own_merge_ids,
+    "no_merge_timer": no_merge_timer,
+    "multicasts_only": multicasts_only,
 }
 
 
@@ -447,9 +597,17 @@ STORMS: dict[str, dict[str, Any]] = {
     "no_quorum": {"partition": "primary", "split": 2},
     "done_forgotten": _calm(partition="primary", members=5, ambushes=6, doubts=4, rejoins=8),
     "not_still": {"partition": "primary"},
+    "one_vector": _calm(loss=0.2, rate=20),
+    "unilateral": _calm(loss=0.2, spread_ns=500 * MS),
+    "lag_for_votes": _calm(loss=0.1, tail=0.05, tail_ns=100 * MS),
+    "multicasts_only": _calm(
+        flush_unicasts=True, unicasts=0.9, doubts=12, loss=0.15, delay_ns=5 * MS, jitter_ns=5 * MS
+    ),
+    "own_merge_ids": _calm(partitions=1, duration_ns=2 * SECOND, rate=50),
+    "no_merge_timer": _calm(partitions=1, duration_ns=2 * SECOND, rate=50),
 }  # fmt: skip
 """What makes the choice that a rule is about a common one, where it is rare in ``storm``."""
-WORLDS: dict[str, type[World]] = {"no_promise": Duel}
+WORLDS: dict[str, type[World]] = {"no_promise": Duel, "one_vector": _Silent, "no_merge_timer": _LeaderFalls}
 
 
 def violation(variant: str, seed: int, rules: str = "") -> str:

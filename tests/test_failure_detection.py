@@ -291,7 +291,7 @@ def test_under_heavy_loss_a_living_member_stays_where_probes_are_sent():
     stayed = Counter()
     for kind in (World, NoProbes):
         for seed in range(8):
-            world = kind(replace(quiet(seed, members=4, order="fifo", rate=1), verify_ns=0, duration_ns=8 * SECOND))
+            world = kind(replace(quiet(seed, members=4, order="fifo", rate=1), verify_ns=0, duration_ns=20 * SECOND))
             lossy = replace(world.options, loss=0.6)
             world.clock.at(1 * SECOND, setattr, world.network, "options", lossy)
             world.plan()

@@ -442,12 +442,29 @@ class Config:
     )
     ack_delay_s: float = _by_preset(
         "s",
-        "An acknowledgement is sent at the latest so long after something was consumed; each quarter of a window gives "
-        "one at once. Longer: fewer timers beside a lone request; shorter: the sender's memory is free sooner.",
+        "An acknowledgement, which is the vote for stability, is sent at the latest so long after something was "
+        "consumed; the receivers of a multicast take different moments in its second half. Longer: fewer datagrams "
+        "beside a lone request; shorter: the sender's memory is free sooner.",
         lan=0.005,
         wan=0.02,
         low=1e-5,
         high=1.0,
+    )
+    ack_bytes: int = _knob(
+        0,
+        "bytes",
+        "An acknowledgement is sent at once when so much was consumed, as receive buffers count it; 0: a quarter of "
+        "the view's window. At most half a window. Larger: fewer datagrams; smaller: senders learn sooner what is "
+        "stable and have credit sooner, and need less memory.",
+        low=0,
+        high=1 << 30,
+    )
+    ack_packets: int = _knob(
+        0,
+        "packets",
+        "The same by number; 0: an eighth of ring_packets. Never more than half of it.",
+        low=0,
+        high=1 << 20,
     )
     probe_s_min: float = _by_preset(
         "s",

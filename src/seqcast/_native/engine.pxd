@@ -78,6 +78,8 @@ cdef extern from "engine.h" nogil:
         int64_t retransmit_hold_ns
         uint64_t retransmit_bytes_per_s
         int64_t ack_delay_ns
+        uint64_t ack_bytes
+        uint32_t ack_packets
         int64_t probe_ns_min
         int64_t probe_ns_max
         int64_t heartbeat_ns

@@ -84,7 +84,8 @@ cdef class Engine:
         uint64_t blocked_bytes_max=0,
         int64_t nak_delay_ns=200_000, int64_t nak_backoff_ns_min=2_000_000, int64_t nak_backoff_ns_max=30_000_000,
         int64_t retransmit_hold_ns=500_000, uint64_t retransmit_bytes_per_s=500_000_000,
-        int64_t ack_delay_ns=2_000_000, int64_t probe_ns_min=4_000_000, int64_t probe_ns_max=100_000_000,
+        int64_t ack_delay_ns=2_000_000, uint64_t ack_bytes=0, uint32_t ack_packets=0,
+        int64_t probe_ns_min=4_000_000, int64_t probe_ns_max=100_000_000,
         int64_t heartbeat_ns=50_000_000, int64_t suspect_ns=400_000_000, int64_t suspect_ns_max=1_600_000_000,
         int64_t install_ns=5_000_000_000, uint64_t seed=1,
     ):
@@ -114,6 +115,8 @@ cdef class Engine:
         config.retransmit_hold_ns = retransmit_hold_ns
         config.retransmit_bytes_per_s = retransmit_bytes_per_s
         config.ack_delay_ns = ack_delay_ns
+        config.ack_bytes = ack_bytes
+        config.ack_packets = ack_packets
         config.probe_ns_min = probe_ns_min
         config.probe_ns_max = probe_ns_max
         config.heartbeat_ns = heartbeat_ns

@@ -401,6 +401,8 @@ def engine_settings(config: Config) -> dict[str, Any]:
         "retransmit_hold_ns": _ns(config.retransmit_hold_s),
         "retransmit_bytes_per_s": config.retransmit_bytes_per_s,
         "ack_delay_ns": _ns(config.ack_delay_s),
+        "ack_bytes": config.ack_bytes,
+        "ack_packets": config.ack_packets,
         "probe_ns_min": _ns(config.probe_s_min),
         "probe_ns_max": _ns(config.probe_s_max),
         "heartbeat_ns": _ns(config.heartbeat_s),

@@ -51,6 +51,8 @@ def check_safety(nodes: Sequence[Node]) -> Iterator[str]:
         yield from node.violations
         yield from _check_callbacks(node)
         yield from _check_queue(node)
+        if node.options.flush_unicasts:
+            yield from _check_flushed(node, by_id)
         yield from _check_views(node)
         yield from _check_integrity(node, by_id)
         yield from _check_fifo(node, by_id)
@@ -142,6 +144,18 @@ def _check_callbacks(node: Node) -> Iterator[str]:
             view_id = node.sent[number][1]
             if view_id != run.view_id:
                 yield f"block callback: {node} sent number {number} in it, and in view {view_id}, not {run.view_id}"
+
+
+def _check_flushed(node: Node, by_id: dict[int, Node]) -> Iterator[str]:
+    """No unicast that was sent before its sender's gate closed comes in a later view (E-16)."""
+    view_id: ViewId | None = None
+    for entry in node.log:
+        if isinstance(entry, View):
+            view_id = entry.view_id
+        elif isinstance(entry, Delivered) and entry.to and view_id is not None:
+            sender, key = by_id[entry.sender], (entry.to, entry.counter)
+            if view_id > sender.sent_to[key] and key not in sender.sent_late:
+                yield f"unicast flush: {node} delivers in {view_id} what was sent in {sender.sent_to[key]}: {entry}"
 
 
 def _check_queue(node: Node) -> Iterator[str]:

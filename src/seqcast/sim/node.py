@@ -150,6 +150,7 @@ class Node:
                 blocks=blocks,
                 block_deadline_ns=BLOCK_DEADLINE_NS,
                 block_events=True,
+                flush_unicasts=options.flush_unicasts,
                 partition=options.partition,
             ),
         )
@@ -170,6 +171,7 @@ class Node:
         self.counters_to: dict[int, int] = {}
         self.sent: dict[int, tuple[int, ViewId | None]] = {}  # counter -> (length, view or None: under way)
         self.sent_to: dict[tuple[int, int], ViewId] = {}  # (to, counter) -> view
+        self.sent_late: set[tuple[int, int]] = set()  # of those: while the application was blocked
         self.pending: list[tuple[int, int]] = []  # (to, length) not yet accepted by the engine
         self.sending_now: Sending | None = None  # the first of them, if a part of it is packed
         self.queued: deque[int] = deque()  # numbers of messages that the engine took while the gate was closed
@@ -442,6 +444,9 @@ class Node:
             if result == SENT:
                 if to:
                     self.counters_to[to] = counter + 1
+                    self.sent_to[to, counter] = view.view_id
+                    if self.blocked:
+                        self.sent_late.add((to, counter))
                 else:
                     self.counter += 1
                     self.queued.append(counter)

@@ -42,6 +42,7 @@ class Options:
         state_refusals: how many times an application fails to give it.
         suspends: how many times an application pauses the group, for up to a second.
         blocks: part of the members that have a block callback; some of those send in it, some never return.
+        flush_unicasts: see ``EndpointSettings``.
         queue_bytes: what is sent while a view change or a pause holds it is queued, up to so many bytes.
         packet_bytes, capacity, partition: see ``EndpointSettings``; the members' capacities vary below this.
         apart_ns: the first half of those that start and the second do not hear each other for so long: two groups.
@@ -81,6 +82,7 @@ class Options:
     blocks: float = 0.0
     suspends: int = 0
     queue_bytes: int = 0
+    flush_unicasts: bool = False
     packet_bytes: int = 1472
     capacity: int = 256 << 10
     state: bool = False
@@ -147,6 +149,7 @@ class Options:
             partition=partition or drawn_partition,
             split=rng.choice((0, 2, 2, 3)),
             apart_ns=rng.choice((0, 0, 0, 0, 800 * MS)),
+            flush_unicasts=rng.random() < 0.2,
         )
         return options
 
