@@ -67,6 +67,7 @@ class DemoMember:
                     view=event.view_id.counter,
                     members=[member.name for member in event.members],
                     sequencer=event.members[event.sequencer].name if event.sequencer >= 0 else None,
+                    merged=isinstance(event, seqcast.MergeView),
                     at_ns=time.time_ns(),
                 )
             elif isinstance(event, seqcast.Excluded):
