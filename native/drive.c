@@ -238,6 +238,7 @@ static void measure_load(sc_driver *d, uint64_t bytes, int64_t now) {
                  (!sent && d->load_packets * LOAD_PERIOD_NS / (uint64_t)period >= LOAD_PACKETS);
     uint64_t gather = d->gather < GATHER_BYTES ? d->gather : GATHER_BYTES;
     d->nap_ns = loaded ? earlier(d->config.nap_ns, (int64_t)(gather * (uint64_t)period / (d->load_bytes + 1))) : 0;
+    d->nap_bytes = (uint64_t)d->nap_ns * d->load_bytes / (uint64_t)period;
     d->load_since = now;
     d->load_bytes = d->load_packets = 0;
 }
@@ -251,6 +252,7 @@ static int run_round(sc_driver *d, int64_t until, int may_nap) {
     d->counters.rounds++;
     if (may_nap && d->nap_ns > 0 && earlier(until, d->deadline) > now + d->nap_ns) {
         d->counters.naps++;
+        if (d->nap_bytes > d->counters.nap_bytes) d->counters.nap_bytes = d->nap_bytes;
         sc_sleep(d->nap_ns);
         now = sc_now();
     }

@@ -30,6 +30,7 @@ typedef struct {
     uint64_t turns;        /* times a caller took the receive role */
     uint64_t rounds;       /* receive rounds, of callers and the I/O thread */
     uint64_t naps;
+    uint64_t nap_bytes;    /* most that a nap was to gather, at the rate before it */
     uint64_t kicks;        /* of the I/O thread */
     uint64_t flushes_left; /* a flush found another thread transmitting, which did it */
 } sc_drive_counters;
@@ -69,6 +70,7 @@ typedef struct sc_driver {
     int64_t load_since;
     uint64_t load_bytes, load_packets;
     int64_t nap_ns; /* under load: how long datagrams may gather; else 0 */
+    uint64_t nap_bytes; /* how much that is */
     uint64_t gather; /* bytes: a quarter of a window */
     int large; /* the last buffer on the data lane was a full one */
 

@@ -4,6 +4,7 @@ import os
 import socket
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -31,6 +32,24 @@ def test_an_address_of_the_other_ip_version_is_named_as_such(given, has, version
     says = f"is an IPv{has} address and ip_version is {version}: give an IPv{version}"
     with pytest.raises(seqcast.ConfigError, match=says):
         seqcast.join(cluster(), interface=given, ip_version=version)
+
+
+@linux
+def test_a_nap_gathers_no_more_than_a_quarter_of_a_small_window():
+    """A receiver that slept over more than a window would leave its sender without credit meanwhile."""
+    window = 64 << 10
+    name, settings = cluster(), {"order": "fifo", "window_bytes": window, "packet_bytes": 1472}
+    with join(name, "a", receive=False, **settings) as a, join(name, "b", deliver_own=False, **settings) as b:
+        seen, until = 0, time.monotonic() + 20
+        sender = threading.Thread(target=lambda: a.send_many([bytes(1000)] * 100_000, timeout=30))
+        sender.start()
+        while seen < 100_000 and time.monotonic() < until:
+            batch = b.recv_batch(1)
+            seen += len(batch) if batch is not None else 0
+        sender.join()
+        counters = b.counters()
+        assert counters["window_bytes"] <= window and seen == 100_000
+        assert counters["io_naps"] > 0 and counters["io_nap_bytes"] <= counters["window_bytes"] // 4
 
 
 def test_an_interface_can_be_given_by_its_address():

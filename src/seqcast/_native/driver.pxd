@@ -85,6 +85,7 @@ cdef extern from "drive.h" nogil:
         uint64_t turns
         uint64_t rounds
         uint64_t naps
+        uint64_t nap_bytes
         uint64_t kicks
         uint64_t flushes_left
 

@@ -171,8 +171,8 @@ class Demo:
                 self.say(report["event"].upper(), f"{name}: {report['reason']}")
             case "excluded":
                 raise DemoFailed(
-                    f"{name} was left out while it was leaving ({report['reason']}): this machine is too busy; try "
-                    "fewer --members or a lower --rate"
+                    f"{name} was excluded though it lives ({report['reason']}): this machine is too busy; try fewer "
+                    "--members or a lower --rate"
                 )
             case "ended" if not process.killed and "left" not in process.reports:
                 raise DemoFailed(f"member {name} ended with status {report['status']} before it was told to")
