@@ -306,11 +306,13 @@ int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_
     batch->n = batch->n_runs = 0;
     batch->data_len = 0;
     uint64_t self_before = e->self_consumed;
+    int marked = 0;
     while (e->queue_head < e->queue_tail) {
         sc_delivery *d = at(e, e->queue_head);
         if (!d->p) {
             tail_spill(e, batch, &t);
             if (batch->n) break;
+            marked = 1;
             *marker = d->marker;
             e->markers--;
             e->queue_head++;
@@ -318,7 +320,7 @@ int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_
                 sc_assembly *a = &e->assemblies[i];
                 if (a->sender && !a->unicast) assembly_drop(e, a);
             }
-            return SC_DELIVER_MARKER;
+            break;
         }
         if (batch->n && batch->data_len + t.len + d->len > bytes_max) break;
         if (t.len > bytes_max) tail_spill(e, batch, &t); /* a large message: out of the batch, into its assembly */
@@ -334,7 +336,9 @@ int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_
         e->queue_head++;
     }
     tail_spill(e, batch, &t);
+    /* Also where a part of a large message alone was taken before a marker: nobody else may tell of this credit. */
     if (e->self_consumed != self_before && e->in_view) sc_flow_recount(e, now);
+    if (marked) return SC_DELIVER_MARKER;
     return batch->n ? SC_DELIVER_BATCH : SC_DELIVER_NONE;
 }
 

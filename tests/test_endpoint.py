@@ -340,6 +340,22 @@ def test_who_was_left_out_does_not_wait_for_those_that_went_on():
     assert one_view(a, y) and sorted(names(a)[-1]) == ["a", "y"]
 
 
+def test_who_was_left_out_asks_a_leaver_that_was_left_out_too_only_once():
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    a.stall(stage.clock.now + 200 * MS)
+    b.leave()
+    c.doubt(a.id)
+    c.doubt(b.id)
+    stage.until(1199)
+    assert names(c)[-1] == ["c"] and b.endpoint.over and names(a)[-1] == ["a", "b", "c"]
+    stage.until(1300)
+    assert sum("a → all: START" in line for line in stage.lines) < 5
+    stage.until(3000)
+    assert one_view(a, c) and len(a.endpoint.view.members) == 2
+
+
 @pytest.mark.parametrize("at_ms", range(0, 80, 4))
 def test_members_that_leave_while_they_merge_leave(at_ms):
     stage = Stage()

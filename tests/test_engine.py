@@ -92,6 +92,25 @@ def messages(seed: int, n: int, most: int = 5000) -> list[bytes]:
     return [rng.randbytes(rng.choice([0, 1, 20, 100, 1000, most])) + i.to_bytes(4, "little") for i in range(n)]
 
 
+def test_credit_of_a_part_that_was_taken_before_a_marker_is_given() -> None:
+    net = Net(2, window=16 << 10)
+    net.run(5)
+    sending = Sending(net.engines[0], bytes(100_000))
+    assert sending.step() == AGAIN
+    for _ in range(100):
+        net.step(take=False)
+        net.take(1)
+    net.engines[0].mark(9)
+    net.take(0)
+    assert net.markers[0] == [1, 9]
+    for _ in range(1000):
+        net.step()
+        if sending.step() == SENT:
+            break
+    net.run(50)
+    assert [len(payload) for _, payload in net.got[0] + net.got[1]] == [100_000] * 2
+
+
 @pytest.mark.parametrize("loss", [0.0, 0.1, 0.3])
 @pytest.mark.parametrize("packet", [1472, 65000])
 def test_every_member_delivers_each_senders_messages_in_order(loss: float, packet: int) -> None:

@@ -452,6 +452,8 @@ class Endpoint:
                 return
             if frame.has(me):
                 self._participant.check_held(frame)
+            else:  # whatever becomes of us, it is not in our position: another attempt does without it
+                self._membership.gone.add(sender)
             self._initiator.newer(frame)
         elif not frame.has(me) and not (me in frame.survivors and self._lifecycle.state is Life.LEAVING):
             self._left_out(frame, sender, address)

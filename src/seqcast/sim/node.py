@@ -157,6 +157,9 @@ class Node:
         self.up = True
         self.paused_until = 0
         self.stalled_until = 0
+        self.slow_until = 0
+        clocks = random.Random(f"clocks {options.seed} {index}")
+        self.ahead_ns, self.wall_ahead_ns = clocks.randrange(1 << 50), clocks.randrange(1 << 60)
         self.backlog: list[tuple[bytes, bytes]] = []
         self.timer = NEVER
         self.log: list[Entry] = []
@@ -190,6 +193,15 @@ class Node:
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def now(self) -> int:
+        """Its monotonic clock: no two machines' begin at the same time."""
+        return self.world.clock.now + self.ahead_ns
+
+    @property
+    def wall(self) -> int:
+        return self.world.clock.now + self.wall_ahead_ns
+
     # ---- the world
 
     def start(self) -> None:
@@ -203,14 +215,14 @@ class Node:
             if len(self.backlog) < BACKLOG_MAX:
                 self.backlog.append((datagram, address))
             return
-        self.engine.receive(datagram, address, self.world.clock.now)
+        self.engine.receive(datagram, address, self.now)
         self.look_at_queue()
         self.service()
 
     def refused(self, _datagram: bytes, address: bytes) -> None:
         """What was sent to ``address`` met a closed port."""
         if self.up and self.world.clock.now >= self.paused_until:
-            self.engine.refused(address, self.world.clock.now)
+            self.engine.refused(address, self.now)
             self.service()
 
     def wake(self, when: int) -> None:
@@ -224,7 +236,7 @@ class Node:
         if self.up and self.world.clock.now >= self.paused_until:
             backlog, self.backlog = self.backlog, []
             for datagram, address in backlog:
-                self.engine.receive(datagram, address, self.world.clock.now)
+                self.engine.receive(datagram, address, self.now)
             self.look_at_queue()
             self.service()
 
@@ -242,6 +254,24 @@ class Node:
         self.stalled_until = until
         self.world.clock.at(until, self.resume)
 
+    def slow_disk(self, until: int) -> None:
+        """Its journal holds the application up: nothing is taken from the stream, while the rest goes on."""
+        if not self.inside:
+            return
+        if self.runs:
+            self.runs[-1].late = True  # it cannot see that the gate closes
+        self.world.trace(self, f"waits for its disk for {(until - self.world.clock.now) / 1e6:.0f} ms")
+        self.slow_until = until
+        self.world.clock.at(until, self.resume)
+
+    def jump(self, monotonic_ns: int, wall_ns: int) -> None:
+        """Its clocks jump: the monotonic one forward, as after a sleep of the machine; the wall clock either way."""
+        self.world.trace(self, f"finds its clocks {monotonic_ns / 1e6:.0f} ms and {wall_ns / 1e6:.0f} ms ahead")
+        self.ahead_ns += monotonic_ns
+        self.wall_ahead_ns += wall_ns
+        self.timer = NEVER  # what is under way is of the clock before
+        self.resume()
+
     def leave(self) -> None:
         if self.up and not self.endpoint.over and self.world.clock.now >= max(self.paused_until, self.stalled_until):
             self.world.trace(self, "leaves")
@@ -253,18 +283,19 @@ class Node:
     def doubt(self, member_id: int) -> None:
         if self.up and self.world.clock.now >= max(self.paused_until, self.stalled_until):
             self.world.trace(self, f"doubts {next(node.name for node in self.world.nodes if node.id == member_id)}")
-            self.endpoint.suspect(member_id, self.world.clock.now)
+            self.endpoint.suspect(member_id, self.now)
             self.service()
 
     def service(self) -> None:
         """What the I/O loop of a process does: timers, the control plane, the application, and out with the packets."""
-        now = self.world.clock.now
+        now, busy = self.now, self.world.clock.now < self.stalled_until
         engine = self.engine
         if engine.deadline() <= now:
             engine.tick(now)
-        if now >= self.stalled_until:
+        if not busy:
             self.step(Event.WAKE)
-            self.consume()
+            if self.world.clock.now >= self.slow_until:
+                self.consume()
             self.look_at_queue()
             if self.pauses and self.pauses[-1].held_ns and self.pauses[-1].view_id is None:
                 self.world.paused(self)
@@ -281,16 +312,17 @@ class Node:
                 self.world.multicast(self, datagram)
         self.look_at_queue()
         due = engine.deadline()
-        if now >= self.stalled_until:
+        if not busy:
             due = min(due, self.endpoint.deadline())
             if self.taking is not None and not self.taking.told:
                 due = min(due, self.taking.heard + SILENCE_NS_MAX)
+        due -= self.ahead_ns
         if due < self.timer:
-            self.timer = max(due, now + 1)
+            self.timer = max(due, self.world.clock.now + 1)
             self.world.clock.at(self.timer, self.wake, self.timer)
 
     def step(self, event: Input) -> None:
-        for effect in self.endpoint.step(event, self.world.clock.now):
+        for effect in self.endpoint.step(event, self.now):
             match effect:
                 case ViewInstalled(view):
                     self.world.trace(self, f"installs {view} {view.view_id}")
@@ -316,6 +348,8 @@ class Node:
                 case StateLost(error):
                     self.world.trace(self, f"cannot get the state: {error}")
                     self.pending.clear()
+                    if self.runs:
+                        self.runs[-1].sent.clear()
                     self.leave()
                     self.world.start_node(f"{self.name}*")
                 case PauseHeld():
@@ -380,7 +414,7 @@ class Node:
         view, rng, clock = self.endpoint.view, self.callbacks, self.world.clock
         if self.runs and not self.runs[-1].unblocked:
             self.violations.append(f"callbacks: {self} is blocked twice")
-        self.runs.append(Run(view.view_id if view else None, []))
+        self.runs.append(Run(view.view_id if view else None, [], late=clock.now < self.slow_until))
         self.world.trace(self, f"runs its block callback, run {run}")
         if rng.random() < 0.15:  # never returns
             return
@@ -437,7 +471,7 @@ class Node:
                     self.sent_to[to, counter] = view.view_id
                 else:
                     self.sent[counter] = (length, None)
-            result = self.sending_now.step(self.world.clock.now)
+            result = self.sending_now.step(self.wall)
             if result in (AGAIN, NO_VIEW):
                 return
             self.sending_now = None
@@ -465,13 +499,14 @@ class Node:
             counter = self.queued.popleft()
             self.sent[counter] = (self.sent[counter][0], view.view_id)
             self.accepted.append((self.world.clock.now, view.view_id))
-            if self.blocked and not self.packed_before:
+            # (Where the application waits for its disk, it has yet to hear that it may send.)
+            if self.blocked and not self.packed_before and self.world.clock.now >= self.slow_until:
                 self.violations.append(f"gate: {self} sends number {counter} after {self.blocked}")
             self.packed_before = False
 
     def consume(self) -> None:
         engine = self.engine
-        while (item := engine.deliver(1 << 20, self.world.clock.now, self.world.clock.now)) is not None:
+        while (item := engine.deliver(1 << 20, self.now, self.wall)) is not None:
             if isinstance(item, int):
                 for meaning in self.endpoint.marker(item):
                     self._reach(meaning)
@@ -536,7 +571,7 @@ class Node:
         self.giving += [Giving(joiner, boundary, data) for joiner in joiners]
 
     def begin_taking(self, provider: int, boundary: int) -> None:
-        self.taking = Taking(provider, boundary, self.world.clock.now)
+        self.taking = Taking(provider, boundary, self.now)
         held, self.held_back, self.boundary = self.held_back, [], boundary
         for entry in held:
             self.hold_back(entry)
@@ -552,7 +587,7 @@ class Node:
             self.kept.append(entry)
 
     def take_state(self, taking: Taking) -> None:
-        now = self.world.clock.now
+        now = self.now
         taking.step(self.engine, now)
         if taking.incoming.over:
             taking.told = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 MS = 1_000_000
 SECOND = 1000 * MS
@@ -29,6 +29,10 @@ class Options:
         rejoins: how many of those that are excluded come back as new incarnations.
         pauses: how many times a whole process stops for up to ``pause_ns`` (its socket buffer is bounded).
         stalls: how many times the Python of a member is busy for up to ``pause_ns`` while its engine goes on.
+        slow_disks: how many times a member's journal waits for its disk for up to ``pause_ns``: nothing is taken from
+            what is delivered, while the engine and the control plane go on.
+        jumps: how many times a member's monotonic clock jumps forward by up to ``jump_ns``, and its wall clock by up to
+            an hour either way.
         doubts: how many times a member takes a living one for dead; half of the time two initiators clash.
         ambushes: how many times a fault strikes while a certain control frame is being multicast: the frame reaches
             some only, and its sender crashes, is paused, or is cut off from some.
@@ -71,6 +75,9 @@ class Options:
     rejoins: int = 0
     pauses: int = 0
     stalls: int = 0
+    slow_disks: int = 0
+    jumps: int = 0
+    jump_ns: int = 10 * SECOND
     pause_ns: int = 700 * MS
     doubts: int = 0
     ambushes: int = 0
@@ -102,6 +109,7 @@ class Options:
         """No fault of this run makes a living member look dead, so all must end in one view."""
         faults = self.partitions + self.one_way + self.deaf + self.pauses + self.stalls + self.ambushes + self.doubts
         faults += self.apart_ns + (self.split if self.partition == "primary" else 0)
+        faults += self.jumps  # deadlines of a view change pass in them
         return not faults and self.loss <= 0.1
 
     @staticmethod
@@ -150,8 +158,11 @@ class Options:
             split=rng.choice((0, 2, 2, 3)),
             apart_ns=rng.choice((0, 0, 0, 0, 800 * MS)),
             flush_unicasts=rng.random() < 0.2,
+            slow_disks=rng.choice((0, 0, 1, 4)),
+            jumps=rng.choice((0, 0, 1, 4)),
         )
-        return options
+        # A pause is held by leases, which mean nothing to a clock that jumps.
+        return replace(options, jumps=0) if options.suspends else options
 
     def __str__(self) -> str:
         """Only what differs from the defaults."""

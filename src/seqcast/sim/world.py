@@ -18,6 +18,7 @@ from seqcast.sim.options import MS, SECOND, Options
 LIVENESS_NS_MAX = 30 * SECOND
 SPLIT_NS_MAX = 20 * SECOND
 VIOLATIONS_MAX = 10
+HOUR = 3600 * SECOND
 
 
 @dataclass
@@ -162,7 +163,8 @@ class World:
         moment = when()
         for _ in range(options.leaves):
             at(moment if together else when(), self.some, Node.leave)
-        for what, count in ((Node.pause, options.pauses), (Node.stall, options.stalls)):
+        disks = (Node.slow_disk, options.slow_disks)
+        for what, count in ((Node.pause, options.pauses), (Node.stall, options.stalls), disks):
             for _ in range(count):
                 begin = when()
                 at(begin, self.some, what, begin + rng.randrange(1, options.pause_ns))
@@ -186,6 +188,8 @@ class World:
             begin = when()
             at(begin, self.cut_one_way)
             at(begin + rng.randrange(1500 * MS), self.heal)
+        for _ in range(options.jumps):
+            at(when(), self.some, Node.jump, rng.randrange(options.jump_ns), rng.randrange(-HOUR, HOUR))
         for _ in range(options.suspends):
             at(when(), self.some, Node.suspend, rng.randrange(SECOND))
 
@@ -199,7 +203,7 @@ class World:
         self.trace(node, "holds the pause")
         seen: set[frozenset[tuple[int, int]]] = set()
         for other in self.nodes:
-            if other.up and other.endpoint.view == view and other.inside:
+            if other.up and other.endpoint.view == view and other.inside and self.clock.now >= other.slow_until:
                 if not other.blocked:
                     node.violations.append(f"pause: {node} holds it at {self.clock.now}, and {other} may send")
                 entries = [entry for entry in other.log if isinstance(entry, Delivered)]
