@@ -246,7 +246,7 @@ def resumed_elsewhere() -> Iterator[dict[str, Any]]:
     def begin_taking(self: Node, provider: int, boundary: int) -> None:
         kept = self.taking.data if self.taking is not None else bytearray()
         original(self, provider, boundary)
-        self.taking = _Resumed(provider, boundary, self.world.clock.now)
+        self.taking = _Resumed(provider, boundary, self.now)
         self.taking.data = kept
 
     original = Node.begin_taking
