@@ -16,7 +16,7 @@ import seqcast
 from seqcast.cli import main as command
 from seqcast.endpoint import Endpoint
 from seqcast.errors import SeqcastError, UsageError
-from seqcast.events import Blocked, Excluded, Unblocked
+from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.policy.cut import fetch_up_to, first_view
 from seqcast.policy.frames import (
     Accepted,
@@ -24,6 +24,7 @@ from seqcast.policy.frames import (
     Fetch,
     Held,
     MemberInfo,
+    NewView,
     Ok,
     Propose,
     Side,
@@ -122,6 +123,24 @@ def test_of_two_the_first_goes_on_and_the_other_is_blocked_until_they_meet():
     assert isinstance(b.log[-1], Excluded) and b.log[-1].view_id == a.endpoint.view.view_id
 
 
+@pytest.mark.parametrize("order", ["fifo", "total"])
+@pytest.mark.parametrize("name", ["a", "c"])
+def test_who_is_excluded_is_told_what_the_others_did_not_deliver(order, name):
+    """It is cut off, and sends before it notices; in "total" a is who orders."""
+    stage = Stage(order, partition="primary")
+    stage.group("a", "b", "c")
+    node = stage.node(name)
+    stage.network.partition({node.index}, {other.index for other in stage.nodes if other is not node})
+    node.pending += [(0, 100)] * 3
+    node.service()
+    stage.until(2500)
+    stage.network.heal()
+    stage.until(3000)
+    lost, excluded = node.log[-2:]
+    assert isinstance(excluded, Excluded) and excluded.view_id == stage.node("b").endpoint.view.view_id
+    assert lost == Lost(views(node)[-1].view_id, 1, 1, excluded.view_id)  # all three are in one packet
+
+
 def test_leavers_shrink_the_view_and_count_as_long_as_they_are_there():
     stage = Stage(partition="primary")
     stage.group("a", "b", "c", "d", "e")
@@ -180,6 +199,25 @@ def test_who_is_blocked_gives_way_to_a_smaller_group_that_is_not():
     stage.network.heal()
     stage.until(6000)
     assert stage.node("d").endpoint.over and stage.node("e").endpoint.over and names(stage.node("x"))[-1] == ["x"]
+
+
+def test_who_lacks_a_joiner_that_another_group_took_in_too_gives_way_to_it():
+    """j is named by a's view and by c's, and enters the first one. When d crashes, c lacks it for good."""
+    stage = Stage(partition="primary")
+    stage.network.partition({0}, {1, 2})
+    for number, name in enumerate("acd"):
+        stage.named(name, 200 * number)
+    stage.until(1000)
+    a, c, d = stage.nodes
+    stage.refuse = lambda source, node, frame: source in (c, d) and node.name == "j" and isinstance(frame, NewView)
+    stage.named("j", 1000)
+    stage.until(1100)
+    j = stage.nodes[-1]
+    assert names(j) == [["a", "j"]] and names(c)[-1] == ["c", "d", "j"]
+    d.crash()
+    a.leave()
+    stage.until(5000)
+    assert names(j)[-1] == ["j"] and c.endpoint.over and "larger: join again" in c.log[-1].reason
 
 
 def test_groups_of_another_setting_are_left_alone():

@@ -54,6 +54,7 @@ from seqcast.policy.context import (
     TellBlocked,
     Warn,
 )
+from seqcast.policy.cut import apart, view_of
 from seqcast.policy.frames import (
     PROTOCOL_VERSION,
     Accepted,
@@ -101,7 +102,7 @@ from seqcast.policy.participant import NO_PROMISE, Part, Participant
 from seqcast.policy.pause import Pause, Pauser
 from seqcast.policy.quorum import Allowance
 from seqcast.policy.state import StateTaker
-from seqcast.types import Member, MergeView, View, ViewId
+from seqcast.types import Member, View, ViewId
 
 if TYPE_CHECKING:
     from seqcast._native.engine import Engine
@@ -545,7 +546,7 @@ class Endpoint:
 
     def _install(self, frame: NewView, first: bool) -> None:
         context, old = self.context, self.context.view
-        view = _view_of(frame)
+        view = view_of(frame)
         assert old is None or view.view_id > old.view_id, f"{view.view_id} after {old.view_id}"
         lost = self._leave_behind(frame)
         marker = self._next_marker(view, *self._unblocked("the view was installed"), *lost)
@@ -567,7 +568,7 @@ class Endpoint:
             cut=None if first else frame.cut,
             marker=marker,
             now_ns=context.now,
-            apart=_apart(frame, context.me.id),
+            apart=apart(frame, context.me.id),
         )
         context.view, context.allowed = view, None
         context.departed.update(dict.fromkeys(context.infos.keys() - {info.id for info in frame.members}))
@@ -601,7 +602,7 @@ class Endpoint:
         self._merger.membership = self._membership
 
     def _close_view(self, frame: NewView, left: bool) -> None:
-        view = _view_of(frame)
+        view, lost = view_of(frame), self._unheard(frame)
         self._leave_behind(frame)
         if left:
             self._gone_on = view
@@ -610,24 +611,32 @@ class Endpoint:
                 self._lifecycle.fire(LifeInput.SERVED)
         else:
             names = ", ".join(member.name for member in view.members)
-            self._exclude(view.view_id, f"the group went on as [{names}]: join again")
+            self._exclude(view.view_id, f"the group went on as [{names}]: join again", *lost)
 
     def _give_way(self, view_id: ViewId) -> None:
         self._lifecycle.fire(LifeInput.GIVE_WAY)
         if self.context.view is not None:
             self._exclude(view_id, "another group of this cluster, founded apart from this one, is larger: join again")
 
-    def _exclude(self, view_id: ViewId, reason: str) -> None:
-        self._stop(None, Excluded(view_id, reason))
+    def _exclude(self, view_id: ViewId, reason: str, *lost: Lost) -> None:
+        self._stop(None, *lost, Excluded(view_id, reason))
         self._effects.append(ExcludedBy(view_id, reason))
 
-    def _stop(self, cut: tuple[int, ...] | None, meaning: Excluded | Left) -> None:
+    def _unheard(self, frame: NewView) -> list[Lost]:
+        """What of ours those did not deliver that went on without us, all that we sent counted."""
+        view, rank, engine = self.context.view, self.context.rank, self.engine
+        assert view is not None
+        last = last_delivered(view, frame, rank)
+        sent = engine.held(rank)[0] if view.sequencer < 0 else engine.forwarded() or engine.received_table()[rank]
+        return [Lost(view.view_id, last + 1, sent, frame.view_id)] if sent > last else []
+
+    def _stop(self, cut: tuple[int, ...] | None, *meaning: Lost | Excluded | Left) -> None:
         self._blocked = ""
         self._pauser = Pauser(self.context)
         assert self.context.view is not None
         unsent = self.engine.blocked_end()
         lost = (Lost(self.context.view.view_id, 0, 0, None, unsent),) if unsent else ()
-        self.engine.close_view(cut, self._next_marker(*lost, meaning))
+        self.engine.close_view(cut, self._next_marker(*lost, *meaning))
         self.context.view = self.context.allowed = None
         self.context.providers = ()
         self._entered = None
@@ -677,18 +686,3 @@ class Endpoint:
         if frame.subgroups and forwarded > last:
             lost.append(Lost(view.view_id, last + 1, forwarded, None))
         return lost
-
-
-def _view_of(frame: NewView) -> View:
-    members = tuple(info.member for info in frame.members)
-    if not frame.subgroups:
-        return View(frame.view_id, members, frame.order, frame.sequencer)
-    by_id = {member.id: member for member in members}
-    subgroups = tuple(View(group.view_id, tuple(by_id[each] for each in group.ids)) for group in frame.subgroups)
-    return MergeView(frame.view_id, members, frame.order, frame.sequencer, subgroups)
-
-
-def _apart(frame: NewView, me: int) -> list[bool] | None:
-    """By rank: comes from another subgroup than ours; None: no merge."""
-    ours = next((group.ids for group in frame.subgroups if me in group.ids), None)
-    return None if ours is None else [info.id not in ours for info in frame.members]

@@ -55,8 +55,8 @@ class EndpointSettings:
         merge_lease_ns: who follows a merge goes on alone when its leader is silent for so long.
         merge_back_off_ns, merge_back_off_ns_max: after a merge that failed, or fell apart, the next one waits so long;
             it doubles while they fall apart (where not all hear each other), and begins anew once a view lives longer.
-        elsewhere_ns: a member that shows itself in another view for so long is doubted; and so long is another group
-            looked at before the smaller one of two primary partitions gives way.
+        elsewhere_ns: a member that shows itself in another view for so long is doubted; and twice as long is another
+            group looked at before the smaller one of two primary partitions gives way.
     """
 
     order: str = "total"

@@ -20,7 +20,7 @@ from seqcast.policy.frames import (
     Subgroup,
 )
 from seqcast.policy.state import name_providers
-from seqcast.types import Member, View, ViewId
+from seqcast.types import Member, MergeView, View, ViewId
 
 
 def fix_cut(n: int, oks: Mapping[int, Ok]) -> tuple[tuple[int, ...], tuple[Fetch, ...]]:
@@ -167,6 +167,22 @@ def with_table(proposal: NewView, view: View, table: Sequence[int]) -> NewView:
     ranks = [view.rank(info.id) for info in proposal.members]
     origin_base = tuple(table[rank] if rank >= 0 else 0 for rank in ranks)
     return replace(proposal, table=tuple(table), origin_base=origin_base)
+
+
+def view_of(frame: NewView) -> View:
+    """The view that a VIEW frame tells of."""
+    members = tuple(info.member for info in frame.members)
+    if not frame.subgroups:
+        return View(frame.view_id, members, frame.order, frame.sequencer)
+    by_id = {member.id: member for member in members}
+    subgroups = tuple(View(group.view_id, tuple(by_id[each] for each in group.ids)) for group in frame.subgroups)
+    return MergeView(frame.view_id, members, frame.order, frame.sequencer, subgroups)
+
+
+def apart(frame: NewView, me: int) -> list[bool] | None:
+    """By rank: comes from another subgroup than ours; None: no merge."""
+    ours = next((group.ids for group in frame.subgroups if me in group.ids), None)
+    return None if ours is None else [info.id not in ours for info in frame.members]
 
 
 def first_view(members: Sequence[MemberInfo], order: str, initiator: int) -> NewView:

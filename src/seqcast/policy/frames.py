@@ -349,7 +349,7 @@ class StateWanted:
 class Beacon:
     """Acting coordinator to all, periodically: this view lives. Other views learn so that there are several.
 
-    ``primary``: of a primary partition: how many members it has, 0 while it is blocked as a minority; else None.
+    ``primary``: of a primary partition: how many members are not doubted, 0 where those are no majority; else None.
     """
 
     cluster: str

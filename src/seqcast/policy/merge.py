@@ -155,8 +155,10 @@ class Merger(Machine):
         context, tag = self.context, frame.view_id.tag
         if sender in context.infos:
             self.membership.seen_elsewhere(sender)
-            context.send(self._own_beacon(), sender, address)  # if its view closed ours, it tells us
-            return
+            own = self._own_beacon()
+            context.send(own, sender, address)  # if its view closed ours, it tells us
+            if own.primary != 0:
+                return  # else it is what we lack, and may never come: two groups founded apart took it in
         if frame.cluster != context.cluster or tag in self.apart:
             return
         if frame.order != context.settings.order:
@@ -195,7 +197,7 @@ class Merger(Machine):
         first, _ = self.rivals.get(sender, (now, now))
         if len(self.rivals) < HEARD_MAX or sender in self.rivals:
             self.rivals[sender] = first, now
-        if now - first >= settings.elsewhere_ns:
+        if now - first >= 2 * settings.elsewhere_ns:  # who is doubted for being elsewhere counts no more by then
             context.orders.append(GiveWay(frame.view_id))
 
     def receive(self, frame: Merging, sender: int, address: bytes) -> None:
@@ -434,9 +436,10 @@ class Merger(Machine):
         assert self.context.view is not None
         primary = None
         if self.context.primary:
-            participant = self.initiator.participant
+            participant, doubted = self.initiator.participant, self.membership.doubted()
+            trusted = [member.id for member in self.context.members if member.id not in doubted]
             gated = participant.promise != NO_PROMISE and not self.context.enough(participant.survivors)
-            primary = 0 if gated else len(self.context.members)
+            primary = 0 if gated or not self.context.enough(trusted) else len(trusted)
         return Beacon(self.context.cluster, self.context.settings.order, self.context.view.view_id, primary)
 
     def _holds(self) -> bool:

@@ -62,6 +62,7 @@ def check_safety(nodes: Sequence[Node]) -> Iterator[str]:
     for stay in everywhere:
         yield from _check_stay(stay, ordered, by_id)
     yield from _check_agreement(everywhere, ordered)
+    yield from _check_excluded(everywhere)
 
 
 def _check_views(node: Node) -> Iterator[str]:
@@ -141,6 +142,8 @@ def _check_callbacks(node: Node) -> Iterator[str]:
     """What a block callback sent before it returned in time is delivered before the next view (FLU-13, FLU-15)."""
     for run in node.runs:
         for number in run.sent if run.returned and not run.late else ():
+            if number not in node.sent:
+                continue  # the member lost the state meanwhile, and gave up sending it
             view_id = node.sent[number][1]
             if view_id != run.view_id:
                 yield f"block callback: {node} sent number {number} in it, and in view {view_id}, not {run.view_id}"
@@ -208,6 +211,26 @@ def _check_agreement(everywhere: Sequence[Stay], ordered: bool) -> Iterator[str]
         other = first.setdefault((stay.view.view_id, stay.successor), stay)
         if other is not stay:
             yield from same(stay, other, ordered)
+
+
+def _check_excluded(everywhere: Sequence[Stay]) -> Iterator[str]:
+    """Who was excluded was told which of its messages those did not deliver that went on."""
+    first: dict[tuple[ViewId, ViewId | None], Stay] = {}
+    for stay in everywhere:
+        first.setdefault((stay.view.view_id, stay.successor), stay)
+    for stay in everywhere:
+        log = stay.node.log
+        end = log[-1] if log and stay.successor is None else None
+        other = first.get((stay.view.view_id, end.view_id)) if isinstance(end, Excluded) else None
+        if other is None:
+            continue
+        got = {(entry.sender, entry.counter) for entry in other.delivered if not entry.to}
+        told = [entry for entry in log if isinstance(entry, Lost) and entry.view_id == stay.view.view_id]
+        for entry in stay.delivered:
+            if entry.sender == stay.node.id and not entry.to and (entry.sender, entry.counter) not in got:
+                if not any(each.first_seqno <= entry.seqno <= each.last_seqno for each in told):
+                    yield f"lost: {stay.node} was excluded from {stay.view}, and not told that {entry} is lost"
+                    return
 
 
 def same(one: Stay, other: Stay, ordered: bool) -> Iterator[str]:
@@ -280,11 +303,13 @@ def check_sides(nodes: Sequence[Node], sides: Sequence[Collection[int]]) -> Iter
     """What is not yet as it must be while the network has fallen into sides (of node indices) and nothing else happens:
     who has a majority of its view on its side goes on with those, who has none was told so."""
     for side in sides:
-        alive = {node.id for node in nodes if node.index in side and node.up and not node.endpoint.over}
-        for node in nodes:
+        inside = [node for node in nodes if node.index in side and node.up and not node.endpoint.over]
+        for node in inside:
             view = node.endpoint.view
-            if node.id not in alive or view is None:
+            if view is None:
                 continue
+            # A member may be in a view of another group: both took it in when it joined.
+            alive = {other.id for other in inside if other.endpoint.view == view}
             if all(member.id in alive for member in view.members):
                 if node.blocked is not None and node.blocked.kind == "minority":
                     yield f"primary: {node} reaches all of {view}, and is blocked"
@@ -296,12 +321,14 @@ def check_sides(nodes: Sequence[Node], sides: Sequence[Collection[int]]) -> Iter
 
 def lost_majority(nodes: Sequence[Node]) -> bool:
     """All that are left in a view have lost its majority for good, and were told so: only an operator can help."""
-    alive = [node for node in nodes if node.up and not node.endpoint.over and node.endpoint.view is not None]
-    ids = {node.id for node in alive}
-    return bool(alive) and all(
-        node.blocked is not None and node.blocked.kind == "minority" and not _majority(node.endpoint.view, ids)
-        for node in alive
-        if node.endpoint.view is not None
+    together: dict[View, list[Node]] = {}
+    for node in nodes:
+        if node.up and not node.endpoint.over and node.endpoint.view is not None:
+            together.setdefault(node.endpoint.view, []).append(node)
+    return bool(together) and all(
+        not _majority(view, {node.id for node in group})
+        and all(node.blocked is not None and node.blocked.kind == "minority" for node in group)
+        for view, group in together.items()
     )
 
 
