@@ -1,5 +1,7 @@
 """The endpoint's door, and the corners of the protocol that random runs seldom reach."""
 
+from dataclasses import replace
+
 import pytest
 from sim_literal import VARIANTS
 from sim_stage import Stage
@@ -327,6 +329,42 @@ def test_groups_that_cannot_be_one_say_why_once_and_leave_each_other_alone():
     assert [names(node)[-1] for node in stage.nodes] == [["x", "p"], ["x", "q"], ["x", "p"], ["x", "q"]]
     assert sum("cannot be merged" in line for line in stage.lines) == 2
     assert sum("installs" in line for line in stage.lines if float(line.split()[0]) > 2000) == 0
+
+
+def test_groups_with_other_settings_say_so_and_do_not_merge():
+    stage = Stage()
+    for name, at_ms in (("a", 0), ("b", 300)):
+        stage.named(name, at_ms)
+        stage.until(at_ms + 1)
+        node = stage.nodes[-1]
+        settings = replace(node.endpoint.context.settings, shared=(("flush_unicasts", str(name == "a")),))
+        node.endpoint.context.settings = settings
+        stage.network.partition({0}, {1})
+    stage.until(1000)
+    stage.network.heal()
+    stage.until(5000)
+    assert [names(node) for node in stage.nodes] == [[["a"]], [["b"]]]
+    (one,) = (line for line in stage.lines if "a warns" in line)
+    assert "flush_unicasts=True, not False" in one
+
+
+def test_a_coordinator_that_hears_nobody_does_not_keep_the_others_apart():
+    stage = Stage()
+    stage.network.partition({0}, {1, 2})
+    stage.network.partition({1}, {2})
+    for name in "abc":
+        stage.named(name)
+    stage.until(1000)
+    lowest, *others = sorted(stage.nodes, key=lambda node: node.id)
+    deaf = {(node.index, lowest.index) for node in others}
+    stage.network.cut = deaf | {(others[0].index, others[1].index), (others[1].index, others[0].index)}
+    stage.until(1500)
+    stage.network.cut = deaf
+    stage.until(6000)
+    assert one_view(*others) and len(others[0].endpoint.view.members) == 2
+    stage.network.heal()
+    stage.until(9000)
+    assert one_view(*stage.nodes)
 
 
 def test_who_was_left_out_does_not_wait_for_those_that_went_on():

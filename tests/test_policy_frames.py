@@ -79,7 +79,7 @@ FRAMES = [
     Installed(TOP),
     StateWanted(TOP),
     Beacon("orders", "total", VIEW.view_id),
-    Beacon("orders", "total", VIEW.view_id, 0),
+    Beacon("orders", "total", VIEW.view_id, 0, (("heartbeat_s", "0.05"),)),
     Unblock("orders", 1, None),
     Unblock("orders", 1, Side(TOP, (1, 0))),
     BlockedSide(1, Side(TOP, (1, 0)), "a", ("a", "b"), ("c",), True),

@@ -223,15 +223,17 @@ def test_who_lacks_a_joiner_that_another_group_took_in_too_gives_way_to_it():
 def test_groups_of_another_setting_are_left_alone():
     stage = Stage()
     stage.network.partition({0}, {1})
-    stage.named("a")
-    stage.until(1)
-    stage.options = replace(stage.options, partition="primary")
-    stage.named("b", 1)
+    for at_ms, (name, partition) in enumerate((("a", "merge"), ("b", "primary"))):
+        stage.options = replace(stage.options, partition=partition)
+        stage.named(name, at_ms)
+        stage.until(at_ms + 1)
+        settings = stage.nodes[-1].endpoint.context.settings
+        stage.nodes[-1].endpoint.context.settings = replace(settings, shared=(("partition", partition),))
     stage.until(1000)
     stage.network.heal()
     stage.until(10_000)
     assert [names(node) for node in stage.nodes] == [[["a"]], [["b"]]]
-    assert sum("another partition= setting" in line for line in stage.lines) == 2
+    assert sum("other settings: the group has partition=" in line for line in stage.lines) == 2
 
 
 # ---- operators -------------------------------------------------------------------------------------------------------

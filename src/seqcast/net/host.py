@@ -50,10 +50,10 @@ log = logging.getLogger("seqcast")
 
 SMALL_BUFFER_BYTES = 1 << 20
 ETHERNET_MTU = 1500
-SHARED = ("heartbeat_s", "message_bytes_max", "partition")
+SHARED = ("heartbeat_s", "message_bytes_max", "partition", "flush_unicasts")
 """Settings that must be the same at all members: who beats slower than the others expect would be suspected, who takes
-no message as large as the others send would lack it, and a minority must not be led by one that takes it for a group. A
-joiner with another value is refused."""
+no message as large as the others send would lack it, a minority must not be led by one that takes it for a group, and a
+view ends with its unicasts at all or at none. A joiner with another value is refused, and groups do not merge."""
 
 
 class ClippedBuffer(UserWarning):

@@ -350,12 +350,14 @@ class Beacon:
     """Acting coordinator to all, periodically: this view lives. Other views learn so that there are several.
 
     ``primary``: of a primary partition: how many members are not doubted, 0 where those are no majority; else None.
+    ``shared``: settings that are the same at all members, by name.
     """
 
     cluster: str
     order: str
     view_id: ViewId
     primary: int | None = None
+    shared: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -589,6 +591,7 @@ SHAPES: dict[str, tuple[type[Any], dict[str, Shape]]] = {
             "order": _ORDER,
             "view_id": _VIEW_ID,
             "primary": optional(integer("count", 0, MEMBERS_MAX)),
+            "shared": listed(_SETTING, SHARED_MAX),
         },
     ),
     "unblock": (Unblock, {"cluster": text(255), "request": _COUNT, "side": optional(_SIDE)}),

@@ -64,8 +64,8 @@ def _no(reason: str) -> Refused:
     return Refused(reason, again=False)
 
 
-def _difference(ours: dict[str, str], theirs: dict[str, str]) -> str:
-    """The first setting that is not the same, in words."""
+def difference(ours: dict[str, str], theirs: dict[str, str]) -> str:
+    """The first setting that is not the same, in words; "" if all are."""
     for name in sorted(ours.keys() | theirs.keys()):
         if (one := ours.get(name, "none")) != (other := theirs.get(name, "none")):
             return f"the group has {name}={one}, not {other}"
@@ -152,7 +152,7 @@ class Membership(Machine):
             return _no(f"this is cluster {context.cluster!r}, not {frame.cluster!r}: choose another address or port")
         if frame.order != context.settings.order:
             return _no(f"the group has order={context.settings.order!r}, not {frame.order!r}: join with the same order")
-        if differ := _difference(dict(context.settings.shared), dict(frame.shared)):
+        if differ := difference(dict(context.settings.shared), dict(frame.shared)):
             return _no(f"{differ}: join with the same")
         if info.id in context.departed:  # E-06: what was sent to or by it in its view is over
             return Refused("this incarnation was in a view already and lost it: join again as a new one", again=True)

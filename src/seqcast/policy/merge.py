@@ -13,7 +13,7 @@ again.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import ClassVar
 
@@ -35,13 +35,25 @@ from seqcast.policy.frames import (
 )
 from seqcast.policy.initiator import Attempting, AttemptInput, Initiator
 from seqcast.policy.lineage import Lineage
-from seqcast.policy.membership import Membership
+from seqcast.policy.membership import Membership, difference
 from seqcast.policy.participant import NO_PROMISE
 from seqcast.policy.table import IGNORED, ILLEGAL, Machine, Table, table
 
 HEARD_MAX = 64
 APART_MAX = 64
+LEADER_BEACONS = 10
+"""A coordinator waits for one with a lower id to lead for so many times of a beacon."""
 NO_MERGE: MergeId = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Another coordinator, by its beacons: of the view with ``tag``; heard since, or asked us last; and heard last."""
+
+    tag: int
+    address: bytes
+    first_ns: int
+    last_ns: int
 
 
 class Merge(Enum):
@@ -138,7 +150,7 @@ class Merger(Machine):
         self.merged_ns = -NEVER  # when the last merge was installed
         self.number = 0
         self.merge: MergeId = NO_MERGE
-        self.heard: dict[int, tuple[int, bytes, int]] = {}  # other coordinators: tag of the view, address, when
+        self.heard: dict[int, Heard] = {}  # other coordinators
         self.apart: dict[int, None] = {}  # tags of views that cannot be merged with ours as both are
         self.rivals: dict[int, tuple[int, int]] = {}  # coordinators of larger primary partitions: heard first, and last
         self.asked: dict[int, tuple[int, bytes]] = {}  # leading: coordinators, with the tag of the view and the address
@@ -165,21 +177,29 @@ class Merger(Machine):
             self._shun(tag)
             self._warn(f"order={frame.order!r}, and this one {context.settings.order!r}")
             return
-        if (frame.primary is not None) is not context.primary:
+        if differ := difference(dict(context.settings.shared), dict(frame.shared)):
             self._shun(tag)
-            self._warn(f"another partition= setting than this one, which has {context.settings.partition!r}")
+            self._warn(f"other settings: {differ}")
             return
         if context.primary:
-            self._compare(frame, sender)
+            if frame.primary is not None:
+                self._compare(frame, sender)
             return
         old = context.now - 3 * context.settings.beacon_ns
-        self.heard = {member: seen for member, seen in self.heard.items() if seen[2] > old}
+        self.heard = {member: seen for member, seen in self.heard.items() if seen.last_ns > old}
         if len(self.heard) < HEARD_MAX or sender in self.heard:
-            self.heard[sender] = tag, address, context.now
+            known = self.heard.get(sender)
+            self.heard[sender] = Heard(tag, address, known.first_ns if known else context.now, context.now)
         idle = self.initiator.state in (Attempting.IDLE, Attempting.SERVING)
         if self.state is Merge.APART and idle and self._on_duty() and context.now >= self.quiet_ns:
-            others = {member: seen[:2] for member, seen in self.heard.items() if member not in context.infos}
-            if min(others) > context.me.id:
+            patient = context.now - LEADER_BEACONS * context.settings.beacon_ns
+            # One with a lower id that does not ask us in all that time may not hear us: we do without it.
+            others = {
+                member: (seen.tag, seen.address)
+                for member, seen in self.heard.items()
+                if member not in context.infos and (member > context.me.id or seen.first_ns > patient)
+            }
+            if others and min(others) > context.me.id:
                 self.fire(MergeInput.LEAD, dict(sorted(others.items())[: SUBGROUPS_MAX - 1]))
 
     def _compare(self, frame: Beacon, sender: int) -> None:
@@ -222,13 +242,15 @@ class Merger(Machine):
                 if frame.reason:
                     self._warn(frame.reason)
                     if sender in self.heard:  # another coordinator leads
-                        self._shun(self.heard[sender][0])
+                        self._shun(self.heard[sender].tag)
                 self.fire(MergeInput.CANCEL)
 
     def _ask(self, frame: MergeAsk, sender: int, address: bytes) -> None:
         context = self.context
         if frame.merge[0] != sender:
             raise RemoteProtocolError("MERGE_ASK: the sender is not the leader that its id names")
+        if sender in self.heard:
+            self.heard[sender] = replace(self.heard[sender], first_ns=context.now)
         if self.state is Merge.FOLLOWING and frame.merge == self.merge:
             self.fire(MergeInput.ASK_AGAIN, sender, address)
         elif (
@@ -440,7 +462,8 @@ class Merger(Machine):
             trusted = [member.id for member in self.context.members if member.id not in doubted]
             gated = participant.promise != NO_PROMISE and not self.context.enough(participant.survivors)
             primary = 0 if gated or not self.context.enough(trusted) else len(trusted)
-        return Beacon(self.context.cluster, self.context.settings.order, self.context.view.view_id, primary)
+        settings = self.context.settings
+        return Beacon(self.context.cluster, settings.order, self.context.view.view_id, primary, settings.shared)
 
     def _holds(self) -> bool:
         return self.initiator.state is Attempting.HOLDING
@@ -494,7 +517,7 @@ class Merger(Machine):
     def _shun(self, tag: int) -> None:
         """No merge with this view: who coordinates it counts for nothing in the election either."""
         self.apart[tag] = None
-        self.heard = {member: seen for member, seen in self.heard.items() if seen[0] != tag}
+        self.heard = {member: seen for member, seen in self.heard.items() if seen.tag != tag}
         while len(self.apart) > APART_MAX:
             del self.apart[next(iter(self.apart))]
 
