@@ -32,7 +32,7 @@ from seqcast.sim import Options, World
 from seqcast.sim.node import Node
 from seqcast.sim.options import MS, SECOND
 from seqcast.sim.state import Taking
-from seqcast.types import ViewId
+from seqcast.types import MembershipChange, ViewId
 
 ACK, PROBE, HEARTBEAT = 4, 6, 7  # types of datagrams: docs/wire.md
 WIRE_VERSION = 1
@@ -524,6 +524,21 @@ def multicasts_only() -> Iterator[dict[str, Any]]:
     yield {"make_engine": _MulticastsOnly}
 
 
+@contextlib.contextmanager
+def policy_unchecked() -> Iterator[dict[str, Any]]:
+    """What a membership policy returns is the next view, whoever is missing in it."""
+
+    def arrange(self: Initiator, infos: Any, subgroups: Any) -> Any:
+        policy, by_id = self.context.settings.membership_policy, {info.id: info for info in infos}
+        assert policy is not None
+        order = policy(MembershipChange(tuple(info.member for info in infos)))
+        arranged = [by_id[member.id] for member in dict.fromkeys(order) if member.id in by_id]
+        return infos if subgroups else arranged or infos
+
+    with mock.patch.object(Initiator, "arrange", arrange):
+        yield {}
+
+
 VARIANTS: dict[str, Variant] = {
     "as_built": as_built,
     "no_freeze": no_freeze,
@@ -551,6 +566,7 @@ VARIANTS: dict[str, Variant] = {
     "own_merge_ids": own_merge_ids,
     "no_merge_timer": no_merge_timer,
     "multicasts_only": multicasts_only,
+    "policy_unchecked": policy_unchecked,
 }
 
 
@@ -603,6 +619,7 @@ STORMS: dict[str, dict[str, Any]] = {
     "multicasts_only": _calm(
         flush_unicasts=True, unicasts=0.9, doubts=12, loss=0.15, delay_ns=5 * MS, jitter_ns=5 * MS
     ),
+    "policy_unchecked": {"policy": "rubbish"},
     "own_merge_ids": _calm(partitions=1, duration_ns=2 * SECOND, rate=50),
     "no_merge_timer": _calm(partitions=1, duration_ns=2 * SECOND, rate=50),
 }  # fmt: skip

@@ -21,7 +21,7 @@ from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.group import Event, Group, join
 from seqcast.net.host import ClippedBuffer
 from seqcast.net.state import StateHandler
-from seqcast.types import Member, MergeView, View, ViewId
+from seqcast.types import Member, MembershipChange, MembershipPolicy, MergeView, View, ViewId
 
 __all__ = [
     "Batch",
@@ -36,6 +36,8 @@ __all__ = [
     "JournalWriteError",
     "Lost",
     "Member",
+    "MembershipChange",
+    "MembershipPolicy",
     "MergeView",
     "Message",
     "NotMember",

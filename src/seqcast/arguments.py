@@ -45,3 +45,10 @@ def is_message(payload: Any) -> bool:
         return memoryview(payload).c_contiguous
     except (TypeError, BufferError):
         return False
+
+
+def check_policy(policy: object) -> None:
+    if policy is not None and not callable(policy):
+        raise ConfigError(
+            f"membership_policy={policy!r} must be a function of a MembershipChange that returns its members in order"
+        )

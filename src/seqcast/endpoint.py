@@ -161,7 +161,8 @@ class Endpoint:
         self.context = Context(info, cluster, settings, engine)
         self.counters = self.context.counters
         """frames_received, frames_sent, frames_bad (dropped), frames_unsent (the engine's queue was full),
-        callbacks_failed (raised), callbacks_late (returned after their deadline), links_cut (links cut in one direction
+        callbacks_failed (raised), callbacks_late (returned after their deadline), membership_policy_failed
+        (its order was not used), links_cut (links cut in one direction
         that were warned of)."""
         self._lifecycle = Lifecycle(self.context)
         self._taker = StateTaker(self.context)

@@ -19,7 +19,7 @@ import numpy as np
 
 from seqcast._native import driver
 from seqcast._native.engine import Batch, Message
-from seqcast.arguments import check_name, id_of, is_message, listed, nanoseconds
+from seqcast.arguments import check_name, check_policy, id_of, is_message, listed, nanoseconds
 from seqcast.config import Config
 from seqcast.endpoint import Event as Request
 from seqcast.endpoint import Left, Meaning
@@ -27,7 +27,7 @@ from seqcast.errors import ConfigError, NotMember, SendTimeout, SeqcastError, Su
 from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.net.host import Host
 from seqcast.net.state import Item, StateHandler, check_handler, give_state, take_state
-from seqcast.types import Member, View
+from seqcast.types import Member, MembershipPolicy, View
 
 if TYPE_CHECKING:
     from seqcast.journal.writer import JournalWriter
@@ -50,6 +50,7 @@ def join(
     config: Config | None = None,
     on_block: Callable[[Group], object] | None = None,
     on_unblock: Callable[[Group], object] | None = None,
+    membership_policy: MembershipPolicy | None = None,
     **settings: Any,
 ) -> Group:
     """Joins a group, or forms it, and returns when the first view is installed, and the state taken over.
@@ -68,6 +69,8 @@ def join(
             view. It runs on a thread of its own, and is waited for until it returns, but at most ``block_deadline_s``.
             A send that comes later, or in ``on_unblock``, waits like any other.
         on_unblock: called on the same thread when the group is open again, after each ``on_block``.
+        membership_policy: gives the order of the members in each view that this member makes, and so its coordinator
+            and sequencer; see ``MembershipPolicy``. Where it fails, the order is the one without it, with a warning.
         settings: settings by keyword, which win over ``config``; see docs/config.md.
 
     Raises:
@@ -93,7 +96,8 @@ def join(
         check_handler(state)
         if not config.receive:
             raise ConfigError("state= needs receive=True: a member that takes no messages has no state to give")
-    group = Group(cluster, name, order, config, on_block, on_unblock, state)
+    check_policy(membership_policy)
+    group = Group(cluster, name, order, config, on_block, on_unblock, state, membership_policy)
     try:
         group._host.start()
         group._host.join()
@@ -129,20 +133,14 @@ class Group:
         on_block: Callable[[Group], object] | None = None,
         on_unblock: Callable[[Group], object] | None = None,
         state: StateHandler | None = None,
+        membership_policy: MembershipPolicy | None = None,
     ) -> None:
         self.cluster = cluster
         self.order = order
         self.config = config
         self._state = state
-        self._host = Host(
-            cluster,
-            name,
-            order,
-            config,
-            None if on_block is None else functools.partial(on_block, self),
-            None if on_unblock is None else functools.partial(on_unblock, self),
-            state is not None,
-        )
+        on_block, on_unblock = (call and functools.partial(call, self) for call in (on_block, on_unblock))
+        self._host = Host(cluster, name, order, config, on_block, on_unblock, state is not None, membership_policy)
         self._driver = self._host.driver
         self._send = self._driver.send
         self._batch_bytes = config.batch_bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 
@@ -80,3 +81,33 @@ class MergeView(View):
     def __str__(self) -> str:
         groups = (", ".join(member.name for member in group.members) for group in self.subgroups)
         return f"{View.__str__(self)} of {' and '.join(f'[{group}]' for group in groups)}"
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipChange:
+    """What a membership policy is told of the view that is about to be made.
+
+    Args:
+        members: who will be in it, in the order that it has without a policy: those who stay, by rank, then those who
+            join, by id; where groups merge, one group after the other.
+        joiners: those of ``members`` who are new.
+        leavers: members of the view that ends who leave.
+        lost: members of it that crashed, or are excluded.
+        subgroups: where groups merge, the members of each, this member's first; else empty.
+    """
+
+    members: tuple[Member, ...]
+    joiners: tuple[Member, ...] = ()
+    leavers: tuple[Member, ...] = ()
+    lost: tuple[Member, ...] = ()
+    subgroups: tuple[tuple[Member, ...], ...] = ()
+
+
+MembershipPolicy = Callable[[MembershipChange], Sequence[Member]]
+"""Gives the order of the next view's members: each of ``change.members`` once. The first one is the coordinator, and
+orders messages where a sequencer does.
+
+It is a part of the protocol, as the group's own choice is: it is asked by the member that makes the view, which may be
+any, so all members should have the same; and it is asked while the group is closed for sending. So it decides by its
+argument alone, at once, and does nothing else: it waits for nothing, and calls no method of a group.
+"""

@@ -6,9 +6,29 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+from seqcast._native.driver import now_ns
+from seqcast.types import Member, MembershipChange, MembershipPolicy
 
 log = logging.getLogger("seqcast")
+
+POLICY_NS_MAX = 20_000_000
+
+
+def timed(policy: MembershipPolicy, name: str) -> MembershipPolicy:
+    """A membership policy that warns where it takes long: the group of the member ``name`` waits for it."""
+
+    def call(change: MembershipChange) -> Sequence[Member]:
+        begin = now_ns()
+        try:
+            return policy(change)
+        finally:
+            took = now_ns() - begin
+            if took > POLICY_NS_MAX:
+                log.warning("%s: membership_policy took %.3f s, and nobody could send", name, took / 1e9)
+
+    return call
 
 
 class Callbacks:

@@ -41,10 +41,10 @@ from seqcast.endpoint import (
     Warned,
 )
 from seqcast.errors import JoinTimeout, SeqcastError, SuspendTimeout, UsageError
-from seqcast.net.callbacks import Callbacks
+from seqcast.net.callbacks import Callbacks, timed
 from seqcast.net.errors import NO_SEGMENTS, clipped_buffers, explain, only_loopback
 from seqcast.policy.context import CallBlock, CallUnblock, PauseHeld, PauseOver
-from seqcast.types import Member, View
+from seqcast.types import Member, MembershipPolicy, View
 
 log = logging.getLogger("seqcast")
 
@@ -100,8 +100,10 @@ class Host:
         on_block: Callable[[], object] | None = None,
         on_unblock: Callable[[], object] | None = None,
         state: bool = False,
+        membership_policy: MembershipPolicy | None = None,
     ) -> None:
         self.config = config
+        self.membership_policy = membership_policy and timed(membership_policy, name)
         self.state = state  # takes part in state transfer
         self.callbacks: Callbacks | None = None
         if on_block is not None:
@@ -331,6 +333,7 @@ class Host:
             blocks=self.callbacks is not None,
             block_deadline_ns=_ns(config.block_deadline_s),
             block_events=config.block_events or self.callbacks is not None,
+            membership_policy=self.membership_policy,
             flush_unicasts=config.flush_unicasts,
             pause_ns_max=_ns(config.pause_s_max),
             partition=config.partition,

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from seqcast.policy.frames import Frame, MemberInfo, NewView, Provision
 from seqcast.policy.quorum import Allowance, is_quorum
-from seqcast.types import Member, View, ViewId
+from seqcast.types import Member, MembershipPolicy, View, ViewId
 
 NEVER = (1 << 63) - 1
 _MS = 1_000_000
@@ -47,6 +47,7 @@ class EndpointSettings:
         block_deadline_ns: it is waited for no longer.
         pause_ns_max: a pause of the group that lasts longer ends by itself.
         block_events: the application is told when the gate closes and opens.
+        membership_policy: gives the order of the next view's members; None: see ``MembershipChange.members``.
         flush_unicasts: a view is closed only when survivors have what this member sent to them alone (E-16).
         partition: "merge": both sides of a partition go on, and merge when they meet; "primary": only who has a
             majority of the view goes on, the others are blocked, and excluded when they meet. The same at all members.
@@ -86,6 +87,7 @@ class EndpointSettings:
     block_deadline_ns: int = 2000 * _MS
     block_events: bool = False
     pause_ns_max: int = 30_000 * _MS
+    membership_policy: MembershipPolicy | None = None
     flush_unicasts: bool = False
     partition: str = "merge"
     beacon_ns: int = 100 * _MS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from seqcast.policy.frames import (
@@ -21,6 +21,13 @@ from seqcast.policy.frames import (
 )
 from seqcast.policy.state import name_providers
 from seqcast.types import Member, MergeView, View, ViewId
+
+Arrange = Callable[[Sequence[MemberInfo], Sequence[Subgroup]], list[MemberInfo]]
+
+
+def as_they_are(members: Sequence[MemberInfo], _subgroups: Sequence[Subgroup]) -> list[MemberInfo]:
+    """Without a membership policy."""
+    return list(members)
 
 
 def fix_cut(n: int, oks: Mapping[int, Ok]) -> tuple[tuple[int, ...], tuple[Fetch, ...]]:
@@ -128,6 +135,7 @@ def next_view(
     joiners: Sequence[MemberInfo],
     lacking: Mapping[int, Collection[int]],
     providers: Sequence[Provision],
+    arrange: Arrange = as_they_are,
 ) -> NewView:
     """The VIEW frame that closes ``view``: survivors but leavers in their old order, then the joiners by id.
 
@@ -135,9 +143,11 @@ def next_view(
         cut, table: by rank of ``view``: the cut, and the received table at it.
         lacking: survivors that lack the state, and whom each has passed over.
         providers: of ``view``.
+        arrange: gives the members another order.
     """
     members = [infos[member] for member in survivors if member not in leavers]
     members += sorted(joiners, key=lambda info: info.id)[: MEMBERS_MAX - len(members)]
+    members = arrange(members, ()) if members else members
     initiator = view.members[attempt[1]].id
     ranks = [view.rank(info.id) for info in members]
     frame = first_view(members or [infos[initiator]], view.order, initiator)
@@ -222,7 +232,9 @@ def why_apart(members: Sequence[Member], part: NewView) -> str:
     return ""
 
 
-def merged_view(parts: Sequence[NewView], shortfalls: Sequence[Shortfall]) -> NewView:
+def merged_view(
+    parts: Sequence[NewView], shortfalls: Sequence[Shortfall], arrange: Arrange = as_they_are
+) -> NewView:
     """The merged view of subgroups, of each of which ``parts`` has the VIEW that it would install alone, leader first.
 
     What closes a subgroup's view (``closes``, ``attempt``, ``survivors``, ``cut``, ``table``) is that subgroup's own,
@@ -237,7 +249,7 @@ def merged_view(parts: Sequence[NewView], shortfalls: Sequence[Shortfall]) -> Ne
         places.update((info.id, (info, part.base[rank[info.id]], part.origin_base[rank[info.id]])) for info in come)
         if come:
             subgroups.append(Subgroup(part.closes, tuple(info.id for info in come)))
-    members = [info for info, _, _ in places.values()]
+    members = arrange([info for info, _, _ in places.values()], subgroups)
     leader = parts[0].view_id
     frame = first_view(members, parts[0].order, leader.flush[1])
     view_id = ViewId(max(part.view_id.counter for part in parts) + 1, members[0].id, leader.flush)
@@ -254,8 +266,8 @@ def merged_view(parts: Sequence[NewView], shortfalls: Sequence[Shortfall]) -> Ne
     return replace(
         frame,
         view_id=view_id,
-        base=tuple(base for _, base, _ in places.values()),
-        origin_base=tuple(origin for _, _, origin in places.values()),
+        base=tuple(places[info.id][1] for info in members),
+        origin_base=tuple(places[info.id][2] for info in members),
         # Transfers of state go on, and those that would begin with a subgroup's own view begin with this one.
         providers=tuple(
             each._replace(boundary=view_id.tag) if each.boundary in alone_tags else each

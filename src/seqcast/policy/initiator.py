@@ -14,6 +14,7 @@ from enum import Enum, auto
 from typing import ClassVar
 
 from seqcast.errors import RemoteProtocolError
+from seqcast.policy.arrange import arranged
 from seqcast.policy.context import NEVER, Context, Repeat
 from seqcast.policy.cut import fetch_up_to, fix_cut, next_view
 from seqcast.policy.frames import (
@@ -30,6 +31,7 @@ from seqcast.policy.frames import (
     Promised,
     Propose,
     Start,
+    Subgroup,
 )
 from seqcast.policy.membership import Membership
 from seqcast.policy.participant import NO_PROMISE, Participant
@@ -358,7 +360,11 @@ class Initiator(Machine):
             self.membership.joining(),
             lacking,
             context.providers,
+            self.arrange,
         )
+
+    def arrange(self, infos: Sequence[MemberInfo], subgroups: Sequence[Subgroup]) -> list[MemberInfo]:
+        return arranged(self.context, infos, self.survivors, self.membership.leaving(), subgroups)
 
     def hold(self, *_: object) -> None:
         """Our part of a merge is fixed; gates stay closed, and the leases run on, until the merge goes or is off."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from seqcast.endpoint import Left
 from seqcast.events import Excluded, Lost
 from seqcast.sim.node import Delivered, Entry, Node
+from seqcast.sim.policies import BAD
 from seqcast.types import MergeView, View, ViewId
 
 
@@ -51,6 +52,7 @@ def check_safety(nodes: Sequence[Node]) -> Iterator[str]:
         yield from node.violations
         yield from _check_callbacks(node)
         yield from _check_queue(node)
+        yield from _check_order_of_members(node)
         if node.options.flush_unicasts:
             yield from _check_flushed(node, by_id)
         yield from _check_views(node)
@@ -96,8 +98,13 @@ def _check_fifo(node: Node, by_id: dict[int, Node]) -> Iterator[str]:
     seqnos: dict[tuple[int, bool], int] = {}
     known: set[int] = set()
     apart: set[tuple[int, bool]] = set()  # with whom the node was not together since it delivered the last of them
+    # Unicasts from before the state that the node took over come behind it, and the views between them are void.
+    voided = [{member.id for member in _together(node, view).members} for view in node.voided]
+    unclear = {member for at, view in enumerate(voided) for later in voided[at:] for member in view - later}
     for entry in node.log:
         if isinstance(entry, View):
+            if known:
+                unclear.clear()
             together = {member.id for member in _together(node, entry).members}
             known |= {member.id for member in entry.members}
             apart |= {(sender, unicast) for sender in known - together for unicast in (False, True)}
@@ -105,6 +112,7 @@ def _check_fifo(node: Node, by_id: dict[int, Node]) -> Iterator[str]:
             key = (entry.sender, bool(entry.to))
             expected, before = seen.get(key, -1) + 1, seqnos.get(key, 0)
             gap_is_wrong = key not in apart and (entry.to or key in seen)
+            gap_is_wrong = gap_is_wrong and not (entry.to and entry.sender in unclear)
             gap = entry.counter > expected and gap_is_wrong and not _unordered(by_id, entry, before)
             if entry.counter < expected or gap:
                 what = "duplicate" if entry.counter < expected else "FIFO"
@@ -159,6 +167,20 @@ def _check_flushed(node: Node, by_id: dict[int, Node]) -> Iterator[str]:
             sender, key = by_id[entry.sender], (entry.to, entry.counter)
             if view_id > sender.sent_to[key] and key not in sender.sent_late:
                 yield f"unicast flush: {node} delivers in {view_id} what was sent in {sender.sent_to[key]}: {entry}"
+
+
+def _check_order_of_members(node: Node) -> Iterator[str]:
+    """A good policy is heeded, in each view; after a bad one those who stay are in their old order, in front."""
+    last: View | None = None
+    for view in (entry for entry in node.log if isinstance(entry, View)):
+        names = [(member.name, member.id) for member in view.members]
+        if node.options.policy == "by_name" and names != sorted(names):
+            yield f"membership policy: {view}, as {node} has it, is not in the order of the names"
+        if node.options.policy in BAD and last is not None and not isinstance(view, MergeView):
+            stay = [member for member in last.members if member in view.members]
+            if list(view.members[: len(stay)]) != stay:
+                yield f"membership policy: a wrong one has changed {last} to {view}"
+        last = view
 
 
 def _check_queue(node: Node) -> Iterator[str]:
@@ -258,6 +280,8 @@ def check_liveness(nodes: Sequence[Node]) -> Iterator[str]:
             yield f"liveness: {node} is in no view"
             continue
         views[view.view_id] = view
+        if not node.inside:
+            yield f"liveness: {node} has not got the state"
         for member in view.members:
             other = next((other for other in alive if other.id == member.id), None)
             if other is None:

@@ -33,6 +33,7 @@ from seqcast.endpoint import (
 from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.policy.context import NEVER, CallBlock, CallUnblock, PauseHeld, PauseOver
 from seqcast.sim.options import MS, Options
+from seqcast.sim.policies import policy
 from seqcast.sim.state import SILENCE_NS_MAX, Chain, Giving, Taking
 from seqcast.types import Member, MergeView, View, ViewId
 
@@ -151,6 +152,7 @@ class Node:
                 block_deadline_ns=BLOCK_DEADLINE_NS,
                 block_events=True,
                 flush_unicasts=options.flush_unicasts,
+                membership_policy=policy(options.policy, random.Random(f"policy {options.seed} {index}")),
                 partition=options.partition,
             ),
         )
@@ -189,6 +191,7 @@ class Node:
         self.held_back: list[Entry] = []  # until it is inside
         self.boundary: int | None = None  # tag of the view before which group messages are void
         self.kept: list[Entry] = []  # unicasts of that time, which are not
+        self.voided: list[View] = []  # and its views
 
     def __str__(self) -> str:
         return self.name
@@ -585,6 +588,8 @@ class Node:
             self.kept = []
         elif isinstance(entry, Delivered) and entry.to:
             self.kept.append(entry)
+        elif isinstance(entry, View):
+            self.voided.append(entry)
 
     def take_state(self, taking: Taking) -> None:
         now = self.now

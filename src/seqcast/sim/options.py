@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, fields, replace
 
+from seqcast.sim.policies import BAD, GOOD
+
 MS = 1_000_000
 SECOND = 1000 * MS
 
@@ -46,6 +48,8 @@ class Options:
         state_refusals: how many times an application fails to give it.
         suspends: how many times an application pauses the group, for up to a second.
         blocks: part of the members that have a block callback; some of those send in it, some never return.
+        policy: membership policy of the members: "by_name", "reversed", "joiners_first", "shuffled", or a wrong one:
+            "raises", "rubbish"; "mixed": each has another; "": none.
         flush_unicasts: see ``EndpointSettings``.
         queue_bytes: what is sent while a view change or a pause holds it is queued, up to so many bytes.
         packet_bytes, capacity, partition: see ``EndpointSettings``; the members' capacities vary below this.
@@ -90,6 +94,7 @@ class Options:
     suspends: int = 0
     queue_bytes: int = 0
     flush_unicasts: bool = False
+    policy: str = ""
     packet_bytes: int = 1472
     capacity: int = 256 << 10
     state: bool = False
@@ -160,6 +165,7 @@ class Options:
             flush_unicasts=rng.random() < 0.2,
             slow_disks=rng.choice((0, 0, 1, 4)),
             jumps=rng.choice((0, 0, 1, 4)),
+            policy=rng.choice(("", "", "", "", *GOOD, *BAD, "mixed", "mixed")),
         )
         # A pause is held by leases, which mean nothing to a clock that jumps.
         return replace(options, jumps=0) if options.suspends else options

@@ -1,0 +1,56 @@
+"""Membership policies of simulated applications, good ones and bad ones."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from seqcast.types import Member, MembershipChange, MembershipPolicy
+
+GOOD = ("by_name", "reversed", "joiners_first", "shuffled")
+BAD = ("raises", "rubbish")
+
+
+def _by_name(change: MembershipChange, _rng: random.Random) -> list[Member]:
+    return sorted(change.members, key=lambda member: (member.name, member.id))
+
+
+def _reversed(change: MembershipChange, _rng: random.Random) -> list[Member]:
+    return list(change.members[::-1])
+
+
+def _joiners_first(change: MembershipChange, _rng: random.Random) -> list[Member]:
+    return [*change.joiners, *(member for member in change.members if member not in change.joiners)]
+
+
+def _shuffled(change: MembershipChange, rng: random.Random) -> list[Member]:
+    return rng.sample(change.members, len(change.members))
+
+
+def _raises(_change: MembershipChange, _rng: random.Random) -> list[Member]:
+    raise ArithmeticError("a membership policy that is wrong")
+
+
+def _rubbish(change: MembershipChange, rng: random.Random) -> list[Member]:
+    """In another order, and leaves somebody out, names somebody twice, or a stranger, a leaver or one that was lost."""
+    members = list(change.members[::-1])
+    others = [*change.leavers, *change.lost, Member("stranger", rng.getrandbits(63))]
+    return rng.choice((members[1:], members * 2, [*members, rng.choice(others)], [*members[1:], rng.choice(others)]))
+
+
+_POLICIES: dict[str, Callable[[MembershipChange, random.Random], list[Member]]] = {
+    "by_name": _by_name,
+    "reversed": _reversed,
+    "joiners_first": _joiners_first,
+    "shuffled": _shuffled,
+    "raises": _raises,
+    "rubbish": _rubbish,
+}
+
+
+def policy(name: str, rng: random.Random) -> MembershipPolicy | None:
+    """The policy of this name; "mixed": each member has one of its own; "": none."""
+    if name == "mixed":
+        name = rng.choice((*GOOD, *BAD))
+    call = _POLICIES.get(name)
+    return None if call is None else lambda change: call(change, rng)

@@ -1,0 +1,144 @@
+"""An application's say in the order of a view's members."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import replace
+
+import pytest
+from members import LOOPBACK, cluster, group_of, join, payloads, wait_until
+from sim_literal import storm, turnover
+
+import seqcast
+from seqcast import MembershipChange, MergeView
+from seqcast.sim import Options, World
+from seqcast.sim.options import MS, SECOND
+
+
+def last_in_front(change):
+    """Who joined last coordinates."""
+    return change.members[::-1]
+
+
+def names(view):
+    return "".join(member.name for member in view.members)
+
+
+# ---- simulated groups --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["by_name", "reversed", "joiners_first", "shuffled", "mixed", "raises", "rubbish"])
+@pytest.mark.parametrize("order", ["fifo", "total"])
+def test_all_guarantees_hold_under_every_policy(policy, order):
+    """Also where the sequencer changes in each view, and its predecessor stays."""
+    for kind, seed, partition in ((storm, 1, "merge"), (storm, 6, "primary"), (turnover, 6, "merge")):
+        world = World(replace(kind(seed, order), policy=policy, partition=partition))
+        result = world.run()
+        assert not result.violations, f"{kind.__name__}({seed}, {order!r}), {partition}: {result.violations[0]}"
+        failed = sum(node.endpoint.counters["membership_policy_failed"] for node in world.nodes)
+        assert policy == "mixed" or (failed > 0) is (policy in ("raises", "rubbish"))
+
+
+def test_a_policy_is_told_who_joins_leaves_and_was_lost_and_who_merges():
+    world = World(Options(members=4, order="total", spread_ns=0, duration_ns=3 * SECOND, policy="by_name"))
+    world.clock.at(800 * MS, lambda: world.nodes[3].leave())
+    world.clock.at(1200 * MS, lambda: world.nodes[2].crash())
+    world.clock.at(1800 * MS, world.network.partition, {0}, {1})
+    world.clock.at(2600 * MS, world.network.heal)
+    told: list[MembershipChange] = []
+    start_node = world.start_node
+
+    def started(name):
+        start_node(name)
+        context = world.nodes[-1].endpoint.context
+        by_name = context.settings.membership_policy
+
+        def policy(change):
+            told.append(change)
+            return by_name(change)
+
+        context.settings = replace(context.settings, membership_policy=policy)
+
+    world.start_node = started
+    assert not world.run().violations
+
+    def said(*fields):
+        return [tuple("".join(m.name[1] for m in getattr(change, field)) for field in fields) for change in told]
+
+    assert len({number for _, joiners in said("members", "joiners") for number in joiners}) == 3  # but the first
+    assert [change for change in said("leavers", "members") if change[0]] == [("3", "012")]
+    assert ("2", "01") in said("lost", "members")
+    merges = [[sorted(m.name for m in group) for group in change.subgroups] for change in told if change.subgroups]
+    assert merges and all(sorted(groups) == [["m0"], ["m1"]] for groups in merges)
+    merged = [entry for entry in world.nodes[0].log if isinstance(entry, MergeView)]
+    assert merged and names(merged[0]) == "m0m1"
+
+
+# ---- real sockets ------------------------------------------------------------------------------------------------
+
+
+def preferred(change):
+    """As in docs/protocol.md: the member "big" coordinates whenever it is there."""
+    return sorted(change.members, key=lambda member: member.name != "big")
+
+
+def test_a_preferred_member_becomes_coordinator_and_sequencer_when_it_joins():
+    name = cluster()
+    settings = {"membership_policy": preferred, "order": "total"}
+    with join(name, "a", **settings) as a, join(name, "b", **settings) as b:
+        wait_until(lambda: names(a.view) == names(b.view) == "ab")
+        a.send(b"1")
+        with join(name, "big", **settings) as big:
+            wait_until(lambda: all(names(group.view) == "bigab" for group in (a, b, big)))
+            assert a.view.coordinator == big.member and a.view.members[a.view.sequencer] == big.member
+            for number, group in enumerate((a, b, big)):
+                group.send(b"%d" % number)
+            assert payloads(a, 4)[1:] == payloads(b, 4)[1:] == payloads(big, 3)
+        wait_until(lambda: names(a.view) == names(b.view) == "ab")
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        (lambda change: 1 / 0, "raised ZeroDivisionError"),
+        (lambda change: change.members[1:], "did not return each of change.members once"),
+        (lambda change: [*change.members[1:], "a"], "did not return each"),
+        (lambda change: None, "raised TypeError"),
+    ],
+)
+def test_a_policy_that_fails_is_warned_of_and_counted_and_harms_nobody(policy, words, caplog):
+    with caplog.at_level(logging.WARNING, "seqcast"), group_of(2, membership_policy=policy) as (a, b):
+        assert names(a.view) == names(b.view) == "ab"
+        a.send(b"goes on")
+        assert payloads(b, 1) == [b"goes on"]
+        assert a.counters()["control_membership_policy_failed"] == 1
+    assert any(f"a: membership_policy {words}" in record.getMessage() for record in caplog.records)
+
+
+def test_a_policy_that_takes_long_is_warned_of(caplog):
+    def slow(change):
+        time.sleep(0.05)
+        return last_in_front(change)
+
+    with caplog.at_level(logging.WARNING, "seqcast"), group_of(2, membership_policy=slow) as (a, b):
+        wait_until(lambda: names(a.view) == names(b.view) == "ba")
+    assert any("membership_policy took 0." in record.getMessage() for record in caplog.records)
+
+
+def test_asyncio_groups_have_one_too():
+    async def main():
+        name = cluster()
+        settings = {"interface": LOOPBACK, "membership_policy": last_in_front}
+        async with seqcast.aio.join(name, name="a", **settings) as a, seqcast.aio.join(name, name="b", **settings):
+            while len(a.view.members) < 2:
+                await asyncio.sleep(0.005)
+            assert names(a.view) == "ba"
+
+    asyncio.run(main())
+
+
+def test_what_is_no_function_is_refused():
+    with pytest.raises(seqcast.ConfigError, match="must be a function of a MembershipChange"):
+        join(cluster(), "a", membership_policy="by name")
