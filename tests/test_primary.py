@@ -154,6 +154,24 @@ def test_leavers_shrink_the_view_and_count_as_long_as_they_are_there():
     assert names(stage.node("d"))[-1] == ["d"] and stage.node("d").blocked is None
 
 
+def test_joiners_that_die_at_once_block_nobody():
+    """Five ask a to be taken in, and are gone before their view is there. With all of them in it a is too few."""
+    stage = Stage(partition="primary", hosts=True)
+    stage.named("a")
+    stage.until(500)
+    for name in "bcdef":
+        stage.named(name, 500)
+    stage.until(501)
+    for node in stage.nodes[1:]:
+        node.crash()
+    stage.until(5000)
+    assert names(stage.node("a"))[-1] == ["a"] and stage.node("a").blocked is None
+    for name in "vwxyz":
+        stage.named(name, 5000)
+    stage.until(5300)
+    assert [len(each) for each in names(stage.node("a"))][-4:] == [1, 2, 4, 6]
+
+
 def test_one_that_takes_all_others_for_dead_is_heard_and_taken_in_again():
     """c doubts a and b, for good: only a view change with all three opens its gate."""
     stage = Stage(partition="primary")

@@ -349,6 +349,9 @@ class Initiator(Machine):
         context = self.context
         assert context.view is not None
         lacking = {context.members[rank].id: ok.lacks for rank, ok in self.oks.items() if ok.lacks is not None}
+        leaving, joining = self.membership.leaving(), self.membership.joining()
+        if context.primary:  # as many as stay: those are a quorum of the view then, should no joiner ever enter it
+            joining = joining[: max(len(set(self.survivors) - leaving), 1)]
         return next_view(
             context.view,
             context.infos,
@@ -356,8 +359,8 @@ class Initiator(Machine):
             self.survivors,
             cut,
             table,
-            self.membership.leaving(),
-            self.membership.joining(),
+            leaving,
+            joining,
             lacking,
             context.providers,
             self.arrange,
