@@ -166,9 +166,18 @@ def test_joiners_that_die_at_once_block_nobody():
         node.crash()
     stage.until(5000)
     assert names(stage.node("a"))[-1] == ["a"] and stage.node("a").blocked is None
+    settings = stage.node("a").endpoint.context.settings  # not even where a policy puts the joiner first
+    reverse = replace(settings, membership_policy=lambda change: list(reversed(change.members)))
+    stage.node("a").endpoint.context.settings = reverse
+    stage.named("g", 5000)
+    stage.until(5001)
+    stage.nodes[-1].crash()
+    stage.until(5900)
+    assert names(stage.node("a"))[-2:] == [["a", "g"], ["a"]] and stage.node("a").blocked is None
+    stage.node("a").endpoint.context.settings = settings
     for name in "vwxyz":
-        stage.named(name, 5000)
-    stage.until(5300)
+        stage.named(name, 6000)
+    stage.until(6300)
     assert [len(each) for each in names(stage.node("a"))][-4:] == [1, 2, 4, 6]
 
 

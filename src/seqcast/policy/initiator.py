@@ -367,7 +367,11 @@ class Initiator(Machine):
         )
 
     def arrange(self, infos: Sequence[MemberInfo], subgroups: Sequence[Subgroup]) -> list[MemberInfo]:
-        return arranged(self.context, infos, self.survivors, self.membership.leaving(), subgroups)
+        members = arranged(self.context, infos, self.survivors, self.membership.leaving(), subgroups)
+        stay = [info for info in members if info.id in self.survivors]
+        if self.context.primary and 2 * len(stay) == len(members):  # without a joiner that dies they could not go on
+            members = [stay[0], *(info for info in members if info.id != stay[0].id)]
+        return members
 
     def hold(self, *_: object) -> None:
         """Our part of a merge is fixed; gates stay closed, and the leases run on, until the merge goes or is off."""
