@@ -71,7 +71,10 @@ void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno) 
         sc_slab *slab;
         uint8_t *copy = sc_slab_pool_copy(e->pool, p, len, 1, &slab);
         if (copy) {
-            sc_queue_packet(e, copy, len, slab, SC_STREAM_GROUP, e->view.rank, e->config.member, seqno);
+            if (sc_queue_packet(e, copy, len, slab, SC_STREAM_GROUP, e->view.rank, e->config.member, seqno)) {
+                at(e, e->queue_tail - 1)->own = 1;
+                e->own_bytes += len;
+            }
             sc_slab_unref(slab);
             return;
         }
@@ -307,6 +310,7 @@ int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_
     batch->data_len = 0;
     uint64_t self_before = e->self_consumed;
     int marked = 0;
+    int closed_full = sc_own_closed_full(e);
     while (e->queue_head < e->queue_tail) {
         sc_delivery *d = at(e, e->queue_head);
         if (!d->p) {
@@ -332,10 +336,18 @@ int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_
         append(e, batch, d, &t);
         credit(e, d, now);
         e->queue_bytes -= d->len;
+        if (d->own) {
+            e->own_bytes -= d->len;
+            if (d->epoch != e->epoch) e->own_closed_bytes -= d->len;
+        }
         sc_slab_unref(d->slab);
         e->queue_head++;
     }
     tail_spill(e, batch, &t);
+    if (closed_full && !sc_own_closed_full(e)) {
+        e->sendable++;
+        sc_blocked_drain(e);
+    }
     /* Also where a part of a large message alone was taken before a marker: nobody else may tell of this credit. */
     if (e->self_consumed != self_before && e->in_view) sc_flow_recount(e, now);
     if (marked) return SC_DELIVER_MARKER;

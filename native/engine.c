@@ -53,6 +53,7 @@ size_t sc_engine_counter_values(const sc_engine *e, const char **names, uint64_t
     sc_counters counters = e->counters;
     counters.slabs_in_use = sc_slab_pool_in_use(e->pool);
     counters.slabs_exhausted = sc_slab_pool_exhausted(e->pool);
+    counters.own_closed_bytes = e->own_closed_bytes;
     counters.window_bytes = e->in_view ? (e->group.window ? e->group.window : e->forward.window) : 0;
     size_t i = 0;
 #define X(name)                                                                                                        \

@@ -320,6 +320,7 @@ void sc_engine_close(sc_engine *e, const uint64_t *cut, uint64_t marker);
     X(blocked_queue_full)                                                                                              \
     X(blocked_queue_lost)                                                                                              \
     X(credit_stalls)                                                                                                   \
+    X(own_closed_stalls)                                                                                               \
     X(drop_short)                                                                                                      \
     X(drop_magic)                                                                                                      \
     X(drop_version)                                                                                                    \
@@ -342,6 +343,7 @@ void sc_engine_close(sc_engine *e, const uint64_t *cut, uint64_t marker);
     X(retransmit_missing)                                                                                              \
     X(slabs_in_use)                                                                                                    \
     X(slabs_exhausted)                                                                                                 \
+    X(own_closed_bytes)                                                                                                \
     X(window_bytes)
 
 typedef struct {

@@ -130,6 +130,7 @@ typedef struct {
     uint64_t seqno;    /* of the carrying stream, for credit */
     uint64_t marker;
     int inside; /* the marker stands inside a view: open messages go on behind it */
+    int own;    /* a copy of an own packet, which the pool does not bound */
     uint64_t pair; /* of a unicast: sc_peer.pair when it came */
     uint64_t view_tag;
     uint64_t epoch;
@@ -218,6 +219,7 @@ struct sc_engine {
     sc_delivery *queue;
     uint64_t queue_head, queue_tail, queue_cap; /* monotonic; cap a power of two */
     uint64_t queue_bytes;
+    uint64_t own_bytes, own_closed_bytes; /* of them copies of own packets; of those, of closed views */
     uint64_t markers;
     sc_assembly assemblies[SC_ASSEMBLIES];
     uint32_t assembly_last;     /* looked up last */
@@ -369,6 +371,9 @@ int sc_blocked_take(sc_engine *e, const uint8_t *p, uint64_t len, sc_send_state 
 void sc_blocked_drain(sc_engine *e);
 
 /* deliver.c */
+/* Credit ends with its view: an application that takes nothing would be left with a window of its own packets for each
+ * view. It may not send while those of closed views that it has not taken are more than a ring. */
+static inline int sc_own_closed_full(const sc_engine *e) { return e->own_closed_bytes > e->config.ring_bytes; }
 int sc_queue_packet(sc_engine *e, uint8_t *p, uint32_t len, sc_slab *slab, int stream, uint32_t carrier, uint64_t sender,
                     uint64_t seqno);
 int sc_queue_marker(sc_engine *e, uint64_t marker, int inside);

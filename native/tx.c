@@ -120,6 +120,10 @@ static int open_packet(sc_engine *e, sc_tx_stream *tx, int64_t wall, int force) 
         e->counters.credit_stalls++;
         return 0;
     }
+    if (!force && tx == &e->group && sc_own_closed_full(e)) {
+        e->counters.own_closed_stalls++;
+        return 0;
+    }
     if (tx->next - tx->first > tx->mask) return 0;
     if (tx->first == tx->next) tx->head = tx->tail = 0; /* empty: the lines of the cache that are warm */
     uint64_t at = tx->head % tx->ring_bytes;

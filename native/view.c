@@ -234,6 +234,7 @@ static void forget_view(sc_engine *e) {
     e->n_again = 0;
     e->gate_closed = e->paused = e->frozen = e->still = e->cut_set = e->cut_told = 0;
     e->epoch++;
+    e->own_closed_bytes = e->own_bytes;
     e->sendable++;
 }
 

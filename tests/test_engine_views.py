@@ -25,8 +25,10 @@ def change_view(
         if rank in survivors:
             cut.append(last[rank])
             continue
-        have = {i: set(range(1, prefix + 1)) | {s for lo, hi in ranges for s in range(lo, hi + 1)}
-                for i, (prefix, ranges) in held.items()}
+        have = {
+            i: set(range(1, prefix + 1)) | {s for lo, hi in ranges for s in range(lo, hi + 1)}
+            for i, (prefix, ranges) in held.items()
+        }
         union, end = set().union(*have.values()), 0
         while end + 1 in union:
             end += 1
@@ -43,9 +45,15 @@ def change_view(
     assert all(net.engines[i].cut_reached() for i in survivors)
     tables = [net.engines[i].received_table() for i in survivors]
     assert all(table == tables[0] for table in tables) or sequencer < 0
-    net.install(members, sequencer=sequencer, tag=tag, marker=tag,
-                base=[cut[i] if i < n else 0 for i in members],
-                origin=[tables[0][i] if i < n else 0 for i in members], cuts=dict.fromkeys(survivors, cut))
+    net.install(
+        members,
+        sequencer=sequencer,
+        tag=tag,
+        marker=tag,
+        base=[cut[i] if i < n else 0 for i in members],
+        origin=[tables[0][i] if i < n else 0 for i in members],
+        cuts=dict.fromkeys(survivors, cut),
+    )
 
 
 def of_sender(net: Net, i: int, sender: int) -> list[bytes]:
@@ -160,8 +168,9 @@ def test_a_joiner_starts_at_the_cut() -> None:
     for engine in net.engines[:2]:
         engine.freeze([net.ids[2]])
         engine.cut([base, 0, 0], [])
-    net.install([0, 1, 2], sequencer=-1, tag=2, marker=2, base=[base, 0, 0],
-                cuts={0: [base, 0, 0], 1: [base, 0, 0], 2: None})
+    net.install(
+        [0, 1, 2], sequencer=-1, tag=2, marker=2, base=[base, 0, 0], cuts={0: [base, 0, 0], 1: [base, 0, 0], 2: None}
+    )
     net.engines[0].send(b"first for the joiner")
     net.run(10)
     assert net.got[2] == [(net.ids[0], b"first for the joiner")]
@@ -248,3 +257,33 @@ def test_what_was_not_stamped_is_sent_again_whatever_the_new_window() -> None:
     assert net.engines[1].send(b"next") == SENT
     net.run(50)
     assert of_sender(net, 2, 1) == [*large, b"next"] == of_sender(net, 1, 1)
+
+
+class Idle(Net):
+    """Its first member's application takes nothing while it is ``idle``."""
+
+    idle = True
+
+    def take(self, i: int) -> None:
+        if i or not self.idle:
+            super().take(i)
+
+
+def test_own_messages_of_closed_views_that_are_not_taken_are_bounded() -> None:
+    """Each view gives new credit: who takes nothing would else be left with a window of its own messages for each."""
+    ring = 64 << 10
+    net = Idle(2, window=ring // 2, ring_bytes=ring)
+    engine = net.engines[0]
+    for tag in range(2, 30):
+        while engine.send(bytes(1000)) == SENT:
+            net.step()
+        change_view(net, [0, 1], [0, 1], sequencer=-1, tag=tag)
+    counters = engine.counters()
+    assert counters["own_closed_stalls"] > 0 and engine.send(b"no") == AGAIN
+    assert ring < counters["own_closed_bytes"] <= 2 * ring
+    net.idle = False
+    net.take(0)
+    assert engine.counters()["own_closed_bytes"] == 0
+    assert engine.send(b"yes") == SENT
+    net.run(20)
+    assert of_sender(net, 1, 0) == of_sender(net, 0, 0) and of_sender(net, 1, 0)[-1] == b"yes"
