@@ -337,7 +337,7 @@ cdef class Engine:
             raise ValueError(f"a view has 1 to {SC_MEMBERS_MAX} members, each with address, base and origin_base")
         if sequencer >= <int32_t>n:
             raise ValueError(f"no member has the sequencer's rank {sequencer}")
-        if apart is not None and len(apart) != n:
+        if apart is not None and len(apart) != <Py_ssize_t>n:
             raise ValueError("`apart` has one entry for each member")
         if cut is not None and len(cut) != self.members:
             raise ValueError(f"the cut has {len(cut)} entries, the closed view {self.members} members")
