@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqcast.policy.cut import first_view, fix_cut, next_view, sequencer_rank, windows
+from seqcast.policy.cut import first_view, fix_cut, merged_view, next_view, sequencer_rank, windows
 from seqcast.policy.frames import FETCH_MAX, MEMBERS_MAX, Fetch, Held, MemberInfo, Ok
 from seqcast.types import View, ViewId
 
@@ -79,6 +79,25 @@ def test_the_next_view_has_the_survivors_in_their_old_order_then_the_joiners_by_
     assert frame.view_id == ViewId(7, 3, (2, 2))  # closed counter + attempt, coordinator, (attempt, initiator)
     assert frame.closes == view.view_id and frame.survivors == (2, 3) and frame.cut == (9, 4, 6)
     assert frame.base == (6, 0, 0) and frame.origin_base == (60, 0, 0) and frame.sequencer == 0
+
+
+def test_in_another_order_each_member_keeps_its_own_seqnos():
+    def backwards(infos, _subgroups):
+        return list(infos)[::-1]
+
+    def closed(first, members, cut):
+        view = View(ViewId(5, first, (1, first)), tuple(info.member for info in members), "sequencer", 0)
+        infos = {info.id: info for info in members}
+        table = [10 * seqno for seqno in cut]
+        return next_view(view, infos, (1, 0), [*infos], cut, table, set(), [], {}, (), backwards)
+
+    one, other = closed(1, INFOS[:2], (7, 8)), closed(3, INFOS[2:4], (9, 6))
+    assert [info.name for info in one.members] == ["b", "a"] and one.view_id.coordinator == 2
+    assert one.base == (8, 7) and one.origin_base == (80, 70) and one.survivors == (1, 2) and one.cut == (7, 8)
+    merged = merged_view([one, other], (), backwards)
+    assert [info.name for info in merged.members] == ["c", "d", "a", "b"] and merged.view_id.coordinator == 3
+    assert merged.base == (9, 6, 7, 8) and merged.origin_base == (90, 60, 70, 80)
+    assert [group.ids for group in merged.subgroups] == [(2, 1), (4, 3)]
 
 
 def test_where_everyone_leaves_the_closing_view_has_no_members():

@@ -335,6 +335,8 @@ cdef class Engine:
         cdef int result
         if not 0 < n <= SC_MEMBERS_MAX or {len(addresses), len(base), len(origin_base)} != {n}:
             raise ValueError(f"a view has 1 to {SC_MEMBERS_MAX} members, each with address, base and origin_base")
+        if len(set(ids)) != n:
+            raise ValueError("a member is in a view once")
         if sequencer >= <int32_t>n:
             raise ValueError(f"no member has the sequencer's rank {sequencer}")
         if apart is not None and len(apart) != <Py_ssize_t>n:
