@@ -1,11 +1,14 @@
 """Simulated groups: fixed seeds hold, runs replay exactly, and each literal reading of the rules is caught."""
 
+from dataclasses import replace
 from unittest import mock
 
 import pytest
 from sim_literal import VARIANTS, finds, storm, turnover, violation
 from sim_stage import Stage
 
+from seqcast.events import Excluded
+from seqcast.policy.frames import Done, NewView
 from seqcast.policy.lifecycle import Lifecycle, LifeInput
 from seqcast.policy.merge import Merger
 from seqcast.policy.table import edges_of
@@ -175,6 +178,49 @@ def test_the_checkers_see_a_message_from_nowhere_and_two_views_of_one_id():
     assert "view agreement" in fault.found()
 
 
+def behind(stage):
+    """c queues three messages while its view closes, and then its Python is busy for longer than the others need."""
+    stage.group("a", "b", "c", "d")
+    a, _, c, d = stage.nodes
+    stage.refuse = lambda source, node, frame: node is c and isinstance(frame, NewView)
+    d.crash()
+    a.doubt(d.id)
+    stage.until(1050)
+    assert c.blocked and c.engine.blocked() == 0
+    c.pending += [(0, 100)] * 3
+    c.service()
+    assert c.engine.blocked() == 3
+    stage.refuse = lambda source, node, frame: False
+    c.stall(1500 * MS)
+    stage.until(1100)  # the VIEW was repeated at 1065
+    return a, c
+
+
+def test_what_was_queued_is_sent_in_a_view_that_begins_to_close_in_the_same_step():
+    stage = Stage(queue_bytes=1 << 20)
+    a, c = behind(stage)
+    stage.named("e", 1100)
+    stage.until(1499)
+    assert c.engine.blocked() == 3 and len(a.endpoint.view.members) == 3
+    stage.until(3000)
+    assert c.engine.blocked() == 0 and c.counter == 3 and not c.violations
+    last, before = [entry for entry in c.log if isinstance(entry, View)][-1:-3:-1]
+    assert last == a.endpoint.view and [view for _, view in c.accepted] == [before.view_id] * 3
+    assert not list(check_safety(stage.nodes))
+
+
+def test_what_was_queued_is_sent_in_a_view_from_which_its_sender_is_excluded_in_the_same_step():
+    stage = Stage(queue_bytes=1 << 20, partition="primary")
+    a, c = behind(stage)
+    a.doubt(c.id)
+    stage.until(1499)
+    assert c.engine.blocked() == 3 and len(a.endpoint.view.members) == 2
+    stage.until(3000)
+    lost, excluded = c.log[-2:]
+    assert isinstance(excluded, Excluded) and (lost.last_seqno, lost.unsent) == (1, 0) and not c.queued
+    assert not list(check_safety(stage.nodes))
+
+
 def test_the_command_replays_and_says_so(capsys):
     assert main(["--seed", "9", "--members", "3", "--order", "fifo", "--duration", "0.5"]) == 0
     first = capsys.readouterr().out
@@ -203,3 +249,33 @@ def test_bad_arguments_end_in_2(argv, capsys):
     assert "usage" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("why", ["", "it waited for the state", "the view was proposed again"])
+def test_a_unicast_of_the_view_before_is_late_with_two_exceptions(why):
+    stage = Stage(flush_unicasts=True, partition="primary")
+    stage.group("a", "b")
+    a, b = stage.nodes
+    view = replace(a.endpoint.view, view_id=replace(a.endpoint.view.view_id, counter=9))
+    a.sent_to[b.id, 0] = a.endpoint.view.view_id
+    unicast = Delivered(a.id, 0, b.id, 0, 0, 24, True, a.id)
+    b.inside, b.boundary = False, view.view_id.tag
+    for entry in (unicast, view) if "state" in why else (view, unicast):
+        b.hold_back(entry)
+    b.enter(0)
+    a.repeated = {view.view_id} if "again" in why else set()
+    assert b.log[-2:] == [view, unicast]
+    assert any("unicast flush" in line for line in check_safety(stage.nodes)) is not bool(why)
+
+
+def test_a_view_that_is_proposed_again_is_known_as_such():
+    stage = Stage(partition="primary")
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    stage.refuse = lambda source, node, frame: isinstance(frame, (NewView, Done))
+    a.doubt(c.id)
+    stage.until(1020)  # a and b have accepted it
+    a.crash()
+    stage.refuse = lambda source, node, frame: False
+    stage.until(3000)
+    view = b.endpoint.view
+    assert [str(member) for member in view.members] == ["a", "b"] and view.view_id.flush[1] == a.id
+    assert b.repeated == {view.view_id} and not a.repeated

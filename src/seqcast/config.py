@@ -329,7 +329,8 @@ class Config:
         "",
         "A view change waits until what this member sent to single members before it is there too, so that a view ends "
         "with all that was sent in it. The same at all members. Costs an acknowledgement's delay where unicasts are on "
-        "their way. A member that leaves does it anyway.",
+        "their way. A member that leaves does it anyway. With partition='primary' a view that is proposed again (the "
+        "attempt before may have ended in it) is not held up by members that cannot be reached then.",
     )
     back_off_s: float = _derived(
         "1.2 × lease_s",

@@ -195,6 +195,10 @@ class Endpoint:
         """(machine, state, input) of the table rows taken so far."""
         return self.context.edges
 
+    def closed_by(self, view: View) -> NewView | None:
+        """The VIEW that closed one of the last views of this member; None: it is open, or forgotten."""
+        return self._lineage.closed.get(view.view_id.tag)
+
     def marker(self, marker_id: int) -> tuple[Meaning, ...]:
         """What a marker of ``engine.deliver`` means, in order; asked for once. May be called from any thread."""
         return self._markers.pop(marker_id)

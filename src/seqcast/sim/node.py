@@ -167,11 +167,13 @@ class Node:
         self.log: list[Entry] = []
         self.violations: list[str] = []  # seen as they happened
         self.blocked: Blocked | None = None  # since the application was told so
-        self.packed_before = False  # the message on its way was in packets whole by then: its send may still return
+        self.packed_before = 0  # messages that were in packets whole by then, and are yet to be noted
         self.pauses: list[PauseRun] = []
         self.accepted: list[tuple[int, ViewId]] = []  # (when, view) of each message that the engine took for the group
         self.runs: list[Run] = []  # of the block callback
         self.tag = 0  # of the view that the application is in
+        self.view: View | None = None  # the last one that the control plane installed
+        self.repeated: set[ViewId] = set()  # of those: which came under another attempt than that which made them
         self.counter = 0
         self.counters_to: dict[int, int] = {}
         self.sent: dict[int, tuple[int, ViewId | None]] = {}  # counter -> (length, view or None: under way)
@@ -192,6 +194,7 @@ class Node:
         self.boundary: int | None = None  # tag of the view before which group messages are void
         self.kept: list[Entry] = []  # unicasts of that time, which are not
         self.voided: list[View] = []  # and its views
+        self.kept_over: set[tuple[int, int]] = set()  # (sender, counter) of the unicasts that came behind a state so
 
     def __str__(self) -> str:
         return self.name
@@ -328,6 +331,7 @@ class Node:
         for effect in self.endpoint.step(event, self.now):
             match effect:
                 case ViewInstalled(view):
+                    self.note_view(view)
                     self.world.trace(self, f"installs {view} {view.view_id}")
                 case ExcludedBy(view_id, reason):
                     self.world.trace(self, f"is excluded by view {view_id}: {reason}")
@@ -369,6 +373,13 @@ class Node:
                     self.call_unblock()
                 case _:
                     self.world.trace(self, f"warns: {effect.text}")
+
+    def note_view(self, view: View) -> None:
+        """The control plane installed it."""
+        old, self.view = self.view, view
+        frame = self.endpoint.closed_by(old) if old else None
+        if old and frame and frame.attempt != (view.view_id.flush[0], old.rank(view.view_id.flush[1])):
+            self.repeated.add(view.view_id)
 
     # ---- the application
 
@@ -496,8 +507,9 @@ class Node:
     def look_at_queue(self) -> None:
         """What the engine has packed since: at once, or when the gate opened. Asked wherever the application has taken
         all that it was delivered, so that it knows whether it is blocked."""
-        view = self.endpoint.view
-        waiting = self.engine.blocked()
+        view, waiting = self.view, self.engine.blocked()
+        if self.queued and self.endpoint.view is None:  # also if the step that opened the gate ended the membership
+            waiting += self.engine.counters()["blocked_queue_lost"]
         while view is not None and len(self.queued) > waiting:
             counter = self.queued.popleft()
             self.sent[counter] = (self.sent[counter][0], view.view_id)
@@ -505,7 +517,7 @@ class Node:
             # (Where the application waits for its disk, it has yet to hear that it may send.)
             if self.blocked and not self.packed_before and self.world.clock.now >= self.slow_until:
                 self.violations.append(f"gate: {self} sends number {counter} after {self.blocked}")
-            self.packed_before = False
+            self.packed_before = max(self.packed_before - 1, 0)
 
     def consume(self) -> None:
         engine = self.engine
@@ -522,7 +534,9 @@ class Node:
             if self.blocked and (meaning.kind != "minority" or self.blocked.kind == "minority"):
                 self.violations.append(f"gate: {self} is told {meaning} after {self.blocked}")
             self.blocked = meaning
-            self.packed_before = self.sending_now.packed if self.sending_now else bool(self.queued)
+            # A view may have opened the gate in the same step, for all that was queued; and a send may still return.
+            self.packed_before = len(self.queued) - self.engine.blocked()
+            self.packed_before += self.sending_now is not None and self.sending_now.packed
             if self.runs and not self.runs[-1].returned:
                 self.runs[-1].late = True
         elif isinstance(meaning, Unblocked):
@@ -585,6 +599,7 @@ class Node:
         elif isinstance(entry, View) and entry.view_id.tag == self.boundary:
             self.boundary = None
             self.held_back += [entry, *self.kept]
+            self.kept_over |= {(each.sender, each.counter) for each in self.kept if isinstance(each, Delivered)}
             self.kept = []
         elif isinstance(entry, Delivered) and entry.to:
             self.kept.append(entry)
