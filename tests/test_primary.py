@@ -14,7 +14,7 @@ from test_endpoint import names, send, views
 
 import seqcast
 from seqcast.cli import main as command
-from seqcast.endpoint import Endpoint
+from seqcast.endpoint import Endpoint, Event
 from seqcast.errors import SeqcastError, UsageError
 from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.policy.cut import fetch_up_to, first_view
@@ -193,6 +193,18 @@ def test_one_that_takes_all_others_for_dead_is_heard_and_taken_in_again():
     stage.until(1500)
     assert [names(node)[-1] for node in stage.nodes] == [["a", "b", "c"]] * 3 and len(views(c)) == 2
     assert c.blocked is None
+
+
+def test_one_that_was_seen_elsewhere_counts_again_when_it_closes_our_view():
+    """It entered the view late, by an operator's leave: until then its beacons told of the one before."""
+    stage = Stage(partition="primary")
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    c.endpoint._membership.gone |= {a.id, b.id}
+    c.step(Event.WAKE)
+    c.service()
+    stage.until(2000)
+    assert [names(node)[-1] for node in stage.nodes] == [["a", "b", "c"]] * 3 and c.blocked is None
 
 
 def apart(stage, first, second):

@@ -327,6 +327,8 @@ class Endpoint:
             case BlockOk():
                 self._initiator.block_ok(frame, sender)
             case Start() if tag and frame.view == tag:
+                if self.context.primary:
+                    self._membership.lives(sender)
                 self._participant.start(frame, sender)
                 self._end_pauses()
                 if self.context.me.id not in frame.survivors and not self.context.enough(frame.survivors):

@@ -182,9 +182,10 @@ class Membership(Machine):
             self.gone.add(member_id)
 
     def lives(self, member_id: int) -> None:
-        """A member that is blocked for want of others, as we are or should be, shows itself: no doubt stands."""
-        self.suspected.discard(member_id)
-        self.participant.lapsed.discard(member_id)
+        """A member closes our view, or is blocked in it, in a primary partition: it lives, and is not elsewhere."""
+        for doubts in (self.suspected, self.participant.lapsed, self.gone):
+            doubts.discard(member_id)
+        self.elsewhere.pop(member_id, None)
 
     def call(self, member_id: int) -> None:
         """A member began to close our view, with too few of us and without this one: only together can it end."""
