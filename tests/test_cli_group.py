@@ -77,6 +77,12 @@ def test_nobody_to_send_to_is_an_error(start, cluster):
     assert status == 1 and "seqcast tail" in err
 
 
+def test_how_long_to_wait_may_stand_in_the_environment(start, cluster, monkeypatch):
+    monkeypatch.setenv("SEQCAST_JOIN_TIMEOUT_S", "0.75")
+    status, err = send(start, cluster, "x")
+    assert status == 1 and "after 0.75 s" in err
+
+
 def test_another_order_than_the_groups_is_refused(start, cluster):
     tail(start, cluster, "--order", "fifo")
     status, err = send(start, cluster, "x", "--order", "sequencer")

@@ -246,7 +246,14 @@ def test_bad_arguments_end_in_2(argv, capsys):
     with pytest.raises(SystemExit) as error:
         main(argv)
     assert error.value.code == 2
-    assert "usage" in capsys.readouterr().err
+    assert "seqcast sim --help" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("option", "what"), [("--seeds", "seeds"), ("--starts", "starts")])
+def test_many_runs_show_how_far_they_are(option, what, monkeypatch, capsys):
+    monkeypatch.setattr("seqcast.commandline.ELSEWHERE_S", 0.0)
+    assert main([option, "1..2"]) == 0
+    assert capsys.readouterr().err == f"0 of 2 {what}, 0 failed\n1 of 2 {what}, 0 failed\n"
 
 
 @pytest.mark.parametrize("why", ["", "it waited for the state", "the view was proposed again"])

@@ -24,8 +24,8 @@ from typing import Any
 
 from seqcast.cli import complain
 from seqcast.cli.fault import FAULTS, plant
-from seqcast.cli.options import ORDERS, parser, positive, seconds
-from seqcast.cli.progress import count
+from seqcast.cli.options import ORDERS, parser
+from seqcast.commandline import count, positive, seconds, whole
 
 MEMBERS_MAX = 16
 STEP_TIMEOUT_S = 30.0  # for one step of the demo: a start, a view, a leave
@@ -336,7 +336,4 @@ def _parser() -> argparse.ArgumentParser:
 
 def members(text: str) -> int:
     """An argument that is a number of members the demo can have: after the crash two must be left."""
-    value = int(text)
-    if not 3 <= value <= MEMBERS_MAX:
-        raise argparse.ArgumentTypeError(f"must be between 3 and {MEMBERS_MAX}")
-    return value
+    return whole(text, 3, MEMBERS_MAX)

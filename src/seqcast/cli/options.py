@@ -5,19 +5,15 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from seqcast.commandline import Parser, seconds
+
 ORDERS = ("total", "sequencer", "fifo")
 
 
-def parser(command: str, text: str, epilog: str = "") -> argparse.ArgumentParser:
-    """An argument parser in the style of all commands: the first line of ``text`` is what it does."""
-    return argparse.ArgumentParser(
-        prog=f"seqcast {command}",
-        description=text,
-        epilog=epilog
-        and f"{epilog}\nall settings: SEQCAST_<SETTING>=... in the environment, or SEQCAST_CONFIG=file.toml",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def parser(command: str, text: str, epilog: str) -> Parser:
+    """The parser of a command that has the settings of ``seqcast.join``, and where else they may stand."""
+    everywhere = "all settings: SEQCAST_<SETTING>=... in the environment, or SEQCAST_CONFIG=file.toml"
+    return Parser(command, text, f"{epilog}\n{everywhere}")
 
 
 def add_group_options(target: argparse.ArgumentParser) -> None:
@@ -29,31 +25,17 @@ def add_group_options(target: argparse.ArgumentParser) -> None:
         "--order", choices=ORDERS, default="total", help="total order, or order per sender (%(default)s)"
     )
     target.add_argument(
-        "--timeout", type=seconds, default=10.0, metavar="S", help="seconds to wait for the group (%(default)g)"
+        "--timeout", type=seconds, metavar="S", help="seconds to wait for the group (default: join_timeout_s, 10)"
     )
 
 
 def group_settings(arguments: argparse.Namespace) -> dict[str, Any]:
     """The settings of ``seqcast.join`` that ``add_group_options`` stands for."""
-    settings: dict[str, Any] = {"order": arguments.order, "join_timeout_s": arguments.timeout}
+    settings: dict[str, Any] = {"order": arguments.order}
     if arguments.name:
         settings["name"] = arguments.name
     if arguments.interface:
         settings["interface"] = arguments.interface
+    if arguments.timeout is not None:
+        settings["join_timeout_s"] = arguments.timeout
     return settings
-
-
-def seconds(text: str) -> float:
-    """An argument that is a time in seconds, not negative."""
-    value = float(text)
-    if not 0 <= value < 1e9:
-        raise argparse.ArgumentTypeError("must be a number of seconds, 0 or more")
-    return value
-
-
-def positive(text: str) -> int:
-    """An argument that is a whole number, 1 or more."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("must be 1 or more")
-    return value

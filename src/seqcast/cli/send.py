@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 import seqcast
 from seqcast.cli import complain
-from seqcast.cli.options import add_group_options, group_settings, parser, positive
-from seqcast.cli.progress import Progress, count
+from seqcast.cli.options import add_group_options, group_settings, parser
+from seqcast.commandline import Progress, count, positive
 
 CHUNK_BYTES = 1 << 18
 LINE_BYTES_MAX = 64 << 20
@@ -31,7 +31,7 @@ def main(argv: Sequence[str]) -> int:
     interrupted = False
     with seqcast.join(arguments.cluster, receive=False, **group_settings(arguments)) as group:
         try:
-            wait_for_members(group, arguments.members, arguments.timeout)
+            wait_for_members(group, arguments.members, group.config.join_timeout_s)
             begin = time.monotonic()
             with Progress() as progress:
                 for lines in read_lines(source):

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import seqcast
-from seqcast.cli.options import add_group_options, group_settings, parser, positive
+from seqcast.cli.options import add_group_options, group_settings, parser
+from seqcast.commandline import positive
 
 
 def main(argv: Sequence[str]) -> int:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from seqcast.arguments import check_name
 from seqcast.cli import complain
-from seqcast.cli.options import parser, seconds
-from seqcast.cli.progress import count
+from seqcast.cli.options import parser
+from seqcast.commandline import count, seconds
 from seqcast.config import Config
 from seqcast.net.operator import OperatorHost
 

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
+from seqcast.commandline import Parser
 from seqcast.errors import SeqcastError
 from seqcast.journal.schema import PAYLOAD_MODES
 from seqcast.perf import report
@@ -83,13 +84,7 @@ def main(argv: Sequence[str]) -> int:
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The arguments; ends the process with status 2 where they cannot be right."""
-    parser = argparse.ArgumentParser(
-        prog="seqcast perf",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser("perf", DESCRIPTION, EPILOG)
     parser.add_argument("--members", type=int, default=4, metavar="N", help="processes (%(default)s)")
     parser.add_argument("--senders", type=int, default=1, metavar="N", help="how many of them send (%(default)s)")
     parser.add_argument("--size", type=int, metavar="BYTES", help="of a message (1024; with --latency 64)")
@@ -128,7 +123,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     return arguments
 
 
-def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+def check(parser: Parser, arguments: argparse.Namespace) -> None:
     """Refuses what cannot be right, and fills in the defaults that depend on another option."""
     from seqcast.config import Config
 

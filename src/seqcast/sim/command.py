@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 
+from seqcast.commandline import Parser, Progress, whole
 from seqcast.policy.blocker import Blocker
 from seqcast.policy.initiator import Initiator
 from seqcast.policy.lifecycle import Lifecycle
@@ -23,11 +24,11 @@ from seqcast.sim.world import simulate
 MACHINES = (Lifecycle, Membership, Initiator, Participant, Blocker, Pause, Pauser, Merger, StateTaker)
 
 
-def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(
-        prog="seqcast sim",
-        description="Runs simulated groups: the real engine and policies in virtual time, all faults from one seed.",
-        epilog="Exit status 0: all guarantees hold; 1: one does not (a line says how to replay it); 2: bad arguments.",
+def parser() -> Parser:
+    result = Parser(
+        "sim",
+        "Run or replay simulated groups: the real engine and policies in virtual time, all faults from one seed.",
+        "exit status: 0 all guarantees hold, 1 one does not (a line says how to replay it), 2 bad input",
     )
     which = result.add_mutually_exclusive_group(required=True)
     which.add_argument("--seed", type=int, metavar="N", help="run one seed, the same each time")
@@ -51,9 +52,7 @@ def _span(text: str) -> range:
 
 
 def _members(text: str) -> int:
-    if not text.isdigit() or not 2 <= int(text) <= 32:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 2 to 32")
-    return int(text)
+    return whole(text, 2, 32)
 
 
 def _seconds(text: str) -> float:
@@ -74,30 +73,34 @@ def main(argv: Sequence[str] | None = None) -> int:
     seeds = arguments.seeds or [arguments.seed]
     edges: set[tuple[str, str, str]] = set()
     failed = packets = 0
-    for seed in seeds:
-        duration_ns = int(arguments.duration * SECOND)
-        options = Options.draw(seed, arguments.members, arguments.order, duration_ns, arguments.partition)
-        try:
-            result = simulate(options, print if arguments.trace else None)
-        except Exception:  # an assertion of the code under test: a finding like any other
-            traceback.print_exc()
-            print(f"FAILED: an exception; replay: {replay(options)}")
-            failed += 1
-            continue
-        edges |= result.edges
-        packets += result.packets
-        if len(seeds) == 1:
-            print(f"seed {seed}: {options}")
-            print(
-                f"{result.views} views, {result.messages} messages delivered, {result.packets} packets, "
-                f"{result.virtual_ns / SECOND:.2f} s virtual, digest {result.digest}"
-            )
-        if result.violations:
-            failed += 1
-            print(f"FAILED: {result.violations[0]}; replay: {replay(options)}")
-            if arguments.trace or len(seeds) == 1:
-                for violation in result.violations[1:]:
-                    print(f"        {violation}")
+    with Progress() as progress:
+        for done, seed in enumerate(seeds):
+            progress.show(f"{done} of {len(seeds)} seeds, {failed} failed")
+            duration_ns = int(arguments.duration * SECOND)
+            options = Options.draw(seed, arguments.members, arguments.order, duration_ns, arguments.partition)
+            try:
+                result = simulate(options, print if arguments.trace else None)
+            except Exception:  # an assertion of the code under test: a finding like any other
+                progress.clear()
+                traceback.print_exc()
+                print(f"FAILED: an exception; replay: {replay(options)}")
+                failed += 1
+                continue
+            edges |= result.edges
+            packets += result.packets
+            if len(seeds) == 1:
+                print(f"seed {seed}: {options}")
+                print(
+                    f"{result.views} views, {result.messages} messages delivered, {result.packets} packets, "
+                    f"{result.virtual_ns / SECOND:.2f} s virtual, digest {result.digest}"
+                )
+            if result.violations:
+                failed += 1
+                progress.clear()
+                print(f"FAILED: {result.violations[0]}; replay: {replay(options)}")
+                if arguments.trace or len(seeds) == 1:
+                    for violation in result.violations[1:]:
+                        print(f"        {violation}")
     if len(seeds) > 1:
         print(f"{len(seeds)} seeds, {failed} failed, {packets} packets")
         for line in never_taken(edges):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from seqcast.commandline import Progress
 from seqcast.sim.options import MS, SECOND, Options
 from seqcast.sim.world import World
 from seqcast.types import View, ViewId
@@ -72,19 +73,22 @@ def start_together(seed: int) -> Started:
     )
 
 
-def report(seeds: Iterable[int]) -> int:
+def report(seeds: Sequence[int]) -> int:
     """Runs starts and prints what came of them; returns the exit status."""
     times: list[int] = []
     twice = apart = 0
-    for seed in seeds:
-        started = start_together(seed)
-        if len(started.formed) == 1 and started.took_ns >= 0:
-            times.append(started.took_ns)
-            continue
-        twice += len(started.formed) > 1
-        apart += started.took_ns < 0
-        print(f"FAILED: {len(started.formed)} formed, {len(started.groups)} at the end; {started.options}")
-        print(f"        replay: seqcast sim --starts {seed}..{seed}")
+    with Progress() as progress:
+        for done, seed in enumerate(seeds):
+            progress.show(f"{done} of {len(seeds)} starts, {twice + apart} failed")
+            started = start_together(seed)
+            if len(started.formed) == 1 and started.took_ns >= 0:
+                times.append(started.took_ns)
+                continue
+            twice += len(started.formed) > 1
+            apart += started.took_ns < 0
+            progress.clear()
+            print(f"FAILED: {len(started.formed)} formed, {len(started.groups)} at the end; {started.options}")
+            print(f"        replay: seqcast sim --starts {seed}..{seed}")
     times.sort()
     took = [f"{times[len(times) * part // 100 - 1] / MS:.0f}" for part in (50, 99, 100)] if len(times) > 1 else []
     print(

@@ -7,12 +7,12 @@ which they differ are compared row by row, so that a verdict is never that of a 
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from seqcast.commandline import Parser
 from seqcast.errors import UsageError
 from seqcast.journal.read import Journal, find
 from seqcast.journal.schema import JournalError, signed
@@ -288,10 +288,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises:
         UsageError, ConfigError: what the command line turns into one line and exit status 2.
     """
-    parser = argparse.ArgumentParser(
-        prog="seqcast audit",
-        description="Prove or refute the guarantees from the journals of members, on Spark.",
-        epilog="exit status: 0 all that was checked holds, 1 something does not, 2 bad input",
+    parser = Parser(
+        "audit",
+        "Prove or refute the guarantees from the journals of members, on Spark.",
+        "exit status: 0 all that was checked holds, 1 something does not, 2 bad input",
     )
     parser.add_argument("journals", nargs="+", metavar="JOURNAL", help="a member's journal, or a directory of them")
     parser.add_argument("--master", metavar="URL", help="Spark master (default: local[*], this machine)")

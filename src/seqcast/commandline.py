@@ -1,0 +1,97 @@
+"""What all commands have: a parser that complains in one line, kinds of arguments, and the progress of a long one."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from types import TracebackType
+from typing import NoReturn
+
+TERMINAL_S = 0.2
+ELSEWHERE_S = 5.0
+
+
+def count(n: int, noun: str) -> str:
+    """``count(1, "message")`` is "1 message", ``count(1200, "message")`` "1,200 messages"."""
+    return f"{n:,} {noun}" + ("" if n == 1 else "s")
+
+
+class Parser(argparse.ArgumentParser):
+    """The parser of one command. A wrong argument ends the process with status 2 and one line, without the usage."""
+
+    def __init__(self, command: str, text: str, epilog: str = "") -> None:
+        super().__init__(
+            prog=f"seqcast {command}",
+            description=text,
+            epilog=epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {' '.join(message.split())}; `{self.prog} --help` lists the options\n")
+
+
+def seconds(text: str) -> float:
+    """An argument that is a time in seconds, not negative."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, 0 or more")
+    return value
+
+
+def positive(text: str) -> int:
+    """An argument that is a whole number, 1 or more."""
+    return whole(text, 1)
+
+
+def whole(text: str, low: int, high: float = float("inf")) -> int:
+    """An argument that is a whole number between two bounds."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = low - 1
+    if not low <= value <= high:
+        bounds = f"{low} or more" if high == float("inf") else f"from {low} to {high}"
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, {bounds}")
+    return value
+
+
+class Progress:
+    """One line of standard error that is rewritten on a terminal, else a line now and then."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._every_s = TERMINAL_S if self._terminal else ELSEWHERE_S
+        self._due = time.monotonic() + self._every_s
+        self._width = 0
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Takes the line away: what follows says more."""
+        if self._width:
+            print(f"\r{' ' * self._width}\r", end="", file=sys.stderr, flush=True)
+            self._width = 0
+
+    def show(self, text: str) -> None:
+        """Shows ``text`` when it is due."""
+        now = time.monotonic()
+        if now < self._due:
+            return
+        self._due = now + self._every_s
+        if self._terminal:
+            print(f"\r{text:{self._width}}", end="", file=sys.stderr, flush=True)
+            self._width = len(text)
+        else:
+            print(text, file=sys.stderr, flush=True)
