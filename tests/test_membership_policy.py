@@ -10,9 +10,10 @@ from dataclasses import replace
 import pytest
 from members import LOOPBACK, cluster, group_of, join, payloads, wait_until
 from sim_literal import storm, turnover
+from sim_stage import Stage
 
 import seqcast
-from seqcast import MembershipChange, MergeView
+from seqcast import Lost, MembershipChange, MergeView
 from seqcast.sim import Options, World
 from seqcast.sim.options import MS, SECOND
 
@@ -97,6 +98,27 @@ def test_a_preferred_member_becomes_coordinator_and_sequencer_when_it_joins():
                 group.send(b"%d" % number)
             assert payloads(a, 4)[1:] == payloads(b, 4)[1:] == payloads(big, 3)
         wait_until(lambda: names(a.view) == names(b.view) == "ab")
+
+
+def test_a_joiner_that_speaks_for_its_group_knows_what_the_others_did_not_deliver():
+    """b goes on without a's last message; c joins b and stands in front of it when the sides merge."""
+    stage = Stage(policy="joiners_first")
+    stage.group("a", "b")
+    a, b = stage.nodes
+    view = a.endpoint.view
+    stage.network.partition({a.index}, {b.index})
+    a.pending.append((0, 100))
+    a.service()
+    stage.until(2000)
+    stage.network.partition({a.index}, {2})
+    stage.named("c", 2000)
+    stage.until(2500)
+    assert [member.name for member in b.endpoint.view.members] == ["c", "b"]
+    stage.network.heal()
+    stage.until(4000)
+    assert len(a.endpoint.view.members) == 3
+    (lost,) = [entry for entry in a.log if isinstance(entry, Lost)]
+    assert (lost.view_id, lost.first_seqno, lost.last_seqno) == (view.view_id, 1, 1) and lost.missed_by is not None
 
 
 @pytest.mark.parametrize(

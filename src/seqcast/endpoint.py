@@ -602,7 +602,7 @@ class Endpoint:
         self._pause = Pause(self.context, self._blocker)
         self._membership = Membership(self.context, self._participant)
         if initiator is None:
-            self._initiator = Initiator(self.context, self._participant, self._membership)
+            self._initiator = Initiator(self.context, self._participant, self._membership, self._lineage)
             self._merger = Merger(self.context, self._initiator, self._lineage)
         else:
             initiator.participant, initiator.membership = self._participant, self._membership
@@ -684,6 +684,7 @@ class Endpoint:
         """Remembers how our view was closed; what of ours others did not get."""
         view, me = self.context.view, self.context.me.id
         if view is None or frame.closes is None:
+            self._lineage.learn(frame.shortfalls)
             return []
         self.counters["members_lost"] += sum(member.id not in frame.survivors for member in view.members)
         self._lineage.close(view, frame)

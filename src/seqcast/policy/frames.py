@@ -246,7 +246,7 @@ class NewView:
         packet_bytes: size of a full packet.
         providers: of the members that lack the state.
         subgroups: of a merged view, else none.
-        shortfalls: of a merged view: what some of its members did not deliver of others.
+        shortfalls: of a merged view, or one with joiners: what some of its members did not deliver of others.
     """
 
     closes: ViewId | None

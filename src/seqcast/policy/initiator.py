@@ -33,6 +33,7 @@ from seqcast.policy.frames import (
     Start,
     Subgroup,
 )
+from seqcast.policy.lineage import Lineage
 from seqcast.policy.membership import Membership
 from seqcast.policy.participant import NO_PROMISE, Participant
 from seqcast.policy.quorum import to_repeat
@@ -146,11 +147,14 @@ class Initiator(Machine):
     NAME: ClassVar[str] = "initiator"
     TABLE: ClassVar[Table] = TABLE
 
-    def __init__(self, context: Context, participant: Participant, membership: Membership) -> None:
+    def __init__(
+        self, context: Context, participant: Participant, membership: Membership, lineage: Lineage
+    ) -> None:
         super().__init__(Attempting.IDLE, context.edges)
         self.context = context
         self.participant = participant
         self.membership = membership
+        self.lineage = lineage
         settings = context.settings
         self.repeats = Repeat(settings.repeat_ns_min, settings.repeat_ns_max)
         self.deadline_ns = NEVER
@@ -352,7 +356,7 @@ class Initiator(Machine):
         leaving, joining = self.membership.leaving(), self.membership.joining()
         if context.primary:  # as many as stay: those are a quorum of the view then, should no joiner ever enter it
             joining = joining[: max(len(set(self.survivors) - leaving), 1)]
-        return next_view(
+        frame = next_view(
             context.view,
             context.infos,
             self.attempt,
@@ -365,6 +369,9 @@ class Initiator(Machine):
             context.providers,
             self.arrange,
         )
+        if joining and not context.primary:  # a joiner may be who speaks for this group when it merges
+            frame = replace(frame, shortfalls=self.lineage.shortfalls(context.view, frame))
+        return frame
 
     def arrange(self, infos: Sequence[MemberInfo], subgroups: Sequence[Subgroup]) -> list[MemberInfo]:
         members = arranged(self.context, infos, self.survivors, self.membership.leaving(), subgroups)

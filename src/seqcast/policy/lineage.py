@@ -86,7 +86,7 @@ class Lineage:
             del self._known[next(iter(self._known))]
 
     def shortfalls(self, view: View, plain: NewView) -> tuple[Shortfall, ...]:
-        """What will be known once ``view`` is closed as ``plain`` says, for a VIEW that merges."""
+        """What will be known once ``view`` is closed as ``plain`` says, for a VIEW that merges or takes in joiners."""
         known = [Shortfall(*key, last) for key, last in self._known.items()]
         return tuple((known + self._of_lost(view, plain))[-SHORTFALLS_MAX:])
 
