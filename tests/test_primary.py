@@ -319,6 +319,40 @@ def test_what_an_operator_allowed_holds_for_one_side_and_a_minority_of_it_is_blo
     assert all(names(stage.node(name))[-1] == [*"abcdefxy"] for name in "abcxy")
 
 
+def test_who_was_allowed_and_loses_the_others_again_can_be_allowed_again():
+    stage = Stage(partition="primary")
+    stage.group(*"abcde")
+    for name in "abc":
+        stage.node(name).crash()
+    stage.until(3000)
+    stage.refuse = lambda source, node, frame: isinstance(frame, Propose)
+    Desk(stage, 0)
+    stage.until(3500)
+    d, e = stage.node("d"), stage.node("e")
+    assert [len(node.endpoint.context.allowed.members) for node in (d, e)] == [2, 2]
+    d.crash()
+    stage.until(6000)
+    assert names(e)[-1] == [*"abcde"] and e.blocked.kind == "minority"
+    Desk(stage, 1)
+    stage.until(8000)
+    assert names(e)[-1] == ["e"] and e.blocked is None
+
+
+def test_a_leaver_that_gave_up_keeps_nobody_from_forming_a_group():
+    stage = Stage(partition="primary")
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    a.crash()
+    b.crash()
+    stage.until(2000)
+    c.leave()
+    stage.named("d", 11_000)
+    stage.until(12_500)
+    assert c.endpoint.over and names(stage.nodes[-1]) == []
+    stage.until(20_000)
+    assert names(stage.nodes[-1]) == [["d"]]
+
+
 original = Operator.choose
 
 

@@ -392,7 +392,8 @@ class Endpoint:
         if not gated or (context.enough(participant.survivors) and context.allowed is None):
             return
         side = Side(context.tag, participant.promise)
-        if frame.side == side and context.allowed is None:
+        # Who was allowed once, and lost the majority of those, can be allowed again, with whom it reaches now.
+        if frame.side == side and not context.enough(participant.survivors):
             context.allowed = Allowance(participant.promise, participant.survivors)
             self._effects.append(Warned("an operator allowed this side of the group to go on without the others"))
         reached = [member.name for member in context.members if member.id in participant.survivors]
@@ -412,6 +413,8 @@ class Endpoint:
     def _join(self, frame: Join) -> None:
         """A joiner: served the view if it is in, else noted; the answer comes from one member after the other."""
         context, joiner = self.context, frame.info
+        if self.over:  # whoever seeks a group must not wait for us
+            return
         if context.view is None:
             if joiner.id != context.me.id:
                 self._lifecycle.heard_joiner(joiner.id)
