@@ -197,8 +197,9 @@ void sc_tx_close(sc_engine *e, sc_tx_stream *tx) {
  * (messages that a view change sends again were within credit before). */
 int sc_tx_pack(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t len, uint64_t *done,
                int64_t wall, int force) {
-    /* A message that could fill the ring is not kept for a view change: its sender waits until it is ordered. */
-    int keep = sc_tx_keeps(tx, len);
+    /* A message that could fill the ring is not kept for a view change: its sender waits until it is ordered. Not that of one
+     * that is sent again: it is kept for the next view change too, however small the window is now. */
+    int keep = force || sc_tx_keeps(tx, len);
     for (;;) {
         if (!tx->open && !open_packet(e, tx, wall, force)) return SC_AGAIN;
         int64_t r = room(tx);

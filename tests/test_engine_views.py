@@ -259,6 +259,27 @@ def test_what_was_not_stamped_is_sent_again_whatever_the_new_window() -> None:
     assert of_sender(net, 2, 1) == [*large, b"next"] == of_sender(net, 1, 1)
 
 
+@pytest.mark.parametrize("steps", range(1, 12, 2))
+def test_what_is_sent_again_in_a_smaller_window_outlives_the_next_view_change_too(steps: int) -> None:
+    """Its sender has returned: nobody else can send it again when the view closes where a part of it is in order."""
+    net = Net(3, sequencer=0, window=1 << 20)
+    net.drop = lambda src, dst, lane, datagram: 2 in (src, dst)
+    large = bytes(range(256)) * 800
+    assert net.engines[2].send(large) == SENT
+    net.run(3)
+    net.drop = lambda src, dst, lane, datagram: False
+    net.window = 20_000
+    change_view(net, [0, 1, 2], [0, 1, 2], sequencer=0, tag=2)
+    net.run(steps)
+    change_view(net, [0, 1, 2], [0, 1, 2], sequencer=0, tag=3)
+    for _ in range(1000):
+        net.step()
+    assert net.engines[2].send(b"next") == SENT
+    net.run(50)
+    for i in range(3):
+        assert of_sender(net, i, 2) == [large, b"next"]
+
+
 class Idle(Net):
     """Its first member's application takes nothing while it is ``idle``."""
 
