@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
+import signal
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -22,6 +24,7 @@ from journal_data import Row, journal, member, view
 from seqcast.errors import UsageError
 from seqcast.journal.read import find
 from seqcast.spark.audit import audit, main
+from seqcast.spark.session import open_session
 from seqcast.spark.verdicts import CHECKS, Report
 from seqcast.types import Member, View
 
@@ -423,6 +426,31 @@ def test_the_command_prints_the_table_or_json_and_returns_the_status(
     path = journal(tmp_path / "again" / "x", B, script.stories[B])
     with pytest.raises(UsageError, match="of the same member"):
         main([str(path), str(tmp_path / "false")])
+
+
+def test_ctrl_c_while_java_starts_is_kept_until_it_can_be_stopped(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    done = []
+
+    class Started:
+        def stop(self) -> None:
+            done.append("stopped")
+
+    def start(builder: object) -> Started:
+        signal.raise_signal(signal.SIGINT)
+        done.append("started")
+        logging.error("KeyboardInterrupt while sending command.")  # as Py4J does, with a traceback
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # as PySpark sets one of its own
+        return Started()
+
+    monkeypatch.setattr("pyspark.sql.SparkSession.Builder.getOrCreate", start)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        open_session("local[1]")
+    assert done == ["started", "stopped"]
+    assert not caplog.records
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_member_that_ended_before_its_first_view_does_not_stop_the_audit(spark: Any, tmp_path: Path) -> None:

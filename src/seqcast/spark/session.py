@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,12 +95,17 @@ def open_session(master: str | None = None, *, name: str = "seqcast audit") -> S
         .config("spark.sql.warehouse.dir", str(files / "warehouse"))
         .config("spark.sql.shuffle.partitions", str(2 * (os.cpu_count() or 1) if local else 200))
     )
+    logging.getLogger().addFilter(_no_traceback_of_an_interrupt)
     try:
-        with _environment(environment):
-            return builder.getOrCreate()
+        with _environment(environment), _interrupts_kept() as interrupts:
+            session = builder.getOrCreate()
     except (PySparkException, OSError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ConfigError(f"Spark does not start on {master} with {java}: {reason}") from error
+    if interrupts:
+        session.stop()
+        raise KeyboardInterrupt
+    return session
 
 
 def find_java() -> Path:
@@ -149,6 +157,28 @@ def _shim(java: Path, files: Path) -> Path:
     target.write_text(_SHIM.format(java=str(java).replace("'", "'\\''")), encoding="utf-8")
     target.chmod(0o755)
     return files / "java"
+
+
+@contextlib.contextmanager
+def _interrupts_kept() -> Iterator[list[int]]:
+    """Ctrl-C and SIGTERM are kept, and listed, while Java starts: it would not end with a Python that left it half way.
+    The handlers from before are there again afterwards, and not PySpark's, which calls Java from within a call."""
+    came: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield came
+        return
+    kept = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda signum, _: came.append(signum)) for number in kept]
+    try:
+        yield came
+    finally:
+        for number, handler in zip(kept, before, strict=True):
+            signal.signal(number, handler)
+
+
+def _no_traceback_of_an_interrupt(record: logging.LogRecord) -> bool:
+    """Py4J logs where Ctrl-C met it, before the interrupt goes on to who handles it."""
+    return not str(record.msg).startswith("KeyboardInterrupt while sending command")
 
 
 @contextlib.contextmanager
