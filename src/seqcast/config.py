@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_type_hints
 
+from seqcast.arguments import checked, parsed
 from seqcast.errors import ConfigError
 
 ENVIRONMENT_PREFIX = "SEQCAST_"
@@ -324,6 +325,13 @@ class Config:
         "The same at all members: a joiner with another is refused.",
         among=("merge", "primary"),
     )
+    guard: bool = _knob(
+        False,
+        "",
+        "Each two members hold a TCP connection, on the number of their UDP port; where it is closed and not taken up "
+        "again, the other process is gone. Tells of a killed process at once also where a firewall drops ICMP, which "
+        "else brings the news of its closed port. Costs a connection a member and a thread.",
+    )
     flush_unicasts: bool = _knob(
         False,
         "",
@@ -554,7 +562,7 @@ class Config:
             value = getattr(self, field.name)
             if value is _DERIVED:
                 value = _computed(field, self)
-            object.__setattr__(self, field.name, _checked(field, hints[field.name], value))
+            object.__setattr__(self, field.name, checked(field, hints[field.name], value))
         self._check_clashes()
 
     def _check_clashes(self) -> None:
@@ -641,7 +649,7 @@ class Config:
         for field in dataclasses.fields(cls):
             variable = ENVIRONMENT_PREFIX + field.name.upper()
             if variable in variables:
-                settings[field.name] = _parsed(variable, hints[field.name], variables[variable])
+                settings[field.name] = parsed(variable, hints[field.name], variables[variable])
         return cls.from_toml(path).replace(**settings) if path else cls(**settings)
 
 
@@ -666,34 +674,3 @@ def _computed(field: dataclasses.Field[Any], config: Config) -> float | None:
     """What the formula of a setting gives; None: it has none."""
     compute = field.metadata.get("compute")
     return min(round(compute(config), 9), field.metadata["high"]) if compute else None
-
-
-def _checked(field: dataclasses.Field[Any], kind: type, value: Any) -> Any:
-    """The value in its field's type, within its bounds."""
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if kind is str and isinstance(value, Path):
-        value = str(value)
-    if kind is str and value is None:
-        value = ""
-    if type(value) is not kind:
-        names = {str: "text", int: "a whole number", float: "a number", bool: "True or False"}
-        raise ConfigError(f"{field.name}={value!r} must be {names[kind]}")
-    low, high, among = (field.metadata[key] for key in ("low", "high", "among"))
-    if among and value not in among:
-        raise ConfigError(f"{field.name}={value!r} must be one of {', '.join(map(repr, among))}")
-    if (low is not None and not value >= low) or (high is not None and not value <= high):
-        raise ConfigError(f"{field.name}={value!r} must be from {low} to {high} {field.metadata['unit']}".rstrip())
-    return value
-
-
-def _parsed(variable: str, kind: type, text: str) -> Any:
-    if kind is str:
-        return text
-    try:
-        if kind is bool:
-            return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[text.lower()]
-        return kind(text)
-    except (ValueError, KeyError):
-        names = {int: "a whole number", float: "a number", bool: "true or false"}
-        raise ConfigError(f"{variable}={text!r} must be {names[kind]}") from None

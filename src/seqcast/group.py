@@ -207,10 +207,12 @@ class Group:
 
     def counters(self) -> dict[str, int]:
         """What was counted since the join: of the engine (docs: native/engine.h), ``io_*`` of sockets and threads,
-        ``control_*`` of the control plane, ``journal_*``."""
+        ``control_*`` of the control plane, ``guard_*`` of guard connections, ``journal_*``."""
         self._refuse_forked()
         counters = self._host.engine.counters() | self._driver.counters()
         counters |= {f"control_{key}": value for key, value in self._host.endpoint.counters.items()}
+        if self._host.guard is not None:
+            counters |= {f"guard_{key}": value for key, value in self._host.guard.counters.items()}
         if self._journal is not None:
             counters |= {f"journal_{key}": value for key, value in self._journal.counters().items()}
         return counters
@@ -668,7 +670,7 @@ class Group:
     def _after_fork(self) -> None:
         """In a child process: no lock may be touched, a thread that does not exist here may hold it."""
         self._forked = True
-        self._driver.after_fork()
+        self._host.after_fork()
 
 
 def _close_in_child() -> None:

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from seqcast._native.driver import Driver, now_ns
+from seqcast._native.driver import Driver, describe_address, now_ns
 from seqcast._native.engine import Engine
 from seqcast.config import MTU_PACKET_BYTES_MAX, Config
 from seqcast.endpoint import (
@@ -43,6 +43,7 @@ from seqcast.endpoint import (
 from seqcast.errors import JoinTimeout, SeqcastError, SuspendTimeout, UsageError
 from seqcast.net.callbacks import Callbacks, timed
 from seqcast.net.errors import NO_SEGMENTS, clipped_buffers, explain, only_loopback
+from seqcast.net.guard import Guard
 from seqcast.policy.context import CallBlock, CallUnblock, PauseHeld, PauseOver
 from seqcast.types import Member, MembershipPolicy, View
 
@@ -112,8 +113,9 @@ class Host:
             )
         self.order = order
         member_id = secrets.randbits(63) | 1
+        self._tag = group_tag(cluster)
         self.engine = Engine(
-            member_id=member_id, group_tag=group_tag(cluster), seed=secrets.randbits(63), **engine_settings(config)
+            member_id=member_id, group_tag=self._tag, seed=secrets.randbits(63), **engine_settings(config)
         )
         self.driver = open_driver(self.engine, cluster, member_id, config)
         self.packet_bytes = packet_bytes(config, self.driver.mtu, self.driver.rcvbuf_granted)
@@ -132,6 +134,7 @@ class Host:
         self.pausing = ""  # "asked", "held" or "over" between `suspend` and `resume`
         self.pause_error = ""
         self._pause_number = 0
+        self.guard: Guard | None = None
         self._requests: deque[Input] = deque([Event.START])
         self._segments = config.gso and sys.platform.startswith("linux")  # until the kernel refuses them
         self._threads = [
@@ -142,8 +145,29 @@ class Host:
             self._threads.append(self.callbacks.thread)
 
     def start(self) -> None:
+        if self.config.guard:
+            try:
+                self.guard = Guard(self.member, self._tag, self._gone)
+                self._threads.append(self.guard.thread)
+            except OSError as error:
+                log.warning(
+                    "%s: guard=True, and the TCP port of %s cannot be listened on (%s): the end of this process is "
+                    "known by its closed UDP port or its silence only. Free the port, or set guard=False",
+                    self.member.name, describe_address(self.member.address), error.strerror,
+                )  # fmt: skip
         for thread in self._threads:
             thread.start()
+
+    def _gone(self, member: Member) -> None:
+        """A guard connection tells that a process has ended: evidence of the weight of a refused UDP port."""
+        self.engine.refused(member.address, now_ns())
+        self.driver.poke()
+
+    def after_fork(self) -> None:
+        """In a child process."""
+        self.driver.after_fork()
+        if self.guard is not None:
+            self.guard.after_fork()
 
     def request(self, event: Input) -> None:
         """Has the control thread take an event of the application."""
@@ -243,6 +267,8 @@ class Host:
             self.request(Event.CLOSE)
             self.wait_over(1.0)
         self.driver.stop()
+        if self.guard is not None:
+            self.guard.stop()
         if self.callbacks is not None:
             self.callbacks.stop()
         for thread in self._threads:
@@ -279,6 +305,8 @@ class Host:
             match effect:
                 case ViewInstalled(view):
                     self.view, self.minority = view, ""
+                    if self.guard is not None:
+                        self.guard.view(view.members)
                 case Minority(reason):
                     self.minority = reason
                     log.warning("%s: blocked: %s", self.member.name, reason)

@@ -1,0 +1,171 @@
+"""Guard connections: what the end of a TCP connection says of a process, and what it does not."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+from members import LOOPBACK, cluster, join, script, wait_until, why_no_multicast
+from netns import network, python
+
+from seqcast._native.driver import describe_address
+from seqcast.net.guard import GREETING, MAGIC, STRANGERS_MAX, Guard
+from seqcast.net.host import group_tag
+
+if why := why_no_multicast():
+    pytest.skip(why, allow_module_level=True)
+
+__all__ = ["network"]
+
+MEMBER = """
+import sys, time, seqcast
+group = seqcast.join("guarded", name=sys.argv[1], guard=sys.argv[2] == "guarded", suspect_s=6.0)
+while True:
+    print(len(group.view.members), group.counters().get("guard_gone", 0), flush=True)
+    time.sleep(0.01)
+"""
+
+
+def port_of(group):
+    return int(describe_address(group.member.address).rpartition(":")[2])
+
+
+def linked(*groups):
+    return all(group.counters()["guard_connections"] >= len(groups) - 1 for group in groups)
+
+
+@pytest.mark.netns
+@pytest.mark.parametrize("how", ["guarded", "bare"])
+def test_a_killed_process_is_known_where_icmp_is_dropped(network, how):
+    for place in network[:3]:
+        place.run(
+            "nft",
+            "add table inet quiet; add chain inet quiet input { type filter hook input priority 0; }; "
+            "add rule inet quiet input ip protocol icmp drop",
+        )
+    with contextlib.ExitStack() as stack:
+        processes = [python(place, "-c", MEMBER, name, how) for place, name in zip(network[:3], "abc", strict=True)]
+        for process in processes:
+            stack.callback(process.communicate)
+            stack.callback(process.kill)
+
+        def until(process, members, limit_s):
+            begin = time.monotonic()
+            while time.monotonic() < begin + limit_s:
+                line = process.stdout.readline()
+                if line.split()[:1] == [str(members)]:
+                    return int(line.split()[1])
+            return None
+
+        assert all(until(process, 3, 20.0) is not None for process in processes)
+        time.sleep(0.3)  # the connections are made behind the view
+        processes[0].kill()
+        seen = [until(process, 2, 2.0) for process in processes[1:]]
+        if how == "guarded":
+            assert None not in seen and 1 in seen
+        else:  # the test would prove nothing, if something else told of it
+            assert seen == [None, None]
+
+
+def test_who_leaves_or_is_stopped_is_not_gone():
+    name = cluster()
+    text = """
+import sys, time, seqcast
+group = seqcast.join(sys.argv[1], name="c", interface=sys.argv[2], guard=True, suspect_s=6.0)
+time.sleep(60)
+"""
+    with join(name, "a", guard=True, suspect_s=6.0) as a, join(name, "b", guard=True, suspect_s=6.0) as b:
+        with join(name, "d", guard=True, suspect_s=6.0) as d:
+            wait_until(lambda: len(a.view.members) == 3 and linked(a, b, d))
+        wait_until(lambda: len(a.view.members) == 2)
+        assert a.counters()["control_members_lost"] == b.counters()["control_members_lost"] == 0
+        process = script(text, name, LOOPBACK, stdin=subprocess.DEVNULL)
+        try:
+            wait_until(lambda: len(a.view.members) == 3 and a.counters()["guard_connections"] >= 2)
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(0.5)
+            assert len(a.view.members) == len(b.view.members) == 3
+            assert a.counters()["guard_gone"] == b.counters()["guard_gone"] == 0
+        finally:
+            process.kill()
+            process.communicate()
+
+
+def test_a_connection_that_breaks_says_nothing_of_a_member_that_takes_calls():
+    name = cluster()
+    with join(name, "a", guard=True) as a, join(name, "b", guard=True) as b:
+        wait_until(lambda: linked(a, b))
+        for group in (a, b):
+            guard = group._host.guard
+            for line in list(guard._lines):
+                with contextlib.suppress(OSError):
+                    line.sock.shutdown(socket.SHUT_RDWR)
+        time.sleep(0.3)
+        wait_until(lambda: linked(a, b))
+        assert len(a.view.members) == len(b.view.members) == 2
+        assert a.counters()["guard_gone"] == b.counters()["guard_gone"] == 0
+
+
+@pytest.mark.parametrize(
+    "said", [b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 16, b"x", b"", GREETING.pack(MAGIC, 1, 7), b"a member's"]
+)
+def test_a_stranger_is_closed_or_ignored_and_harms_nobody(said):
+    name = cluster()
+    with join(name, "a", guard=True) as a, join(name, "b", guard=True) as b:
+        wait_until(lambda: linked(a, b))
+        if said == b"a member's":  # it poses as b, and goes
+            said = GREETING.pack(MAGIC, group_tag(name), b.member.id)
+        for _ in range(STRANGERS_MAX + 10):
+            with socket.create_connection(("127.0.0.1", port_of(a))) as stranger:
+                with contextlib.suppress(OSError):
+                    stranger.sendall(said)
+        time.sleep(0.2)
+        wait_until(lambda: a.counters()["guard_connections"] <= STRANGERS_MAX + 4)
+        assert len(a.view.members) == 2 and a.counters()["guard_gone"] == 0
+        b.send(b"still here")
+        assert a.recv(timeout=10.0).payload == b"still here"
+
+
+def test_open_strangers_are_bounded():
+    name = cluster()
+    with join(name, "a", guard=True) as a, contextlib.ExitStack() as stack:
+        for _ in range(STRANGERS_MAX + 20):
+            stack.enter_context(socket.create_connection(("127.0.0.1", port_of(a))))
+        wait_until(lambda: a.counters()["guard_strangers"] >= 20)
+        assert a.counters()["guard_connections"] <= STRANGERS_MAX
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_of_fork_does_not_hold_its_parents_connections():
+    text = """
+import os, sys, time, seqcast
+group = seqcast.join(sys.argv[1], name="c", interface=sys.argv[2], guard=True, suspect_s=6.0)
+while len(group.view.members) < 2 or not group.counters()["guard_connections"]:
+    time.sleep(0.01)
+if not os.fork():
+    os.close(1)
+    os.close(2)
+    time.sleep(20)
+    os._exit(0)
+print("forked", flush=True)
+time.sleep(60)
+"""
+    name = cluster()
+    with join(name, "a", guard=True, suspect_s=6.0) as a:
+        process = script(text, name, LOOPBACK, stdin=subprocess.DEVNULL)
+        assert process.stdout.readline().strip() == "forked"
+        process.kill()
+        wait_until(lambda: a.counters()["guard_gone"] == 1, timeout=5.0)
+        process.wait()
+        wait_until(lambda: len(a.view.members) == 1)
+
+
+def test_a_port_that_is_taken_is_an_error():
+    with join(cluster(), "a") as a, socket.create_server(("127.0.0.1", port_of(a))):
+        with pytest.raises(OSError, match="in use"):
+            Guard(a.member, 1, lambda member: None)
