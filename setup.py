@@ -13,8 +13,9 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 HEADERS = sorted(str(path) for path in Path("native").glob("*.h"))
-ENGINE = ["crc32c", "wire", "slab", "engine", "tx", "rx", "flow", "detect", "order", "view", "deliver", "state"]
-ENGINE += ["blocked"]
+ENGINE = [
+    "crc32c", "wire", "slab", "engine", "tx", "rx", "flow", "detect", "order", "view", "deliver", "state", "blocked",
+]  # fmt: skip
 EXTENSIONS = {
     "engine": ENGINE,
     "driver": [*ENGINE, "io", "io_open", "drive"],  # it calls sc_engine_* itself

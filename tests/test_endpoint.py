@@ -367,6 +367,18 @@ def test_a_coordinator_that_hears_nobody_does_not_keep_the_others_apart():
     assert one_view(*stage.nodes)
 
 
+def test_a_joiner_learns_which_incarnations_are_over():
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    c.crash()
+    stage.until(3000)
+    stage.named("d", 3000)
+    stage.until(4000)
+    d = stage.nodes[-1]
+    assert one_view(a, b, d) and list(d.endpoint.context.departed) == [c.id]
+
+
 def test_who_was_left_out_does_not_wait_for_those_that_went_on():
     stage = Stage()
     stage.group("c", "a", "y")

@@ -70,7 +70,7 @@ def test_every_kernel_belongs_to_an_extension():
 
 
 def test_the_fuzzer_is_built_from_all_kernels_of_the_engine():
-    engine = re.search(r"^ENGINE = \[(.*)\]$", (ROOT / "setup.py").read_text(), re.M)[1]
+    engine = re.search(r"^ENGINE = \[(.*?)\]", (ROOT / "setup.py").read_text(), re.M | re.S)[1]
     fuzzed = re.search(r"^kernels=\((.*)\)$", (ROOT / "tests/fuzz/run").read_text(), re.M)[1]
     assert fuzzed.split() == re.findall(r'"(\w+)"', engine)
 

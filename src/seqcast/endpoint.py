@@ -581,7 +581,8 @@ class Endpoint:
             apart=apart(frame, context.me.id),
         )
         context.view, context.allowed = view, None
-        context.departed.update(dict.fromkeys(context.infos.keys() - {info.id for info in frame.members}))
+        context.departed.update(dict.fromkeys(frame.departed))
+        context.departed.update(dict.fromkeys(context.infos))
         for info in frame.members:
             context.departed.pop(info.id, None)
         while len(context.departed) > _DEPARTED_MAX:

@@ -247,6 +247,7 @@ class NewView:
         providers: of the members that lack the state.
         subgroups: of a merged view, else none.
         shortfalls: of a merged view, or one with joiners: what some of its members did not deliver of others.
+        departed: of a view with joiners: incarnations that were in a view and are no more (E-06), newest last.
     """
 
     closes: ViewId | None
@@ -269,6 +270,7 @@ class NewView:
     providers: tuple[Provision, ...] = ()
     subgroups: tuple[Subgroup, ...] = ()
     shortfalls: tuple[Shortfall, ...] = ()
+    departed: tuple[int, ...] = ()
 
     def has(self, member_id: int) -> bool:
         return any(info.id == member_id for info in self.members)
@@ -535,6 +537,7 @@ _VIEW: dict[str, Shape] = {
     "providers": listed(_PROVISION, MEMBERS_MAX),
     "subgroups": _SUBGROUPS,
     "shortfalls": _SHORTFALLS,
+    "departed": _IDS,
 }
 
 SHAPES: dict[str, tuple[type[Any], dict[str, Shape]]] = {

@@ -39,6 +39,9 @@ from seqcast.policy.participant import NO_PROMISE, Participant
 from seqcast.policy.quorum import to_repeat
 from seqcast.policy.table import IGNORED, ILLEGAL, Machine, Table, table
 
+DEPARTED_MAX = 64
+"""So many of the incarnations that came and went are told to joiners: those of a while ago do not ask any more."""
+
 
 class Attempting(Enum):
     IDLE = auto()
@@ -371,6 +374,8 @@ class Initiator(Machine):
         )
         if joining and not context.primary:  # a joiner may be who speaks for this group when it merges
             frame = replace(frame, shortfalls=self.lineage.shortfalls(context.view, frame))
+        if joining:  # and who takes in the next ones
+            frame = replace(frame, departed=tuple(context.departed)[-DEPARTED_MAX:])
         return frame
 
     def arrange(self, infos: Sequence[MemberInfo], subgroups: Sequence[Subgroup]) -> list[MemberInfo]:
