@@ -97,7 +97,9 @@ def failed(report: Report) -> set[str]:
 
 
 def test_a_sound_group_with_join_crash_and_leave_passes(spark: Any, tmp_path: Path) -> None:
-    report = audit(spark, find([Script().write(tmp_path)]))
+    stages: list[str] = []
+    report = audit(spark, find([Script().write(tmp_path)]), tell=stages.append)
+    assert len(stages) == 3 and f"judging {report.rows} rows" in stages[-1]
     assert failed(report) == set(), report.as_text()
     assert [verdict.result for verdict in report.verdicts.values()] == [True] * len(CHECKS)
     assert report.rows == sum(len(rows) for story in Script().stories.values() for _, rows in story)

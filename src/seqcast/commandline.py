@@ -84,6 +84,12 @@ class Progress:
             print(f"\r{' ' * self._width}\r", end="", file=sys.stderr, flush=True)
             self._width = 0
 
+    def stage(self, text: str) -> None:
+        """Shows ``text`` at once; elsewhere than on a terminal a stage says too little for a line."""
+        if self._terminal:
+            self._due = 0.0
+            self.show(text)
+
     def show(self, text: str) -> None:
         """Shows ``text`` when it is due."""
         now = time.monotonic()

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from seqcast.commandline import Parser
+from seqcast.commandline import Parser, Progress
 from seqcast.errors import UsageError
 from seqcast.journal.read import Journal, find
 from seqcast.journal.schema import JournalError, signed
@@ -39,11 +39,18 @@ BUCKETS_EXAMINED = 2
 """Pairs of members, and buckets of each, that are compared row by row; the fingerprints tell that others differ too."""
 
 
-def audit(spark: SparkSession, journals: Sequence[Journal], *, payloads: bool = True) -> Report:
+def audit(
+    spark: SparkSession,
+    journals: Sequence[Journal],
+    *,
+    payloads: bool = True,
+    tell: Callable[[str], None] = lambda stage: None,
+) -> Report:
     """Checks all guarantees.
 
     Args:
         payloads: whether kept payloads are read and hashed again; the hashes are compared in any case.
+        tell: called with what is being done, stage by stage.
 
     Raises:
         JournalError: two journals of one member, or a segment that cannot be read.
@@ -54,6 +61,7 @@ def audit(spark: SparkSession, journals: Sequence[Journal], *, payloads: bool = 
         if (other := owners.setdefault(journal.member.id, journal)) is not journal:
             raise JournalError(f"{other.path} and {journal.path} are journals of the same member: give one of them")
     names = members.Names(journals)
+    tell(f"reading {sum(len(journal.segments) for journal in journals)} segments of {len(journals)} journals")
     summaries = _summaries(spark, journals, payloads)
     report = Report(
         journals=len(journals),
@@ -67,7 +75,9 @@ def audit(spark: SparkSession, journals: Sequence[Journal], *, payloads: bool = 
     for number, journal in enumerate(journals):
         own = [summary for at, summary in summaries if at == number]
         doubts += [(number, doubt) for doubt in members.stitch(number, journal, own, names, report)]
+    tell(f"judging {report.rows} rows: what each member was delivered by itself")
     _judge(rows, doubts, names, report)
+    tell(f"judging {report.rows} rows: members beside each other")
     groups = fingerprints(rows)
     _check_senders(journals, groups, names, report)
     compared = _compare(rows, journals, groups, names, report)
@@ -304,10 +314,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     from seqcast.spark.session import open_session
 
-    spark = open_session(arguments.master)
-    try:
-        report = audit(spark, journals, payloads=not arguments.skip_payloads)
-    finally:
-        spark.stop()
+    with Progress() as progress:
+        progress.stage("starting Spark")
+        spark = open_session(arguments.master)
+        try:
+            report = audit(spark, journals, payloads=not arguments.skip_payloads, tell=progress.stage)
+        finally:
+            spark.stop()
     print(json.dumps(report.as_json(), indent=2) if arguments.json else report.as_text())
     return 0 if report.holds else 1
