@@ -153,6 +153,8 @@ class Guard:
             sock = socket.socket(family, socket.SOCK_STREAM)
         except OSError:
             return
+        # A call that is over keeps its port for a minute; without this, no member could listen on that number then.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         line = _Line(sock, member, calling=True, again=again)
         self._add(line, selectors.EVENT_WRITE)
         error = sock.connect_ex(where)
@@ -174,8 +176,7 @@ class Guard:
 
     def _failed(self, line: _Line, error: int) -> None:
         self._close(line)
-        refused = isinstance(OSError(error, ""), ConnectionRefusedError)
-        if line.again and refused and line.member in self._members:
+        if line.again and error == errno.ECONNREFUSED and line.member in self._members:
             self.counters["gone"] += 1
             self.gone(self._members[line.member])
 
@@ -215,7 +216,8 @@ class Guard:
         self._count()
 
     def _close(self, line: _Line) -> None:
-        if self._lines.pop(line, line) is None:
+        if line in self._lines:
+            del self._lines[line]
             self._selector.unregister(line.sock)
             line.sock.close()
             self._count()

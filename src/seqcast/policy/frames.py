@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from seqcast.arguments import NAME_BYTES_MAX
 from seqcast.errors import RemoteProtocolError
 from seqcast.policy.shapes import ADDRESS, FLAG, ID, Shape, choice, integer, listed, need, optional, record, text
 from seqcast.types import Member, ViewId
@@ -18,7 +19,6 @@ PROTOCOL_VERSION = 1
 """Version of these frames and of the rules behind them; a joiner of another version is refused."""
 FRAME_BYTES_MAX = 60_000
 MEMBERS_MAX = 128
-NAME_BYTES_MAX = 128
 RANGES_MAX = 64
 """Ranges a member reports of a lost member's stream; naming fewer than it holds is safe, it only shortens the cut."""
 RANGES_ALL_MAX = 1000

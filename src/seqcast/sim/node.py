@@ -355,8 +355,6 @@ class Node:
                 case StateLost(error):
                     self.world.trace(self, f"cannot get the state: {error}")
                     self.pending.clear()
-                    if self.runs:
-                        self.runs[-1].sent.clear()
                     self.leave()
                     self.world.start_node(f"{self.name}*")
                 case PauseHeld():
