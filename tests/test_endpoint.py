@@ -438,7 +438,7 @@ def test_join_failed_names_whether_a_new_incarnation_may_come():
     x.endpoint.step = lambda *arguments: effects.append(step(*arguments)) or effects[-1]
     stage.until(2400)
     failed = [effect for batch in effects for effect in batch if isinstance(effect, JoinFailed)]
-    assert failed and failed[0].again and "new one" in failed[0].error
+    assert failed and failed[0].cause == "incarnation" and "new one" in failed[0].error
     assert stage.nodes[-1].name == "x+" and stage.nodes[-1].endpoint.view == a.endpoint.view
 
 

@@ -62,7 +62,7 @@ NEXT = replace(
 FRAMES = [
     Join(PROTOCOL_VERSION, "orders", "total", INFO, 3),
     Wait(TOP),
-    Refused("because", True),
+    Refused("because", "name"),
     Leave(1),
     Start(1, (1, 0), (TOP, 2)),
     Ok(1, (1, 0), SEQNO, (Held(4, ((6, 7), (9, 9))), Held(0))),

@@ -8,8 +8,10 @@ from seqcast._native.engine import Batch, Message
 from seqcast.config import Config
 from seqcast.errors import (
     ConfigError,
+    JoinRefused,
     JoinTimeout,
     JournalWriteError,
+    NameTaken,
     NotMember,
     RemoteProtocolError,
     SendTimeout,
@@ -32,6 +34,7 @@ __all__ = [
     "Event",
     "Excluded",
     "Group",
+    "JoinRefused",
     "JoinTimeout",
     "JournalWriteError",
     "Lost",
@@ -40,6 +43,7 @@ __all__ = [
     "MembershipPolicy",
     "MergeView",
     "Message",
+    "NameTaken",
     "NotMember",
     "RemoteProtocolError",
     "SendTimeout",

@@ -73,11 +73,12 @@ class JoinFailed:
 
     Args:
         error: why, and what to do.
-        again: it is not the settings' fault: a new incarnation (a new endpoint and engine) can join at once.
+        cause: "name", "settings", "version" or "full"; or "incarnation": a new one (a new endpoint and engine) can
+            join at once.
     """
 
     error: str
-    again: bool = False
+    cause: str
 
 
 @dataclass(frozen=True, slots=True)

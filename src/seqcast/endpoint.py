@@ -312,7 +312,7 @@ class Endpoint:
                 self._join(frame)
             case OtherVersion() if tag and self._membership.acting():
                 reason = f"the group speaks protocol version {PROTOCOL_VERSION}, not {frame.version}: use one release"
-                self.context.send(Refused(reason, again=False), sender, address)
+                self.context.send(Refused(reason, "version"), sender, address)
             case OtherVersion() if not tag:
                 self._lifecycle.heard_joiner(sender)  # the one with the lower id forms the group, and refuses the other
             case Wait():
@@ -532,7 +532,7 @@ class Endpoint:
                 case GiveWay():
                     self._give_way(order.view_id)
                 case Over():
-                    self._effects.append(JoinFailed(order.error, order.again) if order.error else Left(self._gone_on))
+                    self._effects.append(JoinFailed(order.error, order.cause) if order.error else Left(self._gone_on))
                 case Warn():
                     self._effects.append(Warned(order.text))
                 case TakeState():

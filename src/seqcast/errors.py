@@ -20,7 +20,17 @@ class ConfigError(SeqcastError):
 
 
 class JoinTimeout(SeqcastError):
-    """No view was installed within ``join_timeout_s``, or the group refused this member."""
+    """No view was installed within ``join_timeout_s``, or no member could give the state; base of the refusals."""
+
+
+class JoinRefused(JoinTimeout):
+    """The group answered, and does not take this member in: another release or other settings (the text says which
+    and what to change), or the group is full. To join again without a change meets the same refusal."""
+
+
+class NameTaken(JoinRefused):
+    """A living member of the group has this name: choose another ``name=``. A crashed member's name is free again as
+    soon as the group has noticed the crash; ``join`` waits ``name_taken_s`` for that."""
 
 
 class NotMember(SeqcastError):

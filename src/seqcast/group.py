@@ -75,8 +75,9 @@ def join(
 
     Raises:
         ConfigError: a setting that cannot be right, or cannot be here: no such interface, no multicast route, ...
-        JoinTimeout: no view came within ``join_timeout_s``, the group refused this member, or no member could give it
-            the state.
+        NameTaken: a living member of the group has this name.
+        JoinRefused: the group does not take this member in: other settings, another release, or it is full.
+        JoinTimeout: no view came within ``join_timeout_s``, or no member could give the state. Base of the two above.
         UsageError: a journal that exists already; a ``state`` without the two functions.
         Exception: what ``set_state`` raised; the group is left.
     """

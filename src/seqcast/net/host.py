@@ -40,7 +40,7 @@ from seqcast.endpoint import (
     ViewInstalled,
     Warned,
 )
-from seqcast.errors import JoinTimeout, SeqcastError, SuspendTimeout, UsageError
+from seqcast.errors import JoinRefused, JoinTimeout, NameTaken, SeqcastError, SuspendTimeout, UsageError
 from seqcast.net.callbacks import Callbacks, timed
 from seqcast.net.errors import NO_SEGMENTS, clipped_buffers, explain, only_loopback
 from seqcast.net.guard import Guard
@@ -188,7 +188,8 @@ class Host:
         """Waits for the first view.
 
         Raises:
-            JoinTimeout: none came in ``join_timeout_s``, or the group refused this member.
+            NameTaken, JoinRefused: the group refused this member.
+            JoinTimeout: none came in ``join_timeout_s``.
         """
         with self.changed:
             ended = self.changed.wait_for(lambda: self.view is not None or self.over, self.config.join_timeout_s)
@@ -310,8 +311,8 @@ class Host:
                 case Minority(reason):
                     self.minority = reason
                     log.warning("%s: blocked: %s", self.member.name, reason)
-                case JoinFailed(error):
-                    self.error = JoinTimeout(error)
+                case JoinFailed(error, cause):
+                    self.error = NameTaken(error) if cause == "name" else JoinRefused(error)
                 case Left(view):
                     self.left = view is not None
                 case ExcludedBy():

@@ -160,10 +160,10 @@ class GiveWay:
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """The lifecycle has ended: left, or the join failed."""
+    """The lifecycle has ended: left, or the join failed; ``cause``: see ``Refused``."""
 
     error: str = ""
-    again: bool = False
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)

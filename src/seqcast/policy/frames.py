@@ -19,6 +19,8 @@ PROTOCOL_VERSION = 1
 """Version of these frames and of the rules behind them; a joiner of another version is refused."""
 FRAME_BYTES_MAX = 60_000
 MEMBERS_MAX = 128
+REFUSALS = ("name", "settings", "version", "full", "incarnation")
+"""Causes of a refusal; see ``Refused``."""
 RANGES_MAX = 64
 """Ranges a member reports of a lost member's stream; naming fewer than it holds is safe, it only shortens the cut."""
 RANGES_ALL_MAX = 1000
@@ -147,10 +149,14 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Coordinator to joiner: you cannot be taken in, and why; ``again``: a new incarnation can. In all versions."""
+    """Coordinator to joiner: you cannot be taken in, and why; ``cause``: the same for programs. In all versions.
+
+    Causes: "name" (another member has it), "settings" (not those of the group), "version", "full", or "incarnation"
+    (it lost a view before it was in: a new one can join at once).
+    """
 
     reason: str
-    again: bool
+    cause: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -553,7 +559,7 @@ SHAPES: dict[str, tuple[type[Any], dict[str, Shape]]] = {
         },
     ),
     "wait": (Wait, {"view": ID}),
-    "refused": (Refused, {"reason": text(1000), "again": FLAG}),
+    "refused": (Refused, {"reason": text(1000), "cause": choice(*REFUSALS)}),
     "leave": (Leave, {"view": ID}),
     "block": (Block, {"view": ID, "attempt": _ATTEMPT, "survivors": _IDS}),
     "block_ok": (BlockOk, {"view": ID, "attempt": _ATTEMPT}),

@@ -45,7 +45,7 @@ class LifeInput(Enum):
 FOREIGN = Refused(
     "members of this cluster are on the network whose datagrams have another wire version: use one release of seqcast "
     "at all, or another cluster name",
-    again=False,
+    "version",
 )
 
 L, I = Life, LifeInput  # noqa: E741
@@ -183,7 +183,7 @@ class Lifecycle(Machine):
         self.context.orders.append(Warn("no member answered the LEAVE in time; messages sent last may be lost"))
 
     def fail(self, refusal: Refused) -> None:
-        self.context.orders.append(Over(refusal.reason, refusal.again))
+        self.context.orders.append(Over(refusal.reason, refusal.cause))
 
     def over(self, *_: object) -> None:
         self.context.orders.append(Over())

@@ -60,10 +60,6 @@ TABLE: Table = table(
 )
 
 
-def _no(reason: str) -> Refused:
-    return Refused(reason, again=False)
-
-
 def difference(ours: dict[str, str], theirs: dict[str, str]) -> str:
     """The first setting that is not the same, in words; "" if all are."""
     for name in sorted(ours.keys() | theirs.keys()):
@@ -149,23 +145,28 @@ class Membership(Machine):
         """
         context, info = self.context, frame.info
         if frame.cluster != context.cluster:
-            return _no(f"this is cluster {context.cluster!r}, not {frame.cluster!r}: choose another address or port")
+            reason = f"this is cluster {context.cluster!r}, not {frame.cluster!r}: choose another address or port"
+            return Refused(reason, "settings")
         if frame.order != context.settings.order:
-            return _no(f"the group has order={context.settings.order!r}, not {frame.order!r}: join with the same order")
+            reason = f"the group has order={context.settings.order!r}, not {frame.order!r}: join with the same order"
+            return Refused(reason, "settings")
         if differ := difference(dict(context.settings.shared), dict(frame.shared)):
-            return _no(f"{differ}: join with the same")
+            return Refused(f"{differ}: join with the same", "settings")
         if info.id in context.departed:  # E-06: what was sent to or by it in its view is over
-            return Refused("this incarnation was in a view already and lost it: join again as a new one", again=True)
+            reason = "this incarnation was in a view already and lost it: join again as a new one"
+            return Refused(reason, "incarnation")
         known = self.joiners.get(info.id)
         if known is None and len(self.joiners) >= MEMBERS_MAX:
             self._forget_stale()
         if known is None and (len(self.joiners) >= MEMBERS_MAX or len(context.members) >= MEMBERS_MAX):
-            return _no(f"the group is full: it has {len(context.members)} members, and at most {MEMBERS_MAX}")
+            reason = f"the group is full: it has {len(context.members)} members, and at most {MEMBERS_MAX}"
+            return Refused(reason, "full")
         joiner = self.joiners.setdefault(info.id, Joiner(info, context.now, context.now))
         joiner.info, joiner.last_ns = info, context.now
         taken = any(member.name == info.name and member.id != info.id for member in context.members)
         if taken and context.now - joiner.first_ns > context.settings.name_taken_ns:
-            return _no(f"the name {info.name!r} is taken by a member of the group: choose another name")
+            reason = f"the name {info.name!r} is taken by a member of the group: choose another name"
+            return Refused(reason, "name")
         return None
 
     def seen_elsewhere(self, member_id: int) -> None:

@@ -338,9 +338,9 @@ class Node:
                     self.world.excluded(self)
                 case Minority(reason):
                     self.world.trace(self, f"is blocked: {reason}")
-                case JoinFailed(error, again):
+                case JoinFailed(error, cause):
                     self.world.trace(self, f"cannot join: {error}")
-                    if again:
+                    if cause == "incarnation":
                         self.world.start_node(f"{self.name}+")
                     else:
                         self.error = error
