@@ -357,21 +357,28 @@ int sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until) {
 
 /* ---- the application ---------------------------------------------------------------------------------------- */
 
-static uint64_t offset_at(const sc_sending *s, uint64_t i) {
-    return s->wide ? (uint64_t)((const int64_t *)s->offsets)[i] : (uint64_t)((const int32_t *)s->offsets)[i];
+static uint64_t offset_at(const sc_sending *s, uint64_t i) { /* volatile: read once, so that what is checked is used */
+    return s->wide ? (uint64_t)((const volatile int64_t *)s->offsets)[i]
+                   : (uint64_t)((const volatile int32_t *)s->offsets)[i];
 }
 
-/* The end of the messages from `next` on that make about `bytes`; at least one. */
-static uint64_t chunk_end(const sc_sending *s, uint64_t bytes) {
-    uint64_t low = s->next + 1, high = s->n, limit = offset_at(s, s->next) + bytes;
-    while (low < high) {
-        uint64_t middle = low + (high - low + 1) / 2;
-        if (offset_at(s, middle) <= limit && middle - s->next <= bytes)
-            low = middle;
-        else
-            high = middle - 1;
+/* Takes over the offsets of the messages from `next` on that make about `bytes`; at least one message. 0: one falls or
+ * lies outside the data. */
+static int take_marks(sc_sending *s, uint64_t bytes) {
+    uint64_t most = s->n - s->next, k = 0, at = offset_at(s, s->next), limit = at + bytes;
+    if (most > SC_SEND_MARKS) most = SC_SEND_MARKS;
+    if (most > bytes) most = bytes;
+    if (at > s->len) return 0;
+    s->marks[0] = at;
+    while (k < most) {
+        uint64_t next = offset_at(s, s->next + k + 1);
+        if (next < at || next > s->len) return 0;
+        if (k && next > limit) break;
+        s->marks[++k] = at = next;
     }
-    return low;
+    s->first = s->next;
+    s->end = s->next + k;
+    return 1;
 }
 
 /* Under the engine's lock. SC_SENT: all there was, or a chunk of an array. */
@@ -379,9 +386,9 @@ static int pack(sc_driver *d, sc_sending *s, int64_t wall) {
     int result = SC_SENT;
     if (s->offsets == NULL)
         result = sc_engine_send(d->engine, s->to, s->data, s->len, &s->state, wall);
-    else if (s->next < s->n)
-        s->next = sc_engine_send_batch(d->engine, s->data, s->offsets, s->wide, s->next,
-                                       chunk_end(s, d->config.flush_bytes), &s->state, wall, &result);
+    else if (s->next < s->end)
+        s->next = s->first + sc_engine_send_batch(d->engine, s->data, s->marks, s->next - s->first,
+                                                  s->end - s->first, &s->state, wall, &result);
     int stream = s->to != 0;
     if (result == SC_AGAIN) {
         d->sending[stream] = s->owner = 1;
@@ -431,6 +438,11 @@ int sc_driver_send(sc_driver *d, sc_sending *s, int64_t until) {
     for (;;) {
         uint64_t unsent = 0, mark = 0;
         int64_t now = sc_now(), wall = sc_wall();
+        if (s->offsets != NULL && s->next == s->end && s->next < s->n && !take_marks(s, d->config.flush_bytes)) {
+            result = SC_BAD_OFFSETS;
+            sc_driver_flush(d, 1); /* nothing follows on what was packed before */
+            break;
+        }
         result = SC_AGAIN;
         sc_mutex_lock(d->lock);
         if (d->sending[s->to != 0] && !s->owner) {

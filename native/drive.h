@@ -105,20 +105,28 @@ enum { SC_FLUSH_NOTHING = 0, SC_FLUSH_FULL = 1, SC_FLUSH_ALL = 2 };
 int sc_driver_packed(sc_driver *d, uint64_t unsent, int64_t now);
 void sc_driver_flush_packed(sc_driver *d, int what);
 
-/* One message, or messages [next, n) of an Arrow binary array, on their way into the engine. Zero it first. */
+/* One message, or messages [next, n) of an Arrow binary array, on their way into the engine. Zero it first.
+ *
+ * The array of offsets belongs to the application, and another thread may write it at any time: each offset is read
+ * once, into `marks`, and only what was checked there is used. */
+#define SC_SEND_MARKS 8192
 typedef struct {
     uint64_t to;          /* 0: the group */
     const uint8_t *data;
-    uint64_t len;         /* of the one message */
+    uint64_t len;         /* of the one message, or of all data of the array */
     const void *offsets;  /* of the array: n + 1 int64, or int32 with `wide` 0; NULL: one message */
     int wide;
     uint64_t next, n;
+    uint64_t *marks;      /* the caller's memory for the smaller of n and SC_SEND_MARKS offsets, and 1 more */
+    uint64_t first, end;  /* messages of which `marks` has the offsets */
     sc_send_state state;
     int owner; /* this one has `sending` */
 } sc_sending;
 
+/* Offsets of an array that fall, or lie outside its data; `next` messages were sent before. */
+enum { SC_BAD_OFFSETS = 16 };
 /* Packs until all is packed (SC_SENT), or `until`, a signal or the end (SC_AGAIN; to be called again, or given up), or
- * an error of sc_engine_send. Waits for credit by driving. Not under the GIL. */
+ * an error of sc_engine_send, or SC_BAD_OFFSETS. Waits for credit by driving. Not under the GIL. */
 int sc_driver_send(sc_driver *d, sc_sending *s, int64_t until);
 /* The same for what goes at once; the caller holds the engine's lock and has to look at sc_driver_packed afterwards.
  * What it began (SC_AGAIN), sc_driver_send or sc_driver_send_end must end. */

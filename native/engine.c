@@ -363,19 +363,18 @@ void sc_engine_send_abort(sc_engine *e, uint64_t to, sc_send_state *state) {
     if (tx) tx->in_message = 0; /* the next packet does not go on with it: receivers drop the beginning */
 }
 
-uint64_t sc_engine_send_batch(sc_engine *e, const uint8_t *data, const void *offsets, int wide, uint64_t first,
-                              uint64_t n, sc_send_state *state, int64_t wall, int *result) {
+uint64_t sc_engine_send_batch(sc_engine *e, const uint8_t *data, const uint64_t *offsets, uint64_t first, uint64_t n,
+                              sc_send_state *state, int64_t wall, int *result) {
     *result = SC_SENT;
     while (first < n) {
-        uint64_t from = sc_offset_at(offsets, wide, first), to = sc_offset_at(offsets, wide, first + 1);
-        *result = sc_engine_send(e, 0, data + from, to - from, state, wall);
+        *result = sc_engine_send(e, 0, data + offsets[first], offsets[first + 1] - offsets[first], state, wall);
         if (*result != SC_SENT) return first;
         state->done = state->wait_seqno = 0;
         first++;
         if (e->gate_closed || e->paused) continue; /* it was queued */
         /* It was packed: the stream is open for what follows. */
         sc_tx_stream *tx = e->view.sequencer >= 0 && !sc_is_sequencer(e) ? &e->forward : &e->group;
-        first += sc_tx_pack_whole(e, tx, data, offsets, wide, first, n);
+        first += sc_tx_pack_whole(e, tx, data, offsets, first, n);
     }
     return first;
 }

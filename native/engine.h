@@ -129,10 +129,11 @@ typedef struct {
 int sc_engine_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall);
 /* Gives up a message of which sc_engine_send has packed a part (a time-out): receivers drop that part. */
 void sc_engine_send_abort(sc_engine *e, uint64_t to, sc_send_state *state);
-/* Packs messages [first, n) of an Arrow binary array (offsets: n + 1 int64, or int32 with `wide` 0) until credit ends.
- * Returns the number of the next message to send; `state` belongs to that one, `*result` says why it stopped. */
-uint64_t sc_engine_send_batch(sc_engine *e, const uint8_t *data, const void *offsets, int wide, uint64_t first,
-                              uint64_t n, sc_send_state *state, int64_t wall, int *result);
+/* Packs messages [first, n) of `data` until credit ends: message i is data[offsets[i]..offsets[i + 1]). The n + 1
+ * offsets do not fall, and nobody changes them until all is sent. Returns the number of the next message to send;
+ * `state` belongs to that one, `*result` says why it stopped. */
+uint64_t sc_engine_send_batch(sc_engine *e, const uint8_t *data, const uint64_t *offsets, uint64_t first, uint64_t n,
+                              sc_send_state *state, int64_t wall, int *result);
 /* Messages that were sent while the gate was closed, or a pause held, and that wait to be packed: in
  * order when the gate opens, before anything newer, which gets SC_AGAIN until then. */
 uint64_t sc_engine_blocked(const sc_engine *e);

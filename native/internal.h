@@ -284,11 +284,6 @@ static inline int sc_same_address(const sc_address *a, const sc_address *b) {
 static inline int sc_of_pair(uint64_t stream) { return stream == SC_STREAM_UNICAST || stream == SC_STREAM_STATE; }
 static inline sc_peer *sc_self(sc_engine *e) { return e->peers[e->view.rank]; }
 
-/* One of the offsets of an Arrow binary array: int64, or int32 with `wide` 0. */
-static inline uint64_t sc_offset_at(const void *offsets, int wide, uint64_t i) {
-    return wide ? (uint64_t)((const int64_t *)offsets)[i] : (uint64_t)((const int32_t *)offsets)[i];
-}
-
 /* tx.c */
 int sc_tx_init(sc_tx_stream *tx, int stream, uint32_t ring_packets);
 void sc_tx_free(sc_engine *e, sc_tx_stream *tx);
@@ -297,8 +292,8 @@ int sc_tx_reset(sc_engine *e, sc_tx_stream *tx, uint64_t base, uint64_t window, 
                 uint64_t ring_bytes);
 int sc_tx_pack(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t len, uint64_t *done,
                int64_t wall, int force);
-uint64_t sc_tx_pack_whole(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, const void *offsets, int wide,
-                          uint64_t first, uint64_t n);
+uint64_t sc_tx_pack_whole(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, const uint64_t *offsets, uint64_t first,
+                          uint64_t n);
 void sc_tx_close(sc_engine *e, sc_tx_stream *tx);
 /* Our own stream of a kind, as `peer` receives it; NULL where there is none yet. sc_tx_to makes it, or is NULL without
  * memory. */

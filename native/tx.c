@@ -232,16 +232,16 @@ int sc_tx_pack(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t len, u
 
 /* Packs the messages of [first, n) that go whole into the open packet: one copy for all. Returns how many; sc_tx_pack
  * takes the next one. */
-uint64_t sc_tx_pack_whole(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, const void *offsets, int wide,
-                          uint64_t first, uint64_t n) {
+uint64_t sc_tx_pack_whole(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, const uint64_t *offsets, uint64_t first,
+                          uint64_t n) {
     if (!tx->open || tx->in_message || !sc_tx_keeps(tx, tx->packet_bytes)) return 0;
     int64_t most = room(tx);
     if (most < 0) return 0;
-    uint64_t base = sc_offset_at(offsets, wide, first), end = base, k = 0, limit = UINT16_MAX - tx->open_pieces;
+    uint64_t base = offsets[first], end = base, k = 0, limit = UINT16_MAX - tx->open_pieces;
     int32_t *out = tx->open_offsets + tx->open_pieces;
     if (limit > n - first) limit = n - first;
     for (; k < limit; k++) {
-        uint64_t next = sc_offset_at(offsets, wide, first + k + 1);
+        uint64_t next = offsets[first + k + 1];
         if (next - end > e->config.message_bytes_max || next - base + 4 * k > (uint64_t)most) break;
         *++out = (int32_t)(tx->open_len + (next - base));
         end = next;

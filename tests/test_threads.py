@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import secrets, threading, time
 import seqcast
@@ -44,3 +46,96 @@ print("ok")
 def test_senders_readers_and_watchers_of_one_group_all_go_on():
     result = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=60)
     assert (result.returncode, result.stdout) == (0, "ok\n"), result.stderr
+
+HOSTILE = """
+import secrets, sys, threading, time
+import numpy as np
+import seqcast
+
+settings = dict(interface="127.0.0.1", window_bytes=1 << 17, ring_bytes=1 << 18)
+group = seqcast.join("threads-" + secrets.token_hex(4), name="a", **settings)
+
+def start(work):
+    outcome = []
+    def run():
+        try:
+            outcome.append(work())
+        except BaseException as error:
+            outcome.append(error)
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread, outcome
+
+def wait_until_it_stalls():
+    before = -1
+    while group.counters()["credit_stalls"] == 0 or group.counters()["messages_sent"] != before:
+        before = group.counters()["messages_sent"]
+        time.sleep(0.05)
+
+def take(thread):
+    taken, batch = [], None
+    while thread.is_alive() or batch is not None:
+        batch = group.recv_batch(timeout=0.05)
+        taken += batch.tolist() if batch is not None else []
+    return taken
+"""
+
+OFFSETS = (
+    HOSTILE
+    + """
+kind, shift = sys.argv[1:]
+n = 100_000
+words = [b"%09d" % i for i in range(n)]
+data = np.frombuffer(b"".join(words), np.uint8)
+offsets = np.arange(0, 9 * n + 1, 9, dtype=kind)
+thread, outcome = start(lambda: group.send_batch(data, offsets, timeout=20))
+wait_until_it_stalls()
+offsets += int(shift)  # while the sender waits for credit
+taken = take(thread)
+thread.join()
+error = outcome[0]
+assert type(error) is seqcast.UsageError, error
+assert "changed" in str(error) and 0 < error.sent < n, (error, error.sent)
+assert taken == words[:error.sent], (len(taken), error.sent)
+group.send(b"still well")
+assert group.recv(timeout=5).payload == b"still well"
+group.leave()
+print("ok")
+"""
+)
+
+SHORTENED = (
+    HOSTILE
+    + """
+class Payload(bytearray):
+    def __del__(self):  # Python code: it must not run under the engine's lock
+        group.counters()
+
+words = [b"%09d" % i + bytes(200) for i in range(20_000)] + [Payload(b"last")]
+sent = list(words)
+thread, outcome = start(lambda: group.send_many(words, timeout=20))
+wait_until_it_stalls()
+del words[:]
+taken = take(thread)
+thread.join()
+assert outcome == [None], outcome
+assert taken == sent, (len(taken), len(sent))
+group.leave()
+print("ok")
+"""
+)
+
+
+def hostile(script: str, *arguments: str) -> None:
+    result = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=30)
+    assert (result.returncode, result.stdout) == (0, "ok\n"), result.stderr
+
+
+@pytest.mark.parametrize("kind", ["int32", "int64"])
+@pytest.mark.parametrize("shift", [2_000_000_000, 900_000, -900_000], ids=["far away", "behind the data", "before it"])
+def test_offsets_that_another_thread_changes_while_they_are_sent_send_no_bytes_from_elsewhere(kind, shift):
+    hostile(OFFSETS, kind, str(min(shift, 1_200_000_000) if kind == "int32" else shift))
+
+
+def test_a_list_that_another_thread_shortens_while_it_is_sent_is_sent_as_it_was():
+    hostile(SHORTENED)

@@ -160,7 +160,7 @@ class Group:
         self, payloads: Iterable[Any], *, to: Member | None = None, timeout: float | None = None
     ) -> None:
         """Sends messages one after the other, as ``seqcast.Group.send_many``."""
-        messages = listed(payloads)
+        messages = list(listed(payloads))  # of our own: the rest may be sent later, by a thread
         await self._sent(lambda wait, done: self.sync._send_many(messages, to, wait, done), timeout)
 
     async def send_batch(self, data: Any, offsets: Any, *, timeout: float | None = None) -> None:

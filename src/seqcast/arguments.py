@@ -30,6 +30,8 @@ def nanoseconds(seconds: float) -> int:
 def id_of(to: Member) -> int:
     if not isinstance(to, Member):
         raise UsageError(f"to={to!r} must be a Member of group.view.members, or None for the group")
+    if not (isinstance(to.id, int) and 0 < to.id < 1 << 64):
+        raise UsageError(f"to={to!r} has an id that no member has: take one of group.view.members")
     return to.id
 
 
@@ -40,13 +42,6 @@ def listed(payloads: Iterable[Any]) -> list[Any]:
     if not isinstance(payloads, Iterable):
         raise UsageError(f"payloads={payloads!r} must be an iterable of messages; `send` takes a single one")
     return list(payloads)
-
-
-def is_message(payload: Any) -> bool:
-    try:
-        return memoryview(payload).c_contiguous
-    except (TypeError, BufferError):
-        return False
 
 
 def check_policy(policy: object) -> None:

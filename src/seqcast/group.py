@@ -19,7 +19,7 @@ import numpy as np
 
 from seqcast._native import driver
 from seqcast._native.engine import Batch, Message
-from seqcast.arguments import check_name, check_policy, id_of, is_message, listed, nanoseconds
+from seqcast.arguments import check_name, check_policy, id_of, listed, nanoseconds
 from seqcast.config import Config
 from seqcast.endpoint import Event as Request
 from seqcast.endpoint import Left, Meaning
@@ -243,11 +243,10 @@ class Group:
             self._send(payload, 0 if to is None else id_of(to), -1 if timeout is None else nanoseconds(timeout))
         except driver.Refused as refused:
             raise self._refusal(refused, to, timeout) from None
-        except (TypeError, AttributeError, BufferError) as error:
-            raise UsageError(f"a message is bytes, not {type(payload).__name__} ({error}); encode text first") from None
 
     def send_many(self, payloads: Iterable[Any], *, to: Member | None = None, timeout: float | None = None) -> None:
-        """Sends messages one after the other; quicker than as many ``send``.
+        """Sends messages one after the other, as they are in ``payloads`` when it is called; quicker than as many
+        ``send``.
 
         Raises:
             SendTimeout: ``error.sent`` messages were sent, the rest not.
@@ -261,13 +260,7 @@ class Group:
         try:
             self._driver.send_many(payloads[done:] if done else payloads, receiver, wait)
         except driver.Refused as refused:
-            raise self._refusal(refused, to, timeout, done) from None
-        except (TypeError, BufferError) as error:
-            # It stopped at the first that is no message.
-            bad = next((i for i in range(done, len(payloads)) if not is_message(payloads[i])), done)
-            usage = UsageError(f"a message is bytes, and payloads[{bad}] is not ({error}); encode text first")
-            usage.sent = bad
-            raise usage from None
+            raise self._refusal(refused, to, timeout, done, "payloads[{}]") from None
 
     def send_batch(self, data: Any, offsets: Any, *, timeout: float | None = None) -> None:
         """Sends the messages of an Arrow binary array to the group.
@@ -278,9 +271,13 @@ class Group:
                 ``data[offsets[i]:offsets[i + 1]]``.
             timeout: seconds to wait for credit; None: without limit.
 
+        The arrays must not be changed before it returns; what another thread does to them all the same sends other
+        bytes of ``data``, or raises.
+
         Raises:
             SendTimeout: ``error.sent`` messages were sent, the rest not.
-            UsageError: arrays of other types, or offsets that fall or lie outside ``data``.
+            UsageError: arrays of other types, or offsets that fall or lie outside ``data``; ``error.sent`` messages
+                were sent, which is 0 unless another thread changed the offsets meanwhile.
             NotMember: as ``send``.
         """
         self._send_batch(data, offsets, timeout)
@@ -296,12 +293,20 @@ class Group:
         except driver.Refused as refused:
             raise self._refusal(refused, None, timeout, done) from None
         except (TypeError, AttributeError, BufferError, ValueError) as error:
-            raise UsageError(f"send_batch: {error}") from None
+            usage = UsageError(f"send_batch: {error}")
+            usage.sent = done
+            raise usage from None
 
     def _refusal(
-        self, refused: driver.Refused, to: Member | None, timeout: float | None, done: int = 0
+        self,
+        refused: driver.Refused,
+        to: Member | None,
+        timeout: float | None,
+        done: int = 0,
+        which: str = "the payload",
     ) -> SeqcastError:
-        result, sent = refused.args
+        """``which``: names a payload; ``{}`` stands for its number."""
+        result, sent, *what = refused.args
         sent += done
         error: SeqcastError
         if result == driver.AGAIN:
@@ -316,6 +321,16 @@ class Group:
             )
         elif result == driver.NO_MEMBER:
             error = NotMember(f"{to} is not in the {self.view}")
+        elif result == driver.NOT_BYTES:
+            error = UsageError(
+                f"a message is bytes or an object with a contiguous buffer, and {which.format(sent)} is {what[0]}; "
+                "encode text, and copy slices of an array"
+            )
+        elif result == driver.BAD_OFFSETS:
+            error = UsageError(
+                f"send_batch: another thread changed the offsets while they were sent: they fall, or lie outside data, "
+                f"after {sent} messages; leave the array alone until send_batch returns"
+            )
         else:
             error = self._not_member()
         error.sent = sent

@@ -70,6 +70,8 @@ cdef extern from "io.h" nogil:
 
 cdef extern from "drive.h" nogil:
     enum:
+        SC_SEND_MARKS
+        SC_BAD_OFFSETS
         SC_WANT_DELIVERY
         SC_WANT_SENDABLE
 
@@ -103,6 +105,7 @@ cdef extern from "drive.h" nogil:
         int wide
         uint64_t next
         uint64_t n
+        uint64_t *marks
         sc_send_state state
         int owner
 

@@ -17,13 +17,16 @@ AGAIN: int
 NO_VIEW: int
 NO_MEMBER: int
 TOO_LARGE: int
+BAD_OFFSETS: int
+NOT_BYTES: int
 
 def now_ns() -> int: ...
 def describe_address(address: bytes) -> str:
     """ "192.0.2.1:5000" of a member's address."""
 
 class Refused(Exception):
-    """A message that was not sent; ``args``: (AGAIN, NO_VIEW, NO_MEMBER or TOO_LARGE; messages sent before it)."""
+    """A message that was not sent; ``args``: (AGAIN, NO_VIEW, NO_MEMBER, TOO_LARGE, BAD_OFFSETS or NOT_BYTES; messages
+    sent before it; of NOT_BYTES, what it is and why that is no message)."""
 
 class Driver:
     """Opens the sockets.

@@ -5,8 +5,9 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.list cimport PyList_GET_ITEM
 from libc.stdint cimport INT64_MAX, int32_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from seqcast._native.engine cimport (
@@ -16,10 +17,11 @@ from seqcast._native.engine cimport (
 
 DEF SLICE_NS = 100_000_000  # how long a wait goes on before signals are looked at
 DEF MANY_MESSAGES = 4096  # packed under one hold of the engine's lock
+NOT_BYTES = 17  # beside the results of native/engine.h and native/drive.h: no object with a contiguous buffer
 
 
 class Refused(Exception):
-    """A message that cannot be sent; ``args``: (result, messages sent before it)."""
+    """A message that cannot be sent; ``args``: (result, messages sent before it, and of NOT_BYTES what it is)."""
 
 
 def now_ns():
@@ -240,7 +242,10 @@ cdef class Driver:
             if result == SC_AGAIN:
                 result = self.finish(&s, result, deadline_after(timeout_ns))
         else:
-            PyObject_GetBuffer(payload, &buffer, PyBUF_SIMPLE)
+            try:
+                PyObject_GetBuffer(payload, &buffer, PyBUF_SIMPLE)
+            except (TypeError, BufferError, ValueError) as error:
+                raise Refused(NOT_BYTES, 0, f"{type(payload).__name__} ({error})") from None
             try:
                 s.data = <const uint8_t *>buffer.buf
                 s.len = buffer.len
@@ -253,7 +258,8 @@ cdef class Driver:
             raise Refused(result, 0)
 
     def send_many(self, messages, uint64_t to=0, int64_t timeout_ns=-1):
-        cdef list items = messages if type(messages) is list else list(messages)
+        # A list of our own: the caller's may be changed by another thread whenever this one waits.
+        cdef list items = list(messages)
         cdef Py_ssize_t i = 0, n = len(items), stop, start
         cdef int64_t deadline = deadline_after(timeout_ns)
         cdef sc_sending s
@@ -270,9 +276,10 @@ cdef class Driver:
             bytes_ = 0
             now = sc_now()
             self.lock_engine()
-            # No Python code runs while the lock is held: others' methods would wait for it with the GIL.
+            # No Python code runs while the lock is held, and nothing raises: others' methods would wait for the lock
+            # with the GIL, and nobody would give it back.
             while i < stop and bytes_ < 65536:
-                payload = items[i]
+                payload = <object>PyList_GET_ITEM(items, i)
                 if not PyBytes_CheckExact(payload):
                     break
                 s.data = <const uint8_t *>PyBytes_AS_STRING(payload)
@@ -297,7 +304,7 @@ cdef class Driver:
                 try:
                     self.send(items[i], to, max(0, deadline - sc_now()) if deadline != INT64_MAX else -1)
                 except Refused as refused:
-                    raise Refused(refused.args[0], i) from None
+                    raise Refused(refused.args[0], i, *refused.args[2:]) from None
                 i += 1
             if i & 0xffff == 0:
                 PyErr_CheckSignals()
@@ -330,8 +337,15 @@ cdef class Driver:
         if bad:
             raise ValueError("offsets must not fall, and lie within data")
         s.n = n - 1
+        s.len = bytes_.shape[0]
         s.data = &bytes_[0] if bytes_.shape[0] else NULL
-        result = self.finish(&s, SC_AGAIN, deadline_after(timeout_ns))
+        s.marks = <uint64_t *>malloc((min(n, SC_SEND_MARKS) + 1) * sizeof(uint64_t))
+        if s.marks == NULL:
+            raise MemoryError()
+        try:
+            result = self.finish(&s, SC_AGAIN, deadline_after(timeout_ns))
+        finally:
+            free(s.marks)
         if result != SC_SENT:
             raise Refused(result, s.next)
 
@@ -451,3 +465,4 @@ def describe_address(bytes address):
 
 
 SENT, AGAIN, NO_VIEW, NO_MEMBER, TOO_LARGE = SC_SENT, SC_AGAIN, SC_NO_VIEW, SC_NO_MEMBER, SC_TOO_LARGE
+BAD_OFFSETS = SC_BAD_OFFSETS
