@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import inspect
 import time
 
 import numpy as np
@@ -209,3 +210,69 @@ def test_the_module_is_there_after_import_seqcast():
     assert output(script("import sys, seqcast; print('asyncio' in sys.modules, seqcast.aio.join.__name__)")) == (
         "False join\n"
     )
+
+
+def test_the_asyncio_group_has_what_the_group_has():
+    special = {"__iter__": "__aiter__", "__enter__": "__aenter__", "__exit__": "__aexit__"}
+    public = {name for name in vars(seqcast.Group) if not name.startswith("_")} | special.keys()
+    public |= vars(seqcast.Group).get("__annotations__", {}).keys()
+    for name in sorted(public):
+        awaited = special.get(name, name)
+        assert hasattr(seqcast.aio.Group, awaited), f"aio.Group has no {awaited}"
+        ours, theirs = getattr(seqcast.aio.Group, awaited), getattr(seqcast.Group, name, None)
+        assert ours.__doc__ or name in special, f"{awaited} is not explained"
+        if inspect.isfunction(theirs):
+            took, takes = inspect.signature(theirs), inspect.signature(ours)
+            assert [str(p) for p in takes.parameters.values()] == [str(p) for p in took.parameters.values()], name
+
+
+def test_a_join_can_be_a_task():
+    async def main():
+        name = cluster()
+        tasks = [asyncio.create_task(seqcast.aio.join(name, name=each, interface=LOOPBACK)) for each in "ab"]
+        a, b = await asyncio.gather(*tasks)
+        await together(a, b)
+        await a.send(b"x")
+        assert (await b.recv(10)).payload == b"x"
+        await a.leave()
+        await b.leave()
+        task = asyncio.create_task(seqcast.aio.join(name, name="c", order="none", interface=LOOPBACK))
+        with pytest.raises(seqcast.ConfigError, match="order='none'"):
+            await task
+
+    run(main())
+
+
+def test_events_one_by_one_a_pause_and_how_it_ended():
+    async def main():
+        async with two() as (a, b):
+            assert (a.cluster, a.order, a.config) == (a.sync.cluster, "total", a.sync.config)
+            assert a.cluster in repr(a) and "a" in repr(a)
+            assert isinstance(await a.next_event(10), seqcast.View)
+            assert isinstance(await a.next_event(10), seqcast.View)
+            assert await a.next_event(0.02) is None
+            waiting = asyncio.create_task(a.wait_deliverable(30))
+            await asyncio.sleep(0.01)
+            assert not waiting.done() and await a.wait_deliverable(0.01) is False
+            async with b.suspended():
+                with pytest.raises(seqcast.SendTimeout):
+                    await a.send(b"early", timeout=0.05)
+            await b.send(b"late")
+            await waiting
+            assert await a.wait_deliverable(30) is True
+            assert (await a.recv(10)).payload == b"late"
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.0001):
+                    await b.suspend()
+            await a.send(b"after a pause that nobody wanted", timeout=10)
+            with pytest.raises(seqcast.SuspendTimeout, match="the pause ended too early"):
+                async with a.suspended():
+                    await b.leave()
+            assert not b.was_left
+            with pytest.raises(seqcast.NotMember):
+                while True:
+                    await b.next_event(10)
+            assert b.was_left
+            await b.close_journal()
+
+    run(main())

@@ -585,3 +585,15 @@ with seqcast.join(sys.argv[1], name="a", interface=sys.argv[2]) as a:
     rss_kib, cpu_s = output(script(text, cluster(), LOOPBACK, stdin=subprocess.DEVNULL)).split()
     assert int(rss_kib) < 60 << 10
     assert float(cpu_s) < 0.2
+
+
+def test_what_is_left_of_a_batch_is_deliverable():
+    with group_of(2, order="fifo", deliver_own=False) as (a, b):
+        a.send_many([b"one", b"two"])
+        assert b.recv(10).payload == b"one"
+        assert b.wait_deliverable(30) is True
+        assert b.recv(0).payload == b"two"
+        assert b.wait_deliverable(0.02) is False
+        a.leave()
+        b.leave()
+        assert b.wait_deliverable(30) is True, "the group has ended, which recv tells at once"

@@ -12,15 +12,16 @@ import functools
 import inspect
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import seqcast.group
 from seqcast._native.engine import Batch, Message
 from seqcast.arguments import listed, nanoseconds
+from seqcast.config import Config
 from seqcast.errors import NotMember, SendTimeout
-from seqcast.group import Event
+from seqcast.group import Event, too_early
 from seqcast.types import Member, View
 
 T = TypeVar("T")
@@ -35,14 +36,14 @@ def join(
     on_unblock: Callable[[Group], Any] | None = None,
     **settings: Any,
 ) -> Joining:
-    """Joins a group. To be awaited, or used by ``async with``, which leaves at its end. Arguments and errors are those
-    of ``seqcast.join``; ``on_block`` and ``on_unblock`` take the asyncio group, may be coroutine functions, and run on
-    the event loop."""
+    """Joins a group. To be awaited, made a task by ``asyncio.create_task``, or used by ``async with``, which leaves at
+    its end. Arguments and errors are those of ``seqcast.join``; ``on_block`` and ``on_unblock`` take the asyncio group,
+    may be coroutine functions, and run on the event loop."""
     return Joining(cluster, settings, on_block, on_unblock)
 
 
-class Joining:
-    """A join under way."""
+class Joining(Coroutine[Any, Any, "Group"]):
+    """A join under way: a coroutine, to be awaited or given to ``asyncio.create_task``, and a context manager."""
 
     def __init__(
         self,
@@ -56,6 +57,7 @@ class Joining:
                 settings[name] = functools.partial(self._on_loop, callback)
         self._join = functools.partial(seqcast.group.join, cluster, **settings)
         self._group: Group | None = None
+        self._running = self._run()
         self._loop: asyncio.AbstractEventLoop
         self._made: asyncio.Future[Group]  # callbacks may come before the join returns
 
@@ -70,7 +72,19 @@ class Joining:
         asyncio.run_coroutine_threadsafe(call(), self._loop).result()
 
     def __await__(self) -> Generator[Any, None, Group]:
-        return self._run().__await__()
+        return self._running.__await__()
+
+    def send(self, value: Any) -> Any:
+        """For the event loop: the next step."""
+        return self._running.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """For the event loop: raises in the join."""
+        return self._running.throw(*error)
+
+    def close(self) -> None:
+        """For the event loop: gives up a join that was not begun, or is not awaited any more."""
+        self._running.close()
 
     async def _run(self) -> Group:
         self._loop = asyncio.get_running_loop()
@@ -102,7 +116,7 @@ class Joining:
             raise
 
     async def __aenter__(self) -> Group:
-        self._group = await self._run()
+        self._group = await self._running
         return await self._group.__aenter__()
 
     async def __aexit__(
@@ -129,6 +143,21 @@ class Group:
             self._watching = False
 
     @property
+    def cluster(self) -> str:
+        """Name of the group."""
+        return self.sync.cluster
+
+    @property
+    def order(self) -> str:
+        """As ``seqcast.Group.order``."""
+        return self.sync.order
+
+    @property
+    def config(self) -> Config:
+        """The settings in use, defaults computed."""
+        return self.sync.config
+
+    @property
     def member(self) -> Member:
         """This member."""
         return self.sync.member
@@ -146,6 +175,9 @@ class Group:
     def counters(self) -> dict[str, int]:
         """As ``seqcast.Group.counters``."""
         return self.sync.counters()
+
+    def __repr__(self) -> str:
+        return f"<seqcast.aio.Group {self.cluster!r} member {self.member.name!r}>"
 
     # ---- sending
 
@@ -232,6 +264,19 @@ class Group:
             if event is not None:
                 yield event
 
+    async def next_event(self, timeout: float | None = None) -> Event | None:
+        """The next of ``events``; None when ``timeout`` is over. Errors are those of ``seqcast.Group.next_event``."""
+        return await self._taken(lambda: self.sync.next_event(0.0), timeout)
+
+    @property
+    def was_left(self) -> bool:
+        """As ``seqcast.Group.was_left``."""
+        return self.sync.was_left
+
+    async def wait_deliverable(self, timeout: float) -> bool:
+        """Waits until there is something to receive, as ``seqcast.Group.wait_deliverable``."""
+        return await self._taken(lambda: self.sync.wait_deliverable(0.0) or None, timeout) or False
+
     async def _taken(self, take: Callable[[], T | None], timeout: float | None) -> T | None:
         """What ``take`` gives, as soon as it gives something."""
         deadline = _deadline(timeout)
@@ -278,12 +323,34 @@ class Group:
     # ---- pausing the group
 
     async def suspend(self, timeout: float | None = None) -> None:
-        """Pauses the group, as ``seqcast.Group.suspend``."""
-        await asyncio.to_thread(self.sync.suspend, timeout)
+        """Pauses the group, as ``seqcast.Group.suspend``. Where it is cancelled, the group goes on."""
+        pausing = asyncio.ensure_future(asyncio.to_thread(self.sync.suspend, timeout))
+        try:
+            await asyncio.shield(pausing)
+        except asyncio.CancelledError:  # the thread cannot be
+            pausing.add_done_callback(self._not_wanted)
+            raise
+
+    def _not_wanted(self, pausing: asyncio.Future[None]) -> None:
+        """A pause that nobody waits for any more."""
+        if not pausing.cancelled() and pausing.exception() is None:
+            threading.Thread(target=self.sync.resume, name="seqcast-resume").start()
 
     async def resume(self) -> bool:
         """Lets it go on, as ``seqcast.Group.resume``."""
         return await asyncio.to_thread(self.sync.resume)
+
+    @contextlib.asynccontextmanager
+    async def suspended(self, timeout: float | None = None) -> AsyncIterator[None]:
+        """``async with group.suspended():`` pauses the group and resumes it at the end, as
+        ``seqcast.Group.suspended``."""
+        await self.suspend(timeout)
+        try:
+            yield
+        finally:
+            reason = await asyncio.to_thread(self.sync._resume)
+        if reason:
+            raise too_early(reason)
 
     # ---- leaving
 
@@ -303,6 +370,10 @@ class Group:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.leave()
+        await self.close_journal()
+
+    async def close_journal(self) -> None:
+        """Ends the journal, as ``seqcast.Group.close_journal``."""
         await asyncio.to_thread(self.sync.close_journal)
 
 

@@ -114,6 +114,11 @@ def join(
     return group
 
 
+def too_early(reason: str) -> SuspendTimeout:
+    """The error at the end of ``suspended`` where the pause did not hold as long."""
+    return SuspendTimeout(f"the pause ended too early: {reason}")
+
+
 class _Ended(Exception):
     """The stream's last event was taken."""
 
@@ -124,6 +129,13 @@ class Group:
     Use one of the ways to receive: messages (``for``, ``recv``), batches (``recv_batch``) or everything in its true
     order (``events``). They all take from the one stream.
     """
+
+    cluster: str
+    """Name of the group."""
+    order: str
+    """"total", "sequencer" or "fifo"."""
+    config: Config
+    """The settings in use, defaults computed."""
 
     def __init__(
         self,
@@ -452,11 +464,23 @@ class Group:
         finally:
             self._taking.release()
 
-    def wait_deliverable(self, timeout: float) -> None:
-        """Waits until there is something to receive, or the group has ended; at most ``timeout`` seconds."""
+    def wait_deliverable(self, timeout: float) -> bool:
+        """Waits until there is something to receive, or the group has ended, without taking it.
+
+        Args:
+            timeout: seconds.
+
+        Returns:
+            True: there is (a view, too), or it has. False: ``timeout`` is over.
+
+        Raises:
+            UsageError: ``timeout`` is not seconds.
+        """
         self._refuse_forked()
-        if not self._backlog:
-            self._driver.wait_deliverable(nanoseconds(timeout))
+        wait = nanoseconds(timeout)
+        if self._begun is not None or self._backlog or self._meanings or self._end is not None:
+            return True
+        return self._driver.wait_deliverable(wait)
 
     @property
     def was_left(self) -> bool:
@@ -579,8 +603,12 @@ class Group:
         Raises:
             UsageError: the group is not paused by this member.
         """
+        return not self._resume()
+
+    def _resume(self) -> str:
+        """Ends the pause; why it had ended before, "" where it had not."""
         self._refuse_forked()
-        return not self._host.resume()
+        return self._host.resume()
 
     @contextlib.contextmanager
     def suspended(self, timeout: float | None = None) -> Iterator[None]:
@@ -593,9 +621,9 @@ class Group:
         try:
             yield
         finally:
-            reason = self._host.resume()
+            reason = self._resume()
         if reason:
-            raise SuspendTimeout(f"the pause ended too early: {reason}")
+            raise too_early(reason)
 
     # ---- leaving
 

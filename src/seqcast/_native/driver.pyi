@@ -106,8 +106,8 @@ class Driver:
     def deliver(self, bytes_max: int, timeout_ns: int, view: View | None) -> Batch | int | None:
         """The next batch or marker, waiting ``timeout_ns`` (< 0: without limit); None: nothing, or stopped. ``view``
         is that of the last marker, to which a batch belongs."""
-    def wait_deliverable(self, timeout_ns: int) -> None:
-        """Until something is deliverable, or the driver is stopped."""
+    def wait_deliverable(self, timeout_ns: int) -> bool:
+        """Until something is deliverable, or the driver is stopped; False: neither came in time."""
     def state_send(self, data: Any, to: int, timeout_ns: int) -> int:
         """Packs state for the member ``to``, waiting for credit at most ``timeout_ns``; how many bytes it took.
 

@@ -389,6 +389,7 @@ cdef class Driver:
             with nogil:
                 found = sc_drive(self.d, SC_WANT_DELIVERY, 0, slice_end(deadline))
             PyErr_CheckSignals()
+        return found != 0 or self.stopped or self.forked or self.engine.deliverable() != 0
 
     # ---- state for a joiner --------------------------------------------------------------------------------------
 
