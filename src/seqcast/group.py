@@ -257,8 +257,8 @@ class Group:
             raise self._refusal(refused, to, timeout) from None
 
     def send_many(self, payloads: Iterable[Any], *, to: Member | None = None, timeout: float | None = None) -> None:
-        """Sends messages one after the other, as they are in ``payloads`` when it is called; quicker than as many
-        ``send``.
+        """Sends messages one after the other; quicker than as many ``send``. A list must not be changed before it
+        returns.
 
         Raises:
             SendTimeout: ``error.sent`` messages were sent, the rest not.
@@ -337,6 +337,11 @@ class Group:
             error = UsageError(
                 f"a message is bytes or an object with a contiguous buffer, and {which.format(sent)} is {what[0]}; "
                 "encode text, and copy slices of an array"
+            )
+        elif result == driver.LIST_CHANGED:
+            error = UsageError(
+                f"send_many: another thread shortened the list while it was sent, after {sent} messages; leave it "
+                "alone until send_many returns, or pass a copy"
             )
         elif result == driver.BAD_OFFSETS:
             error = UsageError(

@@ -16,8 +16,8 @@ from seqcast._native.engine cimport (
 )
 
 DEF SLICE_NS = 100_000_000  # how long a wait goes on before signals are looked at
-DEF MANY_MESSAGES = 4096  # packed under one hold of the engine's lock
-NOT_BYTES = 17  # beside the results of native/engine.h and native/drive.h: no object with a contiguous buffer
+DEF MANY_MESSAGES = 4096  # that are taken over from a list in one go: so few that they stay in the cache
+LIST_CHANGED, NOT_BYTES = 17, 18  # beside the results of native/engine.h and native/drive.h
 
 
 class Refused(Exception):
@@ -258,9 +258,9 @@ cdef class Driver:
             raise Refused(result, 0)
 
     def send_many(self, messages, uint64_t to=0, int64_t timeout_ns=-1):
-        # A list of our own: the caller's may be changed by another thread whenever this one waits.
-        cdef list items = list(messages)
-        cdef Py_ssize_t i = 0, n = len(items), stop, start
+        cdef list source = messages if type(messages) is list else list(messages)
+        cdef list items = []  # the next few of `source`, which other threads may change whenever this one waits
+        cdef Py_ssize_t i = 0, n = len(source), base = 0, stop = 0, start
         cdef int64_t deadline = deadline_after(timeout_ns)
         cdef sc_sending s
         cdef int result
@@ -272,14 +272,18 @@ cdef class Driver:
             s.to = to
             result = SC_SENT
             start = i
-            stop = min(n, i + MANY_MESSAGES)
+            if i == stop:
+                base, stop = i, min(n, i + MANY_MESSAGES)
+                items = source[base:stop]
+                if len(items) != stop - base:
+                    raise Refused(LIST_CHANGED, i)
             bytes_ = 0
             now = sc_now()
             self.lock_engine()
             # No Python code runs while the lock is held, and nothing raises: others' methods would wait for the lock
             # with the GIL, and nobody would give it back.
             while i < stop and bytes_ < 65536:
-                payload = <object>PyList_GET_ITEM(items, i)
+                payload = <object>PyList_GET_ITEM(items, i - base)
                 if not PyBytes_CheckExact(payload):
                     break
                 s.data = <const uint8_t *>PyBytes_AS_STRING(payload)
@@ -302,7 +306,7 @@ cdef class Driver:
                 raise Refused(result, i)
             if i == start:  # not a bytes object
                 try:
-                    self.send(items[i], to, max(0, deadline - sc_now()) if deadline != INT64_MAX else -1)
+                    self.send(items[i - base], to, max(0, deadline - sc_now()) if deadline != INT64_MAX else -1)
                 except Refused as refused:
                     raise Refused(refused.args[0], i, *refused.args[2:]) from None
                 i += 1
