@@ -25,7 +25,11 @@ static sc_delivery *push(sc_engine *e) {
 }
 
 static void credit(sc_engine *e, const sc_delivery *d, int64_t now) {
-    if (d->stream == SC_STREAM_UNICAST && d->sender == e->config.member) return; /* to itself */
+    if (d->stream == SC_STREAM_UNICAST && d->sender == e->config.member) { /* to itself */
+        e->self_bytes -= d->len;
+        e->sendable++;
+        return;
+    }
     if (d->stream == SC_STREAM_GROUP) {
         if (d->epoch != e->epoch) return; /* of a closed view: nobody waits for its credit */
         if (d->carrier == e->view.rank) {

@@ -74,6 +74,11 @@ void sc_driver_free(sc_driver *d) {
 
 static void look_around(sc_driver *d);
 
+/* There is what the holder of the receive role may be waiting for on the sockets. */
+static void wake_caller(sc_driver *d, int what) {
+    if ((sc_load(&d->caller_wants) & what) && sc_exchange(&d->caller_wants, 0)) sc_io_wake(&d->io);
+}
+
 static void transmit(sc_driver *d, int all) {
     int n, own;
     int64_t deadline;
@@ -90,8 +95,7 @@ static void transmit(sc_driver *d, int all) {
     } while (n > 0);
     /* A tail probe may be due long before the holder of the receive role would look. */
     if (deadline < sc_load(&d->sleep_until) - DEADLINE_SLACK_NS) sc_io_wake(&d->io);
-    /* What was sent is delivered here too, perhaps to one who waits on the sockets. */
-    if (own && sc_exchange(&d->caller_waits, 0)) sc_io_wake(&d->io);
+    if (own) wake_caller(d, SC_WANT_DELIVERY); /* what was sent is delivered here too */
 }
 
 void sc_driver_flush(sc_driver *d, int all) {
@@ -303,7 +307,7 @@ static int is_satisfied(sc_driver *d, int want, uint64_t mark) {
 /* The caller has the role and keeps it until it has what it wants. */
 static int drive_rounds(sc_driver *d, int want, uint64_t mark, int64_t until) {
     for (;;) {
-        sc_store(&d->caller_waits, want & SC_WANT_DELIVERY); /* before the look, so that no wake-up is missed */
+        sc_store(&d->caller_wants, want); /* before the look, so that no wake-up is missed */
         if (is_satisfied(d, want, mark)) return 1;
         if (sc_load(&d->stop) || sc_now() >= until) return 0;
         int woken = run_round(d, until, want == SC_WANT_DELIVERY);
@@ -488,12 +492,15 @@ void sc_driver_send_end(sc_driver *d, sc_sending *s) {
 int sc_driver_deliver(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t until) {
     for (;;) {
         sc_mutex_lock(d->lock);
-        uint64_t before = sc_engine_unsent(d->engine);
+        uint64_t before = sc_engine_unsent(d->engine), sendable = sc_engine_sendable(d->engine);
         int result = sc_engine_deliver(d->engine, batch, bytes_max, marker, sc_now());
+        int credit = sc_engine_sendable(d->engine) != sendable;
+        if (credit && d->watched) tell_watcher(d);
         /* Acks, and what a sequencer stamped with the credit that its own delivery gave. */
         int urgent = sc_engine_urgent(d->engine) || sc_engine_unsent(d->engine) > before;
         int question = result == SC_DELIVER_NONE && sc_engine_unsent(d->engine) > 0;
         sc_mutex_unlock(d->lock);
+        if (credit) wake_caller(d, SC_WANT_SENDABLE);
         if (urgent || question) sc_driver_flush(d, question); /* who waits for an answer has sent the question */
         if (result == SC_DELIVER_BATCH) sc_store(&d->last_pack, 0); /* what is sent next is an answer */
         if (result != SC_DELIVER_NONE || until == 0 || sc_load(&d->stop)) return result;

@@ -57,7 +57,7 @@ typedef struct sc_driver {
     int io_state;       /* SC_IO_* */
     uint64_t turns;
     sc_atomic sleep_until; /* until when the holder waits on the sockets; 0: it is awake */
-    sc_atomic caller_waits; /* the holder is a caller that waits for deliveries */
+    sc_atomic caller_wants; /* the holder is a caller that waits for SC_WANT_*, which others here may bring about */
     sc_atomic waiting;  /* callers without the role: the holder tells them after each round */
     sc_atomic stop;
 

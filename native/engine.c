@@ -269,20 +269,25 @@ int64_t sc_engine_deadline(const sc_engine *e) {
 
 /* ---- what the application sends ----------------------------------------------------------------------------- */
 
-/* A message to itself goes straight into the delivery queue, as one or more packets of a stream of its own. */
-static int send_to_self(sc_engine *e, const uint8_t *p, uint64_t len, int64_t wall) {
+/* A message to itself goes straight into the delivery queue, as one or more packets of a stream of its own. What the
+ * application takes of it gives credit, as with any stream. */
+static int send_to_self(sc_engine *e, const uint8_t *p, uint64_t len, uint64_t *progress, int64_t wall) {
     uint8_t packet[SC_SLAB_BYTES];
     const uint64_t most = SC_PACKET_MAX - SC_DATA_HEADER - 16;
+    uint64_t window = e->view.unicast_window_bytes, done = *progress;
     if (!e->config.receive) return SC_SENT;
-    uint64_t done = 0;
+    if (window > e->config.unicast_bytes) window = e->config.unicast_bytes;
     do {
         uint64_t take = len - done < most ? len - done : most;
+        if (e->self_bytes && e->self_bytes + take > window) {
+            e->counters.credit_stalls++;
+            return SC_AGAIN;
+        }
         size_t at = sc_wire_offsets((uint32_t)take);
         memset(packet, 0, SC_DATA_HEADER);
         packet[SC_OFF_TYPE] = SC_TYPE_UNICAST;
         packet[SC_OFF_FLAGS] = (uint8_t)((done ? SC_FLAG_CONT_IN : 0) | (done + take < len ? SC_FLAG_CONT_OUT : 0));
-        if (done + take == len) e->self_seqno++;
-        sc_put64(packet + SC_OFF_SEQNO, e->self_seqno);
+        sc_put64(packet + SC_OFF_SEQNO, e->self_seqno + (done + take == len));
         sc_put64(packet + SC_OFF_SENT_NS, (uint64_t)wall);
         sc_put32(packet + SC_OFF_DATA_LEN, (uint32_t)take);
         sc_put16(packet + SC_OFF_PIECES, 1);
@@ -291,14 +296,17 @@ static int send_to_self(sc_engine *e, const uint8_t *p, uint64_t len, int64_t wa
         sc_put32(packet + at, 0);
         sc_put32(packet + at + 4, (uint32_t)take);
         sc_slab *slab;
-        uint8_t *copy = sc_slab_pool_copy(e->pool, packet, at + 8, 0, &slab);
+        uint8_t *copy = sc_slab_pool_copy(e->pool, packet, at + 8, 1, &slab);
         if (!copy) return SC_AGAIN;
+        e->self_bytes += at + 8;
         int queued = sc_queue_packet(e, copy, (uint32_t)at + 8, slab, SC_STREAM_UNICAST, e->view.rank, e->config.member,
-                                     e->self_seqno);
+                                     sc_get64(packet + SC_OFF_SEQNO));
+        if (!queued) e->self_bytes -= at + 8;
         sc_slab_unref(slab);
         if (!queued) return SC_AGAIN;
-        done += take;
+        *progress = done += take;
     } while (done < len);
+    e->self_seqno++;
     e->counters.messages_sent++;
     return SC_SENT;
 }
@@ -333,7 +341,7 @@ int sc_engine_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t len, sc
     e->wall = wall;
     if (len > e->config.message_bytes_max) return SC_TOO_LARGE;
     if (!e->in_view) return SC_NO_VIEW;
-    if (to == e->config.member) return send_to_self(e, p, len, wall);
+    if (to == e->config.member) return send_to_self(e, p, len, &state->done, wall);
     if (to) {
         sc_peer *peer = sc_find_peer(e, to);
         if (!peer) return SC_NO_MEMBER;

@@ -257,7 +257,8 @@ struct sc_engine {
      * forward stream and ends in `big_last`; its sender waits until `big_returned`. */
     uint64_t big_first, big_last;
     int big_returned;
-    uint64_t self_seqno; /* of messages sent to itself */
+    uint64_t self_seqno; /* of messages sent to itself, */
+    uint64_t self_bytes; /* which lie in the delivery queue: their window is that of a unicast stream */
 
     /* Sent while the gate was closed. */
     sc_blocked *blocked_first, **blocked_last;

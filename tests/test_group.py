@@ -1,5 +1,6 @@
 """The public API on real sockets: order, sizes, threads, processes, leaving, crashes, fork, signals."""
 
+import functools
 import multiprocessing
 import os
 import signal
@@ -240,6 +241,28 @@ def test_send_many_says_how_many_were_sent_before_the_timeout():
         assert 0 < sent < 3000
         assert [int(payload[:6]) for payload in payloads(b, sent)] == list(range(sent))
         assert b.recv(0.1) is None
+
+
+def test_messages_to_oneself_take_credit_like_any_stream():
+    large = bytes(range(256)) * (8 << 12)  # 8 MiB, through a window of one, with slabs for four
+    with group_of(2, order="fifo", slabs_max=64, deliver_own=True) as (a, b):
+        with pytest.raises(seqcast.SendTimeout):
+            a.send(large, to=a.member, timeout=0.3)
+        with pytest.raises(seqcast.SendTimeout):
+            for _ in range(10_000):  # not one that is too large, but too many
+                a.send(bytes(1000), to=a.member, timeout=0.3)
+        assert a.counters()["slabs_in_use"] < 40
+        b.send_many([b"%07d" % i for i in range(20_000)], timeout=20)  # what others send is not held up by it
+        taken = [message.payload for message in iter(functools.partial(a.recv, 0.5), None)]
+        assert large[:7] not in {payload[:7] for payload in taken if len(payload) > 1000}, "a part was delivered"
+        assert len(taken) > 20_000
+
+        sender = threading.Thread(target=lambda: [a.send(large, to=a.member, timeout=20) for _ in range(3)])
+        sender.start()
+        assert [a.recv(20).payload == large for _ in range(3)] == [True] * 3
+        sender.join()
+        with pytest.raises(seqcast.UsageError, match="message_bytes_max"):
+            a.send(bytes((256 << 20) + 1), to=a.member)
 
 
 def test_bad_calls_say_what_to_do():

@@ -240,7 +240,8 @@ class Group:
 
         Args:
             payload: bytes, or an object with a contiguous buffer.
-            to: a member of the view; None: the group.
+            to: a member of the view; None: the group. What this member sends to itself waits for credit like anything
+                else: beyond ``unicast_bytes`` until another thread has received of it.
             timeout: seconds to wait for credit or a view change; None: without limit. With
                 ``send_while_blocked="queue"`` a view change or a pause is not waited for, and the message, which is
                 copied, is sent when it has ended, unless this member's membership ends first: then ``Lost`` tells.
