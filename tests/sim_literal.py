@@ -16,6 +16,7 @@ from unittest import mock
 
 import seqcast.endpoint
 import seqcast.policy.initiator
+import seqcast.policy.merge
 import seqcast.sim.node
 from seqcast._native.bare import crc32c
 from seqcast._native.engine import AGAIN, SENT, Engine, Sending
@@ -539,6 +540,31 @@ def policy_unchecked() -> Iterator[dict[str, Any]]:
         yield {}
 
 
+@contextlib.contextmanager
+def larger_wins() -> Iterator[dict[str, Any]]:
+    """Of two groups that were founded apart the larger one stays, and who is blocked gives way (no history)."""
+    with mock.patch.object(seqcast.policy.merge, "history_of", lambda context: 0):
+        yield {}
+
+
+class _Refounded(World):
+    """All but one crash half way; others start while they do not hear the last one, and then the network heals."""
+
+    def plan(self) -> None:
+        super().plan()
+        self.clock.at(self.options.duration_ns // 2, self.lose_majority)
+
+    def lose_majority(self) -> None:
+        alive = [node for node in self.nodes if node.up and node.endpoint.view]
+        for node in alive[1:]:
+            node.crash()
+        begin, last = len(self.nodes), alive[0]
+        self.network.partition({last.index}, set(range(begin, begin + 3)))
+        for number in range(self.rng.randrange(1, 4)):
+            self.clock.at(self.clock.now + self.rng.randrange(SECOND), self.start_node, f"s{number}")
+        self.clock.at(self.clock.now + SECOND + self.rng.randrange(2 * SECOND), self.network.heal)
+
+
 VARIANTS: dict[str, Variant] = {
     "as_built": as_built,
     "no_freeze": no_freeze,
@@ -567,6 +593,7 @@ VARIANTS: dict[str, Variant] = {
     "no_merge_timer": no_merge_timer,
     "multicasts_only": multicasts_only,
     "policy_unchecked": policy_unchecked,
+    "larger_wins": larger_wins,
 }
 
 
@@ -620,11 +647,17 @@ STORMS: dict[str, dict[str, Any]] = {
         flush_unicasts=True, unicasts=0.9, doubts=12, loss=0.15, delay_ns=5 * MS, jitter_ns=5 * MS
     ),
     "policy_unchecked": {"policy": "rubbish"},
+    "larger_wins": _calm(partition="primary", duration_ns=5 * SECOND, rate=50, bytes_max=200, doubts=1),
     "own_merge_ids": _calm(partitions=1, duration_ns=2 * SECOND, rate=50),
     "no_merge_timer": _calm(partitions=1, duration_ns=2 * SECOND, rate=50),
 }  # fmt: skip
 """What makes the choice that a rule is about a common one, where it is rare in ``storm``."""
-WORLDS: dict[str, type[World]] = {"no_promise": Duel, "one_vector": _Silent, "no_merge_timer": _LeaderFalls}
+WORLDS: dict[str, type[World]] = {
+    "no_promise": Duel,
+    "one_vector": _Silent,
+    "no_merge_timer": _LeaderFalls,
+    "larger_wins": _Refounded,
+}
 
 
 def violation(variant: str, seed: int, rules: str = "") -> str:

@@ -192,6 +192,30 @@ def no_majority_anywhere():
 
 
 @scenario
+def last_holder_meets_a_founding():
+    """c alone has what a, b and c delivered; d has founded a group that is not blocked, and gives way (step 9)."""
+    stage = Stage(partition="primary")
+    stage.group("a", "b", "c")
+    stage.quiet = True
+    a, b, c = stage.nodes
+    a.pending.append((0, 100))
+    a.service()
+    stage.until(1100)
+    a.crash()
+    b.crash()
+    stage.network.partition({c.index}, {c.index + 1})
+    stage.named("d", 2000)
+    stage.until(2500)
+    stage.quiet = False
+    stage.network.heal()
+    stage.until(3900)
+    assert stage.node("d").endpoint.over and not c.endpoint.over and c.blocked.kind == "minority"
+    stage.named("d", 3900)
+    stage.until(4000)
+    return stage
+
+
+@scenario
 def operator_unblocks():
     """a, b and c crash. d and e are blocked, until an operator says that they may go on."""
     stage = Stage(partition="primary")

@@ -506,6 +506,14 @@ def test_a_minority_says_what_it_lacks_and_goes_on_when_an_operator_says_so(mino
     assert "is blocked as a minority" in capsys.readouterr().err
 
 
+def test_join_times_out_with_what_a_blocked_group_said(minority):
+    name, group = minority
+    told(group, Blocked)
+    with pytest.raises(seqcast.JoinTimeout, match=r"is blocked: only \[c\] of .* seqcast unblock") as error:
+        join(name, "a", partition="primary", preset="fast", join_timeout_s=2.5)
+    assert not isinstance(error.value, seqcast.JoinRefused)
+
+
 def test_unblock_says_what_is_wrong_with_its_input(capsys):
     for argv in ([], ["", "--interface", LOOPBACK], ["c", "--interface", "nosuch0"], ["c", "--timeout", "x"]):
         assert command(["unblock", *argv]) == 2

@@ -94,7 +94,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class ExcludedBy:
-    """The group went on without this member (the cut, step 8), or gave way to a larger one; the endpoint is over."""
+    """The group went on without this member (the cut, step 8), or gave way to another one; the endpoint is over."""
 
     view_id: ViewId
     reason: str
@@ -103,6 +103,13 @@ class ExcludedBy:
 @dataclass(frozen=True, slots=True)
 class Minority:
     """Blocked for want of a majority (the cut, step 9), until a view is installed or the endpoint is over."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The group that this member seeks answers, and takes nobody in now: it is blocked for want of a majority."""
 
     reason: str
 
@@ -145,6 +152,7 @@ Effect = (
     | Left
     | ExcludedBy
     | Minority
+    | Waiting
     | Warned
     | StateFrom
     | StateHeld

@@ -28,6 +28,7 @@ from seqcast.door import (
     StateLost,
     StateRefused,
     ViewInstalled,
+    Waiting,
     Warned,
 )
 from seqcast.errors import RemoteProtocolError
@@ -52,11 +53,13 @@ from seqcast.policy.context import (
     Send,
     TakeState,
     TellBlocked,
+    TellWaiting,
     Warn,
 )
 from seqcast.policy.cut import apart, view_of
 from seqcast.policy.frames import (
     PROTOCOL_VERSION,
+    WAIT_BYTES_MAX,
     Accepted,
     Beacon,
     Block,
@@ -101,6 +104,7 @@ from seqcast.policy.merge import Merger
 from seqcast.policy.participant import NO_PROMISE, Part, Participant
 from seqcast.policy.pause import Pause, Pauser
 from seqcast.policy.quorum import Allowance
+from seqcast.policy.shapes import clipped
 from seqcast.policy.state import StateTaker
 from seqcast.types import Member, View, ViewId
 
@@ -127,6 +131,7 @@ __all__ = [
     "StateLost",
     "StateRefused",
     "ViewInstalled",
+    "Waiting",
     "Warned",
 ]
 
@@ -316,7 +321,7 @@ class Endpoint:
             case OtherVersion() if not tag:
                 self._lifecycle.heard_joiner(sender)  # the one with the lower id forms the group, and refuses the other
             case Wait():
-                self._lifecycle.heard_group()
+                self._lifecycle.heard_group(frame.blocked)
             case Refused():
                 self._lifecycle.fire(LifeInput.REFUSED, frame)
             case Leave() if frame.view == tag:
@@ -430,7 +435,8 @@ class Endpoint:
         if acting and refusal:
             context.send(refusal, joiner.id, joiner.address)
         elif acting or turn:
-            context.send(Wait(context.tag), joiner.id, joiner.address)
+            blocked = clipped(self._participant.blocked, WAIT_BYTES_MAX)
+            context.send(Wait(context.tag, blocked), joiner.id, joiner.address)
 
     def _serve(self, frame: Done, sender: int, address: bytes) -> None:
         """Somebody waits for a VIEW that we have: the first member that can serves it."""
@@ -530,11 +536,13 @@ class Endpoint:
                 case CloseView():
                     self._close_view(order.frame, order.left)
                 case GiveWay():
-                    self._give_way(order.view_id)
+                    self._give_way(order.view_id, order.reason)
                 case Over():
                     self._effects.append(JoinFailed(order.error, order.cause) if order.error else Left(self._gone_on))
                 case Warn():
                     self._effects.append(Warned(order.text))
+                case TellWaiting():
+                    self._effects.append(Waiting(order.reason))
                 case TakeState():
                     self._effects.append(StateFrom(order.provider, order.boundary))
                 case HaveState():
@@ -580,7 +588,7 @@ class Endpoint:
             now_ns=context.now,
             apart=apart(frame, context.me.id),
         )
-        context.view, context.allowed = view, None
+        context.view, context.allowed, context.history = view, None, frame.history
         context.departed.update(dict.fromkeys(frame.departed))
         context.departed.update(dict.fromkeys(context.infos))
         for info in frame.members:
@@ -624,10 +632,10 @@ class Endpoint:
             names = ", ".join(member.name for member in view.members)
             self._exclude(view.view_id, f"the group went on as [{names}]: join again", *lost)
 
-    def _give_way(self, view_id: ViewId) -> None:
+    def _give_way(self, view_id: ViewId, reason: str) -> None:
         self._lifecycle.fire(LifeInput.GIVE_WAY)
         if self.context.view is not None:
-            self._exclude(view_id, "another group of this cluster, founded apart from this one, is larger: join again")
+            self._exclude(view_id, reason)
 
     def _exclude(self, view_id: ViewId, reason: str, *lost: Lost) -> None:
         self._stop(None, *lost, Excluded(view_id, reason))

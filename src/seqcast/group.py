@@ -66,6 +66,7 @@ def join(
         config: settings. Default: those of the environment (``Config.from_environment``).
         on_block: called before a view change closes the group for sending (FLU-13), so that the application can bring
             to an end what must not span two views. It may send; what it sends is delivered by all before the next
+            view, except where a sequencer orders and falls before it has stamped it: then it is delivered in a later
             view. It runs on a thread of its own, and is waited for until it returns, but at most ``block_deadline_s``.
             A send that comes later, or in ``on_unblock``, waits like any other.
         on_unblock: called on the same thread when the group is open again, after each ``on_block``.

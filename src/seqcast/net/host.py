@@ -38,6 +38,7 @@ from seqcast.endpoint import (
     StateHeld,
     StateLost,
     ViewInstalled,
+    Waiting,
     Warned,
 )
 from seqcast.errors import JoinRefused, JoinTimeout, NameTaken, SeqcastError, SuspendTimeout, UsageError
@@ -125,6 +126,7 @@ class Host:
         # Under `changed`:
         self.view: View | None = None
         self.minority = ""  # why this member is blocked, while it is for want of a majority
+        self.waiting = ""  # why the group that this member joins is blocked, if it said so
         self.error: SeqcastError | None = None
         self.excluded = False
         self.left = False  # gracefully: the others closed the view with all that this member sent
@@ -195,6 +197,11 @@ class Host:
             ended = self.changed.wait_for(lambda: self.view is not None or self.over, self.config.join_timeout_s)
         if self.error is not None:
             raise self.error
+        if not ended and self.waiting:
+            raise JoinTimeout(
+                f"no view within join_timeout_s={self.config.join_timeout_s:g} s: the group exists, and is blocked: "
+                f"{self.waiting}"
+            )
         if not ended:
             raise JoinTimeout(
                 f"no view within join_timeout_s={self.config.join_timeout_s:g} s on {self.driver.interface}: members "
@@ -311,6 +318,9 @@ class Host:
                 case Minority(reason):
                     self.minority = reason
                     log.warning("%s: blocked: %s", self.member.name, reason)
+                case Waiting(reason):
+                    self.waiting = reason
+                    log.warning("%s: join waits: the group is blocked: %s", self.member.name, reason)
                 case JoinFailed(error, cause):
                     self.error = NameTaken(error) if cause == "name" else JoinRefused(error)
                 case Left(view):

@@ -156,6 +156,7 @@ class GiveWay:
     """Out, as another primary partition of this cluster lives, with this view: there shall be one."""
 
     view_id: ViewId
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +170,13 @@ class Over:
 @dataclass(frozen=True, slots=True)
 class Warn:
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TellWaiting:
+    """The group that we seek exists, and takes nobody in now."""
+
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +251,7 @@ Order = (
     | GiveWay
     | Over
     | Warn
+    | TellWaiting
     | TakeState
     | HaveState
     | LoseState
@@ -272,6 +281,7 @@ class Context:
     orders: deque[Order] = field(default_factory=deque)
     counters: Counter[str] = field(default_factory=Counter)
     edges: set[tuple[str, str, str]] = field(default_factory=set)
+    history: int = 0  # of the group, up to the beginning of the view; see ``policy/history.py``
     merging: bool = False  # our cut is to be held for a merge
     allowed: Allowance | None = None  # by an operator, in this view
 

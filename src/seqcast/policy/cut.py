@@ -274,5 +274,6 @@ def merged_view(
             for each in {each.joiner: each for part in reversed(parts) for each in part.providers}.values()
         ),
         subgroups=tuple(subgroups),
+        history=max(part.history for part in parts),
         shortfalls=tuple(known[-SHORTFALLS_MAX:]),
     )

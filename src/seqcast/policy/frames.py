@@ -26,6 +26,7 @@ RANGES_MAX = 64
 RANGES_ALL_MAX = 1000
 """And of all streams of lost members together."""
 FETCH_MAX = 900
+WAIT_BYTES_MAX = 1000
 SHARED_MAX = 32
 SUBGROUPS_MAX = 16
 SHORTFALLS_MAX = 48
@@ -142,9 +143,10 @@ class OtherVersion:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Member to joiner: a group exists, do not form one."""
+    """Member to joiner: a group exists, do not form one; ``blocked``: why it takes nobody in now, or empty."""
 
     view: int
+    blocked: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +256,7 @@ class NewView:
         subgroups: of a merged view, else none.
         shortfalls: of a merged view, or one with joiners: what some of its members did not deliver of others.
         departed: of a view with joiners: incarnations that were in a view and are no more (E-06), newest last.
+        history: of the group, up to the beginning of the view; see ``policy/history.py``.
     """
 
     closes: ViewId | None
@@ -277,6 +280,7 @@ class NewView:
     subgroups: tuple[Subgroup, ...] = ()
     shortfalls: tuple[Shortfall, ...] = ()
     departed: tuple[int, ...] = ()
+    history: int = 0
 
     def has(self, member_id: int) -> bool:
         return any(info.id == member_id for info in self.members)
@@ -359,6 +363,7 @@ class Beacon:
 
     ``primary``: of a primary partition: how many members are not doubted, 0 where those are no majority; else None.
     ``shared``: settings that are the same at all members, by name.
+    ``history``: of the group, up to now; see ``policy/history.py``.
     """
 
     cluster: str
@@ -366,6 +371,7 @@ class Beacon:
     view_id: ViewId
     primary: int | None = None
     shared: tuple[tuple[str, str], ...] = ()
+    history: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -476,6 +482,7 @@ _COUNT = integer("count", 0, (1 << 53) - 1)
 _BYTES = integer("bytes", 1, (1 << 53) - 1)
 _PACKET_BYTES = integer("bytes, 512 to 65000", 512, 65_000)
 _RANK = integer("rank", 0, MEMBERS_MAX - 1)
+_HISTORY = integer("0, 1 or 2", 0, 2)
 _NAME = text(NAME_BYTES_MAX)
 _ORDER = choice(*ORDERS)
 _PHASE = choice("block", "stop", "hold")
@@ -544,6 +551,7 @@ _VIEW: dict[str, Shape] = {
     "subgroups": _SUBGROUPS,
     "shortfalls": _SHORTFALLS,
     "departed": _IDS,
+    "history": _HISTORY,
 }
 
 SHAPES: dict[str, tuple[type[Any], dict[str, Shape]]] = {
@@ -558,7 +566,7 @@ SHAPES: dict[str, tuple[type[Any], dict[str, Shape]]] = {
             "shared": listed(_SETTING, SHARED_MAX),
         },
     ),
-    "wait": (Wait, {"view": ID}),
+    "wait": (Wait, {"view": ID, "blocked": text(WAIT_BYTES_MAX, 0)}),
     "refused": (Refused, {"reason": text(1000), "cause": choice(*REFUSALS)}),
     "leave": (Leave, {"view": ID}),
     "block": (Block, {"view": ID, "attempt": _ATTEMPT, "survivors": _IDS}),
@@ -601,6 +609,7 @@ SHAPES: dict[str, tuple[type[Any], dict[str, Shape]]] = {
             "view_id": _VIEW_ID,
             "primary": optional(integer("count", 0, MEMBERS_MAX)),
             "shared": listed(_SETTING, SHARED_MAX),
+            "history": _HISTORY,
         },
     ),
     "unblock": (Unblock, {"cluster": text(255), "request": _COUNT, "side": optional(_SIDE)}),

@@ -33,6 +33,7 @@ from seqcast.policy.frames import (
     Start,
     Subgroup,
 )
+from seqcast.policy.history import history_of
 from seqcast.policy.lineage import Lineage
 from seqcast.policy.membership import Membership
 from seqcast.policy.participant import NO_PROMISE, Participant
@@ -372,6 +373,7 @@ class Initiator(Machine):
             context.providers,
             self.arrange,
         )
+        frame = replace(frame, history=history_of(context))
         if joining and not context.primary:  # a joiner may be who speaks for this group when it merges
             frame = replace(frame, shortfalls=self.lineage.shortfalls(context.view, frame))
         if joining:  # and who takes in the next ones

@@ -11,7 +11,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import ClassVar
 
-from seqcast.policy.context import NEVER, CloseView, Context, Install, Over, Repeat, Warn
+from seqcast.policy.context import NEVER, CloseView, Context, Install, Over, Repeat, TellWaiting, Warn
 from seqcast.policy.cut import first_view
 from seqcast.policy.frames import PROTOCOL_VERSION, Join, Leave, NewView, Refused
 from seqcast.policy.table import IGNORED, ILLEGAL, Machine, Table, table
@@ -78,7 +78,7 @@ TABLE: Table = table(
     (None, I.SERVED, None, IGNORED, "only a leaver waits for it"),
     ((L.IN, L.LEAVING), I.EXCLUDED, L.OVER, "stop exclude", "the group went on without us (the cut, step 8)"),
     (None, I.EXCLUDED, None, IGNORED, "not in a view"),
-    ((L.IN, L.LEAVING), I.GIVE_WAY, L.OVER, "stop", "another group founded apart is larger (the cut, step 9)"),
+    ((L.IN, L.LEAVING), I.GIVE_WAY, L.OVER, "stop", "another group founded apart stays (the cut, step 9)"),
     (None, I.GIVE_WAY, None, IGNORED, "not in a view"),
     (None, I.CLOSE, L.OVER, "stop", "the application closes without leaving"),
 )
@@ -98,6 +98,7 @@ class Lifecycle(Machine):
         self.discovered_ns = NEVER
         self.form_ns = NEVER  # not before: discovery, or a group was seen
         self.tries = 0
+        self.told = ""  # why the group that we seek takes nobody in
         self.others: dict[int, int] = {}  # joiners with a lower id: when heard
 
     # ---- inputs
@@ -107,10 +108,13 @@ class Lifecycle(Machine):
         if self.state is Life.SEEKING and joiner < self.context.me.id:
             self.others[joiner] = self.context.now
 
-    def heard_group(self) -> None:
-        """WAIT: a group exists."""
+    def heard_group(self, blocked: str = "") -> None:
+        """WAIT, or a beacon: a group exists; ``blocked``: why it takes nobody in now."""
         if self.state is Life.SEEKING:
             self.form_ns = self.context.now + self.context.settings.group_seen_ns
+            if blocked and blocked != self.told:
+                self.told = blocked
+                self.context.orders.append(TellWaiting(blocked))
 
     def due(self) -> int:
         return min(self.joins.due, self.leaves.due, self.deadline_ns)

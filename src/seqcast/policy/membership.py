@@ -163,7 +163,8 @@ class Membership(Machine):
             return Refused(reason, "full")
         joiner = self.joiners.setdefault(info.id, Joiner(info, context.now, context.now))
         joiner.info, joiner.last_ns = info, context.now
-        taken = any(member.name == info.name and member.id != info.id for member in context.members)
+        doubted = self.doubted()  # one of those may be the old incarnation, which a blocked group cannot exclude
+        taken = any(each.name == info.name and each.id not in doubted | {info.id} for each in context.members)
         if taken and context.now - joiner.first_ns > context.settings.name_taken_ns:
             reason = f"the name {info.name!r} is taken by a member of the group: choose another name"
             return Refused(reason, "name")

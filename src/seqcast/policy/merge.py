@@ -7,8 +7,9 @@ subgroup; when all are ready it tells everyone the merged view, which each coord
 the VIEW that ends the cut. Nobody waits for ever: who follows goes on alone when the leader falls silent.
 
 Primary partitions never merge: no minority goes on, so there is nothing to be merged but groups that were founded
-apart. Of those the smaller one gives way, and one that is blocked to one that is not: its members are out, and may join
-again.
+apart. Of those the one with less history gives way, blocked or not: its members are out, and may join again. Where both
+have a history that members shared, an operator decides, and they only warn. Without one there is nothing to lose: the
+smaller group gives way, and one that is blocked to one that is not.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ from seqcast.policy.frames import (
     Merging,
     NewView,
 )
+from seqcast.policy.history import History, history_of
 from seqcast.policy.initiator import Attempting, AttemptInput, Initiator
 from seqcast.policy.lineage import Lineage
 from seqcast.policy.membership import Membership, difference
-from seqcast.policy.participant import NO_PROMISE
 from seqcast.policy.table import IGNORED, ILLEGAL, Machine, Table, table
 
 HEARD_MAX = 64
@@ -44,6 +45,10 @@ APART_MAX = 64
 LEADER_BEACONS = 10
 """A coordinator waits for one with a lower id to lead for so many times of a beacon."""
 NO_MERGE: MergeId = (0, 0)
+_BOTH = (
+    "another group of this cluster, founded apart from this one, lives, and both have delivered messages: neither "
+    "gives way by itself. End the members of one of the two; they join the other when they are started again"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +157,9 @@ class Merger(Machine):
         self.merge: MergeId = NO_MERGE
         self.heard: dict[int, Heard] = {}  # other coordinators
         self.apart: dict[int, None] = {}  # tags of views that cannot be merged with ours as both are
-        self.rivals: dict[int, tuple[int, int]] = {}  # coordinators of larger primary partitions: heard first, and last
+        # Coordinators of other primary partitions to which ours may have to give way: heard first, and last.
+        self.rivals: dict[int, tuple[int, int]] = {}
+        self.warned: dict[int, None] = {}  # of those: told of, because neither gives way
         self.asked: dict[int, tuple[int, bytes]] = {}  # leading: coordinators, with the tag of the view and the address
         self.ready: dict[int, MergeReady] = {}
         self.merged: NewView | None = None
@@ -203,13 +210,19 @@ class Merger(Machine):
                 self.fire(MergeInput.LEAD, dict(sorted(others.items())[: SUBGROUPS_MAX - 1]))
 
     def _compare(self, frame: Beacon, sender: int) -> None:
-        """Another primary partition: the larger one stays. It is looked at for a while, as it may be a view from which
-        ours comes, of a member that has yet to learn so."""
+        """Another primary partition: the one with more history stays, else the larger one. It is looked at for a while,
+        as it may be a view from which ours comes, of a member that has yet to learn so.
+
+        Timeline without the history: a, b and c deliver for a day; a and b are killed, and c is blocked. a starts again
+        while it does not hear c, and founds a group, which is not blocked. They meet: c was excluded, and the day lost.
+        """
         context, own = self.context, self._own_beacon()
         assert frame.primary is not None and own.primary is not None
         now, settings = context.now, context.settings
         ours, theirs = ((each.primary, each.view_id.counter, each.view_id.tag) for each in (own, frame))
-        if not frame.primary or theirs < ours:
+        both = own.history == frame.history == History.SHARED
+        equals = own.history == frame.history and (not frame.primary or theirs < ours)
+        if not both and (frame.history < own.history or equals):
             self.rivals.pop(sender, None)
             return
         old = now - 3 * settings.beacon_ns
@@ -217,8 +230,15 @@ class Merger(Machine):
         first, _ = self.rivals.get(sender, (now, now))
         if len(self.rivals) < HEARD_MAX or sender in self.rivals:
             self.rivals[sender] = first, now
-        if now - first >= 2 * settings.elsewhere_ns:  # who is doubted for being elsewhere counts no more by then
-            context.orders.append(GiveWay(frame.view_id))
+        if now - first < 2 * settings.elsewhere_ns:  # who is doubted for being elsewhere counts no more by then
+            return
+        if not both:
+            what = "has a history that this one lacks" if frame.history > own.history else "is larger"
+            reason = f"another group of this cluster, founded apart from this one, {what}: join again"
+            context.orders.append(GiveWay(frame.view_id, reason))
+        elif sender not in self.warned and len(self.warned) < HEARD_MAX:
+            self.warned[sender] = None
+            context.orders.append(Warn(_BOTH))
 
     def receive(self, frame: Merging, sender: int, address: bytes) -> None:
         """A frame of a merge; those that answer us, or are answered, name its id."""
@@ -458,12 +478,14 @@ class Merger(Machine):
         assert self.context.view is not None
         primary = None
         if self.context.primary:
-            participant, doubted = self.initiator.participant, self.membership.doubted()
+            doubted = self.membership.doubted()
             trusted = [member.id for member in self.context.members if member.id not in doubted]
-            gated = participant.promise != NO_PROMISE and not self.context.enough(participant.survivors)
+            gated = self.initiator.participant.blocked
             primary = 0 if gated or not self.context.enough(trusted) else len(trusted)
-        settings = self.context.settings
-        return Beacon(self.context.cluster, settings.order, self.context.view.view_id, primary, settings.shared)
+        context, settings = self.context, self.context.settings
+        assert context.view is not None
+        history = history_of(context) if context.primary else 0
+        return Beacon(context.cluster, settings.order, context.view.view_id, primary, settings.shared, history)
 
     def _holds(self) -> bool:
         return self.initiator.state is Attempting.HOLDING

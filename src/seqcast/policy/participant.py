@@ -129,6 +129,12 @@ class Participant(Machine):
         attempt = self.heeded if self.promise == NO_PROMISE else self.promise
         return self.context.members[attempt[1]].id
 
+    @property
+    def blocked(self) -> str:
+        """Why our view cannot be closed by those who can be reached, and what to do; "" where it can, or none tries."""
+        gated = self.promise != NO_PROMISE and not self.context.enough(self.survivors)
+        return self._few(self.survivors) if gated else ""
+
     # ---- inputs
 
     def block(self, frame: Block, sender: int) -> None:

@@ -53,6 +53,13 @@ def text(bytes_max: int, bytes_min: int = 1) -> Shape:
     return Shape(f"text of at most {bytes_max} bytes", lambda value: value, load)
 
 
+def clipped(value: str, bytes_max: int) -> str:
+    """The beginning of a text, short enough for a field ``text(bytes_max)``."""
+    while len(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")) - 2 > bytes_max:
+        value = value[: len(value) * 7 // 8] + "…"
+    return value
+
+
 def _load_address(value: Any) -> bytes:
     need(isinstance(value, str) and 2 <= len(value) <= 56 and len(value) % 2 == 0, "address in hex expected")
     need(_HEX.issuperset(value), "address in hex expected")

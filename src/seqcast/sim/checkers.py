@@ -329,6 +329,16 @@ def check_primary(nodes: Sequence[Node], allowed: Collection[int]) -> Iterator[s
                 )
 
 
+def check_histories(nodes: Sequence[Node]) -> Iterator[str]:
+    """Who shared a history with another member never gives way to a group that was founded apart (the cut, step 9)."""
+    for node in nodes:
+        end = node.log[-1] if node.log else None
+        if isinstance(end, Excluded) and "founded apart" in end.reason:
+            delivered = any(isinstance(entry, Delivered) and not entry.to for entry in node.log)
+            if delivered and any(isinstance(entry, View) and len(entry.members) > 1 for entry in node.log):
+                yield f"history: {node} and others had delivered messages, and it gave way: {end.reason}"
+
+
 def _majority(view: View, ids: Collection[int]) -> bool:
     twice = 2 * sum(member.id in ids for member in view.members)
     return twice > len(view.members) or (twice == len(view.members) and view.members[0].id in ids)

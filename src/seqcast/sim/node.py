@@ -29,6 +29,7 @@ from seqcast.endpoint import (
     StateLost,
     StateRefused,
     ViewInstalled,
+    Waiting,
 )
 from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.policy.context import NEVER, CallBlock, CallUnblock, PauseHeld, PauseOver
@@ -184,6 +185,8 @@ class Node:
         self.queued: deque[int] = deque()  # numbers of messages that the engine took while the gate was closed
         self.sending = True
         self.error = ""
+        self.warnings: list[str] = []
+        self.waiting = ""  # why the group that it joins is blocked
         self.leaving = False
         self.chain = Chain(options.state_bytes)
         self.states: dict[int, str] = {}  # at the beginning of the view with this tag
@@ -338,6 +341,9 @@ class Node:
                     self.world.excluded(self)
                 case Minority(reason):
                     self.world.trace(self, f"is blocked: {reason}")
+                case Waiting(reason):
+                    self.waiting = reason
+                    self.world.trace(self, f"waits to join: {reason}")
                 case JoinFailed(error, cause):
                     self.world.trace(self, f"cannot join: {error}")
                     if cause == "incarnation":
@@ -370,6 +376,7 @@ class Node:
                 case CallUnblock():
                     self.call_unblock()
                 case _:
+                    self.warnings.append(effect.text)
                     self.world.trace(self, f"warns: {effect.text}")
 
     def note_view(self, view: View) -> None:

@@ -64,6 +64,7 @@ class World:
         self.settling = False  # the liveness phase: who starts now sends nothing
         self.sides: list[set[int]] = []  # into which the network has fallen: the end of another fault heals nothing
         self.desks: list[Desk] = []  # of operators
+        self.ended = False  # an operator has chosen between groups that were founded apart
         self.allowed: set[int] = set()  # tags of views whose minority an operator let go on
 
     def trace(self, node: Node | Desk | None, text: str) -> None:
@@ -127,6 +128,7 @@ class World:
         violations += islice(checkers.check_safety(self.nodes), VIOLATIONS_MAX)
         if primary:
             violations += islice(checkers.check_primary(self.nodes, self.allowed), VIOLATIONS_MAX)
+            violations += islice(checkers.check_histories(self.nodes), VIOLATIONS_MAX)
         nodes = self.nodes
         return Result(
             options=self.options,
@@ -307,6 +309,21 @@ class World:
         self.ambushes.clear()
         self.network.healed = True
 
+    def end_one_of_two(self) -> None:
+        """Members warn that of groups that were founded apart none gives way: an operator ends all but one, once, and
+        starts their processes again."""
+        alive = [node for node in self.nodes if node.up and not node.endpoint.over and node.endpoint.view]
+        told = any("neither gives way" in text for node in alive for text in node.warnings)
+        if self.ended or not told or len({node.endpoint.view for node in alive}) < 2:
+            return
+        self.ended = True
+        stays = self.rng.choice(alive).endpoint.view
+        self.trace(None, f"an operator ends all members that are not in {stays}")
+        for node in alive:
+            if node.endpoint.view != stays:
+                node.crash()
+                self.start_node(f"{node.name}#")
+
     def settle(self) -> list[str]:
         """The liveness phase: no new faults; waits until all is as it must be, and a little longer."""
         self.end_faults()
@@ -326,6 +343,8 @@ class World:
             quiet = quiet + 1 if not any(checkers.check_liveness(self.nodes)) else 0
             if quiet == 8:
                 break
+            if quiet == 0 and self.options.partition == "primary":
+                self.end_one_of_two()
             if checkers.lost_majority(self.nodes) and all(desk.over for desk in self.desks):
                 self.desks.append(Desk(self, len(self.desks)))
         late = list(islice(checkers.check_liveness(self.nodes), VIOLATIONS_MAX))
