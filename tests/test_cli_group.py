@@ -125,6 +125,19 @@ def test_a_send_that_was_excluded_does_not_say_delivered(start, cluster):
     assert sender.returncode == 1 and "not known to be delivered by all" in err, err
 
 
+def test_a_send_to_a_receiver_that_takes_nothing_says_when_interrupted_what_is_known(start, cluster, monkeypatch):
+    monkeypatch.setenv("SEQCAST_LEAVE_TIMEOUT_S", "1")
+    tail(start, cluster)  # nobody reads what it prints, so it soon takes nothing more
+    sender = start("send", cluster, "--interface", "lo", stdin=subprocess.PIPE)
+    feeder = threading.Thread(target=feed, args=(sender.stdin,), daemon=True)
+    feeder.start()
+    feeder.join(3)  # until the window is full
+    sender.send_signal(signal.SIGINT)
+    _, err = process_output(sender)
+    assert sender.returncode == 1 and "Traceback" not in err, err
+    assert "interrupted" in err and "not known to be delivered by all" in err
+
+
 @pytest.mark.spark
 def test_the_demo_crashes_joins_and_is_judged(capfd, tmp_path, monkeypatch, spark):
     monkeypatch.setattr("seqcast.spark.session.open_session", lambda master: Unstopped(spark))

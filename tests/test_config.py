@@ -66,6 +66,24 @@ def test_a_wrong_file_or_variable_is_named(tmp_path):
         Config.from_environment({"SEQCAST_GSO": "maybe"})
 
 
+@pytest.mark.parametrize(
+    ("variable", "says"),
+    [
+        ("SEQCAST_INTERFCE", "did you mean SEQCAST_INTERFACE"),
+        ("SEQCAST_PARTITON", "did you mean SEQCAST_PARTITION"),
+        ("SEQCAST_CONFG", "did you mean SEQCAST_CONFIG"),
+        ("SEQCAST_WEATHER_TODAY", "unset it"),
+    ],
+)
+def test_a_variable_with_a_slip_of_the_pen_is_refused_as_a_keyword_is(variable, says):
+    with pytest.raises(seqcast.ConfigError, match=f"has {variable}, .*{says}"):
+        Config.from_environment({"PATH": "/", variable: "lo"})
+
+
+def test_variables_of_the_build_are_no_settings_and_no_mistakes():
+    assert Config.from_environment({"SEQCAST_EXTENSIONS": "engine", "SEQCASTLE": "1"}) == Config()
+
+
 def test_every_setting_says_what_it_does():
     for field in dataclasses.fields(Config):
         assert len(field.metadata["text"]) > 20, field.name

@@ -1,6 +1,8 @@
 """The endpoint's door, and the corners of the protocol that random runs seldom reach."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from sim_literal import VARIANTS
@@ -10,6 +12,7 @@ from test_endpoint_transcripts import SCENARIOS
 from seqcast._native.engine import Engine
 from seqcast.endpoint import Endpoint, EndpointSettings, Event, JoinFailed, Left, ViewInstalled, Warned
 from seqcast.events import Excluded
+from seqcast.policy.context import COUNTERS
 from seqcast.policy.frames import PROTOCOL_VERSION, Cut, Fetch, Join, Ok, Start, Wait, dump
 from seqcast.sim.options import MS, SECOND
 from seqcast.types import Member, MergeView, View
@@ -467,3 +470,10 @@ def test_an_initiator_that_trusts_and_doubts_the_coordinator_in_turn_does_not_wa
     stage.refuse = lambda source, node, frame: False
     stage.until(3000)
     assert ["b", "c"] in names(b) and one_view(a, b, c)
+
+
+def test_every_counter_is_there_from_the_start():
+    """Somebody reads it where it matters, which is where nothing was counted yet."""
+    sources = Path(__file__).resolve().parent.parent / "src" / "seqcast"
+    text = "".join(path.read_text() for path in [sources / "endpoint.py", *sources.glob("policy/*.py")])
+    assert set(re.findall(r'counters\["(\w+)"\] \+=', text)) == set(COUNTERS) == set(lone().counters)

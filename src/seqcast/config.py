@@ -24,6 +24,9 @@ from seqcast.arguments import checked, parsed
 from seqcast.errors import ConfigError
 
 ENVIRONMENT_PREFIX = "SEQCAST_"
+NO_SETTINGS = ("CONFIG", "EXTENSIONS", "SANITIZE", "WERROR", "TRANSCRIPTS")
+"""Ends of the variables that begin with ``SEQCAST_`` and are not settings: the file's name, and what the build and the
+tests take from the environment."""
 MTU_PACKET_BYTES_MAX = 65_000
 PRESETS = ("lan", "fast", "wan")
 _MIB = 1 << 20
@@ -637,12 +640,14 @@ class Config:
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
         """The settings of the environment: ``SEQCAST_CONFIG`` names a TOML file, ``SEQCAST_<SETTING>`` wins over it.
 
-        Variables of other names that begin with ``SEQCAST_`` are not ours to judge and are left alone.
+        A variable of another name that begins with ``SEQCAST_`` is refused as an unknown keyword is: it is most likely
+        a setting with a slip of the pen, and the group would be another one than was meant.
 
         Raises:
-            ConfigError: a wrong value.
+            ConfigError: a wrong value, or a variable that is no setting.
         """
         variables = os.environ if environment is None else environment
+        _refuse_unknown_variables(variables)
         path = variables.get(ENVIRONMENT_PREFIX + "CONFIG", "")
         settings: dict[str, Any] = {}
         hints = _hints()
@@ -657,6 +662,20 @@ class Config:
 def _hints() -> dict[str, Any]:
     """The settings' types. Evaluating annotations takes half a millisecond, which a join would feel."""
     return get_type_hints(Config)
+
+
+def _refuse_unknown_variables(variables: Mapping[str, str]) -> None:
+    known = {field.name.upper() for field in dataclasses.fields(Config)} | set(NO_SETTINGS)
+    for variable in sorted(variables):
+        name = variable.removeprefix(ENVIRONMENT_PREFIX)
+        if name != variable and name not in known:
+            import difflib
+
+            close = difflib.get_close_matches(name, sorted(known), 1)
+            hint = f"did you mean {ENVIRONMENT_PREFIX}{close[0]}?" if close else "unset it"
+            raise ConfigError(
+                f"the environment has {variable}, which is no setting; {hint} (docs/config.md lists the settings)"
+            )
 
 
 def _refuse_unknown(settings: Mapping[str, Any], where: str) -> None:

@@ -165,10 +165,10 @@ class Endpoint:
         self.engine = engine
         self.context = Context(info, cluster, settings, engine)
         self.counters = self.context.counters
-        """frames_received, frames_sent, frames_bad (dropped), frames_unsent (the engine's queue was full),
-        callbacks_failed (raised), callbacks_late (returned after their deadline), membership_policy_failed
-        (its order was not used), links_cut (links cut in one direction
-        that were warned of)."""
+        """``COUNTERS``, all from the start: frames_received, frames_sent, frames_bad (dropped), frames_unsent (the
+        engine's queue was full), callbacks_failed (raised), callbacks_late (returned after their deadline),
+        members_lost (members that did not come along into the next view), membership_policy_failed (its order was not
+        used), links_cut (links cut in one direction that were warned of)."""
         self._lifecycle = Lifecycle(self.context)
         self._taker = StateTaker(self.context)
         self._blocker = Blocker(self.context)

@@ -14,6 +14,20 @@ from seqcast.types import Member, MembershipPolicy, View, ViewId
 NEVER = (1 << 63) - 1
 _MS = 1_000_000
 
+COUNTERS = (
+    "callbacks_failed",
+    "callbacks_late",
+    "frames_bad",
+    "frames_received",
+    "frames_sent",
+    "frames_unsent",
+    "links_cut",
+    "members_lost",
+    "membership_policy_failed",
+)
+"""What an endpoint counts; see ``Endpoint.counters``. All are there from the start, so that who reads one need not know
+whether it was ever counted."""
+
 
 @dataclass(frozen=True, slots=True)
 class EndpointSettings:
@@ -279,7 +293,7 @@ class Context:
     departed: dict[int, None] = field(default_factory=dict)  # ids that were in a view and are no more; oldest first
     leaving: bool = False  # the application leaves
     orders: deque[Order] = field(default_factory=deque)
-    counters: Counter[str] = field(default_factory=Counter)
+    counters: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(COUNTERS, 0)))
     edges: set[tuple[str, str, str]] = field(default_factory=set)
     history: int = 0  # of the group, up to the beginning of the view; see ``policy/history.py``
     merging: bool = False  # our cut is to be held for a merge
