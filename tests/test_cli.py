@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import journal_data
@@ -137,11 +138,11 @@ sys.exit(main(["tail", "x"]))
 # ---- send and tail -----------------------------------------------------------------------------------------------
 
 
-def lines_of(path: Path, data: bytes) -> list[bytes]:
+def lines_of(path: Path, data: bytes, longest: int = 1 << 28) -> list[bytes]:
     path.write_bytes(data)
     source = os.open(path, os.O_RDONLY)
     try:
-        return [line for lines in send.read_lines(source) for line in lines]
+        return [line for lines in send.read_lines(source, longest) for line in lines]
     finally:
         os.close(source)
 
@@ -158,15 +159,15 @@ def test_lines_longer_than_a_read_are_put_together(tmp_path, monkeypatch):
     assert lines_of(tmp_path / "x", data) == data.split(b"\n")
 
 
-def test_a_line_without_end_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(send, "LINE_BYTES_MAX", 1 << 20)
-    with pytest.raises(seqcast.UsageError, match="text file"):
-        lines_of(tmp_path / "x", bytes(2 << 20))
+def test_a_line_longer_than_a_message_may_be_is_refused(tmp_path):
+    assert lines_of(tmp_path / "x", bytes(1 << 20), 1 << 20) == [bytes(1 << 20)]
+    with pytest.raises(seqcast.UsageError, match=r"message_bytes_max=1048576.*text file"):
+        lines_of(tmp_path / "x", bytes(2 << 20), 1 << 20)
 
 
 def test_lines_of_a_pipe_come_as_they_are_written():
     out, into = os.pipe()
-    reader = send.read_lines(out)
+    reader = send.read_lines(out, 1 << 20)
     os.write(into, b"one\ntw")
     assert next(reader) == [b"one"]
     os.write(into, b"o\n")
@@ -222,8 +223,8 @@ def test_the_default_input_is_there_and_says_that_it_is_free():
 
 def test_the_version_of_a_source_tree_that_is_not_installed_is_asked_for_in_one_line(monkeypatch, capsys):
     def missing(name):
-        raise cli.metadata.PackageNotFoundError(name)
+        raise metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(cli.metadata, "version", missing)
+    monkeypatch.setattr(metadata, "version", missing)
     assert cli.main(["--version"]) == 1
     assert "pip install seqcast" in capsys.readouterr().err

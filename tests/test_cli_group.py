@@ -1,11 +1,14 @@
 """The commands in groups on this machine's loopback, as processes."""
 
+import contextlib
 import json
 import re
 import secrets
 import signal
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
@@ -48,11 +51,25 @@ def send(start, cluster, text, *options):
     return process.returncode, err
 
 
+def feed(stdin):
+    """Lines without end, until nobody reads them."""
+    with contextlib.suppress(OSError):
+        while True:
+            stdin.write("a line that somebody should take\n" * 1000)
+
+
+def process_output(process, timeout=30):
+    """What a process printed when it has ended; its input is another thread's affair."""
+    process.wait(timeout)
+    return process.stdout.read(), process.stderr.read()
+
+
 def test_what_is_sent_is_printed_by_every_tail(start, cluster):
     lines = [str(number) for number in range(500)]
     tails = [tail(start, cluster, "--count", "500") for _ in range(2)]
     status, err = send(start, cluster, "\n".join(lines), "--members", "3")
-    assert status == 0 and "500 messages" in err and "delivered by all" in err and "not known" not in err
+    assert status == 0 and "500 messages" in err and "not known" not in err
+    assert "by all 2 receivers" in err or "left meanwhile" in err  # each tail leaves when it has its 500
     for process in tails:
         assert process.communicate(timeout=30)[0].split() == lines
         assert process.returncode == 0
@@ -89,13 +106,79 @@ def test_another_order_than_the_groups_is_refused(start, cluster):
     assert status != 0 and err.count("\n") == 1 and "order" in err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_options_may_stand_between_the_arguments(start, cluster, tmp_path):
+    (tmp_path / "x").write_text("one\n")
+    receiver = tail(start, cluster, "--count", "1")
+    sender = start("send", "--interface", "lo", cluster, "--members", "2", str(tmp_path / "x"), "--order", "total")
+    assert sender.wait(30) == 0, sender.stderr.read()
+    assert receiver.communicate(timeout=30)[0] == "one\n"
+
+
+def test_every_command_that_joins_has_the_settings_that_members_share(start, cluster, tmp_path):
+    pytest.importorskip("pyarrow")
+    from seqcast.journal import read as journals
+
+    shared = ["--port", "47410", "--preset", "fast", "--partition", "primary"]
+    receiver = tail(start, cluster, *shared, "--journal", str(tmp_path / "tail"), "--count", "2", "--name", "r")
+    assert send(start, cluster, "x", "--timeout", "0.3")[0] == 1  # on another port there is no group
+    status, err = send(start, cluster, "x", *shared[:2])
+    assert status == 1 and "heartbeat_s" in err and err.count("\n") == 1, err  # another preset is refused
+    status, err = send(start, cluster, "one\ntwo", *shared, "--journal", str(tmp_path / "send"), "--name", "s")
+    assert status == 0, err
+    assert receiver.communicate(timeout=30)[0] == "one\ntwo\n"
+    rows = [journal.rows for folder in ("tail", "send") for journal in journals.find([tmp_path / folder])]
+    assert rows == [2, 2]  # a sender that journals takes what it is delivered, its own included
+
+
+def test_a_variable_with_a_slip_of_the_pen_is_told_in_one_line(start, cluster, monkeypatch):
+    monkeypatch.setenv("SEQCAST_INTERFCE", "lo")
+    status, err = send(start, cluster, "x")
+    assert (status, err.count("\n")) == (2, 1) and "did you mean SEQCAST_INTERFACE?" in err
+
+
+def test_a_warning_is_one_line_that_names_no_source(start, cluster, monkeypatch):
+    monkeypatch.setenv("SEQCAST_RCVBUF", str(1 << 30))  # more than any kernel gives
+    _, err = send(start, cluster, "x", "--timeout", "0.2")
+    warned = [line for line in err.splitlines() if "receive buffer" in line]
+    assert len(warned) == 1 and warned[0].startswith("seqcast: warning: the kernel gave"), err
+    assert len(err.splitlines()) == 2 and ".py" not in err
+
+
+def test_a_tail_ends_when_its_reader_does_though_nothing_comes(start, cluster):
+    stays = tail(start, cluster, "--json", "--name", "stays")
+    goes = tail(start, cluster, "--name", "goes")
+    assert json.loads(stays.stdout.readline())["members"] == ["stays", "goes"]
+    goes.stdout.close()
+    assert goes.wait(15) == 0 and "Traceback" not in goes.stderr.read()
+    assert json.loads(stays.stdout.readline())["members"] == ["stays"]
+
+
+@pytest.mark.parametrize("wait_s", [0.02 * 2**n for n in range(6)])
+def test_a_command_that_is_interrupted_at_its_start_ends_without_a_traceback(start, cluster, wait_s):
+    """The first moments are Python's own: then the signal ends it, as it does everything."""
+    process = start("tail", cluster, "--interface", "lo")
+    time.sleep(wait_s)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode in (0, 1, -signal.SIGTERM) and "Traceback" not in err, err
+
+
+def test_a_command_that_its_parent_has_ignore_a_signal_ignores_it(start, cluster):
+    ignoring = {"preexec_fn": lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)}  # as nohup does
+    process = start("tail", cluster, "--interface", "lo", "--count", "1", **ignoring)
+    process.stderr.readline()
+    process.send_signal(signal.SIGHUP)
+    assert send(start, cluster, "one")[0] == 0
+    assert process.communicate(timeout=30)[0] == "one\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_tail_leaves_the_group(start, cluster, number):
     stays = tail(start, cluster, "--json", "--name", "stays")
     goes = tail(start, cluster, "--name", "goes")
     assert json.loads(stays.stdout.readline())["members"] == ["stays", "goes"]
     goes.send_signal(number)
-    assert goes.wait(15) == 0
+    assert goes.wait(15) == 0 and "Traceback" not in goes.stderr.read()
     assert json.loads(stays.stdout.readline())["members"] == ["stays"]
 
 

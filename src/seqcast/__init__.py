@@ -23,6 +23,7 @@ from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.group import Event, Group, join
 from seqcast.net.host import ClippedBuffer
 from seqcast.net.state import StateHandler
+from seqcast.signals import leave_on_signals
 from seqcast.types import Member, MembershipChange, MembershipPolicy, MergeView, View, ViewId
 
 __all__ = [
@@ -56,6 +57,7 @@ __all__ = [
     "ViewId",
     "aio",
     "join",
+    "leave_on_signals",
 ]
 
 if TYPE_CHECKING:

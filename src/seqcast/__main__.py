@@ -1,7 +1,5 @@
 """``python -m seqcast`` is the command ``seqcast``."""
 
-import sys
+from seqcast.cli import process
 
-from seqcast.cli import main
-
-sys.exit(main())
+process()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 TERMINAL_S = 0.2
 ELSEWHERE_S = 5.0
@@ -17,8 +20,46 @@ def count(n: int, noun: str) -> str:
     return f"{n:,} {noun}" + ("" if n == 1 else "s")
 
 
+def say(text: str) -> None:
+    """Prints a message as one line on standard error."""
+    with contextlib.suppress(OSError):  # there is nobody to tell any more
+        print(f"seqcast: {' '.join(text.split())}", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def plain_messages(tell: Callable[[str], object] = say) -> Iterator[None]:
+    """Warnings, and what seqcast logs, are one line each, without the place in the source that they come from, which
+    tells a user of a command nothing.
+
+    Args:
+        tell: is called with each.
+    """
+    import logging
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        tell(f"warning: {message}")
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            tell(record.getMessage())
+            if record.exc_info:  # a bug of ours, which one line does not explain
+                print(logging.Formatter().formatException(record.exc_info), file=sys.stderr)
+
+    before, warnings.showwarning = warnings.showwarning, show
+    log, handler = logging.getLogger("seqcast"), Handler()
+    log.addHandler(handler)
+    propagate, log.propagate = log.propagate, False
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
+        log.removeHandler(handler)
+        log.propagate = propagate
+
+
 class Parser(argparse.ArgumentParser):
-    """The parser of one command. A wrong argument ends the process with status 2 and one line, without the usage."""
+    """The parser of one command: its arguments may stand in any order. A wrong one ends the process with status 2 and
+    one line, without the usage."""
 
     def __init__(self, command: str, text: str, epilog: str = "") -> None:
         super().__init__(
@@ -28,6 +69,12 @@ class Parser(argparse.ArgumentParser):
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
+
+    def parse_args(  # type: ignore[override]  # no command has a namespace of another kind
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> argparse.Namespace:
+        """As the parser of the base class, but options may stand between arguments too."""
+        return self.parse_intermixed_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {' '.join(message.split())}; `{self.prog} --help` lists the options\n")

@@ -89,7 +89,7 @@ def join(
     if settings:
         config = config.replace(**settings)
     if name is None:
-        same = sum(group.cluster == cluster for group in list(_open.values()))
+        same = sum(group.cluster == cluster for group in open_groups())
         name = f"{socket.gethostname()[:96]}-{os.getpid()}" + (f"-{same + 1}" if same else "")
     check_name("name", name)
     if on_unblock is not None and on_block is None:
@@ -118,6 +118,11 @@ def join(
 def too_early(reason: str) -> SuspendTimeout:
     """The error at the end of ``suspended`` where the pause did not hold as long."""
     return SuspendTimeout(f"the pause ended too early: {reason}")
+
+
+def open_groups() -> list[Group]:
+    """The groups of this process that were joined, or are being joined, and not left."""
+    return list(_open.values())
 
 
 class _Ended(Exception):
@@ -725,14 +730,14 @@ class Group:
 
 
 def _close_in_child() -> None:
-    for group in list(_open.values()):
+    for group in open_groups():
         group._after_fork()
     _open.clear()
 
 
 def _leave_all() -> None:
     """Leaving the interpreter leaves the groups."""
-    for group in list(_open.values()):
+    for group in open_groups():
         with contextlib.suppress(Exception):
             group.leave()
         with contextlib.suppress(Exception):

@@ -10,8 +10,8 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from importlib import metadata
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import FrameType
 
 from seqcast.errors import ConfigError, SeqcastError, UsageError
@@ -54,6 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(HELP.format(commands=commands), end="")
         return 0 if arguments else 2
     if arguments[0] in ("-V", "--version"):
+        from importlib import metadata
+
         try:
             print(f"seqcast {metadata.version('seqcast')}")
         except metadata.PackageNotFoundError:
@@ -64,12 +66,39 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run(arguments[0], arguments[1:])
 
 
+def process() -> None:
+    """The process ``seqcast``: runs the command of its arguments and ends with its status.
+
+    A signal that comes while modules are imported ends it at once: there is nothing to leave yet, and an exception in
+    the middle of an import would come out as anything. So does a signal that comes when the command is over.
+    """
+
+    def end(signum: int, frame: FrameType | None) -> None:
+        if status is None:
+            os.write(2, b"seqcast: interrupted\n")
+        os._exit(1 if status is None else status)
+
+    status: int | None = None
+    for number in _ending_signals():
+        signal.signal(number, end)
+    done = main()
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _let_output_go()
+    status = done
+    sys.exit(done)
+
+
 def run(command: str, arguments: list[str]) -> int:
     """Imports the command's module and calls its ``main``; every way to fail ends in one line and a status."""
     module, _, extra = COMMANDS[command]
-    previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        return int(importlib.import_module(module).main(arguments))
+        from seqcast.commandline import plain_messages
+
+        call: Callable[[list[str]], int] = importlib.import_module(module).main
+        with plain_messages(), _interrupts():
+            return int(call(arguments))
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in EXTRAS:
@@ -83,21 +112,51 @@ def run(command: str, arguments: list[str]) -> int:
     except SystemExit as leaving:  # argparse: 0 after --help, 2 after a complaint
         return leaving.code if isinstance(leaving.code, int) else 2
     except BrokenPipeError:
-        # Whoever read our output has enough. Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _let_output_go()
         return 0
     except KeyboardInterrupt:
         return complain("interrupted", 1)
-    finally:
-        signal.signal(signal.SIGTERM, previous)
 
 
 def complain(text: str, status: int = 2) -> int:
     """Prints one line on standard error and returns the exit status."""
-    print(f"seqcast: {' '.join(text.split())}", file=sys.stderr)
+    from seqcast.commandline import say
+
+    say(text)
     return status
 
 
-def _interrupt(signum: int, frame: FrameType | None) -> None:
-    """SIGTERM ends a command as Ctrl-C does: the group is left, not dropped."""
-    raise KeyboardInterrupt
+def _let_output_go() -> None:
+    """Whoever read our output has enough. Python would complain once more when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _ending_signals() -> list[int]:
+    """The signals that ask a process to end, without those that its parent has it ignore (``nohup``)."""
+    names = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+
+
+@contextmanager
+def _interrupts() -> Iterator[None]:
+    """SIGTERM and SIGHUP end a command as Ctrl-C does: the group is left, not dropped.
+
+    While it is being left, only another Ctrl-C counts: who ends a process from outside often sends several signals.
+    """
+    interrupted = False
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        nonlocal interrupted
+        if not interrupted or signum == signal.SIGINT:
+            interrupted = True
+            raise KeyboardInterrupt
+
+    before = {number: signal.getsignal(number) for number in _ending_signals()}
+    try:
+        for number in before:
+            signal.signal(number, interrupt)
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -24,7 +24,7 @@ from typing import Any
 
 from seqcast.cli import complain
 from seqcast.cli.fault import FAULTS, plant
-from seqcast.cli.options import ORDERS, parser
+from seqcast.cli.options import add_shared_options, parser, shared_settings
 from seqcast.commandline import count, positive, seconds, whole
 
 MEMBERS_MAX = 16
@@ -68,6 +68,7 @@ class Demo:
         self.processes: dict[str, Process] = {}
         self.inbox: queue.Queue[tuple[str, dict[str, Any]]] = queue.Queue()
         self.views: dict[tuple[int, tuple[str, ...]], dict[str, int]] = {}  # view: when each member installed it
+        self.warned: set[str] = set()
         self.begin = time.monotonic()
         self.killed_ns = 0
         self.traffic_at = self.begin
@@ -109,10 +110,21 @@ class Demo:
     def start(self, name: str, number: int) -> None:
         """Starts a member's process; the share of the input is the ``number``-th."""
         command = [sys.executable, "-m", "seqcast.cli.demo_member", "--cluster", self.cluster, "--name", name]
-        command += ["--order", self.arguments.order, "--interface", self.arguments.interface]
-        command += ["--journal", str(self.journals), "--timeout", str(STEP_TIMEOUT_S), "--input", str(self.source)]
+        settings = {
+            **shared_settings(self.arguments),
+            "interface": self.arguments.interface,
+            "journal": str(self.journals),
+            "join_timeout_s": STEP_TIMEOUT_S,
+        }
+        command += ["--settings", json.dumps(settings), "--input", str(self.source)]
         command += ["--share", str(number), "--shares", str(self.arguments.members), "--rate", str(self.arguments.rate)]
-        popen = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        popen = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # a signal to our process group is for us, who end the members in order
+        )
         self.processes[name] = Process(name, popen)
         threading.Thread(target=self._read, args=(name, popen), daemon=True).start()
         self.say("start", f"{name} (process {popen.pid})")
@@ -169,6 +181,9 @@ class Demo:
                 self._view(name, report)
             case "failed":
                 self.say(report["event"].upper(), f"{name}: {report['reason']}")
+            case "warned" if report["text"] not in self.warned:  # all members are on one machine: once is enough
+                self.warned.add(report["text"])
+                self.say("warning", f"{name}: {report['text']}")
             case "excluded":
                 raise DemoFailed(
                     f"{name} was excluded though it lives ({report['reason']}): this machine is too busy; try fewer "
@@ -315,9 +330,7 @@ def _parser() -> argparse.ArgumentParser:
     result.add_argument(
         "--members", type=members, default=4, metavar="N", help="members at the start, 3 or more (%(default)s)"
     )
-    result.add_argument(
-        "--order", choices=ORDERS, default="total", help="total order, or order per sender (%(default)s)"
-    )
+    add_shared_options(result)
     result.add_argument("--interface", default="127.0.0.1", help="network interface, by name or address (%(default)s)")
     result.add_argument(
         "--rate", type=positive, default=10_000, metavar="R", help="lines/s each member sends (%(default)s)"

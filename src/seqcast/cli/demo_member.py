@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 import threading
 import time
@@ -17,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import seqcast
+from seqcast.commandline import plain_messages
 
 REPORT_S = 0.5
 BURST_S = 0.01  # lines are sent in bursts of this length
@@ -40,10 +40,7 @@ class DemoMember:
         with seqcast.join(
             self.arguments.cluster,
             name=self.arguments.name,
-            order=self.arguments.order,
-            interface=self.arguments.interface,
-            journal=self.arguments.journal,
-            join_timeout_s=self.arguments.timeout,
+            **self.arguments.settings,
         ) as group:
             self.report("joined", took_s=time.monotonic() - begin)
             threads = [
@@ -149,18 +146,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cluster", required=True)
     parser.add_argument("--name", required=True)
-    parser.add_argument("--order", required=True)
-    parser.add_argument("--interface", required=True)
-    parser.add_argument("--journal", required=True)
-    parser.add_argument("--timeout", type=float, required=True, help="s to wait for the first view")
+    parser.add_argument("--settings", type=json.loads, required=True, help="of seqcast.join, as JSON")
     parser.add_argument("--input", required=True)
     parser.add_argument("--share", type=int, required=True)
     parser.add_argument("--shares", type=int, required=True)
     parser.add_argument("--rate", type=float, required=True, help="lines per second")
-    # Ctrl-C on the terminal reaches the whole process group: the parent decides, and closes our input.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    seqcast.leave_on_signals()  # sent to this process; our parent closes our input
+    member = DemoMember(parser.parse_args(argv))
     try:
-        return DemoMember(parser.parse_args(argv)).run()
+        with plain_messages(lambda text: member.report("warned", text=text)):
+            return member.run()
     except seqcast.SeqcastError as error:
         print(json.dumps({"event": "failed", "reason": str(error)}), flush=True)
         return 1

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from seqcast.commandline import Parser, seconds
+from seqcast.commandline import Parser, seconds, whole
+from seqcast.config import PRESETS
 
 ORDERS = ("total", "sequencer", "fifo")
+PARTITIONS = ("merge", "primary")
 
 
 def parser(command: str, text: str, epilog: str) -> Parser:
@@ -21,21 +23,40 @@ def add_group_options(target: argparse.ArgumentParser) -> None:
     target.add_argument("cluster", metavar="CLUSTER", help="name of the group, the same at all its members")
     target.add_argument("--name", help="name of this member, unique in the group (default: host name and process id)")
     target.add_argument("--interface", help="network interface, by name or address (default: chosen by the routes)")
-    target.add_argument(
-        "--order", choices=ORDERS, default="total", help="total order, or order per sender (%(default)s)"
-    )
+    add_shared_options(target)
+    target.add_argument("--journal", metavar="DIR", help="journal there what is delivered, for `seqcast audit`")
     target.add_argument(
         "--timeout", type=seconds, metavar="S", help="seconds to wait for the group (default: join_timeout_s, 10)"
     )
 
 
+def add_shared_options(target: argparse.ArgumentParser) -> None:
+    """Adds the settings that all members of a group must have the same."""
+    target.add_argument(
+        "--order", choices=ORDERS, default="total", help="total order, or order per sender (%(default)s)"
+    )
+    target.add_argument("--port", type=port, metavar="N", help="UDP port of the group, and the one after it (47310)")
+    target.add_argument("--preset", choices=PRESETS, help="what the times are made for: how soon a failure is noticed")
+    target.add_argument(
+        "--partition", choices=PARTITIONS, help="what becomes of a group whose network falls apart (merge)"
+    )
+
+
 def group_settings(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The settings of ``seqcast.join`` that ``add_group_options`` stands for."""
-    settings: dict[str, Any] = {"order": arguments.order}
-    if arguments.name:
-        settings["name"] = arguments.name
-    if arguments.interface:
-        settings["interface"] = arguments.interface
-    if arguments.timeout is not None:
+    """The settings of ``seqcast.join`` that ``add_group_options``, or a part of it, stands for."""
+    settings = {name: getattr(arguments, name, None) for name in ("name", "interface", "journal")}
+    settings |= shared_settings(arguments)
+    if getattr(arguments, "timeout", None) is not None:
         settings["join_timeout_s"] = arguments.timeout
-    return settings
+    return {name: value for name, value in settings.items() if value}
+
+
+def shared_settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The settings that ``add_shared_options`` stands for; those that were not given are left out."""
+    settings = {name: getattr(arguments, name, None) for name in ("order", "port", "preset", "partition")}
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def port(text: str) -> int:
+    """An argument that is a port whose next one is a port too."""
+    return whole(text, 1, 65534)

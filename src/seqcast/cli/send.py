@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import seqcast
 from seqcast.cli import complain
@@ -14,53 +16,132 @@ from seqcast.cli.options import add_group_options, group_settings, parser
 from seqcast.commandline import Progress, count, positive
 
 CHUNK_BYTES = 1 << 18
-LINE_BYTES_MAX = 64 << 20
 
 
 def main(argv: Sequence[str]) -> int:
-    """Joins, sends every line, leaves when all members have everything."""
+    """Joins, sends every line, leaves when all members have everything, and says what is known of it."""
     arguments = _parser().parse_args(argv)
     try:
         source = 0 if arguments.file == "-" else os.open(arguments.file, os.O_RDONLY)
         os.read(source, 0)  # a directory opens and cannot be read
     except OSError as error:
         return complain(f"cannot read {arguments.file}: {error.strerror}; give a text file, or - for standard input")
-    sent = sent_bytes = 0
-    lines: list[bytes] = []
-    begin = time.monotonic()
-    interrupted = False
-    with seqcast.join(arguments.cluster, receive=False, **group_settings(arguments)) as group:
+    settings = group_settings(arguments)
+    with seqcast.join(arguments.cluster, receive=bool(arguments.journal), **settings) as group, taking(group):
+        sending = Sending(group, time.monotonic())
         try:
             wait_for_members(group, arguments.members, group.config.join_timeout_s)
-            begin = time.monotonic()
-            with Progress() as progress:
-                for lines in read_lines(source):
-                    group.send_many(lines)
-                    sent += len(lines)
-                    sent_bytes += sum(map(len, lines))
-                    lines = []
-                    progress.show(f"{count(sent, 'message')} sent")
+            sending = Sending(group, time.monotonic())
+            sending.run(source)
         except KeyboardInterrupt:
-            interrupted = True
-            begun = group.counters()["messages_sent"] - sent  # of the lines it was interrupted in
-            sent += begun
-            sent_bytes += sum(map(len, lines[:begun]))
-        left = group.leave()
-        lost = group.counters()["control_members_lost"]
-        delivered = left and not lost  # who fell, or was cut off from us, may not have been delivered it
-    took = max(time.monotonic() - begin, 1e-9)
-    print(
-        f"{'interrupted: ' if interrupted else ''}{count(sent, 'message')}, {sent_bytes:,} bytes, "
-        + (
-            f"delivered by all in {took:.2f} s ({sent / took:,.0f} messages/s)"
-            if delivered
-            else "sent, but not known to be delivered by all: "
-            + (f"{count(lost, 'member')} fell or could not be reached" if lost else "a receiver is too slow or gone")
-            + "; see what arrived before you send again"
-        ),
-        file=sys.stderr,
-    )
-    return 1 if interrupted or not delivered else 0
+            sending.interrupt()
+        return sending.end()
+
+
+class Sending:
+    """Lines on their way, and what is known of them.
+
+    Args:
+        group: to which they go.
+        begin: monotonic seconds.
+    """
+
+    def __init__(self, group: seqcast.Group, begin: float) -> None:
+        self.group = group
+        self.begin = begin
+        self.receivers = others(group)
+        self.sent = self.sent_bytes = 0
+        self.interrupted = False
+        self._lines: list[bytes] = []  # of which some may be sent
+
+    def run(self, source: int) -> None:
+        """Sends the lines of a file descriptor."""
+        with Progress() as progress:
+            for lines in read_lines(source, self.group.config.message_bytes_max):
+                self._lines = lines
+                self.group.send_many(self._lines)
+                self.sent += len(self._lines)
+                self.sent_bytes += sum(map(len, self._lines))
+                self._lines = []
+                progress.show(f"{count(self.sent, 'message')} sent")
+
+    def interrupt(self) -> None:
+        """Counts those of the lines in which it was interrupted that were sent."""
+        self.interrupted = True
+        begun = self.group.counters()["messages_sent"] - self.sent
+        self.sent += begun
+        self.sent_bytes += sum(map(len, self._lines[:begun]))
+
+    def end(self) -> int:
+        """Leaves, and says what was sent and what is known of it; returns the exit status."""
+        self.receivers |= others(self.group)
+        stayed = others(self.group)
+        left = self.group.leave()
+        took = max(time.monotonic() - self.begin, 1e-9)
+        lost = self.group.counters()["control_members_lost"]
+        if lost:  # who fell, or was cut off from us, may not have been delivered it
+            known = f"not known to be delivered by all: {count(lost, 'member')} fell or could not be reached"
+        elif not left:
+            known = "not known to be delivered by all: a receiver is too slow or gone"
+        elif gone := self.receivers - stayed:
+            known = f"received by {all_of(stayed)} that stayed, {len(gone)} left meanwhile"
+        else:
+            known = f"received by {all_of(stayed)}"
+        good = left and not lost
+        print(
+            f"{'interrupted: ' if self.interrupted else ''}{count(self.sent, 'message')}, {self.sent_bytes:,} bytes, "
+            + (
+                f"{known}, in {took:.2f} s ({self.sent / took:,.0f} messages/s)"
+                if good
+                else f"{known}; see what arrived before you send again"
+            ),
+            file=sys.stderr,
+        )
+        return 0 if good and not self.interrupted else 1
+
+
+def others(group: seqcast.Group) -> set[seqcast.Member]:
+    """The other members of the group's view."""
+    return set(group.view.members) - {group.member}
+
+
+def all_of(members: set[seqcast.Member]) -> str:
+    """"all 3 receivers", "the 1 receiver"."""
+    return f"{'the' if len(members) == 1 else 'all'} {count(len(members), 'receiver')}"
+
+
+@contextmanager
+def taking(group: seqcast.Group) -> Iterator[None]:
+    """Takes what is delivered, so that it is journaled, where there is a journal.
+
+    Raises:
+        JournalWriteError: at the end, where something could not be written.
+    """
+    if not group.config.journal:
+        yield
+        return
+    failures: list[seqcast.JournalWriteError] = []
+    thread = threading.Thread(target=_take, args=(group, failures), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        group.leave()
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+def _take(group: seqcast.Group, failures: list[seqcast.JournalWriteError]) -> None:
+    """To the end, also where the journal fails: a member that takes nothing stops the others."""
+    while True:
+        try:
+            group.recv_batch()
+        except seqcast.JournalWriteError as error:
+            failures.append(error)
+            del failures[1:]
+        except seqcast.SeqcastError:  # it has left, or was excluded
+            return
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -98,12 +179,16 @@ def wait_for_members(group: seqcast.Group, n: int, timeout_s: float) -> None:
         time.sleep(0.01)
 
 
-def read_lines(source: int) -> Iterator[list[bytes]]:
+def read_lines(source: int, line_bytes_max: int) -> Iterator[list[bytes]]:
     """Lines of a file descriptor, without their newlines, in lists: as many as each read gives, so that the lines of a
     terminal or a pipe go out as they come.
 
+    Args:
+        source: the file descriptor.
+        line_bytes_max: as long as the longest message that the group takes.
+
     Raises:
-        UsageError: a line is longer than ``LINE_BYTES_MAX``.
+        UsageError: a line is longer.
     """
     begun: list[bytes] = []  # parts of a line whose end was not read yet
     begun_bytes = 0
@@ -116,10 +201,10 @@ def read_lines(source: int) -> Iterator[list[bytes]]:
         if tail:
             begun.append(tail)
             begun_bytes += len(tail)
-            if begun_bytes > LINE_BYTES_MAX:
+            if begun_bytes > line_bytes_max:
                 raise seqcast.UsageError(
-                    f"a line of the input is longer than {LINE_BYTES_MAX >> 20} MiB; `send` takes each line as "
-                    "one message: is this a text file?"
+                    f"a line of the input is longer than message_bytes_max={line_bytes_max}, and `send` takes each "
+                    "line as one message: is this a text file? If so, raise SEQCAST_MESSAGE_BYTES_MAX at all members"
                 )
     if begun:
         yield [b"".join(begun)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import base64
 import json
+import select
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -13,29 +14,49 @@ import seqcast
 from seqcast.cli.options import add_group_options, group_settings, parser
 from seqcast.commandline import positive
 
+LOOK_S = 0.25
+"""So often it is looked whether somebody still reads what is printed, while there is nothing to print."""
+
 
 def main(argv: Sequence[str]) -> int:
-    """Joins and prints until it has printed ``--count`` messages, is interrupted or excluded."""
+    """Joins and prints until ``--count`` messages are printed, nobody reads them, or it is interrupted or excluded."""
     arguments = _parser().parse_args(argv)
-    left = arguments.count
     with seqcast.join(arguments.cluster, **group_settings(arguments)) as group:
         try:
-            for event in group.events():
-                if isinstance(event, seqcast.Message):
-                    write(as_json(event) if arguments.json else event.payload)
-                    left -= 1
-                    if left == 0:
-                        return 0
-                elif arguments.json:
-                    write(as_json(event))
-                else:
-                    sys.stdout.flush()
-                    print(f"-- {describe(event)}", file=sys.stderr, flush=True)
-                if isinstance(event, seqcast.Excluded):
-                    return 1
+            return follow(group, arguments.count, arguments.json)
         except KeyboardInterrupt:
             return 0  # the usual end of a tail
-    return 0
+
+
+def follow(group: seqcast.Group, left: int, json_lines: bool) -> int:
+    """Prints what the group delivers, ``left`` messages of it (negative: without end); returns the exit status."""
+    while True:
+        event = group.next_event(LOOK_S)
+        if event is None:
+            if nobody_reads(sys.stdout.fileno()):
+                return 0
+        elif isinstance(event, seqcast.Message):
+            write(as_json(event) if json_lines else event.payload)
+            left -= 1
+            if left == 0:
+                return 0
+        elif json_lines:
+            write(as_json(event))
+        else:
+            sys.stdout.flush()
+            print(f"-- {describe(event)}", file=sys.stderr, flush=True)
+        if isinstance(event, seqcast.Excluded):
+            return 1
+
+
+def nobody_reads(output: int) -> bool:
+    """Has the reader at the other end of this pipe or terminal gone? A write would tell too, but there may be nothing
+    to write for long."""
+    if not hasattr(select, "poll"):
+        return False
+    poll = select.poll()
+    poll.register(output, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -41,7 +41,7 @@ from seqcast.endpoint import (
     Waiting,
     Warned,
 )
-from seqcast.errors import JoinRefused, JoinTimeout, NameTaken, SeqcastError, SuspendTimeout, UsageError
+from seqcast.errors import JoinRefused, JoinTimeout, NameTaken, NotMember, SeqcastError, SuspendTimeout, UsageError
 from seqcast.net.callbacks import Callbacks, timed
 from seqcast.net.errors import NO_SEGMENTS, clipped_buffers, explain, only_loopback
 from seqcast.net.guard import Guard
@@ -197,6 +197,8 @@ class Host:
             ended = self.changed.wait_for(lambda: self.view is not None or self.over, self.config.join_timeout_s)
         if self.error is not None:
             raise self.error
+        if ended and self.view is None:
+            raise NotMember("the group was left before this member was in it")
         if not ended and self.waiting:
             raise JoinTimeout(
                 f"no view within join_timeout_s={self.config.join_timeout_s:g} s: the group exists, and is blocked: "
