@@ -216,6 +216,42 @@ def test_a_message_over_the_limit_is_refused() -> None:
     assert net.engines[0].send(bytes(1001)) == TOO_LARGE
 
 
+class Lying(list):
+    """What it says of its length is not what it gives."""
+
+    def __len__(self) -> int:
+        return 1
+
+
+def test_engine_counts_what_it_is_given_and_believes_no_length() -> None:
+    many = Lying([0] * 100_000)
+    net = Net(1)
+    engine = net.engines[0]
+    for call in (
+        lambda: engine.freeze(many),
+        lambda: engine.cut(many, []),
+        lambda: engine.close_view(many, 2),
+        lambda: net.install([0], sequencer=-1, tag=2, marker=2, cuts={0: many}),
+        lambda: net.install([0], sequencer=-1, tag=2, marker=2, base=many),
+        lambda: net.install([0], sequencer=-1, tag=2, marker=2, origin=many),
+    ):
+        with pytest.raises(ValueError, match="entries"):
+            call()
+    engine.cut(iter([0]), Lying([(0, 1, 1, 0)] * 100_000))
+    assert engine.send(b"still well") == SENT
+
+
+def test_a_batch_is_not_made_by_hand_and_an_empty_one_is_sound() -> None:
+    with pytest.raises(TypeError, match="recv_batch"):
+        Batch()
+    empty = Batch.__new__(Batch)
+    assert (len(empty), empty.tolist(), empty.messages(), empty.nbytes) == (0, [], [], 0)
+    assert (empty.data.tolist(), empty.offsets.tolist(), len(empty.runs)) == ([], [0], 0)
+    assert empty.to_arrow().to_pylist() == []
+    with pytest.raises(IndexError):
+        empty[0]
+
+
 def test_global_seqnos_are_dense() -> None:
     net = Net(3, sequencer=1)
     feed(net, {i: messages(20 + i, 100) for i in range(3)})

@@ -1,6 +1,7 @@
 """The public API on real sockets: order, sizes, threads, processes, leaving, crashes, fork, signals."""
 
 import functools
+import gc
 import multiprocessing
 import os
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -620,3 +622,36 @@ def test_what_is_left_of_a_batch_is_deliverable():
         a.leave()
         b.leave()
         assert b.wait_deliverable(30) is True, "the group has ended, which recv tells at once"
+
+
+class _State:
+    def get_state(self, write):
+        write(b"state")
+
+    def set_state(self, read):
+        read()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"guard": True}, {"on_block": lambda group: None, "guard": True}, {"state": _State()}, {"journal": True}],
+    ids=["plain", "guard", "callbacks", "state", "journal"],
+)
+def test_a_group_that_was_left_is_freed_without_the_cyclic_collector(settings, tmp_path):
+    settings = settings | ({"journal": str(tmp_path)} if "journal" in settings else {})
+    gc.disable()
+    try:
+        with group_of(1 if "state" in settings else 2, **settings) as groups:
+            groups[0].send(b"one")
+            assert groups[-1].recv(20).payload == b"one"
+            engines = [group._host.engine for group in groups]
+            drivers = [group._driver for group in groups]
+            others = [weakref.ref(it) for group in groups for it in (group, group._host, group._host.endpoint)]
+        del groups[:]
+        wait_until(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("seqcast-")])
+        assert [ref() for ref in others] == [None] * len(others)
+        assert {sys.getrefcount(driver) for driver in drivers} == {3}  # the list's, the variable's and the argument's
+        drivers.clear()
+        assert {sys.getrefcount(engine) for engine in engines} == {3}
+    finally:
+        gc.enable()

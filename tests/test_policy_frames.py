@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seqcast._native import engine
 from seqcast.errors import RemoteProtocolError
 from seqcast.policy.cut import first_view
 from seqcast.policy.frames import (
@@ -53,7 +54,7 @@ from seqcast.policy.frames import (
 )
 
 TOP = (1 << 64) - 1
-SEQNO = (1 << 63) - 1
+SEQNO = engine.SEQNO_MAX
 INFO = MemberInfo("ä/1", TOP, b"\x00" * 28, 1 << 20, 1472, 1 << 20, True, True)
 VIEW = first_view([INFO, replace(INFO, name="b", id=2)], "total", TOP)
 NEXT = replace(
@@ -213,3 +214,11 @@ def test_the_largest_frames_stay_within_the_limit():
     ]
     assert all(len(dump(frame)) <= FRAME_BYTES_MAX for frame in frames)
     assert isinstance(load(dump(full)), NewView)
+
+
+def test_no_seqno_of_a_frame_is_higher_than_those_on_the_wire():
+    frame = Ok(1, (1, 0), SEQNO, (Held(4, ((6, SEQNO),)),))
+    assert load(dump(frame)) == frame
+    for high in (replace(frame, last=SEQNO + 1), replace(frame, held=(Held(SEQNO + 1),))):
+        with pytest.raises(RemoteProtocolError, match="seqno"):
+            load(dump(high))

@@ -10,6 +10,9 @@ RUN_DTYPE = np.dtype(
 )
 
 
+cdef int32_t[1] NO_OFFSETS = [0]
+
+
 cdef class Memory:
     """A read-only buffer over memory of a batch; keeps the batch alive."""
     cdef const void *p
@@ -23,7 +26,7 @@ cdef class Memory:
 cdef object memory(Batch batch, const void *p, Py_ssize_t n):
     """As a memoryview: NumPy asks for a writable buffer first, and that one refuses without a traceback."""
     cdef Memory m = Memory.__new__(Memory)
-    m.p = p
+    m.p = p if p != NULL else NO_OFFSETS  # Arrow aborts the process where a buffer is at no address
     m.n = n
     m.batch = batch
     return PyMemoryView_FromObject(m)
@@ -71,6 +74,12 @@ cdef class Message:
 cdef class Batch:
     """Messages of one view, in their order, in Arrow's binary layout. See engine.pyi."""
 
+    def __init__(self):
+        raise TypeError("a Batch is what recv_batch returns; it is not made by hand")
+
+    cdef const int32_t *offsets_left(self) noexcept:
+        return self.b.offsets + self.first if self.b.offsets != NULL else NO_OFFSETS
+
     def __dealloc__(self):
         if self.whole is not None:
             return
@@ -87,7 +96,7 @@ cdef class Batch:
     @property
     def offsets(self):
         return np.frombuffer(
-            memory(self, self.b.offsets + self.first, 4 * (<Py_ssize_t>self.b.n - self.first + 1)), dtype=OFFSET_DTYPE
+            memory(self, self.offsets_left(), 4 * (<Py_ssize_t>self.b.n - self.first + 1)), dtype=OFFSET_DTYPE
         )
 
     @property
@@ -149,7 +158,7 @@ cdef class Batch:
         import pyarrow
 
         n = self.b.n - self.first
-        offsets = pyarrow.py_buffer(memory(self, self.b.offsets + self.first, 4 * (<Py_ssize_t>n + 1)))
+        offsets = pyarrow.py_buffer(memory(self, self.offsets_left(), 4 * (<Py_ssize_t>n + 1)))
         data = pyarrow.py_buffer(memory(self, self.b.data, self.b.data_len))
         return pyarrow.BinaryArray.from_buffers(pyarrow.binary(), n, [None, offsets, data])
 

@@ -27,6 +27,7 @@ cdef extern from "wire.h" nogil:
     enum:
         SC_MEMBERS_MAX
         SC_PACKET_MAX
+    const uint64_t SC_SEQNO_MAX
     int sc_wire_check(const uint8_t *p, size_t n, uint32_t group)
     void sc_wire_seal(uint8_t *p, size_t n)
 
@@ -233,6 +234,7 @@ cdef class Batch:
     cdef readonly object view
     cdef readonly int64_t delivered_ns
 
+    cdef const int32_t *offsets_left(self) noexcept
     cdef bytes payload(self, uint32_t i)
     cdef object message(self, uint32_t i, const sc_run *run)
 

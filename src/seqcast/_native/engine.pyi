@@ -20,6 +20,7 @@ TOO_LARGE: int
 LANE_DATA: int
 LANE_CONTROL: int
 LANE_UNICAST: int
+SEQNO_MAX: int
 
 RUN_DTYPE: np.dtype[Any]
 """sender u8, seqno u8, global_seqno u8, sent_ns i8, first u4, n u4, index u4, unicast u4 (see sc_run)."""

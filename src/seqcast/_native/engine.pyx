@@ -23,6 +23,7 @@ TOO_LARGE = SC_TOO_LARGE
 LANE_DATA = SC_LANE_DATA
 LANE_CONTROL = SC_LANE_CONTROL
 LANE_UNICAST = SC_LANE_UNICAST
+SEQNO_MAX = SC_SEQNO_MAX
 
 DEF HELD_MAX = 1024
 DEF LINKS_MAX = 256
@@ -53,9 +54,15 @@ cdef bytes get_address(const sc_address *address):
     return PyBytes_FromStringAndSize(<const char *>address.bytes, address.len)
 
 
-cdef uint64_t *by_rank(values) except NULL:
-    if len(values) > SC_MEMBERS_MAX:
-        raise ValueError(f"at most {SC_MEMBERS_MAX} members")
+cdef list listed(values, what, Py_ssize_t n, bint exactly):
+    """A list of our own: what an object says of its length need not be how much it gives."""
+    items = list(values)
+    if len(items) > n or (exactly and len(items) != n):
+        raise ValueError(f"{what} has {len(items)} entries, and {'must have' if exactly else 'may have'} {n}")
+    return items
+
+
+cdef uint64_t *by_rank(list values) except NULL:
     cdef uint64_t *out = <uint64_t *>malloc(SC_MEMBERS_MAX * sizeof(uint64_t))
     cdef size_t i = 0
     if out == NULL:
@@ -270,9 +277,7 @@ cdef class Engine:
     def freeze(self, lost, bint still=False):
         cdef uint64_t ids[SC_MEMBERS_MAX]
         cdef size_t n = 0
-        if len(lost) > SC_MEMBERS_MAX:
-            raise ValueError(f"at most {SC_MEMBERS_MAX} members")
-        for member in lost:
+        for member in listed(lost, "lost", SC_MEMBERS_MAX, False):
             ids[n] = member
             n += 1
         sc_mutex_lock(&self.lock)
@@ -289,21 +294,20 @@ cdef class Engine:
         return prefix, [(ranges[2 * i], ranges[2 * i + 1]) for i in range(n)]
 
     def cut(self, cut, fetch):
-        if len(cut) != self.members:
-            raise ValueError(f"the cut has {len(cut)} entries, the view {self.members} members")
-        cdef size_t n = 0, count = len(fetch)
-        cdef sc_fetch *fetches = <sc_fetch *>malloc((count + 1) * sizeof(sc_fetch))
+        cdef list cuts = listed(cut, "the cut", self.members, True), ranges = list(fetch)
+        cdef size_t n = 0
+        cdef sc_fetch *fetches = <sc_fetch *>malloc((len(ranges) + 1) * sizeof(sc_fetch))
         cdef uint64_t *marks = NULL
         if fetches == NULL:
             raise MemoryError()
         try:
-            for rank, lo, hi, holder in fetch:
+            for rank, lo, hi, holder in ranges:
                 fetches[n].rank = rank
                 fetches[n].lo = lo
                 fetches[n].hi = hi
                 fetches[n].holder = holder
                 n += 1
-            marks = by_rank(cut)
+            marks = by_rank(cuts)
             sc_mutex_lock(&self.lock)
             sc_engine_cut(self.e, marks, fetches, n)
             sc_mutex_unlock(&self.lock)
@@ -319,6 +323,7 @@ cdef class Engine:
 
     def received_table(self):
         cdef uint64_t table[SC_MEMBERS_MAX]
+        memset(table, 0, sizeof(table))
         sc_mutex_lock(&self.lock)
         sc_engine_received_table(self.e, table)
         sc_mutex_unlock(&self.lock)
@@ -329,20 +334,25 @@ cdef class Engine:
         uint64_t forward_window_bytes, uint64_t unicast_window_bytes, uint64_t state_window_bytes,
         uint32_t packet_bytes, base, origin_base, cut, uint64_t marker, int64_t now_ns, apart=None,
     ):
-        cdef size_t n = len(ids), i
+        cdef Py_ssize_t n, i
         cdef sc_view *view
         cdef uint64_t *marks = NULL
         cdef int result
-        if not 0 < n <= SC_MEMBERS_MAX or {len(addresses), len(base), len(origin_base)} != {n}:
-            raise ValueError(f"a view has 1 to {SC_MEMBERS_MAX} members, each with address, base and origin_base")
+        ids = listed(ids, "ids", SC_MEMBERS_MAX, False)
+        n = len(ids)
+        if not n:
+            raise ValueError("a view has a member at least")
+        addresses = listed(addresses, "addresses", n, True)
+        base = listed(base, "base", n, True)
+        origin_base = listed(origin_base, "origin_base", n, True)
         if len(set(ids)) != n:
             raise ValueError("a member is in a view once")
         if sequencer >= <int32_t>n:
             raise ValueError(f"no member has the sequencer's rank {sequencer}")
-        if apart is not None and len(apart) != <Py_ssize_t>n:
-            raise ValueError("`apart` has one entry for each member")
-        if cut is not None and len(cut) != self.members:
-            raise ValueError(f"the cut has {len(cut)} entries, the closed view {self.members} members")
+        if apart is not None:
+            apart = listed(apart, "apart", n, True)
+        if cut is not None:
+            cut = listed(cut, "the cut", self.members, True)
         view = <sc_view *>malloc(sizeof(sc_view))
         if view == NULL:
             raise MemoryError()
@@ -386,9 +396,7 @@ cdef class Engine:
     def close_view(self, cut, uint64_t marker):
         cdef uint64_t *marks = NULL
         if cut is not None:
-            if len(cut) != self.members:
-                raise ValueError(f"the cut has {len(cut)} entries, the closed view {self.members} members")
-            marks = by_rank(cut)
+            marks = by_rank(listed(cut, "the cut", self.members, True))
         sc_mutex_lock(&self.lock)
         sc_engine_close(self.e, marks, marker)
         sc_mutex_unlock(&self.lock)

@@ -123,6 +123,7 @@ class Guard:
             for sock in (self._listener, self._wake_in, self._wake_out):
                 sock.close()
             self._selector.close()
+            del self.gone  # it refers to the host, which refers to this guard: a group that was left is freed at once
 
     def _missing(self) -> list[int]:
         """Whom we are to call, and have no connection with."""

@@ -235,7 +235,7 @@ class Backlog:
         self._stopping = False
         self._deadline: float | None = None
         self.late = False
-        self._thread = threading.Thread(target=self._run, name=f"seqcast-backlog-{host.member.name}", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def restart(self, boundary: int) -> None:
         """Group messages from before the view with this tag are void: the state has their effect."""
@@ -245,7 +245,9 @@ class Backlog:
             for item in items:
                 self._add(item)
             self._changed.notify_all()
-        if not self._thread.is_alive():
+        if self._thread is None:
+            name = f"seqcast-backlog-{self._host.member.name}"
+            self._thread = threading.Thread(target=self._run, name=name, daemon=True)
             self._thread.start()
 
     def watch(self, deadline: float | None) -> None:
@@ -259,14 +261,15 @@ class Backlog:
             self._changed.wait_for(lambda: self._boundary is None or self._host.over)
             self._stopping = True
             self._changed.notify_all()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
         return self.items
 
     def give_up(self) -> None:
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
-        if self._thread.is_alive():
+        if self._thread is not None:
             self._thread.join()
 
     def _run(self) -> None:

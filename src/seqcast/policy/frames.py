@@ -477,7 +477,9 @@ Frame = (
 
 # ---- shapes ----------------------------------------------------------------------------------------------------
 
-_SEQNO = integer("seqno", 0, (1 << 63) - 1)
+SEQNO_MAX = 1 << 62
+"""As on the wire (SC_SEQNO_MAX), so that sums of seqnos do not wrap in the engine."""
+_SEQNO = integer("seqno", 0, SEQNO_MAX)
 _COUNT = integer("count", 0, (1 << 53) - 1)
 _BYTES = integer("bytes", 1, (1 << 53) - 1)
 _PACKET_BYTES = integer("bytes, 512 to 65000", 512, 65_000)
