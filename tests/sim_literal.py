@@ -29,7 +29,7 @@ from seqcast.policy.initiator import Initiator
 from seqcast.policy.merge import MergeInput, Merger
 from seqcast.policy.participant import Participant
 from seqcast.policy.pause import Pause, Pauser, Pausing
-from seqcast.sim import Options, World
+from seqcast.sim import Options, World, families
 from seqcast.sim.node import Node
 from seqcast.sim.options import MS, SECOND
 from seqcast.sim.state import Taking
@@ -41,20 +41,12 @@ WIRE_VERSION = 1
 
 def storm(seed: int, order: str = "fifo") -> Options:
     """A short run in which view changes hit each other: false suspicions, ambushes, slow links, much traffic."""
-    return Options(
-        seed=seed, members=4, order=order, duration_ns=SECOND, spread_ns=0, rate=400, bytes_max=3000,
-        loss=0.02, duplicate=0.05, delay_ns=500_000, jitter_ns=1_000_000, tail=0.02,
-        partitions=1, crashes=1, doubts=12, rejoins=8, ambushes=3,
-    )  # fmt: skip
+    return Options(seed=seed, order=order, **families.STORM)
 
 
 def turnover(seed: int, order: str = "fifo") -> Options:
     """A short run in which members join, take over a state that takes its time, and their providers fall."""
-    return Options(
-        seed=seed, members=4, order=order, duration_ns=SECOND, spread_ns=500 * MS, rate=300, bytes_max=2000,
-        loss=0.02, delay_ns=200_000, jitter_ns=500_000, crashes=2, restarts=2, doubts=4, rejoins=6, leaves=1,
-        state=True, state_bytes=1_000_000, state_refusals=1,
-    )  # fmt: skip
+    return Options(seed=seed, order=order, **families.TURNOVER)
 
 
 Variant = Callable[[], "contextlib.AbstractContextManager[dict[str, Any]]"]
@@ -613,20 +605,16 @@ class Duel(World):
                 self.clock.at(self.clock.now + self.rng.randrange(4 * MS), node.doubt, other.id)
 
 
-def _calm(**faults: Any) -> dict[str, Any]:
-    """The options of a storm with no faults but these."""
-    names = ("loss", "duplicate", "tail", "partitions", "crashes", "doubts", "rejoins", "ambushes")
-    return dict.fromkeys(names, 0) | faults
-
-
-DISAGREEING = _calm(
+DISAGREEING = families.calm(
     members=3, duration_ns=SECOND // 2, bytes_max=50, delay_ns=5 * MS, jitter_ns=1000, loss=0.1, tail=0.1,
     tail_ns=100 * MS, doubts=30, rejoins=8, unicasts=0,
 )  # fmt: skip
 """In three the VIEW of each initiator often misses the other two: views with one counter, and members in common."""
 STORMS: dict[str, dict[str, Any]] = {
-    "no_promise": _calm(duration_ns=450 * MS, bytes_max=50, rate=1000, delay_ns=5 * MS, jitter_ns=5 * MS, unicasts=0),
-    "stale_answer": _calm(
+    "no_promise": families.calm(
+        duration_ns=450 * MS, bytes_max=50, rate=1000, delay_ns=5 * MS, jitter_ns=5 * MS, unicasts=0,
+    ),
+    "stale_answer": families.calm(
         members=5, bytes_max=200, delay_ns=5 * MS, jitter_ns=5 * MS, loss=0.02, tail=0.1, tail_ns=100 * MS, crashes=1,
         doubts=30, rejoins=20, unicasts=0,
     ),
@@ -634,22 +622,22 @@ STORMS: dict[str, dict[str, Any]] = {
     "short_tag": DISAGREEING,
     "no_deadline": {"blocks": 1.0},
     "late_state": {"state": True, "state_bytes": 100_000},
-    "no_pause_id": _calm(suspends=6, tail=0.5, tail_ns=400 * MS),
-    "pause_done_over": _calm(suspends=4, crashes=1),
+    "no_pause_id": families.calm(suspends=6, tail=0.5, tail_ns=400 * MS),
+    "pause_done_over": families.calm(suspends=4, crashes=1),
     "queue_forgotten": {"queue_bytes": 1 << 20},
     "no_quorum": {"partition": "primary", "split": 2},
-    "done_forgotten": _calm(partition="primary", members=5, ambushes=6, doubts=4, rejoins=8),
+    "done_forgotten": families.calm(partition="primary", members=5, ambushes=6, doubts=4, rejoins=8),
     "not_still": {"partition": "primary"},
-    "one_vector": _calm(loss=0.2, rate=20),
-    "unilateral": _calm(loss=0.2, spread_ns=500 * MS),
-    "lag_for_votes": _calm(loss=0.1, tail=0.05, tail_ns=100 * MS),
-    "multicasts_only": _calm(
+    "one_vector": families.calm(loss=0.2, rate=20),
+    "unilateral": families.calm(loss=0.2, spread_ns=500 * MS),
+    "lag_for_votes": families.calm(loss=0.1, tail=0.05, tail_ns=100 * MS),
+    "multicasts_only": families.calm(
         flush_unicasts=True, unicasts=0.9, doubts=12, loss=0.15, delay_ns=5 * MS, jitter_ns=5 * MS
     ),
     "policy_unchecked": {"policy": "rubbish"},
-    "larger_wins": _calm(partition="primary", duration_ns=5 * SECOND, rate=50, bytes_max=200, doubts=1),
-    "own_merge_ids": _calm(partitions=1, duration_ns=2 * SECOND, rate=50),
-    "no_merge_timer": _calm(partitions=1, duration_ns=2 * SECOND, rate=50),
+    "larger_wins": families.calm(partition="primary", duration_ns=5 * SECOND, rate=50, bytes_max=200, doubts=1),
+    "own_merge_ids": families.calm(partitions=1, duration_ns=2 * SECOND, rate=50),
+    "no_merge_timer": families.calm(partitions=1, duration_ns=2 * SECOND, rate=50),
 }  # fmt: skip
 """What makes the choice that a rule is about a common one, where it is rare in ``storm``."""
 WORLDS: dict[str, type[World]] = {

@@ -36,6 +36,8 @@ class EndpointSettings:
     Args:
         order: "fifo", "sequencer" or "total"; all members of a group have the same.
         capacity, packet_bytes, window_bytes, gro, state: see ``MemberInfo``.
+        first_seqno: with which the group streams of those begin that this member takes in. The same at all members; any
+            other than 1 is for the simulator, whose runs would never get far otherwise.
         shared: names and values of settings of this member's world that all members of a group must have the same.
         discovery_ns: how long a joiner looks for a group before it forms one. Longer: a slower first member; shorter:
             two first members are likelier to miss each other.
@@ -80,6 +82,7 @@ class EndpointSettings:
     window_bytes: int = 8 << 20
     gro: bool = False
     state: bool = False
+    first_seqno: int = 1
     shared: tuple[tuple[str, str], ...] = ()
     discovery_ns: int = 150 * _MS
     join_ns_min: int = 15 * _MS

@@ -136,6 +136,7 @@ def next_view(
     lacking: Mapping[int, Collection[int]],
     providers: Sequence[Provision],
     arrange: Arrange = as_they_are,
+    first_seqno: int = 1,
 ) -> NewView:
     """The VIEW frame that closes ``view``: survivors but leavers in their old order, then the joiners by id.
 
@@ -144,6 +145,7 @@ def next_view(
         lacking: survivors that lack the state, and whom each has passed over.
         providers: of ``view``.
         arrange: gives the members another order.
+        first_seqno: of who joins.
     """
     members = [infos[member] for member in survivors if member not in leavers]
     members += sorted(joiners, key=lambda info: info.id)[: MEMBERS_MAX - len(members)]
@@ -166,7 +168,7 @@ def next_view(
         view_id=view_id,
         members=tuple(members),
         cut=tuple(cut),
-        base=tuple(cut[rank] if rank >= 0 else 0 for rank in ranks),
+        base=tuple(cut[rank] if rank >= 0 else first_seqno - 1 for rank in ranks),
         providers=named,
     )
     return with_table(frame, view, table)
@@ -175,7 +177,8 @@ def next_view(
 def with_table(proposal: NewView, view: View, table: Sequence[int]) -> NewView:
     """A proposed VIEW that closes ``view``, with the received table at its cut."""
     ranks = [view.rank(info.id) for info in proposal.members]
-    origin_base = tuple(table[rank] if rank >= 0 else 0 for rank in ranks)
+    # Who joins begins all its streams with one seqno.
+    origin_base = tuple(table[rank] if rank >= 0 else base for rank, base in zip(ranks, proposal.base, strict=True))
     return replace(proposal, table=tuple(table), origin_base=origin_base)
 
 
@@ -195,11 +198,11 @@ def apart(frame: NewView, me: int) -> list[bool] | None:
     return None if ours is None else [info.id not in ours for info in frame.members]
 
 
-def first_view(members: Sequence[MemberInfo], order: str, initiator: int) -> NewView:
+def first_view(members: Sequence[MemberInfo], order: str, initiator: int, first_seqno: int = 1) -> NewView:
     """The VIEW frame of a group's first view."""
     sequencer = sequencer_rank(order, len(members))
     window, forward_window, unicast_window, state_window, packet_bytes = windows(members, sequencer)
-    zeros = (0,) * len(members)
+    before = (first_seqno - 1,) * len(members)
     return NewView(
         closes=None,
         attempt=(1, 0),
@@ -211,8 +214,8 @@ def first_view(members: Sequence[MemberInfo], order: str, initiator: int) -> New
         sequencer=sequencer,
         cut=(),
         table=(),
-        base=zeros,
-        origin_base=zeros,
+        base=before,
+        origin_base=before,
         window=window,
         forward_window=forward_window,
         unicast_window=unicast_window,
@@ -232,9 +235,7 @@ def why_apart(members: Sequence[Member], part: NewView) -> str:
     return ""
 
 
-def merged_view(
-    parts: Sequence[NewView], shortfalls: Sequence[Shortfall], arrange: Arrange = as_they_are
-) -> NewView:
+def merged_view(parts: Sequence[NewView], shortfalls: Sequence[Shortfall], arrange: Arrange = as_they_are) -> NewView:
     """The merged view of subgroups, of each of which ``parts`` has the VIEW that it would install alone, leader first.
 
     What closes a subgroup's view (``closes``, ``attempt``, ``survivors``, ``cut``, ``table``) is that subgroup's own,

@@ -151,9 +151,7 @@ class Initiator(Machine):
     NAME: ClassVar[str] = "initiator"
     TABLE: ClassVar[Table] = TABLE
 
-    def __init__(
-        self, context: Context, participant: Participant, membership: Membership, lineage: Lineage
-    ) -> None:
+    def __init__(self, context: Context, participant: Participant, membership: Membership, lineage: Lineage) -> None:
         super().__init__(Attempting.IDLE, context.edges)
         self.context = context
         self.participant = participant
@@ -372,6 +370,7 @@ class Initiator(Machine):
             lacking,
             context.providers,
             self.arrange,
+            context.settings.first_seqno,
         )
         frame = replace(frame, history=history_of(context))
         if joining and not context.primary:  # a joiner may be who speaks for this group when it merges

@@ -159,7 +159,8 @@ class Lifecycle(Machine):
         self.tries += 1
 
     def form(self) -> None:
-        frame = first_view([self.context.me], self.context.settings.order, self.context.me.id)
+        settings = self.context.settings
+        frame = first_view([self.context.me], settings.order, self.context.me.id, settings.first_seqno)
         self.fire(LifeInput.VIEW, frame)
 
     def install(self, frame: NewView) -> None:

@@ -253,7 +253,7 @@ class Merger(Machine):
             case MergeGo() if frame.merge == self.taken:
                 self.context.send(MergeTaken(frame.merge), sender, address)
             case MergeGo() if ours and sender == self.leader[0] and self.state is Merge.FOLLOWING:
-                if self._holds() and self.said == self.initiator.attempt:
+                if self._holds() and self.said == self.initiator.attempt and self._goes_on(frame.view):
                     self.fire(MergeInput.GO, self._checked(frame.view))
             case MergeTaken() if ours:
                 last = self.state is Merge.GOING and self.asked.keys() <= {sender}
@@ -292,8 +292,14 @@ class Merger(Machine):
             self.fire(MergeInput.READY_OTHER, frame, sender, address)
             return
         view = frame.view
-        if view.closes is None or {member.id for member in self.context.members} & set(view.survivors):
-            raise RemoteProtocolError("MERGE_READY: closes no view, or has a member of ours")
+        if view.closes is None:
+            raise RemoteProtocolError("MERGE_READY: closes no view")
+        if {member.id for member in self.context.members} & set(view.survivors):
+            self._cancel(sender, "")  # one of the two views must lose it first, as after a false suspicion
+            return
+        known = self.ready.get(sender)
+        if known is not None and known.view.closes == view.closes and view.attempt < known.view.attempt:
+            return  # overtaken on its way: that cut is not held any more
         if (view.order, view.sequencer) != (self.context.settings.order, sequencer_rank(view.order, len(view.members))):
             raise RemoteProtocolError(
                 "MERGE_READY: another order, or another sequencer, than a view of ours could have"
@@ -503,12 +509,8 @@ class Merger(Machine):
         self.drop(member)
         self.context.send(MergeCancel(self.merge, reason), member, address)
 
-    def _checked(self, template: NewView) -> NewView:
-        """The merged view, if it goes on from our cut.
-
-        Raises:
-            RemoteProtocolError: it does not.
-        """
+    def _goes_on(self, template: NewView) -> bool:
+        """Does the merged view go on from our cut? It may be made of an earlier one, which is not held any more."""
         own = self.initiator.plain
         assert own is not None
         places = {info.id: rank for rank, info in enumerate(template.members)}
@@ -518,7 +520,17 @@ class Merger(Machine):
                 own.base[rank],
                 own.origin_base[rank],
             ):
-                raise RemoteProtocolError("MERGE_GO: the merged view does not go on from the cut of this subgroup")
+                return False
+        return True
+
+    def _checked(self, template: NewView) -> NewView:
+        """The merged view, which goes on from our cut.
+
+        Raises:
+            RemoteProtocolError: it cannot be right.
+        """
+        own = self.initiator.plain
+        assert own is not None
         group = next((group for group in template.subgroups if self.context.me.id in group.ids), None)
         if group is None or group.view_id != own.closes or not {info.id for info in own.members}.issuperset(group.ids):
             raise RemoteProtocolError("MERGE_GO: this subgroup is not among those that it merges")

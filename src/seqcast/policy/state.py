@@ -172,6 +172,9 @@ class StateTaker(Machine):
         self.asks.start(self.context.now)
 
     def ask(self, *_: object) -> None:
+        if self.context.view is None:  # excluded, or left, meanwhile: there is nobody to ask
+            self.asks.stop()
+            return
         self.context.multicast(StateWanted(self.context.tag))
 
     def lose(self, reason: str) -> None:

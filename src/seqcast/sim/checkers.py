@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from seqcast.endpoint import Left
 from seqcast.events import Excluded, Lost
+from seqcast.sim import losses
 from seqcast.sim.node import Delivered, Entry, Node
 from seqcast.sim.policies import BAD
 from seqcast.types import MergeView, View, ViewId
@@ -50,6 +51,8 @@ def check_safety(nodes: Sequence[Node]) -> Iterator[str]:
     everywhere = [stay for node in nodes for stay in stays(node)]
     for node in nodes:
         yield from node.violations
+        if bad := node.endpoint.counters["frames_bad"]:
+            yield f"frames: {node} was sent {bad} frames that no member may send"
         yield from _check_callbacks(node)
         yield from _check_queue(node)
         yield from _check_order_of_members(node)
@@ -65,6 +68,8 @@ def check_safety(nodes: Sequence[Node]) -> Iterator[str]:
         yield from _check_stay(stay, ordered, by_id)
     yield from _check_agreement(everywhere, ordered)
     yield from _check_excluded(everywhere)
+    yield from losses.check_told(nodes, everywhere)
+    yield from losses.check_leavers(nodes, everywhere)
 
 
 def _check_views(node: Node) -> Iterator[str]:

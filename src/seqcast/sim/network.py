@@ -9,6 +9,8 @@ from typing import Any
 
 from seqcast.sim.options import Options
 
+CONTROL = b"\x08"  # the type of a datagram with a frame of the control plane
+
 
 class Clock:
     """Virtual time: runs callbacks in the order of (time, order of scheduling)."""
@@ -32,7 +34,7 @@ class Clock:
 
 
 class Network:
-    """Loses, duplicates, delays and reorders datagrams; links can be cut in one or both directions."""
+    """Loses, alters, duplicates, delays and reorders datagrams; links can be cut in one or both directions."""
 
     def __init__(self, options: Options, clock: Clock, rng: random.Random) -> None:
         self.options, self.clock, self.rng = options, clock, rng
@@ -53,10 +55,24 @@ class Network:
                 copies = 2
             if options.tail and random_() < options.tail:
                 delay += int(options.tail_ns * random_())
+            if (options.late or options.echoes) and datagram[2:3] == CONTROL:
+                if random_() < options.late:
+                    delay += int(options.late_ns * random_())
+                if random_() < options.echoes:
+                    self.clock.at(self.clock.now + int(options.late_ns * random_()), receive, datagram, address)
+            if options.flips and random_() < options.flips:
+                datagram = self.altered(datagram)
         for _ in range(copies):
             extra = int(self.rng.expovariate(1.0) * options.jitter_ns)
             self.packets += 1
             self.clock.at(self.clock.now + delay + extra, receive, datagram, address)
+
+    def altered(self, datagram: bytes) -> bytes:
+        """With one to three other bits, which a CRC always shows. It counts as lost."""
+        data = bytearray(datagram)
+        for place in self.rng.sample(range(8 * len(data)), min(self.rng.randrange(1, 4), 8 * len(data))):
+            data[place // 8] ^= 1 << place % 8
+        return bytes(data)
 
     def partition(self, one: set[int], other: set[int]) -> None:
         self.cut |= {(a, b) for a in one for b in other} | {(b, a) for a in one for b in other}

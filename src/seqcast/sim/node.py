@@ -80,13 +80,15 @@ class Run:
     Args:
         view_id: of the view that is being closed.
         sent: numbers of the messages that it sends.
-        late: the group was closed for sending before it returned.
+        late: the group was closed for sending before it returned, or it took longer than it has time.
+        begin_ns: when it began.
         returned: it has; if it was not late, what it sent must be delivered in its view.
         unblocked: the unblock callback followed.
     """
 
     view_id: ViewId | None
     sent: list[int]
+    begin_ns: int
     late: bool = False
     returned: bool = False
     unblocked: bool = False
@@ -131,7 +133,7 @@ class Node:
             ring_bytes=1 << 20,
             unicast_bytes=256 << 10,
             blocked_bytes_max=options.queue_bytes,
-            ring_packets=2048,
+            ring_packets=options.ring_packets,
             heartbeat_ns=options.heartbeat_ns,
             suspect_ns=options.suspect_ns,
             suspect_ns_max=options.suspect_ns_max,
@@ -147,6 +149,7 @@ class Node:
                 options.packet_bytes,
                 1 << 20,
                 state=options.state,
+                first_seqno=options.first_seqno,
                 verify_ns=options.verify_ns,
                 link_ns=options.link_ns,
                 blocks=blocks,
@@ -292,6 +295,7 @@ class Node:
     def doubt(self, member_id: int) -> None:
         if self.up and self.world.clock.now >= max(self.paused_until, self.stalled_until):
             self.world.trace(self, f"doubts {next(node.name for node in self.world.nodes if node.id == member_id)}")
+            self.world.doubted = True
             self.endpoint.suspect(member_id, self.now)
             self.service()
 
@@ -385,6 +389,8 @@ class Node:
         frame = self.endpoint.closed_by(old) if old else None
         if old and frame and frame.attempt != (view.view_id.flush[0], old.rank(view.view_id.flush[1])):
             self.repeated.add(view.view_id)
+        if old is not None:
+            self.world.changed(self, old, view)
 
     # ---- the application
 
@@ -433,7 +439,7 @@ class Node:
         view, rng, clock = self.endpoint.view, self.callbacks, self.world.clock
         if self.runs and not self.runs[-1].unblocked:
             self.violations.append(f"callbacks: {self} is blocked twice")
-        self.runs.append(Run(view.view_id if view else None, [], late=clock.now < self.slow_until))
+        self.runs.append(Run(view.view_id if view else None, [], clock.now, late=clock.now < self.slow_until))
         self.world.trace(self, f"runs its block callback, run {run}")
         if rng.random() < 0.15:  # never returns
             return
@@ -462,6 +468,8 @@ class Node:
             clock.at(max(clock.now + MS, due if not messages and not self.pending else 0), self.callback_sends, run,
                      messages, due)  # fmt: skip
             return
+        # (What a pause had closed before may not open in that time: its application hears of no second block.)
+        self.runs[-1].late |= clock.now - self.runs[-1].begin_ns >= BLOCK_DEADLINE_NS
         self.runs[-1].returned = True
         self.step(Returned(run, "an error" if self.callbacks.random() < 0.2 else ""))
         self.service()

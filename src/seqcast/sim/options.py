@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
+from seqcast.sim import families
 from seqcast.sim.policies import BAD, GOOD
 
-MS = 1_000_000
-SECOND = 1000 * MS
+MS, SECOND = families.MS, families.SECOND
 
 
 @dataclass(frozen=True)
@@ -21,15 +22,22 @@ class Options:
         order: "fifo", "sequencer" or "total".
         duration_ns: the safety phase, with faults; the liveness phase, without, follows.
         loss, duplicate: probability that a datagram is lost, or comes twice.
+        flips: probability that one to three bits of a datagram are flipped on its way.
         delay_ns: shortest delay of a datagram.
         jitter_ns: mean of what is added to it, exponentially distributed: reorders.
         tail: probability that a datagram takes up to ``tail_ns`` longer.
+        late: probability that a frame of the control plane takes up to ``late_ns`` longer: longer than an attempt to
+            close a view, a merge or a pause lasts.
+        echoes: probability that a frame of the control plane comes once more, up to ``late_ns`` later.
         partitions, one_way: how many times the network is cut in two, or one direction between two members.
+        flaps: how many times a link, or the link between two parts of the network, goes down and up, several times in a
+            row, each time for up to ``flap_ns``.
         deaf: how many times one direction between two members that are not coordinators is cut until the faults end.
         crashes, restarts: how many members crash, and how many of those come back as new incarnations.
         hosts: a crash takes the machine with it, so that no closed port tells of it.
         rejoins: how many of those that are excluded come back as new incarnations.
         pauses: how many times a whole process stops for up to ``pause_ns`` (its socket buffer is bounded).
+        stops: like ``pauses``, for longer than any lease, up to ``stop_ns``; half of them stop the Python only.
         stalls: how many times the Python of a member is busy for up to ``pause_ns`` while its engine goes on.
         slow_disks: how many times a member's journal waits for its disk for up to ``pause_ns``: nothing is taken from
             what is delivered, while the engine and the control plane go on.
@@ -52,6 +60,10 @@ class Options:
             "raises", "rubbish"; "mixed": each has another; "": none.
         flush_unicasts: see ``EndpointSettings``.
         queue_bytes: what is sent while a view change or a pause holds it is queued, up to so many bytes.
+        ring_packets: packets that a ring of the engine holds.
+        first_seqno: with which group streams begin, as if the group had lived for long.
+        family: the storm family that the other options are of; "": none. See ``families``.
+        falling_leader: the first leader of a merge to whom a subgroup says that it is ready crashes in that moment.
         packet_bytes, capacity, partition: see ``EndpointSettings``; the members' capacities vary below this.
         apart_ns: the first half of those that start and the second do not hear each other for so long: two groups.
         split: of a primary partition: into how many sides the network falls after the other faults, until everyone
@@ -66,18 +78,26 @@ class Options:
     duration_ns: int = 2 * SECOND
     loss: float = 0.0
     duplicate: float = 0.0
+    flips: float = 0.0
     delay_ns: int = 50_000
     jitter_ns: int = 20_000
     tail: float = 0.0
     tail_ns: int = 20 * MS
+    late: float = 0.0
+    echoes: float = 0.0
+    late_ns: int = 3 * SECOND
     partitions: int = 0
     one_way: int = 0
+    flaps: int = 0
+    flap_ns: int = 600 * MS
     deaf: int = 0
     crashes: int = 0
     restarts: int = 0
     hosts: bool = False
     rejoins: int = 0
     pauses: int = 0
+    stops: int = 0
+    stop_ns: int = 7 * SECOND
     stalls: int = 0
     slow_disks: int = 0
     jumps: int = 0
@@ -97,6 +117,8 @@ class Options:
     policy: str = ""
     packet_bytes: int = 1472
     capacity: int = 256 << 10
+    ring_packets: int = 2048
+    first_seqno: int = 1
     state: bool = False
     state_bytes: int = 0
     state_refusals: int = 0
@@ -108,65 +130,29 @@ class Options:
     partition: str = "merge"
     apart_ns: int = 0
     split: int = 0
+    falling_leader: bool = False
+    family: str = ""
 
     @property
     def calm(self) -> bool:
         """No fault of this run makes a living member look dead, so all must end in one view."""
         faults = self.partitions + self.one_way + self.deaf + self.pauses + self.stalls + self.ambushes + self.doubts
+        faults += self.flaps + self.stops + bool(self.late) + self.falling_leader
         faults += self.apart_ns + (self.split if self.partition == "primary" else 0)
         faults += self.jumps  # deadlines of a view change pass in them
         return not faults and self.loss <= 0.1
 
     @staticmethod
     def draw(seed: int, members: int = 0, order: str = "", duration_ns: int = 0, partition: str = "") -> Options:
-        """The run of a seed: which faults it has and how many; what is given is not drawn."""
+        """The run of a seed: which faults it has and how many; what is given is not drawn.
+
+        Two of three runs have a bit of everything; the third is of a storm family, which has a lot of what belongs
+        together.
+        """
         rng = random.Random(f"options {seed}")
-        drawn_members, drawn_order = rng.choice((2, 3, 3, 4, 5)), rng.choice(("fifo", "sequencer", "total"))
-        lossy, hostile = rng.random() < 0.6, rng.random() < 0.5
-        bytes_max = rng.choice((200, 5_000, 200_000))
-        drawn_partition = random.Random(f"partition {seed}").choice(("merge", "merge", "merge", "primary"))
-        options = Options(
-            seed=seed,
-            members=members or drawn_members,
-            order=order or drawn_order,
-            duration_ns=duration_ns or 2 * SECOND,
-            loss=rng.choice((0.001, 0.01, 0.05, 0.2)) if lossy else 0.0,
-            duplicate=rng.choice((0.0, 0.01, 0.1)) if lossy else 0.0,
-            delay_ns=rng.choice((5_000, 50_000, 500_000)),
-            jitter_ns=rng.choice((1_000, 50_000, 500_000)),
-            tail=rng.choice((0.0, 0.001, 0.02)),
-            partitions=rng.choice((0, 1, 2)) if hostile else 0,
-            one_way=rng.choice((0, 0, 1)) if hostile else 0,
-            crashes=rng.choice((0, 1, 2)),
-            restarts=rng.choice((0, 1)),
-            rejoins=rng.choice((0, 4)) if hostile else 0,
-            pauses=rng.choice((0, 1, 2)) if hostile else 0,
-            stalls=rng.choice((0, 1, 2)) if hostile else 0,
-            doubts=rng.choice((0, 2, 6)) if hostile else 0,
-            ambushes=rng.choice((0, 1, 2)) if hostile else 0,
-            leaves=rng.choice((0, 0, 1, 2)),
-            spread_ns=rng.choice((0, 20 * MS, 600 * MS)),
-            rate=rng.choice((20, 200, 600)) if bytes_max < 200_000 else 50,
-            bytes_max=bytes_max,
-            unicasts=rng.choice((0.0, 0.1, 0.3)),
-            packet_bytes=rng.choice((512, 1472, 9000)),
-            capacity=rng.choice((64 << 10, 1 << 20)),
-            state=rng.random() < 0.4,
-            state_bytes=rng.choice((0, 20_000, 300_000)),
-            state_refusals=rng.choice((0, 0, 0, 1, 3)),
-            deaf=rng.choice((0, 0, 0, 1)) if hostile else 0,
-            hosts=rng.random() < 0.5,
-            blocks=rng.choice((0.0, 0.0, 0.3, 1.0)),
-            suspends=rng.choice((0, 0, 1, 4)),
-            queue_bytes=rng.choice((0, 0, 2_000, 1 << 20)),
-            partition=partition or drawn_partition,
-            split=rng.choice((0, 2, 2, 3)),
-            apart_ns=rng.choice((0, 0, 0, 0, 800 * MS)),
-            flush_unicasts=rng.random() < 0.2,
-            slow_disks=rng.choice((0, 0, 1, 4)),
-            jumps=rng.choice((0, 0, 1, 4)),
-            policy=rng.choice(("", "", "", "", *GOOD, *BAD, "mixed", "mixed")),
-        )
+        drawn = families.draw(rng, _engine(rng)) if rng.random() < 1 / 3 else _wide(rng) | _engine(rng)
+        given = {"members": members, "order": order, "duration_ns": duration_ns, "partition": partition}
+        options = Options(seed=seed, **{**drawn, **{name: value for name, value in given.items() if value}})
         # A pause is held by leases, which mean nothing to a clock that jumps.
         return replace(options, jumps=0) if options.suspends else options
 
@@ -174,3 +160,65 @@ class Options:
         """Only what differs from the defaults."""
         parts = [f"{f.name}={getattr(self, f.name)}" for f in fields(self) if getattr(self, f.name) != f.default]
         return " ".join(parts)
+
+
+def _engine(rng: random.Random) -> dict[str, Any]:
+    """What no fault is, and what the engine must get right at any value."""
+    return {
+        "order": rng.choice(("fifo", "sequencer", "total")),
+        "packet_bytes": rng.choice((512, 1472, 9000)),
+        "capacity": rng.choice((64 << 10, 1 << 20)),
+        "ring_packets": rng.choice((64, 64, 256, 2048)),
+        "first_seqno": rng.choice((1, 1, 2**32 - rng.randrange(1, 400), 2**62 - 10**6)),
+        "flips": rng.choice((0.0, 0.001, 0.01)),
+    }
+
+
+def _wide(rng: random.Random) -> dict[str, Any]:
+    """A bit of everything."""
+    lossy, hostile = rng.random() < 0.6, rng.random() < 0.6
+    bytes_max = rng.choice((200, 5_000, 200_000))
+    faults: dict[str, Any] = {
+        "partitions": rng.choice((0, 1, 2, 4)),
+        "one_way": rng.choice((0, 0, 1)),
+        "flaps": rng.choice((0, 0, 1)),
+        "deaf": rng.choice((0, 0, 0, 1)),
+        "rejoins": rng.choice((0, 4)),
+        "pauses": rng.choice((0, 1, 2)),
+        "stalls": rng.choice((0, 1, 2)),
+        "stops": rng.choice((0, 0, 1)),
+        "late": rng.choice((0.0, 0.0, 0.05)),
+        "echoes": rng.choice((0.0, 0.2)),
+        "doubts": rng.choice((0, 2, 6)),
+        "ambushes": rng.choice((0, 1, 2)),
+    }
+    return {
+        "members": rng.choice((2, 3, 3, 4, 5)),
+        "loss": rng.choice((0.001, 0.01, 0.05, 0.2)) if lossy else 0.0,
+        "duplicate": rng.choice((0.0, 0.01, 0.1)) if lossy else 0.0,
+        "delay_ns": rng.choice((5_000, 50_000, 500_000)),
+        "jitter_ns": rng.choice((1_000, 50_000, 500_000)),
+        "tail": rng.choice((0.0, 0.001, 0.02)),
+        "crashes": rng.choice((0, 1, 2)),
+        "restarts": rng.choice((0, 1)),
+        "leaves": rng.choice((0, 0, 1, 2)),
+        "spread_ns": rng.choice((0, 20 * MS, 600 * MS)),
+        "rate": rng.choice((20, 200, 600)) if bytes_max < 200_000 else 50,
+        "bytes_max": bytes_max,
+        "unicasts": rng.choice((0.0, 0.1, 0.3)),
+        "state": rng.random() < 0.4,
+        "state_bytes": rng.choice((0, 20_000, 300_000)),
+        "state_refusals": rng.choice((0, 0, 0, 1, 3)),
+        "hosts": rng.random() < 0.5,
+        "blocks": rng.choice((0.0, 0.0, 0.3, 1.0)),
+        "suspends": rng.choice((0, 0, 1, 4)),
+        "queue_bytes": rng.choice((0, 0, 2_000, 1 << 20)),
+        "partition": rng.choice(("merge", "merge", "merge", "primary")),
+        "split": rng.choice((0, 2, 2, 3)),
+        "apart_ns": rng.choice((0, 0, 0, 0, 800 * MS)),
+        "flush_unicasts": rng.random() < 0.2,
+        "slow_disks": rng.choice((0, 0, 1, 4)),
+        "jumps": rng.choice((0, 0, 1, 4)),
+        "policy": rng.choice(("", "", "", "", *GOOD, *BAD, "mixed", "mixed")),
+        **(faults if hostile else {}),
+    }

@@ -14,6 +14,7 @@ from seqcast.sim.desk import Desk
 from seqcast.sim.network import Clock, Network
 from seqcast.sim.node import Delivered, Node
 from seqcast.sim.options import MS, SECOND, Options
+from seqcast.types import View
 
 LIVENESS_NS_MAX = 30 * SECOND
 SPLIT_NS_MAX = 20 * SECOND
@@ -61,6 +62,9 @@ class World:
         self.rejoins = options.rejoins
         self.state_refusals = options.state_refusals
         self.ambushes: list[bytes] = []  # what a datagram holds when the next one strikes
+        self.leader_falls = options.falling_leader
+        self.doubted = False  # a member was told to take another for dead
+        self.needless: list[str] = []  # changes of a view for which there was no reason
         self.settling = False  # the liveness phase: who starts now sends nothing
         self.sides: list[set[int]] = []  # into which the network has fallen: the end of another fault heals nothing
         self.desks: list[Desk] = []  # of operators
@@ -73,6 +77,19 @@ class World:
 
     def name(self, member_id: int) -> str:
         return next((node.name for node in self.nodes if node.id == member_id), "a stranger")
+
+    def changed(self, node: Node, old: View, view: View) -> None:
+        """In a calm run a view changes only because somebody comes, leaves or falls, or lacks the state."""
+        if self.doubted or not self.options.calm:
+            return
+        by_id = {other.id: other for other in self.nodes}
+        kept = [by_id[member.id] for member in old.members if view.rank(member.id) < 0]
+        for other in kept:
+            if other.up and not other.leaving and not other.endpoint.over:
+                self.needless.append(f"needless: {node} installs {view} after {old}, and {other} is there and well")
+        same = {member.id for member in old.members} == {member.id for member in view.members}
+        if same and not self.options.state:
+            self.needless.append(f"needless: {node} installs {view} after {old}: nobody came, left or fell")
 
     def refuses(self) -> bool:
         """Is this one of the times that a handler fails to give the state?"""
@@ -93,6 +110,9 @@ class World:
         node = self.by_address.get(to)
         if node is None:
             return
+        if self.leader_falls and isinstance(node, Node) and b'"kind":"merge_ready"' in datagram:
+            self.leader_falls = False
+            node.crash()
         if node.up:
             self.network.carry(source.index, node.index, node.receive, datagram, source.address)
         elif not self.options.hosts and (source.index, node.index) not in self.network.cut:
@@ -126,6 +146,7 @@ class World:
         violations = self.fall_apart() if primary and self.options.split else []
         violations += self.settle()
         violations += islice(checkers.check_safety(self.nodes), VIOLATIONS_MAX)
+        violations += self.needless[:VIOLATIONS_MAX]
         if primary:
             violations += islice(checkers.check_primary(self.nodes, self.allowed), VIOLATIONS_MAX)
             violations += islice(checkers.check_histories(self.nodes), VIOLATIONS_MAX)
@@ -170,6 +191,11 @@ class World:
             for _ in range(count):
                 begin = when()
                 at(begin, self.some, what, begin + rng.randrange(1, options.pause_ns))
+        for _ in range(options.stops):
+            begin = when()
+            at(begin, self.some, rng.choice((Node.pause, Node.stall)), begin + rng.randrange(SECOND, options.stop_ns))
+        for _ in range(options.flaps):
+            at(when(), self.begin_flapping, rng.randrange(2, 6))
         for _ in range(options.partitions):
             begin = when()
             at(begin, self.partition)
@@ -270,6 +296,27 @@ class World:
             self.trace(None, f"splits: {[self.nodes[index].name for index in indices[:middle]]} from the others")
             self.network.partition(set(indices[:middle]), set(indices[middle:]))
 
+    def begin_flapping(self, times: int) -> None:
+        """A link between two members, or what joins two parts of the network, goes down and up so many times."""
+        indices = [node.index for node in self.nodes]
+        self.rng.shuffle(indices)
+        if len(indices) > 1:
+            link = self.rng.random() < 0.5
+            middle = self.rng.randrange(1, len(indices))
+            one, other = (indices[:1], indices[1:2]) if link else (indices[:middle], indices[middle:])
+            self.flap(set(one), set(other), times)
+
+    def flap(self, one: set[int], other: set[int], times: int) -> None:
+        if self.network.healed:
+            return
+        sides = [[self.nodes[index].name for index in sorted(side)] for side in (one, other)]
+        self.trace(None, f"flaps between {sides[0]} and {sides[1]}")
+        self.network.partition(one, other)
+        up = self.clock.now + self.rng.randrange(1, self.options.flap_ns)
+        self.clock.at(up, self.heal)
+        if times > 1:
+            self.clock.at(up + self.rng.randrange(1, self.options.flap_ns), self.flap, one, other, times - 1)
+
     def cut_one_way(self) -> None:
         if len(self.nodes) > 1:
             source, target = self.rng.sample(self.nodes, 2)
@@ -330,9 +377,10 @@ class World:
         self.settling = True
         for node in self.nodes:
             node.sending = False
-        limit = self.clock.now + LIVENESS_NS_MAX
         # What is under way first (restarts, pauses, suspicion), then one more message of each member.
-        self.clock.run(self.clock.now + 3 * SECOND)
+        awake = [max(node.paused_until, node.stalled_until) for node in self.nodes if node.up]
+        self.clock.run(max(self.clock.now + 3 * SECOND, max(awake, default=0) + SECOND))
+        limit = self.clock.now + LIVENESS_NS_MAX
         for node in self.nodes:
             if node.up and not node.endpoint.over and not node.leaving:
                 node.say_last()

@@ -1,0 +1,130 @@
+"""Storm families: runs with a lot of the faults that belong together, where single ones would rarely meet.
+
+Each finds what the runs with a bit of everything would find in thousands of seeds. ``tests/sim_literal.py`` and
+``tests/mutants`` show what each is for.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+MS = 1_000_000
+SECOND = 1000 * MS
+
+Drawn = dict[str, Any]
+
+STORM: Drawn = {
+    "members": 4, "duration_ns": SECOND, "spread_ns": 0, "rate": 400, "bytes_max": 3000,
+    "loss": 0.02, "duplicate": 0.05, "delay_ns": 500_000, "jitter_ns": 1_000_000, "tail": 0.02,
+    "partitions": 1, "crashes": 1, "doubts": 12, "rejoins": 8, "ambushes": 3,
+}  # fmt: skip
+"""View changes hit each other: false suspicions, ambushes, slow links, much traffic."""
+TURNOVER: Drawn = {
+    "members": 4, "duration_ns": SECOND, "spread_ns": 500 * MS, "rate": 300, "bytes_max": 2000,
+    "loss": 0.02, "delay_ns": 200_000, "jitter_ns": 500_000, "crashes": 2, "restarts": 2, "doubts": 4, "rejoins": 6,
+    "leaves": 1, "state": True, "state_bytes": 1_000_000, "state_refusals": 1,
+}  # fmt: skip
+"""Members join, take over a state that takes its time, and their providers fall."""
+
+
+def calm(**faults: Any) -> Drawn:
+    """A storm with no faults but these."""
+    names = ("loss", "duplicate", "tail", "partitions", "crashes", "doubts", "rejoins", "ambushes")
+    return STORM | dict.fromkeys(names, 0) | faults
+
+
+def _storm(rng: random.Random) -> Drawn:
+    return STORM | {"blocks": rng.choice((0.0, 0.5, 1.0)), "queue_bytes": rng.choice((0, 1 << 20))}
+
+
+def _turnover(rng: random.Random) -> Drawn:
+    return TURNOVER | {"partition": rng.choice(("merge", "merge", "primary"))}
+
+
+def _disagreeing(rng: random.Random) -> Drawn:
+    """The VIEW of each initiator often misses the others: views with one counter, and members in common."""
+    return calm(
+        members=3, duration_ns=SECOND // 2, bytes_max=50, delay_ns=5 * MS, jitter_ns=1000, loss=0.1, tail=0.1,
+        tail_ns=100 * MS, doubts=30, rejoins=8, unicasts=0,
+    )  # fmt: skip
+
+
+def _overlapping(rng: random.Random) -> Drawn:
+    """Attempts to close a view overlap for long, and each of their frames may come when a later one runs."""
+    return calm(
+        members=rng.choice((3, 4, 5)), bytes_max=200, delay_ns=5 * MS, jitter_ns=5 * MS, loss=0.02, tail=0.1,
+        tail_ns=100 * MS, crashes=1, doubts=30, rejoins=20, unicasts=0, late=rng.choice((0.0, 0.05)),
+        echoes=rng.choice((0.0, 0.3)), late_ns=rng.choice((200 * MS, 2 * SECOND)), blocks=rng.choice((0.0, 0.5)),
+        partition=rng.choice(("merge", "primary")),
+    )  # fmt: skip
+
+
+def _majorities(rng: random.Random) -> Drawn:
+    """A primary partition, whose initiators are struck in the middle of what they say."""
+    faults = {"ambushes": 6, "doubts": 4, "rejoins": 8} if rng.random() < 0.5 else {"partitions": 2, "flaps": 1}
+    return STORM | faults | {"members": rng.choice((3, 4, 5)), "partition": "primary", "split": rng.choice((0, 2, 3))}
+
+
+def _acceptances(rng: random.Random) -> Drawn:
+    """A primary partition in which proposals are accepted and not decided, and DONEs and VIEWs come late."""
+    return calm(
+        partition="primary", members=5, ambushes=6, doubts=rng.choice((4, 20)), rejoins=8,
+        late=rng.choice((0.0, 0.1)), echoes=rng.choice((0.0, 0.5)), late_ns=300 * MS,
+    )  # fmt: skip
+
+
+def _pauses(rng: random.Random) -> Drawn:
+    """Members pause the group, their SUSPENDs come late, and they stop for longer than a lease."""
+    return calm(
+        suspends=6, tail=rng.choice((0.0, 0.5)), tail_ns=400 * MS, stalls=rng.choice((0, 6)), pause_ns=2 * SECOND,
+        crashes=rng.choice((0, 1)), blocks=rng.choice((0.0, 0.5)), doubts=rng.choice((0, 4)), duration_ns=2 * SECOND,
+        late=rng.choice((0.0, 0.2)), echoes=rng.choice((0.0, 0.5)), late_ns=1500 * MS, leaves=rng.choice((0, 1)),
+    )  # fmt: skip
+
+
+def _unicasts(rng: random.Random) -> Drawn:
+    """What members send to each other must be there before a view closes, or before its sender has left."""
+    return calm(
+        flush_unicasts=rng.random() < 0.5, unicasts=0.9, doubts=rng.choice((0, 12)), loss=0.15, delay_ns=5 * MS,
+        jitter_ns=5 * MS, leaves=rng.choice((0, 2)),
+    )  # fmt: skip
+
+
+def _merges(rng: random.Random) -> Drawn:
+    """Groups fall apart and merge again and again, and leaders fall."""
+    return calm(
+        members=rng.choice((3, 4, 5)), partitions=rng.choice((1, 3)), flaps=rng.choice((0, 2)), crashes=1,
+        duration_ns=3 * SECOND, rate=50, late=rng.choice((0.0, 0.1)), echoes=rng.choice((0.0, 0.5)),
+        falling_leader=rng.random() < 0.5, leaves=rng.choice((0, 1)), doubts=rng.choice((0, 4)),
+        apart_ns=rng.choice((0, 800 * MS)), split=0,
+    )  # fmt: skip
+
+
+def _repair(rng: random.Random) -> Drawn:
+    """Nothing but loss: how many requests it takes, and how long, until what was lost is there."""
+    return calm(
+        loss=rng.choice((0.01, 0.05, 0.1)), delay_ns=50_000, jitter_ns=1000, rate=rng.choice((20, 400)),
+        leaves=rng.choice((0, 1)),
+    )  # fmt: skip
+
+
+FAMILIES: Mapping[str, Callable[[random.Random], Drawn]] = {
+    "storm": _storm,
+    "turnover": _turnover,
+    "disagreeing": _disagreeing,
+    "overlapping": _overlapping,
+    "majorities": _majorities,
+    "acceptances": _acceptances,
+    "pauses": _pauses,
+    "unicasts": _unicasts,
+    "merges": _merges,
+    "repair": _repair,
+}
+
+
+def draw(rng: random.Random, engine: Drawn) -> Drawn:
+    """The options of one run of a family; ``engine``: those that are no faults."""
+    name = rng.choice(sorted(FAMILIES))
+    return engine | {"partition": "merge"} | FAMILIES[name](rng) | {"family": name}
