@@ -1,7 +1,10 @@
-"""What all tests share: an environment without the caller's Java and Spark; what needs root is left out without it."""
+"""What all tests share: an environment without the caller's Java and Spark; what needs root is left out without it, and
+the end of a run says what was left out, and how to get what it waits for."""
 
 import os
+import re
 import shutil
+from collections import Counter
 
 import pytest
 from hypothesis import settings
@@ -21,6 +24,33 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if reason and item.get_closest_marker("netns"):
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+HOW_TO_GET = (
+    (r"needs (ip|nft)", "install iproute2 and nftables (Debian: apt-get install iproute2 nftables), and run as root"),
+    (r"needs root", "run as root: sudo make test"),
+    (r"namespaces cannot be made", "run as root with CAP_SYS_ADMIN and CAP_NET_ADMIN (docker run --privileged)"),
+    (r"import 'py(arrow|spark)'", "pip install 'seqcast[spark]'"),
+    (r"no multicast on loopback", "ip link set lo up multicast on, and let the firewall pass multicast on lo"),
+)
+"""What the reason of a skip matches, and what mends it."""
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Which tests were left out, for want of what, and how to get that: a run that leaves out a quarter looks green."""
+    waited = Counter()
+    for report in terminalreporter.stats.get("skipped", ()):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        reason = reason.removeprefix("Skipped: ")
+        waited[reason, report.when == "collect"] += 1
+    if not waited:
+        return
+    terminalreporter.section(f"left out: {sum(waited.values())}")
+    for (reason, whole), n in sorted(waited.items()):
+        kind = "whole module" if whole else "test"
+        remedy = next((remedy for pattern, remedy in HOW_TO_GET if re.search(pattern, reason)), "")
+        waits = f"{n} {kind}{'' if n == 1 else 's'}: {reason}"
+        terminalreporter.write_line(f"{waits}. To run {'it' if n == 1 else 'them'}: {remedy}" if remedy else waits)
 
 
 @pytest.fixture(scope="session")
