@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -20,10 +21,13 @@ from seqcast.policy.frames import (
     SUBGROUPS_MAX,
     Accepted,
     Beacon,
+    Block,
     BlockedSide,
+    BlockOk,
     Cut,
     Done,
     Fetch,
+    Frame,
     Held,
     Installed,
     Join,
@@ -42,11 +46,15 @@ from seqcast.policy.frames import (
     Propose,
     Provision,
     Refused,
+    Resume,
+    Resumed,
     Shortfall,
     Side,
     Start,
     StateWanted,
     Subgroup,
+    Suspend,
+    Suspended,
     Unblock,
     Wait,
     dump,
@@ -78,6 +86,16 @@ FRAMES = [
     NEXT,
     replace(VIEW, providers=(Provision(2, TOP, TOP),)),
     Installed(TOP),
+    Block(TOP, (9999, 127), (TOP, 2)),
+    Block(1, (1, 0), ()),
+    BlockOk(TOP, (1, 0)),
+    Suspend(TOP, (1 << 53) - 1, 0, "block", ()),
+    Suspend(1, 1, 2, "stop", ()),
+    Suspend(1, 1, 3, "hold", (SEQNO, 0)),
+    Suspended(1, 1, 2, "stop", (SEQNO, 0)),
+    Suspended(1, 1, 3, "hold", ()),
+    Resume(TOP, 0),
+    Resumed(TOP, (1 << 53) - 1),
     StateWanted(TOP),
     Beacon("orders", "total", VIEW.view_id),
     Beacon("orders", "total", VIEW.view_id, 0, (("heartbeat_s", "0.05"),)),
@@ -91,6 +109,10 @@ FRAMES = [
     MergeTaken((TOP, 1)),
     MergeCancel((TOP, 1), ""),
 ]
+
+
+def test_there_is_an_example_of_every_kind():
+    assert {type(frame) for frame in FRAMES} == set(get_args(Frame)) - {OtherVersion}  # which nobody writes
 
 
 @pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: type(frame).__name__)
@@ -115,6 +137,12 @@ def test_a_frame_without_one_of_its_fields_or_with_another_is_refused(frame):
     + [b'{"kind":"wait","view":%s}' % v for v in (b"1", b'"0"', b'"g"', b'"-1"', b'"1_0"', b'" 1"', b'"%017x"' % 1)]
     + [b'{"kind":"installed","view":true}', b'{"kind":"done","view":"1","attempt":[1]}']
     + [b'{"kind":"done","view":"1","attempt":[true,0]}', b'{"kind":"done","view":"1","attempt":[1,128]}']
+    + [b'{"kind":"suspend","view":"1","pause":1,"turn":1,"phase":%s,"cut":[]}' % v for v in (b'"go"', b"null", b"[]")]
+    + [b'{"kind":"suspended","view":"1","pause":-1,"turn":1,"phase":"stop","held":[]}']
+    + [b'{"kind":"suspended","view":"1","pause":1,"turn":1,"phase":"stop","held":[-1]}']
+    + [b'{"kind":"suspend","view":"1","pause":1,"turn":1,"phase":"hold","cut":%s}' % (b"[%s0]" % (b"0," * 128))]
+    + [b'{"kind":"resume","view":"1","pause":%d}' % (1 << 53), b'{"kind":"resumed","view":"1","pause":1.5}']
+    + [b'{"kind":"block","view":"1","attempt":[1,0],"survivors":[1]}', b'{"kind":"block_ok","view":"1","attempt":[0]}']
     + [b'{"kind":"done","view":"1","attempt":[NaN,0]}', b'{"kind":"done","view":"1","attempt":[1e3,0]}'],
 )  # fmt: skip
 def test_what_is_no_frame_is_refused(data):
