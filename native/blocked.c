@@ -37,6 +37,7 @@ static void pop(sc_engine *e) {
     e->blocked_messages--;
     memset(&e->blocked_state, 0, sizeof e->blocked_state);
     free(b);
+    sc_taking_packed(e);
 }
 
 /* The gate has opened, or there is credit. What is packed is closed, so that it leaves with the next transmission. */

@@ -61,6 +61,7 @@ int sc_queue_packet(sc_engine *e, uint8_t *p, uint32_t len, sc_slab *slab, int s
     e->counters.packets_delivered++;
     if (!e->config.receive || (sender == e->config.member && !e->config.deliver_own)) {
         e->queue_tail--;
+        sc_taken_hand(e, d, 1);
         credit(e, d, e->now);
         return 1;
     }
@@ -338,6 +339,7 @@ int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_
             batch->view_tag = d->view_tag;
         }
         append(e, batch, d, &t);
+        sc_taken_hand(e, d, 0);
         credit(e, d, now);
         e->queue_bytes -= d->len;
         if (d->own) {

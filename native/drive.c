@@ -489,13 +489,14 @@ void sc_driver_send_end(sc_driver *d, sc_sending *s) {
     sc_mutex_unlock(d->lock);
 }
 
-int sc_driver_deliver(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t until) {
+int sc_driver_deliver(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t until, int later) {
     for (;;) {
         sc_mutex_lock(d->lock);
         uint64_t before = sc_engine_unsent(d->engine), sendable = sc_engine_sendable(d->engine);
         int result = sc_engine_deliver(d->engine, batch, bytes_max, marker, sc_now());
         int credit = sc_engine_sendable(d->engine) != sendable;
         if (credit && d->watched) tell_watcher(d);
+        if (batch->n <= 1 && !later) sc_engine_taken(d->engine);
         /* Acks, and what a sequencer stamped with the credit that its own delivery gave. */
         int urgent = sc_engine_urgent(d->engine) || sc_engine_unsent(d->engine) > before;
         int question = result == SC_DELIVER_NONE && sc_engine_unsent(d->engine) > 0;
@@ -505,6 +506,27 @@ int sc_driver_deliver(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_
         if (result == SC_DELIVER_BATCH) sc_store(&d->last_pack, 0); /* what is sent next is an answer */
         if (result != SC_DELIVER_NONE || until == 0 || sc_load(&d->stop)) return result;
         if (!sc_drive(d, SC_WANT_DELIVERY, 0, until)) return SC_DELIVER_NONE;
+    }
+}
+
+void sc_driver_taken(sc_driver *d) {
+    sc_mutex_lock(d->lock);
+    sc_engine_taken(d->engine);
+    int urgent = sc_engine_urgent(d->engine);
+    sc_mutex_unlock(d->lock);
+    if (urgent) sc_driver_flush(d, 0);
+}
+
+int sc_driver_taking(sc_driver *d, sc_taking *w, int64_t until) {
+    sc_driver_flush(d, 1);
+    for (;;) {
+        sc_mutex_lock(d->lock);
+        uint64_t mark = sc_engine_sendable(d->engine);
+        int result = sc_taking_state(d->engine, w);
+        sc_mutex_unlock(d->lock);
+        if (result == SC_AGAIN && sc_load(&d->stop)) result = SC_NO_VIEW;
+        if (result != SC_AGAIN || sc_now() >= until) return result;
+        sc_drive(d, SC_WANT_SENDABLE, mark, until);
     }
 }
 

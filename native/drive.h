@@ -141,7 +141,12 @@ enum { SC_WANT_DELIVERY = 1, SC_WANT_SENDABLE = 2, SC_WANT_STATE = 4 };
 int sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until);
 
 /* Takes what is next for the application, driving until `until`; with 0 only what is there. As sc_engine_deliver. */
-int sc_driver_deliver(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t until);
+int sc_driver_deliver(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t until, int later);
+
+/* sc_engine_taken. sc_driver_deliver does it for a single message; unless the caller keeps it for `later`. */
+void sc_driver_taken(sc_driver *d);
+/* Waits until what was sent is taken, or `until`; as sc_taking_state. `w` has begun, and is ended by the caller. */
+int sc_driver_taking(sc_driver *d, sc_taking *w, int64_t until);
 
 /* The stream of state: packs until all is packed or `until`, as sc_engine_state_send. Takes up to `len` bytes of what
  * `sender` has sent, driving until `until` for the first. */

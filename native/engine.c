@@ -12,7 +12,7 @@ sc_engine *sc_engine_new(const sc_config *config) {
     e->out_last = &e->out_first;
     e->event_last = &e->event_first;
     e->blocked_last = &e->blocked_first;
-    e->heartbeat_due = SC_NEVER;
+    e->heartbeat_due = e->ask_due = SC_NEVER;
     e->again_tokens = INT64_MAX / 4;
     e->view.sequencer = -1;
     sc_tx_init(&e->group, SC_STREAM_GROUP, config->ring_packets);
@@ -229,6 +229,12 @@ static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, cons
     case SC_TYPE_HEARTBEAT:
         sc_on_heartbeat(e, peer, p, now);
         return 1;
+    case SC_TYPE_ASK:
+        sc_on_ask(e, peer, p);
+        return 1;
+    case SC_TYPE_TAKEN:
+        sc_on_taken(e, peer, p);
+        return 1;
     default:
         return sc_rx_data(e, peer, p, len, slab, now);
     }
@@ -257,6 +263,7 @@ void sc_engine_tick(sc_engine *e, int64_t now) {
         sc_rx_naks(e, now);
         sc_flow_tick(e, now);
         sc_detect_tick(e, now);
+        sc_taken_tick(e, now);
     }
 }
 
@@ -264,6 +271,7 @@ int64_t sc_engine_deadline(const sc_engine *e) {
     if (!e->in_view) return SC_NEVER;
     int64_t due = sc_rx_deadline(e), flow = sc_flow_deadline(e), detect = sc_detect_deadline(e);
     if (flow < due) due = flow;
+    if (e->ask_due < due) due = e->ask_due;
     return detect < due ? detect : due;
 }
 

@@ -145,6 +145,26 @@ uint64_t sc_engine_unordered(const sc_engine *e);
 /* A counter that changes whenever a sender that got SC_AGAIN may get further. */
 uint64_t sc_engine_sendable(const sc_engine *e);
 
+/* ---- the application: who has taken what it sent ------------------------------------------------------------ */
+
+/* A wait until the applications of all other members have taken what this one had sent to the group when it began. The
+ * caller's memory, which stays linked until sc_taking_end. */
+typedef struct sc_taking {
+    struct sc_taking *next;
+    uint64_t target; /* of the own numbering */
+    uint64_t queued; /* messages that waited for the gate then, and are not packed yet */
+    int lost;        /* a part of it was in no order when subgroups merged, and is not sent again */
+} sc_taking;
+void sc_taking_begin(sc_engine *e, sc_taking *w, int64_t now);
+/* SC_SENT: taken, or lost; SC_AGAIN: not yet, sc_engine_sendable changes when it may be; SC_NO_VIEW. */
+int sc_taking_state(const sc_engine *e, const sc_taking *w);
+void sc_taking_end(sc_engine *e, sc_taking *w);
+/* Up to which of the own seqnos all others have taken everything, as far as is known; where that is not all, they are
+ * asked, and later calls know more. 0 outside a view. */
+uint64_t sc_engine_consumed(sc_engine *e, int64_t now);
+/* The last of the own seqnos with anything in it. */
+uint64_t sc_engine_last_sent(const sc_engine *e);
+
 /* ---- the application: delivery ------------------------------------------------------------------------------ */
 
 /* The messages of one packet inside a batch. */
@@ -175,6 +195,9 @@ enum { SC_DELIVER_NONE = 0, SC_DELIVER_BATCH = 1, SC_DELIVER_MARKER = 2 };
  * view, or the marker that a view call put between two messages. The batch's buffers grow as needed and belong to the
  * caller, who frees them by sc_batch_clear. */
 int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now);
+/* The application has in its hands all that sc_engine_deliver gave: whoever asked is told. Apart from it, because a caller
+ * may hand out the messages of a batch one by one. */
+void sc_engine_taken(sc_engine *e);
 /* Bytes that wait to be delivered, and 1 more when a marker waits. */
 uint64_t sc_engine_deliverable(const sc_engine *e);
 void sc_batch_clear(sc_batch *batch);
@@ -316,6 +339,8 @@ void sc_engine_close(sc_engine *e, const uint64_t *cut, uint64_t marker);
     X(late)                                                                                                            \
     X(unheard_by_others)                                                                                               \
     X(stamped)                                                                                                         \
+    X(asks_sent)                                                                                                       \
+    X(taken_sent)                                                                                                      \
     X(blocked_queued)                                                                                                  \
     X(blocked_queued_bytes)                                                                                            \
     X(blocked_queue_full)                                                                                              \

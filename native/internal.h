@@ -111,6 +111,11 @@ typedef struct sc_peer {
     uint8_t unheard[SC_MEMBERS_MAX / 8]; /* whom it does not hear, by rank, as its last heartbeat says */
     sc_mark acked;     /* of my group stream */
     uint64_t consumed; /* of my group stream */
+    /* What applications took (taken.c), each in the numbering of whoever sent it. */
+    uint64_t handed; /* of its messages: into a batch */
+    uint64_t taken;  /* of its messages, by our application */
+    uint64_t asked;  /* it waits to hear that so much of them is taken; 0: it does not */
+    uint64_t took;   /* of our messages, by its application, as far as we know */
     uint64_t returned; /* received table (SEQ-09): highest seqno of its own numbering that was put in order */
     sc_rx_stream group, unicast, forward, state;
     sc_tx_stream *unicast_tx, *state_tx; /* NULL until something is sent */
@@ -266,6 +271,13 @@ struct sc_engine {
     sc_send_state blocked_state; /* of the first */
     int blocked_full;            /* the bound was hit since the gate closed */
     int blocked_draining;
+
+    /* Who waits until what was sent is taken (taken.c). */
+    sc_taking *takings;
+    uint64_t curious; /* or asked how far it is; 0: nobody did */
+    int64_t ask_due, ask_wait;
+    int handed; /* something that is not taken yet */
+
     int state_void;      /* nobody's state is wanted */
 };
 
@@ -365,6 +377,14 @@ void sc_state_acked(sc_engine *e, sc_peer *peer);
 /* blocked.c */
 int sc_blocked_take(sc_engine *e, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall);
 void sc_blocked_drain(sc_engine *e);
+
+/* taken.c */
+void sc_taken_hand(sc_engine *e, const sc_delivery *d, int now);
+void sc_on_ask(sc_engine *e, sc_peer *peer, const uint8_t *p);
+void sc_on_taken(sc_engine *e, sc_peer *peer, const uint8_t *p);
+void sc_taking_packed(sc_engine *e);
+void sc_taking_installed(sc_engine *e, int64_t now);
+void sc_taken_tick(sc_engine *e, int64_t now);
 
 /* deliver.c */
 /* Credit ends with its view: an application that takes nothing would be left with a window of its own packets for each

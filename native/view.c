@@ -246,7 +246,7 @@ void sc_view_leave(sc_engine *e) {
     e->in_view = 0;
     e->view.n = 0;
     forget_view(e);
-    e->heartbeat_due = SC_NEVER;
+    e->heartbeat_due = e->ask_due = SC_NEVER;
 }
 
 int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, uint64_t marker, int64_t now) {
@@ -289,6 +289,8 @@ int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, ui
             fresh[r] = NULL;
             peer->id = view->ids[r];
             peer->pair = view->tag;
+            peer->handed = peer->taken = view->sequencer >= 0 ? view->origin_base[r] : view->base[r];
+            peer->took = view->sequencer >= 0 ? view->origin_base[view->rank] : view->base[view->rank];
             sc_rx_reset(e, &peer->unicast, 0);
             sc_rx_reset(e, &peer->state, 0);
         }
@@ -348,6 +350,7 @@ int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, ui
     e->heartbeat_due = now;
     failed = resend(e, &u, e->wall);
     unstamped_free(&u);
+    sc_taking_installed(e, now);
     if (failed) sc_view_leave(e); /* never in silence without some of what was sent */
     else sc_blocked_drain(e);
     return failed;

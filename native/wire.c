@@ -79,6 +79,10 @@ static sc_wire_result check_body(const uint8_t *p, size_t len) {
     case SC_TYPE_PONG:
         if (len != SC_PING_LEN) return SC_WIRE_SHORT;
         return sc_get64(p + 40) && sc_get64(p + 48) ? SC_WIRE_OK : SC_WIRE_FIELD_BAD;
+    case SC_TYPE_ASK:
+    case SC_TYPE_TAKEN:
+        if (len != SC_ASK_LEN) return SC_WIRE_SHORT;
+        return check_seqnos(p + 40, 1);
     case SC_TYPE_CONTROL:
         return SC_WIRE_OK;
     default:

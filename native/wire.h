@@ -39,7 +39,9 @@ enum {
     SC_TYPE_CONTROL = 8,   /* a frame of the control plane, opaque to the engine */
     SC_TYPE_STATE = 9,     /* packet of the stream of state from one member to a joiner: bytes, however they are cut */
     SC_TYPE_PING = 10,     /* are you there? or: ask that member for me */
-    SC_TYPE_PONG = 11      /* yes; or: it answered me */
+    SC_TYPE_PONG = 11,     /* yes; or: it answered me */
+    SC_TYPE_ASK = 12,      /* what of my messages has your application taken? Tell me again when it is this much */
+    SC_TYPE_TAKEN = 13     /* this much */
 };
 
 /* Streams a packet, ACK, NAK or PROBE can speak of. */
@@ -83,6 +85,9 @@ enum { SC_FLAG_CONT_IN = 1, SC_FLAG_CONT_OUT = 2 };
  * the origin itself asks it, pings the target for it. */
 /* PONG body, from 40: u64 target, u64 origin, as in the PING. Who relayed the PING passes it on to the origin. */
 #define SC_PING_LEN 56
+/* ASK body, from 40: u64 seqno, of the asker's own numbering (as origin_seqno, or seqno without a sequencer). */
+/* TAKEN body, from 40: u64 seqno, of the numbering of whoever asked. */
+#define SC_ASK_LEN 48
 
 /* What sc_wire_check says of a datagram. */
 typedef enum {

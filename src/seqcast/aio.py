@@ -230,6 +230,23 @@ class Group:
         finally:
             self._slow.release()
 
+    # ---- what the others have taken
+
+    @property
+    def sent_seqno(self) -> int:
+        """As ``seqcast.Group.sent_seqno``."""
+        return self.sync.sent_seqno
+
+    @property
+    def consumed(self) -> int:
+        """As ``seqcast.Group.consumed``."""
+        return self.sync.consumed
+
+    async def wait_consumed(self, timeout: float | None = None) -> bool:
+        """Waits until all others have taken what was sent, as ``seqcast.Group.wait_consumed``. Where it is cancelled, a
+        thread goes on waiting for at most ``timeout``, or until the group is left."""
+        return await asyncio.to_thread(self.sync.wait_consumed, timeout)
+
     # ---- receiving
 
     async def recv(self, timeout: float | None = None) -> Message | None:

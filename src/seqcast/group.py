@@ -174,6 +174,7 @@ class Group:
         self._delivered_view: View | None = None
         self._begun: Batch | None = None  # of which `recv` took the first `_taken` messages
         self._taken = 0
+        self._untaken = False  # senders who wait are not told yet that a batch is taken
         self._meanings: deque[Meaning] = deque()  # of the marker that was taken last
         self._end: Excluded | Left | None = None
         self._journal: JournalWriter | None = None
@@ -316,6 +317,61 @@ class Group:
             usage.sent = done
             raise usage from None
 
+    # ---- what the others have taken
+
+    @property
+    def sent_seqno(self) -> int:
+        """Seqno (``Message.seqno``) of the packet in which the last message ends that this member sent to the group, as
+        far as it is packed (``send_while_blocked``); 0 once it is out."""
+        self._refuse_forked()
+        return self._host.engine.last_sent()
+
+    @property
+    def consumed(self) -> int:
+        """How far the applications of all other members have taken what this member sent to the group: everything in
+        its packets up to this seqno (``Message.seqno``), as far as is known here. Where that is not ``sent_seqno``, the
+        others are asked, so that it grows from one reading to the next. 0 once this member is out.
+
+        What taken means, and what it costs: see ``wait_consumed``.
+        """
+        self._refuse_forked()
+        consumed = self._host.engine.consumed(driver.now_ns())
+        self._driver.poke()
+        return consumed
+
+    def wait_consumed(self, timeout: float | None = None) -> bool:
+        """Waits until the applications of all other members have taken everything that this member had sent to the
+        group when this was called, from any thread; also across view changes. ``send`` alone says only that a message
+        will be delivered.
+
+        A message is taken when ``recv``, ``for`` or ``events`` return it, or ``recv_batch`` the batch that has it.
+        Where messages of one batch are returned one by one, all of them count when the last one is. What the
+        application does with it then is not known: if that matters, let it answer by a message. A member with
+        ``receive=False`` has taken everything. Members that leave, crash or are excluded are waited for no longer;
+        those that joined later, or were on another side of a partition, not for what was sent before they came.
+
+        It costs a datagram to each other member and one or two back, and more while the wait lasts: after 8 ms
+        (``probe_s_min``), then less and less often, to each 100 ms (``probe_s_max``). Where nobody waits it costs
+        nothing. It takes a round trip more than the slowest application: wait once for many messages, not after each.
+        A receiver that is stuck, but whose process lives, is never excluded: the wait lasts until its application goes
+        on, or ``timeout``.
+
+        Args:
+            timeout: seconds; None: without limit.
+
+        Returns:
+            True: taken. False: not within ``timeout``; or the group merged with another part of it before some of the
+            messages were in any order: ``Lost`` tells which.
+
+        Raises:
+            NotMember: this member left or was excluded.
+            UsageError: ``timeout`` is not seconds.
+        """
+        try:
+            return self._driver.wait_taken(-1 if timeout is None else nanoseconds(timeout))
+        except driver.Refused:
+            raise self._not_member() from None
+
     def _refusal(
         self,
         refused: driver.Refused,
@@ -422,11 +478,15 @@ class Group:
         if not self._begin_taking(wait):
             return None
         try:
+            batch: Batch | None
             if self._begun is not None:
                 batch, self._begun = self._begun._rest(self._taken), None
                 self._taken = 0
-                return batch
-            return self._next_batch(wait)
+            else:
+                batch = self._next_batch(wait)
+            if self._untaken:
+                self._tell_taken()
+            return batch
         finally:
             self._taking.release()
 
@@ -526,7 +586,15 @@ class Group:
         else:
             self._begun = None
             self._taken = 0
+            if self._untaken:
+                self._tell_taken()
         return message
+
+    def _tell_taken(self) -> None:
+        """The application has all messages of the last batch."""
+        if not self._backlog:
+            self._untaken = False
+            self._driver.taken()
 
     def _next_batch(self, wait: int) -> Batch | None:
         """The next batch; None after ``wait`` ns (< 0: without limit). Under `_taking`."""
@@ -547,9 +615,12 @@ class Group:
         item: Item | int | None
         if self._backlog:
             item = self._backlog.popleft()
+            self._untaken = True
         else:
             item = self._driver.deliver(self._batch_bytes, wait, self._delivered_view)
         if isinstance(item, Batch):
+            if len(item) > 1:
+                self._untaken = True
             if self._journal is not None:
                 self._journal.batch(item, item.view)
             return item

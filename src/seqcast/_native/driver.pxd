@@ -2,7 +2,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint64_t
 
 from seqcast._native.engine cimport (
-    Batch, Engine, sc_address, sc_batch, sc_engine, sc_mutex, sc_send_state,
+    Batch, Engine, sc_address, sc_batch, sc_engine, sc_mutex, sc_send_state, sc_taking,
 )
 
 
@@ -123,7 +123,10 @@ cdef extern from "drive.h" nogil:
     int sc_driver_send_now(sc_driver *d, sc_sending *s, int64_t wall)
     int sc_driver_send(sc_driver *d, sc_sending *s, int64_t until)
     void sc_driver_send_end(sc_driver *d, sc_sending *s)
-    int sc_driver_deliver(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t until)
+    int sc_driver_deliver(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t until,
+                          int later)
+    void sc_driver_taken(sc_driver *d)
+    int sc_driver_taking(sc_driver *d, sc_taking *w, int64_t until)
     int sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until)
     int sc_driver_state_send(sc_driver *d, uint64_t to, const uint8_t *p, uint64_t n, uint64_t *done, int64_t until)
     size_t sc_driver_state_read(sc_driver *d, uint64_t sender, uint8_t *p, size_t n, int64_t until)

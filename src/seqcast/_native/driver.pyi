@@ -104,9 +104,20 @@ class Driver:
     def send_batch(
         self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64], timeout_ns: int = -1
     ) -> None: ...
-    def deliver(self, bytes_max: int, timeout_ns: int, view: View | None) -> Batch | int | None:
+    def deliver(
+        self, bytes_max: int, timeout_ns: int, view: View | None, later: bool = False
+    ) -> Batch | int | None:
         """The next batch or marker, waiting ``timeout_ns`` (< 0: without limit); None: nothing, or stopped. ``view``
-        is that of the last marker, to which a batch belongs."""
+        is that of the last marker, to which a batch belongs. ``later``: nothing of it counts as taken yet."""
+    def taken(self) -> None:
+        """The application has in its hands all that ``deliver`` gave; a batch of one message needs no call."""
+    def wait_taken(self, timeout_ns: int) -> bool:
+        """Until the applications of all others have taken what was sent to the group before; < 0: without limit. False:
+        not within the time, or not sent again at a merge.
+
+        Raises:
+            Refused: NO_VIEW.
+        """
     def wait_deliverable(self, timeout_ns: int) -> bool:
         """Until something is deliverable, or the driver is stopped; False: neither came in time."""
     def state_send(self, data: Any, to: int, timeout_ns: int) -> int:

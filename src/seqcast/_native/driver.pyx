@@ -13,6 +13,7 @@ from libc.string cimport memcpy, memset
 from seqcast._native.engine cimport (
     SC_AGAIN, SC_DELIVER_BATCH, SC_DELIVER_MARKER, SC_NO_MEMBER, SC_NO_VIEW, SC_SENT, SC_TOO_LARGE,
     sc_engine_sendable, sc_engine_unsent, sc_mutex_lock, sc_mutex_unlock,
+    sc_taking_begin, sc_taking_end,
 )
 
 DEF SLICE_NS = 100_000_000  # how long a wait goes on before signals are looked at
@@ -355,7 +356,7 @@ cdef class Driver:
 
     # ---- delivery ------------------------------------------------------------------------------------------------
 
-    def deliver(self, uint64_t bytes_max, int64_t timeout_ns, view):
+    def deliver(self, uint64_t bytes_max, int64_t timeout_ns, view, bint later=False):
         cdef Batch batch
         cdef uint64_t marker = 0
         cdef int result
@@ -370,7 +371,7 @@ cdef class Driver:
         while True:
             with nogil:
                 result = sc_driver_deliver(
-                    self.d, &batch.b, bytes_max, &marker, 0 if timeout_ns == 0 else slice_end(deadline)
+                    self.d, &batch.b, bytes_max, &marker, 0 if timeout_ns == 0 else slice_end(deadline), later
                 )
             if result == SC_DELIVER_BATCH:
                 if view is not self.view:
@@ -385,6 +386,36 @@ cdef class Driver:
             PyErr_CheckSignals()
             if self.stopped or self.forked or sc_now() >= deadline:
                 return None
+
+    def taken(self):
+        if not self.forked:
+            with nogil:
+                sc_driver_taken(self.d)
+
+    def wait_taken(self, int64_t timeout_ns):
+        cdef sc_taking w
+        cdef int64_t deadline = deadline_after(timeout_ns)
+        cdef int result = SC_AGAIN
+        self.check()
+        sc_mutex_lock(&self.engine.lock)
+        sc_taking_begin(self.engine.e, &w, sc_now())
+        sc_mutex_unlock(&self.engine.lock)
+        try:
+            while result == SC_AGAIN:
+                with nogil:
+                    result = sc_driver_taking(self.d, &w, slice_end(deadline))
+                PyErr_CheckSignals()
+                if result == SC_AGAIN and sc_now() >= deadline:
+                    break
+        finally:
+            sc_mutex_lock(&self.engine.lock)
+            sc_taking_end(self.engine.e, &w)
+            sc_mutex_unlock(&self.engine.lock)
+        if result == SC_SENT and w.lost:
+            return False
+        if result == SC_NO_VIEW:
+            raise Refused(result, 0)
+        return result == SC_SENT
 
     def wait_deliverable(self, int64_t timeout_ns):
         cdef int64_t deadline = deadline_after(timeout_ns)

@@ -183,6 +183,14 @@ cdef extern from "engine.h" nogil:
     uint64_t sc_engine_sendable(const sc_engine *e)
     int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now)
     uint64_t sc_engine_deliverable(const sc_engine *e)
+    void sc_engine_taken(sc_engine *e)
+    uint64_t sc_engine_consumed(sc_engine *e, int64_t now)
+    uint64_t sc_engine_last_sent(const sc_engine *e)
+    ctypedef struct sc_taking:
+        int lost
+    void sc_taking_begin(sc_engine *e, sc_taking *w, int64_t now)
+    int sc_taking_state(const sc_engine *e, const sc_taking *w)
+    void sc_taking_end(sc_engine *e, sc_taking *w)
     void sc_batch_clear(sc_batch *batch)
     int sc_batch_unicasts(const sc_batch *batch, sc_batch *out)
     int sc_engine_state_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t n, uint64_t *done, int64_t wall)

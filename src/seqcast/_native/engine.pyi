@@ -217,9 +217,26 @@ class Engine:
     def unordered(self) -> int:
         """Packets with own messages that the sequencer has not put in order yet (SEQ-24)."""
     def deliverable(self) -> int: ...
+    # What applications have taken.
+    def taken(self) -> None:
+        """The application has in its hands all that ``deliver`` gave."""
+    def consumed(self, now_ns: int) -> int:
+        """Up to which own seqno all others have taken everything, as far as is known; they are asked for more."""
+    def last_sent(self) -> int:
+        """The last of the own seqnos with anything in it; 0 outside a view."""
     def stream(self, rank: int) -> tuple[int, int, int]:
         """(highest delivered, highest received, stable) of the group stream of ``rank``."""
     def counters(self) -> dict[str, int]: ...
+
+class TakenWait:
+    """A wait until the applications of all others have taken what was sent to the group until now."""
+
+    def __init__(self, engine: Engine, now_ns: int) -> None: ...
+    def state(self) -> int:
+        """SENT: all is taken, or ``lost``; AGAIN; NO_VIEW."""
+    @property
+    def lost(self) -> bool:
+        """A part was in no order when subgroups merged, and is not sent again: ``Lost`` tells."""
 
 class Sending:
     """One message on its way into the send ring. ``step`` until it returns SENT; ``abort`` gives it up."""

@@ -475,6 +475,20 @@ cdef class Engine:
     def deliverable(self):
         return self.ask(sc_engine_deliverable)
 
+    def taken(self):
+        sc_mutex_lock(&self.lock)
+        sc_engine_taken(self.e)
+        sc_mutex_unlock(&self.lock)
+
+    def consumed(self, int64_t now_ns):
+        sc_mutex_lock(&self.lock)
+        cdef uint64_t seqno = sc_engine_consumed(self.e, now_ns)
+        sc_mutex_unlock(&self.lock)
+        return seqno
+
+    def last_sent(self):
+        return self.ask(sc_engine_last_sent)
+
     def stream(self, uint32_t rank):
         cdef sc_stream_state state
         sc_mutex_lock(&self.lock)
@@ -492,6 +506,36 @@ cdef class Engine:
         n = sc_engine_counter_values(self.e, names, values, 128)
         sc_mutex_unlock(&self.lock)
         return {names[i].decode(): values[i] for i in range(n)}
+
+
+cdef class TakenWait:
+    """A wait until all others have taken what was sent to the group when it began."""
+    cdef Engine engine
+    cdef sc_taking w
+
+    def __init__(self, Engine engine, int64_t now_ns):
+        if self.engine is not None:
+            raise ValueError("a wait is begun once")
+        self.engine = engine
+        sc_mutex_lock(&engine.lock)
+        sc_taking_begin(engine.e, &self.w, now_ns)
+        sc_mutex_unlock(&engine.lock)
+
+    def __dealloc__(self):
+        if self.engine is not None:
+            sc_mutex_lock(&self.engine.lock)
+            sc_taking_end(self.engine.e, &self.w)
+            sc_mutex_unlock(&self.engine.lock)
+
+    def state(self):
+        sc_mutex_lock(&self.engine.lock)
+        cdef int result = sc_taking_state(self.engine.e, &self.w)
+        sc_mutex_unlock(&self.engine.lock)
+        return result
+
+    @property
+    def lost(self):
+        return self.w.lost != 0
 
 
 cdef class Sending:

@@ -289,7 +289,7 @@ class Backlog:
                 host.request(Event.LEAVE)
             if full:
                 continue
-            item = host.driver.deliver(self._config.batch_bytes, BACKLOG_SLICE_NS, view)
+            item = host.driver.deliver(self._config.batch_bytes, BACKLOG_SLICE_NS, view, True)
             if item is None:
                 if host.over and not host.engine.deliverable():
                     return

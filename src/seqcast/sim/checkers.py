@@ -308,6 +308,8 @@ def check_liveness(nodes: Sequence[Node]) -> Iterator[str]:
             yield f"liveness: {node} cannot send {len(node.pending)} messages"
         if node.engine.deliverable():
             yield f"liveness: {node} has not delivered everything"
+        if node.waits.under_way:
+            yield f"liveness: {node} still waits until the others have taken what it sent"
     if len(views) > 1:
         yield f"liveness: several views remain: {', '.join(map(str, views.values()))}"
 

@@ -36,6 +36,7 @@ from seqcast.policy.context import NEVER, CallBlock, CallUnblock, PauseHeld, Pau
 from seqcast.sim.options import MS, Options
 from seqcast.sim.policies import policy
 from seqcast.sim.state import SILENCE_NS_MAX, Chain, Giving, Taking
+from seqcast.sim.taken import Waits
 from seqcast.types import Member, MergeView, View, ViewId
 
 if TYPE_CHECKING:
@@ -187,6 +188,7 @@ class Node:
         self.sending_now: Sending | None = None  # the first of them, if a part of it is packed
         self.queued: deque[int] = deque()  # numbers of messages that the engine took while the gate was closed
         self.sending = True
+        self.waits = Waits(self)
         self.error = ""
         self.warnings: list[str] = []
         self.waiting = ""  # why the group that it joins is blocked
@@ -309,6 +311,7 @@ class Node:
             self.step(Event.WAKE)
             if self.world.clock.now >= self.slow_until:
                 self.consume()
+                self.waits.look()
             self.look_at_queue()
             if self.pauses and self.pauses[-1].held_ns and self.pauses[-1].view_id is None:
                 self.world.paused(self)
@@ -386,6 +389,7 @@ class Node:
     def note_view(self, view: View) -> None:
         """The control plane installed it."""
         old, self.view = self.view, view
+        self.waits.views.append((view.view_id, frozenset(member.id for member in view.members)))
         frame = self.endpoint.closed_by(old) if old else None
         if old and frame and frame.attempt != (view.view_id.flush[0], old.rank(view.view_id.flush[1])):
             self.repeated.add(view.view_id)
@@ -483,6 +487,8 @@ class Node:
         """In the liveness phase: something that must still get through."""
         self.sending = False
         self.pending.append((0, _HEAD.size))
+        if self.endpoint.view is not None:
+            self.waits.begin()
 
     def send_pending(self) -> None:
         view = self.endpoint.view
@@ -541,6 +547,8 @@ class Node:
             else:
                 for entry in self._read(item):
                     self.take(entry)
+        if self.inside:
+            engine.taken()
 
     def _reach(self, meaning: Meaning) -> None:
         if isinstance(meaning, Blocked):
@@ -579,6 +587,12 @@ class Node:
                 self.states[tag] = self.chain.digest()
             if joiners := self.endpoint.joiners_of(tag):
                 self.give_state(tag, joiners)
+
+    def delivered_of(self, sender: int) -> dict[int, int]:
+        """The numbers of the sender's messages to the group that the application has taken, and the tags of the views
+        in which it did."""
+        group = (entry for entry in self.log if isinstance(entry, Delivered) and not entry.to)
+        return {entry.counter: entry.tag for entry in group if entry.sender == sender}
 
     def _read(self, batch: Any) -> Iterator[Entry]:
         messages, tag = batch.tolist(), batch.view_tag
@@ -637,3 +651,4 @@ class Node:
         held, self.held_back = self.held_back, []
         for entry in held:
             self.take(entry)
+        self.engine.taken()

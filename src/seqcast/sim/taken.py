@@ -1,0 +1,73 @@
+"""Simulated waits until others have taken what was sent (``Group.wait_consumed``), and what such a wait promised."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from seqcast._native.engine import AGAIN, SENT, TakenWait
+from seqcast.types import ViewId
+
+if TYPE_CHECKING:
+    from seqcast.sim.node import Node
+
+WAITS_MAX = 3
+NUMBERS_MAX = 100
+PROBABILITY = 0.02
+
+
+class Waits:
+    """The waits of one node. It begins one now and then; when one ends, the logs of the others are looked at."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.rng = random.Random(f"waits {node.options.seed} {node.index}")  # of its own: the other choices stay
+        self.under_way: list[tuple[TakenWait, list[int]]] = []
+        self.views: list[tuple[ViewId, frozenset[int]]] = []  # that were installed, and their members
+        self.ended = 0
+
+    def begin(self) -> None:
+        """Waits for what the engine has accepted until now."""
+        node = self.node
+        under_way = self.sending()
+        numbers = [number for number in node.sent if number != under_way][-NUMBERS_MAX:]
+        self.under_way.append((TakenWait(node.engine, node.now), numbers))
+
+    def sending(self) -> int:
+        """The number of the message to the group of which only a part is packed; -1: there is none."""
+        node = self.node
+        return node.counter if node.sending_now is not None and not node.pending[0][0] else -1
+
+    def look(self) -> None:
+        """Where the node's application runs: ends waits, and may begin one."""
+        node = self.node
+        for wait, numbers in list(self.under_way):
+            state = wait.state()
+            if state == AGAIN:
+                continue
+            self.under_way.remove((wait, numbers))
+            if state == SENT and not wait.lost:
+                self.ended += 1
+                self.check(numbers)
+        if node.endpoint.view is not None and len(self.under_way) < WAITS_MAX and self.rng.random() < PROBABILITY:
+            self.begin()
+
+    def check(self, numbers: list[int]) -> None:
+        """Whoever was in all views since the one in which the sender itself took a message must have taken it. One that
+        the sender has not taken is not judged: it may be on its way into another view."""
+        node = self.node
+        own = node.delivered_of(node.id)
+        places = {view_id.tag: place for place, (view_id, _) in enumerate(self.views)}
+        for other in node.world.nodes:
+            if other is node or not other.up:
+                continue
+            took = other.delivered_of(node.id)
+            for number in numbers:
+                if number in took or own.get(number) not in places:
+                    continue
+                since = self.views[places[own[number]] :]
+                if any(view.view_id >= since[0][0] for view in other.voided):
+                    continue  # it is in the state that this member took over
+                if all(other.id in members for _, members in since):
+                    node.violations.append(f"taken: {node} was told that {other} has number {number}, which it has not")
+                    return
