@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py $(wildcard native/*.c native/*.h src/seqcast/_native/*.pyx src/seqcast/_native/*.px[di])
 
-.PHONY: demo test lint bench fuzz sim chaos figures clean help
+.PHONY: demo test lint bench fuzz tsan sim chaos figures clean help
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.ready-demo ## a group on this machine: a crash, a join, and Spark's verdict (ARGS="--input FILE")
@@ -26,6 +26,9 @@ bench: $(VENV)/.ready-dev ## benchmarks of the kernels
 fuzz: ## the wire parser and the engine under ASan and UBSan (FUZZ_S=60)
 	tests/fuzz/run $(or $(FUZZ_S),60)
 
+tsan: ## driver and sockets under ThreadSanitizer (TSAN_S=60)
+	tests/tsan/run $(or $(TSAN_S),60)
+
 sim: $(VENV)/.ready-dev ## simulated schedules (ARGS="--seeds 1..200")
 	$(BIN)/python -m seqcast sim $(or $(ARGS),--seeds 1..200)
 
@@ -36,7 +39,7 @@ figures: $(VENV)/.ready-dev ## docs/wire.md and the tables of README.md, from th
 	$(BIN)/python docs/render.py
 
 clean: ## everything that was built, and the environment
-	rm -rf build dist $(VENV) src/*.egg-info src/seqcast/_native/*.so src/seqcast/_native/*.c tests/fuzz/build
+	rm -rf build dist $(VENV) src/*.egg-info src/seqcast/_native/*.so src/seqcast/_native/*.c tests/fuzz/build tests/tsan/build
 
 help: ## this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' Makefile | expand -t 14

@@ -56,6 +56,42 @@ void sc_driver_stop(sc_driver *d) {
     sc_mutex_unlock(&d->role);
 }
 
+void sc_driver_close(sc_driver *d) {
+    sc_driver_stop(d);
+    /* Whoever transmits, receives or wakes somebody has one of these, and looks at `stop` when it has it. */
+    sc_mutex_lock(&d->tx);
+    sc_mutex_lock(&d->role);
+    while (d->holder != SC_ROLE_FREE) sc_cond_wait_until(&d->role_free, &d->role, sc_now() + 1000000);
+    sc_mutex_lock(d->lock);
+    d->watched = 0;
+    if (!d->closed) {
+        sc_io_close(&d->io);
+        sc_signal_close(d->watch);
+    }
+    d->closed = 1;
+    sc_mutex_unlock(d->lock);
+    sc_mutex_unlock(&d->role);
+    sc_mutex_unlock(&d->tx);
+}
+
+void sc_driver_counters(const sc_driver *d, sc_io_counters *io, sc_drive_counters *drive) {
+#define READ(to, of, name) (to)->name = sc_counted(&(of).name)
+    READ(io, d->io.counters, sends);
+    READ(io, d->io.counters, receives);
+    READ(io, d->io.counters, gso_refused);
+    READ(io, d->io.counters, send_errors);
+    READ(io, d->io.counters, receive_errors);
+    READ(io, d->io.counters, truncated);
+    READ(io, d->io.counters, refused);
+    READ(drive, d->counters, turns);
+    READ(drive, d->counters, rounds);
+    READ(drive, d->counters, naps);
+    READ(drive, d->counters, nap_bytes);
+    READ(drive, d->counters, kicks);
+#undef READ
+    drive->flushes_left = (uint64_t)sc_load(&d->flushes_left);
+}
+
 void sc_driver_free(sc_driver *d) {
     if (d->scratch == NULL) return;
     sc_mutex_lock(d->lock);
@@ -76,7 +112,10 @@ static void look_around(sc_driver *d);
 
 /* There is what the holder of the receive role may be waiting for on the sockets. */
 static void wake_caller(sc_driver *d, int what) {
-    if ((sc_load(&d->caller_wants) & what) && sc_exchange(&d->caller_wants, 0)) sc_io_wake(&d->io);
+    if (!(sc_load(&d->caller_wants) & what) || !sc_exchange(&d->caller_wants, 0)) return;
+    sc_mutex_lock(&d->role); /* sc_driver_close waits for it */
+    sc_io_wake(&d->io);
+    sc_mutex_unlock(&d->role);
 }
 
 static void transmit(sc_driver *d, int all) {
@@ -85,11 +124,14 @@ static void transmit(sc_driver *d, int all) {
     do {
         int64_t now = sc_now();
         sc_mutex_lock(d->lock);
+        uint64_t sendable = sc_engine_sendable(d->engine);
         n = sc_engine_transmit(d->engine, d->runs, TX_RUNS, now, all);
         deadline = sc_engine_deadline(d->engine);
         own = sc_engine_deliverable(d->engine) > 0;
-        if (own) look_around(d);
+        int credit = sc_engine_sendable(d->engine) != sendable; /* memory that was lent is free */
+        if (own || credit) look_around(d);
         sc_mutex_unlock(d->lock);
+        if (credit) wake_caller(d, SC_WANT_SENDABLE);
         sc_store(&d->last_tx, now);
         if (n > 0) sc_io_send(&d->io, d->runs, n);
     } while (n > 0);
@@ -104,7 +146,7 @@ void sc_driver_flush(sc_driver *d, int all) {
         if (!sc_mutex_trylock(&d->tx)) {
             sc_or(&d->tx_wanted, wanted);
             if (!sc_mutex_trylock(&d->tx)) { /* the holder has yet to look at tx_wanted */
-                d->counters.flushes_left++;
+                sc_add(&d->flushes_left, 1);
                 return;
             }
         }
@@ -117,7 +159,7 @@ void sc_driver_flush(sc_driver *d, int all) {
 
 /* Has the I/O thread look: at unsent bytes, or at the role. */
 static void kick_io(sc_driver *d) {
-    d->counters.kicks++;
+    sc_count(&d->counters.kicks, 1);
     if (d->io_state == SC_IO_POLLING)
         sc_io_wake(&d->io);
     else if (d->io_state != SC_IO_AWAKE)
@@ -253,10 +295,11 @@ static int run_round(sc_driver *d, int64_t until, int may_nap) {
     int urgent = 0, lanes = SC_IO_ALL, woken = 0;
     uint64_t bytes = 0;
     int64_t now = sc_now();
-    d->counters.rounds++;
+    sc_count(&d->counters.rounds, 1);
     if (may_nap && d->nap_ns > 0 && earlier(until, d->deadline) > now + d->nap_ns) {
-        d->counters.naps++;
-        if (d->nap_bytes > d->counters.nap_bytes) d->counters.nap_bytes = d->nap_bytes;
+        sc_count(&d->counters.naps, 1);
+        uint64_t most = sc_counted(&d->counters.nap_bytes);
+        if (d->nap_bytes > most) sc_count(&d->counters.nap_bytes, d->nap_bytes - most);
         sc_sleep(d->nap_ns);
         now = sc_now();
     }
@@ -299,7 +342,15 @@ static int is_there(sc_driver *d, int want, uint64_t mark) {
 static int is_satisfied(sc_driver *d, int want, uint64_t mark) {
     sc_mutex_lock(d->lock);
     int satisfied = is_there(d, want, mark);
-    if (!satisfied) d->deadline = sc_engine_deadline(d->engine); /* sends and views move it too */
+    sc_mutex_unlock(d->lock);
+    return satisfied;
+}
+
+/* The same for the holder of the role, which goes on to wait: sends and views move the deadline, too. */
+static int is_satisfied_or_due(sc_driver *d, int want, uint64_t mark) {
+    sc_mutex_lock(d->lock);
+    int satisfied = is_there(d, want, mark);
+    if (!satisfied) d->deadline = sc_engine_deadline(d->engine);
     sc_mutex_unlock(d->lock);
     return satisfied;
 }
@@ -308,7 +359,7 @@ static int is_satisfied(sc_driver *d, int want, uint64_t mark) {
 static int drive_rounds(sc_driver *d, int want, uint64_t mark, int64_t until) {
     for (;;) {
         sc_store(&d->caller_wants, want); /* before the look, so that no wake-up is missed */
-        if (is_satisfied(d, want, mark)) return 1;
+        if (is_satisfied_or_due(d, want, mark)) return 1;
         if (sc_load(&d->stop) || sc_now() >= until) return 0;
         int woken = run_round(d, until, want == SC_WANT_DELIVERY);
         if (sc_load(&d->waiting)) {
@@ -337,7 +388,7 @@ int sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until) {
         if (d->holder == SC_ROLE_FREE) {
             d->holder = SC_ROLE_CALLER;
             d->turns++;
-            d->counters.turns++;
+            sc_count(&d->counters.turns, 1);
             sc_mutex_unlock(&d->role);
             found = drive_rounds(d, want, mark, until);
             sc_mutex_lock(&d->role);
@@ -420,7 +471,7 @@ static int role_take(sc_driver *d) {
     if (d->holder == SC_ROLE_FREE && !sc_load(&d->stop)) {
         d->holder = SC_ROLE_CALLER;
         d->turns++;
-        d->counters.turns++;
+        sc_count(&d->counters.turns, 1);
         taken = 1;
     } else {
         d->callers--;
@@ -592,7 +643,7 @@ static void hold_role(sc_driver *d) {
         d->io_state = hot ? SC_IO_AWAKE : SC_IO_POLLING;
         sc_mutex_unlock(&d->role);
         if (hot) look_after_unsent(d);
-        is_satisfied(d, 0, 0); /* for the deadline */
+        is_satisfied_or_due(d, 0, 0); /* for the deadline */
         run_round(d, hot ? 0 : SC_NEVER, !hot);
         sc_mutex_lock(&d->role);
         d->io_state = SC_IO_AWAKE;
@@ -680,10 +731,16 @@ static void tell_watcher(sc_driver *d) {
     sc_signal(d->watch[0]);
 }
 
+void sc_driver_watch_clear(sc_driver *d) {
+    sc_mutex_lock(d->lock);
+    if (!d->closed) sc_signal_clear(d->watch[1]);
+    sc_mutex_unlock(d->lock);
+}
+
 int sc_driver_watch(sc_driver *d, int want, uint64_t mark) {
     sc_mutex_lock(d->lock);
     int there = is_there(d, want, mark);
-    d->watched = there ? 0 : want;
+    d->watched = there || d->closed ? 0 : want;
     d->watched_sendable = mark;
     sc_mutex_unlock(d->lock);
     return there;

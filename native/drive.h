@@ -33,7 +33,7 @@ typedef struct {
     uint64_t nap_bytes;    /* most that a nap was to gather, at the rate before it */
     uint64_t kicks;        /* of the I/O thread */
     uint64_t flushes_left; /* a flush found another thread transmitting, which did it */
-} sc_drive_counters;
+} sc_drive_counters; /* written under `role`, or by its holder, but the last */
 
 typedef struct sc_driver {
     sc_drive_config config;
@@ -82,15 +82,22 @@ typedef struct sc_driver {
     int watched;      /* an event loop waits: one wake-up of `watch` when something is deliverable or sendable */
     uint64_t watched_sendable;
     sc_fd watch[2];   /* to be written, to be polled */
+    int closed;
 
-    sc_drive_counters counters;
+    sc_drive_counters counters; /* read by sc_driver_counters */
+    sc_atomic flushes_left;
 } sc_driver;
 
 /* `io` is open. 0, or -1 without memory. */
 int sc_driver_init(sc_driver *d, sc_engine *engine, sc_mutex *lock, const sc_drive_config *config);
-/* Ends sc_driver_run and every wait, then closes the sockets; the I/O thread must have been joined between. */
+/* Ends sc_driver_run and every wait. */
 void sc_driver_stop(sc_driver *d);
+/* The same, and closes the sockets when nobody uses them any more; callers that come later find the driver stopped. */
+void sc_driver_close(sc_driver *d);
 void sc_driver_free(sc_driver *d);
+
+/* Of all threads, without a lock. */
+void sc_driver_counters(const sc_driver *d, sc_io_counters *io, sc_drive_counters *drive);
 
 /* The I/O thread: returns after sc_driver_stop. */
 void sc_driver_run(sc_driver *d);
@@ -163,5 +170,6 @@ void sc_driver_poke(sc_driver *d);
 /* For event loops: makes `watch[1]` readable once when something is deliverable or sendable changed from `mark`; what
  * is there already is told at once (1, and nothing is watched). */
 int sc_driver_watch(sc_driver *d, int want, uint64_t mark);
+void sc_driver_watch_clear(sc_driver *d);
 
 #endif

@@ -82,8 +82,8 @@ enum {
 };
 
 /* One run of datagrams for one destination: `n` datagrams, all `segment` bytes long but the last, which may be
- * shorter. The pointers stay valid until the next sc_engine_transmit (a packet that
- * everyone has by then may be overwritten meanwhile: its CRC does not fit any more, and it is dropped). */
+ * shorter. The pointers stay valid until the next sc_engine_transmit, and
+ * nothing is written to what they point to. */
 #define SC_TX_SEGMENTS 44
 typedef struct {
     int lane;
@@ -346,6 +346,7 @@ void sc_engine_close(sc_engine *e, const uint64_t *cut, uint64_t marker);
     X(blocked_queue_full)                                                                                              \
     X(blocked_queue_lost)                                                                                              \
     X(credit_stalls)                                                                                                   \
+    X(lent_stalls)                                                                                                     \
     X(own_closed_stalls)                                                                                               \
     X(drop_short)                                                                                                      \
     X(drop_magic)                                                                                                      \

@@ -9,6 +9,7 @@
 
 #define SC_GAPS_MAX 128
 #define SC_SPENT_SLABS 1024
+#define SC_NOT_LENT UINT64_MAX
 
 /* ---- send ring (tx.c) --------------------------------------------------------------------------------------- */
 
@@ -30,6 +31,8 @@ typedef struct {
     uint8_t type;
     uint8_t *ring;
     uint64_t ring_bytes, head, tail; /* head, tail: monotonic positions */
+    uint64_t lent; /* position of the oldest packet in the ring that the last transmit handed out, or SC_NOT_LENT */
+    int lent_stall; /* for want of what is lent a packet could not be opened */
     sc_tx_packet *packets;
     uint32_t mask;
     uint64_t first;   /* oldest seqno kept */
@@ -156,6 +159,12 @@ typedef struct {
 
 #define SC_ASSEMBLIES (2 * SC_MEMBERS_MAX)
 
+/* Behind the end of a ring, so that it can be given up without memory, and without a write to what may be lent. */
+typedef struct sc_retired {
+    struct sc_retired *next;
+    void *memory;
+} sc_retired;
+
 /* ---- queues of datagrams and events ------------------------------------------------------------------------- */
 
 typedef struct sc_out {
@@ -233,7 +242,7 @@ struct sc_engine {
     /* Out. */
     sc_out *out_first, **out_last;
     sc_out *spent;  /* handed out by the last transmit; freed by the next */
-    void *retired;  /* rings that were replaced, linked by their first word; likewise */
+    sc_retired *retired; /* rings that were replaced; likewise */
     uint64_t out_bytes;
     sc_again again[SC_AGAIN_MAX];
     uint32_t n_again;

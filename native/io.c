@@ -181,7 +181,7 @@ static void receive_error(sc_io *io, int code) {
         return;
     }
 #endif
-    io->counters.receive_errors++;
+    sc_count(&io->counters.receive_errors, 1);
 }
 
 #if defined(__linux__)
@@ -197,7 +197,7 @@ int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t size) {
     sc_cmsg control[SC_IO_BATCH_MAX];
     int gro = io->gro && lane != SC_LANE_CONTROL;
     if (n > SC_IO_BATCH_MAX) n = SC_IO_BATCH_MAX;
-    if (!io->mmsg) n = 1;
+    if (!sc_load(&io->mmsg)) n = 1;
     for (int i = 0; i < n; i++) {
         parts[i].iov_base = in[i].p;
         parts[i].iov_len = size;
@@ -209,15 +209,15 @@ int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t size) {
                                               .msg_controllen = gro ? sizeof control[i] : 0};
     }
     int got;
-    if (io->mmsg) {
+    if (sc_load(&io->mmsg)) {
         got = recvmmsg(io->fd[lane], messages, (unsigned)n, MSG_DONTWAIT, NULL);
-        if (got < 0 && errno == ENOSYS) io->mmsg = 0;
+        if (got < 0 && errno == ENOSYS) sc_store(&io->mmsg, 0);
     } else {
         ssize_t len = recvmsg(io->fd[lane], &messages[0].msg_hdr, MSG_DONTWAIT);
         got = len < 0 ? -1 : 1;
         if (got > 0) messages[0].msg_len = (unsigned)len;
     }
-    io->counters.receives++;
+    sc_count(&io->counters.receives, 1);
     if (got < 0) {
         receive_error(io, errno);
         return 0;
@@ -226,7 +226,7 @@ int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t size) {
         in[i].len = messages[i].msg_len;
         in[i].segment = gro ? gro_segment(&messages[i].msg_hdr) : 0;
         if (messages[i].msg_hdr.msg_flags & MSG_TRUNC) {
-            io->counters.truncated++;
+            sc_count(&io->counters.truncated, 1);
             in[i].len = 0;
         }
         sc_address_from(&in[i].from, &from[i]);
@@ -240,7 +240,7 @@ int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t size) {
         sc_sockaddr from;
         socklen_t len = sizeof from;
         long bytes = recvfrom(io->fd[lane], (char *)in[got].p, (int)size, SC_MSG_DONTWAIT, &from.any, &len);
-        io->counters.receives++;
+        sc_count(&io->counters.receives, 1);
         if (bytes < 0) {
             receive_error(io, sc_errno());
             break;
@@ -274,7 +274,7 @@ int sc_io_refused(sc_io *io, sc_address *to, int max) {
             if (!of_ip) continue;
             memcpy(&error, CMSG_DATA(c), sizeof error);
             if (error.ee_errno != ECONNREFUSED) continue;
-            io->counters.refused++;
+            sc_count(&io->counters.refused, 1);
             sc_address_from(&to[n++], &about);
         }
     }
@@ -300,7 +300,7 @@ static int send_again(sc_io *io, int code) {
 #else
     if (code == EINTR) return 1;
     if (is_report(code)) {
-        io->last_code = code;
+        sc_store(&io->last_code, code);
         sc_store(&io->troubled, 1);
         return 1;
     }
@@ -309,7 +309,7 @@ static int send_again(sc_io *io, int code) {
         return poll(&fd, 1, 100) > 0;
     }
 #endif
-    io->last_code = code;
+    sc_store(&io->last_code, code);
     return 0;
 }
 
@@ -323,11 +323,11 @@ static void send_one_by_one(sc_io *io, const sc_tx *run) {
     for (uint32_t i = 0; i < run->n; i++) {
         int tries = 3;
         for (;;) {
-            io->counters.sends++;
+            sc_count(&io->counters.sends, 1);
             if (len != 0 && sendto(io->fd[SC_LANE_UNICAST], (const char *)run->p[i], run->len[i], 0, &to.any, len) >= 0)
                 break;
             if (len == 0 || tries-- == 0 || !send_again(io, sc_errno())) {
-                io->counters.send_errors++;
+                sc_count(&io->counters.send_errors, 1);
                 break;
             }
         }
@@ -350,7 +350,7 @@ static int is_gso_refusal(int code) { return code == EINVAL || code == EIO || co
 static void flush_messages(sc_io *io, sc_sending *out) {
     int done = 0, tries = 3;
     while (done < out->n) {
-        io->counters.sends++;
+        sc_count(&io->counters.sends, 1);
         int sent = sendmmsg(io->fd[SC_LANE_UNICAST], out->messages + done, (unsigned)(out->n - done), 0);
         if (sent > 0) {
             done += sent;
@@ -360,15 +360,15 @@ static void flush_messages(sc_io *io, sc_sending *out) {
         int code = errno;
         struct msghdr *first = &out->messages[done].msg_hdr;
         if (first->msg_controllen != 0 && is_gso_refusal(code)) {
-            io->counters.gso_refused++;
-            if (io->counters.gso_refused >= 8) io->gso = 0; /* not this path, this device or this kernel */
+            sc_count(&io->counters.gso_refused, 1);
+            if (io->counters.gso_refused >= 8) sc_store(&io->gso, 0); /* not this path, this device or this kernel */
             send_one_by_one(io, out->run[done]);
             done++;
         } else if (code == ENOSYS) {
-            io->mmsg = 0;
+            sc_store(&io->mmsg, 0);
             for (; done < out->n; done++) send_one_by_one(io, out->run[done]);
         } else if (tries-- == 0 || !send_again(io, code)) {
-            io->counters.send_errors += out->messages[done].msg_hdr.msg_iovlen;
+            sc_count(&io->counters.send_errors, out->messages[done].msg_hdr.msg_iovlen);
             done++;
             tries = 3;
         }
@@ -381,7 +381,7 @@ static void add_message(sc_io *io, sc_sending *out, const sc_tx *run, uint32_t f
     int i = out->n;
     socklen_t len = destination(io, run, &out->to[i]);
     if (len == 0) {
-        io->counters.send_errors += n;
+        sc_count(&io->counters.send_errors, n);
         return;
     }
     out->run[i] = run;
@@ -410,9 +410,9 @@ void sc_io_send(sc_io *io, const sc_tx *runs, int n) {
     out.n = out.n_parts = 0;
     for (int i = 0; i < n; i++) {
         const sc_tx *run = &runs[i];
-        if (!io->mmsg && (run->n == 1 || !io->gso))
+        if (!sc_load(&io->mmsg) && (run->n == 1 || !sc_load(&io->gso)))
             send_one_by_one(io, run);
-        else if (io->gso || run->n == 1)
+        else if (sc_load(&io->gso) || run->n == 1)
             add_message(io, &out, run, 0, run->n);
         else
             for (uint32_t k = 0; k < run->n; k++) add_message(io, &out, run, k, 1);

@@ -58,7 +58,7 @@ typedef struct {
     uint64_t receive_errors;
     uint64_t truncated;            /* larger than a receive buffer */
     uint64_t refused;              /* unicasts that an ICMP said met a closed port */
-} sc_io_counters;
+} sc_io_counters; /* written by whoever sends, or receives */
 
 typedef struct sc_io {
     sc_io_config config;
@@ -71,10 +71,11 @@ typedef struct sc_io {
     int granted;             /* bytes of socket memory that the data socket may hold (SO_RCVBUF as the kernel counts) */
     int send_granted;        /* the same of the sending socket (SO_SNDBUF) */
     int filtered;            /* own datagrams are dropped by the kernel */
-    int gso, gro, mmsg;      /* in use now */
+    int gro;
+    sc_atomic gso, mmsg;     /* in use now */
     sc_address address;      /* of this member */
     sc_address lane[2];      /* data and control group addresses */
-    int last_code;           /* of the last send error */
+    sc_atomic last_code;     /* of the last send error */
     sc_atomic troubled;      /* an error about an earlier datagram was reported: sc_io_refused tells more */
     sc_io_counters counters;
 } sc_io;

@@ -344,8 +344,8 @@ int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error) {
     }
 #if defined(__linux__)
     sc_fd unicast = io->fd[SC_LANE_UNICAST];
-    io->mmsg = config->mmsg;
-    io->gso = config->gso && set_int(unicast, SOL_UDP, UDP_SEGMENT, 0) == 0;
+    sc_store(&io->mmsg, config->mmsg);
+    sc_store(&io->gso, config->gso && set_int(unicast, SOL_UDP, UDP_SEGMENT, 0) == 0);
     io->gro = config->gro && set_int(unicast, SOL_UDP, UDP_GRO, 1) == 0 &&
               set_int(io->fd[SC_LANE_DATA], SOL_UDP, UDP_GRO, 1) == 0;
 #endif

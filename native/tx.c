@@ -15,24 +15,28 @@ int sc_tx_init(sc_tx_stream *tx, int stream, uint32_t ring_packets) {
     tx->type = types[stream];
     tx->mask = ring_packets - 1;
     tx->first = tx->next = tx->unsent = 1;
+    tx->lent = SC_NOT_LENT;
     tx->probe_due = SC_NEVER;
     return 0;
 }
 
-/* The driver may be sending from this memory outside the lock: it is freed by the next transmit. */
-static void retire(sc_engine *e, void *memory) {
-    if (!memory) return;
-    *(void **)memory = e->retired;
-    e->retired = memory;
+/* The driver may be sending from the ring outside the lock: it is freed by the next transmit. */
+static void retire_ring(sc_engine *e, sc_tx_stream *tx) {
+    if (tx->ring) {
+        sc_retired *r = (sc_retired *)(tx->ring + tx->ring_bytes);
+        *r = (sc_retired){.next = e->retired, .memory = tx->ring};
+        e->retired = r;
+    }
+    tx->ring = NULL;
+    tx->ring_bytes = 0;
+    tx->lent = SC_NOT_LENT;
 }
 
 void sc_tx_free(sc_engine *e, sc_tx_stream *tx) {
     if (tx->packets) sc_tx_purge(tx, tx->next - 1);
-    retire(e, tx->ring);
+    retire_ring(e, tx);
     free(tx->packets);
     free(tx->open_offsets);
-    tx->ring = NULL;
-    tx->ring_bytes = 0;
     tx->packets = NULL;
     tx->open_offsets = NULL;
 }
@@ -47,10 +51,12 @@ int sc_tx_reset(sc_engine *e, sc_tx_stream *tx, uint64_t base, uint64_t window, 
     } else {
         sc_tx_purge(tx, tx->next - 1);
     }
+    if (tx->lent != SC_NOT_LENT) retire_ring(e, tx); /* its positions begin anew, and it is being sent from */
     if (ring_bytes > tx->ring_bytes) {
-        uint8_t *ring = sc_large_alloc(ring_bytes);
+        ring_bytes = (ring_bytes + ALIGN - 1) & ~(uint64_t)(ALIGN - 1);
+        uint8_t *ring = sc_large_alloc(ring_bytes + sizeof(sc_retired));
         if (!ring) return -1;
-        retire(e, tx->ring);
+        retire_ring(e, tx);
         tx->ring = ring;
         tx->ring_bytes = ring_bytes;
     }
@@ -125,14 +131,16 @@ static int open_packet(sc_engine *e, sc_tx_stream *tx, int64_t wall, int force) 
         return 0;
     }
     if (tx->next - tx->first > tx->mask) return 0;
-    if (tx->first == tx->next) tx->head = tx->tail = 0; /* empty: the lines of the cache that are warm */
-    uint64_t at = tx->head % tx->ring_bytes;
-    if (tx->ring_bytes - at < tx->packet_bytes) { /* no packet wraps around */
-        if (tx->head + (tx->ring_bytes - at) - tx->tail > tx->ring_bytes) return 0;
-        tx->head += tx->ring_bytes - at;
-        at = 0;
+    if (tx->first == tx->next && tx->lent == SC_NOT_LENT) tx->head = tx->tail = 0; /* empty: the cache lines that are warm */
+    /* What is lent is not written, though all have it: it may be on its way once more. */
+    uint64_t tail = tx->lent < tx->tail ? tx->lent : tx->tail, at = tx->head % tx->ring_bytes;
+    uint64_t skip = tx->ring_bytes - at < tx->packet_bytes ? tx->ring_bytes - at : 0; /* no packet wraps around */
+    if (tx->head + skip + tx->packet_bytes - tail > tx->ring_bytes) {
+        tx->lent_stall |= tail != tx->tail;
+        return 0;
     }
-    if (tx->head + tx->packet_bytes - tx->tail > tx->ring_bytes) return 0;
+    tx->head += skip;
+    if (skip) at = 0;
     tx->open = tx->ring + at;
     tx->open_len = tx->open_pieces = tx->open_messages = 0;
     tx->open_flags = tx->in_message ? SC_FLAG_CONT_IN : 0;
@@ -298,10 +306,24 @@ void sc_tx_credit(sc_tx_stream *tx, uint64_t consumed) {
 
 /* ---- transmission ------------------------------------------------------------------------------------------- */
 
-static void spend_slab(sc_engine *e, sc_slab *slab) {
-    if (!slab) return;
-    sc_slab_ref(slab);
-    e->spent_slabs[e->n_spent_slabs++] = slab;
+/* A packet is handed out: its memory, in the ring or in a slab, stays as it is until the next transmit. */
+static void lend(sc_engine *e, sc_tx_stream *tx, const sc_tx_packet *packet) {
+    if (packet->slab) {
+        sc_slab_ref(packet->slab);
+        e->spent_slabs[e->n_spent_slabs++] = packet->slab;
+        return;
+    }
+    uint64_t at = packet->ring_end - ((packet->len + (uint64_t)ALIGN - 1) & ~(uint64_t)(ALIGN - 1));
+    if (at < tx->lent) tx->lent = at;
+}
+
+/* Who asked for a packet in vain may get one now. */
+static int take_back(sc_tx_stream *tx) {
+    int stalled = tx && tx->lent_stall;
+    if (!tx) return 0;
+    tx->lent = SC_NOT_LENT;
+    tx->lent_stall = 0;
+    return stalled;
 }
 
 static int slab_room(const sc_engine *e) { return e->n_spent_slabs < SC_SPENT_SLABS; }
@@ -352,15 +374,16 @@ static int transmit_out(sc_engine *e, sc_tx *out, int max) {
     return k;
 }
 
-/* Where the bytes of a retransmission are now; NULL when they are stable and gone. */
-static const uint8_t *again_bytes(sc_engine *e, const sc_again *a, uint32_t *len, sc_slab **slab, int64_t now) {
+/* Where the bytes of a retransmission are now, lent; NULL when they are stable and gone. */
+static const uint8_t *again_bytes(sc_engine *e, const sc_again *a, uint32_t *len, int64_t now) {
     if (a->owner != e->config.member) {
         sc_peer *owner = sc_find_peer(e, a->owner);
         if (!owner || !owner->group.packets || a->seqno < owner->group.first) return NULL;
         sc_rx_packet *held = sc_rx_at(e, &owner->group, a->seqno);
         if (!held->p || sc_get64(held->p + SC_OFF_SEQNO) != a->seqno) return NULL;
         *len = held->len;
-        *slab = held->slab;
+        sc_slab_ref(held->slab);
+        e->spent_slabs[e->n_spent_slabs++] = held->slab;
         return held->p;
     }
     sc_tx_stream *tx = sc_tx_of(e, e->peers[a->requester], a->stream);
@@ -368,7 +391,7 @@ static const uint8_t *again_bytes(sc_engine *e, const sc_again *a, uint32_t *len
     sc_tx_packet *packet = sc_tx_at(tx, a->seqno);
     packet->retransmitted_at = now;
     *len = packet->len;
-    *slab = packet->slab;
+    lend(e, tx, packet);
     return packet->p;
 }
 
@@ -379,8 +402,7 @@ static int transmit_again(sc_engine *e, sc_tx *out, int max, int64_t now) {
         const sc_again *a = &e->again[i];
         if (a->requester >= e->view.n) continue;
         uint32_t len = 0;
-        sc_slab *slab = NULL;
-        const uint8_t *p = again_bytes(e, a, &len, &slab, now);
+        const uint8_t *p = again_bytes(e, a, &len, now);
         if (!p) {
             e->counters.retransmit_missing++;
             continue;
@@ -390,7 +412,6 @@ static int transmit_again(sc_engine *e, sc_tx *out, int max, int64_t now) {
         int joins = k && out[k - 1].lane == lane && (!to || sc_same_address(&out[k - 1].to, to));
         if (!joins || !run_fits(&out[k - 1], len)) run_start(&out[k++], lane, to);
         run_add(&out[k - 1], p, len);
-        spend_slab(e, slab);
         e->counters.packets_retransmitted++;
     }
     e->n_again -= i;
@@ -411,7 +432,7 @@ static int transmit_stream(sc_engine *e, sc_tx_stream *tx, int lane, const sc_ad
             sc_put64(packet->p + SC_OFF_STABLE, tx->stable);
             sc_wire_seal(packet->p, packet->len);
             run_add(&out[k], packet->p, packet->len);
-            spend_slab(e, packet->slab);
+            lend(e, tx, packet);
             e->unsent -= e->unsent < packet->len ? e->unsent : packet->len;
             e->counters.packets_sent++;
             tx->unsent++;
@@ -429,15 +450,23 @@ void sc_tx_spent_free(sc_engine *e) {
         free(o);
     }
     while (e->retired) {
-        void *memory = e->retired;
-        e->retired = *(void **)memory;
-        free(memory);
+        sc_retired *r = e->retired;
+        e->retired = r->next;
+        free(r->memory);
     }
     while (e->n_spent_slabs) sc_slab_unref(e->spent_slabs[--e->n_spent_slabs]);
 }
 
 int sc_engine_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all) {
     sc_tx_spent_free(e);
+    int stalled = take_back(&e->group) | take_back(&e->forward);
+    for (uint32_t r = 0; e->in_view && r < e->view.n; r++)
+        stalled |= take_back(e->peers[r]->unicast_tx) | take_back(e->peers[r]->state_tx);
+    if (stalled) {
+        e->counters.lent_stalls++;
+        e->sendable++;
+        sc_blocked_drain(e);
+    }
     int k = transmit_out(e, out, max);
     if (!e->in_view) return k;
     k += transmit_again(e, out + k, max - k, now);

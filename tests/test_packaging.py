@@ -69,10 +69,11 @@ def test_every_kernel_belongs_to_an_extension():
     assert {kernel for kernel in kernels if f'"{kernel}"' not in setup} == set()
 
 
-def test_the_fuzzer_is_built_from_all_kernels_of_the_engine():
+@pytest.mark.parametrize(("tool", "more"), [("fuzz", []), ("tsan", ["io", "io_open", "drive"])])
+def test_a_tool_that_is_built_from_kernels_has_all_of_the_engine(tool, more):
     engine = re.search(r"^ENGINE = \[(.*?)\]", (ROOT / "setup.py").read_text(), re.M | re.S)[1]
-    fuzzed = re.search(r"^kernels=\((.*)\)$", (ROOT / "tests/fuzz/run").read_text(), re.M)[1]
-    assert fuzzed.split() == re.findall(r'"(\w+)"', engine)
+    built = re.search(r"^kernels=\((.*)\)$", (ROOT / f"tests/{tool}/run").read_text(), re.M)[1]
+    assert built.split() == [*re.findall(r'"(\w+)"', engine), *more]
 
 
 def test_each_command_that_an_extra_serves_names_an_extra_that_exists():

@@ -7,6 +7,8 @@ from seqcast._native.engine cimport (
 
 
 cdef extern from "port.h" nogil:
+    ctypedef int64_t sc_atomic  # volatile on Windows
+    int64_t sc_load(const sc_atomic *a)
     int sc_mutex_trylock(sc_mutex *m)
     int64_t sc_now()
     int64_t sc_wall()
@@ -53,18 +55,15 @@ cdef extern from "io.h" nogil:
         int granted
         int send_granted
         int filtered
-        int gso
         int gro
-        int mmsg
+        sc_atomic gso
         sc_address address
         sc_address *lane
-        int last_code
-        sc_io_counters counters
+        sc_atomic last_code
 
     int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error)
     void sc_io_close(sc_io *io)
     void sc_io_format(const sc_address *address, char *text)
-    void sc_signal_clear(sc_fd end)
     void sc_signal_close(sc_fd *ends)
 
 
@@ -95,7 +94,6 @@ cdef extern from "drive.h" nogil:
         sc_io io
         sc_mutex *lock
         sc_fd *watch
-        sc_drive_counters counters
 
     ctypedef struct sc_sending:
         uint64_t to
@@ -111,6 +109,8 @@ cdef extern from "drive.h" nogil:
 
     int sc_driver_init(sc_driver *d, sc_engine *engine, sc_mutex *lock, const sc_drive_config *config)
     void sc_driver_stop(sc_driver *d)
+    void sc_driver_close(sc_driver *d)
+    void sc_driver_counters(const sc_driver *d, sc_io_counters *io, sc_drive_counters *drive)
     void sc_driver_free(sc_driver *d)
     void sc_driver_run(sc_driver *d)
     void sc_driver_flush(sc_driver *d, int all)
@@ -133,6 +133,7 @@ cdef extern from "drive.h" nogil:
     void sc_driver_wait_control(sc_driver *d, int64_t until)
     void sc_driver_kick_control(sc_driver *d)
     void sc_driver_poke(sc_driver *d)
+    void sc_driver_watch_clear(sc_driver *d)
     int sc_driver_watch(sc_driver *d, int want, uint64_t mark)
 
 

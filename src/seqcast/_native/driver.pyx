@@ -82,9 +82,10 @@ cdef class Driver:
             raise MemoryError()
         if sc_io_open(&self.d.io, &config, &error) != 0:
             raise OSError(error.code, error.call.decode())
-        self.closed = False
         if sc_driver_init(self.d, engine.e, &engine.lock, &drive) != 0:
+            sc_io_close(&self.d.io)
             raise MemoryError()
+        self.closed = False
 
     def __dealloc__(self):
         if self.d == NULL or self.forked:
@@ -121,7 +122,7 @@ cdef class Driver:
 
     @property
     def gso(self):
-        return self.d.io.gso != 0
+        return sc_load(&self.d.io.gso) != 0
 
     @property
     def gro(self):
@@ -132,8 +133,9 @@ cdef class Driver:
         return self.d.io.filtered != 0
 
     def counters(self):
-        cdef sc_io_counters io = self.d.io.counters
-        cdef sc_drive_counters drive = self.d.counters
+        cdef sc_io_counters io
+        cdef sc_drive_counters drive
+        sc_driver_counters(self.d, &io, &drive)
         return {
             "io_sends": io.sends, "io_receives": io.receives, "io_gso_refused": io.gso_refused,
             "io_send_errors": io.send_errors, "io_receive_errors": io.receive_errors, "io_truncated": io.truncated,
@@ -143,7 +145,7 @@ cdef class Driver:
 
     @property
     def last_send_error(self):
-        return self.d.io.last_code
+        return sc_load(&self.d.io.last_code)
 
     # ---- threads -------------------------------------------------------------------------------------------------
 
@@ -173,12 +175,14 @@ cdef class Driver:
     def close(self):
         if not self.closed and not self.forked:
             self.closed = True
-            sc_io_close(&self.d.io)
-            sc_signal_close(self.d.watch)
+            with nogil:
+                sc_driver_close(self.d)
 
     def after_fork(self):
-        self.close()
-        self.forked = True
+        if not self.closed and not self.forked:  # no lock: a thread that does not exist here may have it
+            sc_io_close(&self.d.io)
+            sc_signal_close(self.d.watch)
+        self.closed = self.forked = True
 
     cdef int check(self) except -1:
         if self.forked:
@@ -464,7 +468,8 @@ cdef class Driver:
         return sc_driver_watch(self.d, want, mark) != 0
 
     def watch_clear(self):
-        sc_signal_clear(self.d.watch[1])
+        if not self.forked:
+            sc_driver_watch_clear(self.d)
 
     def sendable(self):
         sc_mutex_lock(&self.engine.lock)
