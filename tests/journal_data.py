@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 
+from seqcast.journal import manifest
+from seqcast.journal.schema import segment_name
+from seqcast.journal.stream import StreamWriter
 from seqcast.journal.writer import JournalWriter
 from seqcast.types import Member, View, ViewId
 
@@ -93,3 +97,19 @@ def journal(
         views = writer.path / "views.jsonl"
         views.write_bytes(b"".join(line for line in views.read_bytes().splitlines(True) if b'"close"' not in line))
     return writer.path
+
+
+def as_live(path: Path, number: int = 1, *, chunk: int = 500) -> Path:
+    """Makes a rolled segment the stream that a crash leaves, with ``chunk`` rows a batch. Returns the file."""
+    rolled = path / segment_name(number, "parquet")
+    table = pq.read_table(rolled)
+    live = rolled.with_suffix(".arrows")
+    stream = StreamWriter(live, table.schema)
+    for batch in table.to_batches(max_chunksize=chunk):
+        stream.write(batch)
+    stream.close()
+    rolled.unlink()
+    before = manifest.load(path)
+    left = {key: value for key, value in before.rolled.items() if key != number}
+    manifest.save(path, manifest.Manifest(before.started, left))
+    return live

@@ -6,6 +6,8 @@ import json
 import logging
 import re
 import signal
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -19,12 +21,15 @@ pytest.importorskip("pyspark")
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from journal_data import Row, journal, member, view
+from journal_data import Row, as_live, journal, member, view
 
-from seqcast.errors import UsageError
+from seqcast.errors import SparkFailed, UsageError
+from seqcast.journal import seals
 from seqcast.journal.read import find
+from seqcast.journal.roll import rewrite
+from seqcast.journal.schema import JournalDamaged
 from seqcast.spark.audit import audit, main
-from seqcast.spark.session import open_session
+from seqcast.spark.session import open_session, told_in_a_line
 from seqcast.spark.verdicts import CHECKS, Report
 from seqcast.types import Member, View
 
@@ -344,12 +349,11 @@ def test_members_that_do_not_deliver_their_own_are_compared_on_the_rest(
 def test_a_payload_that_was_altered_on_disk_is_found(spark: Any, tmp_path: Path) -> None:
     top = Script().write(tmp_path, payload="full")
     assert failed(audit(spark, find([top]))) == set()
-    victim = next(found for found in find([top]) if found.member == D).segments[0].path
-    table = pq.read_table(victim)
+    victim = next(found for found in find([top]) if found.member == D).path
+    table = pq.read_table(victim / "segment-000001.parquet")
     payloads = table["payload"].to_pylist()
     payloads[33] = b"forged"
-    pq.write_table(table.set_column(table.schema.get_field_index("payload"), table.schema.field("payload"),
-                                    pa.array(payloads, pa.binary())), victim)  # fmt: skip
+    rewrite(victim, 1, changed(table, "payload", payloads))
     report = audit(spark, find([top]))
     assert failed(report) == {"integrity"}
     assert "d's journal, row 33" in report.as_text()
@@ -359,19 +363,16 @@ def test_a_payload_that_was_altered_on_disk_is_found(spark: Any, tmp_path: Path)
 def test_a_live_segment_with_a_torn_tail_is_read_and_counted(spark: Any, tmp_path: Path) -> None:
     top = Script().write(tmp_path)
     crashed = next(found for found in find([top]) if found.member == A)
-    rolled = crashed.segments[0].path
-    table = pq.read_table(rolled)
-    live = rolled.with_suffix(".arrows")
-    with pa.OSFile(str(live), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table, max_chunksize=50)
-    rolled.unlink()
+    live = as_live(crashed.path, chunk=50)
     with live.open("r+b") as file:
         file.truncate(live.stat().st_size - 500)
     report = audit(spark, find([top]))
     assert failed(report) == set(), report.as_text()
-    assert report.torn == 1
-    with live.open("r+b") as file:
-        file.truncate(10)  # not even the schema
+    assert (report.rows, report.torn) == (sum(found.rows for found in find([top])), 1)
+    assert crashed.rows - 50 <= find([crashed.path])[0].rows < crashed.rows
+    live.unlink()
+    sums = live.with_suffix(".sums")
+    sums.write_bytes(sums.read_bytes()[:20])  # not even the schema
     report = audit(spark, find([top]))
     assert (failed(report), report.torn) == (set(), 1), report.as_text()
     assert any("rows of a's journal went with its tail" in note for note in report.notes)
@@ -379,9 +380,9 @@ def test_a_live_segment_with_a_torn_tail_is_read_and_counted(spark: Any, tmp_pat
 
 def test_a_journal_that_was_closed_and_ends_early_is_not_whole(spark: Any, tmp_path: Path) -> None:
     top = Script().write(tmp_path)
-    victim = next(found for found in find([top]) if found.member == C).segments[0].path
-    table = pq.read_table(victim)
-    pq.write_table(table.slice(0, table.num_rows - 3), victim)
+    victim = next(found for found in find([top]) if found.member == C).path
+    table = pq.read_table(victim / "segment-000001.parquet")
+    rewrite(victim, 1, table.slice(0, table.num_rows - 3))
     report = audit(spark, find([top]))
     assert "gaps" in failed(report)
     assert re.search(r"c's journal ends before row \d+, and was closed at row \d+", report.as_text())
@@ -395,6 +396,12 @@ def test_many_segments_are_stitched(spark: Any, tmp_path: Path, monkeypatch: pyt
     del rows[-30:-10]
     report = audit(spark, find([script.write(tmp_path / "gap", segment_rows=20)]))
     assert failed(report) == {"gaps", "agreement"}, report.as_text()
+
+
+def changed(table: pa.Table, column: str, values: Any) -> pa.Table:
+    place = table.schema.get_field_index(column)
+    field = table.schema.field(column)
+    return table.set_column(place, field, pa.array(values, field.type))
 
 
 class Unstopped:
@@ -464,6 +471,26 @@ def test_a_member_that_ended_before_its_first_view_does_not_stop_the_audit(spark
     assert failed(report) == set() and report.journals == 3, report.as_text()
 
 
+@pytest.mark.parametrize("master", ["local[none]", "nonsense"])
+def test_spark_that_does_not_start_is_one_line_and_no_verdict(
+    tmp_path: Path, master: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    command = [sys.executable, "-m", "seqcast", "audit", str(Script().write(tmp_path)), "--master", master]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (3, ""), done.stderr
+    assert done.stderr.splitlines()[-1].startswith("seqcast: Spark does not start on")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_task_that_fails_is_one_line(spark: Any) -> None:
+    def fail(_: int) -> int:
+        raise MemoryError("none left")
+
+    with pytest.raises(SparkFailed, match=r"^Spark failed: .*none left") as caught, told_in_a_line():
+        spark.sparkContext.parallelize([1], 1).map(fail).collect()
+    assert "\n" not in str(caught.value)
+
+
 def test_bad_input_is_refused_before_spark_starts(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such directory"):
         main([str(tmp_path / "none")])
@@ -477,6 +504,106 @@ def test_a_damaged_segment_is_bad_input(spark: Any, tmp_path: Path) -> None:
     data = bytearray(victim.read_bytes())
     data[100:2000] = bytes(1900)
     victim.write_bytes(data)
-    with pytest.raises(UsageError, match="cannot be read") as caught:
+    with pytest.raises(UsageError, match=r"^damage: .* its checksum is not that of") as caught:
         audit(spark, find([top]))
     assert "\n" not in str(caught.value)
+    victim.unlink()
+    with pytest.raises(JournalDamaged, match="cannot be read"):
+        find([top])
+
+
+def test_live_segments_are_read_in_tasks(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that went through the driver would have to fit into its memory."""
+    top = Script().write(tmp_path)
+    for found in find([top]):
+        as_live(found.path, chunk=50)
+    calls: list[Any] = []
+    monkeypatch.setattr("seqcast.spark.fingerprints.segment_batches", lambda *given: calls.append(given))
+    monkeypatch.setattr("seqcast.spark.segments.segment_batches", lambda *given: calls.append(given))
+    report = audit(spark, find([top]))
+    assert (failed(report), calls) == (set(), []), report.as_text()
+    assert report.rows == sum(found.rows for found in find([top]))
+
+
+@pytest.mark.parametrize("base", [1 << 47, (1 << 61) + 5])
+def test_packet_seqnos_of_any_size_give_no_alarm(spark: Any, tmp_path: Path, base: int) -> None:
+    for order in ("fifo", "sequencer"):
+        script = Script(order)
+        for story in script.stories.values():
+            for _, rows in story:
+                rows[:] = [replace(row, seqno=base + row.seqno) for row in rows]
+        report = audit(spark, find([script.write(tmp_path / f"{order}-sound")]))
+        assert failed(report) == set(), report.as_text()
+        rows = script.at(B, script.v2)
+        del rows[7]
+        report = audit(spark, find([script.write(tmp_path / f"{order}-gap")]))
+        assert "agreement" in failed(report), report.as_text()
+
+
+def damaged(top: Path, who: Member, change: Callable[[Path], None]) -> Path:
+    change(next(found for found in find([top]) if found.member == who).path)
+    return top
+
+
+def renamed(path: Path) -> None:
+    header = path / "journal.json"
+    header.write_text(seals.seal({**seals.unseal(header.read_text()), "cluster": "another"}))
+
+
+def without_view(path: Path) -> None:
+    """The rows of the second view are there, as if they were of the first."""
+    views = path / "views.jsonl"
+    lines = views.read_text().splitlines(True)
+    table = pq.read_table(path / "segment-000001.parquet")
+    kept = seals.unseal(lines[0]), seals.unseal(lines[2])
+    rows = table.slice(0, seals.unseal(lines[1])["idx"]), table.slice(kept[1]["idx"])
+    gone = table.num_rows - sum(part.num_rows for part in rows)
+    table = pa.concat_tables(rows)
+    rewrite(path, 1, changed(table, "idx", range(table.num_rows)))
+    moved = [{**seals.unseal(line), "idx": seals.unseal(line)["idx"] - gone} for line in lines[2:]]
+    views.write_text("".join(seals.seal(record) + "\n" for record in [kept[0], *moved]))
+
+
+def with_column(name: str, row: int, add: int) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        table = pq.read_table(path / "segment-000001.parquet")
+        values = table[name].to_pylist()
+        values[row] += add
+        rewrite(path, 1, changed(table, name, values))
+
+    return change
+
+
+def closed_early(path: Path) -> None:
+    views = path / "views.jsonl"
+    lines = views.read_text().splitlines(True)
+    record = seals.unseal(lines[-1])
+    views.write_text("".join(lines[:-1]) + seals.seal({**record, "idx": record["idx"] - 4}) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("change", "check", "says"),
+    [
+        (renamed, "views", r"view 1 .* is one of cluster 'another' at c, and of 'test' at a"),
+        (without_view, "views", r"c went from view 1 .* to view 3 .*: it skipped a view"),
+        (with_column("view_counter", 70, 1), "views", r"c has rows of view 1 .* under the counter 2"),
+        (with_column("length", 70, 1), "integrity", r"one length at \w and another at \w|one payload at"),
+        (closed_early, "gaps", r"c's journal was closed at row \d+, and goes on to row \d+"),
+    ],
+)
+def test_what_a_journal_claims_is_compared_with_the_others(
+    spark: Any, tmp_path: Path, change: Callable[[Path], None], check: str, says: str
+) -> None:
+    report = audit(spark, find([damaged(Script().write(tmp_path), C, change)]))
+    assert check in failed(report), report.as_text()
+    assert re.search(says, report.as_text()), report.as_text()
+
+
+def test_a_gap_behind_many_views_of_one_segment_is_found(spark: Any, tmp_path: Path) -> None:
+    """Formerly a bound of 10,000 runs of one view each ended the look at a segment."""
+    views = [view(counter, [A]) for counter in range(1, 10_051)]
+    story = [(of, [Row(A, at, 0, 1, b"x")]) for at, of in enumerate(views, 1)]
+    last, (row,) = story[-1]
+    story[-1] = (last, [row, replace(row, seqno=row.seqno + 1, global_seqno=3)])
+    report = audit(spark, find([journal(tmp_path, A, story).parent]))
+    assert failed(report) == {"gaps"}, report.as_text()

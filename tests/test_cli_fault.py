@@ -8,6 +8,7 @@ from journal_data import Row, journal, member, view
 from seqcast.cli.fault import FAULTS, plant
 from seqcast.errors import UsageError
 from seqcast.journal import read as journals
+from seqcast.journal.schema import signed
 
 NAMES = "abc"
 
@@ -57,7 +58,10 @@ def test_a_fault_leaves_a_sound_journal_that_differs_where_it_says(journaled, fa
     assert len(after) - len(before) == length
     planted = int(said.partition("row ")[2].partition(":")[0])
     assert first == planted + (fault == "duplicate")
-    assert fault in said and found.path.name in said
+    names = {signed(known.id): known.name for view in found.views for known in view.members}
+    row = before[planted]
+    assert f"{fault} of {names[row['sender']]}'s message {row['seqno']}.{row['index']}" in said
+    assert found.path.name in said
 
 
 def test_the_other_journals_stay_as_they_are(journaled):

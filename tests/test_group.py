@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -364,6 +365,60 @@ def test_a_journal_keeps_what_was_delivered(tmp_path):
         assert len(payloads(a, 100)) == 100
         wait_until(lambda: a.counters()["journal_rows"] == 100)
         assert a.counters()["journal_views"] == 1
+
+
+def first_segment(top):
+    (member,) = (path for path in top.iterdir() if path.is_dir())
+    return member / "segment-000001.arrows"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_ends_the_journal_and_not_delivery(tmp_path, caplog):
+    pytest.importorskip("pyarrow")
+    with group_of(1, order="total", journal=str(tmp_path)) as (a,):
+        first_segment(tmp_path).symlink_to("/dev/full")
+        a.send_many([b"%d" % i for i in range(100)])
+        assert payloads(a, 100) == [b"%d" % i for i in range(100)]
+        wait_until(lambda: a.counters()["journal_rows_lost"] == 100)
+        a.send(b"more")
+        assert payloads(a, 1) == [b"more"]
+        assert a.counters()["journal_rows_lost"] == 101
+    assert sum("No space left" in record.getMessage() for record in caplog.records) == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_with_a_required_journal_a_full_disk_stops_delivery_and_nothing_is_taken(tmp_path):
+    pytest.importorskip("pyarrow")
+    a = join(cluster(), "a", journal=str(tmp_path), journal_required=True)
+    try:
+        first_segment(tmp_path).symlink_to("/dev/full")
+        a.send(b"first")
+        assert payloads(a, 1) == [b"first"]
+        wait_until(lambda: a.counters()["journal_rows_lost"] == 1)
+        a.send(b"second")
+        for _ in range(2):
+            with pytest.raises(seqcast.JournalWriteError, match=r"No space left.*free space"):
+                a.recv(timeout=5)
+        assert a.counters()["journal_rows_lost"] == 1
+        a._journal = None  # what waits is still there
+        assert a.recv(timeout=5).payload == b"second"
+    finally:
+        a.leave()
+
+
+def test_a_journal_that_is_left_without_with_has_its_end(tmp_path):
+    pytest.importorskip("pyarrow")
+    text = """
+import sys, seqcast
+group = seqcast.join(sys.argv[1], name="a", interface=sys.argv[2], journal=sys.argv[3])
+group.send(b"x")
+assert group.recv(timeout=10).payload == b"x"
+"""
+    output(script(text, cluster(), LOOPBACK, str(tmp_path)))
+    from seqcast.journal.read import find
+
+    (journal,) = find([tmp_path])
+    assert (journal.closed, journal.closed_idx, journal.rows) == ("leave", 1, 1)
 
 
 MEMBER = """

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,15 +22,16 @@ from hypothesis import strategies as st
 pytest.importorskip("pyarrow")
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from journal_data import Delivered, Row, batch_of, journal, member, view
+from journal_data import Delivered, Row, as_live, batch_of, journal, member, view
 
 import seqcast
 from seqcast._native import columns
 from seqcast.errors import JournalWriteError, UsageError
+from seqcast.journal import manifest, seals, stream
 from seqcast.journal import read as journal_read
+from seqcast.journal import roll as journal_roll
 from seqcast.journal import writer as journal_writer
-from seqcast.journal.schema import JournalError, directory_name, signed
+from seqcast.journal.schema import JournalDamaged, JournalError, directory_name, signed
 from seqcast.journal.writer import JournalWriter
 from seqcast.types import Member, View, ViewId
 
@@ -159,37 +160,120 @@ def test_every_complete_batch_survives_a_kill_and_the_torn_tail_is_counted(tmp_p
     whole = table(path)
     assert whole.num_rows >= 6000
     assert whole["idx"].to_pylist() == list(range(whole.num_rows))
-    with live.open("r+b") as file:  # a crash of the machine may leave any prefix
-        file.truncate(live.stat().st_size - 1000)
+    messages, _ = stream.read_sums(live)
+    with live.open("r+b") as file:  # as if it had been killed a moment earlier
+        file.truncate(messages[-1].offset + 100)
     found = journal_read.read(path)
     assert (found.torn, found.closed) == (1, None)
     kept = table(path)
-    assert 3000 <= kept.num_rows < whole.num_rows
+    assert 3000 <= kept.num_rows == whole.num_rows - messages[-1].rows
     assert kept.equals(whole.slice(0, kept.num_rows))
 
 
 @settings(max_examples=40, deadline=None)
 @given(cut=st.floats(0, 1))
-def test_any_prefix_of_a_live_segment_is_read(tmp_path_factory: pytest.TempPathFactory, cut: float) -> None:
+def test_of_a_live_segment_only_the_last_batch_may_be_torn(
+    tmp_path_factory: pytest.TempPathFactory, cut: float
+) -> None:
     path = journal(tmp_path_factory.mktemp("torn"), A, [(V1, rows_of(3000))], closed=None)
-    whole = table(path)
-    live = path / "segment-000001.arrows"
-    ends = []
-    with pa.OSFile(str(live), "wb") as sink, pa.ipc.new_stream(sink, whole.schema) as stream:
-        for batch in whole.to_batches(max_chunksize=500):
-            stream.write_batch(batch)
-            ends.append(sink.tell())
-    (path / "segment-000001.parquet").unlink()
-    total = live.stat().st_size
-    size = int(total * cut)
+    live = as_live(path)
+    messages, _ = stream.read_sums(live)
+    size = int(live.stat().st_size * cut)
     with live.open("r+b") as file:
         file.truncate(size)
+    if size < messages[-1].offset:
+        with pytest.raises(JournalDamaged, match="before what was written last; restore"):
+            journal_read.read(path)
+        return
     found = journal_read.read(path)
-    assert sum(batch.num_rows for batch in found.batches()) == 500 * sum(end <= size for end in ends)
-    if size in (*ends, total):
-        assert not found.segments[0].torn
-    elif size > ends[0]:
-        assert found.segments[0].torn
+    whole = size == messages[-1].offset + messages[-1].size
+    assert sum(batch.num_rows for batch in found.batches()) == (3000 if whole else 2500)
+    assert found.segments[0].torn is not whole
+
+
+@settings(max_examples=100, deadline=None)
+@given(where=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), rolled=st.booleans(), full=st.booleans())
+def test_a_flipped_bit_is_damage_or_changes_nothing(
+    tmp_path_factory: pytest.TempPathFactory, where: float, bit: int, rolled: bool, full: bool
+) -> None:
+    """In each file of a journal, whether live or rolled."""
+    payload = "full" if full else "hash"
+    path = journal(tmp_path_factory.mktemp("flip"), A, [(V1, rows_of(300)), (V2, rows_of(3))], payload=payload)
+    if not rolled:
+        as_live(path, chunk=100)
+    before, told = table(path), journal_read.read(path)
+    files = sorted(file for file in path.iterdir() if file.is_file())
+    sizes = [file.stat().st_size for file in files]
+    at = int(sum(sizes) * where)
+    victim = next(number for number in range(len(files)) if at < sum(sizes[: number + 1]))
+    data = bytearray(files[victim].read_bytes())
+    data[at - sum(sizes[:victim])] ^= 1 << bit
+    files[victim].write_bytes(data)
+    try:
+        after, found = table(path), journal_read.read(path)
+    except JournalError as damage:  # or, where the format's name is hit, no journal at all
+        assert "\n" not in str(damage)
+        return
+    assert after.equals(before)
+    if data[-1] == ord("\n") or files[victim].name != "views.jsonl":
+        assert found == told
+    else:  # the end of the last line: a record that was torn, by the looks of it
+        assert found.torn_records == 1
+
+
+def test_a_reader_beside_the_writer_finds_every_row_once(tmp_path: Path) -> None:
+    """Segments are rolled while they are read: a stream that was listed has become a Parquet file."""
+    writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0.001, segment_rows=300, payload="hash")
+    writer.view(V1, 1)
+    done = threading.Event()
+
+    def write() -> None:
+        for at in range(0, 30_000, 100):
+            writer.batch(batch_of(rows_of(100, first_global=at + 1, start=at + 1), V1), V1)
+            wait_for_rows(writer, at)
+        done.set()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    reads = 0
+    while not done.is_set():
+        found = journal_read.read(writer.path)
+        for _ in range(2):  # the second look comes later still
+            indices = [idx for batch in found.batches(["idx"]) for idx in batch["idx"].to_pylist()]
+            assert indices == list(range(found.rows))
+        reads += 1
+    thread.join()
+    writer.close("leave")
+    assert reads > 3
+    assert table(writer.path)["idx"].to_pylist() == list(range(30_000))
+
+
+def test_segments_are_rolled_at_normal_priority_while_many_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, policies = threading.Semaphore(0), []
+    rolling = journal_roll.roll
+    monkeypatch.setattr(journal_roll, "roll", lambda path, manifest: (gate.acquire(), rolling(path, manifest)))
+    monkeypatch.setattr(journal_roll, "_schedule", lambda thread, policy: policies.append(policy))
+    writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0, segment_rows=1, payload="hash")
+    writer.view(V1, 1)
+    for at in range(6):
+        writer.batch(batch_of(rows_of(1, first_global=at + 1, start=at + 1), V1), V1)
+        wait_for_rows(writer, at + 1)
+    deadline = time.monotonic() + 10
+    while writer.counters()["unrolled"] < 6:
+        assert time.monotonic() < deadline, writer.counters()
+        time.sleep(0.002)
+    assert policies == ["SCHED_IDLE", "SCHED_OTHER"]
+    for _ in range(5):
+        gate.release()
+    while writer.counters()["unrolled"] > 1:
+        assert time.monotonic() < deadline, writer.counters()
+        time.sleep(0.002)
+    gate.release()
+    writer.close("leave")
+    assert policies[:3] == ["SCHED_IDLE", "SCHED_OTHER", "SCHED_IDLE"]
+    assert writer.counters()["rolled"] == 6
 
 
 def test_a_torn_view_record_is_skipped_and_counted(tmp_path: Path) -> None:
@@ -203,6 +287,7 @@ def test_a_torn_view_record_is_skipped_and_counted(tmp_path: Path) -> None:
 def test_a_crash_between_rolling_and_removing_the_stream_reads_the_rows_once(tmp_path: Path) -> None:
     path = journal(tmp_path, A, [(V1, rows_of(50))])
     (path / "segment-000001.arrows").write_bytes(b"leftover")
+    (path / "segment-000001.sums").write_bytes(b"leftover")
     (path / "segment-000002.parquet.part").write_bytes(b"never finished")
     assert table(path).num_rows == 50
 
@@ -233,9 +318,7 @@ def test_a_full_queue_makes_the_caller_wait_and_is_counted(tmp_path: Path, monke
     assert table(writer.path).num_rows == 2
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_is_an_error_to_the_owner_and_what_is_lost_is_counted(tmp_path: Path) -> None:
-    writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0)
+def fill_the_disk(writer: JournalWriter) -> None:
     (writer.path / "segment-000001.arrows").symlink_to("/dev/full")
     writer.view(V1, 1)
     writer.batch(batch_of(rows_of(10), V1), V1)
@@ -243,16 +326,42 @@ def test_a_full_disk_is_an_error_to_the_owner_and_what_is_lost_is_counted(tmp_pa
     while not writer.counters()["rows_lost"]:
         assert time.monotonic() < deadline
         time.sleep(0.002)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_ends_the_journal_and_what_is_lost_is_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0)
+    fill_the_disk(writer)
+    writer.batch(batch_of(rows_of(5), V1), V1)
+    writer.view(V2, 2)
+    writer.close("leave")
+    assert writer.counters()["rows_lost"] == 15
+    assert writer.counters()["rows"] == 0
+    told = [record.getMessage() for record in caplog.records if record.name == "seqcast.journal"]
+    assert len(told) == 1
+    assert re.search(r"No space left.*row 0 on.*free space.*delivery goes on", told[0])
+    (writer.path / "segment-000001.arrows").unlink()  # it is no file that can be read
+    (writer.path / "segment-000001.sums").unlink()
+    found = journal_read.read(writer.path)
+    assert (found.rows, found.closed, [view.view_id for view in found.views]) == (0, None, [V1.view_id])
+    assert "No space left" in found.failed
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_journal_that_is_required_says_so_at_each_call(tmp_path: Path) -> None:
+    writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0, required=True)
+    fill_the_disk(writer)
     with pytest.raises(JournalWriteError, match=r"No space left.*row 0 on.*free space"):
         writer.batch(batch_of(rows_of(5), V1), V1)
     with pytest.raises(JournalWriteError):
         writer.close("leave")
-    assert writer.counters()["rows_lost"] == 15
-    assert writer.counters()["rows"] == 0
+    assert writer.counters()["rows_lost"] == 10
 
 
 def test_a_batch_whose_runs_point_outside_is_refused_and_counted(tmp_path: Path) -> None:
-    writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0)
+    writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0, required=True)
     writer.view(V1, 1)
     good = batch_of(rows_of(4), V1)
     runs = good.runs.copy()
@@ -301,6 +410,8 @@ def test_what_is_no_journal_is_refused_in_one_line(tmp_path: Path) -> None:
     path = journal(tmp_path / "top", A, [(V1, rows_of(30))])
     rolled, header = path / "segment-000001.parquet", path / "journal.json"
     good, head = rolled.read_bytes(), header.read_text()
+    manifest = path / "segments.json"
+    manifests = manifest.read_text()
 
     def refused(match: str, *given: Path) -> None:
         with pytest.raises(JournalError, match=match) as caught:
@@ -312,33 +423,55 @@ def test_what_is_no_journal_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     refused("holds no journal", tmp_path / "empty")
     rolled.write_bytes(b"PAR1" + good[4:-100])
-    refused("not a segment")
-    pq.write_table(pa.table({"idx": [1, 2]}), rolled)
-    refused("columns of journal version 2")
+    refused("is altered: its checksum.*restore it from a copy")
+    journal_roll.rewrite(path, 1, pa.table({"idx": [1, 2]}))
+    refused("columns of journal version 3")
     rolled.write_bytes(good)
+    manifest.write_text(manifests)
+    manifest.write_text(manifests.replace("hash", "hush"))
+    refused(r"segments\.json is damaged: its checksum does not fit")
+    manifest.unlink()
+    refused(r"segments\.json cannot be read")
+    manifest.write_text(manifests)
     for foreign in ("{}", "[1, 2]", "null", '{"format": "another"}'):
         header.write_text(foreign)
         refused("not written by seqcast; give the directory")
     header.write_bytes(b"\xff\xfe")
-    refused("it is not text; restore it, or leave")
+    refused("it is not text; restore it")
     header.write_text(head[:-9])
-    refused("it is not JSON; restore it, or leave")
-    header.write_text(head.replace('"payload"', '"other"'))
-    refused("it has no 'payload'; restore it, or leave")
-    for wrong in ('"member": 5', '"member": [1]', '"member": {"name": "a", "id": 5}', '"deliver_own": 1'):
-        header.write_text(json.dumps({**json.loads(head), **json.loads("{" + wrong + "}")}))
-        refused("a field has a value that cannot be; restore it, or leave")
-    header.write_text(head.replace('"schema_version": 2', '"schema_version": 99'))
+    refused("it is not JSON; restore it")
+    header.write_text(head.replace("test", "toast"))
+    refused("its checksum does not fit; restore it")
+
+    def rewritten(**changes: Any) -> None:
+        record = {**seals.unseal(head), **changes}
+        header.write_text(seals.seal({key: value for key, value in record.items() if value is not None}))
+
+    rewritten(payload=None)
+    refused("it has no 'payload'; restore it")
+    for wrong in ({"member": 5}, {"member": [1]}, {"member": {"name": "a", "id": 5}}, {"deliver_own": 1}):
+        rewritten(**wrong)
+        refused("a field has a value that cannot be; restore it")
+    rewritten(schema_version=99)
     refused("version 99")
     header.write_text(head)
-    rolled.rename(path / "segment-000002.parquet")
-    refused("segment 1 is missing")
-    (path / "segment-000001.arrows").write_bytes(os.urandom(5000))
-    refused("not a segment")
-    (path / "segment-000001.arrows").unlink()
-    (path / "segment-000002.parquet").rename(rolled)
+    rolled.unlink()
+    refused("segment-000001.parquet cannot be read")
+    rolled.write_bytes(good)
+    live = as_live(path)
+    live.with_suffix(".sums").rename(path / "kept")
+    refused("has no checksums")
+    (path / "kept").rename(live.with_suffix(".sums"))
+    live.unlink()
+    refused(r"segment-000001\.arrows is missing")
+    live.write_bytes(os.urandom(50_000))
+    refused("bytes behind its last checksum")
+    live.write_bytes(b"")
     views = path / "views.jsonl"
-    views.write_text(views.read_text().replace('"counter": 1', '"counter": 5'))
+    line = seals.unseal(views.read_text().splitlines()[0])
+    line["view_id"]["counter"] = 5
+    views.write_text(seals.seal(line) + "\n")
+    live.with_suffix(".sums").write_bytes(b"")
     refused(r"line 1.*tag")
 
 
@@ -349,6 +482,7 @@ def test_rows_without_views_are_no_journal_and_neither_is_one(tmp_path: Path) ->
         journal_read.find([path])
     assert "\n" not in str(caught.value)
     (path / "segment-000001.parquet").unlink()
+    manifest.save(path, manifest.Manifest(0, {}))
     assert journal_read.find([path])[0].views == ()
 
 

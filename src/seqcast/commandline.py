@@ -132,10 +132,9 @@ class Progress:
             self._width = 0
 
     def stage(self, text: str) -> None:
-        """Shows ``text`` at once; elsewhere than on a terminal a stage says too little for a line."""
-        if self._terminal:
-            self._due = 0.0
-            self.show(text)
+        """Shows ``text`` at once, as a line of its own where there is no terminal."""
+        self._due = 0.0
+        self.show(text)
 
     def show(self, text: str) -> None:
         """Shows ``text`` when it is due."""

@@ -147,6 +147,14 @@ class Config:
         "What the journal keeps of payloads: all of it, or a 64-bit hash, which is enough for the audit.",
         among=("full", "hash"),
     )
+    journal_required: bool = _knob(
+        False,
+        "",
+        "What a journal that cannot be written does, because the disk is full for example. False: it ends, which is "
+        "logged once, and delivery goes on; the counter `journal_rows_lost` says what it lacks. True: receiving raises "
+        "JournalWriteError and takes nothing more, so that the application gets nothing that is not journaled, but for "
+        "what was on its way to the disk.",
+    )
 
     # -- joining and leaving
 

@@ -52,3 +52,7 @@ class JournalWriteError(SeqcastError):
 
 class RemoteProtocolError(SeqcastError):
     """A peer sent bytes that cannot be right."""
+
+
+class SparkFailed(SeqcastError):
+    """Spark could not do its work: no Java, no master, no memory, a task that fails. Nothing was proved or refuted."""

@@ -10,6 +10,7 @@ import os
 import socket
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
@@ -23,7 +24,15 @@ from seqcast.arguments import check_name, check_policy, id_of, listed, nanosecon
 from seqcast.config import Config
 from seqcast.endpoint import Event as Request
 from seqcast.endpoint import Left, Meaning
-from seqcast.errors import ConfigError, NotMember, SendTimeout, SeqcastError, SuspendTimeout, UsageError
+from seqcast.errors import (
+    ConfigError,
+    JournalWriteError,
+    NotMember,
+    SendTimeout,
+    SeqcastError,
+    SuspendTimeout,
+    UsageError,
+)
 from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.net.host import Host
 from seqcast.net.state import Item, StateHandler, check_handler, give_state, take_state
@@ -181,6 +190,8 @@ class Group:
         if config.journal:
             try:
                 self._journal = self._open_journal()
+                # One that is left without `with`, and not read to its end, gets its closing record too.
+                weakref.finalize(self, _end_journal, self._journal)
             except BaseException:
                 self._driver.stop()
                 self._driver.close()
@@ -447,8 +458,8 @@ class Group:
         Raises:
             NotMember: this member left or was excluded, and all that it was delivered is taken.
             UsageError: ``timeout`` is not seconds.
-            JournalWriteError: the journal cannot be written, so that what this call took from the stream is not in it,
-                and is not returned; the journal's counter ``rows_lost`` has it.
+            JournalWriteError: with ``journal_required=True`` the journal cannot be written; what comes next stays in
+                the stream, and nothing more is received.
         """
         wait = -1 if timeout is None else nanoseconds(timeout)
         if not self._begin_taking(wait):
@@ -471,8 +482,8 @@ class Group:
         Raises:
             NotMember: this member left or was excluded, and all that it was delivered is taken.
             UsageError: ``timeout`` is not seconds.
-            JournalWriteError: the journal cannot be written, so that what this call took from the stream is not in it,
-                and is not returned; the journal's counter ``rows_lost`` has it.
+            JournalWriteError: with ``journal_required=True`` the journal cannot be written; what comes next stays in
+                the stream, and nothing more is received.
         """
         wait = -1 if timeout is None else nanoseconds(timeout)
         if not self._begin_taking(wait):
@@ -622,7 +633,11 @@ class Group:
             if len(item) > 1:
                 self._untaken = True
             if self._journal is not None:
-                self._journal.batch(item, item.view)
+                try:
+                    self._journal.batch(item, item.view)
+                except JournalWriteError:  # it stays in the stream, unread
+                    self._backlog.appendleft(item)
+                    raise
             return item
         if item is None:
             self._refuse_forked()
@@ -639,7 +654,11 @@ class Group:
         if isinstance(meaning, View):
             self._delivered_view = meaning
             if self._journal is not None:
-                self._journal.view(meaning, time.time_ns())
+                try:
+                    self._journal.view(meaning, time.time_ns())
+                except JournalWriteError:
+                    self._meanings.appendleft(meaning)
+                    raise
             if self._state is not None and (joiners := self._host.endpoint.joiners_of(meaning.view_id.tag)):
                 self._give_state(self._state, meaning, joiners)
         elif isinstance(meaning, Excluded | Left):
@@ -761,7 +780,7 @@ class Group:
         """Ends the journal, if there is one, where the stream was not taken to its end. Leaving by ``with`` does it.
 
         Raises:
-            JournalWriteError: something could not be written; the counters say how much.
+            JournalWriteError: with ``journal_required=True`` something could not be written; the counters say how much.
         """
         if self._journal is not None and not self._forked:
             self._journal.close("leave")
@@ -775,6 +794,7 @@ class Group:
             cluster=self.cluster,
             member=self.member,
             payload=config.journal_payload,
+            required=config.journal_required,
             deliver_own=config.deliver_own,
         )
 
@@ -798,6 +818,12 @@ class Group:
         """In a child process: no lock may be touched, a thread that does not exist here may hold it."""
         self._forked = True
         self._host.after_fork()
+
+
+def _end_journal(journal: JournalWriter) -> None:
+    """When its group is collected, or the interpreter ends."""
+    with contextlib.suppress(JournalWriteError):
+        journal.close("leave")
 
 
 def _close_in_child() -> None:

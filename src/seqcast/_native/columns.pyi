@@ -5,8 +5,11 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-def payload_hash(payload: bytes | npt.NDArray[np.uint8], *, plain: bool = False) -> int:
-    """XXH3 (64 bits, seed 0) of a payload, signed. ``plain``: without the processor's vectors, for tests."""
+def payload_hash(payload: bytes | memoryview | npt.NDArray[np.uint8], *, plain: bool = False) -> int:
+    """XXH3 (64 bits, seed 0) of a payload, signed. ``plain``: without the processor's vectors, for tests.
+
+    Gives up the GIL where it takes long.
+    """
 
 class DeliveredBatch(Protocol):
     """What a journal needs of ``seqcast._native.engine.Batch``, which is taken without making these arrays."""

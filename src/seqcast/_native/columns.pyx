@@ -37,9 +37,18 @@ cdef extern from "xxh3.h" nogil:
     uint64_t sc_xxh3_plain(const uint8_t *p, size_t len)
 
 
+DEF RELEASE_BYTES = 65536  # what takes longer than giving up the GIL and taking it again
+
+
 def payload_hash(const uint8_t[::1] payload not None, *, bint plain=False):
     cdef const uint8_t *p = &payload[0] if payload.shape[0] else NULL
-    return <int64_t>(sc_xxh3_plain(p, payload.shape[0]) if plain else sc_xxh3(p, payload.shape[0]))
+    cdef size_t n = payload.shape[0]
+    cdef uint64_t found
+    if n < RELEASE_BYTES:
+        return <int64_t>(sc_xxh3_plain(p, n) if plain else sc_xxh3(p, n))
+    with nogil:
+        found = sc_xxh3_plain(p, n) if plain else sc_xxh3(p, n)
+    return <int64_t>found
 
 
 cdef class Block:

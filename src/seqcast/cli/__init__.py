@@ -1,7 +1,7 @@
 """The command ``seqcast``: one sub-command is one module, imported only when it is called.
 
-Exit status: 0; 1 where the thing checked does not hold, or the group could not do what was asked; 2 for bad input, with
-one line that says what and how to mend it.
+Exit status: 0; 1 where the thing checked does not hold, or the group could not do what was asked; 2 for bad input;
+3 where Spark fails; each with one line that says what and how to mend it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from seqcast.errors import ConfigError, SeqcastError, UsageError
+from seqcast.errors import ConfigError, SeqcastError, SparkFailed, UsageError
 
 # name: (module, what it does, the extra that it needs)
 COMMANDS = {
@@ -35,7 +35,8 @@ Reliable, totally ordered multicast with agreed membership, over UDP.
 commands:
 {commands}
 
-exit status: 0; 1 where the thing checked does not hold or the group could not do what was asked; 2 for bad input
+exit status: 0; 1 where the thing checked does not hold or the group could not do what was asked; 2 for bad
+input; 3 where Spark fails
 """
 
 
@@ -107,6 +108,8 @@ def run(command: str, arguments: list[str]) -> int:
         return complain(f"`{command}` needs {missing}, which is not installed: pip install 'seqcast[{wanted}]'")
     except (UsageError, ConfigError) as error:
         return complain(str(error))
+    except SparkFailed as error:
+        return complain(str(error), 3)
     except SeqcastError as error:
         return complain(str(error), 1)
     except SystemExit as leaving:  # argparse: 0 after --help, 2 after a complaint

@@ -6,13 +6,15 @@ what the guarantees say can tell that it is false. Needs pyarrow.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from seqcast.errors import UsageError
 from seqcast.journal import read as journals
-from seqcast.journal.schema import VIEWS_FILE
+from seqcast.journal import seals
+from seqcast.journal.roll import rewrite
+from seqcast.journal.schema import VIEWS_FILE, signed
+from seqcast.types import Member
 
 FAULTS = ("swap", "drop", "duplicate")
 
@@ -55,14 +57,16 @@ def plant(fault: str, directory: Path, name: str) -> str:
         case _:
             raise UsageError(f"no fault is called {fault!r}; there are {', '.join(FAULTS)}")
     idx = table["idx"][row].as_py()
-    what = f"{name}'s message {table['seqno'][row].as_py()}.{table['index'][row].as_py()}"
+    sender = next((known for known in _members(journal) if signed(known.id) == table["sender"][row].as_py()), None)
+    whose = sender.name if sender else "an unknown member"
+    what = f"{whose}'s message {table['seqno'][row].as_py()}.{table['index'][row].as_py()}"
     first = table["idx"][0].as_py()
-    _write(victim.path, _renumbered(table.take(pa.array(order)), first))
+    rewrite(journal.path, victim.number, _renumbered(table.take(pa.array(order)), first))
     if shift:
         for segment in journal.segments:
             if segment.number > victim.number:
                 later = pq.read_table(segment.path)
-                _write(segment.path, _renumbered(later, later["idx"][0].as_py() + shift))
+                rewrite(journal.path, segment.number, _renumbered(later, later["idx"][0].as_py() + shift))
         _shift_views(journal.path / VIEWS_FILE, idx, shift)
     return f"planted in {journal.path.name}, row {idx}: {fault} of {what}"
 
@@ -84,16 +88,14 @@ def _renumbered(table: Any, first: int) -> Any:
     return table.set_column(place, table.schema.field(place), numbers)
 
 
-def _write(path: Path, table: Any) -> None:
-    import pyarrow.parquet as pq
-
-    pq.write_table(table, path, compression="zstd")
+def _members(journal: journals.Journal) -> list[Member]:
+    return [member for view in journal.views for member in view.members]
 
 
 def _shift_views(path: Path, idx: int, shift: int) -> None:
-    """Moves the beginnings of the views behind row ``idx``."""
-    records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    """Moves the beginnings of the views behind row ``idx``, and the end."""
+    records = [seals.unseal(line) for line in path.read_text(encoding="utf-8").splitlines()]
     for record in records:
         if record["idx"] > idx:
             record["idx"] += shift
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    path.write_text("".join(seals.seal(record) + "\n" for record in records), encoding="utf-8")

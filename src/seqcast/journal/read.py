@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seqcast.journal import seals
+from seqcast.journal.manifest import Manifest, Rolled, file_digest, load
 from seqcast.journal.schema import (
+    FAILED,
     FORMAT,
     HEADER_FILE,
+    MANIFEST_FILE,
     PAYLOAD_MODES,
     SCHEMA_VERSION,
     VIEWS_FILE,
+    JournalDamaged,
     JournalError,
     arrow_schema,
-    segment_of,
+    segment_name,
 )
+from seqcast.journal.stream import SUM_BYTES, SUMS_SUFFIX, read_sums, stream_batches, stream_schema
 from seqcast.types import Member, ViewId
 
 if TYPE_CHECKING:
@@ -37,18 +43,28 @@ class Installed:
     at_ns: int
     idx: int
     """Position of the first row of the view."""
+    subgroups: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    """Of a view that merged others: the tag of each, and the ids of its members that came along."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One file of rows; ``live`` where it is a stream that was not rolled (the member crashed, or still writes)."""
+    """One file of rows, as it was when the journal was read: what is written since is left out.
+
+    Args:
+        live: it is a stream that was not rolled then (the member crashed, or still writes).
+        size: bytes of the file, of a stream those of its whole messages.
+        hash: of a rolled one: the XXH3 of the file, by the manifest.
+        torn: a stream whose last batch is incomplete.
+    """
 
     number: int
     path: Path
     live: bool
     rows: int
+    size: int
+    hash: str = ""
     torn: bool = False
-    """A stream whose last batch is incomplete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +72,7 @@ class Journal:
     """What one member left.
 
     Args:
-        closed: reason of the closing record, or None: the member crashed or still writes.
+        closed: reason of the closing record, or None: the member crashed or still writes, or the journal ``failed``.
         closed_idx: how many rows were written, by the closing record; -1 without one.
         torn_records: view records whose line is incomplete.
     """
@@ -71,6 +87,8 @@ class Journal:
     closed: str | None
     closed_idx: int
     torn_records: int
+    failed: str = ""
+    """The write error that ended the journal, while the member went on."""
 
     @property
     def rows(self) -> int:
@@ -85,7 +103,7 @@ class Journal:
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """All rows, in journal order."""
         for segment in self.segments:
-            yield from segment_batches(segment.path, columns)
+            yield from segment_batches(segment, columns)
 
 
 def find(paths: Sequence[str | Path]) -> list[Journal]:
@@ -115,8 +133,11 @@ def read(path: Path) -> Journal:
     """
     header = _header(path)
     expected = arrow_schema(header["payload"])
-    views, (closed, closed_idx), torn_records = _views(path / VIEWS_FILE)
+    # The writer may be at work: a view is written before its rows, and the closing record after all of them.
+    _, (closed, closed_idx), _ = _views(path / VIEWS_FILE)
     segments = tuple(_segments(path, expected))
+    views, _, torn_records = _views(path / VIEWS_FILE)
+    failed = closed.removeprefix(FAILED) if closed and closed.startswith(FAILED) else ""
     if not views and any(segment.rows for segment in segments):
         raise JournalError(
             f"{path} has rows and no view that they were delivered in: restore its {VIEWS_FILE}, or leave it out"
@@ -129,35 +150,76 @@ def read(path: Path) -> Journal:
         deliver_own=header["deliver_own"],
         views=tuple(views),
         segments=segments,
-        closed=closed,
+        closed=None if failed else closed,
+        failed=failed,
         closed_idx=closed_idx,
         torn_records=torn_records,
     )
 
 
 def segment_batches(
-    path: Path, columns: Sequence[str] | None = None, *, batch_rows: int = 1 << 16
+    segment: Segment, columns: Sequence[str] | None = None, *, batch_rows: int = 1 << 16
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of one segment, rolled or live, with only the given columns; a torn tail ends it.
+    """Batches of one segment, with only the given columns. The checksums of the file are compared first.
 
     Args:
         batch_rows: bound of a batch of a rolled segment; those of a live one are as they were written.
 
     Raises:
-        JournalError: not a segment, or a rolled one that is damaged.
+        JournalDamaged: the file is not as it was written, or gone.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    path = segment.path
+    if not segment.rows:
+        return
     try:
-        if path.suffix == ".parquet":
-            with pq.ParquetFile(path) as file:
-                yield from file.iter_batches(columns=columns, batch_size=batch_rows)
-            return
-        for batch in _complete(path)[0]:
-            yield batch if columns is None else batch.select(list(columns))
+        if segment.live:
+            try:
+                messages = [each for each in read_sums(path)[0] if each.offset + each.size <= segment.size]
+                for batch in stream_batches(path, messages):
+                    yield batch if columns is None else batch.select(list(columns))
+                return
+            except FileNotFoundError:  # rolled meanwhile; nothing was given out yet
+                segment = _now_rolled(segment)
+        check_rolled(segment)
+        left = segment.rows
+        with pq.ParquetFile(segment.path) as file:
+            for batch in file.iter_batches(columns=columns, batch_size=batch_rows):
+                yield batch.slice(0, left)
+                left -= batch.num_rows
+                if left <= 0:
+                    return
     except (OSError, pa.ArrowException) as error:
-        raise JournalError(f"{path} cannot be read: {_line(error)}; restore it, or leave this journal out") from error
+        raise JournalDamaged(f"{path} cannot be read: {_line(error)}") from error
+
+
+def check_rolled(segment: Segment) -> None:
+    """Compares a rolled segment's file with its checksum.
+
+    Raises:
+        JournalDamaged: it was altered, or is gone.
+    """
+    try:
+        same = segment.path.stat().st_size == segment.size and file_digest(segment.path) == segment.hash
+    except OSError as error:
+        raise JournalDamaged(f"{segment.path} cannot be read: {error.strerror}") from error
+    if not same:
+        raise JournalDamaged(f"{segment.path} is altered: its checksum is not that of {MANIFEST_FILE}")
+
+
+def _now_rolled(segment: Segment) -> Segment:
+    """A segment that was a stream; its first rows are those that it had then."""
+    found = load(segment.path.parent).rolled.get(segment.number)
+    if found is None:
+        raise JournalDamaged(f"{segment.path} is missing")
+    return replace(_of_manifest(segment.path.parent, found), rows=segment.rows)
+
+
+def _of_manifest(directory: Path, rolled: Rolled) -> Segment:
+    path = directory / segment_name(rolled.number, "parquet")
+    return Segment(rolled.number, path, False, rolled.rows, rolled.size, rolled.hash)
 
 
 def _journals_in(top: Path) -> list[Path]:
@@ -166,7 +228,8 @@ def _journals_in(top: Path) -> list[Path]:
 
 def _header(path: Path) -> dict[str, Any]:
     try:
-        header = json.loads((path / HEADER_FILE).read_text(encoding="utf-8"))
+        text = (path / HEADER_FILE).read_text(encoding="utf-8")
+        header = json.loads(text)
         if not isinstance(header, dict) or header.get("format") != FORMAT:
             raise JournalError(
                 f"{path} is not a seqcast journal: its {HEADER_FILE} was not written by seqcast; give the directory "
@@ -177,6 +240,7 @@ def _header(path: Path) -> dict[str, Any]:
                 f"{path} has journal version {header['schema_version']}, this seqcast reads {SCHEMA_VERSION}: use the "
                 "seqcast that wrote it"
             )
+        seals.unseal(text)
         kinds = (str(header["cluster"]), int(header["member"]["id"], 16), header["member"]["name"])
         if header["payload"] not in PAYLOAD_MODES or not isinstance(header["deliver_own"], bool) or not kinds[1]:
             raise ValueError
@@ -188,16 +252,15 @@ def _header(path: Path) -> dict[str, Any]:
         raise _damaged_header(path, "it is not JSON") from error
     except UnicodeDecodeError as error:
         raise _damaged_header(path, "it is not text") from error
+    except seals.SealError as error:
+        raise _damaged_header(path, str(error)) from error
     except (ValueError, TypeError) as error:
         raise _damaged_header(path, "a field has a value that cannot be") from error
     return dict(header)
 
 
-def _damaged_header(path: Path, why: str) -> JournalError:
-    return JournalError(
-        f"{path} is not a seqcast journal, or a damaged one: {HEADER_FILE}: {why}; restore it, or "
-        "leave this journal out"
-    )
+def _damaged_header(path: Path, why: str) -> JournalDamaged:
+    return JournalDamaged(f"{path / HEADER_FILE}, if it is of a seqcast journal: {why}")
 
 
 def _views(path: Path) -> tuple[list[Installed], tuple[str | None, int], int]:
@@ -210,13 +273,13 @@ def _views(path: Path) -> tuple[list[Installed], tuple[str | None, int], int]:
     tail = lines.pop() if lines else b""  # after the last newline: empty, or a record that was torn
     for number, line in enumerate(lines, 1):
         try:
-            record = json.loads(line)
+            record = seals.unseal(line)
             if record["event"] == "close":
                 closed = str(record["reason"]), int(record["idx"])
             else:
                 views.append(_installed(record))
         except (ValueError, KeyError, TypeError) as error:
-            raise JournalError(f"{path}, line {number}, is not a view record: {_line(error)}") from error
+            raise JournalDamaged(f"{path}, line {number}, is not a view record: {_line(error)}") from error
     return views, closed, int(bool(tail))
 
 
@@ -234,64 +297,69 @@ def _installed(record: dict[str, Any]) -> Installed:
         sequencer=record["sequencer"],
         at_ns=record["at_ns"],
         idx=record["idx"],
+        subgroups=tuple((int(tag, 16), tuple(int(key, 16) for key in ids)) for tag, ids in record["subgroups"]),
     )
 
 
-def _segments(path: Path, expected: pa.Schema) -> Iterator[Segment]:
-    found: dict[int, Path] = {}
-    for file in sorted(path.iterdir()):  # .arrows before .parquet: where a crash left both, the rolled one counts
-        if parsed := segment_of(file.name):
-            found[parsed[0]] = file
-    last = max(found, default=0)
-    for number, (key, file) in enumerate(sorted(found.items()), 1):
-        if key != number:
-            raise JournalError(f"{path}: segment {number} is missing; restore it, or leave this journal out")
-        segment = _segment(number, file, expected)
-        if segment.torn and number != last:
-            raise JournalError(f"{file} is torn, and it is not the last segment; restore it, or leave this journal out")
-        yield segment
+def _segments(path: Path, expected: pa.Schema) -> list[Segment]:
+    """The segments of a journal that may be written meanwhile: where one is rolled between two looks, again."""
+    while True:
+        manifest = load(path)
+        try:
+            found = [_segment(path, number, manifest, expected) for number in range(1, manifest.started + 1)]
+        except FileNotFoundError as error:
+            if load(path) != manifest:
+                continue
+            raise JournalDamaged(f"{Path(error.filename)} is missing") from error
+        for segment in found[:-1]:
+            if segment.torn:
+                raise JournalDamaged(f"{segment.path} is torn, and it is not the last segment")
+        return found
 
 
-def _segment(number: int, path: Path, expected: pa.Schema) -> Segment:
+def _segment(directory: Path, number: int, manifest: Manifest, expected: pa.Schema) -> Segment:
+    """
+    Raises:
+        FileNotFoundError: it is a stream by the manifest, and not there.
+        JournalDamaged: its checksums do not fit, or it has other columns.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    path = directory / segment_name(number, "arrows")
+    schema: pa.Schema | None = None
     try:
-        if path.suffix == ".parquet":
-            with pq.ParquetFile(path) as file:
-                found, segment = file.schema_arrow, Segment(number, path, False, file.metadata.num_rows)
+        if rolled := manifest.rolled.get(number):
+            segment = _of_manifest(directory, rolled)
+            path = segment.path
+            if path.exists() and path.stat().st_size == segment.size:
+                with pq.ParquetFile(path) as file:
+                    schema = file.schema_arrow
+            else:
+                check_rolled(segment)
+        elif number == manifest.started and not path.exists() and not _was_written(path):
+            return Segment(number, path, True, 0, 0, torn=True)  # a crash came between the manifest and the file
         else:
-            batches, found, torn = _complete(path)
-            segment = Segment(number, path, True, sum(batch.num_rows for batch in batches), torn)
+            messages, torn = read_sums(path)
+            end = messages[-1].offset + messages[-1].size if messages else 0
+            segment = Segment(number, path, True, sum(message.rows for message in messages), end, torn=torn)
+            schema = stream_schema(path, messages)
+    except FileNotFoundError:
+        raise
     except (OSError, pa.ArrowException) as error:
-        raise JournalError(f"{path} is not a segment of a journal: {_line(error)}") from error
-    if found is not None and not found.equals(expected):
-        differs = sorted(set(expected) ^ set(found), key=str)[0]
-        raise JournalError(f"{path} does not have the columns of journal version {SCHEMA_VERSION}: see {differs}")
+        raise JournalDamaged(f"{path} is not a segment of a journal: {_line(error)}") from error
+    if schema is not None and not schema.equals(expected):
+        differs = sorted(set(expected) ^ set(schema), key=str)
+        raise JournalDamaged(
+            f"{path} does not have the columns of journal version {SCHEMA_VERSION}: see {(differs or [schema])[0]}"
+        )
     return segment
 
 
-def _complete(path: Path) -> tuple[list[pa.RecordBatch], pa.Schema | None, bool]:
-    """(complete batches, mapped and not copied; schema; whether the tail is torn) of a stream."""
-    import pyarrow as pa
-
-    if not path.stat().st_size:
-        return [], None, True
-    source = pa.memory_map(str(path))
-    batches: list[pa.RecordBatch] = []
-    try:
-        reader = pa.ipc.open_stream(source)
-    except (pa.ArrowInvalid, OSError):
-        if path.stat().st_size < 4096 and b"\xff\xff\xff\xff".startswith(path.read_bytes()[:4]):
-            return [], None, True  # torn inside the schema, before any row
-        raise
-    while True:
-        try:
-            batches.append(reader.read_next_batch())
-        except StopIteration:
-            return batches, reader.schema, False
-        except (pa.ArrowInvalid, OSError):
-            return batches, reader.schema, True
+def _was_written(path: Path) -> bool:
+    """Whether checksums say that a stream had more than its schema."""
+    sums = path.with_suffix(SUMS_SUFFIX)
+    return sums.exists() and sums.stat().st_size > SUM_BYTES
 
 
 def _line(error: BaseException) -> str:

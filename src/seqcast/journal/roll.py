@@ -14,24 +14,31 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seqcast.journal.manifest import Manifest, ManifestWriter, Rolled, file_digest, load, save
+from seqcast.journal.schema import JournalError, segment_name, segment_number
+from seqcast.journal.stream import SUMS_SUFFIX, read_sums, stream_batches, stream_schema
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
 ROW_GROUP_BYTES = 64 << 20
+WAITING_MAX, WAITING_FEW = 3, 1
+"""Segments that wait: above the first number they are rolled at normal priority, until the second is reached."""
 
 _DICTIONARY = ("sender", "view_tag", "view_counter")
 _DELTA = ("idx", "global_seqno", "seqno", "index", "length", "sent_ns", "delivered_ns")
 """Integers that grow: delta coding brings them from 8 bytes to a fraction of one. Hashes and payloads stay plain."""
 
 
-def roll(stream: Path) -> Path:
+def roll(stream: Path, manifest: ManifestWriter) -> Path:
     """Writes the Parquet file of a finished stream segment and removes the stream. Returns the new file.
 
-    The new file appears under its name only when it is whole, and before the stream goes: a crash in between leaves
-    both, and the reader takes the Parquet file.
+    The new file appears under its name only when it is whole, then it counts by the manifest, and then the stream goes:
+    a crash in between leaves both, and the manifest says which one is read.
 
     Raises:
-        OSError, pyarrow.ArrowInvalid: no space, no permission, or the stream is not whole; it is left as it was.
+        OSError, pyarrow.ArrowInvalid, JournalError: no space, no permission, or the stream is not whole; it is left as
+            it was.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -39,25 +46,54 @@ def roll(stream: Path) -> Path:
     target = stream.with_suffix(".parquet")
     partial = target.with_suffix(".parquet.part")
     try:
-        with pa.memory_map(str(stream)) as source:
-            # The whole segment in one call: a thread of the lowest priority must not hold the interpreter's lock when
-            # others take the processor from it.
-            table = pa.ipc.open_stream(source).read_all()
-            rows = max(1, table.num_rows * ROW_GROUP_BYTES // max(1, table.nbytes))
-            pq.write_table(table, partial, row_group_size=rows, **_options(table.schema))
-            del table
+        messages, torn = read_sums(stream)
+        if torn:
+            raise JournalError(f"{stream} is not whole")
+        table = pa.Table.from_batches(stream_batches(stream, messages), stream_schema(stream, messages))
+        rows = max(1, table.num_rows * ROW_GROUP_BYTES // max(1, table.nbytes))
+        pq.write_table(table, partial, row_group_size=rows, **_options(table.schema))
+        first_idx = table["idx"][0].as_py()
+        rolled = describe(partial, segment_number(stream), table.num_rows, first_idx)
+        del table
         partial.replace(target)
+        try:
+            manifest.roll(rolled)
+        except OSError:
+            target.unlink(missing_ok=True)
+            raise
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
     stream.unlink()
+    stream.with_suffix(SUMS_SUFFIX).unlink(missing_ok=True)
     return target
+
+
+def rewrite(journal: Path, number: int, table: pa.Table) -> None:
+    """Replaces the rows of a rolled segment, and what the manifest says of it: for planting faults, and tests.
+
+    Raises:
+        OSError, JournalError: the journal cannot be read or written.
+    """
+    import pyarrow.parquet as pq
+
+    path = journal / segment_name(number, "parquet")
+    pq.write_table(table, path, **_options(table.schema))
+    before = load(journal)
+    rolled = describe(path, number, table.num_rows, table["idx"][0].as_py() if table.num_rows else 0)
+    save(journal, Manifest(before.started, {**before.rolled, number: rolled}))
+
+
+def describe(path: Path, number: int, rows: int, first_idx: int) -> Rolled:
+    """What the manifest says of a rolled segment."""
+    return Rolled(number, rows, first_idx, path.stat().st_size, file_digest(path))
 
 
 def _options(schema: pa.Schema) -> dict[str, Any]:
     return {
         "compression": "zstd",
         "compression_level": 1,
+        "write_page_checksum": True,
         "use_dictionary": list(_DICTIONARY),
         "column_encoding": dict.fromkeys(_DELTA, "DELTA_BINARY_PACKED"),
         "write_statistics": [name for name in schema.names if name not in ("payload", "payload_hash")],
@@ -65,14 +101,17 @@ def _options(schema: pa.Schema) -> dict[str, Any]:
 
 
 class Roller:
-    """Rolls finished segments, in a thread that gets a processor when nobody else wants it: the files wait on disk,
-    delivery does not."""
+    """Rolls finished segments beside delivery: in a thread that gets a processor when nobody else wants it, as long as
+    no more than ``WAITING_MAX`` segments wait, and like any other thread until they are few again, so that a machine
+    that is always busy does not gather streams without end."""
 
-    def __init__(self, counters: dict[str, int]) -> None:
+    def __init__(self, counters: dict[str, int], manifest: ManifestWriter) -> None:
         self._counters = counters
+        self._manifest = manifest
         self._waiting: deque[Path] = deque()
         self._condition = threading.Condition()
         self._closed = False
+        self._idle = False
         self._thread: threading.Thread | None = None
 
     def add(self, path: Path) -> None:
@@ -80,38 +119,46 @@ class Roller:
             self._waiting.append(path)
             self._condition.notify()
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run_idle, name="journal-roll", daemon=True)
+                self._thread = threading.Thread(target=self._run, name="journal-roll", daemon=True)
                 self._thread.start()
+            self._set_priority()
 
     def close(self) -> None:
-        """Rolls what still waits, in the calling thread too, and returns when all is rolled."""
+        """Returns when all that waits is rolled."""
         with self._condition:
             self._closed = True
             self._condition.notify()
-        if self._thread is not None and self._thread.native_id is not None:
-            _schedule(self._thread.native_id, "SCHED_OTHER")  # from now on somebody waits for it
-        self._run()
+            self._set_priority()  # from now on somebody waits for it
         if self._thread is not None:
             self._thread.join()
 
-    def _run_idle(self) -> None:
-        _schedule(threading.get_native_id(), "SCHED_IDLE")
-        self._run()
+    def waiting(self) -> int:
+        """Finished segments that are not rolled yet."""
+        return len(self._waiting)
 
     def _run(self) -> None:
         while True:
             with self._condition:
+                self._set_priority()
                 self._condition.wait_for(lambda: self._waiting or self._closed)
                 if not self._waiting:
                     return
-                path = self._waiting.popleft()
+                path = self._waiting[0]
             try:
-                roll(path)
+                roll(path, self._manifest)
                 name = "rolled"
             except Exception:
                 name = "roll_errors"  # the stream segment stays and is as good to read; the counter tells
             with self._condition:
+                self._waiting.popleft()
                 self._counters[name] += 1
+
+    def _set_priority(self) -> None:
+        """Under the condition."""
+        idle = not self._closed and len(self._waiting) <= (WAITING_MAX if self._idle else WAITING_FEW)
+        if idle != self._idle and self._thread is not None and self._thread.native_id is not None:
+            self._idle = idle
+            _schedule(self._thread.native_id, "SCHED_IDLE" if idle else "SCHED_OTHER")
 
 
 def _schedule(thread: int, policy: str) -> None:

@@ -4,13 +4,16 @@ One directory a member (a member is one incarnation, E-06), ``<name>-<id>``:
 
     journal.json             written first: version, cluster, member, what is kept of payloads
     views.jsonl              one line for each view that the member installed, and a closing record
+    segments.json            the manifest: which segments there are, and checksums of the rolled ones
     segment-000001.parquet   rows 1 to n, rolled
     segment-000002.arrows    the live segment: an Arrow IPC stream
+    segment-000002.sums      checksums of its messages
 """
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from seqcast.errors import UsageError
@@ -19,10 +22,13 @@ from seqcast.types import Member
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 FORMAT: Final = "seqcast-journal"
 HEADER_FILE: Final = "journal.json"
 VIEWS_FILE: Final = "views.jsonl"
+MANIFEST_FILE: Final = "segments.json"
+FAILED: Final = "failed: "
+"""The reason of a closing record begins so where a write error ended the journal and not the membership."""
 PAYLOAD_MODES: Final = ("full", "hash")
 
 COLUMNS: Final = {
@@ -46,6 +52,13 @@ _SEGMENT = re.compile(r"segment-(\d{6,})\.(arrows|parquet)")
 
 class JournalError(UsageError):
     """Not a journal, or not one that this version can read."""
+
+
+class JournalDamaged(JournalError):
+    """A journal whose files are not as they were written. The message says what to do."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"damage: {what}; restore it from a copy, or leave this journal out")
 
 
 def arrow_schema(payload: str) -> pa.Schema:
@@ -76,3 +89,10 @@ def segment_of(name: str) -> tuple[int, str] | None:
     """(number, suffix) of a segment's file name, or None where it is no segment."""
     match = _SEGMENT.fullmatch(name)
     return (int(match[1]), match[2]) if match else None
+
+
+def segment_number(path: Path) -> int:
+    """Number of a segment's file."""
+    found = segment_of(path.name)
+    assert found is not None, path
+    return found[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import logging
 import threading
 import time
 from collections import deque
@@ -14,9 +14,12 @@ import numpy as np
 
 from seqcast._native import columns
 from seqcast.errors import ConfigError, JournalWriteError, UsageError
+from seqcast.journal import seals
+from seqcast.journal.manifest import ManifestWriter
 from seqcast.journal.roll import Roller
 from seqcast.journal.schema import (
     COLUMNS,
+    FAILED,
     FORMAT,
     HEADER_FILE,
     PAYLOAD_MODES,
@@ -27,12 +30,15 @@ from seqcast.journal.schema import (
     segment_name,
     signed,
 )
-from seqcast.types import Member, View, ViewId
+from seqcast.journal.stream import StreamWriter
+from seqcast.types import Member, MergeView, View, ViewId
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from seqcast._native.columns import DeliveredBatch
+
+log = logging.getLogger("seqcast.journal")
 
 GROUP_ROWS = 8192
 GROUP_BYTES = 1 << 20
@@ -50,8 +56,9 @@ class JournalWriter:
     ``batch`` copies the rows, and payloads where they are kept, into a block and returns; a thread writes the blocks.
     Payloads are hashed in the caller's thread because they are in its cache, where delivery has just put them: a
     thread beside it would fetch them again from memory, and hold the batch's buffer meanwhile, so that delivery had to
-    go on in memory that no cache has. Nothing is lost silently: when the queue is full ``batch`` waits (``waits``),
-    and after a write error every call raises `JournalWriteError` and counts what is not kept.
+    go on in memory that no cache has. Nothing is lost silently: when the queue is full ``batch`` waits (``waits``).
+    After a write error the journal stops: the error is logged once, what is not kept is counted (``rows_lost``), and
+    what was written before stays readable.
 
     Args:
         directory: top directory; the member's own is made inside it.
@@ -60,6 +67,8 @@ class JournalWriter:
         queue_bytes: bound of what waits to be written, bytes.
         flush_s: longest time that a delivered message waits for others before it is written, seconds. What was written
             survives a crash of the process; for a crash of the machine the journal does not wait (no fsync).
+        required: after a write error every call raises `JournalWriteError`, so that nothing is delivered that is not
+            journaled. Else delivery goes on without a journal.
         segment_rows, segment_bytes: a live segment that reaches either is finished and rolled to Parquet.
 
     Raises:
@@ -77,6 +86,7 @@ class JournalWriter:
         deliver_own: bool = True,
         queue_bytes: int = 64 << 20,
         flush_s: float = 0.05,
+        required: bool = False,
         segment_rows: int = 1_000_000,
         segment_bytes: int = 256 << 20,
     ) -> None:
@@ -93,6 +103,7 @@ class JournalWriter:
         self._schema = arrow_schema(payload)
         self._payload = payload == "full"
         self._member = member
+        self._required = required
         self._queue_bytes, self._flush_s = queue_bytes, flush_s
         self._segment_rows, self._segment_bytes = segment_rows, segment_bytes
         self._write_header(cluster, payload, deliver_own)
@@ -127,7 +138,7 @@ class JournalWriter:
         self._tag = 0
         # Of the writer thread only:
         self._segment = _Segment(self, 1)
-        self._roller = Roller(self._counters)
+        self._roller = Roller(self._counters, self._manifest)
         self._thread = threading.Thread(target=self._run, name=f"journal-{member.name}", daemon=True)
         self._thread.start()
 
@@ -137,12 +148,13 @@ class JournalWriter:
         """Journals a view that is delivered to the application. ``at_ns``: wall clock, ns since 1970.
 
         Raises:
-            JournalWriteError: an earlier write failed.
+            JournalWriteError: an earlier write failed, and the journal is ``required``.
             UsageError: the journal is closed.
         """
         record = _view_record(view, self._view, self._member, at_ns)
         with self._lock:
-            self._admit(0, 0)
+            if not self._admit(0, 0):
+                return
             self._view, self._tag = view, view.view_id.tag
             self._hand_over()
             self._queue.append({**record, "idx": self._idx})
@@ -151,7 +163,7 @@ class JournalWriter:
         """Journals a delivered batch of ``view``; waits while the queue is full.
 
         Raises:
-            JournalWriteError: an earlier write failed; this batch is counted in ``rows_lost``.
+            JournalWriteError: an earlier write failed, and the journal is ``required``; the batch is the caller's.
             UsageError: the journal is closed, or ``view`` is not the last one that was journaled.
         """
         if (view is not self._view and view != self._view) or batch.view_tag != self._tag:
@@ -160,13 +172,16 @@ class JournalWriter:
         size = rows * ROW_BYTES + (batch.nbytes if self._payload else 0)
         with self._lock:
             if self._closed or self._error is not None or self._queued + size > self._queue_bytes:
-                self._admit(rows, size)
+                if not self._admit(rows, size):
+                    return
             try:
                 added = self._add(batch, view)
-            except ValueError as error:
+            except (ValueError, MemoryError) as error:
                 self._counters["rows_lost"] += rows
                 self._fail(str(error))
-                raise JournalWriteError(self._error) from error
+                if self._required:
+                    raise JournalWriteError(self._error) from error
+                return
             self._idx += added
             self._counters["unicasts_skipped"] += rows - added
 
@@ -177,7 +192,8 @@ class JournalWriter:
             reason: why the member stopped journaling: "leave", "excluded", an error's text.
 
         Raises:
-            JournalWriteError: something could not be written; `counters` says how much.
+            JournalWriteError: the journal is ``required``, and something could not be written; `counters` says how
+                much.
         """
         with self._lock:
             if self._closed:
@@ -188,19 +204,20 @@ class JournalWriter:
             self._condition.notify_all()
         self._thread.join()
         self._roller.close()
-        if self._error is not None:
+        if self._error is not None and self._required:
             raise JournalWriteError(self._error)
 
     def counters(self) -> dict[str, int]:
         """rows, batches (Arrow), bytes (live segments), views, waits (queue full), unicasts_skipped, segments, rolled,
-        rows_lost, roll_errors, and queued_bytes (now)."""
+        rows_lost, roll_errors, and, as they are now, queued_bytes and unrolled (finished segments that wait to be
+        rolled)."""
         with self._lock:
-            return {**self._counters, "queued_bytes": self._queued}
+            return {**self._counters, "queued_bytes": self._queued, "unrolled": self._roller.waiting()}
 
     # ---- the queue, under the lock -------------------------------------------------------------------------
 
-    def _admit(self, rows: int, size: int) -> None:
-        """Waits while there is no room for ``size`` bytes, or raises."""
+    def _admit(self, rows: int, size: int) -> bool:
+        """Waits while there is no room for ``size`` bytes, or raises. False: nothing is journaled any more."""
         if self._queued and self._queued + size > self._queue_bytes and self._error is None and not self._closed:
             self._counters["waits"] += 1
             self._hand_over()
@@ -216,8 +233,11 @@ class JournalWriter:
             self._counters["rows_lost"] += rows
             raise UsageError("the journal is closed")
         if self._error is not None:
+            if self._required:  # the caller keeps them
+                raise JournalWriteError(self._error)
             self._counters["rows_lost"] += rows
-            raise JournalWriteError(self._error)
+            return False
+        return True
 
     def _add(self, batch: DeliveredBatch, view: View) -> int:
         """Adds the rows of a batch to the block that is being filled, or to a new one; returns how many."""
@@ -254,6 +274,8 @@ class JournalWriter:
             f"journal {self.path}: {why}; nothing is journaled from row {self._counters['rows']} on: free space or "
             "mend the directory, then join again"
         )
+        if not self._required:  # else the caller is told
+            log.error("%s; delivery goes on, rows_lost counts what the journal lacks", self._error)
         self._queue.clear()
         self._queued = 0
         self._condition.notify_all()
@@ -270,6 +292,12 @@ class JournalWriter:
                     self._fail(str(error))
             with contextlib.suppress(Exception):
                 self._segment.abandon()
+            with contextlib.suppress(Exception):  # where there is room for a line, it says what became of the journal
+                reason = f"{FAILED}{str(error) or type(error).__name__}"
+                record = {"event": "close", "reason": reason, "at_ns": time.time_ns(), "idx": self._counters["rows"]}
+                self._views_file.write(seals.seal(record) + "\n")
+                self._views_file.flush()
+            with contextlib.suppress(Exception):
                 self._views_file.close()
 
     def _step(self) -> bool:
@@ -285,7 +313,7 @@ class JournalWriter:
             item = self._queue[0]  # it stays there until it is written: what fails counts as lost
         written = 0
         if isinstance(item, dict):
-            self._views_file.write(json.dumps(item) + "\n")
+            self._views_file.write(seals.seal(item) + "\n")
             self._views_file.flush()
         else:
             record = self._record_batch(item)
@@ -355,9 +383,8 @@ class JournalWriter:
         }
         try:
             self.path.mkdir(parents=True)
-            part = self.path / (HEADER_FILE + ".part")
-            part.write_text(json.dumps(header, indent=2) + "\n", encoding="utf-8")
-            part.replace(self.path / HEADER_FILE)
+            self._manifest = ManifestWriter(self.path)
+            seals.replace(self.path / HEADER_FILE, header)
             self._views_file = (self.path / VIEWS_FILE).open("a", encoding="utf-8")
         except FileExistsError as error:
             raise UsageError(f"{self.path} exists: a journal is written once, choose another directory") from error
@@ -372,31 +399,33 @@ class _Segment:
         self._journal = journal
         self.number = number
         self.path = journal.path / segment_name(number, "arrows")
-        self.rows = self.bytes = 0
-        self._sink: Any = None
-        self._writer: Any = None
+        self._stream: StreamWriter | None = None
+
+    @property
+    def rows(self) -> int:
+        return self._stream.rows if self._stream else 0
+
+    @property
+    def bytes(self) -> int:
+        return self._stream.bytes if self._stream else 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        pa = self._journal._pa
-        if self._writer is None:
-            self._sink = pa.OSFile(str(self.path), "wb")
-            self._writer = pa.ipc.new_stream(self._sink, self._journal._schema)
-        self._writer.write_batch(batch)
-        self.rows += batch.num_rows
-        self.bytes += batch.nbytes
+        if self._stream is None:
+            self._journal._manifest.start(self.number)
+            self._stream = StreamWriter(self.path, self._journal._schema)
+        self._stream.write(batch)
 
     def finish(self) -> bool:
         """Ends the stream. False where nothing was written."""
-        if self._writer is None:
+        if self._stream is None:
             return False
-        self._writer.close()
-        self._sink.close()
+        self._stream.finish()
         return True
 
     def abandon(self) -> None:
         """Closes the file as it is, after a write error."""
-        if self._sink is not None:
-            self._sink.close()
+        if self._stream is not None:
+            self._stream.close()
 
 
 def _size(block: columns.Block) -> int:
@@ -427,4 +456,8 @@ def _view_record(view: View, previous: View | None, member: Member, at_ns: int) 
         "sequencer": view.sequencer,
         "joined": [name for key, name in now.items() if key not in before],
         "left": [name for key, name in before.items() if key not in now],
+        "subgroups": [
+            [f"{group.view_id.tag:016x}", [f"{other.id:016x}" for other in group.members]]
+            for group in (view.subgroups if isinstance(view, MergeView) else ())
+        ],
     }

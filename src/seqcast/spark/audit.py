@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from importlib import import_module
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from seqcast.commandline import Parser, Progress
 from seqcast.errors import UsageError
-from seqcast.journal.read import Journal, find
+from seqcast.journal.read import Journal, Segment, find
 from seqcast.journal.schema import JournalError, signed
 from seqcast.spark import compare, members
 from seqcast.spark.fingerprints import (
@@ -24,7 +26,9 @@ from seqcast.spark.fingerprints import (
     find_positions,
     fingerprints,
     journal_rows,
+    limit_inside,
     prefix_fingerprints,
+    slices_of,
 )
 from seqcast.spark.segments import Summary, summarize
 from seqcast.spark.verdicts import Report
@@ -87,26 +91,27 @@ def audit(
 
 
 def _summaries(spark: SparkSession, journals: Sequence[Journal], payloads: bool) -> list[tuple[int, Summary]]:
-    """One task a segment (formulation F6)."""
+    """Each segment by itself (formulation F6); where they are many, several in one task."""
     tasks = [
-        (number, segment.number, str(segment.path), payloads and journal.payload == "full")
+        (number, segment, payloads and journal.payload == "full")
         for number, journal in enumerate(journals)
         for segment in journal.segments
     ]
     if not tasks:
         return []
+    slices = slices_of(spark, [segment for _, segment, _ in tasks])
     summaries = []
-    for number, found in spark.sparkContext.parallelize(tasks, len(tasks)).map(_summarize).collect():
+    for number, found in spark.sparkContext.parallelize(tasks, slices).map(_summarize).collect():
         if isinstance(found, str):
             raise JournalError(found)
         summaries.append((number, found))
     return summaries
 
 
-def _summarize(task: tuple[int, int, str, bool]) -> tuple[int, Summary | str]:
-    journal, number, path, with_payload = task
+def _summarize(task: tuple[int, Segment, bool]) -> tuple[int, Summary | str]:
+    journal, segment, with_payload = task
     try:
-        return journal, summarize(number, path, with_payload)
+        return journal, summarize(segment, with_payload)
     except JournalError as error:  # as text: Spark would bury it in the traceback of a task
         return journal, str(error)
 
@@ -121,7 +126,7 @@ def _judge(rows: DataFrame, doubts: Sequence[tuple[int, members.Doubt]], names: 
 
 
 def _check_views(journals: Sequence[Journal], names: members.Names, report: Report) -> None:
-    """View agreement: one view id is one view, and ids grow at each member."""
+    """View agreement: one view id is one view of one cluster, and ids grow at each member."""
     first: dict[int, int] = {}
     for number, journal in enumerate(journals):
         for view in journal.views:
@@ -133,16 +138,44 @@ def _check_views(journals: Sequence[Journal], names: members.Names, report: Repo
                     f"{names.view(signed(view.tag))} has other members, another order or another sequencer at "
                     f"{names.journal(number)} than at {names.member(signed(reference.member.id))}",
                 )
+            if reference.cluster != journal.cluster:
+                report.violation(
+                    "views",
+                    f"{names.view(signed(view.tag))} is one of cluster {journal.cluster!r} at {names.journal(number)}, "
+                    f"and of {reference.cluster!r} at {names.member(signed(reference.member.id))}",
+                )
             if all(member.id != journal.member.id for member in view.members):
                 report.violation(
                     "views", f"{names.journal(number)} installed {names.view(signed(view.tag))}, and is not in it"
                 )
-        for one, other in zip(journal.views, journal.views[1:], strict=False):
+        for one, other in pairwise(journal.views):
             if other.view_id.counter <= one.view_id.counter:
                 report.violation(
                     "views",
                     f"{names.journal(number)} installed {names.view(signed(other.tag))} after "
                     f"{names.view(signed(one.tag))}",
+                )
+    _check_predecessors(journals, names, report)
+
+
+def _check_predecessors(journals: Sequence[Journal], names: members.Names, report: Report) -> None:
+    """A view closes one view, the same at all its members, or, where it merges several, that of a member's own
+    subgroup. A member whose journal has another view before it has skipped one, or lost it."""
+    closes: dict[int, tuple[int, int]] = {}  # view -> the one that it closes, and whose journal says so
+    for number, journal in enumerate(journals):
+        counters = [view.view_id.counter for view in journal.views]
+        if counters != sorted(set(counters)):
+            continue  # told already
+        for one, other in pairwise(journal.views):
+            own = next((tag for tag, ids in other.subgroups if journal.member.id in ids), None)
+            reference_tag, witness = (own, -1) if other.subgroups else closes.setdefault(other.tag, (one.tag, number))
+            if reference_tag != one.tag:
+                follows = f"follows {names.view(signed(reference_tag))}" if reference_tag else "merged others"
+                where = f" at {names.journal(witness)}" if witness >= 0 else ""
+                report.violation(
+                    "views",
+                    f"{names.journal(number)} went from {names.view(signed(one.tag))} to "
+                    f"{names.view(signed(other.tag))}, which {follows}{where}: it skipped a view",
                 )
 
 
@@ -219,22 +252,24 @@ def _compare(
 
 def _beyond_prefixes(rows: DataFrame, differ: Sequence[Differing]) -> list[Differing]:
     """Without the buckets in which a prefix ends and that are equal up to there."""
-    wanted: set[tuple[int, int, int, int, int]] = {
-        (number, found.pair.tag, found.sender, found.bucket, found.limit)
-        for found in differ
-        if found.limit is not None
+    wanted = {
+        (number, *_prefix(found)) for found in differ if found.limit is not None
         for number in (found.pair.reference, found.pair.other)
-    }
+    }  # fmt: skip
     prefixes = prefix_fingerprints(rows, wanted)
 
     def same(found: Differing) -> bool:
-        key = (found.pair.tag, found.sender, found.bucket, found.limit or 0)
-        one, other = prefixes.get((found.pair.reference, *key)), prefixes.get((found.pair.other, *key))
+        one, other = (prefixes.get((number, *_prefix(found))) for number in (found.pair.reference, found.pair.other))
         if one is None or other is None:
             return one is other
         return (one.rows, one.fingerprint) == (other.rows, other.fingerprint)
 
     return [found for found in differ if found.limit is None or not same(found)]
+
+
+def _prefix(found: Differing) -> tuple[int, int, int, int]:
+    limit = found.limit or 0
+    return found.pair.tag, found.sender, found.bucket, limit if found.pair.ordered else limit_inside(limit)
 
 
 def _first_buckets(differ: Sequence[Differing]) -> dict[compare.Pair, list[int]]:
@@ -296,12 +331,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command. Returns 0 when all that was checked holds, 1 when not.
 
     Raises:
-        UsageError, ConfigError: what the command line turns into one line and exit status 2.
+        UsageError: bad input, or a damaged journal: what the command line turns into one line and exit status 2.
+        SparkFailed: the same with exit status 3.
     """
     parser = Parser(
         "audit",
         "Prove or refute the guarantees from the journals of members, on Spark.",
-        "exit status: 0 all that was checked holds, 1 something does not, 2 bad input",
+        "exit status: 0 all that was checked holds, 1 something does not, 2 bad input or damage, 3 Spark failed",
     )
     parser.add_argument("journals", nargs="+", metavar="JOURNAL", help="a member's journal, or a directory of them")
     parser.add_argument("--master", metavar="URL", help="Spark master (default: local[*], this machine)")
@@ -312,14 +348,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not any(journal.segments for journal in journals):
         raise UsageError("the journals hold no messages: nothing was delivered, or nothing was written yet")
 
-    from seqcast.spark.session import open_session
+    import_module("pyspark")  # where it is missing, that is the only line
+    from seqcast.spark.session import open_session, stop, told_in_a_line
 
     with Progress() as progress:
         progress.stage("starting Spark")
         spark = open_session(arguments.master)
         try:
-            report = audit(spark, journals, payloads=not arguments.skip_payloads, tell=progress.stage)
+            with told_in_a_line():
+                report = audit(spark, journals, payloads=not arguments.skip_payloads, tell=progress.stage)
         finally:
-            spark.stop()
+            stop(spark)
     print(json.dumps(report.as_json(), indent=2) if arguments.json else report.as_text())
     return 0 if report.holds else 1

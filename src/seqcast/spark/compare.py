@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from seqcast.journal.read import Installed, Journal
 from seqcast.journal.schema import signed
-from seqcast.spark.fingerprints import FIFO_SHIFT, ORDERED_SHIFT, Group, GroupKey, Place
+from seqcast.spark.fingerprints import FIFO_SHIFT, ORDERED_SHIFT, Content, Group, GroupKey, Place
 from seqcast.spark.members import Names
 from seqcast.spark.verdicts import Report
 
@@ -203,8 +203,8 @@ def differing(pair: Pair, limits: Limits, groups: Groups, buckets: Iterable[tupl
 def examine(
     pair: Pair,
     limits: Limits,
-    reference: Sequence[tuple[Place, int]],
-    other: Sequence[tuple[Place, int]],
+    reference: Sequence[tuple[Place, Content]],
+    other: Sequence[tuple[Place, Content]],
     names: Names,
     report: Report,
 ) -> list[Missing]:
@@ -216,7 +216,7 @@ def examine(
         if one[message][1] != two[message][1]:
             report.violation(
                 "integrity",
-                f"{names.message(*message)} has one payload at {who} and another at {whom} (hashes differ), "
+                f"{names.message(*message)} has one payload at {who} and another at {whom} (hash or length differs), "
                 f"in {names.place(one[message][0])}",
             )
     if pair.ordered:
@@ -240,12 +240,12 @@ def bucket_of(pair: Pair, place: Place) -> int:
 
 
 def _by_message(
-    pair: Pair, limits: Limits, rows: Sequence[tuple[Place, int]]
-) -> dict[tuple[int, int], tuple[Place, int]]:
-    found: dict[tuple[int, int], tuple[Place, int]] = {}
-    for place, payload_hash in rows:
+    pair: Pair, limits: Limits, rows: Sequence[tuple[Place, Content]]
+) -> dict[tuple[int, int], tuple[Place, Content]]:
+    found: dict[tuple[int, int], tuple[Place, Content]] = {}
+    for place, content in rows:
         if place.sender in pair.senders and limits.holds(place):
-            found.setdefault((place.sender, place.key), (place, payload_hash))
+            found.setdefault((place.sender, place.key), (place, content))
     return found
 
 

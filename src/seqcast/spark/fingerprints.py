@@ -7,14 +7,17 @@ does not depend on the order of rows; sums of halves, because SQL's arithmetic r
 
 from __future__ import annotations
 
+import pickle
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from seqcast.journal.read import Journal, segment_batches
-from seqcast.journal.schema import COLUMNS, arrow_schema
+import numpy as np
+
+from seqcast.journal.read import Journal, Segment, segment_batches
+from seqcast.journal.schema import COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,12 +27,21 @@ ORDERED_SHIFT = 16
 FIFO_SHIFT = 12 + 16
 """From a message's key, ``seqno << 16 | index``, to its bucket."""
 
-_KEY = "(shiftleft(seqno, 16) + index)"
-_BUCKET = f"if(global_seqno > 0, shiftright(global_seqno, {ORDERED_SHIFT}), shiftright({_KEY}, {FIFO_SHIFT}))"
-_HASH = "xxhash64(global_seqno, sender, seqno, index, payload_hash)"
+TASK_BYTES = 512 << 20
+"""About what one task reads of segments where they are many."""
+
+_SEQNO_SHIFT = FIFO_SHIFT - 16
+_BUCKET = f"if(global_seqno > 0, shiftright(global_seqno, {ORDERED_SHIFT}), shiftright(seqno, {_SEQNO_SHIFT}))"
+_LOW = f"(shiftleft(seqno & {(1 << _SEQNO_SHIFT) - 1}, 16) + index)"
+"""A message's key without its bucket: whole keys of seqnos from 2^47 on have no room in 64 bits."""
+_HASH = "xxhash64(global_seqno, sender, seqno, index, length, payload_hash)"
 
 GroupKey = tuple[int, int, int, int]
 """(journal, view tag, sender, bucket); ids and tags as signed integers."""
+
+
+Content = tuple[int, int]
+"""Hash and length of a payload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +52,7 @@ class Group:
     highest: int
     """Global seqno; 0 where there is no total order."""
     highest_key: int
+    """Under total order of the highest packet, its first message."""
     fingerprint: tuple[int, int]
 
 
@@ -57,38 +70,54 @@ class Place:
 def journal_rows(spark: SparkSession, journals: Sequence[Journal]) -> DataFrame:
     """The rows of all journals, with the column ``journal`` (position in the list) and without payloads.
 
-    Rolled segments are read where they are by Spark; the live segment of a crashed member, bounded by the size at
-    which segments are rolled, goes through the driver.
+    Rolled segments are read where they are by Spark, the live ones of members that crashed or still write by a task
+    each.
     """
     from pyspark.sql import functions as f
 
     types = {"int64": "bigint", "int32": "int"}
     schema = ", ".join(f"`{name}` {types[kind]}" for name, kind in COLUMNS.items())
     frames = []
+    live = []
     for number, journal in enumerate(journals):
         rolled = [segment.path.as_uri() for segment in journal.segments if not segment.live]
-        live = [
-            batch for segment in journal.segments if segment.live for batch in segment_batches(segment.path, [*COLUMNS])
-        ]
-        parts = [spark.read.schema(schema).parquet(*rolled)] if rolled else []
-        if live or not rolled:
-            parts.append(spark.createDataFrame(_table(live)))
-        frames += [part.select(f.lit(number).alias("journal"), *COLUMNS) for part in parts]
+        if rolled:
+            rows = spark.read.schema(schema).parquet(*rolled)
+            frames.append(rows.select(f.lit(number).alias("journal"), *COLUMNS))
+        live += [(number, segment) for segment in journal.segments if segment.live]
+    if live or not frames:
+        packed = [(number, pickle.dumps(segment)) for number, segment in live]
+        slices = slices_of(spark, [segment for _, segment in live])
+        tasks = spark.createDataFrame(
+            spark.sparkContext.parallelize(packed, slices), "journal int, segment binary", verifySchema=False
+        )
+        frames.append(tasks.mapInArrow(_live_rows, f"journal int, {schema}"))
     return reduce(lambda one, other: one.unionAll(other), frames)
 
 
-def _table(batches: list[pa.RecordBatch]) -> pa.Table:
+def _live_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In a task: the rows of live segments."""
     import pyarrow as pa
 
-    return pa.Table.from_batches(batches, schema=pa.schema(list(arrow_schema("hash"))))
+    for batch in batches:
+        for number, packed in zip(batch["journal"].to_pylist(), batch["segment"].to_pylist(), strict=True):
+            for rows in segment_batches(pickle.loads(packed), [*COLUMNS]):
+                journal = pa.array(np.full(rows.num_rows, number, np.int32))
+                yield pa.RecordBatch.from_arrays([journal, *rows.columns], names=["journal", *COLUMNS])
+
+
+def slices_of(spark: SparkSession, segments: Sequence[Segment]) -> int:
+    """How many tasks read the given segments: a few a processor, or as many as keep a task small."""
+    few = 4 * spark.sparkContext.defaultParallelism
+    return max(1, min(len(segments), max(few, sum(segment.size for segment in segments) // TASK_BYTES)))
 
 
 def fingerprints(rows: DataFrame) -> dict[GroupKey, Group]:
     """The groups of all journals: their number grows with members, views, senders and buckets, not with rows."""
     from pyspark.sql import functions as f
 
-    named = rows.select("journal", "view_tag", "sender", "global_seqno", f.expr(_BUCKET).alias("bucket"),
-                        f.expr(_KEY).alias("key"), f.expr(_HASH).alias("hash"))  # fmt: skip
+    named = rows.select("journal", "view_tag", "sender", "global_seqno", "seqno", f.expr(_BUCKET).alias("bucket"),
+                        f.expr(_LOW).alias("low"), f.expr(_HASH).alias("hash"))  # fmt: skip
     return _groups(named, ["journal", "view_tag", "sender", "bucket"])
 
 
@@ -98,7 +127,8 @@ def prefix_fingerprints(
     """Groups of buckets that are looked at up to a position only.
 
     Args:
-        wanted: (journal, view tag, sender, bucket, limit), the limit a global seqno, or a key without total order.
+        wanted: (journal, view tag, sender, bucket, limit), the limit inside the bucket: a global seqno, or without
+            total order ``limit_inside`` of a key.
 
     Returns:
         The same tuples -> the group of the rows up to the limit; those without any are left out.
@@ -112,9 +142,14 @@ def prefix_fingerprints(
     limits = rows.sparkSession.createDataFrame(
         tuples, "journal int, view_tag long, sender long, bucket long, `limit` long"
     )
-    named = rows.withColumn("bucket", f.expr(_BUCKET)).withColumn("key", f.expr(_KEY))
-    within = named.join(f.broadcast(limits), keys).where("if(global_seqno > 0, global_seqno, key) <= `limit`")
+    named = rows.withColumn("bucket", f.expr(_BUCKET)).withColumn("low", f.expr(_LOW))
+    within = named.join(f.broadcast(limits), keys).where("if(global_seqno > 0, global_seqno, low) <= `limit`")
     return _groups(within.withColumn("hash", f.expr(_HASH)), [*keys, "limit"])
+
+
+def limit_inside(key: int) -> int:
+    """A key without the part that its bucket has."""
+    return key & ((1 << FIFO_SHIFT) - 1)
 
 
 def _groups(rows: DataFrame, keys: list[str]) -> dict[Any, Group]:
@@ -124,7 +159,8 @@ def _groups(rows: DataFrame, keys: list[str]) -> dict[Any, Group]:
         rows.groupBy(*keys)
         .agg(
             f.max("global_seqno").alias("highest"),
-            f.max("key").alias("highest_key"),
+            f.max("seqno").alias("seqno"),
+            f.max("low").alias("within"),
             f.count("*").alias("rows"),
             f.sum(f.expr("hash & 4294967295")).alias("low"),
             f.sum(f.expr("shiftrightunsigned(hash, 32)")).alias("high"),
@@ -133,20 +169,22 @@ def _groups(rows: DataFrame, keys: list[str]) -> dict[Any, Group]:
     )
     columns = {name: groups[name].to_pylist() for name in groups.column_names}
     halves = zip(columns["low"], columns["high"], strict=True)
-    values = map(Group, columns["rows"], columns["highest"], columns["highest_key"], halves)
+    places = zip(columns["bucket"], columns["highest"], columns["seqno"], columns["within"], strict=True)
+    highest_keys = [seqno << 16 if highest else bucket << FIFO_SHIFT | low for bucket, highest, seqno, low in places]
+    values = map(Group, columns["rows"], columns["highest"], highest_keys, halves)
     return dict(zip(zip(*(columns[key] for key in keys), strict=True), values, strict=True))
 
 
 def bucket_rows(
     rows: DataFrame, wanted: Iterable[tuple[int, int, int]]
-) -> dict[tuple[int, int], list[tuple[Place, int]]]:
-    """The rows of the given (journal, view tag, bucket), as (journal, tag) -> [(place, payload hash)], in order."""
+) -> dict[tuple[int, int], list[tuple[Place, Content]]]:
+    """The rows of the given (journal, view tag, bucket), as (journal, tag) -> [(place, content)], in order."""
     from pyspark.sql import functions as f
 
-    named = rows.withColumn("bucket", f.expr(_BUCKET)).withColumn("key", f.expr(_KEY))
-    found: dict[tuple[int, int], list[tuple[Place, int]]] = defaultdict(list)
+    named = rows.withColumn("bucket", f.expr(_BUCKET))
+    found: dict[tuple[int, int], list[tuple[Place, Content]]] = defaultdict(list)
     for row in _among(named, wanted, ["journal", "view_tag", "bucket"]):
-        found[row["journal"], row["view_tag"]].append((_place(row), row["payload_hash"]))
+        found[row["journal"], row["view_tag"]].append((_place(row), (row["payload_hash"], row["length"])))
     for places in found.values():
         places.sort(key=lambda pair: pair[0].idx)
     return found
@@ -154,20 +192,20 @@ def bucket_rows(
 
 def find_messages(rows: DataFrame, wanted: Iterable[tuple[int, int, int]]) -> dict[tuple[int, int, int], list[Place]]:
     """Where journals have the messages with the given (journal, sender, key); those not found are left out."""
-    from pyspark.sql import functions as f
 
     found = defaultdict(list)
-    for row in _among(rows.withColumn("key", f.expr(_KEY)), wanted, ["journal", "sender", "key"]):
-        found[row["journal"], row["sender"], row["key"]].append(_place(row))
+    messages = [(journal, sender, key >> 16, key & 0xFFFF) for journal, sender, key in wanted]
+    for row in _among(rows, messages, ["journal", "sender", "seqno", "index"]):
+        place = _place(row)
+        found[row["journal"], row["sender"], place.key].append(place)
     return found
 
 
 def find_positions(rows: DataFrame, wanted: Iterable[tuple[int, int, int]]) -> dict[tuple[int, int, int], list[Place]]:
     """Where journals have the given (journal, view tag, global seqno); those not found are left out."""
-    from pyspark.sql import functions as f
 
     found = defaultdict(list)
-    for row in _among(rows.withColumn("key", f.expr(_KEY)), wanted, ["journal", "view_tag", "global_seqno"]):
+    for row in _among(rows, wanted, ["journal", "view_tag", "global_seqno"]):
         found[row["journal"], row["view_tag"], row["global_seqno"]].append(_place(row))
     return found
 
@@ -179,11 +217,11 @@ def _among(rows: DataFrame, wanted: Iterable[tuple[int, ...]], names: list[str])
     tuples = sorted(set(wanted))
     if not tuples:
         return []
-    schema = ", ".join(f"{name} {'int' if name == 'journal' else 'bigint'}" for name in names)
+    schema = ", ".join(f"`{name}` {'int' if name in ('journal', 'index') else 'bigint'}" for name in names)
     keys = rows.sparkSession.createDataFrame(tuples, schema)
     found: list[dict[str, Any]] = rows.join(f.broadcast(keys), names).toArrow().to_pylist()
     return found
 
 
 def _place(row: dict[str, Any]) -> Place:
-    return Place(row["view_tag"], row["idx"], row["global_seqno"], row["sender"], row["key"])
+    return Place(row["view_tag"], row["idx"], row["global_seqno"], row["sender"], row["seqno"] << 16 | row["index"])

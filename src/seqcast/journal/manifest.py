@@ -1,0 +1,113 @@
+"""The manifest of a journal: which segments there are, written in one step, so that a reader beside the writer always
+finds every row once, whatever is being rolled."""
+
+from __future__ import annotations
+
+import mmap
+import threading
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seqcast.journal import seals
+from seqcast.journal.schema import MANIFEST_FILE, JournalDamaged
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Rolled:
+    """A rolled segment.
+
+    Args:
+        first_idx: position of its first row.
+        size: bytes of the file.
+        hash: XXH3 of the file, 16 hexadecimal digits.
+    """
+
+    number: int
+    rows: int
+    first_idx: int
+    size: int
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a journal consists of.
+
+    Args:
+        started: number of the newest segment of which the file was made; 0: none yet.
+        rolled: by number. The other segments up to ``started`` are streams.
+    """
+
+    started: int
+    rolled: Mapping[int, Rolled]
+
+
+class ManifestWriter:
+    """Keeps the manifest of one journal. Called by several threads.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / MANIFEST_FILE
+        self._lock = threading.Lock()
+        self._manifest = Manifest(0, {})
+        self._save(self._manifest)
+
+    def start(self, number: int) -> None:
+        """A stream begins. To be called before its file is made."""
+        with self._lock:
+            self._save(replace(self._manifest, started=number))
+
+    def roll(self, segment: Rolled) -> None:
+        """A rolled segment is whole, under its name. To be called before the stream goes."""
+        with self._lock:
+            self._save(replace(self._manifest, rolled={**self._manifest.rolled, segment.number: segment}))
+
+    def _save(self, manifest: Manifest) -> None:
+        save(self._path.parent, manifest)
+        self._manifest = manifest
+
+
+def save(directory: Path, manifest: Manifest) -> None:
+    """Writes a manifest in one step.
+
+    Raises:
+        OSError: it cannot be written; the old one is left.
+    """
+    rolled = [asdict(manifest.rolled[number]) for number in sorted(manifest.rolled)]
+    seals.replace(directory / MANIFEST_FILE, {"started": manifest.started, "rolled": rolled})
+
+
+def file_digest(path: Path) -> str:
+    """XXH3 of a file, 16 hexadecimal digits.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with open(path, "rb") as file:
+        if not path.stat().st_size:
+            return seals.digest(b"")
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
+            return seals.digest(view)
+
+
+def load(directory: Path) -> Manifest:
+    """
+    Raises:
+        JournalDamaged: it is missing or altered.
+    """
+    path = directory / MANIFEST_FILE
+    try:
+        record: dict[str, Any] = seals.unseal(path.read_bytes())
+        rolled = {entry["number"]: Rolled(**entry) for entry in record["rolled"]}
+        return Manifest(int(record["started"]), rolled)
+    except OSError as error:
+        raise JournalDamaged(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise JournalDamaged(f"{path} is damaged: {error}") from error

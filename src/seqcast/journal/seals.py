@@ -1,0 +1,65 @@
+"""Checksums of what a journal writes beside its segments: JSON records that carry the XXH3 of their own text.
+
+A flipped bit must end as damage that is reported, never as rows that are silently missing, nor as a guarantee that
+seems broken.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from seqcast._native.columns import payload_hash
+
+_MARK = ', "check": "'
+
+
+class SealError(ValueError):
+    """The text is not what was sealed."""
+
+
+def digest(data: Any) -> str:
+    """XXH3 of a contiguous buffer, 16 hexadecimal digits."""
+    return f"{payload_hash(data) & (1 << 64) - 1:016x}"
+
+
+def seal(record: dict[str, Any]) -> str:
+    """One line of JSON; its last field, ``check``, is the XXH3 of the line as it is without that field."""
+    text = json.dumps(record)
+    return f'{text[:-1]}{_MARK}{digest(text.encode())}"}}'
+
+
+def unseal(line: str | bytes) -> dict[str, Any]:
+    """The record of a sealed line, without its check.
+
+    Raises:
+        SealError: it was not sealed, or was altered since.
+    """
+    try:
+        text = line.decode() if isinstance(line, bytes) else line
+    except UnicodeDecodeError as error:
+        raise SealError("it is not text") from error
+    body, mark, check = text.strip().rpartition(_MARK)
+    if not mark or check != f'{digest(f"{body}}}".encode())}"}}':
+        raise SealError("its checksum does not fit")
+    record = json.loads(f"{body}}}")
+    if not isinstance(record, dict):
+        raise SealError("it is no JSON object")
+    return record
+
+
+def replace(path: Path, record: dict[str, Any]) -> None:
+    """Writes a sealed record as a file, in one step for those who read it meanwhile.
+
+    Raises:
+        OSError: it cannot be written; the old file is left as it was.
+    """
+    part = path.with_name(path.name + ".part")
+    try:
+        part.write_text(seal(record) + "\n", encoding="utf-8")
+        os.replace(part, path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise

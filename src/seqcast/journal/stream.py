@@ -1,0 +1,175 @@
+"""The live segment: an Arrow IPC stream, and beside it the checksum of each of its messages, written ahead.
+
+A record of the checksum file says where a message of the stream begins, how long it is, how many rows it has, and the
+XXH3 of its bytes; it is written *before* the message. So a reader can tell what a crash tore, which is the last message
+alone, from damage: every byte of the stream is under a checksum, and every record carries one of its own.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seqcast._native.columns import payload_hash
+from seqcast.journal.schema import JournalDamaged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+SUMS_SUFFIX = ".sums"
+_RECORD = struct.Struct("<QQQqq")  # offset, bytes, rows, XXH3 of the bytes, XXH3 of the four fields before
+SUM_BYTES = _RECORD.size
+_FIELDS = struct.Struct("<QQQq")
+_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # of an Arrow IPC stream
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of the stream: the schema, a batch, or the end."""
+
+    offset: int
+    size: int
+    rows: int
+    hash: int
+
+
+class StreamWriter:
+    """Writes a live segment.
+
+    Raises:
+        OSError: the files cannot be made.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self.rows = self.bytes = 0
+        self._sums = open(path.with_suffix(SUMS_SUFFIX), "wb", buffering=0)
+        try:
+            self._file = open(path, "wb", buffering=0)
+        except OSError:
+            self._sums.close()
+            raise
+        self._write(schema.serialize(), 0)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Writes a batch, its checksum first.
+
+        Raises:
+            OSError: the disk is full, or the like; a part may be written, which readers skip.
+        """
+        self._write(batch.serialize(), batch.num_rows)
+        self.rows += batch.num_rows
+
+    def finish(self) -> None:
+        """Ends the stream, as Arrow's readers expect it."""
+        self._write(_END, 0)
+        self.close()
+
+    def close(self) -> None:
+        """Closes the files as they are."""
+        self._file.close()
+        self._sums.close()
+
+    def _write(self, message: Any, rows: int) -> None:
+        view = memoryview(message).cast("B")
+        fields = (self.bytes, view.nbytes, rows, payload_hash(view))
+        _write_all(self._sums, _RECORD.pack(*fields, payload_hash(_FIELDS.pack(*fields))))
+        _write_all(self._file, view)
+        self.bytes += view.nbytes
+
+
+def _write_all(file: Any, data: bytes | memoryview) -> None:
+    view = memoryview(data)
+    while view.nbytes:
+        view = view[file.write(view) :]
+
+
+def read_sums(path: Path) -> tuple[list[Message], bool]:
+    """The messages of a live segment that are whole, and whether a torn one follows. Reads no rows.
+
+    Raises:
+        JournalDamaged: anything but a torn last message.
+        FileNotFoundError: there is no such segment (any more).
+    """
+    size, data = _consistent(path)
+    messages: list[Message] = []
+    whole = len(data) // _RECORD.size * _RECORD.size
+    end = 0
+    for number, fields in enumerate(_RECORD.iter_unpack(data[:whole]), 1):
+        if payload_hash(_FIELDS.pack(*fields[:4])) != fields[4] or fields[0] != end:
+            raise JournalDamaged(f"{path.with_suffix(SUMS_SUFFIX)}, record {number}, is altered")
+        messages.append(Message(*fields[:4]))
+        end += fields[1]
+    if size > end:
+        raise JournalDamaged(f"{path} has {size - end} bytes behind its last checksum")
+    torn = whole != len(data)
+    if messages and size < end:
+        torn = True
+        if size < messages.pop().offset:
+            raise JournalDamaged(f"{path} ends at byte {size}, before what was written last")
+    return messages, torn
+
+
+def _consistent(path: Path) -> tuple[int, bytes]:
+    """Size of the stream, and the checksum file, as they were at one moment: the writer may be at work."""
+    sums = path.with_suffix(SUMS_SUFFIX)
+    before = b""
+    while True:
+        size = path.stat().st_size
+        try:
+            data = sums.read_bytes()
+        except FileNotFoundError as error:
+            path.stat()  # both are gone: it was rolled meanwhile
+            raise JournalDamaged(f"{path} has no checksums ({sums.name} is missing)") from error
+        if data == before:
+            return size, data
+        before = data
+
+
+def stream_batches(path: Path, messages: Sequence[Message]) -> Iterator[pa.RecordBatch]:
+    """The batches among the given messages of a stream, whose checksums are compared; mapped and not copied.
+
+    Raises:
+        JournalDamaged: a message does not have its checksum.
+        FileNotFoundError: the segment was rolled meanwhile.
+    """
+    import pyarrow as pa
+
+    if not messages:
+        return
+    end = messages[-1].offset + messages[-1].size
+    with open(path, "rb") as file:
+        mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    if mapped.nbytes < end:
+        raise JournalDamaged(f"{path} ends at byte {mapped.nbytes}, before what was written last")
+    for message in messages:
+        if payload_hash(mapped[message.offset : message.offset + message.size]) != message.hash:
+            raise JournalDamaged(f"{path} is altered at byte {message.offset} or behind: its checksum does not fit")
+    reader = pa.ipc.open_stream(pa.py_buffer(mapped[:end]))
+    for message in messages:
+        if message.rows:
+            batch = reader.read_next_batch()
+            if batch.num_rows != message.rows:
+                raise JournalDamaged(f"{path}: the batch at byte {message.offset} has not {message.rows} rows")
+            yield batch
+
+
+def stream_schema(path: Path, messages: Sequence[Message]) -> pa.Schema | None:
+    """Schema of a live segment; None where a crash tore it.
+
+    Raises:
+        JournalDamaged, OSError: as ``stream_batches``.
+    """
+    import pyarrow as pa
+
+    if not messages:
+        return None
+    with open(path, "rb") as file:
+        data = file.read(messages[0].size)
+    if payload_hash(data) != messages[0].hash:
+        raise JournalDamaged(f"{path} is altered in its schema")
+    return pa.ipc.read_schema(pa.py_buffer(data))
