@@ -27,7 +27,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from journal_data import RUN_DTYPE, Delivered, member, view
 
+from seqcast.journal.manifest import ManifestWriter
 from seqcast.journal.roll import roll
+from seqcast.journal.stream import SUMS_SUFFIX
 from seqcast.journal.writer import JournalWriter
 from seqcast.types import Member, View
 
@@ -76,10 +78,15 @@ def write(arguments: argparse.Namespace, top: Path) -> dict[str, Any]:
         time.sleep(0.0005)
     end, cpu = time.perf_counter_ns(), time.process_time_ns() - cpu
     live = writer.path / "segment-000001.arrows"
-    copy = writer.path.parent / "segment-000001.arrows"
+    apart = writer.path.parent / "rolled"
+    apart.mkdir()
+    manifest = ManifestWriter(apart)
+    manifest.start(1)
+    copy = apart / live.name
     shutil.copy(live, copy)
+    shutil.copy(live.with_suffix(SUMS_SUFFIX), copy.with_suffix(SUMS_SUFFIX))
     rolled, roll_cpu = time.perf_counter_ns(), time.process_time_ns()
-    target = roll(copy)
+    target = roll(copy, manifest)
     rolled, roll_cpu = time.perf_counter_ns() - rolled, time.process_time_ns() - roll_cpu
     n = arguments.messages
     return {

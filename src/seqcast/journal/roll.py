@@ -28,6 +28,8 @@ WAITING_MAX, WAITING_FEW = 3, 1
 _DICTIONARY = ("sender", "view_tag", "view_counter")
 _DELTA = ("idx", "global_seqno", "seqno", "index", "length", "sent_ns", "delivered_ns")
 """Integers that grow: delta coding brings them from 8 bytes to a fraction of one. Hashes and payloads stay plain."""
+_COMPRESSION = {"payload": "lz4", "payload_hash": "none"}
+"""Where it is not zstd: of payloads lz4 takes half the time and saves nearly as much, hashes have nothing to save."""
 
 
 def roll(stream: Path, manifest: ManifestWriter) -> Path:
@@ -90,13 +92,13 @@ def describe(path: Path, number: int, rows: int, first_idx: int) -> Rolled:
 
 
 def _options(schema: pa.Schema) -> dict[str, Any]:
+    columns: list[str] = schema.names
     return {
-        "compression": "zstd",
-        "compression_level": 1,
+        "compression": {name: _COMPRESSION.get(name, "zstd") for name in columns},
         "write_page_checksum": True,
         "use_dictionary": list(_DICTIONARY),
         "column_encoding": dict.fromkeys(_DELTA, "DELTA_BINARY_PACKED"),
-        "write_statistics": [name for name in schema.names if name not in ("payload", "payload_hash")],
+        "write_statistics": [name for name in columns if name not in _COMPRESSION],
     }
 
 
