@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from seqcast._native.engine import Batch, Message
-from seqcast.config import Config
-from seqcast.errors import (
-    ConfigError,
-    JoinRefused,
-    JoinTimeout,
-    JournalWriteError,
-    NameTaken,
-    NotMember,
-    RemoteProtocolError,
-    SendTimeout,
-    SeqcastError,
-    SuspendTimeout,
-    UsageError,
-)
-from seqcast.events import Blocked, Excluded, Lost, Unblocked
-from seqcast.group import Event, Group, join
-from seqcast.net.host import ClippedBuffer
-from seqcast.net.state import StateHandler
-from seqcast.signals import leave_on_signals
-from seqcast.types import Member, MembershipChange, MembershipPolicy, MergeView, View, ViewId
+if TYPE_CHECKING:
+    import seqcast.aio as aio
+    from seqcast._native.engine import Batch, Message
+    from seqcast.config import Config
+    from seqcast.errors import (
+        ConfigError,
+        JoinRefused,
+        JoinTimeout,
+        JournalWriteError,
+        NameTaken,
+        NotMember,
+        RemoteProtocolError,
+        SendTimeout,
+        SeqcastError,
+        SuspendTimeout,
+        UsageError,
+    )
+    from seqcast.events import Blocked, Excluded, Lost, Unblocked
+    from seqcast.group import Event, Group, join
+    from seqcast.net.host import ClippedBuffer
+    from seqcast.net.state import StateHandler
+    from seqcast.signals import leave_on_signals
+    from seqcast.types import Member, MembershipChange, MembershipPolicy, MergeView, View, ViewId
 
 __all__ = [
     "Batch",
@@ -60,14 +62,34 @@ __all__ = [
     "leave_on_signals",
 ]
 
-if TYPE_CHECKING:
-    import seqcast.aio as aio
+_NAMES = {
+    "seqcast._native.engine": "Batch Message",
+    "seqcast.config": "Config",
+    "seqcast.errors": "ConfigError JoinRefused JoinTimeout JournalWriteError NameTaken "
+    "NotMember RemoteProtocolError SendTimeout SeqcastError SuspendTimeout UsageError",
+    "seqcast.events": "Blocked Excluded Lost Unblocked",
+    "seqcast.group": "Event Group join",
+    "seqcast.net.host": "ClippedBuffer",
+    "seqcast.net.state": "StateHandler",
+    "seqcast.signals": "leave_on_signals",
+    "seqcast.types": "Member MembershipChange MembershipPolicy MergeView View ViewId",
+}
+"""Where the names above come from. Each is imported on its first use: `import seqcast` takes a millisecond, so that a
+command answers at once and a program can set itself up (signals, logging) before the rest is loaded."""
+_PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}
+_MODULES = {"aio", "config", "errors", "events", "group", "types"}
 
 
 def __getattr__(name: str) -> Any:
-    """``seqcast.aio``, on its first use: asyncio takes time to import."""
-    if name == "aio":
-        import importlib
+    import importlib
 
-        return importlib.import_module("seqcast.aio")
-    raise AttributeError(f"module 'seqcast' has no attribute {name!r}")
+    if name in _MODULES:
+        return importlib.import_module(f"seqcast.{name}")
+    if name not in _PLACES:
+        raise AttributeError(f"module 'seqcast' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_PLACES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(globals().keys() | set(__all__) | _MODULES)

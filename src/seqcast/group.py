@@ -16,8 +16,6 @@ from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
 from seqcast._native import driver
 from seqcast._native.engine import Batch, Message
 from seqcast.arguments import check_name, check_policy, id_of, listed, nanoseconds
@@ -314,6 +312,8 @@ class Group:
         self._send_batch(data, offsets, timeout)
 
     def _send_batch(self, data: Any, offsets: Any, timeout: float | None, done: int = 0) -> None:
+        import numpy as np  # here, because it takes a tenth of a second
+
         wait = -1 if timeout is None else nanoseconds(timeout)
         try:
             flat = np.frombuffer(data, dtype=np.uint8) if not isinstance(data, np.ndarray) else data

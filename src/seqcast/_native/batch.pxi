@@ -1,13 +1,32 @@
 # Part of engine.pyx: what is delivered, as Python sees it. The contract is engine.pyi.
 
-BYTE_DTYPE = np.dtype(np.uint8)
-OFFSET_DTYPE = np.dtype(np.int32)
-RUN_DTYPE = np.dtype(
-    [
-        ("sender", "u8"), ("seqno", "u8"), ("global_seqno", "u8"), ("sent_ns", "i8"),
-        ("first", "u4"), ("n", "u4"), ("index", "u4"), ("unicast", "u4"),
-    ]
-)
+# NumPy is imported with the first array that somebody asks for: it takes a tenth of a second.
+cdef object np = None
+cdef object BYTE_DTYPE, OFFSET_DTYPE, RUN_DTYPE
+
+
+cdef object arrays():
+    global np, BYTE_DTYPE, OFFSET_DTYPE, RUN_DTYPE
+    if np is None:
+        import numpy
+
+        BYTE_DTYPE = numpy.dtype(numpy.uint8)
+        OFFSET_DTYPE = numpy.dtype(numpy.int32)
+        RUN_DTYPE = numpy.dtype(
+            [
+                ("sender", "u8"), ("seqno", "u8"), ("global_seqno", "u8"), ("sent_ns", "i8"),
+                ("first", "u4"), ("n", "u4"), ("index", "u4"), ("unicast", "u4"),
+            ]
+        )
+        np = numpy
+    return np
+
+
+def __getattr__(name):
+    if name != "RUN_DTYPE":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    arrays()
+    return RUN_DTYPE
 
 
 cdef int32_t[1] NO_OFFSETS = [0]
@@ -91,17 +110,17 @@ cdef class Batch:
 
     @property
     def data(self):
-        return np.frombuffer(memory(self, self.b.data, self.b.data_len), dtype=BYTE_DTYPE)
+        return arrays().frombuffer(memory(self, self.b.data, self.b.data_len), dtype=BYTE_DTYPE)
 
     @property
     def offsets(self):
-        return np.frombuffer(
+        return arrays().frombuffer(
             memory(self, self.offsets_left(), 4 * (<Py_ssize_t>self.b.n - self.first + 1)), dtype=OFFSET_DTYPE
         )
 
     @property
     def runs(self):
-        runs = np.frombuffer(memory(self, self.b.runs, sizeof(sc_run) * <Py_ssize_t>self.b.n_runs), dtype=RUN_DTYPE)
+        runs = arrays().frombuffer(memory(self, self.b.runs, sizeof(sc_run) * <Py_ssize_t>self.b.n_runs), dtype=RUN_DTYPE)
         if not self.first:
             return runs
         runs = runs[runs["first"] + runs["n"] > self.first].copy()

@@ -11,8 +11,6 @@ from cpython.memoryview cimport PyMemoryView_FromObject
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-import numpy as np
-
 from seqcast.types import Member
 
 SENT = SC_SENT

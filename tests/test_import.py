@@ -1,0 +1,44 @@
+"""What `import seqcast` loads, and that all its names are there all the same. (How long it takes is not asserted.)"""
+
+import importlib
+import re
+from pathlib import Path
+
+from members import LOOPBACK, cluster, output, script
+
+import seqcast
+
+LOADED = "sorted(name for name in sys.modules if name.partition('.')[0] in ('seqcast', 'numpy', 'asyncio', 'argparse'))"
+
+
+def test_import_seqcast_loads_no_module_but_itself():
+    assert output(script(f"import sys, seqcast; print({LOADED})")) == "['seqcast']\n"
+
+
+def test_a_group_sends_and_receives_without_numpy():
+    text = """
+import sys, seqcast
+with seqcast.join(sys.argv[1], interface=sys.argv[2]) as group:
+    group.send(b"x")
+    message = group.recv(10)
+    batch = group.send_many([b"y"]) or group.recv_batch(10)
+    print(message.payload, batch.tolist(), "numpy" in sys.modules)
+    print(batch.data.tobytes(), batch.offsets.tolist(), batch.runs["n"].tolist(), "numpy" in sys.modules)
+    group.send_batch(b"ab", batch.offsets)
+    print(group.recv(10).payload)
+"""
+    said = output(script(text, cluster(), LOOPBACK))
+    assert said == "b'x' [b'y'] False\nb'y' [0, 1] [1] True\nb'a'\n"
+
+
+def test_every_name_is_in_the_one_place_that_each_of_the_three_lists_says():
+    places = {name: module for module, names in seqcast._NAMES.items() for name in names.split()}
+    assert sorted([*places, "aio"]) == seqcast.__all__
+    for name, module in places.items():
+        assert getattr(seqcast, name) is getattr(importlib.import_module(module), name)
+    assert set(seqcast.__all__) <= set(dir(seqcast))
+    for_checkers = Path(seqcast.__file__).read_text(encoding="utf-8").partition("if TYPE_CHECKING:")[2]
+    imported = re.findall(r"^    from ([\w.]+) import (\([^)]*\)|[^\n]*)$", for_checkers.partition("__all__")[0], re.M)
+    listed = {name: module for module, names in imported for name in re.findall(r"\w+", names)}
+    assert listed == places, "what type checkers read"
+    assert not hasattr(seqcast, "jion")
