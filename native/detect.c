@@ -5,10 +5,13 @@
  *                         asked to ping it too, and their PONG vouches for it
  *   its port is refused   it was killed: suspected once it is silent for 2 H and nobody has vouched for it for 1 H (a
  *                         firewall that rejects us, or an address translation that has expired, refuses a living one)
- *   silent for S          S is suspect_ns, times 1 + local health: suspected, unless others vouch for it. Then the link
- *                         from it to us is cut in one direction, which the next heartbeat tells everyone
+ *   silent for S          S is suspect_ns, times 1 + local health: suspected, unless others vouch for it
+ *   no multicast for S    the link from it to us is cut, in part or whole, which the next heartbeat tells everyone: an
+ *                         answer by unicast vouches for its life, and not for the link that the group lives on
  *
- * Any datagram straight from it ends all that; what others say of it ends the suspicion only.
+ * Any datagram straight from it ends the first four; what others say of it ends the suspicion only. A multicast from it
+ * ends the last. Heartbeats go by unicast, too, between members that do not hear each other's multicasts, so that all
+ * learn of the same cut links.
  *
  * Local health (after Lifeguard, arXiv:1707.00788): a member that finds its own heartbeat late by more than H, or reads
  * in another's that it is not heard, has reason to doubt its own judgement: S grows by suspect_ns up to suspect_ns_max,
@@ -46,9 +49,15 @@ static void unsuspect(sc_engine *e, sc_peer *peer) {
 void sc_detect_undoubt(sc_engine *e, sc_peer *peer) {
     peer->doubted = 0;
     peer->refused = 0;
-    if (peer->silent) links_changed(e);
-    peer->silent = 0;
+    if (peer->silent) links_changed(e); /* of one that is suspected none are told */
     unsuspect(e, peer);
+}
+
+void sc_detect_overheard(sc_engine *e, sc_peer *peer, int64_t now) {
+    peer->overheard = now;
+    if (!peer->silent) return;
+    peer->silent = 0;
+    links_changed(e);
 }
 
 void sc_engine_refused(sc_engine *e, const sc_address *to, int64_t now) {
@@ -117,9 +126,8 @@ void sc_on_pong(sc_engine *e, const sc_peer *sender, const uint8_t *p, int64_t n
 
 /* ---- heartbeats ---------------------------------------------------------------------------------------------- */
 
-static void heartbeat(sc_engine *e, int64_t now) {
-    e->heartbeat_due = now + e->config.heartbeat_ns;
-    uint8_t *p = sc_out_new(e, SC_LANE_CONTROL, NULL, SC_TYPE_HEARTBEAT, SC_HEARTBEAT_HEADER + 16 * (size_t)e->view.n);
+static void say_heartbeat(sc_engine *e, int lane, const sc_address *to) {
+    uint8_t *p = sc_out_new(e, lane, to, SC_TYPE_HEARTBEAT, SC_HEARTBEAT_HEADER + 16 * (size_t)e->view.n);
     if (!p) return;
     sc_put64(p + 40, e->group.unsent - 1);
     sc_put64(p + 48, e->group.stable);
@@ -134,7 +142,15 @@ static void heartbeat(sc_engine *e, int64_t now) {
     e->counters.heartbeats_sent++;
 }
 
-static int is_set(const uint8_t *bits, uint32_t rank) { return bits[rank / 8] >> rank % 8 & 1; }
+static void heartbeat(sc_engine *e, int64_t now) {
+    e->heartbeat_due = now + e->config.heartbeat_ns;
+    say_heartbeat(e, SC_LANE_CONTROL, NULL);
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        const sc_peer *peer = e->peers[r];
+        if (r == e->view.rank || peer->suspected || peer->lost) continue;
+        if (peer->silent || sc_hears_not(peer, e->view.rank)) say_heartbeat(e, SC_LANE_UNICAST, &peer->address);
+    }
+}
 
 void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
     if (sc_get32(p + 56) != e->view.n) {
@@ -146,11 +162,12 @@ void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now)
         peer->digest[r].received = sc_get64(p + SC_HEARTBEAT_HEADER + 16 * (size_t)r + 8);
     }
     if (memcmp(peer->unheard, p + SC_HEARTBEAT_UNHEARD, sizeof peer->unheard)) {
-        if (is_set(p + SC_HEARTBEAT_UNHEARD, e->view.rank) && !is_set(peer->unheard, e->view.rank)) {
+        int unheard = sc_hears_not(peer, e->view.rank);
+        memcpy(peer->unheard, p + SC_HEARTBEAT_UNHEARD, sizeof peer->unheard);
+        if (sc_hears_not(peer, e->view.rank) && !unheard) {
             e->counters.unheard_by_others++;
             health_worse(e, now);
         }
-        memcpy(peer->unheard, p + SC_HEARTBEAT_UNHEARD, sizeof peer->unheard);
         links_changed(e);
     }
     if (e->cut_set || peer->lost) return;
@@ -173,6 +190,7 @@ static void was_late(sc_engine *e, int64_t late, int64_t now) {
         sc_peer *peer = e->peers[r];
         if (r == e->view.rank || peer->suspected) continue;
         peer->heard = peer->heard + late < now ? peer->heard + late : now;
+        peer->overheard = peer->overheard + late < now ? peer->overheard + late : now;
         if (peer->refused) peer->refused = peer->refused + late < now ? peer->refused + late : now;
     }
 }
@@ -181,13 +199,10 @@ static void judge(sc_engine *e, sc_peer *peer, int64_t now) {
     int64_t silence = now - peer->heard, limit = suspect_after(e);
     int64_t last = peer->vouched > peer->heard ? peer->vouched : peer->heard;
     if (peer->pings < PINGS_MIN) return;
-    if (!peer->silent && silence >= limit) {
-        peer->silent = 1;
-        links_changed(e);
-    }
     int refused = peer->refused && now - peer->refused >= e->config.heartbeat_ns && silence >= 2 * e->config.heartbeat_ns;
     if (peer->suspected || (now - last < limit && !refused)) return;
     peer->suspected = 1;
+    if (peer->silent) links_changed(e);
     e->counters.suspicions++;
     sc_push_event(e, SC_EVENT_SUSPECT, peer->id, e->view.tag, NULL, NULL, 0);
 }
@@ -205,6 +220,10 @@ void sc_detect_tick(sc_engine *e, int64_t now) {
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer *peer = e->peers[r];
         if (r == e->view.rank) continue;
+        if (!peer->silent && now - peer->overheard >= suspect_after(e)) {
+            peer->silent = 1;
+            links_changed(e);
+        }
         if (!peer->doubted && now - peer->heard >= doubt_after(e)) {
             e->counters.doubts++;
             peer->doubted = 1;
@@ -222,6 +241,8 @@ int64_t sc_detect_deadline(const sc_engine *e) {
     for (uint32_t r = 0; r < e->view.n; r++) {
         const sc_peer *peer = e->peers[r];
         int64_t own = peer->doubted ? peer->ping_due : peer->heard + doubt_after(e);
+        int64_t unheard = peer->silent ? SC_NEVER : peer->overheard + suspect_after(e);
+        if (unheard < own) own = unheard;
         if (r != e->view.rank && own < due) due = own;
     }
     return due;
@@ -247,7 +268,7 @@ size_t sc_engine_links(sc_engine *e, uint64_t *pairs, size_t max) {
         if (listener->suspected || listener->lost) continue;
         for (uint32_t s = 0; s < e->view.n && n < max; s++) {
             const sc_peer *speaker = e->peers[s];
-            int unheard = r == e->view.rank ? speaker->silent : is_set(listener->unheard, s);
+            int unheard = r == e->view.rank ? speaker->silent : sc_hears_not(listener, s);
             if (!unheard || speaker->suspected || r == s) continue;
             pairs[2 * n] = listener->id;
             pairs[2 * n++ + 1] = speaker->id;

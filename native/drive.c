@@ -239,7 +239,8 @@ static uint64_t receive(sc_driver *d, int lanes, int *urgent) {
             for (int i = 0; i < got; i++) {
                 of_lane += d->in[i].len;
                 d->load_packets += d->in[i].segment > 0 ? d->in[i].len / d->in[i].segment + 1 : 1;
-                sc_engine_receive(d->engine, d->slabs[i], d->in[i].p, d->in[i].len, d->in[i].segment, &d->in[i].from, now);
+                sc_engine_receive(d->engine, d->slabs[i], d->in[i].p, d->in[i].len, d->in[i].segment, &d->in[i].from,
+                                  lane, now);
             }
             prepare(d);
             look_around(d);

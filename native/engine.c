@@ -166,7 +166,8 @@ static void count_drop(sc_engine *e, sc_wire_result result) {
     }
 }
 
-static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, const sc_address *from, int64_t now) {
+static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, const sc_address *from, int lane,
+                       int64_t now) {
     e->counters.datagrams_received++;
     e->counters.bytes_received += len;
     sc_wire_result result = sc_wire_check(p, len, e->config.group);
@@ -189,11 +190,13 @@ static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, cons
                   ((type == SC_TYPE_ACK || type == SC_TYPE_PROBE) && sc_of_pair(sc_get64(p + 40))) ||
                   (type == SC_TYPE_NAK && sc_of_pair(sc_get32(p + 48)));
     int current = peer && tag == (of_pair ? peer->pair : e->view.tag);
-    /* Who has yet to install this view, because its Python is busy, is alive for so long as the flush has time. */
+    /* A member that has yet to install this view, because its Python is busy, is alive for so long as the flush has time,
+     * and multicasts no heartbeat that could be expected of it. */
     int late = (tag == e->view_before || !tag) && now - e->installed < e->config.install_ns;
     int alive = peer && direct && (current || type == SC_TYPE_CONTROL || late);
     if (alive) {
         peer->heard = now;
+        if (lane != SC_LANE_UNICAST || (late && !current)) sc_detect_overheard(e, peer, now);
         if (peer->doubted) sc_detect_undoubt(e, peer);
     }
     if (type == SC_TYPE_CONTROL) { /* anyone may speak to the control plane; it decides */
@@ -241,14 +244,14 @@ static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, cons
 }
 
 int sc_engine_receive(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, size_t segment, const sc_address *from,
-                      int64_t now) {
+                      int lane, int64_t now) {
     e->now = now;
     if (slab && len < SC_SLAB_BYTES / 4) slab = NULL; /* a copy costs less than the rest of the slab */
     if (!segment) segment = len;
     int accepted = 0;
     for (size_t at = 0; at < len; at += segment) {
         size_t n = len - at < segment ? len - at : segment;
-        accepted += receive_one(e, slab, p + at, n, from, now);
+        accepted += receive_one(e, slab, p + at, n, from, lane, now);
     }
     sc_order_stamp(e, now);
     sc_view_cut_check(e);

@@ -59,10 +59,11 @@ sc_slab_pool *sc_engine_pool(sc_engine *e);
 
 /* One received buffer. `segment` is what UDP_GRO reported (the buffer is then a run of datagrams of that size, the
  * last one may be shorter), or 0 for a single datagram. `slab` is the slab that holds `p`, with a reference of the
- * caller's that stays the caller's; with slab == NULL, or where little of it is used, the bytes are copied. `own`
- * datagrams (our own multicasts, looped back) are ignored. Returns how many datagrams were accepted. */
+ * caller's that stays the caller's; with slab == NULL, or where little of it is used, the bytes are copied. `lane`
+ * is that of the socket which it came by: what comes by SC_LANE_UNICAST shows that its sender lives, and not that its
+ * multicasts reach us. `own` datagrams (our own multicasts, looped back) are ignored. Returns how many datagrams were accepted. */
 int sc_engine_receive(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, size_t segment, const sc_address *from,
-                      int64_t now);
+                      int lane, int64_t now);
 
 /* The port of `to` is closed (ECONNREFUSED for a unicast): evidence that the member there was killed. */
 void sc_engine_refused(sc_engine *e, const sc_address *to, int64_t now);

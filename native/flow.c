@@ -226,16 +226,33 @@ void sc_on_nak(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
 
 /* ---- probes ------------------------------------------------------------------------------------------------- */
 
-static void probe(sc_engine *e, sc_tx_stream *tx, int lane, const sc_address *to, int64_t now) {
+#define PROBES_QUICK 3 /* of a group stream, before those that do not answer are probed by unicast, too */
+
+static void say_probe(sc_engine *e, const sc_tx_stream *tx, int lane, const sc_address *to) {
     uint8_t *p = sc_out_new(e, lane, to, SC_TYPE_PROBE, SC_PROBE_LEN);
-    tx->probe_wait = tx->probe_wait * 2 < e->config.probe_ns_max ? tx->probe_wait * 2 : e->config.probe_ns_max;
-    tx->probe_due = now + tx->probe_wait;
     if (!p) return;
     if (sc_of_pair((uint64_t)tx->stream)) sc_put64(p + SC_OFF_VIEW, tx->pair);
     sc_put64(p + 40, (uint64_t)tx->stream);
     sc_put64(p + 48, tx->unsent - 1);
     sc_put64(p + 56, tx->stable);
     e->counters.probes_sent++;
+}
+
+static void probe(sc_engine *e, sc_tx_stream *tx, int lane, const sc_address *to, int64_t now) {
+    say_probe(e, tx, lane, to);
+    tx->probe_wait = tx->probe_wait * 2 < e->config.probe_ns_max ? tx->probe_wait * 2 : e->config.probe_ns_max;
+    tx->probe_due = now + tx->probe_wait;
+}
+
+/* A receiver that has lost multicast, as behind a switch that forgot it, learns by unicast what it lacks. */
+static void probe_group(sc_engine *e, int64_t now) {
+    int quick = e->group.probe_wait < e->config.probe_ns_min << PROBES_QUICK && e->group.probe_wait < e->config.probe_ns_max;
+    for (uint32_t r = 0; r < e->view.n && !quick; r++) {
+        const sc_peer *peer = e->peers[r];
+        if (r == e->view.rank || peer->lost || !outstanding(&e->group, peer->acked.delivered)) continue;
+        say_probe(e, &e->group, SC_LANE_UNICAST, &peer->address);
+    }
+    probe(e, &e->group, SC_LANE_CONTROL, NULL, now);
 }
 
 void sc_on_probe(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
@@ -259,7 +276,7 @@ void sc_flow_tick(sc_engine *e, int64_t now) {
         for (int i = 0; i < 2; i++)
             if (of_pair[i] && of_pair[i]->probe_due <= now) probe(e, of_pair[i], SC_LANE_UNICAST, &peer->address, now);
     }
-    if (e->group.probe_due <= now) probe(e, &e->group, SC_LANE_CONTROL, NULL, now);
+    if (e->group.probe_due <= now) probe_group(e, now);
     if (e->forward.probe_due <= now && e->view.sequencer >= 0)
         probe(e, &e->forward, SC_LANE_UNICAST, &e->peers[e->view.sequencer]->address, now);
 }

@@ -104,10 +104,11 @@ typedef struct sc_peer {
     int lost;      /* given up by the running cut: counts for nothing */
     /* Failure detection (detect.c). */
     int doubted;   /* under verification; set as long as one of the next two is */
-    int silent;    /* not heard by ourselves for the suspicion time; others may vouch for it */
+    int silent;    /* no multicast of it came for the suspicion time; it may answer unicasts, others may vouch for it */
     int suspected; /* told to the policies */
     uint32_t pings; /* of this verification */
     int64_t heard;   /* last sign of life, straight from it */
+    int64_t overheard; /* last multicast, straight from it */
     int64_t vouched; /* last time that another member said that it answered */
     int64_t refused; /* its port was first refused, since it was heard; 0: not */
     int64_t ping_due; /* while doubted */
@@ -364,6 +365,10 @@ void sc_flow_sent(sc_engine *e, sc_tx_stream *tx, int64_t now);
 
 /* detect.c */
 void sc_detect_undoubt(sc_engine *e, sc_peer *peer);
+void sc_detect_overheard(sc_engine *e, sc_peer *peer, int64_t now);
+static inline int sc_hears_not(const sc_peer *peer, uint32_t rank) { return peer->unheard[rank / 8] >> rank % 8 & 1; }
+/* Neither its multicasts nor its answers come. */
+static inline int sc_is_mute(const sc_peer *peer) { return peer->silent && peer->doubted; }
 void sc_on_ping(sc_engine *e, const sc_peer *sender, const uint8_t *p, const sc_address *from);
 void sc_on_pong(sc_engine *e, const sc_peer *sender, const uint8_t *p, int64_t now);
 void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now);

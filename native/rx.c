@@ -220,11 +220,11 @@ static sc_peer *nak_target(sc_engine *e, sc_peer *owner, int stream, const sc_ga
         }
         return e->peers[gap->holder];
     }
-    int gone = owner->lost || owner->suspected || owner->silent;
+    int gone = owner->lost || owner->suspected || sc_is_mute(owner);
     if (stream != SC_STREAM_GROUP || (!gone && (gap->tries < 3 || gap->tries % 2 == 0))) return gone ? NULL : owner;
     for (uint32_t i = 0; i < e->view.n; i++) {
         sc_peer *peer = e->peers[(gap->tries + i) % e->view.n];
-        if (peer == sc_self(e) || peer == owner || peer->lost || peer->suspected || peer->silent) continue;
+        if (peer == sc_self(e) || peer == owner || peer->lost || peer->suspected || sc_is_mute(peer)) continue;
         if (peer->digest[owner->rank].received >= gap->lo) return peer;
     }
     return gone ? NULL : owner;

@@ -299,7 +299,7 @@ int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, ui
         peer->rank = r;
         peer->lost = peer->doubted = peer->silent = peer->suspected = 0;
         peer->unicast_mark = 0;
-        peer->heard = now;
+        peer->heard = peer->overheard = now;
         peer->vouched = peer->refused = 0;
         memset(peer->unheard, 0, sizeof peer->unheard);
         peer->acked = (sc_mark){view->base[view->rank], view->base[view->rank]};

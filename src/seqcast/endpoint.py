@@ -168,7 +168,8 @@ class Endpoint:
         """``COUNTERS``, all from the start: frames_received, frames_sent, frames_bad (dropped), frames_unsent (the
         engine's queue was full), callbacks_failed (raised), callbacks_late (returned after their deadline),
         members_lost (members that did not come along into the next view), membership_policy_failed (its order was not
-        used), links_cut (links cut in one direction that were warned of)."""
+        used), links_cut (links that carry no multicast and were warned of), merges_unheard (requests to merge by a
+        coordinator whose beacon was not heard: not answered)."""
         self._lifecycle = Lifecycle(self.context)
         self._taker = StateTaker(self.context)
         self._blocker = Blocker(self.context)

@@ -168,7 +168,7 @@ cdef extern from "engine.h" nogil:
     void sc_engine_free(sc_engine *e)
     sc_slab_pool *sc_engine_pool(sc_engine *e)
     int sc_engine_receive(sc_engine *e, sc_slab *slab, uint8_t *p, size_t n, size_t segment,
-                          const sc_address *source, int64_t now)
+                          const sc_address *source, int lane, int64_t now)
     void sc_engine_refused(sc_engine *e, const sc_address *to, int64_t now)
     void sc_engine_tick(sc_engine *e, int64_t now)
     int64_t sc_engine_deadline(const sc_engine *e)

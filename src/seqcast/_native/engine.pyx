@@ -148,7 +148,7 @@ cdef class Engine:
 
     # ---- the world -----------------------------------------------------------------------------------------------
 
-    def receive(self, bytes datagram, bytes address, int64_t now_ns):
+    def receive(self, bytes datagram, bytes address, int64_t now_ns, int lane=SC_LANE_DATA):
         cdef sc_address source
         cdef size_t n = len(datagram)
         cdef int accepted
@@ -159,7 +159,7 @@ cdef class Engine:
             raise MemoryError()
         memcpy(copy, <const char *>datagram, n)
         sc_mutex_lock(&self.lock)
-        accepted = sc_engine_receive(self.e, NULL, copy, n, 0, &source, now_ns)
+        accepted = sc_engine_receive(self.e, NULL, copy, n, 0, &source, lane, now_ns)
         sc_mutex_unlock(&self.lock)
         free(copy)
         return accepted

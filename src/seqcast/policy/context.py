@@ -24,6 +24,7 @@ COUNTERS = (
     "links_cut",
     "members_lost",
     "membership_policy_failed",
+    "merges_unheard",
 )
 """What an endpoint counts; see ``Endpoint.counters``. All are there from the start, so that who reads one need not know
 whether it was ever counted."""

@@ -4,9 +4,11 @@ The first member of the view that nobody here doubts is the one to act. What is 
 view (FLU-11), and so do members that fall together: while others are under verification a view change waits, at most
 for ``verify_ns``. Joiners and leavers not yet official are kept here, apart from the view (MBR-01 to MBR-03).
 
-A link that is cut in one direction between two living members would stall a stream for ever: the acks of the one do not
-reach the other. Each member tells in its heartbeats whom it does not hear, so the acting member sees such links
-wherever they are; after ``link_ns`` it excludes an end of each, that with the most of them.
+A link between two living members that carries no multicast would stall a stream for ever: what the one sends does not
+reach the other, or its acks do not come back. Each member tells in its heartbeats whose multicasts it does not hear, so
+all see such links wherever they are; after ``link_ns`` an end of each is excluded, that with the most of them: a member
+behind a switch that has forgotten it, and not those that it does not hear. If that is the acting member itself, it
+leaves the turn to the next one.
 """
 
 from __future__ import annotations
@@ -84,9 +86,9 @@ class Membership(Machine):
         self.context = context
         self.participant = participant
         self.suspected: set[int] = set()  # by the engine: silent, and verified
-        self.severed: set[int] = set()  # ends of links that are cut in one direction
+        self.severed: set[int] = set()  # ends of cut links that are given up; this member may be one of them
         self.links: dict[tuple[int, int], int] = {}  # (listener, speaker) that it does not hear: since when
-        self.warned: set[tuple[int, int]] = set()
+        self.warned: set[int] = set()  # of whom a warning told that its links are cut
         self.verified_ns = NEVER  # no view change waits longer for verifications
         self.links_ns = NEVER  # when to look at the links again
         self.more_ns = NEVER  # too few wait no longer for others that may come back, too
@@ -109,13 +111,13 @@ class Membership(Machine):
     def acting(self) -> bool:
         """Is it our turn: are we the first member that nobody here doubts?
 
-        A member that could not reach its own cut in time (others may have purged what it lacks) leaves the turn to the
-        next one, which goes on without it; alone it lacks nothing.
+        A member that could not reach its own cut in time (others may have purged what it lacks), or that is the end of
+        cut links to be given up, leaves the turn to the next one, which goes on without it; alone it lacks nothing.
         """
         doubted = self.doubted()
         trusted = [member.id for member in self.context.members if member.id not in doubted]
         me = self.context.me.id
-        return trusted[:1] == [me] and (me not in self.participant.lapsed or len(trusted) == 1)
+        return trusted[:1] == [me] and (me not in self.participant.lapsed | self.severed or len(trusted) == 1)
 
     def leaving(self) -> set[int]:
         return {member.id for member in self.context.members if member.id in self.leavers}
@@ -238,30 +240,43 @@ class Membership(Machine):
             self.fire(DutyInput.DUE)
 
     def _settle_links(self) -> None:
-        """Warns of links that stayed cut, and gives up an end of each if it is our turn to act."""
-        context, due = self.context, {pair: since + self.context.settings.link_ns for pair, since in self.links.items()}
-        ripe = [pair for pair, due_ns in due.items() if due_ns <= context.now]
-        self.links_ns = min((due_ns for due_ns in due.values() if due_ns > context.now), default=NEVER)
-        acting = self.acting()
-        for pair in ripe:
-            if pair not in self.warned and (acting or context.me.id in pair):
-                self.warned.add(pair)
-                context.counters["links_cut"] += 1
-                context.orders.append(Warn(self._cut_link(*pair)))
+        """Decides which ends of links that stayed cut are given up, and warns of them."""
+        context, link_ns = self.context, self.context.settings.link_ns
+        steps = (link_ns // 2, link_ns, 2 * link_ns)  # warned of, given up, and nobody did so
+        warned, ripe, overdue = ([p for p, since in self.links.items() if since + ns <= context.now] for ns in steps)
+        due = (since + ns for since in self.links.values() for ns in steps)
+        self.links_ns = min((due_ns for due_ns in due if due_ns > context.now), default=NEVER)
         self.severed.clear()
-        if acting and ripe:
-            if {end for pair in ripe for end in pair}.isdisjoint(context.plane.doubted()):
-                self.severed = severed(ripe, [member.id for member in context.members], context.me.id)
-            else:  # one of them may have crashed just now
-                self.links_ns = min(self.links_ns, context.now + context.settings.verify_ns)
+        if not warned:
+            return
+        if not {end for pair in warned for end in pair}.isdisjoint(context.plane.doubted()):
+            # One of them may have crashed just now.
+            self.links_ns = min(self.links_ns, context.now + max(context.settings.verify_ns, link_ns // 8, 1))
+            return
+        me, ranks = context.me.id, [member.id for member in context.members]
+        # If the others did not take the turn that we left to them, it is ours again.
+        spared = me if any(me in pair for pair in overdue) else 0
+        self.severed |= severed(ripe, ranks, spared, self.links)
+        for end in sorted(severed(warned, ranks, spared, self.links) - self.warned, key=ranks.index):
+            cut = [pair for pair in self.links if end in pair]
+            if self.acting() or any(me in pair for pair in cut):
+                self.warned.add(end)
+                context.counters["links_cut"] += len(cut)
+                context.orders.append(Warn(self._cut_links(end, cut)))
 
-    def _cut_link(self, listener: int, speaker: int) -> str:
+    def _cut_links(self, end: int, cut: Sequence[tuple[int, int]]) -> str:
+        """What is wrong with the links of a member that is given up, and what to check."""
         names = {member.id: member.name for member in self.context.members}
-        here, there = names[listener], names[speaker]
+        name = names[end]
+        unheard = sorted(names[speaker] for listener, speaker in cut if listener == end)
+        deaf = sorted(names[listener] for listener, speaker in cut if speaker == end)
+        said = [f"{name} does not hear {', '.join(unheard)}"] if unheard else []
+        said += [f"{other} does not hear {name}" for other in deaf] if len(deaf) < 3 else []
+        said += [f"{len(deaf)} members ({', '.join(deaf)}) do not hear {name}"] if len(deaf) >= 3 else []
         return (
-            f"{here} does not hear {there}, though both are alive: datagrams from {there} to {here} are lost, and one "
-            "of the two will be excluded. Check the firewalls of both, the multicast filtering (IGMP snooping) of the "
-            f"switches between them, and the route from {there} to {here}"
+            f"{', and '.join(said)}, though all are alive: multicast datagrams between them are lost, and {name} will "
+            f"be excluded unless that ends. Check the multicast filtering of the switches on the way to {name} (IGMP "
+            f"snooping needs a querier), the firewall of {name} (does it drop 224.0.0.0/4?), and its route for multicast"
         )
 
     def _reason(self, doubted: set[int]) -> bool:
@@ -320,13 +335,27 @@ class Membership(Machine):
         self.bundle_due_ns = NEVER
 
 
-def severed(links: Collection[tuple[int, int]], by_rank: Sequence[int], me: int) -> set[int]:
-    """The members to be given up so that no cut link is left: each time that with the most of them, of several the last
-    in rank; never ``me``."""
-    left, result = list(links), set()
+def severed(
+    ripe: Collection[tuple[int, int]],
+    by_rank: Sequence[int],
+    spared: int = 0,
+    links: Collection[tuple[int, int]] = (),
+) -> set[int]:
+    """The members to be given up so that none of the ``ripe`` cut links is left: each time that with the most cut
+    links, of several the last in rank.
+
+    Args:
+        ripe: (listener, speaker) of the links that were cut for long enough.
+        by_rank: the members of the view.
+        spared: is never given up; 0: nobody is spared.
+        links: all cut links, which count for the choice: those of a member that lost multicast ripen one by one.
+    """
+    left, counted, result = list(ripe), {*ripe, *links}, set()
     while left:
-        count = Counter(end for pair in left for end in pair if end != me)
-        worst = max(count, key=lambda member: (count[member], by_rank.index(member)))
+        ends = {end for pair in left for end in pair if end != spared}
+        count = Counter(end for pair in counted for end in pair)
+        worst = max(ends, key=lambda member: (count[member], by_rank.index(member)))
         result.add(worst)
         left = [pair for pair in left if worst not in pair]
+        counted = {pair for pair in counted if worst not in pair}
     return result

@@ -269,10 +269,15 @@ class Merger(Machine):
         context = self.context
         if frame.merge[0] != sender:
             raise RemoteProtocolError("MERGE_ASK: the sender is not the leader that its id names")
-        if sender in self.heard:
-            self.heard[sender] = replace(self.heard[sender], first_ns=context.now)
+        known = self.heard.get(sender)
+        if known is not None:
+            self.heard[sender] = replace(known, first_ns=context.now)
         if self.state is Merge.FOLLOWING and frame.merge == self.merge:
             self.fire(MergeInput.ASK_AGAIN, sender, address)
+        elif known is None or known.last_ns <= context.now - 3 * context.settings.beacon_ns:
+            # Its unicasts reach us, and not the multicasts that a view lives on: the merged view would fall apart. If
+            # its beacon is only late, it asks again.
+            context.counters["merges_unheard"] += 1
         elif (
             self.state is Merge.APART
             and not context.primary

@@ -371,6 +371,24 @@ def check_sides(nodes: Sequence[Node], sides: Sequence[Collection[int]]) -> Iter
                 yield f"primary: {node} in {view} reaches no majority, and was not told so"
 
 
+def check_filtered(nodes: Sequence[Node], deaf: Node) -> Iterator[str]:
+    """What is not yet as it must be while one member has lost multicast, and nothing else happens: it is in no view
+    with another, and the others send, unless they are no majority of a primary view, and were told so."""
+    up = [node for node in nodes if node.up and not node.endpoint.over]
+    for node in up:
+        view = node.endpoint.view
+        if view is None:  # a minority takes nobody in
+            continue
+        rest = {other.id for other in up if other is not deaf and other.endpoint.view == view}
+        if node.blocked is not None and node.blocked.kind == "minority":
+            if node is not deaf and _majority(view, rest) and len(view.members) > 2:
+                yield f"filtered: {node} is blocked, and can reach a majority of {view} without {deaf}"
+        elif len(view.members) > 1 and view.rank(deaf.id) >= 0:
+            yield f"filtered: {node} is in {view}, where {deaf} sends or gets no multicast"
+        elif node.pending:
+            yield f"filtered: {node} in {view} cannot send {len(node.pending)} messages"
+
+
 def lost_majority(nodes: Sequence[Node]) -> bool:
     """All that are left in a view have lost its majority for good, and were told so: only an operator can help."""
     together: dict[View, list[Node]] = {}

@@ -67,5 +67,8 @@ class Desk:
             if isinstance(frame, BlockedSide):
                 self.operator.heard(frame)
 
+    def receive_unicast(self, datagram: bytes, address: bytes) -> None:
+        self.receive(datagram, address)
+
     def refused(self, datagram: bytes, address: bytes) -> None:
         """What is sent to a closed port is lost."""

@@ -34,11 +34,14 @@ class Clock:
 
 
 class Network:
-    """Loses, alters, duplicates, delays and reorders datagrams; links can be cut in one or both directions."""
+    """Loses, alters, duplicates, delays and reorders datagrams; links can be cut in one or both directions, and a
+    member can lose multicast alone, as behind a switch whose IGMP snooping forgot it."""
 
     def __init__(self, options: Options, clock: Clock, rng: random.Random) -> None:
         self.options, self.clock, self.rng = options, clock, rng
         self.cut: set[tuple[int, int]] = set()  # (from, to): nothing comes through
+        self.filtered_in: set[int] = set()  # no multicast reaches these, and
+        self.filtered_out: set[int] = set()  # no multicast leaves those; unicasts pass
         self.healed = False  # the liveness phase: no loss, no duplicates, no tail
         self.packets = 0  # that arrived
 
@@ -73,6 +76,10 @@ class Network:
         for place in self.rng.sample(range(8 * len(data)), min(self.rng.randrange(1, 4), 8 * len(data))):
             data[place // 8] ^= 1 << place % 8
         return bytes(data)
+
+    def multicasts(self, source: int, target: int) -> bool:
+        """Does a multicast get from one to the other, as far as filters go?"""
+        return source not in self.filtered_out and target not in self.filtered_in
 
     def partition(self, one: set[int], other: set[int]) -> None:
         self.cut |= {(a, b) for a in one for b in other} | {(b, a) for a in one for b in other}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from seqcast._native.engine import AGAIN, LANE_UNICAST, NO_VIEW, SENT, Engine, Sending
+from seqcast._native.engine import AGAIN, LANE_DATA, LANE_UNICAST, NO_VIEW, SENT, Engine, Sending
 from seqcast.endpoint import (
     Endpoint,
     EndpointSettings,
@@ -167,7 +167,7 @@ class Node:
         self.slow_until = 0
         clocks = random.Random(f"clocks {options.seed} {index}")
         self.ahead_ns, self.wall_ahead_ns = clocks.randrange(1 << 50), clocks.randrange(1 << 60)
-        self.backlog: list[tuple[bytes, bytes]] = []
+        self.backlog: list[tuple[bytes, bytes, int]] = []
         self.timer = NEVER
         self.log: list[Entry] = []
         self.violations: list[str] = []  # seen as they happened
@@ -222,16 +222,19 @@ class Node:
         self.step(Event.START)
         self.world.clock.at(self.world.clock.now, self.produce)
 
-    def receive(self, datagram: bytes, address: bytes) -> None:
+    def receive(self, datagram: bytes, address: bytes, lane: int = LANE_DATA) -> None:
         if not self.up:
             return
         if self.world.clock.now < self.paused_until:
             if len(self.backlog) < BACKLOG_MAX:
-                self.backlog.append((datagram, address))
+                self.backlog.append((datagram, address, lane))
             return
-        self.engine.receive(datagram, address, self.now)
+        self.engine.receive(datagram, address, self.now, lane)
         self.look_at_queue()
         self.service()
+
+    def receive_unicast(self, datagram: bytes, address: bytes) -> None:
+        self.receive(datagram, address, LANE_UNICAST)
 
     def refused(self, _datagram: bytes, address: bytes) -> None:
         """What was sent to ``address`` met a closed port."""
@@ -249,8 +252,8 @@ class Node:
         """After a pause, with what waited in the socket buffer."""
         if self.up and self.world.clock.now >= self.paused_until:
             backlog, self.backlog = self.backlog, []
-            for datagram, address in backlog:
-                self.engine.receive(datagram, address, self.now)
+            for datagram, address, lane in backlog:
+                self.engine.receive(datagram, address, self.now, lane)
             self.look_at_queue()
             self.service()
 

@@ -68,6 +68,8 @@ class Options:
         apart_ns: the first half of those that start and the second do not hear each other for so long: two groups.
         split: of a primary partition: into how many sides the network falls after the other faults, until everyone
             has gone on or knows that it is blocked; 0: not at all.
+        filtered: after the other faults one member loses all multicast, and no unicast, until the others have gone on
+            without it: "in" (none reaches it), "out" (none leaves it), "both"; "": not at all.
         heartbeat_ns, suspect_ns, suspect_ns_max: of the engine.
         verify_ns, link_ns: see ``EndpointSettings``.
     """
@@ -132,6 +134,7 @@ class Options:
     split: int = 0
     falling_leader: bool = False
     family: str = ""
+    filtered: str = ""
 
     @property
     def calm(self) -> bool:
@@ -139,6 +142,7 @@ class Options:
         faults = self.partitions + self.one_way + self.deaf + self.pauses + self.stalls + self.ambushes + self.doubts
         faults += self.flaps + self.stops + bool(self.late) + self.falling_leader
         faults += self.apart_ns + (self.split if self.partition == "primary" else 0)
+        faults += bool(self.filtered)
         faults += self.jumps  # deadlines of a view change pass in them
         return not faults and self.loss <= 0.1
 
@@ -220,5 +224,6 @@ def _wide(rng: random.Random) -> dict[str, Any]:
         "slow_disks": rng.choice((0, 0, 1, 4)),
         "jumps": rng.choice((0, 0, 1, 4)),
         "policy": rng.choice(("", "", "", "", *GOOD, *BAD, "mixed", "mixed")),
+        "filtered": rng.choice((*("",) * 9, "in", "out", "both")),
         **(faults if hostile else {}),
     }

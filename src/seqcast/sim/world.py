@@ -18,6 +18,7 @@ from seqcast.types import View
 
 LIVENESS_NS_MAX = 30 * SECOND
 SPLIT_NS_MAX = 20 * SECOND
+FILTERED_NS_MAX = 20 * SECOND
 VIOLATIONS_MAX = 10
 HOUR = 3600 * SECOND
 
@@ -103,7 +104,7 @@ class World:
             self.ambush(source, datagram)
             return
         for node in self.nodes:
-            if node is not source:
+            if node is not source and self.network.multicasts(source.index, node.index):
                 self.network.carry(source.index, node.index, node.receive, datagram, source.address)
 
     def unicast(self, source: Node, to: bytes, datagram: bytes) -> None:
@@ -114,7 +115,7 @@ class World:
             self.leader_falls = False
             node.crash()
         if node.up:
-            self.network.carry(source.index, node.index, node.receive, datagram, source.address)
+            self.network.carry(source.index, node.index, node.receive_unicast, datagram, source.address)
         elif not self.options.hosts and (source.index, node.index) not in self.network.cut:
             self.network.carry(node.index, source.index, source.refused, b"", to)
 
@@ -143,7 +144,8 @@ class World:
         self.plan()
         self.clock.run(self.options.duration_ns)
         primary = self.options.partition == "primary"
-        violations = self.fall_apart() if primary and self.options.split else []
+        violations = self.lose_multicast() if self.options.filtered else []
+        violations += self.fall_apart() if primary and self.options.split else []
         violations += self.settle()
         violations += islice(checkers.check_safety(self.nodes), VIOLATIONS_MAX)
         violations += self.needless[:VIOLATIONS_MAX]
@@ -275,7 +277,8 @@ class World:
         others = [node for node in self.nodes if node is not source]
         reached = rng.sample(others, rng.randrange(len(others) + 1))
         for node in reached:
-            self.network.carry(source.index, node.index, node.receive, datagram, source.address)
+            if self.network.multicasts(source.index, node.index):
+                self.network.carry(source.index, node.index, node.receive, datagram, source.address)
         fault = rng.choice(("crash", "pause", "stall", "cut"))
         self.trace(source, f"is struck in the middle of {frame}: {fault}; reached {[node.name for node in reached]}")
         if fault == "crash" and sum(node.up and not node.endpoint.over for node in self.nodes) > 1:
@@ -350,9 +353,33 @@ class World:
             self.clock.run(self.clock.now + 100 * MS)
         return list(islice(checkers.check_sides(self.nodes, sides), VIOLATIONS_MAX))
 
+    def lose_multicast(self) -> list[str]:
+        """One member, as likely as not the coordinator, loses multicast alone, until the others have gone on for
+        a while without it."""
+        self.end_faults()
+        self.clock.run(self.clock.now + SECOND)  # what is under way first
+        inside = [node for node in self.nodes if node.up and not node.endpoint.over and node.endpoint.view]
+        inside = [node for node in inside if len(node.endpoint.view.members) > 1 and not node.leaving]  # type: ignore[union-attr]
+        if not inside:
+            return []
+        inside.sort(key=lambda node: node.endpoint.view.rank(node.id))  # type: ignore[union-attr]
+        deaf = inside[0] if self.rng.random() < 0.5 else self.rng.choice(inside)
+        self.trace(None, f"carries no multicast of {deaf} any more: {self.options.filtered}")
+        if self.options.filtered != "out":
+            self.network.filtered_in.add(deaf.index)
+        if self.options.filtered != "in":
+            self.network.filtered_out.add(deaf.index)
+        limit, quiet = self.clock.now + FILTERED_NS_MAX, 0
+        while quiet < 10 and self.clock.now < limit:
+            self.clock.run(self.clock.now + 100 * MS)
+            quiet = 0 if any(checkers.check_filtered(self.nodes, deaf)) else quiet + 1
+        return list(islice(checkers.check_filtered(self.nodes, deaf), VIOLATIONS_MAX))
+
     def end_faults(self) -> None:
         self.sides = []
         self.heal()
+        self.network.filtered_in.clear()
+        self.network.filtered_out.clear()
         self.ambushes.clear()
         self.network.healed = True
 
