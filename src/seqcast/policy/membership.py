@@ -276,7 +276,7 @@ class Membership(Machine):
         return (
             f"{', and '.join(said)}, though all are alive: multicast datagrams between them are lost, and {name} will "
             f"be excluded unless that ends. Check the multicast filtering of the switches on the way to {name} (IGMP "
-            f"snooping needs a querier), the firewall of {name} (does it drop 224.0.0.0/4?), and its route for multicast"
+            f"snooping needs a querier), the firewall of {name} (does it drop 224.0.0.0/4?), and its multicast route"
         )
 
     def _reason(self, doubted: set[int]) -> bool:
