@@ -11,6 +11,7 @@ import threading
 import time
 
 import pytest
+from members import script
 
 from seqcast import cli
 
@@ -69,7 +70,7 @@ def test_what_is_sent_is_printed_by_every_tail(start, cluster):
     tails = [tail(start, cluster, "--count", "500") for _ in range(2)]
     status, err = send(start, cluster, "\n".join(lines), "--members", "3")
     assert status == 0 and "500 messages" in err and "not known" not in err
-    assert "by all 2 receivers" in err or "left meanwhile" in err  # each tail leaves when it has its 500
+    assert "taken by all" in err and ("2 receivers" in err or "left meanwhile" in err)  # a tail that has its 500 leaves
     for process in tails:
         assert process.communicate(timeout=30)[0].split() == lines
         assert process.returncode == 0
@@ -219,6 +220,24 @@ def test_a_send_to_a_receiver_that_takes_nothing_says_when_interrupted_what_is_k
     _, err = process_output(sender)
     assert sender.returncode == 1 and "Traceback" not in err, err
     assert "interrupted" in err and "not known to be delivered by all" in err
+
+
+def test_a_send_does_not_take_a_queue_for_a_receiver(start, cluster, monkeypatch):
+    """What a member has in its queue its application may never take."""
+    monkeypatch.setenv("SEQCAST_LEAVE_TIMEOUT_S", "1")
+    text = "import sys, seqcast; g = seqcast.join(sys.argv[1], interface='lo'); print('in', flush=True); input()"
+    stuck = script(text, cluster)
+    assert stuck.stdout.readline() == "in\n"
+    tail(start, cluster)
+    status, err = send(start, cluster, "one\ntwo", "--members", "3")
+    assert status == 1 and "received by all 2 receivers, but not taken by all" in err, err
+    stuck.communicate("\n", timeout=30)
+    assert send(start, cluster, "one\ntwo")[1].startswith("2 messages, 6 bytes, taken by the receiver")
+
+
+def test_a_send_to_nobody_says_so(start, cluster):
+    status, err = send(start, cluster, "one", "--members", "1")
+    assert status == 0 and "no other member was there" in err
 
 
 @pytest.mark.spark

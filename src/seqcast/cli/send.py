@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import seqcast
 from seqcast.cli import complain
@@ -16,10 +16,12 @@ from seqcast.cli.options import add_group_options, group_settings, parser
 from seqcast.commandline import Progress, count, positive
 
 CHUNK_BYTES = 1 << 18
+SOON_S = 0.5
+"""A wait that takes longer is told of."""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Joins, sends every line, leaves when all members have everything, and says what is known of it."""
+    """Joins, sends every line, leaves when all have taken everything, and says what is known of it."""
     arguments = _parser().parse_args(argv)
     try:
         source = 0 if arguments.file == "-" else os.open(arguments.file, os.O_RDONLY)
@@ -74,20 +76,26 @@ class Sending:
 
     def end(self) -> int:
         """Leaves, and says what was sent and what is known of it; returns the exit status."""
-        self.receivers |= others(self.group)
-        stayed = others(self.group)
-        left = self.group.leave()
+        group = self.group
+        self.receivers |= others(group)
+        taken = self._wait_taken(SOON_S if self.interrupted else group.config.leave_timeout_s)
+        stayed = others(group)
+        left = group.leave()
         took = max(time.monotonic() - self.begin, 1e-9)
-        lost = self.group.counters()["control_members_lost"]
+        lost = group.counters()["control_members_lost"]
         if lost:  # who fell, or was cut off from us, may not have been delivered it
             known = f"not known to be delivered by all: {count(lost, 'member')} fell or could not be reached"
         elif not left:
             known = "not known to be delivered by all: a receiver is too slow or gone"
+        elif not taken:
+            known = f"received by {all_of(stayed)}, but not taken by all: a receiver is too slow or stuck"
+        elif not self.receivers:
+            known = "sent to nobody: no other member was there"
         elif gone := self.receivers - stayed:
-            known = f"received by {all_of(stayed)} that stayed, {len(gone)} left meanwhile"
+            known = f"taken by {all_of(stayed)} that stayed, {len(gone)} left meanwhile"
         else:
-            known = f"received by {all_of(stayed)}"
-        good = left and not lost
+            known = f"taken by {all_of(stayed)}"
+        good = left and taken and not lost
         print(
             f"{'interrupted: ' if self.interrupted else ''}{count(self.sent, 'message')}, {self.sent_bytes:,} bytes, "
             + (
@@ -99,6 +107,16 @@ class Sending:
         )
         return 0 if good and not self.interrupted else 1
 
+    def _wait_taken(self, timeout_s: float) -> bool:
+        """Have the applications of all others taken everything, within this time?"""
+        with suppress(seqcast.NotMember), Progress() as progress:  # `leave` tells too that we are out
+            if self.group.wait_consumed(min(timeout_s, SOON_S)):
+                return True
+            if timeout_s > SOON_S:
+                progress.stage("sent; waiting until all receivers have taken it")
+                return self.group.wait_consumed(timeout_s - SOON_S)
+        return False
+
 
 def others(group: seqcast.Group) -> set[seqcast.Member]:
     """The other members of the group's view."""
@@ -106,8 +124,8 @@ def others(group: seqcast.Group) -> set[seqcast.Member]:
 
 
 def all_of(members: set[seqcast.Member]) -> str:
-    """"all 3 receivers", "the 1 receiver"."""
-    return f"{'the' if len(members) == 1 else 'all'} {count(len(members), 'receiver')}"
+    """"all 3 receivers", "the receiver"."""
+    return "the receiver" if len(members) == 1 else f"all {count(len(members), 'receiver')}"
 
 
 @contextmanager
