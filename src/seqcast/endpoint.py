@@ -66,6 +66,7 @@ from seqcast.policy.frames import (
     BlockedSide,
     BlockOk,
     Cut,
+    Declined,
     Done,
     Frame,
     Installed,
@@ -136,7 +137,7 @@ __all__ = [
 ]
 
 _DEPARTED_MAX = 1024
-_TO_ONE = BlockOk | Ok | Accepted | Promised | Installed | Wait | Refused | Suspended | Resumed | BlockedSide
+_TO_ONE = BlockOk | Ok | Accepted | Promised | Installed | Declined | Wait | Refused | Suspended | Resumed | BlockedSide
 _TIMED = ("_lifecycle", "_blocker", "_pause", "_pauser", "_participant", "_initiator", "_merger", "_taker")
 
 
@@ -169,7 +170,8 @@ class Endpoint:
         engine's queue was full), callbacks_failed (raised), callbacks_late (returned after their deadline),
         members_lost (members that did not come along into the next view), membership_policy_failed (its order was not
         used), links_cut (links that carry no multicast and were warned of), merges_unheard (requests to merge by a
-        coordinator whose beacon was not heard: not answered)."""
+        coordinator whose beacon was not heard: not answered), joiners_declined (joiners that our view names and that
+        entered another view before)."""
         self._lifecycle = Lifecycle(self.context)
         self._taker = StateTaker(self.context)
         self._blocker = Blocker(self.context)
@@ -372,6 +374,8 @@ class Endpoint:
                 self._initiator.installed(frame, sender)
                 if self._initiator.state is Attempting.IDLE:
                     self._lifecycle.fire(LifeInput.SERVED)
+            case Declined() if tag and frame.view == tag and self._initiator.awaits_joiner(sender):
+                self._membership.decline(sender)
             case Beacon() if sender != self.context.me.id:
                 self._beacon(frame, sender, address)
             case Unblock() if frame.cluster == self.context.cluster:
@@ -458,7 +462,9 @@ class Endpoint:
                 self._lifecycle.fire(LifeInput.VIEW, frame)
                 context.send(Installed(frame.view_id.tag), sender, address)
         elif context.view is None or frame.closes != context.view.view_id:
-            return
+            # Two groups took us in. (In a merged view we may be as a member of another subgroup: its VIEW is to come.)
+            if context.view is not None and frame.has(me) and me not in frame.survivors and not frame.subgroups:
+                context.send(Declined(frame.view_id.tag), sender, address)
         elif len(frame.cut) != len(context.members):
             raise RemoteProtocolError("VIEW: the cut is not by rank of the view it closes")
         elif frame.answers is not None and (frame.has(me) or sender in self._initiator.survivors):
@@ -603,7 +609,7 @@ class Endpoint:
         self._membership.leavers, self._membership.joiners = leavers, joiners
         self._membership.installed()
         machine.fire(AttemptInput.VIEW)
-        lost_members = old is not None and any(member.id not in frame.survivors for member in old.members)
+        lost_members = [member.id for member in old.members if member.id not in frame.survivors] if old else []
         self._merger.installed(merged=bool(frame.subgroups), lost=lost_members)
         self._effects.append(ViewInstalled(view))
         self._blocker.opened()

@@ -21,6 +21,7 @@ COUNTERS = (
     "frames_received",
     "frames_sent",
     "frames_unsent",
+    "joiners_declined",
     "links_cut",
     "members_lost",
     "membership_policy_failed",
@@ -71,8 +72,9 @@ class EndpointSettings:
         beacon_ns: between two beacons of a coordinator; other views are found as quickly (MRG-01).
         merge_deadline_ns: a leader goes on without those that are not ready after so long.
         merge_lease_ns: who follows a merge goes on alone when its leader is silent for so long.
-        merge_back_off_ns, merge_back_off_ns_max: after a merge that failed, or fell apart, the next one waits so long;
-            it doubles while they fall apart (where not all hear each other), and begins anew once a view lives longer.
+        merge_back_off_ns, merge_back_off_ns_max: after a merge that failed, or fell apart without a crash, the next one
+            waits so long; it doubles while they fall apart (where not all hear each other), and begins anew once a view
+            lives longer.
         elsewhere_ns: a member that shows itself in another view for so long is doubted; and twice as long is another
             group looked at before the smaller one of two primary partitions gives way.
     """
@@ -299,6 +301,7 @@ class Context:
     orders: deque[Order] = field(default_factory=deque)
     counters: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(COUNTERS, 0)))
     edges: set[tuple[str, str, str]] = field(default_factory=set)
+    elder_ns: int = -NEVER  # when the coordinator of another view, with a lower id than ours, was heard last
     history: int = 0  # of the group, up to the beginning of the view; see ``policy/history.py``
     merging: bool = False  # our cut is to be held for a merge
     allowed: Allowance | None = None  # by an operator, in this view

@@ -313,6 +313,13 @@ class Installed:
 
 
 @dataclass(frozen=True, slots=True)
+class Declined:
+    """Joiner to whoever sent it a VIEW: I entered a view of others, and do not come to ``view`` (its tag)."""
+
+    view: int
+
+
+@dataclass(frozen=True, slots=True)
 class Suspend:
     """Who pauses the group to all: run your callback, send no more, or have all up to the cut. Renews the lease."""
 
@@ -463,6 +470,7 @@ Frame = (
     | Done
     | NewView
     | Installed
+    | Declined
     | StateWanted
     | Beacon
     | Unblock
@@ -592,6 +600,7 @@ SHAPES: dict[str, tuple[type[Any], dict[str, Shape]]] = {
     "propose": (Propose, {"view": ID, "attempt": _ATTEMPT, "proposal": _NESTED}),
     "accepted": (Accepted, {"view": ID, "attempt": _ATTEMPT, "under": _ATTEMPT, "proposal": _NESTED}),
     "installed": (Installed, {"view": ID}),
+    "declined": (Declined, {"view": ID}),
     "suspend": (
         Suspend,
         {"view": ID, "pause": _COUNT, "turn": _COUNT, "phase": _PHASE, "cut": _SEQNOS},

@@ -195,6 +195,11 @@ class Initiator(Machine):
         serves = self.state is Attempting.SERVING and isinstance(self.frame, NewView) and self.context.view is not None
         return serves and self.frame.closes == self.context.view.view_id  # type: ignore[union-attr]
 
+    def awaits_joiner(self, member: int) -> bool:
+        """Does the VIEW that is served take this one in, and has it not entered it?"""
+        serves = self.state is Attempting.SERVING and isinstance(self.frame, NewView)
+        return serves and member in self.missing and member not in self.survivors
+
     # ---- inputs
 
     def initiate(self, survivors: tuple[int, ...]) -> None:

@@ -24,6 +24,9 @@ from seqcast.policy.frames import MEMBERS_MAX, Join, MemberInfo, Refused
 from seqcast.policy.participant import Part, Participant
 from seqcast.policy.table import IGNORED, ILLEGAL, Machine, Table, table
 
+JOINER_BEACONS = 10
+"""For so many beacons a joiner is left to another coordinator that is heard; it may not hear that one."""
+
 
 class Duty(Enum):
     QUIET = auto()
@@ -125,18 +128,24 @@ class Membership(Machine):
     def joining(self) -> list[MemberInfo]:
         """The joiners that the next view takes in; of two with one name the one with the lower id.
 
+        While a coordinator of another view is heard whose id is lower, and which so leads the merge to come, a new
+        joiner is left to that one for a while: it can enter only one view, and is a ghost in the other.
+
         Where the state is lost, who wants it waits until those who lost it are gone, and forms a group anew: else those
         who try again would keep a group without a state alive between them for ever.
         """
-        stale = self.context.now - self.context.settings.joiner_seen_ns
-        names = {member.name for member in self.context.members}
+        context, settings = self.context, self.context.settings
+        stale = context.now - settings.joiner_seen_ns
+        yields = context.now - context.elder_ns <= 3 * settings.beacon_ns
+        patient = context.now - (JOINER_BEACONS if yields else 0) * settings.beacon_ns
+        names = {member.name for member in context.members}
         result = []
         for joiner in sorted(self.joiners.values(), key=lambda joiner: joiner.info.id):
-            in_vain = self.context.lost and joiner.info.state
+            in_vain = (context.lost and joiner.info.state) or joiner.first_ns > patient
             if joiner.last_ns > stale and joiner.info.name not in names and not in_vain:
                 names.add(joiner.info.name)
                 result.append(joiner.info)
-        return result[: MEMBERS_MAX - len(self.context.members)]
+        return result[: MEMBERS_MAX - len(context.members)]
 
     # ---- inputs
 
@@ -190,6 +199,11 @@ class Membership(Machine):
         for doubts in (self.suspected, self.participant.lapsed, self.gone):
             doubts.discard(member_id)
         self.elsewhere.pop(member_id, None)
+
+    def decline(self, member_id: int) -> None:
+        """One that our view names as a joiner entered another one before."""
+        self.context.counters["joiners_declined"] += 1
+        self.gone.add(member_id)
 
     def call(self, member_id: int) -> None:
         """A member began to close our view, with too few of us and without this one: only together can it end."""

@@ -14,6 +14,7 @@ smaller group gives way, and one that is blocked to one that is not.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import ClassVar
@@ -44,6 +45,10 @@ HEARD_MAX = 64
 APART_MAX = 64
 LEADER_BEACONS = 10
 """A coordinator waits for one with a lower id to lead for so many times of a beacon."""
+APART_BEACONS = 10
+"""Who is heard so soon after a merged view fell apart was never out of reach."""
+GATHER = 2
+"""A leader waits for so many bundling delays for further coordinators: they answer the first beacon that they hear."""
 NO_MERGE: MergeId = (0, 0)
 _BOTH = (
     "another group of this cluster, founded apart from this one, lives, and both have delivered messages: neither "
@@ -153,6 +158,9 @@ class Merger(Machine):
         self.quiet_ns = 0  # no merge before
         self.pause_ns = settings.merge_back_off_ns
         self.merged_ns = -NEVER  # when the last merge was installed
+        self.parted: dict[int, int] = {}  # who was in that, and did not come along to the next view: since when
+        self.said_ns = -NEVER  # when our last beacon was sent
+        self.lead_ns = NEVER  # when the others that hear us have had the time to say so, too
         self.number = 0
         self.merge: MergeId = NO_MERGE
         self.heard: dict[int, Heard] = {}  # other coordinators
@@ -194,9 +202,19 @@ class Merger(Machine):
             return
         old = context.now - 3 * context.settings.beacon_ns
         self.heard = {member: seen for member, seen in self.heard.items() if seen.last_ns > old}
-        if len(self.heard) < HEARD_MAX or sender in self.heard:
-            known = self.heard.get(sender)
+        if sender < context.me.id:
+            context.elder_ns = context.now
+        known = self.heard.get(sender)
+        if len(self.heard) < HEARD_MAX or known:
             self.heard[sender] = Heard(tag, address, known.first_ns if known else context.now, context.now)
+        if not known:  # all that hear each other shall know so before one of them leads
+            self.beacon_ns = min(self.beacon_ns, max(context.now, self.said_ns + context.settings.bundle_ns))
+        self._fell_apart(sender)
+        self._consider()
+
+    def _consider(self) -> None:
+        """Leads a merge, if one is possible and it is ours to lead."""
+        context = self.context
         idle = self.initiator.state in (Attempting.IDLE, Attempting.SERVING)
         if self.state is Merge.APART and idle and self._on_duty() and context.now >= self.quiet_ns:
             patient = context.now - LEADER_BEACONS * context.settings.beacon_ns
@@ -206,7 +224,11 @@ class Merger(Machine):
                 for member, seen in self.heard.items()
                 if member not in context.infos and (member > context.me.id or seen.first_ns > patient)
             }
-            if others and min(others) > context.me.id:
+            first = min((self.heard[member].first_ns for member in others), default=0)
+            due = first + GATHER * context.settings.bundle_ns
+            if others and min(others) > context.me.id and context.now < due:
+                self.lead_ns = due
+            elif others and min(others) > context.me.id:
                 self.fire(MergeInput.LEAD, dict(sorted(others.items())[: SUBGROUPS_MAX - 1]))
 
     def _compare(self, frame: Beacon, sender: int) -> None:
@@ -269,6 +291,7 @@ class Merger(Machine):
         context = self.context
         if frame.merge[0] != sender:
             raise RemoteProtocolError("MERGE_ASK: the sender is not the leader that its id names")
+        self._fell_apart(sender)
         known = self.heard.get(sender)
         if known is not None:
             self.heard[sender] = replace(known, first_ns=context.now)
@@ -332,29 +355,45 @@ class Merger(Machine):
             elif complete:
                 self.fire(MergeInput.ALL_READY)
 
-    def installed(self, merged: bool, lost: bool) -> None:
-        """A new view of ours; ``lost``: some of the one before did not come along."""
+    def installed(self, merged: bool, lost: Collection[int]) -> None:
+        """A new view of ours; ``lost``: who was in the one before, and did not come along."""
         self.fire(MergeInput.VIEW)
         now, settings = self.context.now, self.context.settings
-        if now - self.merged_ns >= settings.merge_back_off_ns_max:
-            self.pause_ns = settings.merge_back_off_ns
-        elif lost:  # what was merged fell apart: perhaps not all hear each other
-            self.pause_ns = min(2 * self.pause_ns, settings.merge_back_off_ns_max)
-            self.back_off()
         if merged:
-            self.merged_ns = now
+            self.merged_ns, self.parted = now, {}
+        elif now - self.merged_ns >= settings.merge_back_off_ns_max:
+            self.pause_ns, self.parted = settings.merge_back_off_ns, {}
+        else:
+            self.parted.update(dict.fromkeys(lost, now))
         self.heard = {member: seen for member, seen in self.heard.items() if member not in self.context.infos}
         self.beacon_ns = self.context.now + self.context.settings.bundle_ns
+        self.lead_ns, self.context.elder_ns = NEVER, -NEVER
+
+    def _fell_apart(self, sender: int) -> None:
+        """Is it one that was merged with us, did not come along soon after, and is still heard? Then perhaps not all
+        hear each other, and the next merge waits longer. One that crashed is not heard again, and counts for nothing;
+        and where it is heard only after a silence, the network was cut again, and healed."""
+        since = self.parted.pop(sender, None)
+        if since is not None and self.context.now - since < APART_BEACONS * self.context.settings.beacon_ns:
+            self.pause_ns = min(2 * self.pause_ns, self.context.settings.merge_back_off_ns_max)
+            self.quiet_ns = max(self.quiet_ns, since + self.pause_ns)
+            self.parted = {}
 
     def due(self) -> int:
-        return min(self.repeats.due, self.deadline_ns, self.beacon_ns if self.context.view else NEVER)
+        timers = min(self.repeats.due, self.deadline_ns, self.lead_ns)
+        return min(timers, self.beacon_ns) if self.context.view else timers
 
     def run_timers(self) -> None:
         context = self.context
         if context.now >= self.beacon_ns:
             self.beacon_ns = context.now + context.settings.beacon_ns
             if context.view is not None and self.membership.acting():
+                self.said_ns = context.now
                 context.multicast(self._own_beacon())
+        if context.now >= self.lead_ns:
+            self.lead_ns = NEVER
+            if context.view is not None:
+                self._consider()
         if context.now >= self.deadline_ns:
             self.deadline_ns = NEVER
             self.fire(MergeInput.DEADLINE)

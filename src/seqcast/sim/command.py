@@ -17,7 +17,7 @@ from seqcast.policy.participant import Participant
 from seqcast.policy.pause import Pause, Pauser
 from seqcast.policy.state import StateTaker
 from seqcast.policy.table import edges_of
-from seqcast.sim import starts
+from seqcast.sim import heals, starts
 from seqcast.sim.options import SECOND, Options
 from seqcast.sim.world import simulate
 
@@ -35,6 +35,9 @@ def parser() -> Parser:
     which.add_argument("--seeds", type=_span, metavar="A..B", help="run the seeds A to B")
     which.add_argument(
         "--starts", type=_span, metavar="A..B", help="run only first starts, of these seeds: do all end in one group?"
+    )
+    which.add_argument(
+        "--heals", type=_span, metavar="A..B", help="run only partitions that heal: how soon is there one view again?"
     )
     result.add_argument("--members", type=_members, default=0, metavar="N", help="processes, 2 to 32; default: by seed")
     result.add_argument("--order", choices=("fifo", "sequencer", "total"), default="", help="default: by seed")
@@ -70,6 +73,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     if arguments.starts:
         return starts.report(arguments.starts)
+    if arguments.heals:
+        return heals.report(arguments.heals)
     seeds = arguments.seeds or [arguments.seed]
     edges: set[tuple[str, str, str]] = set()
     failed = packets = 0
