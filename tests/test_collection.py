@@ -35,7 +35,7 @@ for number in range(4):
     alive.append((sent, first, batches, whole, [batch.data for batch in batches], whole.offsets))
     a.recv(10), a.recv_batch(10)
     a.leave()
-    cycle(a, a._driver, a._host.engine, batches[-1]._rest(0), whole._rest(1), whole.data)
+    cycle(a, a._driver, a._host.engine, batches[-1]._rest(), whole._rest(), whole.data)
     alone = group(f"{number}-alone")
     alone.send(b"so that its driver holds memory of the engine's")
     alone.recv(10), alone.leave()

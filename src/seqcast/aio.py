@@ -262,6 +262,11 @@ class Group:
 
     async def _messages(self) -> AsyncIterator[Message]:
         while True:
+            begun = self.sync._begun
+            if begun is not None:  # what is there already takes no turn of the loop
+                while (message := begun._take()) is not None:
+                    yield message
+                begun = None
             try:
                 message = await self.recv()
             except NotMember:

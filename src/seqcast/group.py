@@ -179,8 +179,8 @@ class Group:
         # Under `_taking`:
         self._backlog: deque[Item] = deque()  # delivered before `join` returned
         self._delivered_view: View | None = None
-        self._begun: Batch | None = None  # of which `recv` took the first `_taken` messages
-        self._taken = 0
+        # Begun by `recv`, and looked at without `_taking`: all its messages but the last are taken without the lock.
+        self._begun: Batch | None = None
         self._untaken = False  # senders who wait are not told yet that a batch is taken
         self._meanings: deque[Meaning] = deque()  # of the marker that was taken last
         self._end: Excluded | Left | None = None
@@ -437,6 +437,11 @@ class Group:
             JournalWriteError: as ``recv``.
         """
         while True:
+            begun = self._begun
+            if begun is not None:
+                while (message := begun._take()) is not None:
+                    yield message
+                begun = None  # its memory is used again
             try:
                 message = self.recv()
             except NotMember:
@@ -462,10 +467,14 @@ class Group:
                 the stream, and nothing more is received.
         """
         wait = -1 if timeout is None else nanoseconds(timeout)
+        begun = self._begun
+        if begun is not None and (message := begun._take()) is not None:
+            return message
+        begun = None  # its memory is used again
         if not self._begin_taking(wait):
             return None
         try:
-            batch = self._begun or self._next_batch(wait)
+            batch = self._begun if self._begun is not None else self._next_batch(wait)
             return None if batch is None else self._message_of(batch)
         finally:
             self._taking.release()
@@ -491,8 +500,7 @@ class Group:
         try:
             batch: Batch | None
             if self._begun is not None:
-                batch, self._begun = self._begun._rest(self._taken), None
-                self._taken = 0
+                batch, self._begun = self._begun._rest(), None
             else:
                 batch = self._next_batch(wait)
             if self._untaken:
@@ -531,6 +539,10 @@ class Group:
             raise self._not_member() from None
 
     def _next_event(self, wait: int) -> Event | None:
+        begun = self._begun
+        if begun is not None and (message := begun._take()) is not None:
+            return message
+        begun = None
         if not self._begin_taking(wait):
             return None
         try:
@@ -590,13 +602,11 @@ class Group:
 
     def _message_of(self, batch: Batch) -> Message:
         """The next message of a batch that is begun, or is the next one."""
-        message = batch._message(self._taken)
-        self._taken += 1
-        if self._taken < len(batch):
+        message = batch._take_any()
+        if batch._left:
             self._begun = batch
         else:
             self._begun = None
-            self._taken = 0
             if self._untaken:
                 self._tell_taken()
         return message
@@ -817,6 +827,7 @@ class Group:
     def _after_fork(self) -> None:
         """In a child process: no lock may be touched, a thread that does not exist here may hold it."""
         self._forked = True
+        self._begun = None
         self._host.after_fork()
 
 

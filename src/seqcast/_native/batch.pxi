@@ -158,6 +158,7 @@ cdef class Batch:
         if self.first:
             raise ValueError("a batch that is begun")
         only.view, only.senders, only.delivered_ns = self.view, self.senders, self.delivered_ns
+        only.view_id = self.view_id
         if sc_batch_unicasts(&self.b, &only.b):
             raise MemoryError()
         return only if only.b.n else None
@@ -181,13 +182,16 @@ cdef class Batch:
         data = pyarrow.py_buffer(memory(self, self.b.data, self.b.data_len))
         return pyarrow.BinaryArray.from_buffers(pyarrow.binary(), n, [None, offsets, data])
 
-    cdef object message(self, uint32_t i, const sc_run *run):
+    cdef object sender_of(self, const sc_run *run):
+        sender = self.senders.get(run.sender)
+        return sender if sender is not None else Member(f"{run.sender:016x}", run.sender)
+
+    cdef object message(self, uint32_t i, const sc_run *run, object sender):
         cdef Message m = Message.__new__(Message)
         cdef uint32_t k = i - run.first
-        sender = self.senders.get(run.sender)
         m.payload = self.payload(i)
-        m.sender = sender if sender is not None else Member(f"{run.sender:016x}", run.sender)
-        m.view_id = self.view.view_id
+        m.sender = sender
+        m.view_id = self.view_id
         m.seqno = run.seqno
         m.index = run.index + k
         m.global_seqno = run.global_seqno + k if run.global_seqno else None
@@ -197,32 +201,53 @@ cdef class Batch:
 
     def messages(self):
         cdef list out = []
-        cdef uint32_t i = self.first, r = 0
-        while i < self.b.n:
-            while self.b.runs[r].first + self.b.runs[r].n <= i:
-                r += 1
-            out.append(self.message(i, &self.b.runs[r]))
-            i += 1
+        cdef uint32_t i = self.first, r
+        cdef const sc_run *run
+        for r in range(self.b.n_runs):
+            run = &self.b.runs[r]
+            if run.first + run.n <= i:
+                continue
+            sender = self.sender_of(run)
+            while i < run.first + run.n:
+                out.append(self.message(i, run, sender))
+                i += 1
         return out
 
-    def _message(self, uint32_t index):
-        if index >= self.b.n - self.first:
-            raise IndexError("message index out of range")
-        index += self.first
-        if self.b.runs[self.run].first > index:
-            self.run = 0
-        while self.b.runs[self.run].first + self.b.runs[self.run].n <= index:
-            self.run += 1
-        return self.message(index, &self.b.runs[self.run])
+    cdef object next_message(self):
+        """The message at the cursor, which goes on first: another thread may come in while this one is made."""
+        cdef uint32_t i = self.cursor, r = self.run
+        self.cursor = i + 1
+        if self.b.runs[r].first > i:
+            r = 0
+        while self.b.runs[r].first + self.b.runs[r].n <= i:
+            r += 1
+        sender = self.run_sender
+        if r != self.run or sender is None:
+            sender = self.sender_of(&self.b.runs[r])
+            self.run = r
+            self.run_sender = sender
+        return self.message(i, &self.b.runs[r], sender)
 
-    def _rest(self, uint32_t index):
+    @property
+    def _left(self):
+        return self.b.n - self.cursor
+
+    def _take(self):
+        return self.next_message() if self.cursor + 1 < self.b.n else None
+
+    def _take_any(self):
+        if self.cursor >= self.b.n:
+            raise IndexError("all messages of the batch are taken")
+        return self.next_message()
+
+    def _rest(self):
         cdef Batch rest = Batch.__new__(Batch)
-        if index > self.b.n - self.first:
-            raise IndexError("message index out of range")
         rest.b = self.b
         rest.whole = self
-        rest.first = self.first + index
+        rest.first = rest.cursor = self.cursor
+        self.cursor = self.b.n
         rest.view = self.view
+        rest.view_id = self.view_id
         rest.senders = self.senders
         rest.delivered_ns = self.delivered_ns
         return rest

@@ -140,7 +140,7 @@ cdef extern from "drive.h" nogil:
 cdef class Driver:
     cdef sc_driver *d
     cdef Engine engine
-    cdef object view  # of the last batch
+    cdef object view, view_id  # of the last batch
     cdef dict senders  # its members by id
     cdef int64_t wall_offset  # wall clock minus monotonic clock
     cdef bint stopped

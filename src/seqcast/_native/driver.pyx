@@ -380,8 +380,10 @@ cdef class Driver:
             if result == SC_DELIVER_BATCH:
                 if view is not self.view:
                     self.view = view
+                    self.view_id = view.view_id
                     self.senders = {member.id: member for member in view.members}
                 batch.view = view
+                batch.view_id = self.view_id
                 batch.senders = self.senders
                 batch.delivered_ns = sc_wall()
                 return batch

@@ -237,14 +237,19 @@ cdef class Batch:
     cdef Engine owner
     cdef Batch whole  # of which this is the rest from message `first` on, in the same memory
     cdef uint32_t first
-    cdef uint32_t run  # of the message that was asked for last
+    cdef uint32_t cursor  # the next to be taken one by one
+    cdef uint32_t run  # of the message that was taken last
+    cdef object run_sender  # and who sent that run; None: not looked up yet
     cdef dict senders  # of `view`, by id
     cdef readonly object view
+    cdef object view_id
     cdef readonly int64_t delivered_ns
 
     cdef const int32_t *offsets_left(self) noexcept
     cdef bytes payload(self, uint32_t i)
-    cdef object message(self, uint32_t i, const sc_run *run)
+    cdef object message(self, uint32_t i, const sc_run *run, object sender)
+    cdef object sender_of(self, const sc_run *run)
+    cdef object next_message(self)
 
 
 cdef class Message:

@@ -103,9 +103,15 @@ class Batch:
         """A ``pyarrow.BinaryArray`` over the same memory. Needs pyarrow."""
     def messages(self) -> list[Message]:
         """The messages with their sender and place."""
-    def _message(self, index: int) -> Message: ...
-    def _rest(self, index: int) -> Batch:
-        """The messages from ``index`` on."""
+    @property
+    def _left(self) -> int:
+        """Messages that were not taken one by one yet."""
+    def _take(self) -> Message | None:
+        """The next message, but not the last one. May be called by several threads."""
+    def _take_any(self) -> Message:
+        """The next message, the last one too."""
+    def _rest(self) -> Batch:
+        """Those that were not taken yet; they are taken by this."""
 
 class Engine:
     def __init__(
