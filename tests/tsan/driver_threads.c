@@ -144,7 +144,7 @@ static void *receiver(void *arg) {
     sc_batch batch = {0};
     uint64_t marker;
     while (!sc_load(&m->ends)) {
-        int kind = sc_driver_deliver(&m->driver, &batch, 1 << 20, &marker, sc_now() + 10000000);
+        int kind = sc_driver_deliver(&m->driver, &batch, 1 << 20, &marker, sc_now() + 10000000, 0);
         if (kind != SC_DELIVER_BATCH) continue;
         for (uint32_t i = 0; i < batch.n; i++)
             check_message(batch.data + batch.offsets[i], batch.offsets[i + 1] - batch.offsets[i]);
