@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 import seqcast
+import seqcast.group  # here, where a signal ends the process at once, and not in the middle of a command
 from seqcast.cli import complain
 from seqcast.cli.options import add_group_options, group_settings, parser
 from seqcast.commandline import Progress, count, positive

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import seqcast
+import seqcast.group  # here, where a signal ends the process at once, and not in the middle of a command
 from seqcast.cli.options import add_group_options, group_settings, parser
 from seqcast.commandline import positive
 
