@@ -8,6 +8,7 @@ import pytest
 from members import LOOPBACK, cluster, join, script, wait_until
 
 import seqcast
+from seqcast.net.host import Host
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
 
@@ -91,6 +92,22 @@ def test_a_join_under_way_is_given_up():
     process.send_signal(signal.SIGTERM)
     assert process.communicate(timeout=30) == ("behind the loop\n", "")
     assert process.returncode == 0
+
+
+def test_a_join_that_is_interrupted_when_its_view_is_there_leaves_in_order(monkeypatch):
+    name = cluster()
+    with join(name, "a") as a:
+        joined = Host.join
+
+        def interrupted(host):
+            joined(host)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(Host, "join", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            join(name, "b")
+        wait_until(lambda: len(a.view.members) == 1 and a.view.view_id.counter == 3)
+        assert a.counters()["control_members_lost"] == 0
 
 
 def test_the_second_signal_does_what_it_did_before():

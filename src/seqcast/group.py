@@ -109,13 +109,13 @@ def join(
     group = Group(cluster, name, order, config, on_block, on_unblock, state, membership_policy)
     try:
         group._host.start()
-        group._host.join()
-        if state is not None:
-            try:
+        try:
+            group._host.join()
+            if state is not None:
                 group._backlog = take_state(group._host, state, config)
-            except BaseException:
-                group._host.leave(config.leave_timeout_s)
-                raise
+        except BaseException:  # also Ctrl-C, when the others have this member in their view already
+            group._host.leave(config.leave_timeout_s)
+            raise
     except BaseException:
         group._give_up()
         raise
