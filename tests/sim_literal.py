@@ -14,11 +14,13 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+import sim_literal_order
+from sim_literal_order import ACK, sealed
+
 import seqcast.endpoint
 import seqcast.policy.initiator
 import seqcast.policy.merge
 import seqcast.sim.node
-from seqcast._native.bare import crc32c
 from seqcast._native.engine import AGAIN, SENT, Engine, Sending
 from seqcast.endpoint import Endpoint
 from seqcast.policy.blocker import Blocker
@@ -35,7 +37,7 @@ from seqcast.sim.options import MS, SECOND
 from seqcast.sim.state import Taking
 from seqcast.types import MembershipChange, ViewId
 
-ACK, PROBE, HEARTBEAT = 4, 6, 7  # types of datagrams: docs/wire.md
+PROBE, HEARTBEAT = 6, 7  # types of datagrams: docs/wire.md
 WIRE_VERSION = 1
 
 
@@ -379,13 +381,6 @@ def not_still() -> Iterator[dict[str, Any]]:
     yield {"make_engine": _NotStill}
 
 
-def _sealed(datagram: bytearray) -> bytes:
-    """A datagram that was changed, with its CRC."""
-    datagram[4:8] = bytes(4)
-    datagram[4:8] = crc32c(datagram).to_bytes(4, "little")
-    return bytes(datagram)
-
-
 class _OneVector(Engine):
     """Of each stream one mark is told, the least that was delivered, for the purge and the last message (NAK-02)."""
 
@@ -400,7 +395,7 @@ class _OneVector(Engine):
             told[40:48] = told[48:56]
             for rank, at in enumerate(range(80, len(told), 16)):
                 told[at + 8 : at + 16] = self.stream(rank)[2].to_bytes(8, "little")
-        return _sealed(told)
+        return sealed(told)
 
 
 class _Silent(World):
@@ -436,7 +431,7 @@ class _Voting(Engine):
         out = super().transmit(now_ns)
         for member, stable in self.votes(self.held(self.rank)[0]):
             head = struct.pack("<BBBBIIHHQQQ", 0xC5, WIRE_VERSION, ACK, 0, 0, 1, 0, 0, member, self.tag, 0)
-            vote = _sealed(bytearray(head + struct.pack("<4Q", 0, stable, stable, stable)))
+            vote = sealed(bytearray(head + struct.pack("<4Q", 0, stable, stable, stable)))
             self.receive(vote, self.members[member], now_ns)
         return out
 
@@ -586,23 +581,8 @@ VARIANTS: dict[str, Variant] = {
     "multicasts_only": multicasts_only,
     "policy_unchecked": policy_unchecked,
     "larger_wins": larger_wins,
+    **sim_literal_order.VARIANTS,
 }
-
-
-class Duel(World):
-    """A storm of one fault: half way rank 0 and rank 1 take each other for dead, at nearly the same time."""
-
-    def plan(self) -> None:
-        super().plan()
-        self.clock.at(self.options.duration_ns // 2, self.doubt_each_other)
-
-    def doubt_each_other(self) -> None:
-        views = [node.endpoint.view for node in self.nodes if node.endpoint.view]
-        if views:
-            members = max(views, key=lambda view: len(view.members)).members
-            nodes = [node for member in members[:2] for node in self.nodes if node.id == member.id]
-            for node, other in zip(nodes, nodes[::-1], strict=True):
-                self.clock.at(self.clock.now + self.rng.randrange(4 * MS), node.doubt, other.id)
 
 
 DISAGREEING = families.calm(
@@ -612,7 +592,7 @@ DISAGREEING = families.calm(
 """In three the VIEW of each initiator often misses the other two: views with one counter, and members in common."""
 STORMS: dict[str, dict[str, Any]] = {
     "no_promise": families.calm(
-        duration_ns=450 * MS, bytes_max=50, rate=1000, delay_ns=5 * MS, jitter_ns=5 * MS, unicasts=0,
+        duels=1, duration_ns=450 * MS, bytes_max=50, rate=1000, delay_ns=5 * MS, jitter_ns=5 * MS, unicasts=0,
     ),
     "stale_answer": families.calm(
         members=5, bytes_max=200, delay_ns=5 * MS, jitter_ns=5 * MS, loss=0.02, tail=0.1, tail_ns=100 * MS, crashes=1,
@@ -638,10 +618,10 @@ STORMS: dict[str, dict[str, Any]] = {
     "larger_wins": families.calm(partition="primary", duration_ns=5 * SECOND, rate=50, bytes_max=200, doubts=1),
     "own_merge_ids": families.calm(partitions=1, duration_ns=2 * SECOND, rate=50),
     "no_merge_timer": families.calm(partitions=1, duration_ns=2 * SECOND, rate=50),
+    **sim_literal_order.STORMS,
 }  # fmt: skip
 """What makes the choice that a rule is about a common one, where it is rare in ``storm``."""
 WORLDS: dict[str, type[World]] = {
-    "no_promise": Duel,
     "one_vector": _Silent,
     "no_merge_timer": _LeaderFalls,
     "larger_wins": _Refounded,

@@ -17,7 +17,7 @@ from seqcast.policy.participant import Participant
 from seqcast.policy.pause import Pause, Pauser
 from seqcast.policy.state import StateTaker
 from seqcast.policy.table import edges_of
-from seqcast.sim import heals, starts
+from seqcast.sim import families, heals, starts
 from seqcast.sim.options import SECOND, Options
 from seqcast.sim.world import simulate
 
@@ -42,6 +42,9 @@ def parser() -> Parser:
     result.add_argument("--members", type=_members, default=0, metavar="N", help="processes, 2 to 32; default: by seed")
     result.add_argument("--order", choices=("fifo", "sequencer", "total"), default="", help="default: by seed")
     result.add_argument("--partition", choices=("merge", "primary"), default="", help="default: by seed")
+    result.add_argument(
+        "--family", choices=sorted(families.FAMILIES), default="", help="storm family; default: by seed"
+    )
     result.add_argument("--duration", type=_seconds, default=0.0, metavar="S", help="virtual seconds with faults")
     result.add_argument("--trace", action="store_true", help="print views and faults as they happen")
     return result
@@ -82,13 +85,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         for done, seed in enumerate(seeds):
             progress.show(f"{done} of {len(seeds)} seeds, {failed} failed")
             duration_ns = int(arguments.duration * SECOND)
-            options = Options.draw(seed, arguments.members, arguments.order, duration_ns, arguments.partition)
+            given = arguments.members, arguments.order, duration_ns, arguments.partition, arguments.family
+            options = Options.draw(seed, *given)
             try:
                 result = simulate(options, print if arguments.trace else None)
             except Exception:  # an assertion of the code under test: a finding like any other
                 progress.clear()
                 traceback.print_exc()
-                print(f"FAILED: an exception; replay: {replay(options)}")
+                print(f"FAILED: an exception; replay: {replay(options, arguments.family)}")
                 failed += 1
                 continue
             edges |= result.edges
@@ -102,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if result.violations:
                 failed += 1
                 progress.clear()
-                print(f"FAILED: {result.violations[0]}; replay: {replay(options)}")
+                print(f"FAILED: {result.violations[0]}; replay: {replay(options, arguments.family)}")
                 if arguments.trace or len(seeds) == 1:
                     for violation in result.violations[1:]:
                         print(f"        {violation}")
@@ -120,9 +124,10 @@ def never_taken(edges: set[tuple[str, str, str]]) -> Iterator[str]:
         yield f"never taken: {machine}: {symbol} in {state}"
 
 
-def replay(options: Options) -> str:
-    """The line that replays a run."""
+def replay(options: Options, family: str = "") -> str:
+    """The line that replays a run; ``family``: it was named, and not drawn."""
     return (
         f"seqcast sim --seed {options.seed} --members {options.members} --order {options.order} "
         f"--duration {options.duration_ns / SECOND:g} --partition {options.partition}"
+        + (f" --family {family}" if family else "")
     )

@@ -54,10 +54,26 @@ def _disagreeing(rng: random.Random) -> Drawn:
 def _overlapping(rng: random.Random) -> Drawn:
     """Attempts to close a view overlap for long, and each of their frames may come when a later one runs."""
     return calm(
-        members=rng.choice((3, 4, 5)), bytes_max=200, delay_ns=5 * MS, jitter_ns=5 * MS, loss=0.02, tail=0.1,
-        tail_ns=100 * MS, crashes=1, doubts=30, rejoins=20, unicasts=0, late=rng.choice((0.0, 0.05)),
-        echoes=rng.choice((0.0, 0.3)), late_ns=rng.choice((200 * MS, 2 * SECOND)), blocks=rng.choice((0.0, 0.5)),
-        partition=rng.choice(("merge", "primary")),
+        members=rng.choice((3, 4, 5)), bytes_max=200, delay_ns=5 * MS, jitter_ns=5 * MS,
+        loss=rng.choice((0.02, 0.2)), tail=0.1, tail_ns=100 * MS, crashes=1, doubts=30, rejoins=20, unicasts=0,
+        late=rng.choice((0.0, 0.05)), echoes=rng.choice((0.0, 0.5)), late_ns=rng.choice((100 * MS, SECOND)),
+        blocks=rng.choice((0.0, 0.0, 0.5)), partition=rng.choice(("merge", "primary")),
+    )  # fmt: skip
+
+
+def _duels(rng: random.Random) -> Drawn:
+    """Two initiators at a time, with survivors in common, whose frames are under way for long; and much traffic."""
+    return calm(
+        duration_ns=600 * MS, bytes_max=50, rate=1000, delay_ns=5 * MS, jitter_ns=5 * MS, unicasts=0, duels=6,
+        loss=rng.choice((0.0, 0.1)), echoes=rng.choice((0.0, 0.5)), late_ns=100 * MS, rejoins=8,
+    )  # fmt: skip
+
+
+def _deaf(rng: random.Random) -> Drawn:
+    """Links that are cut in one direction until the faults end, and others for a while."""
+    return calm(
+        members=rng.choice((3, 4, 5)), deaf=rng.choice((1, 2)), one_way=2, duration_ns=4 * SECOND, rate=100,
+        loss=rng.choice((0.0, 0.05)),
     )  # fmt: skip
 
 
@@ -115,6 +131,8 @@ FAMILIES: Mapping[str, Callable[[random.Random], Drawn]] = {
     "turnover": _turnover,
     "disagreeing": _disagreeing,
     "overlapping": _overlapping,
+    "duels": _duels,
+    "deaf": _deaf,
     "majorities": _majorities,
     "acceptances": _acceptances,
     "pauses": _pauses,
@@ -124,7 +142,8 @@ FAMILIES: Mapping[str, Callable[[random.Random], Drawn]] = {
 }
 
 
-def draw(rng: random.Random, engine: Drawn) -> Drawn:
-    """The options of one run of a family; ``engine``: those that are no faults."""
-    name = rng.choice(sorted(FAMILIES))
+def draw(rng: random.Random, engine: Drawn, name: str = "") -> Drawn:
+    """The options of one run of a family, drawn if it is not named; ``engine``: those that are no faults."""
+    drawn = rng.choice(sorted(FAMILIES))
+    name = name or drawn
     return engine | {"partition": "merge"} | FAMILIES[name](rng) | {"family": name}

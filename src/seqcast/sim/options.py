@@ -44,6 +44,7 @@ class Options:
         jumps: how many times a member's monotonic clock jumps forward by up to ``jump_ns``, and its wall clock by up to
             an hour either way.
         doubts: how many times a member takes a living one for dead; half of the time two initiators clash.
+        duels: how many times two initiators clash at nearly the same time, each of which takes the other for dead.
         ambushes: how many times a fault strikes while a certain control frame is being multicast: the frame reaches
             some only, and its sender crashes, is paused, or is cut off from some.
         leaves: how many members leave.
@@ -106,6 +107,7 @@ class Options:
     jump_ns: int = 10 * SECOND
     pause_ns: int = 700 * MS
     doubts: int = 0
+    duels: int = 0
     ambushes: int = 0
     leaves: int = 0
     spread_ns: int = 300 * MS
@@ -140,21 +142,24 @@ class Options:
     def calm(self) -> bool:
         """No fault of this run makes a living member look dead, so all must end in one view."""
         faults = self.partitions + self.one_way + self.deaf + self.pauses + self.stalls + self.ambushes + self.doubts
-        faults += self.flaps + self.stops + bool(self.late) + self.falling_leader
+        faults += self.flaps + self.stops + self.duels + bool(self.late) + self.falling_leader
         faults += self.apart_ns + (self.split if self.partition == "primary" else 0)
         faults += bool(self.filtered)
         faults += self.jumps  # deadlines of a view change pass in them
         return not faults and self.loss <= 0.1
 
     @staticmethod
-    def draw(seed: int, members: int = 0, order: str = "", duration_ns: int = 0, partition: str = "") -> Options:
+    def draw(
+        seed: int, members: int = 0, order: str = "", duration_ns: int = 0, partition: str = "", family: str = ""
+    ) -> Options:
         """The run of a seed: which faults it has and how many; what is given is not drawn.
 
         Two of three runs have a bit of everything; the third is of a storm family, which has a lot of what belongs
         together.
         """
         rng = random.Random(f"options {seed}")
-        drawn = families.draw(rng, _engine(rng)) if rng.random() < 1 / 3 else _wide(rng) | _engine(rng)
+        stormy = rng.random() < 1 / 3 or bool(family)
+        drawn = families.draw(rng, _engine(rng), family) if stormy else _wide(rng) | _engine(rng)
         given = {"members": members, "order": order, "duration_ns": duration_ns, "partition": partition}
         options = Options(seed=seed, **{**drawn, **{name: value for name, value in given.items() if value}})
         # A pause is held by leases, which mean nothing to a clock that jumps.

@@ -207,6 +207,8 @@ class World:
         for _ in range(options.doubts):
             begin = when()
             at(begin, rng.choice((self.doubt, self.duel)))
+        for _ in range(options.duels):
+            at(when(), self.doubt_each_other)
         for _ in range(options.ambushes):
             kinds: tuple[bytes, ...] = (b"start", b"cut", b"cut", b"view", b"view")
             kinds += (b"block", b"block") if options.blocks else ()
@@ -270,6 +272,15 @@ class World:
         doubts += [(nodes[1], node) for node in nodes[2:] if rng.random() < 0.3]
         for node, other in doubts:
             self.clock.at(self.clock.now + rng.randrange(20 * self.options.delay_ns), node.doubt, other.id)
+
+    def doubt_each_other(self) -> None:
+        """Rank 0 and rank 1 take each other for dead, and go on with the others, at nearly the same time."""
+        views = [node.endpoint.view for node in self.nodes if node.up and node.endpoint.view]
+        if views:
+            members = max(views, key=lambda view: len(view.members)).members
+            nodes = [node for member in members[:2] for node in self.nodes if node.id == member.id]
+            for node, other in zip(nodes, nodes[::-1], strict=True):
+                self.clock.at(self.clock.now + self.rng.randrange(4 * MS), node.doubt, other.id)
 
     def ambush(self, source: Node, datagram: bytes) -> None:
         """The control frame reaches some members only, and then a fault strikes its sender."""

@@ -1,0 +1,1 @@
+"""Breaks of the protocol on purpose, and what catches each: ``make mutants``."""

@@ -1,0 +1,130 @@
+"""Breaks the protocol on purpose, in a copy, and lists what catches each break.
+
+python -m mutants                  all breaks (PYTHONPATH=tests; two to three quarters of an hour)
+python -m mutants --quick          those that CI runs: a minute or two
+python -m mutants --match lease    those whose name has this word
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from mutants.breaks import BREAKS, Break
+
+ROOT = Path(__file__).resolve().parents[2]
+COPIED = ("src", "native", "tests", "setup.py", "pyproject.toml", "README.md", "docs", "Makefile")
+STEP = 10
+FAMILY_SEEDS = 40
+
+
+class Copy:
+    """A copy of the tree in which one break after the other is made, and mended."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in COPIED:
+            source = ROOT / name
+            if source.is_dir():
+                shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__", "build"))
+            else:
+                shutil.copy(source, folder / name)
+        path = f"{folder / 'src'}:{folder / 'tests'}"
+        self.environment = dict(os.environ, PYTHONPATH=path, SEQCAST_EXTENSIONS="engine")
+
+    def run(self, *command: str, seconds: float) -> tuple[int, str]:
+        """(exit status, output); a command that takes too long has failed, too."""
+        try:
+            done = subprocess.run(
+                [sys.executable, *command], cwd=self.folder, env=self.environment, timeout=seconds, text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return 1, f"FAILED: no end within {seconds:.0f} s"
+        return done.returncode, done.stdout
+
+    def build(self) -> str:
+        """What went wrong, or ""."""
+        status, output = self.run("setup.py", "-q", "build_ext", "--inplace", seconds=600)
+        return output if status else ""
+
+    def edit(self, each: Break, back: bool = False) -> None:
+        for file, old, new in each.edits[:: -1 if back else 1]:
+            path = self.folder / file
+            if back:
+                shutil.copy(ROOT / file, path)
+            else:
+                path.write_text(path.read_text().replace(old, new))
+
+
+def stale(each: Break) -> str:
+    """Why a break no longer applies, or ""."""
+    for file, old, _ in each.edits:
+        found = (ROOT / file).read_text().count(old)
+        if found != 1:
+            return f"{file} has its text {found} times: {old.splitlines()[0]}"
+    return ""
+
+
+def caught(copy: Copy, each: Break, seeds: int, seconds: float) -> str:
+    """What catches it: a seed, a test, or "" if nothing does."""
+    end = time.monotonic() + seconds
+    steps = [(first, ()) for first in range(1, seeds + 1, STEP)]
+    if each.family:
+        steps[:0] = [(first, ("--family", each.family)) for first in range(1, FAMILY_SEEDS + 1, STEP)]
+    for first, family in steps:
+        span = ("--seeds", f"{first}..{first + STEP - 1}")
+        status, output = copy.run("-m", "seqcast", "sim", *span, *family, seconds=max(end - time.monotonic(), 30))
+        found = next((line for line in output.splitlines() if line.startswith("FAILED")), "")
+        if status or found:
+            return found.replace("FAILED: ", "").replace("replay: seqcast sim --", "") or output.strip()[-200:]
+        if time.monotonic() >= end:
+            break
+    if each.tests:
+        pytest = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider")
+        status, output = copy.run(*pytest, *each.tests.split(), seconds=300)
+        if status == 1:
+            return next((line for line in output.splitlines() if line.startswith("FAILED")), output[-200:])
+    return ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="mutants", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="those that CI runs")
+    parser.add_argument("--match", default="", metavar="WORD", help="those whose name has this word")
+    parser.add_argument("--seeds", type=int, default=200, metavar="N", help="the default seeds 1 to N (200)")
+    parser.add_argument("--seconds", type=float, default=180, metavar="S", help="for the seeds of one break (180)")
+    parser.add_argument("--list", action="store_true", help="list them, and whether they still apply")
+    arguments = parser.parse_args()
+    chosen = [each for each in BREAKS if arguments.match in each.name and (each.quick or not arguments.quick)]
+    old = {each.name: words for each in BREAKS if (words := stale(each))}
+    for name, words in old.items():
+        print(f"STALE   {name}: {words}")
+    if arguments.list or old:
+        print(f"{len(BREAKS)} breaks, {len(old)} of which no longer apply")
+        return 1 if old else 0
+    missed = 0
+    with tempfile.TemporaryDirectory(prefix="seqcast-mutants-") as folder:
+        copy = Copy(Path(folder))
+        for each in sorted(chosen, key=lambda each: each.native):
+            begin = time.monotonic()
+            copy.edit(each)
+            trouble = copy.build() if each.native else ""
+            found = "" if trouble else caught(copy, each, arguments.seeds, arguments.seconds)
+            missed += not found
+            took = time.monotonic() - begin
+            said = found or (f"it does not compile: {trouble[-300:]}" if trouble else "by nothing")
+            print(f"{'caught' if found else 'MISSED'}  {each.name} ({took:.0f} s): {said}", flush=True)
+            copy.edit(each, back=True)
+    print(f"{len(chosen)} breaks, {missed} caught by nothing")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
