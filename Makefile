@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py $(wildcard native/*.c native/*.h src/seqcast/_native/*.pyx src/seqcast/_native/*.px[di])
 
-.PHONY: demo test lint bench fuzz tsan sim chaos figures clean help
+.PHONY: demo test lint bench fuzz tsan sim mutants chaos figures clean help
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.ready-demo ## a group on this machine: a crash, a join, and Spark's verdict (ARGS="--input FILE")
@@ -31,6 +31,9 @@ tsan: ## driver and sockets under ThreadSanitizer (TSAN_S=60)
 
 sim: $(VENV)/.ready-dev ## simulated schedules (ARGS="--seeds 1..200")
 	$(BIN)/python -m seqcast sim $(or $(ARGS),--seeds 1..200)
+
+mutants: $(VENV)/.ready-dev ## breaks of the protocol on purpose, and what catches each (ARGS="--quick", "--match merge")
+	PYTHONPATH=tests $(BIN)/python -m mutants $(ARGS)
 
 chaos: $(VENV)/.ready-dev ## real processes, real faults, audited (ARGS="--seconds 600", "--seed 7"; needs root)
 	PYTHONPATH=tests $(BIN)/python -m chaos $(ARGS)

@@ -128,7 +128,7 @@ BREAKS = (
          "return 2 * e->config.heartbeat_ns * (1 + e->health / 64);",
          family="repair"),
     _one("a link that is cut in one direction is left alone", POLICY + "membership.py",
-         "self.severed = severed(", "severed(",
+         "self.severed |= severed(", "severed(",
          family="deaf"),
     # ---- attempts
     _one("a lower START is answered too", POLICY + "participant.py",

@@ -121,8 +121,8 @@ def _merges(rng: random.Random) -> Drawn:
 def _repair(rng: random.Random) -> Drawn:
     """Nothing but loss: how many requests it takes, and how long, until what was lost is there."""
     return calm(
-        loss=rng.choice((0.01, 0.05, 0.1)), delay_ns=50_000, jitter_ns=1000, rate=rng.choice((20, 400)),
-        leaves=rng.choice((0, 1)),
+        loss=rng.choice((0.01, 0.05, 0.1)), delay_ns=rng.choice((50_000, 500_000)), jitter_ns=1000,
+        rate=rng.choice((20, 400, 1000)), leaves=rng.choice((0, 0, 1)),
     )  # fmt: skip
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from seqcast.sim.options import Options
 
+NAKS_MAX = 1.5
+"""Requests for each lost packet: some are lost, and one asks for several packets."""
+REPAIR_NS_MAX = 150_000_000
 CONTROL = b"\x08"  # the type of a datagram with a frame of the control plane
 
 
@@ -33,6 +36,43 @@ class Clock:
         self.now = until
 
 
+class Repairs:
+    """What was lost on its way to a member, and how long and how many requests it took until it was there."""
+
+    DATA = (1, 2, 3, 9)
+    NAK = 5
+
+    def __init__(self) -> None:
+        self.open: dict[tuple[int, bytes], int] = {}  # (to whom, which packet): lost when
+        self.packets = 0
+        self.naks = 0
+        self.longest_ns = 0
+
+    def lost(self, target: int, datagram: bytes, now: int) -> None:
+        """On its way to ``target``."""
+        if datagram[2] == self.NAK:
+            self.naks += 1
+        elif datagram[2] in self.DATA:
+            self.packets += (target, datagram[16:40]) not in self.open
+            self.open.setdefault((target, datagram[16:40]), now)
+
+    def comes(self, target: int, datagram: bytes, then: int) -> None:
+        """Arrives, perhaps in the place of one that was lost before."""
+        if datagram[2] == self.NAK:
+            self.naks += 1
+        elif self.open and datagram[2] in self.DATA:
+            since = self.open.pop((target, datagram[16:40]), None)
+            if since is not None:
+                self.longest_ns = max(self.longest_ns, then - since)
+
+    def check(self) -> Iterator[str]:
+        """Too many requests, or too slow an answer: a bound of performance, far from what is usual."""
+        if self.naks > NAKS_MAX * self.packets + 20:
+            yield f"repair: {self.packets} packets were lost, and asked for {self.naks} times"
+        if self.longest_ns > REPAIR_NS_MAX:
+            yield f"repair: a packet that was lost came {self.longest_ns / 1e6:.0f} ms later"
+
+
 class Network:
     """Loses, alters, duplicates, delays and reorders datagrams; links can be cut in one or both directions, and a
     member can lose multicast alone, as behind a switch whose IGMP snooping forgot it."""
@@ -44,6 +84,7 @@ class Network:
         self.filtered_out: set[int] = set()  # no multicast leaves those; unicasts pass
         self.healed = False  # the liveness phase: no loss, no duplicates, no tail
         self.packets = 0  # that arrived
+        self.repairs = Repairs() if options.watches_repairs else None
 
     def carry(self, source: int, target: int, receive: Callable[..., None], datagram: bytes, address: bytes) -> None:
         options, random_ = self.options, self.rng.random
@@ -53,6 +94,8 @@ class Network:
         delay = options.delay_ns
         if not self.healed:
             if options.loss and random_() < options.loss:
+                if self.repairs:
+                    self.repairs.lost(target, datagram, self.clock.now)
                 return
             if options.duplicate and random_() < options.duplicate:
                 copies = 2
@@ -64,7 +107,11 @@ class Network:
                 if random_() < options.echoes:
                     self.clock.at(self.clock.now + int(options.late_ns * random_()), receive, datagram, address)
             if options.flips and random_() < options.flips:
+                if self.repairs:
+                    self.repairs.lost(target, datagram, self.clock.now)
                 datagram = self.altered(datagram)
+            elif self.repairs:
+                self.repairs.comes(target, datagram, self.clock.now + delay)
         for _ in range(copies):
             extra = int(self.rng.expovariate(1.0) * options.jitter_ns)
             self.packets += 1

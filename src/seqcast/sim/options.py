@@ -148,6 +148,12 @@ class Options:
         faults += self.jumps  # deadlines of a view change pass in them
         return not faults and self.loss <= 0.1
 
+    @property
+    def watches_repairs(self) -> bool:
+        """Nothing but loss: how losses are repaired can be bounded."""
+        others = self.crashes + self.leaves + self.duplicate + self.tail + self.slow_disks
+        return self.calm and bool(self.loss) and not others and self.jitter_ns <= self.delay_ns // 10
+
     @staticmethod
     def draw(
         seed: int, members: int = 0, order: str = "", duration_ns: int = 0, partition: str = "", family: str = ""

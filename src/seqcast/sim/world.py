@@ -149,6 +149,7 @@ class World:
         violations += self.settle()
         violations += islice(checkers.check_safety(self.nodes), VIOLATIONS_MAX)
         violations += self.needless[:VIOLATIONS_MAX]
+        violations += self.network.repairs.check() if self.network.repairs else ()
         if primary:
             violations += islice(checkers.check_primary(self.nodes, self.allowed), VIOLATIONS_MAX)
             violations += islice(checkers.check_histories(self.nodes), VIOLATIONS_MAX)
