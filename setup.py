@@ -15,7 +15,7 @@ from setuptools import Extension, setup
 HEADERS = sorted(str(path) for path in Path("native").glob("*.h"))
 ENGINE = [
     "crc32c", "wire", "slab", "engine", "tx", "rx", "flow", "detect", "order", "view", "deliver", "state", "blocked",
-    "taken",
+    "taken", "leave",
 ]  # fmt: skip
 EXTENSIONS = {
     "engine": ENGINE,

@@ -55,6 +55,7 @@ void sc_blocked_drain(sc_engine *e) {
     if (e->blocked_first) return;
     e->blocked_full = 0;
     e->sendable++; /* newer messages waited */
+    sc_drained_check(e);
 }
 
 uint64_t sc_engine_blocked(const sc_engine *e) { return e->blocked_messages; }

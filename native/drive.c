@@ -502,7 +502,9 @@ int sc_driver_send(sc_driver *d, sc_sending *s, int64_t until) {
         result = SC_AGAIN;
         sc_mutex_lock(d->lock);
         if (d->sending[s->to != 0] && !s->owner) {
-            if (now < until && !sc_load(&d->stop)) sc_cond_wait_until(&d->send_free, d->lock, until);
+            if (sc_engine_sends_ended(d->engine))
+                result = SC_ENDED;
+            else if (now < until && !sc_load(&d->stop)) sc_cond_wait_until(&d->send_free, d->lock, until);
         } else {
             mark = sc_engine_sendable(d->engine);
             result = pack(d, s, wall);

@@ -18,7 +18,10 @@ sc_engine *sc_engine_new(const sc_config *config) {
     sc_tx_init(&e->group, SC_STREAM_GROUP, config->ring_packets);
     sc_tx_init(&e->forward, SC_STREAM_FORWARD, config->ring_packets);
     e->pool = sc_slab_pool_new(config->slabs_max);
-    if (!e->pool) {
+    e->own_ends = calloc(2 * (size_t)config->ring_packets, sizeof *e->own_ends);
+    if (!e->pool || !e->own_ends) {
+        if (e->pool) sc_slab_pool_free(e->pool);
+        free(e->own_ends);
         free(e);
         return NULL;
     }
@@ -43,6 +46,7 @@ void sc_engine_free(sc_engine *e) {
         free(node);
     }
     sc_slab_pool_free(e->pool);
+    free(e->own_ends);
     free(e);
 }
 
@@ -255,6 +259,7 @@ int sc_engine_receive(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, size_
     }
     sc_order_stamp(e, now);
     sc_view_cut_check(e);
+    if (e->sends_ended) sc_drained_check(e);
     return accepted;
 }
 
@@ -351,7 +356,7 @@ int sc_send_group(sc_engine *e, const uint8_t *p, uint64_t len, sc_send_state *s
 int sc_engine_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall) {
     e->wall = wall;
     if (len > e->config.message_bytes_max) return SC_TOO_LARGE;
-    if (!e->in_view) return SC_NO_VIEW;
+    if (!e->takes_sends) return sc_send_late(e, to, state);
     if (to == e->config.member) return send_to_self(e, p, len, &state->done, wall);
     if (to) {
         sc_peer *peer = sc_find_peer(e, to);

@@ -114,7 +114,8 @@ enum {
     SC_AGAIN = 1,    /* no credit or the gate is closed: call again with the same state when sc_engine_sendable changes */
     SC_NO_VIEW = 2,  /* not in a view (not yet, or no more) */
     SC_NO_MEMBER = 3, /* the destination is not in the view */
-    SC_TOO_LARGE = 4
+    SC_TOO_LARGE = 4,
+    SC_ENDED = 5 /* sc_engine_end_sends came first; nothing of the message is delivered */
 };
 
 /* Progress of one message that may need several calls. Zero it before the first. A view change in the middle starts
@@ -143,6 +144,26 @@ uint64_t sc_engine_blocked_end(sc_engine *e);
 /* Packets with own messages that the sequencer has not put in order yet, as far as is known here (SEQ-24: a member that
  * leaves waits until there are none); 0 without a sequencer or at the sequencer, where the cut takes what was sent. */
 uint64_t sc_engine_unordered(const sc_engine *e);
+/* The application sends nothing more (it leaves): from now on a send gets SC_ENDED, also one that waits for credit, or for
+ * the gate; only a large forward that is packed whole still waits for its order. It is for good, and apart from the gate
+ * and from pauses. What was accepted goes on its way; SC_EVENT_DRAINED follows as soon as the sequencer has put all of it
+ * in order (SEQ-24) and the receivers of unicasts have acknowledged theirs, in this view or a later one. */
+void sc_engine_end_sends(sc_engine *e);
+int sc_engine_sends_ended(const sc_engine *e);
+int sc_engine_drained(const sc_engine *e);
+/* Own messages to the group by the packets in which they end, numbered as their receivers see it (sc_run.seqno). */
+typedef struct {
+    uint64_t first; /* the messages of the packets behind this one can be counted */
+    uint64_t last;  /* the last packet of the view, the open one not counted */
+    uint64_t all;  /* all members of the view are known to have delivered up to here; */
+    uint64_t any;  /* at least one other member is */
+} sc_own;
+void sc_engine_own(const sc_engine *e, sc_own *out);
+/* How many own messages ended in the packets before and up to `seqno`, counted from anywhere: for differences, within a
+ * view. Known of the last two rings of packets; of an older one what is known of the oldest. */
+uint32_t sc_engine_own_messages(const sc_engine *e, uint64_t seqno);
+/* For each other member of the view, by rank: how many messages to it alone it has not acknowledged. */
+void sc_engine_unacknowledged(const sc_engine *e, uint64_t *out);
 /* A counter that changes whenever a sender that got SC_AGAIN may get further. */
 uint64_t sc_engine_sendable(const sc_engine *e);
 
@@ -232,7 +253,8 @@ enum {
     SC_EVENT_SUSPECT = 2,     /* `sender` is silent, answers no ping, and nobody vouches for it */
     SC_EVENT_ALIVE = 3,       /* a suspected member was heard again, or somebody vouches for it */
     SC_EVENT_CUT_REACHED = 4, /* everything up to the cut is here */
-    SC_EVENT_LINKS = 5        /* what sc_engine_links says has changed; once until it is asked */
+    SC_EVENT_LINKS = 5,       /* what sc_engine_links says has changed; once until it is asked */
+    SC_EVENT_DRAINED = 6      /* all that was accepted before sc_engine_end_sends is on the safe side; once */
 };
 typedef struct {
     int kind;
@@ -303,6 +325,8 @@ void sc_engine_received_table(const sc_engine *e, uint64_t *out);
  * messages that the old sequencer never stamped are sent again, before anything newer; but not where subgroups merge: a
  * sequencer on the other side may have delivered them (the cut, step 11). */
 int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, uint64_t marker, int64_t now);
+/* Tag of the view, 0 outside: what is sent now is of this view. */
+uint64_t sc_engine_view(const sc_engine *e);
 /* Highest seqno of the own numbering, open packet not counted, that was handed to a sequencer; 0 without one or at the
  * sequencer itself. With the gate closed it is the last of this view. */
 uint64_t sc_engine_forwarded(const sc_engine *e);

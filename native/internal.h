@@ -20,6 +20,7 @@ typedef struct {
     uint64_t charged; /* sum of `charge` of this stream, this packet included */
     uint64_t ring_end; /* where the byte ring goes on behind it (monotonic) */
     uint64_t message_start; /* seqno in which the message that goes on behind this packet began; else its own seqno + 1 */
+    uint64_t own; /* of the group stream: the highest number of an own packet up to here (sc_own) */
     sc_slab *slab;   /* a restamped forward lies in a slab, own packets (NULL) in the byte ring */
     int64_t retransmitted_at;
     uint32_t retransmitted_to; /* rank + 1 of the last requester, UINT32_MAX: all */
@@ -210,6 +211,9 @@ struct sc_engine {
 
     /* View. */
     int in_view;
+    int takes_sends; /* in a view, and the application has not ended its sends: one look for both in each send */
+    int sends_ended;
+    int drained_told;
     uint64_t epoch; /* grows with each install and close */
     sc_view view;
     sc_peer *peers[SC_MEMBERS_MAX]; /* by rank, own rank too */
@@ -217,6 +221,10 @@ struct sc_engine {
     sc_tx_stream forward;
     uint64_t global_next;  /* sequencer: of the next message to be stamped */
     uint64_t origin_next;  /* sequencer: own numbering */
+    uint64_t own_base;     /* the view's first own packet has the next number */
+    uint64_t own_first;    /* oldest number that `own_ends` has */
+    uint32_t *own_ends;    /* by number, two rings of packets: messages that have ended up to there */
+    uint32_t own_ended;    /* up to the newest */
     uint32_t stamp_turn;   /* rank whose forwards are looked at first */
     uint64_t self_consumed;  /* own group stream, as its own receiver */
     uint64_t peers_consumed; /* and by all others */
@@ -387,6 +395,12 @@ void sc_view_leave(sc_engine *e);
 /* state.c */
 void sc_state_advance(sc_engine *e, sc_peer *peer);
 void sc_state_acked(sc_engine *e, sc_peer *peer);
+
+/* leave.c */
+void sc_own_reset(sc_engine *e, uint64_t base);
+void sc_own_packet(sc_engine *e, uint64_t number, uint32_t messages);
+int sc_send_late(sc_engine *e, uint64_t to, sc_send_state *state);
+void sc_drained_check(sc_engine *e);
 
 /* blocked.c */
 int sc_blocked_take(sc_engine *e, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall);

@@ -192,8 +192,15 @@ static void close_packet(sc_engine *e, sc_tx_stream *tx, int full) {
     tx->open = NULL;
     uint64_t seqno = tx->next++;
     if (tx->stream == SC_STREAM_GROUP) {
-        if (sc_is_sequencer(e)) sc_order_own_packet(e, p, tx->open_messages);
+        packet->own = seqno;
+        if (sc_is_sequencer(e)) {
+            packet->own = e->origin_next;
+            sc_order_own_packet(e, p, tx->open_messages);
+        }
+        sc_own_packet(e, packet->own, tx->open_messages);
         sc_queue_own(e, p, packet->len, seqno);
+    } else if (tx->stream == SC_STREAM_FORWARD) {
+        sc_own_packet(e, seqno, tx->open_messages);
     }
 }
 
@@ -278,6 +285,7 @@ void sc_tx_restamp(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *forward, 
     packet->ring_end = tx->head;
     packet->messages = messages;
     packet->message_start = tx->next + 1;
+    packet->own = e->origin_next - 1;
     e->unsent += forward->len;
     tx->next++;
 }

@@ -243,7 +243,7 @@ void sc_view_leave(sc_engine *e) {
         peer_free(e, e->peers[r]);
         e->peers[r] = NULL;
     }
-    e->in_view = 0;
+    e->in_view = e->takes_sends = 0;
     e->view.n = 0;
     forget_view(e);
     e->heartbeat_due = e->ask_due = SC_NEVER;
@@ -315,6 +315,7 @@ int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, ui
 
     forget_view(e);
     e->in_view = 1;
+    e->takes_sends = !e->sends_ended;
     /* Room for what is sent again: full packets of at least this much data, each with its header and alignment. */
     uint64_t least = view->packet_bytes - SC_DATA_HEADER - 64 - 8;
     uint64_t bytes = u.n ? ((u.ends[u.n - 1] + 4 * u.n) / least + 8) * ((uint64_t)view->packet_bytes + 64) : 0;
@@ -345,6 +346,7 @@ int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, ui
     e->unsent = 0;
     e->global_next = 1;
     e->origin_next = view->origin_base[view->rank] + 1;
+    sc_own_reset(e, orders ? view->origin_base[view->rank] : view->base[view->rank]);
     e->stamp_turn = 0;
     e->big_first = e->big_last = 0;
     e->heartbeat_due = now;
@@ -353,8 +355,11 @@ int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, ui
     sc_taking_installed(e, now);
     if (failed) sc_view_leave(e); /* never in silence without some of what was sent */
     else sc_blocked_drain(e);
+    sc_drained_check(e);
     return failed;
 }
+
+uint64_t sc_engine_view(const sc_engine *e) { return e->in_view ? e->view.tag : 0; }
 
 uint64_t sc_engine_forwarded(const sc_engine *e) {
     return e->in_view && e->view.sequencer >= 0 && !sc_is_sequencer(e) ? e->forward.next - 1 : 0;

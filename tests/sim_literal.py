@@ -28,6 +28,7 @@ from seqcast.policy.context import NEVER, Context
 from seqcast.policy.cut import next_view
 from seqcast.policy.frames import Attempt, Cut, MergeAsk, NewView, Start, Suspend
 from seqcast.policy.initiator import Initiator
+from seqcast.policy.lifecycle import Life, Lifecycle, LifeInput
 from seqcast.policy.merge import MergeInput, Merger
 from seqcast.policy.participant import Participant
 from seqcast.policy.pause import Pause, Pauser, Pausing
@@ -552,6 +553,55 @@ class _Refounded(World):
         self.clock.at(self.clock.now + SECOND + self.rng.randrange(2 * SECOND), self.network.heal)
 
 
+class _SendsGoOn(Engine):
+    """A leaver's application may send until the closing VIEW comes."""
+
+    def end_sends(self) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def sends_go_on() -> Iterator[dict[str, Any]]:
+    yield {"make_engine": _SendsGoOn}
+
+
+@contextlib.contextmanager
+def no_drain() -> Iterator[dict[str, Any]]:
+    """LEAVE is said at once, whatever is on its way to the sequencer (SEQ-24 is not there)."""
+    with mock.patch.object(Lifecycle, "review", _leave_at_once):
+        yield {}
+
+
+def _leave_at_once(self: Lifecycle) -> None:
+    if self.state is Life.DRAINING:
+        self.fire(LifeInput.DRAINED)
+
+
+@contextlib.contextmanager
+def silent_loss() -> Iterator[dict[str, Any]]:
+    """Whoever is out is not told what the others did not deliver."""
+    with mock.patch.object(Endpoint, "_undelivered", lambda self, *args: []):
+        yield {}
+
+
+@contextlib.contextmanager
+def alone_is_well() -> Iterator[dict[str, Any]]:
+    """A member that was cut off counts itself as everybody."""
+    with mock.patch.object(Endpoint, "_alone", lambda self, *args: []):
+        yield {}
+
+
+@contextlib.contextmanager
+def lost_by_packets() -> Iterator[dict[str, Any]]:
+    """`Lost` counts a packet as a message."""
+
+    class Counts(Engine):
+        def own_messages(self, first: int, last: int) -> list[int]:
+            return list(range(1, last - first + 2))
+
+    yield {"make_engine": Counts}
+
+
 VARIANTS: dict[str, Variant] = {
     "as_built": as_built,
     "no_freeze": no_freeze,
@@ -581,6 +631,11 @@ VARIANTS: dict[str, Variant] = {
     "multicasts_only": multicasts_only,
     "policy_unchecked": policy_unchecked,
     "larger_wins": larger_wins,
+    "sends_go_on": sends_go_on,
+    "no_drain": no_drain,
+    "silent_loss": silent_loss,
+    "alone_is_well": alone_is_well,
+    "lost_by_packets": lost_by_packets,
     **sim_literal_order.VARIANTS,
 }
 
@@ -616,6 +671,11 @@ STORMS: dict[str, dict[str, Any]] = {
     ),
     "policy_unchecked": {"policy": "rubbish"},
     "larger_wins": families.calm(partition="primary", duration_ns=5 * SECOND, rate=50, bytes_max=200, doubts=1),
+    "sends_go_on": families.calm(leaves=3, order="sequencer"),
+    "no_drain": families.calm(leaves=3, order="sequencer", loss=0.1, delay_ns=5 * MS, jitter_ns=5 * MS),
+    "silent_loss": {"partition": "primary", "leaves": 1},
+    "alone_is_well": families.calm(members=2, partitions=1, leaves=1, duration_ns=2 * SECOND),
+    "lost_by_packets": {"partition": "primary", "leaves": 1},
     "own_merge_ids": families.calm(partitions=1, duration_ns=2 * SECOND, rate=50),
     "no_merge_timer": families.calm(partitions=1, duration_ns=2 * SECOND, rate=50),
     **sim_literal_order.STORMS,

@@ -10,7 +10,7 @@ from sim_stage import Stage
 from test_endpoint_transcripts import SCENARIOS
 
 from seqcast._native.engine import Engine
-from seqcast.endpoint import Endpoint, EndpointSettings, Event, JoinFailed, Left, ViewInstalled, Warned
+from seqcast.endpoint import Endpoint, EndpointSettings, Event, JoinFailed, LeaveGroup, Left, ViewInstalled, Warned
 from seqcast.events import Excluded
 from seqcast.policy.context import COUNTERS
 from seqcast.policy.frames import PROTOCOL_VERSION, Cut, Fetch, Join, Ok, Start, Wait, dump
@@ -59,20 +59,20 @@ def test_a_lone_member_is_in_a_view_of_its_own_in_less_than_300_ms_and_leaves_it
     assert endpoint.marker(marker) == (endpoint.view,)
     with pytest.raises(KeyError):
         endpoint.marker(marker)  # each is asked for once
-    effects = endpoint.step(Event.LEAVE, now)
+    effects = endpoint.step(LeaveGroup(0), now)
     while not effects:
         now = endpoint.deadline()
         effects = endpoint.step(Event.WAKE, now)
     (left,) = effects
     assert isinstance(left, Left) and left.view.members == () and endpoint.over and endpoint.deadline() == NEVER
     assert endpoint.marker(endpoint.engine.deliver()) == (left,)
-    assert endpoint.step(Event.LEAVE, now) == endpoint.step(Event.CLOSE, now) == []
+    assert endpoint.step(LeaveGroup(0), now) == endpoint.step(Event.CLOSE, now) == []
 
 
 def test_who_never_was_in_leaves_at_once_and_who_closes_says_nothing():
     endpoint = lone()
     endpoint.step(Event.START, 0)
-    assert endpoint.step(Event.LEAVE, 1) == [Left(None)]
+    assert endpoint.step(LeaveGroup(0), 1) == [Left(None)]
     endpoint = lone()
     endpoint.step(Event.START, 0)
     assert endpoint.step(Event.CLOSE, 1) == [] and endpoint.over

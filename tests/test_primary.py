@@ -138,7 +138,8 @@ def test_who_is_excluded_is_told_what_the_others_did_not_deliver(order, name):
     stage.until(3000)
     lost, excluded = node.log[-2:]
     assert isinstance(excluded, Excluded) and excluded.view_id == stage.node("b").endpoint.view.view_id
-    assert lost == Lost(views(node)[-1].view_id, 1, 1, excluded.view_id)  # all three are in one packet
+    # All three are in one packet.
+    assert lost == Lost(views(node)[-1].view_id, 1, 1, excluded.view_id, messages=3)
 
 
 def test_leavers_shrink_the_view_and_count_as_long_as_they_are_there():

@@ -168,6 +168,11 @@ class Group:
         return self.sync.view
 
     @property
+    def sending_view(self) -> View:
+        """The view of a message that is sent to the group now, as ``seqcast.Group.sending_view``."""
+        return self.sync.sending_view
+
+    @property
     def path(self) -> dict[str, Any]:
         """As ``seqcast.Group.path``."""
         return self.sync.path
@@ -377,7 +382,7 @@ class Group:
     # ---- leaving
 
     async def leave(self, timeout: float | None = None) -> bool:
-        """Leaves the group, as ``seqcast.Group.leave``."""
+        """Leaves the group, as ``seqcast.Group.leave``; sends that wait get ``NotMember`` unless they are accepted."""
         if self._watching:
             self._watching = False
             self._loop.remove_reader(self._driver.watch_fd)

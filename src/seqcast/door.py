@@ -17,10 +17,19 @@ class Event(Enum):
     """Join the cluster."""
     WAKE = auto()
     """The engine has events, or ``deadline()`` is due."""
-    LEAVE = auto()
-    """Leave gracefully; ``Left`` follows."""
     CLOSE = auto()
     """Stop at once; nothing follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroup:
+    """From the world: send nothing more, and leave gracefully; ``Left`` follows.
+
+    Args:
+        drain_ns: how long to wait at most until what was accepted is ordered and acknowledged, before LEAVE is said.
+    """
+
+    drain_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +96,11 @@ class Left:
 
     Args:
         view: the view the others went on with, if known.
+        complete: all that was accepted is delivered by those who stay: ``Lost`` before it tells of nothing.
     """
 
     view: View | None = None
+    complete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,5 +176,5 @@ Effect = (
 Meaning = View | Lost | Blocked | Unblocked | Excluded | Left
 """Of a marker in the stream of what is delivered."""
 
-Input = Event | Returned | PauseGroup | ResumeGroup | StateArrived | StateRefused
+Input = Event | LeaveGroup | Returned | PauseGroup | ResumeGroup | StateArrived | StateRefused
 """What a step takes."""

@@ -7,6 +7,7 @@ what the engine has. All its methods but ``marker`` are called by one thread at 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from seqcast.door import (
     ExcludedBy,
     Input,
     JoinFailed,
+    LeaveGroup,
     Left,
     Meaning,
     Minority,
@@ -120,6 +122,7 @@ __all__ = [
     "ExcludedBy",
     "Input",
     "JoinFailed",
+    "LeaveGroup",
     "Left",
     "Meaning",
     "Minority",
@@ -184,7 +187,9 @@ class Endpoint:
         self._markers: dict[int, tuple[Meaning, ...]] = {}
         self._marker = 0
         self._blocked = ""  # kind of the `Blocked` that the application was told last, until `Unblocked`
-        self._gone_on: View | None = None
+        self._left = Left()
+        self._unshared: list[Lost] | None = None  # since the others fell: what nobody else is known to have delivered
+        self._entering: dict[int, View] = {}  # by tag: the view that the engine is in, and the one before
         self._entered: NewView | None = None  # the VIEW frame of our view
 
     # ---- the door
@@ -211,6 +216,10 @@ class Endpoint:
         """What a marker of ``engine.deliver`` means, in order; asked for once. May be called from any thread."""
         return self._markers.pop(marker_id)
 
+    def view_tagged(self, tag: int) -> View | None:
+        """The view that the engine is in, by its tag, or the one before. May be called from any thread."""
+        return self._entering.get(tag)
+
     def joiners_of(self, tag: int) -> tuple[int, ...]:
         """To whom this member has to give the state that it has at the beginning of the view with this tag. May be
         called from any thread."""
@@ -227,10 +236,10 @@ class Endpoint:
         self.context.now = now_ns
         if event is Event.START:
             self._lifecycle.fire(LifeInput.BEGIN)
-        elif event is Event.LEAVE:
-            self._leave()
         elif event is Event.CLOSE:
             self._close()
+        elif isinstance(event, LeaveGroup):
+            self._lifecycle.fire(LifeInput.LEAVE, event.drain_ns)
         elif isinstance(event, StateArrived):
             self._taker.arrived(event.boundary)
         elif isinstance(event, StateRefused):
@@ -266,6 +275,8 @@ class Endpoint:
                 machine.run_timers()
                 self._heed_callback()
                 self._obey()
+        self._lifecycle.review()
+        self._obey()
         self._review()
         effects, self._effects = self._effects, []
         return effects
@@ -294,14 +305,9 @@ class Endpoint:
         if self._participant.state is Part.BLOCKING and self._blocker.state is Blocking.BLOCKED:
             self._participant.returned()
 
-    def _leave(self) -> None:
-        self._lifecycle.fire(LifeInput.LEAVE)
-
     def _close(self) -> None:
-        was_in = self.context.view is not None
         self._lifecycle.fire(LifeInput.CLOSE)
-        if was_in:
-            self._stop(None, Left())
+        self._abandon()
 
     # ---- frames in
 
@@ -545,7 +551,8 @@ class Endpoint:
                 case GiveWay():
                     self._give_way(order.view_id, order.reason)
                 case Over():
-                    self._effects.append(JoinFailed(order.error, order.cause) if order.error else Left(self._gone_on))
+                    self._abandon()
+                    self._effects.append(JoinFailed(order.error, order.cause) if order.error else self._left)
                 case Warn():
                     self._effects.append(Warned(order.text))
                 case TellWaiting():
@@ -575,6 +582,7 @@ class Endpoint:
         assert old is None or view.view_id > old.view_id, f"{view.view_id} after {old.view_id}"
         lost = self._leave_behind(frame)
         marker = self._next_marker(view, *self._unblocked("the view was installed"), *lost)
+        self._entering = dict([*list(self._entering.items())[-1:], (view.view_id.tag, view)])
         context.providers = frame.providers  # before the marker can be delivered
         self._taker.view(frame)
         self.engine.install(
@@ -628,46 +636,90 @@ class Endpoint:
         self._merger.membership = self._membership
 
     def _close_view(self, frame: NewView, left: bool) -> None:
-        view, lost = view_of(frame), self._unheard(frame)
+        view = view_of(frame)
+        assert self.context.view is not None
+        self.engine.gate_close()  # the open packet counts
+        lost = self._undelivered(last_delivered(self.context.view, frame, self.context.rank), view.view_id)
+        if left and frame.survivors == (self.context.me.id,):  # there is nobody else, by now or for long
+            lost = self._alone(frame, True)
         self._leave_behind(frame)
         if left:
-            self._gone_on = view
-            self._stop(frame.cut, Left(view))
+            self._left = self._stop(frame.cut, lost, Left(view, complete=True))
             if self._initiator.state is Attempting.IDLE:
                 self._lifecycle.fire(LifeInput.SERVED)
         else:
             names = ", ".join(member.name for member in view.members)
-            self._exclude(view.view_id, f"the group went on as [{names}]: join again", *lost)
+            self._exclude(view.view_id, f"the group went on as [{names}]: join again", lost)
 
     def _give_way(self, view_id: ViewId, reason: str) -> None:
         self._lifecycle.fire(LifeInput.GIVE_WAY)
         if self.context.view is not None:
-            self._exclude(view_id, reason)
+            self._exclude(view_id, reason, self._uncertain())
 
-    def _exclude(self, view_id: ViewId, reason: str, *lost: Lost) -> None:
-        self._stop(None, *lost, Excluded(view_id, reason))
+    def _exclude(self, view_id: ViewId, reason: str, lost: list[Lost]) -> None:
+        self._stop(None, lost, Excluded(view_id, reason))
         self._effects.append(ExcludedBy(view_id, reason))
 
-    def _unheard(self, frame: NewView) -> list[Lost]:
-        """What of ours those did not deliver that went on without us, all that we sent counted."""
-        view, rank, engine = self.context.view, self.context.rank, self.engine
-        assert view is not None
-        last = last_delivered(view, frame, rank)
-        sent = engine.held(rank)[0] if view.sequencer < 0 else engine.forwarded() or engine.received_table()[rank]
-        return [Lost(view.view_id, last + 1, sent, frame.view_id)] if sent > last else []
+    def _abandon(self) -> None:
+        """Out of the view without the others' knowledge, if we are in one."""
+        if self.context.view is not None:
+            self._left = self._stop(None, self._uncertain(), Left())
 
-    def _stop(self, cut: tuple[int, ...] | None, *meaning: Lost | Excluded | Left) -> None:
+    def _stop(self, cut: tuple[int, ...] | None, lost: list[Lost], end: Excluded | Left) -> Left:
+        """Closes the view for good; the stream ends with what is lost, and ``end``, which is returned if we left."""
+        assert self.context.view is not None
+        view_id = self.context.view.view_id
         self._blocked = ""
         self._pauser = Pauser(self.context)
-        assert self.context.view is not None
-        unsent = self.engine.blocked_end()
-        lost = (Lost(self.context.view.view_id, 0, 0, None, unsent),) if unsent else ()
-        self.engine.close_view(cut, self._next_marker(*lost, *meaning))
+        lost = lost + self._unacknowledged(())
+        if unsent := self.engine.blocked_end():
+            lost.append(Lost(view_id, 0, 0, None, unsent, unsent))
+        if isinstance(end, Left) and lost:
+            end = replace(end, complete=False)
+        self.engine.close_view(cut, self._next_marker(*lost, end))
         self.context.view = self.context.allowed = None
         self.context.providers = ()
         self._entered = None
         self._initiator.fire(AttemptInput.VIEW)
         self._reset(self._initiator)
+        return end if isinstance(end, Left) else Left()
+
+    # ---- what became of the messages that were sent here
+
+    def _undelivered(self, after: int, missed_by: ViewId | None, last: int = 0) -> list[Lost]:
+        """Of the messages that were sent to the group in our view: those in own packets behind ``after``, up to
+        ``last`` or the last one."""
+        assert self.context.view is not None
+        last = last or self.engine.own().last
+        count = self.engine.own_messages(after + 1, last)[-1] if last > after else 0
+        return [Lost(self.context.view.view_id, after + 1, last, missed_by, messages=count)] if count else []
+
+    def _uncertain(self) -> list[Lost]:
+        """All that was sent in our view and that not all others are known to have, as we go without asking them."""
+        self.engine.gate_close()  # the open packet counts
+        return self._undelivered(self.engine.own().all, None)
+
+    def _unacknowledged(self, stay: Collection[int]) -> list[Lost]:
+        """What was sent to each member of our view alone and not acknowledged, but for those who ``stay`` with us."""
+        view = self.context.view
+        assert view is not None
+        return [
+            Lost(view.view_id, 0, 0, None, messages=count, to=member)
+            for member, count in zip(view.members, self.engine.unacknowledged(), strict=True)
+            if count and member.id not in stay
+        ]
+
+    def _alone(self, frame: NewView, leaves: bool) -> list[Lost]:
+        """What nobody else is known to have delivered when a VIEW ends our view without anybody else: of all that was
+        sent since others fell, which may live behind a cut network. Where they all left nobody lacks anything. What
+        no sequencer has put in order is sent again in the next view, unless this member leaves."""
+        view = self.context.view
+        assert view is not None
+        own = self.engine.own()
+        if len(view.members) == 1:
+            return [] if self._unshared is None else self._unshared + self._undelivered(own.first, None)
+        last = last_delivered(view, frame, self.context.rank)
+        return self._undelivered(min(own.any, last), None, 0 if leaves else last)
 
     def _next_marker(self, *meaning: Meaning) -> int:
         """Registered before the engine has it: another thread delivers."""
@@ -705,11 +757,19 @@ class Endpoint:
         if view is None or frame.closes is None:
             self._lineage.learn(frame.shortfalls)
             return []
-        self.counters["members_lost"] += sum(member.id not in frame.survivors for member in view.members)
-        self._lineage.close(view, frame)
+        fell = sum(member.id not in frame.survivors for member in view.members)
+        self.counters["members_lost"] += fell
+        own = self.engine.own()
+        self._lineage.close(view, frame, own.first, self.engine.own_messages(own.first + 1, own.last) if fell else [])
         lost = self._lineage.lost()
         # What no sequencer has ordered is not sent again across a merge: one on the other side may have delivered it.
-        last, forwarded = last_delivered(view, frame, view.rank(me)), self.engine.forwarded()
-        if frame.subgroups and forwarded > last:
-            lost.append(Lost(view.view_id, last + 1, forwarded, None))
+        last = last_delivered(view, frame, view.rank(me))
+        if frame.subgroups and view.sequencer >= 0:
+            lost += self._undelivered(last, None)
+        if frame.has(me):
+            strangers = apart(frame, me) or [False] * len(frame.members)
+            together = {info.id for info, new in zip(frame.members, strangers, strict=True) if not new}
+            lost += self._unacknowledged(together)
+        alone = [info.id for info in frame.members] == [me] and (fell or len(view.members) == 1)
+        self._unshared = self._alone(frame, False) if alone and (fell or self._unshared is not None) else None
         return lost

@@ -34,7 +34,11 @@ class NameTaken(JoinRefused):
 
 
 class NotMember(SeqcastError):
-    """The group is not, or no longer, joined; or the destination is not in the view."""
+    """This member is not, or no longer, in the group: it left, is leaving, or was excluded. Join again."""
+
+
+class NotInView(SeqcastError):
+    """The member that ``to`` names is not in the view: it left, fell, or has yet to come. The group is well."""
 
 
 class SendTimeout(SeqcastError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from seqcast.types import ViewId
+from seqcast.types import Member, ViewId
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +47,24 @@ class Excluded:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Messages of this member that some did not get: those that ended in its packets ``first_seqno`` to ``last_seqno``.
+    """Messages of this member that some did not get: to the group, those that ended in its packets ``first_seqno`` to
+    ``last_seqno``, or messages to one member.
+
+    At the end of this member's membership (it left, or was excluded) those of all ``Lost`` for the last view are the
+    last messages that it sent to the group, so that the sum of their ``messages`` says from which one on they are lost.
 
     Args:
-        view_id: the view in which they were sent.
-        first_seqno, last_seqno: range of this member's packet seqnos, both inclusive (``Message.seqno``).
-        missed_by: the view with which those went on that did not deliver them; None: nobody delivered them (they were
-            on their way to the sequencer, or were never sent).
+        view_id: the view in which they were sent; of messages to one member: the last one that had both.
+        first_seqno, last_seqno: range of this member's packet seqnos, both inclusive (``Message.seqno``); 0 where the
+            messages were in no packet, or went to one member.
+        missed_by: the view with which those went on that did not deliver them; None: no other member is known to have
+            delivered them all (they were on their way to the sequencer or to the receiver, were never sent, or this
+            member was cut off from all others).
         unsent: so many messages waited in the queue of ``send_while_blocked`` when this member's membership ended, and
-            were never sent: the last that this member sent to the group. They are in no packet: the seqnos are 0.
+            were never sent: the last that this member sent to the group.
+        messages: how many messages it is about: each is one ``send``, or one message of a ``send_many`` or
+            ``send_batch``, that was accepted. Known of the last two rings of packets (``ring_packets``) of a view.
+        to: they were sent to this member alone, which did not acknowledge them before it was gone, or this member was.
     """
 
     view_id: ViewId
@@ -63,11 +72,16 @@ class Lost:
     last_seqno: int
     missed_by: ViewId | None
     unsent: int = 0
+    messages: int = 0
+    to: Member | None = None
 
     def __str__(self) -> str:
         if self.unsent:
             return f"lost: {self.unsent} queued messages were never sent; the last view was {self.view_id.counter}"
-        by = "all" if self.missed_by is None else f"those that went on to view {self.missed_by.counter}"
+        if self.to is not None:
+            return f"lost: {self.messages} messages to {self.to} were not acknowledged by it"
+        by = "others" if self.missed_by is None else f"those that went on to view {self.missed_by.counter}"
         return (
-            f"lost: packets {self.first_seqno} to {self.last_seqno} of view {self.view_id.counter} did not reach {by}"
+            f"lost: {self.messages} messages in packets {self.first_seqno} to {self.last_seqno} of view "
+            f"{self.view_id.counter} did not reach {by}"
         )

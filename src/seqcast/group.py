@@ -20,11 +20,11 @@ from seqcast._native import driver
 from seqcast._native.engine import Batch, Message
 from seqcast.arguments import check_name, check_policy, id_of, listed, nanoseconds
 from seqcast.config import Config
-from seqcast.endpoint import Event as Request
 from seqcast.endpoint import Left, Meaning
 from seqcast.errors import (
     ConfigError,
     JournalWriteError,
+    NotInView,
     NotMember,
     SendTimeout,
     SeqcastError,
@@ -207,6 +207,8 @@ class Group:
     def view(self) -> View:
         """The newest view that is installed; messages of older ones may still wait to be delivered.
 
+        It is noted a moment after the view was installed, so it may lag behind ``send``: see ``sending_view``.
+
         Raises:
             NotMember: in a child process after ``fork``.
         """
@@ -214,6 +216,23 @@ class Group:
         view = self._host.view
         assert view is not None, "join returned without a view"
         return view
+
+    @property
+    def sending_view(self) -> View:
+        """The view of a message that is sent to the group now; never behind ``send``, which costs nothing for it.
+
+        Where it is the same before and after a ``send`` in one thread, and nothing closed the group between, that send
+        was accepted in it. The view in which it is *delivered* is ``Message.view_id``: a later one where the message
+        was queued (``send_while_blocked``), or was still on its way to the sequencer when the view closed.
+
+        Raises:
+            NotMember: this member left or was excluded, or in a child process after ``fork``.
+        """
+        self._refuse_forked()
+        while tag := self._host.engine.view():
+            if (view := self._host.endpoint.view_tagged(tag)) is not None:
+                return view
+        raise self._not_member()
 
     @property
     def path(self) -> dict[str, Any]:
@@ -264,7 +283,9 @@ class Group:
 
         Raises:
             SendTimeout: the message was not sent, no part of it is delivered.
-            NotMember: this member left or was excluded; or ``to`` is not in the view.
+            NotMember: this member left, is leaving, or was excluded. A send that waits when ``leave`` is called is
+                either accepted whole or gets this error, and then no part of the message is delivered.
+            NotInView: ``to`` is not in the view.
             UsageError: ``payload`` is not bytes-like, or larger than ``message_bytes_max``; ``to`` is not a Member, or
                 ``timeout`` not seconds.
         """
@@ -279,7 +300,7 @@ class Group:
 
         Raises:
             SendTimeout: ``error.sent`` messages were sent, the rest not.
-            NotMember, UsageError: as ``send``; ``error.sent`` messages were sent before it.
+            NotMember, NotInView, UsageError: as ``send``; ``error.sent`` messages were sent before it.
         """
         self._send_many(listed(payloads), to, timeout)
 
@@ -307,7 +328,7 @@ class Group:
             SendTimeout: ``error.sent`` messages were sent, the rest not.
             UsageError: arrays of other types, or offsets that fall or lie outside ``data``; ``error.sent`` messages
                 were sent, which is 0 unless another thread changed the offsets meanwhile.
-            NotMember: as ``send``.
+            NotMember: as ``send``; ``error.sent`` messages were sent before it.
         """
         self._send_batch(data, offsets, timeout)
 
@@ -406,7 +427,11 @@ class Group:
                 "that at all members"
             )
         elif result == driver.NO_MEMBER:
-            error = NotMember(f"{to} is not in the {self.view}")
+            error = NotInView(
+                f"{to} is not in the {self.view}: send to one of its members; one that was restarted is another member"
+            )
+        elif result == driver.ENDED:
+            error = NotMember("this member is leaving the group, and sends nothing more: join again to send")
         elif result == driver.NOT_BYTES:
             error = UsageError(
                 f"a message is bytes or an object with a contiguous buffer, and {which.format(sent)} is {what[0]}; "
@@ -740,16 +765,21 @@ class Group:
     # ---- leaving
 
     def leave(self, timeout: float | None = None) -> bool:
-        """Leaves the group: returns when the others have all that was sent. What is delivered to this member until
-        then can still be received. Again: does nothing. What is queued (``send_while_blocked``) is sent before; where
-        the group does not open for that in time, ``Lost`` tells how many messages were not.
+        """Leaves the group: returns when the others have all that was sent. Again: does nothing.
+
+        It ends all sends first, those of other threads and to single members too: one that comes later gets
+        ``NotMember``, and so does one that waits, unless it is accepted whole. Then it waits for what was accepted,
+        three quarters of the time at most: what is queued (``send_while_blocked``) is sent, a sequencer puts all in
+        order, receivers acknowledge what was sent to them alone. Then this member leaves. What is delivered to it until
+        then can still be received; ``Lost`` tells what did not make it, through ``events`` after this returned, too.
 
         Args:
             timeout: seconds; then it leaves as if it had crashed. Default: ``leave_timeout_s``.
 
         Returns:
-            True: it left gracefully, all that it sent is delivered by the others. False: it was excluded, or the time
-            was over, so that messages sent last may be lost. Again: the same. False in a child process.
+            True: all that ``send`` accepted is delivered by those who stay, but for what ``Lost`` told before. False:
+            it is not, or nobody knows, and ``Lost`` names what: the time was over, this member was excluded, or it was
+            cut off from all others when it sent. Again: the same. False in a child process.
 
         Raises:
             UsageError: ``timeout`` is not seconds; or called by a block or unblock callback.
@@ -760,11 +790,8 @@ class Group:
         wait_s = self.config.leave_timeout_s if timeout is None else nanoseconds(timeout) / 1e9
         with self._leaving:
             if self._number in _open:
-                deadline = time.monotonic() + wait_s
-                ordered = self._host.wait_ordered(deadline)
-                self._host.request(Request.LEAVE)
-                self._host.wait_over(max(0.0, deadline - time.monotonic()))
-                self._graceful = ordered and self._host.left
+                self._host.leave(wait_s)
+                self._graceful = self._host.left
                 self._give_up()
         return self._graceful
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,22 @@ class MembershipChange:
     leavers: tuple[Member, ...] = ()
     lost: tuple[Member, ...] = ()
     subgroups: tuple[tuple[Member, ...], ...] = ()
+
+
+class OwnPackets(NamedTuple):
+    """Numbers of the packets in which a member's messages to the group are, in one view, as receivers see them.
+
+    Args:
+        first: the messages of those behind this one can be counted.
+        last: the last one that is closed.
+        all: up to here all members of the view are known to have delivered them.
+        any: up to here at least one other member is.
+    """
+
+    first: int
+    last: int
+    all: int
+    any: int
 
 
 MembershipPolicy = Callable[[MembershipChange], Sequence[Member]]

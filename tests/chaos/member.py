@@ -78,7 +78,7 @@ class Life:
                 kind=type(event).__name__,
             )
         else:
-            if isinstance(event, seqcast.Lost) and event.missed_by is None:
+            if isinstance(event, seqcast.Lost) and event.missed_by is None and event.last_seqno:
                 self.lost.append((event.first_seqno, event.last_seqno))
             say(type(event).__name__.lower(), text=str(event)[:500])
 

@@ -20,13 +20,14 @@ TOO_LARGE: int
 BAD_OFFSETS: int
 LIST_CHANGED: int
 NOT_BYTES: int
+ENDED: int
 
 def now_ns() -> int: ...
 def describe_address(address: bytes) -> str:
     """ "192.0.2.1:5000" of a member's address."""
 
 class Refused(Exception):
-    """A message that was not sent; ``args``: (AGAIN, NO_VIEW, NO_MEMBER, TOO_LARGE, BAD_OFFSETS, LIST_CHANGED or
+    """A message that was not sent; ``args``: (AGAIN, NO_VIEW, NO_MEMBER, ENDED, TOO_LARGE, BAD_OFFSETS, LIST_CHANGED or
     NOT_BYTES; messages sent before it; of NOT_BYTES, what it is and why that is no message)."""
 
 class Driver:

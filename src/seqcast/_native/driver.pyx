@@ -11,7 +11,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from seqcast._native.engine cimport (
-    SC_AGAIN, SC_DELIVER_BATCH, SC_DELIVER_MARKER, SC_NO_MEMBER, SC_NO_VIEW, SC_SENT, SC_TOO_LARGE,
+    SC_AGAIN, SC_DELIVER_BATCH, SC_DELIVER_MARKER, SC_NO_MEMBER, SC_NO_VIEW, SC_SENT, SC_TOO_LARGE, SC_ENDED,
     sc_engine_sendable, sc_engine_unsent, sc_mutex_lock, sc_mutex_unlock,
     sc_taking_begin, sc_taking_end,
 )
@@ -507,5 +507,5 @@ def describe_address(bytes address):
     return text.decode()
 
 
-SENT, AGAIN, NO_VIEW, NO_MEMBER, TOO_LARGE = SC_SENT, SC_AGAIN, SC_NO_VIEW, SC_NO_MEMBER, SC_TOO_LARGE
-BAD_OFFSETS = SC_BAD_OFFSETS
+SENT, AGAIN, NO_VIEW, NO_MEMBER = SC_SENT, SC_AGAIN, SC_NO_VIEW, SC_NO_MEMBER
+TOO_LARGE, ENDED, BAD_OFFSETS = SC_TOO_LARGE, SC_ENDED, SC_BAD_OFFSETS

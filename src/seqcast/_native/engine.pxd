@@ -48,6 +48,7 @@ cdef extern from "engine.h" nogil:
         SC_NO_VIEW
         SC_NO_MEMBER
         SC_TOO_LARGE
+        SC_ENDED
         SC_DELIVER_NONE
         SC_DELIVER_BATCH
         SC_DELIVER_MARKER
@@ -56,6 +57,7 @@ cdef extern from "engine.h" nogil:
         SC_EVENT_ALIVE
         SC_EVENT_CUT_REACHED
         SC_EVENT_LINKS
+        SC_EVENT_DRAINED
 
     ctypedef struct sc_address:
         uint8_t len
@@ -105,6 +107,12 @@ cdef extern from "engine.h" nogil:
         uint64_t done
         uint64_t epoch
         uint64_t wait_seqno
+
+    ctypedef struct sc_own:
+        uint64_t first
+        uint64_t last
+        uint64_t all
+        uint64_t any
 
     ctypedef struct sc_run:
         uint64_t sender
@@ -180,6 +188,11 @@ cdef extern from "engine.h" nogil:
     uint64_t sc_engine_blocked(const sc_engine *e)
     uint64_t sc_engine_blocked_end(sc_engine *e)
     uint64_t sc_engine_unordered(const sc_engine *e)
+    void sc_engine_end_sends(sc_engine *e)
+    int sc_engine_drained(const sc_engine *e)
+    void sc_engine_own(const sc_engine *e, sc_own *out)
+    uint32_t sc_engine_own_messages(const sc_engine *e, uint64_t seqno)
+    void sc_engine_unacknowledged(const sc_engine *e, uint64_t *out)
     uint64_t sc_engine_sendable(const sc_engine *e)
     int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now)
     uint64_t sc_engine_deliverable(const sc_engine *e)
@@ -213,6 +226,7 @@ cdef extern from "engine.h" nogil:
     void sc_engine_received_table(const sc_engine *e, uint64_t *out)
     int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, uint64_t marker, int64_t now)
     void sc_engine_close(sc_engine *e, const uint64_t *cut, uint64_t marker)
+    uint64_t sc_engine_view(const sc_engine *e)
     uint64_t sc_engine_forwarded(const sc_engine *e)
     size_t sc_engine_counter_values(const sc_engine *e, const char **names, uint64_t *values, size_t n)
     int sc_engine_stream(const sc_engine *e, uint32_t rank, sc_stream_state *out)

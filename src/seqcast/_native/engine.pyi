@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from seqcast.types import Member, View, ViewId
+from seqcast.types import Member, OwnPackets, View, ViewId
 
 SENT: int
 AGAIN: int
 NO_VIEW: int
 NO_MEMBER: int
 TOO_LARGE: int
+ENDED: int
 
 LANE_DATA: int
 LANE_CONTROL: int
@@ -204,7 +205,7 @@ class Engine:
     # The application.
     def send(self, payload: bytes, *, to: int = 0, wall_ns: int = 0) -> int:
         """Packs one message that fits the credit; SENT, AGAIN (nothing is packed half: the caller repeats the whole
-        call), NO_VIEW, NO_MEMBER or TOO_LARGE. For the simulator and tests; the driver streams large messages."""
+        call), NO_VIEW, NO_MEMBER, ENDED or TOO_LARGE. For the simulator and tests; the driver streams large ones."""
     def deliver(self, bytes_max: int = 1 << 20, now_ns: int = 0, wall_ns: int = 0) -> Batch | int | None:
         """The next batch, the next marker (an int), or None."""
     # State for a joiner.
@@ -222,6 +223,18 @@ class Engine:
         """Forgets them, takes no more, and tells how many there were."""
     def unordered(self) -> int:
         """Packets with own messages that the sequencer has not put in order yet (SEQ-24)."""
+    def end_sends(self) -> None:
+        """The application sends nothing more: from now on it gets ENDED. ("drained",) follows in ``events`` when all
+        that was accepted is put in order (SEQ-24) and acknowledged by the receivers of unicasts."""
+    def drained(self) -> bool:
+        """Is it so now?"""
+    def own(self) -> OwnPackets: ...
+    def own_messages(self, first: int, last: int) -> list[int]:
+        """How many own messages ended in the packets ``first`` to each one up to ``last``, in this view."""
+    def unacknowledged(self) -> list[int]:
+        """By rank: how many messages to that member alone it has not acknowledged."""
+    def view(self) -> int:
+        """Tag of the view that what is sent now belongs to; 0 outside of any."""
     def deliverable(self) -> int: ...
     # What applications have taken.
     def taken(self) -> None:
@@ -249,7 +262,7 @@ class Sending:
 
     def __init__(self, engine: Engine, payload: bytes, to: int = 0) -> None: ...
     def step(self, wall_ns: int = 0) -> int:
-        """SENT, AGAIN (call again later), NO_VIEW, NO_MEMBER or TOO_LARGE."""
+        """SENT, AGAIN (call again later), NO_VIEW, NO_MEMBER, ENDED or TOO_LARGE."""
     @property
     def packed(self) -> bool:
         """It is in packets whole, and waits for the sequencer; nothing of it is packed any more."""

@@ -11,13 +11,14 @@ from cpython.memoryview cimport PyMemoryView_FromObject
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from seqcast.types import Member
+from seqcast.types import Member, OwnPackets
 
 SENT = SC_SENT
 AGAIN = SC_AGAIN
 NO_VIEW = SC_NO_VIEW
 NO_MEMBER = SC_NO_MEMBER
 TOO_LARGE = SC_TOO_LARGE
+ENDED = SC_ENDED
 LANE_DATA = SC_LANE_DATA
 LANE_CONTROL = SC_LANE_CONTROL
 LANE_UNICAST = SC_LANE_UNICAST
@@ -26,6 +27,7 @@ SEQNO_MAX = SC_SEQNO_MAX
 DEF HELD_MAX = 1024
 DEF LINKS_MAX = 256
 DEF RUNS = 32
+DEF OWN_MAX = 1 << 24
 
 
 def crc32c(const uint8_t[::1] data not None, uint32_t crc=0):
@@ -230,6 +232,8 @@ cdef class Engine:
                 out.append(("alive", event.sender))
             elif event.kind == SC_EVENT_LINKS:
                 out.append(("links",))
+            elif event.kind == SC_EVENT_DRAINED:
+                out.append(("drained",))
             else:
                 out.append(("cut_reached",))
 
@@ -469,6 +473,52 @@ cdef class Engine:
 
     def unordered(self):
         return self.ask(sc_engine_unordered)
+
+    def end_sends(self):
+        sc_mutex_lock(&self.lock)
+        sc_engine_end_sends(self.e)
+        sc_mutex_unlock(&self.lock)
+
+    def drained(self):
+        sc_mutex_lock(&self.lock)
+        cdef int drained = sc_engine_drained(self.e)
+        sc_mutex_unlock(&self.lock)
+        return drained != 0
+
+    def own(self):
+        cdef sc_own own
+        sc_mutex_lock(&self.lock)
+        sc_engine_own(self.e, &own)
+        sc_mutex_unlock(&self.lock)
+        return OwnPackets(own.first, own.last, own.all, own.any)
+
+    def own_messages(self, uint64_t first, uint64_t last):
+        cdef uint64_t n = last - first + 1 if last >= first else 0, i
+        cdef uint32_t before
+        cdef uint32_t *ends
+        if n > OWN_MAX:
+            raise ValueError(f"at most {OWN_MAX} packets, not {n}")
+        ends = <uint32_t *>malloc((n + 1) * sizeof(uint32_t))
+        if ends == NULL:
+            raise MemoryError()
+        sc_mutex_lock(&self.lock)
+        for i in range(n + 1):
+            ends[i] = sc_engine_own_messages(self.e, first - 1 + i)
+        sc_mutex_unlock(&self.lock)
+        before = ends[0]
+        counts = [<uint32_t>(ends[i + 1] - before) for i in range(n)]
+        free(ends)
+        return counts
+
+    def unacknowledged(self):
+        cdef uint64_t counts[SC_MEMBERS_MAX]
+        sc_mutex_lock(&self.lock)
+        sc_engine_unacknowledged(self.e, counts)
+        sc_mutex_unlock(&self.lock)
+        return [counts[i] for i in range(self.members)]
+
+    def view(self):
+        return self.ask(sc_engine_view)
 
     def deliverable(self):
         return self.ask(sc_engine_deliverable)

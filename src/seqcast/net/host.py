@@ -12,7 +12,6 @@ import logging
 import secrets
 import sys
 import threading
-import time
 import warnings
 from collections import deque
 from collections.abc import Callable
@@ -29,6 +28,7 @@ from seqcast.endpoint import (
     ExcludedBy,
     Input,
     JoinFailed,
+    LeaveGroup,
     Left,
     Minority,
     PauseGroup,
@@ -129,7 +129,7 @@ class Host:
         self.waiting = ""  # why the group that this member joins is blocked, if it said so
         self.error: SeqcastError | None = None
         self.excluded = False
-        self.left = False  # gracefully: the others closed the view with all that this member sent
+        self.left = False  # gracefully: those who stay have all that this member sent
         self.over = False
         self.state_from: tuple[int, int] | None = None  # provider, and tag of the boundary
         self.state_held: int | None = None  # tag of the boundary; 0: the state is our own
@@ -177,8 +177,8 @@ class Host:
         self.driver.kick_control()
 
     def leave(self, timeout_s: float) -> None:
-        """Leaves, whatever is under way, within ``timeout_s``."""
-        self.request(Event.LEAVE)
+        """Leaves, whatever is under way, within ``timeout_s``; a quarter of it is kept for the closing view."""
+        self.request(LeaveGroup(_ns(0.75 * timeout_s)))
         self.wait_over(timeout_s)
 
     def name_of(self, member_id: int) -> str:
@@ -210,17 +210,6 @@ class Host:
                 "may be unable to reach each other (firewall, another interface), the group may be blocked for want of "
                 "a majority (seqcast unblock --list), or the machine is overloaded"
             )
-
-    def wait_ordered(self, deadline: float) -> bool:
-        """Waits until what is queued is sent, and the sequencer has put all that was sent in order (SEQ-24), at most to
-        ``deadline`` (monotonic seconds): what it has not stamped when this member leaves, nobody would send again."""
-
-        def waits() -> bool:
-            return bool(self.engine.blocked() or self.engine.unordered())
-
-        while not self.over and waits() and time.monotonic() < deadline:
-            time.sleep(0.001)
-        return not waits()
 
     # ---- pauses of the group
 
@@ -325,8 +314,8 @@ class Host:
                     log.warning("%s: join waits: the group is blocked: %s", self.member.name, reason)
                 case JoinFailed(error, cause):
                     self.error = NameTaken(error) if cause == "name" else JoinRefused(error)
-                case Left(view):
-                    self.left = view is not None
+                case Left(_, complete):
+                    self.left = complete
                 case ExcludedBy():
                     self.excluded = True
                 case PauseHeld(number) if number == self._pause_number and self.pausing == "asked":

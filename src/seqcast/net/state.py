@@ -19,7 +19,7 @@ from typing import IO, Any, Protocol
 from seqcast._native.driver import Refused
 from seqcast._native.engine import Batch
 from seqcast.config import Config
-from seqcast.endpoint import Event, Left, Meaning, StateArrived, StateRefused
+from seqcast.endpoint import LeaveGroup, Left, Meaning, StateArrived, StateRefused
 from seqcast.errors import JoinTimeout, NotMember, RemoteProtocolError, UsageError
 from seqcast.events import Excluded
 from seqcast.net.host import Host
@@ -286,7 +286,7 @@ class Backlog:
                 full = self._bytes >= self._config.state_backlog_bytes
             if self._deadline is not None and time.monotonic() > self._deadline and not self.late:
                 self.late = True
-                host.request(Event.LEAVE)
+                host.request(LeaveGroup(0))
             if full:
                 continue
             item = host.driver.deliver(self._config.batch_bytes, BACKLOG_SLICE_NS, view, True)

@@ -3,7 +3,13 @@
 A joiner multicasts JOIN until a view has it. Where a group exists, its members answer WAIT by turns, so that a joiner
 never forms a second group while the first one is busy with a flush. Where none answers, the joiner with the lowest
 id among those heard forms the first view, and takes the others in by the ordinary way: concurrent first starts
-converge on one view. A leaver repeats LEAVE until it has the closing VIEW, of whose cut it is a survivor.
+converge on one view.
+
+A leaver ends its application's sends first. Then what was accepted drains (SEQ-24): what is queued is sent, the
+sequencer puts it in order, receivers acknowledge what was sent to them alone, through all view changes that come
+meanwhile. A message that is on its way to the sequencer when the closing VIEW comes would be lost: nobody would send it
+again. After that, or at the deadline of the drain, it repeats LEAVE until it has the closing VIEW, of whose cut it is a
+survivor.
 """
 
 from __future__ import annotations
@@ -21,6 +27,7 @@ class Life(Enum):
     OUT = auto()
     SEEKING = auto()
     IN = auto()
+    DRAINING = auto()
     LEAVING = auto()
     LINGERING = auto()
     OVER = auto()
@@ -34,6 +41,7 @@ class LifeInput(Enum):
     REFUSED = auto()
     VIEW = auto()
     LEAVE = auto()
+    DRAINED = auto()
     DEADLINE = auto()
     LEFT = auto()
     SERVED = auto()
@@ -49,6 +57,7 @@ FOREIGN = Refused(
 )
 
 L, I = Life, LifeInput  # noqa: E741
+INSIDE = (L.IN, L.DRAINING, L.LEAVING)
 TABLE: Table = table(
     L,
     I,
@@ -64,11 +73,14 @@ TABLE: Table = table(
     (L.SEEKING, I.REFUSED, L.OVER, "stop fail", "other version, order or cluster, name taken, group full"),
     (None, I.REFUSED, None, IGNORED, "late, or not for us"),
     (L.SEEKING, I.VIEW, L.IN, "stop install", "the first view"),
-    ((L.IN, L.LEAVING), I.VIEW, None, "install", "the next view"),
+    (INSIDE, I.VIEW, None, "install", "the next view"),
     (None, I.VIEW, None, IGNORED, "late: we are out for good"),
     ((L.OUT, L.SEEKING), I.LEAVE, L.OVER, "stop over", "never was in"),
-    (L.IN, I.LEAVE, L.LEAVING, "begin_leave say_leave", "the application leaves"),
+    (L.IN, I.LEAVE, L.DRAINING, "begin_drain", "the application leaves: it sends nothing more"),
     (None, I.LEAVE, None, IGNORED, "said twice"),
+    (L.DRAINING, I.DRAINED, L.LEAVING, "begin_leave say_leave", "all that was accepted is ordered and acknowledged"),
+    (None, I.DRAINED, None, ILLEGAL, "asked only while draining"),
+    (L.DRAINING, I.DEADLINE, L.LEAVING, "begin_leave say_leave", "not all of it in time: `Lost` will tell"),
     (L.LEAVING, I.DEADLINE, L.OVER, "stop give_up over", "no closing VIEW in time: the others will suspect us"),
     (L.LINGERING, I.DEADLINE, L.OVER, "stop over", "who has not the closing VIEW by now gets it from another member"),
     (None, I.DEADLINE, None, ILLEGAL, "only leaving has a deadline"),
@@ -76,9 +88,9 @@ TABLE: Table = table(
     (None, I.LEFT, None, IGNORED, "late"),
     (L.LINGERING, I.SERVED, L.OVER, "stop over", "nobody waits for the closing VIEW from us"),
     (None, I.SERVED, None, IGNORED, "only a leaver waits for it"),
-    ((L.IN, L.LEAVING), I.EXCLUDED, L.OVER, "stop exclude", "the group went on without us (the cut, step 8)"),
+    (INSIDE, I.EXCLUDED, L.OVER, "stop exclude", "the group went on without us (the cut, step 8)"),
     (None, I.EXCLUDED, None, IGNORED, "not in a view"),
-    ((L.IN, L.LEAVING), I.GIVE_WAY, L.OVER, "stop", "another group founded apart stays (the cut, step 9)"),
+    (INSIDE, I.GIVE_WAY, L.OVER, "stop", "another group founded apart stays (the cut, step 9)"),
     (None, I.GIVE_WAY, None, IGNORED, "not in a view"),
     (None, I.CLOSE, L.OVER, "stop", "the application closes without leaving"),
 )
@@ -115,6 +127,11 @@ class Lifecycle(Machine):
             if blocked and blocked != self.told:
                 self.told = blocked
                 self.context.orders.append(TellWaiting(blocked))
+
+    def review(self) -> None:
+        """Is all that was accepted safe, at the end of a step?"""
+        if self.state is Life.DRAINING and self.context.plane.drained():
+            self.fire(LifeInput.DRAINED)
 
     def due(self) -> int:
         return min(self.joins.due, self.leaves.due, self.deadline_ns)
@@ -166,8 +183,11 @@ class Lifecycle(Machine):
     def install(self, frame: NewView) -> None:
         self.context.orders.append(Install(frame, first=self.context.view is None))
 
+    def begin_drain(self, drain_ns: int) -> None:
+        self.context.plane.end_sends()
+        self.deadline_ns = self.context.now + drain_ns
+
     def begin_leave(self) -> None:
-        self.context.leaving = True
         self.leaves.start(self.context.now)
         self.deadline_ns = self.context.now + self.context.settings.leave_deadline_ns
 

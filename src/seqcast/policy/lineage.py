@@ -6,7 +6,9 @@ never have reached the other side; when the sides meet again, the VIEW tells it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from seqcast.events import Lost
 from seqcast.policy.frames import SHORTFALLS_MAX, NewView, Shortfall
@@ -20,15 +22,37 @@ def last_delivered(view: View, frame: NewView, rank: int) -> int:
     return (frame.cut if view.sequencer < 0 else frame.table)[rank]
 
 
+class Own(NamedTuple):
+    """What this member sent in a closed view.
+
+    Args:
+        view_id: of the view.
+        last: the last own packet that our side delivered.
+        first: packets behind this one are counted.
+        ends: of each of those, how many messages have ended up to there; empty where nobody was left behind.
+    """
+
+    view_id: ViewId
+    last: int
+    first: int
+    ends: array[int]
+
+    def messages(self, after: int) -> int:
+        """How many ended behind the packet ``after``, up to the last."""
+
+        def ended(seqno: int) -> int:
+            return self.ends[seqno - self.first - 1] if 0 < seqno - self.first <= len(self.ends) else 0
+
+        return ended(self.last) - ended(after)
+
+
 class Lineage:
     """The closed views of one member, and the shortfalls it knows of; both bounded, the oldest go first."""
 
     def __init__(self, me: int) -> None:
         self.me = me
         self.closed: dict[int, NewView] = {}  # closed view's tag -> the VIEW that closed it for us
-        self._own: dict[
-            int, tuple[ViewId, int]
-        ] = {}  # the same -> its id, and the last of ours that our side delivered
+        self._own: dict[int, Own] = {}  # the same -> what we sent in it
         self._known: dict[tuple[int, ViewId, int], int] = {}
         # Of each member of our view, how its last one was closed: it counts where that member never came over.
         self._arrivals: dict[int, Shortfall] = {}
@@ -38,11 +62,11 @@ class Lineage:
         """Was this view entered by us, and left again?"""
         return view_tag in self.closed
 
-    def close(self, view: View, frame: NewView) -> None:
-        """``view`` is closed for us by ``frame``."""
+    def close(self, view: View, frame: NewView, first: int = 0, ends: Sequence[int] = ()) -> None:
+        """``view`` is closed for us by ``frame``; ``first`` and ``ends``: see ``Own``."""
         tag = view.view_id.tag
         self.closed[tag] = frame
-        self._own[tag] = view.view_id, last_delivered(view, frame, view.rank(self.me))
+        self._own[tag] = Own(view.view_id, last_delivered(view, frame, view.rank(self.me)), first, array("L", ends))
         for each in (self.closed, self._own):
             while len(each) > CLOSED_VIEWS_MAX:
                 del each[next(iter(each))]
@@ -95,9 +119,9 @@ class Lineage:
         result = []
         for (view, successor, member), last in self._known.items():
             own = self._own.get(view)
-            if member == self.me and own and last < own[1] and (view, successor) not in self._told:
+            if member == self.me and own and last < own.last and (view, successor) not in self._told:
                 self._told[view, successor] = None
-                result.append(Lost(own[0], last + 1, own[1], successor))
+                result.append(Lost(own.view_id, last + 1, own.last, successor, messages=own.messages(last)))
         self._known = {key: last for key, last in self._known.items() if key[2] != self.me}
         while len(self._told) > SHORTFALLS_MAX:
             del self._told[next(iter(self._told))]

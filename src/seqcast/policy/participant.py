@@ -284,7 +284,7 @@ class Participant(Machine):
     def close_gate(self, frame: Start) -> None:
         """Gate and last seqno in one step (E-15), then the freeze, then what is held: nothing can come in between."""
         context, plane = self.context, self.context.plane
-        last = plane.gate_close(context.leaving or context.settings.flush_unicasts)
+        last = plane.gate_close(context.settings.flush_unicasts)
         if context.enough(frame.survivors):
             context.orders.append(TellBlocked("flush", "the view is being closed"))
         else:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from seqcast.endpoint import Left
 from seqcast.events import Excluded, Lost
 from seqcast.sim import losses
-from seqcast.sim.node import Delivered, Entry, Node
+from seqcast.sim.node import DRAINS_NS, Delivered, Entry, Node
 from seqcast.sim.policies import BAD
 from seqcast.types import MergeView, View, ViewId
 
@@ -69,7 +70,8 @@ def check_safety(nodes: Sequence[Node]) -> Iterator[str]:
     yield from _check_agreement(everywhere, ordered)
     yield from _check_excluded(everywhere)
     yield from losses.check_told(nodes, everywhere)
-    yield from losses.check_leavers(nodes, everywhere)
+    yield from losses.check_ends(nodes, everywhere)
+    yield from losses.check_unicasts(nodes, everywhere)
 
 
 def _check_views(node: Node) -> Iterator[str]:
@@ -128,10 +130,12 @@ def _check_fifo(node: Node, by_id: dict[int, Node]) -> Iterator[str]:
 
 def _unordered(by_id: dict[int, Node], entry: Delivered, before: int) -> bool:
     """The sender was told that what came between packet ``before`` and this one was never ordered."""
-    return any(
-        isinstance(each, Lost) and each.missed_by is None and before <= each.first_seqno <= entry.seqno
-        for each in by_id[entry.sender].log
-    )
+    return any(_never_ordered(each) and before <= each.first_seqno <= entry.seqno for each in by_id[entry.sender].log)
+
+
+def _never_ordered(entry: Entry) -> TypeGuard[Lost]:
+    """Packets of messages to the group that nobody delivered."""
+    return isinstance(entry, Lost) and entry.missed_by is None and entry.last_seqno > 0
 
 
 def _together(node: Node, view: View) -> View:
@@ -412,10 +416,13 @@ def check_delivered(nodes: Sequence[Node]) -> Iterator[str]:
                 yield f"liveness: {node} was excluded, and nothing made it look dead"
             if node.error:
                 yield f"liveness: {node} could not join: {node.error}"
+            patient = node.drain_ns == max(DRAINS_NS) and not options.crashes
+            if node.left is not None and not node.left.complete and node.inside and patient:
+                yield f"liveness: {node} left with much patience, and was told that not all is delivered"
     last: dict[ViewId, Stay] = {}
     for node in alive:
         own = sum(isinstance(entry, Delivered) and entry.sender == node.id and not entry.to for entry in node.log)
-        unordered = any(isinstance(entry, Lost) and entry.missed_by is None for entry in node.log)
+        unordered = any(_never_ordered(entry) for entry in node.log)
         if own > node.counter or (own < node.counter and not unordered):
             yield f"liveness: {node} sent {node.counter} messages, and delivered {own} of them itself"
         stay = stays(node)[-1]

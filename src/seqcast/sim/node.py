@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from seqcast._native.engine import AGAIN, LANE_DATA, LANE_UNICAST, NO_VIEW, SENT, Engine, Sending
+from seqcast._native.engine import AGAIN, ENDED, LANE_DATA, LANE_UNICAST, NO_VIEW, SENT, Engine, Sending
 from seqcast.endpoint import (
     Endpoint,
     EndpointSettings,
@@ -17,6 +17,7 @@ from seqcast.endpoint import (
     ExcludedBy,
     Input,
     JoinFailed,
+    LeaveGroup,
     Left,
     Meaning,
     Minority,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 _HEAD = struct.Struct("<QQQ")  # sender, its counter, destination or 0
 BACKLOG_MAX = 2000
+DRAINS_NS = (0, 50 * MS, 1000 * MS, 7500 * MS)
 BLOCK_DEADLINE_NS = 400 * MS
 PAUSE_TIMEOUT_NS = 3000 * MS
 
@@ -193,6 +195,9 @@ class Node:
         self.warnings: list[str] = []
         self.waiting = ""  # why the group that it joins is blocked
         self.leaving = False
+        self.refused_sends = False  # the engine takes nothing more, as this member leaves
+        self.left: Left | None = None
+        self.drain_ns = random.Random(f"drain {options.seed} {index}").choice(DRAINS_NS)
         self.chain = Chain(options.state_bytes)
         self.states: dict[int, str] = {}  # at the beginning of the view with this tag
         self.inside = not options.state  # its application has the state, and takes what is delivered
@@ -293,9 +298,22 @@ class Node:
         if self.up and not self.endpoint.over and self.world.clock.now >= max(self.paused_until, self.stalled_until):
             self.world.trace(self, "leaves")
             self.leaving = True
-            self.sending = False
-            self.step(Event.LEAVE)
+            self.send_on()
+            self.step(LeaveGroup(self.drain_ns))
             self.service()
+
+    def send_on(self) -> None:
+        """One thread of the application leaves; others have just begun to send, to the group and to single members, and
+        go on until they are told that they may not."""
+        rng, view = random.Random(f"leaver {self.options.seed} {self.index}"), self.endpoint.view
+        if view is None or not self.inside or not self.sending:
+            return
+        others = [member.id for member in view.members if member.id != self.id]
+        for _ in range(rng.choice((0, 3, 12))):
+            length = _HEAD.size + rng.randrange(self.options.bytes_max if rng.random() < 0.2 else 200)
+            self.pending.append((rng.choice(others) if others and rng.random() < 0.3 else 0, length))
+        if rng.random() < 0.7:  # some of it is accepted before the others know that this member leaves
+            self.send_pending()
 
     def doubt(self, member_id: int) -> None:
         if self.up and self.world.clock.now >= max(self.paused_until, self.stalled_until):
@@ -360,7 +378,8 @@ class Node:
                         self.world.start_node(f"{self.name}+")
                     else:
                         self.error = error
-                case Left():
+                case Left() as left:
+                    self.left = left
                     self.world.trace(self, "has left")
                 case StateFrom(provider, boundary):
                     self.world.trace(self, f"awaits the state of {self.world.name(provider)}")
@@ -403,7 +422,7 @@ class Node:
 
     def produce(self) -> None:
         """Wants to send now, and again after a while."""
-        if not self.up or not self.sending:
+        if not self.up or not self.sending or self.endpoint.over:
             return
         rng = self.rng
         if len(self.pending) < 20 and self.inside:
@@ -507,10 +526,13 @@ class Node:
                     self.sent_to[to, counter] = view.view_id
                 else:
                     self.sent[counter] = (length, None)
+            packed = self.sending_now.packed
             result = self.sending_now.step(self.wall)
             if result in (AGAIN, NO_VIEW):
                 return
             self.sending_now = None
+            if result == SENT and self.refused_sends and not packed:
+                self.violations.append(f"leave: {self} sends number {counter} to {to}, after it was refused one")
             if result == SENT:
                 if to:
                     self.counters_to[to] = counter + 1
@@ -521,9 +543,15 @@ class Node:
                     self.counter += 1
                     self.queued.append(counter)
                     self.look_at_queue()
-            else:
-                assert to, f"send to the group in a view gives {result}"
-                del self.sent_to[to, counter]
+            elif result == ENDED:
+                assert self.leaving, f"{self} may not send, and does not leave"
+                self.refused_sends, self.sending = True, False
+            if result != SENT:
+                assert to or result == ENDED, f"send to the group in a view gives {result}"
+                if to:
+                    del self.sent_to[to, counter]
+                else:
+                    del self.sent[counter]
             del self.pending[0]
 
     def look_at_queue(self) -> None:
