@@ -14,7 +14,7 @@ from test_engine_views import change_view
 
 import seqcast
 from seqcast import Lost, View
-from seqcast._native.engine import AGAIN, ENDED, SENT, Engine, Sending
+from seqcast._native.engine import AGAIN, ENDED, NO_VIEW, SENT, Engine, Sending
 from seqcast.events import Excluded
 from seqcast.sim.checkers import check_safety
 from seqcast.sim.node import Delivered
@@ -86,6 +86,20 @@ def test_it_is_accepted_also_where_the_cut_of_the_view_that_is_left_has_it() -> 
         one.receive(datagram, bytes([1]), net.now)
     one.close_view(None, 9)
     assert large.step() == SENT
+
+
+def test_a_large_message_on_its_way_to_the_sequencer_is_not_counted_as_lost_too() -> None:
+    """Its send has not returned, and raises: ``Lost`` speaks of what was accepted."""
+    net = Net(3, sequencer=0, window=30_000)
+    one, large = net.engines[1], Sending(net.engines[1], bytes(20_000))
+    net.drop = lambda src, dst, lane, datagram: 1 in (src, dst)
+    assert one.send(b"small") == SENT and large.step() == AGAIN and large.packed
+    one.end_sends()
+    one.gate_close()
+    own = one.own()
+    assert one.own_messages(own.first + 1, own.last)[-1] == 1
+    one.close_view(None, 9)
+    assert large.step() == NO_VIEW
 
 
 def test_what_was_accepted_drains_by_order_and_by_acknowledgement() -> None:
