@@ -164,6 +164,9 @@ void sc_engine_own(const sc_engine *e, sc_own *out);
 uint32_t sc_engine_own_messages(const sc_engine *e, uint64_t seqno);
 /* For each other member of the view, by rank: how many messages to it alone it has not acknowledged. */
 void sc_engine_unacknowledged(const sc_engine *e, uint64_t *out);
+/* The stream of own messages has no credit: 1, and in *whose the member that has taken least of it (of a forward stream the
+ * sequencer; itself, where the own application takes least), in *mark up to which seqno. 0: it has credit. */
+int sc_engine_stalled(const sc_engine *e, uint64_t *whose, uint64_t *mark);
 /* A counter that changes whenever a sender that got SC_AGAIN may get further. */
 uint64_t sc_engine_sendable(const sc_engine *e);
 

@@ -294,3 +294,24 @@ int64_t sc_flow_deadline(const sc_engine *e) {
     }
     return due;
 }
+
+/* ---- what the log tells ------------------------------------------------------------------------------------- */
+
+int sc_engine_stalled(const sc_engine *e, uint64_t *whose, uint64_t *mark) {
+    int forwards = e->view.sequencer >= 0 && !sc_is_sequencer(e);
+    const sc_tx_stream *tx = forwards ? &e->forward : &e->group;
+    if (!e->in_view || !tx->packets || tx->first == tx->next) return 0;
+    uint64_t flight = tx->charged - tx->charged_consumed;
+    int full = flight && flight + sc_charge(tx->packet_bytes, 1) > tx->window;
+    if (!full && tx->next - tx->first <= tx->mask) return 0;
+    *mark = tx->consumed;
+    *whose = forwards ? e->view.ids[e->view.sequencer] : e->config.member;
+    if (forwards) return 1;
+    uint64_t least = e->self_consumed;
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        if (r == e->view.rank || e->peers[r]->lost || e->peers[r]->consumed > least) continue;
+        least = e->peers[r]->consumed;
+        *whose = e->peers[r]->id;
+    }
+    return 1;
+}

@@ -48,7 +48,7 @@ class Stage(World):
 
     def __init__(self, order="fifo", callbacks=None, **options):
         """``callbacks``: name -> ms that the block callback of this member takes; None: it never returns."""
-        options = {"jitter_ns": 0, "delay_ns": 100_000, "rate": 1, **options}
+        options = {"jitter_ns": 0, "delay_ns": 100_000, "rate": 1, "waits": 0.0, **options}
         super().__init__(Options(seed=1, order=order, **options), self.note)
         self.lines = []
         self.callbacks = callbacks or {}

@@ -7,6 +7,7 @@ from enum import Enum, auto
 
 from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.policy.context import CallBlock, CallUnblock, PauseHeld, PauseOver
+from seqcast.policy.story import Logged
 from seqcast.types import View, ViewId
 
 
@@ -159,6 +160,7 @@ class Warned:
 
 Effect = (
     ViewInstalled
+    | Logged
     | JoinFailed
     | Left
     | ExcludedBy

@@ -109,6 +109,7 @@ from seqcast.policy.pause import Pause, Pauser
 from seqcast.policy.quorum import Allowance
 from seqcast.policy.shapes import clipped
 from seqcast.policy.state import StateTaker
+from seqcast.policy.story import Story
 from seqcast.types import Member, View, ViewId
 
 if TYPE_CHECKING:
@@ -176,6 +177,7 @@ class Endpoint:
         coordinator whose beacon was not heard: not answered), joiners_declined (joiners that our view names and that
         entered another view before)."""
         self._lifecycle = Lifecycle(self.context)
+        self.story = Story(self.context)
         self._taker = StateTaker(self.context)
         self._blocker = Blocker(self.context)
         self._pauser = Pauser(self.context)
@@ -261,8 +263,10 @@ class Endpoint:
             if kind == "control":
                 self._receive(*details)
             elif kind == "suspect":
+                self.story.suspected(details[0])
                 self._membership.suspected.add(details[0])
             elif kind == "alive":
+                self.story.alive(details[0])
                 self._membership.suspected.discard(details[0])
             elif kind == "links":
                 self._membership.links_changed()
@@ -278,7 +282,7 @@ class Endpoint:
         self._lifecycle.review()
         self._obey()
         self._review()
-        effects, self._effects = self._effects, []
+        effects, self._effects = self._effects + self.story.take(), []
         return effects
 
     def suspect(self, member_id: int, now_ns: int) -> None:
@@ -321,6 +325,7 @@ class Endpoint:
 
     def _dispatch(self, frame: Frame, sender: int, address: bytes = b"") -> None:
         tag = self.context.tag
+        self.story.received(frame, sender)
         match frame:
             case Join() if sender == frame.info.id:
                 self._join(frame)
@@ -558,8 +563,12 @@ class Endpoint:
                 case TellWaiting():
                     self._effects.append(Waiting(order.reason))
                 case TakeState():
+                    name = self.story.name(order.provider)
+                    self.story.say("transfer", "%s: takes the state from %s", self.context.me.name, name)
                     self._effects.append(StateFrom(order.provider, order.boundary))
                 case HaveState():
+                    whose = "it has the state" if order.boundary else "it is the first: its own state holds"
+                    self.story.say("transfer", "%s: %s", self.context.me.name, whose)
                     self._effects.append(StateHeld(order.boundary))
                 case LoseState():
                     self._effects.append(StateLost(order.error))
@@ -573,12 +582,13 @@ class Endpoint:
     def _transmit(self, frame: Frame, address: bytes) -> None:
         assert address or not isinstance(frame, _TO_ONE), "no address"
         self.counters["frames_sent"] += 1
+        self.story.sent(frame, address)
         if not self.engine.control_send(dump(frame), address):
             self.counters["frames_unsent"] += 1
 
     def _install(self, frame: NewView, first: bool) -> None:
         context, old = self.context, self.context.view
-        view = view_of(frame)
+        view, why = view_of(frame), self._membership.reasons()
         assert old is None or view.view_id > old.view_id, f"{view.view_id} after {old.view_id}"
         lost = self._leave_behind(frame)
         marker = self._next_marker(view, *self._unblocked("the view was installed"), *lost)
@@ -620,6 +630,7 @@ class Endpoint:
         lost_members = [member.id for member in old.members if member.id not in frame.survivors] if old else []
         self._merger.installed(merged=bool(frame.subgroups), lost=lost_members)
         self._effects.append(ViewInstalled(view))
+        self.story.installed(old, view, frame, why)
         self._blocker.opened()
         self._pauser.view()
 
@@ -645,6 +656,7 @@ class Endpoint:
         self._leave_behind(frame)
         if left:
             self._left = self._stop(frame.cut, lost, Left(view, complete=True))
+            self.story.left(view)
             if self._initiator.state is Attempting.IDLE:
                 self._lifecycle.fire(LifeInput.SERVED)
         else:
@@ -659,6 +671,7 @@ class Endpoint:
     def _exclude(self, view_id: ViewId, reason: str, lost: list[Lost]) -> None:
         self._stop(None, lost, Excluded(view_id, reason))
         self._effects.append(ExcludedBy(view_id, reason))
+        self.story.excluded(reason)
 
     def _abandon(self) -> None:
         """Out of the view without the others' knowledge, if we are in one."""

@@ -120,7 +120,8 @@ cdef class Batch:
 
     @property
     def runs(self):
-        runs = arrays().frombuffer(memory(self, self.b.runs, sizeof(sc_run) * <Py_ssize_t>self.b.n_runs), dtype=RUN_DTYPE)
+        rows = memory(self, self.b.runs, sizeof(sc_run) * <Py_ssize_t>self.b.n_runs)
+        runs = arrays().frombuffer(rows, dtype=RUN_DTYPE)
         if not self.first:
             return runs
         runs = runs[runs["first"] + runs["n"] > self.first].copy()

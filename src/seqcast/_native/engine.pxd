@@ -196,6 +196,7 @@ cdef extern from "engine.h" nogil:
     uint64_t sc_engine_sendable(const sc_engine *e)
     int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now)
     uint64_t sc_engine_deliverable(const sc_engine *e)
+    int sc_engine_stalled(const sc_engine *e, uint64_t *whose, uint64_t *mark)
     void sc_engine_taken(sc_engine *e)
     uint64_t sc_engine_consumed(sc_engine *e, int64_t now)
     uint64_t sc_engine_last_sent(const sc_engine *e)

@@ -235,6 +235,8 @@ class Engine:
         """By rank: how many messages to that member alone it has not acknowledged."""
     def view(self) -> int:
         """Tag of the view that what is sent now belongs to; 0 outside of any."""
+    def stalled(self) -> tuple[int, int] | None:
+        """Where own messages have no credit: the id of the member that has taken least, and up to which seqno."""
     def deliverable(self) -> int: ...
     # What applications have taken.
     def taken(self) -> None:

@@ -520,6 +520,13 @@ cdef class Engine:
     def view(self):
         return self.ask(sc_engine_view)
 
+    def stalled(self):
+        cdef uint64_t whose = 0, mark = 0
+        sc_mutex_lock(&self.lock)
+        cdef int found = sc_engine_stalled(self.e, &whose, &mark)
+        sc_mutex_unlock(&self.lock)
+        return (whose, mark) if found else None
+
     def deliverable(self):
         return self.ask(sc_engine_deliverable)
 

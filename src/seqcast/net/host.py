@@ -45,7 +45,9 @@ from seqcast.errors import JoinRefused, JoinTimeout, NameTaken, NotMember, Seqca
 from seqcast.net.callbacks import Callbacks, timed
 from seqcast.net.errors import NO_SEGMENTS, clipped_buffers, explain, only_loopback
 from seqcast.net.guard import Guard
+from seqcast.net.logs import SlowReceivers, debugging, write
 from seqcast.policy.context import CallBlock, CallUnblock, PauseHeld, PauseOver
+from seqcast.policy.story import Logged
 from seqcast.types import Member, MembershipPolicy, View
 
 log = logging.getLogger("seqcast")
@@ -136,6 +138,7 @@ class Host:
         self.pausing = ""  # "asked", "held" or "over" between `suspend` and `resume`
         self.pause_error = ""
         self._pause_number = 0
+        self._slow = SlowReceivers(name, self.name_of)
         self.guard: Guard | None = None
         self._requests: deque[Input] = deque([Event.START])
         self._segments = config.gso and sys.platform.startswith("linux")  # until the kernel refuses them
@@ -281,11 +284,17 @@ class Host:
         try:
             while not self.endpoint.over:
                 if not self._requests:
-                    self.driver.wait_control(self.endpoint.deadline())
+                    self.driver.wait_control(min(self.endpoint.deadline(), self._slow.due_ns))
+                if now_ns() >= self._slow.due_ns:
+                    self._slow.look(self.engine.stalled(), now_ns())
+                self.endpoint.story.debug = debugging()
                 event = self._requests.popleft() if self._requests else Event.WAKE
                 effects = self.endpoint.step(event, now_ns())
                 for effect in effects:
-                    self._take(effect)
+                    if isinstance(effect, Logged):
+                        write(effect)
+                    else:
+                        self._take(effect)
                 self.driver.poke()
                 if self._segments and not self.driver.gso:
                     self._segments = False

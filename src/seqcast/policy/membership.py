@@ -111,6 +111,13 @@ class Membership(Machine):
     def doubted(self) -> set[int]:
         return (self.suspected | self.severed | self.participant.lapsed | self.gone) - {self.context.me.id}
 
+    def reasons(self) -> dict[int, str]:
+        """Why members are doubted here, for the log."""
+        why = dict.fromkeys(self.gone, "it went on in another view")
+        why |= dict.fromkeys(self.participant.lapsed, "it did not answer the view change in time")
+        why |= dict.fromkeys(self.severed, "a link to or from it is cut in one direction")
+        return why | dict.fromkeys(self.suspected, "it was silent: crashed, stopped or cut off")
+
     def acting(self) -> bool:
         """Is it our turn: are we the first member that nobody here doubts?
 

@@ -34,6 +34,7 @@ from seqcast.endpoint import (
 )
 from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.policy.context import NEVER, CallBlock, CallUnblock, PauseHeld, PauseOver
+from seqcast.policy.story import Logged
 from seqcast.sim.options import MS, Options
 from seqcast.sim.policies import policy
 from seqcast.sim.state import SILENCE_NS_MAX, Chain, Giving, Taking
@@ -404,6 +405,8 @@ class Node:
                     self.call_block(run)
                 case CallUnblock():
                     self.call_unblock()
+                case Logged():
+                    pass
                 case _:
                     self.warnings.append(effect.text)
                     self.world.trace(self, f"warns: {effect.text}")

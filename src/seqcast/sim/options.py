@@ -59,6 +59,7 @@ class Options:
         blocks: part of the members that have a block callback; some of those send in it, some never return.
         policy: membership policy of the members: "by_name", "reversed", "joiners_first", "shuffled", or a wrong one:
             "raises", "rubbish"; "mixed": each has another; "": none.
+        waits: how likely a member, whenever it runs, begins to wait until others have taken what it sent.
         flush_unicasts: see ``EndpointSettings``.
         queue_bytes: what is sent while a view change or a pause holds it is queued, up to so many bytes.
         ring_packets: packets that a ring of the engine holds.
@@ -103,6 +104,7 @@ class Options:
     stop_ns: int = 7 * SECOND
     stalls: int = 0
     slow_disks: int = 0
+    waits: float = 0.02
     jumps: int = 0
     jump_ns: int = 10 * SECOND
     pause_ns: int = 700 * MS

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 WAITS_MAX = 3
 NUMBERS_MAX = 100
-PROBABILITY = 0.02
 
 
 class Waits:
@@ -49,7 +48,8 @@ class Waits:
             if state == SENT and not wait.lost:
                 self.ended += 1
                 self.check(numbers)
-        if node.endpoint.view is not None and len(self.under_way) < WAITS_MAX and self.rng.random() < PROBABILITY:
+        may = node.endpoint.view is not None and len(self.under_way) < WAITS_MAX
+        if may and self.rng.random() < node.options.waits:
             self.begin()
 
     def check(self, numbers: list[int]) -> None:

@@ -1,0 +1,66 @@
+"""What a member logs: the lines of the core by part, and receivers that hold senders up.
+
+Each part has a logger, ``seqcast.membership``, ``.flush``, ``.merge``, ``.order``, ``.transfer``, ``.detector``, which
+can be switched at run time. INFO has one line for each thing that happened to the group, DEBUG one for each control
+frame. Messages are never logged.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from seqcast.policy.story import PARTS, Logged
+
+LOOK_NS = 1_000_000_000
+_LOGGERS = {part: logging.getLogger(f"seqcast.{part}") for part in PARTS}
+
+
+def debugging() -> bool:
+    """Somebody reads the lines for debugging, of some part."""
+    return any(logger.isEnabledFor(logging.DEBUG) for logger in _LOGGERS.values())
+
+
+def write(line: Logged) -> None:
+    _LOGGERS[line.part].log(logging.DEBUG if line.debug else logging.INFO, line.text, *line.args)
+
+
+class SlowReceivers:
+    """Tells of receivers for which this member's senders wait: of one that takes nothing for a second, then after two,
+    four and so on.
+
+    Args:
+        name: of this member.
+        name_of: gives the name of a member.
+    """
+
+    def __init__(self, name: str, name_of: Callable[[int], str]) -> None:
+        self.name, self.name_of = name, name_of
+        self.due_ns = 0
+        self._last: tuple[int, int] | None = None
+        self._since_ns = 0
+        self._told_ns = 0  # how long it took, as told last; 0: not told
+
+    def look(self, stalled: tuple[int, int] | None, now_ns: int) -> None:
+        """At most each ``LOOK_NS``.
+
+        Args:
+            stalled: of ``Engine.stalled``.
+            now_ns: monotonic.
+        """
+        self.due_ns = now_ns + LOOK_NS
+        log = _LOGGERS["detector"]
+        if stalled is None or stalled != self._last:
+            if self._told_ns and self._last is not None:
+                took = (now_ns - self._since_ns) / 1e9
+                log.info("%s: %s takes messages again, after %.0f s", self.name, self.name_of(self._last[0]), took)
+            self._last, self._since_ns, self._told_ns = stalled, now_ns, 0
+            return
+        took_ns = now_ns - self._since_ns
+        if took_ns >= max(2 * self._told_ns, LOOK_NS * 9 // 10):
+            self._told_ns = took_ns
+            log.info(
+                "%s: slow receiver: %s has taken nothing for %.0f s, and senders wait for it: its application is slow "
+                "or stuck, or the network to it is",
+                self.name, self.name_of(stalled[0]), took_ns / 1e9,
+            )  # fmt: skip

@@ -1,0 +1,101 @@
+"""What a group logs: joins, views, exclusions with name and reason, slow receivers; and nothing for each message."""
+
+import logging
+import re
+import signal
+import time
+
+from members import LOOPBACK, cluster, group_of, join, script, wait_until
+
+import seqcast
+from seqcast.net.logs import LOOK_NS, SlowReceivers
+
+
+def lines(caplog, member, part=None):
+    return [
+        record.getMessage().partition(": ")[2]
+        for record in caplog.records
+        if record.getMessage().startswith(f"{member}: ") and part in (None, record.name.removeprefix("seqcast."))
+    ]
+
+
+def test_joins_views_a_crash_and_leaves_are_told_in_one_line_each_with_names_and_reasons(caplog):
+    caplog.set_level(logging.INFO, "seqcast")
+    name = cluster()
+    with join(name, "a") as a:
+        with join(name, "b"):
+            process = script(
+                "import sys, seqcast\ngroup = seqcast.join(sys.argv[1], name='c', interface=sys.argv[2])\n"
+                "print('in', flush=True)\nsys.stdin.read()",
+                name, LOOPBACK,
+            )  # fmt: skip
+            assert process.stdout.readline() == "in\n"
+            wait_until(lambda: len(a.view.members) == 3)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            wait_until(lambda: len(a.view.members) == 2)
+        wait_until(lambda: len(a.view.members) == 1)
+        time.sleep(0.05)
+        told = [re.sub(r"took \d+ ms", "took N ms", line) for line in lines(caplog, "a", "membership")]
+        assert told == [
+            "joined: view 1 [a]",
+            "view 2 [a, b]: b joined; took N ms",
+            "view 3 [a, b, c]: c joined; took N ms",
+            "view 4 [a, b]: c was excluded (it was silent: crashed, stopped or cut off); took N ms",
+            "view 5 [a]: b left; took N ms",
+        ]
+        assert lines(caplog, "b", "membership")[0] == "joined: view 2 [a, b]"
+        assert lines(caplog, "b", "membership")[-1] == "left; the others: view 5 [a]"
+        assert lines(caplog, "a", "order") == ["a puts the messages in order from view 1 on"]
+        assert "suspects c: it is silent, and nobody else vouches for it" in lines(caplog, "a", "detector")
+        before = len(caplog.records)
+        for _ in range(200):
+            a.send(b"x")
+            a.recv(10)
+        assert len(caplog.records) == before, "nothing for each message"
+
+
+def test_a_part_is_switched_to_debugging_while_the_group_runs(caplog):
+    with group_of(1) as (a,):
+        flush = logging.getLogger("seqcast.flush")
+        caplog.set_level(logging.DEBUG, "seqcast.flush")
+        with join(a.cluster, "b"):
+            wait_until(lambda: len(a.view.members) == 2)
+        wait_until(lambda: len(a.view.members) == 1)
+        seen = {record.name for record in caplog.records}
+        assert seen == {"seqcast.flush"}, "the other parts are off"
+        assert any("NewView" in line for line in lines(caplog, "a"))
+        caplog.clear()
+        flush.setLevel(logging.WARNING)
+        with join(a.cluster, "c"):
+            wait_until(lambda: len(a.view.members) == 2)
+        assert not caplog.records and not a._host.endpoint.story.debug
+
+
+def test_a_receiver_that_holds_senders_up_is_named(caplog):
+    caplog.set_level(logging.INFO, "seqcast.detector")
+    with group_of(3, order="fifo", deliver_own=False) as (a, b, c):
+        sent = 0
+        while True:
+            try:
+                a.send(bytes(100_000), timeout=0.2)
+            except seqcast.SendTimeout:
+                break
+            sent += 1
+            while b.recv_batch(0) is not None:
+                pass
+        wait_until(lambda: any("c has taken nothing" in line for line in lines(caplog, "a", "detector")))
+        while c.recv_batch(0.2) is not None:
+            pass
+        wait_until(lambda: any("c takes messages again" in line for line in lines(caplog, "a", "detector")))
+
+
+def test_a_slow_receiver_is_told_less_and_less_often(caplog):
+    caplog.set_level(logging.INFO, "seqcast.detector")
+    slow = SlowReceivers("a", lambda member_id: f"m{member_id}")
+    for second in range(20):
+        slow.look((7, 100), second * LOOK_NS)
+    assert [re.search(r"for (\d+) s", line)[1] for line in lines(caplog, "a")] == ["1", "2", "4", "8", "16"]
+    slow.look((7, 101), 20 * LOOK_NS)
+    slow.look(None, 21 * LOOK_NS)
+    assert lines(caplog, "a")[-1] == "m7 takes messages again, after 20 s"
