@@ -316,6 +316,14 @@ class Node:
         if rng.random() < 0.7:  # some of it is accepted before the others know that this member leaves
             self.send_pending()
 
+    def end(self, leaves: bool) -> None:
+        """Its application leaves or closes, whatever it has done before."""
+        if self.up and self.world.clock.now >= max(self.paused_until, self.stalled_until):
+            self.world.trace(self, "leaves, as it is" if leaves else "closes")
+            self.leaving, self.sending = True, False
+            self.step(LeaveGroup(self.drain_ns) if leaves else Event.CLOSE)
+            self.service()
+
     def doubt(self, member_id: int) -> None:
         if self.up and self.world.clock.now >= max(self.paused_until, self.stalled_until):
             self.world.trace(self, f"doubts {next(node.name for node in self.world.nodes if node.id == member_id)}")

@@ -48,6 +48,8 @@ class Options:
         ambushes: how many times a fault strikes while a certain control frame is being multicast: the frame reaches
             some only, and its sender crashes, is paused, or is cut off from some.
         leaves: how many members leave.
+        hasty: how many times an application leaves, or closes without leaving, at any moment: before it is in, while it
+            leaves, when it has left.
         spread_ns: the members start within this time.
         rate: messages per second and member.
         bytes_max: of the largest messages; most are small.
@@ -112,6 +114,7 @@ class Options:
     duels: int = 0
     ambushes: int = 0
     leaves: int = 0
+    hasty: int = 0
     spread_ns: int = 300 * MS
     rate: int = 200
     bytes_max: int = 20_000
@@ -219,6 +222,7 @@ def _wide(rng: random.Random) -> dict[str, Any]:
         "crashes": rng.choice((0, 1, 2)),
         "restarts": rng.choice((0, 1)),
         "leaves": rng.choice((0, 0, 1, 2)),
+        "hasty": rng.choice((0, 0, 0, 1, 6)),
         "spread_ns": rng.choice((0, 20 * MS, 600 * MS)),
         "rate": rng.choice((20, 200, 600)) if bytes_max < 200_000 else 50,
         "bytes_max": bytes_max,

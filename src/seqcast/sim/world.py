@@ -189,6 +189,8 @@ class World:
         moment = when()
         for _ in range(options.leaves):
             at(moment if together else when(), self.some, Node.leave)
+        for _ in range(options.hasty):
+            at(rng.randrange(end), self.hurry)
         disks = (Node.slow_disk, options.slow_disks)
         for what, count in ((Node.pause, options.pauses), (Node.stall, options.stalls), disks):
             for _ in range(count):
@@ -251,6 +253,13 @@ class World:
         if len(alive) > 1:
             coordinators = [node for node in alive if node.endpoint.view and node.endpoint.view.rank(node.id) == 0]
             fault(self.rng.choice(coordinators if coordinators and self.rng.random() < 0.5 else alive), *args)
+
+    def hurry(self) -> None:
+        """An application leaves or closes, whether it is in, on its way, or out; one goes on."""
+        alive = [node for node in self.nodes if node.up and not node.leaving and not node.endpoint.over]
+        nodes = [node for node in self.nodes if node.up and (len(alive) > 1 or node not in alive)]
+        if nodes:
+            self.rng.choice(nodes).end(leaves=self.rng.random() < 0.6)
 
     def doubt(self) -> None:
         """One member takes another for dead, often the one before it, so that it starts a flush of its own."""
