@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import signal
 import subprocess
@@ -453,6 +454,7 @@ def test_ctrl_c_while_java_starts_is_kept_until_it_can_be_stopped(
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # as PySpark sets one of its own
         return Started()
 
+    monkeypatch.setattr("seqcast.spark.session._start_java", lambda settings: None)
     monkeypatch.setattr("pyspark.sql.SparkSession.Builder.getOrCreate", start)
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
@@ -460,6 +462,12 @@ def test_ctrl_c_while_java_starts_is_kept_until_it_can_be_stopped(
     assert done == ["started", "stopped"]
     assert not caplog.records
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_signal_to_our_process_group_does_not_reach_java(spark: Any) -> None:
+    """Its end in the middle of a call would come out as a failure of Spark, and not as an interrupt."""
+    java = spark.sparkContext._gateway.proc.pid
+    assert os.getsid(java) != os.getsid(0) and os.getpgid(java) != os.getpgid(0)
 
 
 def test_a_member_that_ended_before_its_first_view_does_not_stop_the_audit(spark: Any, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The commands, as far as they need no group: dispatch, bad input, reading lines, printing, planting faults."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -197,6 +198,19 @@ def test_losses_and_exclusion_are_told():
     excluded = seqcast.Excluded(VIEW.view_id, "silence")
     assert json.loads(tail.as_json(excluded))["reason"] == "silence"
     assert "silence" in tail.describe(excluded)
+
+
+@dataclasses.dataclass
+class OfALaterRelease:
+    view_id: ViewId
+    reason: str
+
+
+def test_every_event_has_a_line_of_json():
+    row = json.loads(tail.as_json(seqcast.Lost(VIEW.view_id, 3, 5, None, messages=4, to=MEMBER)))
+    assert (row["event"], row["messages"], row["to"], row["missed_by"]) == ("lost", 4, "a", None)
+    row = json.loads(tail.as_json(OfALaterRelease(VIEW.view_id, "why")))
+    assert row == {"event": "ofalaterrelease", "view_id": str(VIEW.view_id), "reason": "why"}
 
 
 # ---- the demo ----------------------------------------------------------------------------------------------------

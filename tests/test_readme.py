@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,20 +16,74 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.S)
 
 
-FIRST, *REST = ["a 1 b'first'", "a 2 b'second'", "a 3 b'third'"]
+@pytest.fixture
+def environment(tmp_path, monkeypatch):
+    """On loopback, on a port that nobody else who runs these examples has, with a command `seqcast`."""
+    command = tmp_path / "bin" / "seqcast"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m seqcast "$@"\n')
+    command.chmod(0o755)
+    path = os.pathsep.join([str(command.parent), os.environ["PATH"]])
+    return {**os.environ, "SEQCAST_INTERFACE": "lo", "SEQCAST_PORT": str(20000 + os.getpid() % 6000 * 2), "PATH": path}
+
+
+def start(command, environment, folder, **options):
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    return subprocess.Popen(command, cwd=folder, env=environment, text=True, **options)
+
+
+def ended(process):
+    """The lines that a process printed, when it has ended well."""
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    return out.splitlines()
+
+
+FIRST, *REST = ["{me} 1 b'first'", "{me} 2 b'second'", "{me} 3 b'third'"]
 
 
 @pytest.mark.parametrize(
     ("number", "expected"),
-    [(0, ["view 1 [a]", FIRST, *REST]), (1, [FIRST]), (2, [])],
+    [(0, ["view 1 [{me}]", FIRST, *REST]), (1, [FIRST]), (2, [])],
     ids=["with threads", "with asyncio", "with a state"],
 )
-def test_an_example_runs_as_it_stands(number, expected, tmp_path):
-    command = [sys.executable, "-c", EXAMPLES[number]]
-    environment = {**os.environ, "SEQCAST_INTERFACE": "lo"}
-    result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.splitlines() == expected
+def test_an_example_runs_as_it_stands(number, expected, environment, tmp_path):
+    process = start([sys.executable, "-c", EXAMPLES[number]], environment, tmp_path)
+    me = f"{socket.gethostname()}-{process.pid}"
+    assert ended(process) == [line.format(me=me) for line in expected]
+
+
+def test_the_first_example_runs_in_two_terminals_at_once(environment, tmp_path):
+    code = EXAMPLES[0]
+    processes = [start([sys.executable, "-c", code], environment, tmp_path) for _ in range(2)]
+    printed = [ended(process) for process in processes]
+    for process, lines in zip(processes, printed, strict=True):
+        me = f"{socket.gethostname()}-{process.pid}"
+        mine = [line.partition(" ")[2] for line in lines[1:] if line.startswith(me)]
+        assert [line.partition(" ")[2] for line in mine] == ["b'first'", "b'second'", "b'third'"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a shell")
+def test_the_walk_through_two_terminals_shows_what_it_says(environment, tmp_path):
+    def shown(text):
+        """A terminal's command and what it shows then."""
+        blocks = re.findall(r"```\n\$ (.*?)```", README, re.S)
+        command, *lines = next(block for block in blocks if text in block).splitlines()
+        return command, lines
+
+    def without_times(line):
+        return re.sub(r"in [\d.]+ s \([\d,]+", "in T s (N", line)
+
+    command, expected = shown("seqcast tail")
+    first = start(["sh", "-c", f"exec {command}"], environment, tmp_path, stderr=subprocess.STDOUT)
+    lines = [first.stdout.readline().rstrip()]
+    command, told = shown("seqcast send")
+    second = start(["sh", "-c", command], environment, tmp_path, stderr=subprocess.STDOUT)
+    assert [without_times(line) for line in ended(second)] == [without_times(line) for line in told]
+    while len(lines) < len(expected):
+        lines.append(first.stdout.readline().rstrip())
+    first.send_signal(signal.SIGINT)
+    assert lines + ended(first) == expected
 
 
 def test_every_example_is_run():

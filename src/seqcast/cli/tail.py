@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import dataclasses
 import json
 import select
 import sys
@@ -122,9 +123,15 @@ def as_json(event: object) -> bytes:
                 "first_seqno": event.first_seqno,
                 "last_seqno": event.last_seqno,
                 "missed_by": str(event.missed_by) if event.missed_by else None,
+                "messages": event.messages,
+                "unsent": event.unsent,
+                "to": event.to.name if event.to else None,
             }
         case seqcast.Excluded():
             row = {"event": "excluded", "view": str(event.view_id), "reason": event.reason}
+        case _ if dataclasses.is_dataclass(event):
+            fields = {field.name: str(getattr(event, field.name)) for field in dataclasses.fields(event)}
+            row = {"event": type(event).__name__.lower(), **fields}
         case _:
             raise AssertionError(f"an event of a kind that tail does not know: {event!r}")
     return json.dumps(row, ensure_ascii=False).encode()

@@ -14,13 +14,13 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import seqcast
 from seqcast.errors import SparkFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -87,25 +87,38 @@ def open_session(master: str | None = None, *, name: str = "seqcast audit") -> S
         # Python workers of this machine find seqcast where this process found it, installed or not.
         paths = [str(Path(seqcast.__file__).parents[1]), os.environ.get("PYTHONPATH")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    builder = (
-        SparkSession.builder.master(master)
-        .appName(name)
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.warehouse.dir", str(files / "warehouse"))
-        .config("spark.sql.shuffle.partitions", str(2 * (os.cpu_count() or 1) if local else 200))
-    )
+    settings: dict[str, Any] = {
+        "spark.master": master,
+        "spark.app.name": name,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(files / "warehouse"),
+        "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1) if local else 200),
+    }
     logging.getLogger().addFilter(_no_traceback_of_an_interrupt)
     try:
         with _environment(environment), _interrupts_kept() as interrupts:
-            session = builder.getOrCreate()
+            _start_java(settings)
+            session = SparkSession.builder.config(map=settings).getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
         raise SparkFailed(f"Spark does not start on {master} with {java}: {_reason(error)}") from error
     if interrupts:
         session.stop()
         raise KeyboardInterrupt
     return session
+
+
+def _start_java(settings: Mapping[str, Any]) -> None:
+    """Starts Spark's Java, where this process has none yet, in a session of its own: a signal to our process group
+    (Ctrl-C, the terminal's end, ``timeout``) is for us, who end Java in order."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is None:
+        conf = SparkConf().setAll(list(settings.items()))
+        gateway = launch_gateway(conf, {"start_new_session": True})  # type: ignore[no-untyped-call]
+        SparkContext(conf=conf, gateway=gateway)
 
 
 @contextlib.contextmanager
@@ -191,13 +204,15 @@ def _shim(java: Path, files: Path) -> Path:
 
 @contextlib.contextmanager
 def _interrupts_kept() -> Iterator[list[int]]:
-    """Ctrl-C and SIGTERM are kept, and listed, while Java starts: it would not end with a Python that left it half way.
-    The handlers from before are there again afterwards, and not PySpark's, which calls Java from within a call."""
+    """Ctrl-C, SIGTERM and SIGHUP are kept, and listed, while Java starts: it would not end with a Python that left it
+    half way. The handlers from before are there again afterwards, and not PySpark's, which calls Java from within a
+    call."""
     came: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield came
         return
-    kept = (signal.SIGINT, signal.SIGTERM)
+    named = (getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP"))
+    kept = [number for number in named if number is not None and signal.getsignal(number) is not signal.SIG_IGN]
     before = [signal.signal(number, lambda signum, _: came.append(signum)) for number in kept]
     try:
         yield came
