@@ -84,6 +84,20 @@ typedef struct sc_io {
 int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error);
 void sc_io_close(sc_io *io);
 
+/* What has become of the interface and of our address on it since the sockets were opened; bits. On Windows nothing. */
+enum {
+    SC_IO_GONE = 1,          /* there is no interface of this name */
+    SC_IO_REMADE = 2,        /* there is another one of this name: the sockets belong to the one that is gone */
+    SC_IO_DOWN = 4,
+    SC_IO_NO_CARRIER = 8,    /* it is up, and no cable or peer is */
+    SC_IO_ADDRESS_GONE = 16, /* no interface has our address any more */
+    SC_IO_ADDRESS_OTHER = 32 /* and ours has another one instead */
+};
+int sc_io_look(const sc_io *io);
+/* Has the sockets send by, and joins the groups on, the interface that has the name now. The sockets stay the same, so
+ * other threads may use them meanwhile. 0, or -1 with *error. One thread at a time. */
+int sc_io_mend(sc_io *io, sc_io_error *error);
+
 /* Waits until a socket or the wake-up is readable, at most `timeout_ns` (< 0: no limit). Returns a bit per lane, and
  * SC_IO_WOKEN; 0 on time-out or a signal. */
 #define SC_IO_WOKEN (1 << SC_IO_SOCKETS)

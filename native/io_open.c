@@ -117,6 +117,17 @@ static int mtu_of(const char *name) {
     return mtu;
 }
 
+static int flags_of(const char *name) {
+    struct ifreq request;
+    memset(&request, 0, sizeof request);
+    sc_fd fd = socket(AF_INET, SOCK_DGRAM, 0);
+    if (fd == SC_NO_FD) return IFF_UP | IFF_RUNNING;
+    snprintf(request.ifr_name, sizeof request.ifr_name, "%s", name);
+    int flags = ioctl(fd, SIOCGIFFLAGS, &request) == 0 ? request.ifr_flags & 0xffff : IFF_UP | IFF_RUNNING;
+    close(fd);
+    return flags;
+}
+
 /* How well an address of an interface suits: 0 not at all; a global IPv6 address before a link-local one. */
 static int suits(const sc_io *io, const struct ifaddrs *at, const sc_sockaddr *wanted, int any_loopback) {
     if (at->ifa_addr == NULL || !(at->ifa_flags & IFF_UP)) return 0;
@@ -162,7 +173,8 @@ static int find_interface(sc_io *io, sc_sockaddr *own, sc_io_error *error) {
         any_loopback = 1;
     }
     freeifaddrs(all);
-    if (best == 0) return fail(error, "interface", if_nametoindex(io->config.interface) ? EADDRNOTAVAIL : ENODEV);
+    if (best == 0 && if_nametoindex(io->config.interface) == 0) return fail(error, "interface", ENODEV);
+    if (best == 0) return fail(error, "interface", flags_of(io->config.interface) & IFF_UP ? EADDRNOTAVAIL : ENETDOWN);
     io->index = if_nametoindex(io->name);
     io->mtu = mtu_of(io->name);
     return 0;
@@ -351,6 +363,101 @@ int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error) {
 #endif
     return 0;
 }
+
+/* ---- an interface that changes ------------------------------------------------------------------------------ */
+
+#if defined(_WIN32)
+int sc_io_look(const sc_io *io) {
+    (void)io;
+    return 0;
+}
+
+int sc_io_mend(sc_io *io, sc_io_error *error) {
+    (void)io;
+    return fail(error, "interface", WSAEOPNOTSUPP);
+}
+#else
+
+/* Our address, on the interface that has the name now, without the port. */
+static socklen_t own_address(const sc_io *io, sc_sockaddr *own) {
+    socklen_t len = sc_address_to(io, &io->address, own);
+    if (io->config.family == 4)
+        own->v4.sin_port = 0;
+    else
+        own->v6.sin6_port = 0;
+    if (io->config.family == 6 && own->v6.sin6_scope_id != 0) own->v6.sin6_scope_id = if_nametoindex(io->name);
+    return len;
+}
+
+/* Can sockets still be bound to our address? */
+static int has_address(const sc_io *io) {
+    sc_sockaddr own;
+    socklen_t len = own_address(io, &own);
+    sc_fd fd = socket(own.any.sa_family, SOCK_DGRAM, 0);
+    if (fd == SC_NO_FD) return 1;
+    int has = bind(fd, &own.any, len) == 0 || errno != EADDRNOTAVAIL;
+    close(fd);
+    return has;
+}
+
+static int has_other_address(const sc_io *io) {
+    struct ifaddrs *all;
+    int found = 0;
+    if (getifaddrs(&all) != 0) return 0;
+    for (const struct ifaddrs *at = all; at != NULL && !found; at = at->ifa_next)
+        found = at->ifa_addr != NULL && strcmp(at->ifa_name, io->name) == 0 &&
+                at->ifa_addr->sa_family == (io->config.family == 4 ? AF_INET : AF_INET6) &&
+                !(io->config.family == 6 && IN6_IS_ADDR_LINKLOCAL(&((struct sockaddr_in6 *)at->ifa_addr)->sin6_addr));
+    freeifaddrs(all);
+    return found;
+}
+
+int sc_io_look(const sc_io *io) {
+    unsigned index = if_nametoindex(io->name);
+    if (index == 0) return SC_IO_GONE;
+    int seen = index != io->index ? SC_IO_REMADE : 0, flags = flags_of(io->name);
+    if (!(flags & IFF_UP))
+        seen |= SC_IO_DOWN;
+    else if (!(flags & IFF_RUNNING))
+        seen |= SC_IO_NO_CARRIER;
+    if (has_address(io)) return seen;
+    return seen | SC_IO_ADDRESS_GONE | (has_other_address(io) ? SC_IO_ADDRESS_OTHER : 0);
+}
+
+static void leave_group(const sc_io *io, sc_fd fd, const sc_sockaddr *own) {
+    if (io->config.family == 6) {
+        struct ipv6_mreq request;
+        memcpy(&request.ipv6mr_multiaddr, io->config.group, 16);
+        request.ipv6mr_interface = io->index;
+        setsockopt(fd, IPPROTO_IPV6, IPV6_LEAVE_GROUP, &request, sizeof request);
+        return;
+    }
+    struct ip_mreqn request = {.imr_address = own->v4.sin_addr, .imr_ifindex = (int)io->index};
+    memcpy(&request.imr_multiaddr, io->config.group, 4);
+    setsockopt(fd, IPPROTO_IP, IP_DROP_MEMBERSHIP, &request, sizeof request);
+}
+
+int sc_io_mend(sc_io *io, sc_io_error *error) {
+    sc_sockaddr own;
+    own_address(io, &own);
+    unsigned index = if_nametoindex(io->name);
+    if (index == 0) return fail(error, "interface", ENODEV);
+    for (int lane = SC_LANE_DATA; lane <= SC_LANE_CONTROL; lane++) leave_group(io, io->fd[lane], &own);
+#if defined(__linux__)
+    if (io->config.family == 6 && index != io->index) { /* these sockets are bound to the interface that is gone */
+        int local = IN6_IS_ADDR_LINKLOCAL(&own.v6.sin6_addr);
+        for (int lane = SC_LANE_DATA; lane <= (local ? SC_LANE_UNICAST : SC_LANE_CONTROL); lane++)
+            if (setsockopt(io->fd[lane], SOL_SOCKET, SO_BINDTODEVICE, io->name, (socklen_t)strlen(io->name)) != 0)
+                return fail(error, "bind to the interface", errno);
+    }
+#endif
+    io->index = index;
+    for (int lane = SC_LANE_DATA; lane <= SC_LANE_CONTROL; lane++)
+        if (join_group(io, io->fd[lane], &own) != 0) return fail(error, "join", errno);
+    if (multicast_from(io, io->fd[SC_LANE_UNICAST], &own) != 0) return fail(error, "multicast", errno);
+    return 0;
+}
+#endif
 
 void sc_io_close(sc_io *io) {
     for (int i = 0; i < SC_IO_SOCKETS; i++)

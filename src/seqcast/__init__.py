@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         SuspendTimeout,
         UsageError,
     )
-    from seqcast.events import Blocked, Excluded, Lost, Unblocked
+    from seqcast.events import Blocked, Excluded, InterfaceChanged, Lost, Unblocked
     from seqcast.group import Event, Group, join
     from seqcast.net.host import ClippedBuffer
     from seqcast.net.state import StateHandler
@@ -38,6 +38,7 @@ __all__ = [
     "Event",
     "Excluded",
     "Group",
+    "InterfaceChanged",
     "JoinRefused",
     "JoinTimeout",
     "JournalWriteError",
@@ -69,7 +70,7 @@ _NAMES = {
     "seqcast.config": "Config",
     "seqcast.errors": "ConfigError JoinRefused JoinTimeout JournalWriteError NameTaken "
     "NotInView NotMember RemoteProtocolError SendTimeout SeqcastError SuspendTimeout UsageError",
-    "seqcast.events": "Blocked Excluded Lost Unblocked",
+    "seqcast.events": "Blocked Excluded InterfaceChanged Lost Unblocked",
     "seqcast.group": "Event Group join",
     "seqcast.net.host": "ClippedBuffer",
     "seqcast.net.state": "StateHandler",

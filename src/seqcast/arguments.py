@@ -12,6 +12,8 @@ from seqcast.errors import ConfigError, UsageError
 from seqcast.types import Member
 
 NAME_BYTES_MAX = 128
+MEMBERS_MAX = 128
+"""A view holds no more: ``policy.frames.MEMBERS_MAX``, which takes long to load where only arguments are checked."""
 
 
 def check_name(what: str, name: object) -> None:
@@ -19,6 +21,11 @@ def check_name(what: str, name: object) -> None:
         raise ConfigError(f"{what}={name!r} must be text of 1 to {NAME_BYTES_MAX} bytes")
     if not name.isprintable() or '"' in name or "\\" in name:
         raise ConfigError(f"{what}={name!r} must be printable text without quotation marks and backslashes")
+
+
+def check_min_members(n: object) -> None:
+    if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= MEMBERS_MAX:
+        raise ConfigError(f"min_members={n!r} must be a whole number from 1 to {MEMBERS_MAX}")
 
 
 def nanoseconds(seconds: float) -> int:

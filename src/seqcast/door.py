@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from seqcast.events import Blocked, Excluded, Lost, Unblocked
+from seqcast.events import Blocked, Excluded, InterfaceChanged, Lost, Unblocked
 from seqcast.policy.context import CallBlock, CallUnblock, PauseHeld, PauseOver
 from seqcast.policy.story import Logged
 from seqcast.types import View, ViewId
@@ -62,6 +62,15 @@ class ResumeGroup:
     """From the world: the pause of this request has served. ``PauseOver`` follows, if it has not come yet."""
 
     request: int
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceNews:
+    """From the world: something became of the network interface. ``lost``: this member cannot be reached at its address
+    any more, so it is out, and its application joins again."""
+
+    change: InterfaceChanged
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +184,8 @@ Effect = (
     | PauseHeld
     | PauseOver
 )
-Meaning = View | Lost | Blocked | Unblocked | Excluded | Left
+Meaning = View | Lost | Blocked | Unblocked | InterfaceChanged | Excluded | Left
 """Of a marker in the stream of what is delivered."""
 
-Input = Event | LeaveGroup | Returned | PauseGroup | ResumeGroup | StateArrived | StateRefused
+Input = Event | LeaveGroup | Returned | PauseGroup | ResumeGroup | StateArrived | StateRefused | InterfaceNews
 """What a step takes."""

@@ -16,6 +16,7 @@ from seqcast.door import (
     Event,
     ExcludedBy,
     Input,
+    InterfaceNews,
     JoinFailed,
     LeaveGroup,
     Left,
@@ -122,6 +123,7 @@ __all__ = [
     "Event",
     "ExcludedBy",
     "Input",
+    "InterfaceNews",
     "JoinFailed",
     "LeaveGroup",
     "Left",
@@ -253,6 +255,8 @@ class Endpoint:
             self._heed_callback()
         elif isinstance(event, PauseGroup):
             self._pause_group(event)
+        elif isinstance(event, InterfaceNews):
+            self._interface(event)
         elif isinstance(event, ResumeGroup):
             self._pauser.resume(event.request)
         events = self.engine.events()
@@ -303,6 +307,14 @@ class Endpoint:
             self._effects.append(PauseOver(event.request, "this member is in no view"))
         else:
             self._pauser.suspend(event.request, event.timeout_ns)
+
+    def _interface(self, event: InterfaceNews) -> None:
+        """Told in the stream, between what was delivered before and after."""
+        if self.context.view is None:
+            return
+        self.engine.mark(self._next_marker(event.change))
+        if event.lost:
+            self._give_way(self.context.view.view_id, event.change.reason)
 
     def _heed_callback(self) -> None:
         """The block callback has ended, or its deadline is over."""

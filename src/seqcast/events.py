@@ -46,6 +46,21 @@ class Excluded:
 
 
 @dataclass(frozen=True, slots=True)
+class InterfaceChanged:
+    """The network interface of this member changed, or does not send. What can be mended is: an interface that was made
+    anew, or came back with its address, is used again by itself, and this member goes on, or merges with the others if
+    they went on without it. Where the address of this member was replaced by another one, ``Excluded`` follows.
+
+    Args:
+        interface: its name.
+        reason: what happened, and what to do about it.
+    """
+
+    interface: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Lost:
     """Messages of this member that some did not get: to the group, those that ended in its packets ``first_seqno`` to
     ``last_seqno``, or messages to one member.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from seqcast._native import driver
 from seqcast._native.engine import Batch, Message
-from seqcast.arguments import check_name, check_policy, id_of, listed, nanoseconds
+from seqcast.arguments import check_min_members, check_name, check_policy, id_of, listed, nanoseconds
 from seqcast.config import Config
 from seqcast.endpoint import Left, Meaning
 from seqcast.errors import (
@@ -31,7 +31,7 @@ from seqcast.errors import (
     SuspendTimeout,
     UsageError,
 )
-from seqcast.events import Blocked, Excluded, Lost, Unblocked
+from seqcast.events import Blocked, Excluded, InterfaceChanged, Lost, Unblocked
 from seqcast.net.host import Host
 from seqcast.net.state import Item, StateHandler, check_handler, give_state, take_state
 from seqcast.types import Member, MembershipPolicy, View
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 ORDERS = ("total", "sequencer", "fifo")
 
-Event = Message | View | Lost | Blocked | Unblocked | Excluded
+Event = Message | View | Lost | Blocked | Unblocked | InterfaceChanged | Excluded
 """What ``Group.events`` yields."""
 
 _open: dict[int, Group] = {}
@@ -58,6 +58,7 @@ def join(
     on_block: Callable[[Group], object] | None = None,
     on_unblock: Callable[[Group], object] | None = None,
     membership_policy: MembershipPolicy | None = None,
+    min_members: int = 1,
     **settings: Any,
 ) -> Group:
     """Joins a group, or forms it, and returns when the first view is installed, and the state taken over.
@@ -79,13 +80,17 @@ def join(
         on_unblock: called on the same thread when the group is open again, after each ``on_block``.
         membership_policy: gives the order of the members in each view that this member makes, and so its coordinator
             and sequencer; see ``MembershipPolicy``. Where it fails, the order is the one without it, with a warning.
+        min_members: returns only when a view has so many members, this one counted. Where multicast does not pass
+            between two machines, each would found a group of its own: so that is an error. Messages that others send
+            meanwhile wait; a group of fast senders waits with them.
         settings: settings by keyword, which win over ``config``; see docs/config.md.
 
     Raises:
         ConfigError: a setting that cannot be right, or cannot be here: no such interface, no multicast route, ...
         NameTaken: a living member of the group has this name.
         JoinRefused: the group does not take this member in: other settings, another release, or it is full.
-        JoinTimeout: no view came within ``join_timeout_s``, or no member could give the state. Base of the two above.
+        JoinTimeout: no view came within ``join_timeout_s``, or none with ``min_members``, or no member could give the
+            state; the group is left. Base of the two above.
         UsageError: a journal that exists already; a ``state`` without the two functions.
         Exception: what ``set_state`` raised; the group is left.
     """
@@ -106,6 +111,7 @@ def join(
         if not config.receive:
             raise ConfigError("state= needs receive=True: a member that takes no messages has no state to give")
     check_policy(membership_policy)
+    check_min_members(min_members)
     group = Group(cluster, name, order, config, on_block, on_unblock, state, membership_policy)
     try:
         group._host.start()
@@ -113,6 +119,8 @@ def join(
             group._host.join()
             if state is not None:
                 group._backlog = take_state(group._host, state, config)
+            if min_members > 1:
+                group._host.wait_members(min_members)
         except BaseException:  # also Ctrl-C, when the others have this member in their view already
             group._host.leave(config.leave_timeout_s)
             raise

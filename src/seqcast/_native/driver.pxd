@@ -18,6 +18,12 @@ cdef extern from "io.h" nogil:
     ctypedef int sc_fd  # wider on Windows
     enum:
         SC_IO_BATCH_MAX
+        SC_IO_GONE
+        SC_IO_REMADE
+        SC_IO_DOWN
+        SC_IO_NO_CARRIER
+        SC_IO_ADDRESS_GONE
+        SC_IO_ADDRESS_OTHER
 
     ctypedef struct sc_io_config:
         int family
@@ -62,6 +68,8 @@ cdef extern from "io.h" nogil:
         sc_atomic last_code
 
     int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error)
+    int sc_io_look(const sc_io *io)
+    int sc_io_mend(sc_io *io, sc_io_error *error)
     void sc_io_close(sc_io *io)
     void sc_io_format(const sc_address *address, char *text)
     void sc_signal_close(sc_fd *ends)

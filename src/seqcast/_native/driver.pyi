@@ -18,6 +18,12 @@ NO_VIEW: int
 NO_MEMBER: int
 TOO_LARGE: int
 BAD_OFFSETS: int
+GONE: int
+REMADE: int
+DOWN: int
+NO_CARRIER: int
+ADDRESS_GONE: int
+ADDRESS_OTHER: int
 LIST_CHANGED: int
 NOT_BYTES: int
 ENDED: int
@@ -86,6 +92,10 @@ class Driver:
         """The kernel drops our own looped-back datagrams."""
     @property
     def last_send_error(self) -> int: ...
+    def look(self) -> int:
+        """What has become of the interface since the sockets were opened: GONE, REMADE ... as bits."""
+    def mend(self) -> None:
+        """Has the same sockets use the interface that has the name now. Raises OSError(errno, step)."""
     def counters(self) -> dict[str, int]: ...
     def run(self) -> None:
         """The I/O thread: returns after ``stop``."""

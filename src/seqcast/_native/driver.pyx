@@ -147,6 +147,14 @@ cdef class Driver:
     def last_send_error(self):
         return sc_load(&self.d.io.last_code)
 
+    def look(self):
+        return 0 if self.closed or self.forked else sc_io_look(&self.d.io)
+
+    def mend(self):
+        cdef sc_io_error error
+        if not self.closed and not self.forked and sc_io_mend(&self.d.io, &error) != 0:
+            raise OSError(error.code, error.call.decode())
+
     # ---- threads -------------------------------------------------------------------------------------------------
 
     def run(self):
@@ -509,3 +517,5 @@ def describe_address(bytes address):
 
 SENT, AGAIN, NO_VIEW, NO_MEMBER = SC_SENT, SC_AGAIN, SC_NO_VIEW, SC_NO_MEMBER
 TOO_LARGE, ENDED, BAD_OFFSETS = SC_TOO_LARGE, SC_ENDED, SC_BAD_OFFSETS
+GONE, REMADE, DOWN, NO_CARRIER = SC_IO_GONE, SC_IO_REMADE, SC_IO_DOWN, SC_IO_NO_CARRIER
+ADDRESS_GONE, ADDRESS_OTHER = SC_IO_ADDRESS_GONE, SC_IO_ADDRESS_OTHER

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import seqcast
 import seqcast.group  # here, where a signal ends the process at once, and not in the middle of a command
@@ -30,15 +31,25 @@ def main(argv: Sequence[str]) -> int:
     except OSError as error:
         return complain(f"cannot read {arguments.file}: {error.strerror}; give a text file, or - for standard input")
     settings = group_settings(arguments)
-    with seqcast.join(arguments.cluster, receive=bool(arguments.journal), **settings) as group, taking(group):
+    settings |= {"receive": bool(arguments.journal), "min_members": arguments.members}
+    with join(arguments.cluster, settings) as group, taking(group):
         sending = Sending(group, time.monotonic())
         try:
-            wait_for_members(group, arguments.members, group.config.join_timeout_s)
-            sending = Sending(group, time.monotonic())
             sending.run(source)
         except KeyboardInterrupt:
             sending.interrupt()
         return sending.end()
+
+
+def join(cluster: str, settings: dict[str, Any]) -> seqcast.Group:
+    """Joins, and says which option is meant where too few members come."""
+    try:
+        return seqcast.join(cluster, **settings)
+    except seqcast.JoinTimeout as error:
+        if type(error) is not seqcast.JoinTimeout:  # the group refused us
+            raise
+        hint = f"--members {settings['min_members']} waits for so many, and each seqcast tail is one"
+        raise seqcast.JoinTimeout(f"{error} ({hint})") from None
 
 
 class Sending:
@@ -179,23 +190,6 @@ def _parser() -> argparse.ArgumentParser:
         help="send only when the group has N members, this one counted (%(default)s)",
     )
     return result
-
-
-def wait_for_members(group: seqcast.Group, n: int, timeout_s: float) -> None:
-    """Waits until the view has ``n`` members.
-
-    Raises:
-        SeqcastError: it has fewer after ``timeout_s``.
-    """
-    deadline = time.monotonic() + timeout_s
-    while len(group.view.members) < n:
-        if time.monotonic() > deadline:
-            raise seqcast.SeqcastError(
-                f"the group has {count(len(group.view.members), 'member')} after {timeout_s:g} s, this one "
-                f"counted, and not {n}: start a receiver (seqcast tail), on the same "
-                "--interface, or give --members 1"
-            )
-        time.sleep(0.01)
 
 
 def read_lines(source: int, line_bytes_max: int) -> Iterator[list[bytes]]:

@@ -116,6 +116,8 @@ def as_json(event: object) -> bytes:
                 row["subgroups"] = [[member.name for member in group.members] for group in event.subgroups]
         case seqcast.Blocked() | seqcast.Unblocked():
             row = {"event": type(event).__name__.lower(), "kind": event.kind, "reason": event.reason}
+        case seqcast.InterfaceChanged():
+            row = {"event": "interface_changed", "interface": event.interface, "reason": event.reason}
         case seqcast.Lost():
             row = {
                 "event": "lost",

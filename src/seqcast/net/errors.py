@@ -41,8 +41,10 @@ def explain(error: OSError, config: Config, address: str) -> ConfigError:
         text = f"no network interface that is up has the address {config.interface}; `ip -brief address` lists them"
     elif step == "interface" and code == errno.ENODEV:
         text = f"there is no network interface {config.interface!r}; `ip -brief address` lists those of this machine"
+    elif step == "interface" and code == errno.ENETDOWN:
+        text = f"interface {interface} is down: ip link set {interface} up, or choose another interface="
     elif step == "interface":
-        text = f"{interface} has no IPv{config.ip_version} address, or is down: set it up, or choose another interface="
+        text = f"{interface} has no IPv{config.ip_version} address: give it one, or choose another interface="
     elif step == "bind" and code == errno.EADDRINUSE:
         text = (
             f"port {config.port} or {config.port + 1} is in use by another program that does not share it; choose "

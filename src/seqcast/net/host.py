@@ -12,6 +12,7 @@ import logging
 import secrets
 import sys
 import threading
+import time
 import warnings
 from collections import deque
 from collections.abc import Callable
@@ -45,6 +46,7 @@ from seqcast.errors import JoinRefused, JoinTimeout, NameTaken, NotMember, Seqca
 from seqcast.net.callbacks import Callbacks, timed
 from seqcast.net.errors import NO_SEGMENTS, clipped_buffers, explain, only_loopback
 from seqcast.net.guard import Guard
+from seqcast.net.interface import Interface
 from seqcast.net.logs import SlowReceivers, debugging, write
 from seqcast.policy.context import CallBlock, CallUnblock, PauseHeld, PauseOver
 from seqcast.policy.story import Logged
@@ -124,6 +126,7 @@ class Host:
         self.packet_bytes = packet_bytes(config, self.driver.mtu, self.driver.rcvbuf_granted)
         self.member = Member(name, member_id, self.driver.address)
         self.endpoint = Endpoint(self.engine, self.member, cluster, self._endpoint_settings())
+        self.began = 0.0  # monotonic seconds: when the join began
         self.changed = threading.Condition()
         # Under `changed`:
         self.view: View | None = None
@@ -141,6 +144,7 @@ class Host:
         self._slow = SlowReceivers(name, self.name_of)
         self.guard: Guard | None = None
         self._requests: deque[Input] = deque([Event.START])
+        self._interface = Interface(self.driver)
         self._segments = config.gso and sys.platform.startswith("linux")  # until the kernel refuses them
         self._threads = [
             threading.Thread(target=self.driver.run, name=f"seqcast-io-{name}", daemon=True),
@@ -150,6 +154,7 @@ class Host:
             self._threads.append(self.callbacks.thread)
 
     def start(self) -> None:
+        self.began = time.monotonic()
         if self.config.guard:
             try:
                 self.guard = Guard(self.member, self._tag, self._gone)
@@ -207,12 +212,41 @@ class Host:
                 f"no view within join_timeout_s={self.config.join_timeout_s:g} s: the group exists, and is blocked: "
                 f"{self.waiting}"
             )
+        if not ended and (trouble := self._interface.state):
+            raise JoinTimeout(f"no view within join_timeout_s={self.config.join_timeout_s:g} s: {trouble}")
         if not ended:
             raise JoinTimeout(
                 f"no view within join_timeout_s={self.config.join_timeout_s:g} s on {self.driver.interface}: members "
                 "may be unable to reach each other (firewall, another interface), the group may be blocked for want of "
                 "a majority (seqcast unblock --list), or the machine is overloaded"
             )
+
+    def wait_members(self, n: int) -> None:
+        """Waits until the newest view has ``n`` members, at most until ``join_timeout_s`` after the join began.
+
+        Raises:
+            JoinTimeout: it has fewer, or this member is out.
+        """
+        remaining = self.began + self.config.join_timeout_s - time.monotonic()
+        with self.changed:
+            self.changed.wait_for(lambda: self.over or len(self.view.members if self.view else ()) >= n, remaining)
+            came = [member.name for member in self.view.members] if self.view else []
+            if len(came) >= n and not self.over:
+                return
+        raise JoinTimeout(
+            f"the group has {len(came)} of min_members={n} members ({', '.join(came)}) after "
+            f"{self.config.join_timeout_s:g} s (join_timeout_s), so this one has left. {self._what_to_check()}"
+        )
+
+    def _what_to_check(self) -> str:
+        """For who expects others and hears none."""
+        if trouble := self._interface.state:
+            return trouble
+        return (
+            "Are the others started, with the same cluster name, address, port and ip_version? This one is on "
+            f"interface {self.driver.interface}: theirs must be in the same network. Check that firewalls pass UDP to "
+            "and from multicast addresses, and that switches with IGMP snooping have a querier"
+        )
 
     # ---- pauses of the group
 
@@ -284,9 +318,10 @@ class Host:
         try:
             while not self.endpoint.over:
                 if not self._requests:
-                    self.driver.wait_control(min(self.endpoint.deadline(), self._slow.due_ns))
+                    self.driver.wait_control(min(self.endpoint.deadline(), self._slow.due_ns, self._interface.due_ns))
                 if now_ns() >= self._slow.due_ns:
                     self._slow.look(self.engine.stalled(), now_ns())
+                self._look()
                 self.endpoint.story.debug = debugging()
                 event = self._requests.popleft() if self._requests else Event.WAKE
                 effects = self.endpoint.step(event, now_ns())
@@ -308,10 +343,18 @@ class Host:
                 self.changed.notify_all()
             self.driver.stop()
 
+    def _look(self) -> None:
+        """At the interface, if it is time."""
+        for news in self._interface.look(now_ns()):
+            log.warning("%s: %s", self.member.name, news.change.reason)
+            self._requests.append(news)
+
     def _take(self, effect: Effect) -> None:
         with self.changed:
             match effect:
                 case ViewInstalled(view):
+                    if self.view is None and len(view.members) == 1:
+                        self._tell_alone()
                     self.view, self.minority = view, ""
                     if self.guard is not None:
                         self.guard.view(view.members)
@@ -344,6 +387,16 @@ class Host:
                 case Warned(text):
                     log.warning("%s: %s", self.member.name, text)
             self.changed.notify_all()
+
+    def _tell_alone(self) -> None:
+        """Nobody was found: right for a group's first member, and all that shows of a network without multicast."""
+        counters = self.engine.counters()
+        if counters["datagrams_received"] == counters["drop_own"]:
+            log.log(
+                logging.WARNING if self._interface.state else logging.INFO,
+                "%s: founded the group alone: no datagram of another member came in discovery_s=%g s. If there are "
+                "others: %s", self.member.name, self.config.discovery_s, self._what_to_check(),
+            )  # fmt: skip
 
     # ---- made of the settings
 

@@ -90,7 +90,7 @@ TABLE: Table = table(
     (None, I.SERVED, None, IGNORED, "only a leaver waits for it"),
     (INSIDE, I.EXCLUDED, L.OVER, "stop exclude", "the group went on without us (the cut, step 8)"),
     (None, I.EXCLUDED, None, IGNORED, "not in a view"),
-    (INSIDE, I.GIVE_WAY, L.OVER, "stop", "another group founded apart stays (the cut, step 9)"),
+    (INSIDE, I.GIVE_WAY, L.OVER, "stop", "a group founded apart stays (step 9), or our address is gone"),
     (None, I.GIVE_WAY, None, IGNORED, "not in a view"),
     (None, I.CLOSE, L.OVER, "stop", "the application closes without leaving"),
 )

@@ -32,7 +32,7 @@ from seqcast.endpoint import (
     ViewInstalled,
     Waiting,
 )
-from seqcast.events import Blocked, Excluded, Lost, Unblocked
+from seqcast.events import Blocked, Excluded, InterfaceChanged, Lost, Unblocked
 from seqcast.policy.context import NEVER, CallBlock, CallUnblock, PauseHeld, PauseOver
 from seqcast.policy.story import Logged
 from seqcast.sim.options import MS, Options
@@ -608,7 +608,7 @@ class Node:
             self.blocked = None
         elif isinstance(meaning, Lost):
             self.take(meaning)
-        else:
+        elif not isinstance(meaning, InterfaceChanged):
             if isinstance(meaning, View) and self.tag and not self.blocked:
                 self.violations.append(f"gate: {self} enters {meaning}, and was not told that the view before closes")
             self.tag = meaning.view_id.tag if isinstance(meaning, View) else 0

@@ -1,0 +1,110 @@
+"""A member that founds its group alone: right for the first one, and all that shows of a network without multicast."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+
+import pytest
+from members import LOOPBACK, cluster, group_of, join, script, wait_until
+from netns import network  # noqa: F401
+
+import seqcast
+from seqcast import ConfigError, JoinTimeout
+
+
+def founded(caplog):
+    return [record for record in caplog.records if "founded the group alone" in record.getMessage()]
+
+
+def test_who_founds_a_group_alone_says_so_in_one_line(caplog):
+    caplog.set_level(logging.INFO, "seqcast")
+    with group_of(2):
+        (record,) = founded(caplog)
+        assert record.levelno == logging.INFO
+        assert record.getMessage().startswith("a: ") and "IGMP snooping" in record.getMessage()
+        assert "\n" not in record.getMessage()
+
+
+def test_a_join_waits_for_as_many_members_as_it_is_told_to():
+    name = cluster()
+    views = {}
+
+    def come(member):
+        with join(name, member, min_members=3) as group:
+            views[member] = len(group.view.members)
+            wait_until(lambda: len(views) == 3)
+
+    threads = [threading.Thread(target=come, args=(member,)) for member in "abc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30.0)
+    assert views == {"a": 3, "b": 3, "c": 3}
+
+
+def test_a_join_that_waits_in_vain_leaves_and_says_how_many_came_and_what_to_check():
+    name = cluster()
+    with join(name, "a") as first:
+        with pytest.raises(JoinTimeout, match=r"2 of min_members=3 members \(a, b\) after 1 s") as info:
+            join(name, "b", min_members=3, join_timeout_s=1)
+        assert all(word in str(info.value) for word in ("cluster name", "firewall", "IGMP snooping", "interface lo"))
+        wait_until(lambda: len(first.view.members) == 1)
+
+
+def test_an_asyncio_join_waits_for_members_too():
+    async def run():
+        with pytest.raises(JoinTimeout, match="has 1 of min_members=2"):
+            await seqcast.aio.join(cluster(), interface=LOOPBACK, min_members=2, join_timeout_s=0.5)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("n", [0, -1, 129, 2.0, True, "2"])
+def test_a_number_of_members_that_cannot_be_is_refused(n):
+    with pytest.raises(ConfigError, match=r"min_members=.* must be a whole number from 1 to 128"):
+        join(cluster(), "a", min_members=n)
+
+
+JOIN = """
+import logging, sys, seqcast
+logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(levelname)s %(message)s")
+try:
+    seqcast.join("x", name=sys.argv[1], interface="eth0", min_members=int(sys.argv[2]), join_timeout_s=1.5).leave()
+    print("joined")
+except seqcast.SeqcastError as error:
+    print(type(error).__name__, error)
+"""
+
+
+def joined(place, *arguments):
+    out, err = script(JOIN, *arguments, prefix=place.prefix).communicate(timeout=60)
+    assert not err
+    return out
+
+
+@pytest.mark.netns
+def test_two_machines_without_multicast_between_them_find_out(network):  # noqa: F811
+    a, b, *_ = network
+    for place in (a, b):
+        place.run("nft", "add table inet filter; add chain inet filter input { type filter hook input priority 0; }; "
+                  "add rule inet filter input ip daddr 224.0.0.0/4 drop")  # fmt: skip
+    running = [script(JOIN, name, "2", prefix=place.prefix) for name, place in (("a", a), ("b", b))]
+    for process in running:
+        out, _ = process.communicate(timeout=60)
+        assert "INFO" in out and "founded the group alone" in out
+        assert "JoinTimeout the group has 1 of min_members=2 members" in out and "IGMP snooping" in out
+
+
+@pytest.mark.netns
+def test_an_interface_that_is_down_is_named_with_the_reason(network):  # noqa: F811
+    a, *_ = network
+    a.run("ip", "link", "set", "eth0", "down")
+    assert "ConfigError interface eth0 is down" in joined(a, "a", "1")
+    a.run("ip", "link", "set", "eth0", "up")
+    a.run("ip", "-n", a.bridge, "link", "set", a.port, "down")  # its cable is pulled
+    out = joined(a, "a", "1")
+    assert "WARNING" in out and "eth0 has no carrier" in out, "alone, and it is known why"
+    out = joined(a, "a", "2")
+    assert "JoinTimeout" in out and "eth0 has no carrier" in out

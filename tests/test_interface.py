@@ -1,0 +1,94 @@
+"""An interface that is made anew, goes down or changes its address under a member: noticed, told, and mended."""
+
+from __future__ import annotations
+
+import pytest
+from netns import network  # noqa: F401
+from talkers import await_, talkers
+
+pytestmark = pytest.mark.netns
+
+
+def remake(place, seconds=""):
+    """The interface is deleted and made again with the same name and address, as by a restarted VPN or container."""
+    number = place.port.removeprefix("member")
+    place.run("ip", "link", "delete", "eth0")
+    if seconds:
+        place.run("sleep", seconds)
+    made = ["link", "add", place.port, "type", "veth", "peer", "name", "eth0", "netns", place.namespace]
+    place.run("ip", "-n", place.bridge, *made)
+    place.run("ip", "-n", place.bridge, "link", "set", place.port, "master", "bridge", "up")
+    place.run("ip", "address", "add", f"10.99.0.{number}/24", "dev", "eth0")
+    place.run("ip", "link", "set", "eth0", "up")
+    place.run("ip", "route", "add", "224.0.0.0/4", "dev", "eth0")
+
+
+def told(talker, text):
+    return any(text in said["text"] for said in talker.of("InterfaceChanged")) and any(
+        text in said["text"] and said["level"] == "WARNING" for said in talker.of("log")
+    )
+
+
+def all_together(made):
+    """All are in one view, and deliver what each of them sends from now on."""
+    names = sorted(each.name for each in made)
+    await_(made, lambda: all(sorted(each.members()) == names for each in made), 40.0)
+    before = {(one.name, other): one.got(other) for one in made for other in names}
+    await_(made, lambda: all(one.got(other) > before[one.name, other] + 60 for one in made for other in names))
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("seconds", ["", "2"])
+def test_an_interface_that_is_made_anew_is_used_again(network, rank, seconds):  # noqa: F811
+    with talkers(network[:3], "abc") as made:
+        remake(made[rank].place, seconds)
+        await_(made, lambda: told(made[rank], "eth0 was made anew: the group is joined on it again"))
+        all_together(made)
+        assert told(made[rank], "interface eth0 is gone") is bool(seconds)
+        assert not any(each.of("Excluded") for each in made)
+
+
+def test_an_address_that_comes_back_is_used_again(network):  # noqa: F811
+    with talkers(network[:3], "abc") as made:
+        place = made[1].place
+        place.run("ip", "address", "delete", "10.99.0.2/24", "dev", "eth0")
+        await_(made, lambda: told(made[1], "eth0 has lost the address 10.99.0.2"))
+        place.run("ip", "address", "add", "10.99.0.2/24", "dev", "eth0")
+        await_(made, lambda: told(made[1], "eth0 is back, and so is its address"))
+        all_together(made)
+
+
+def test_an_interface_that_was_down_is_used_again(network):  # noqa: F811
+    with talkers(network[:3], "abc") as made:
+        place = made[2].place
+        place.run("ip", "link", "set", "eth0", "down")
+        await_(made, lambda: told(made[2], "eth0 is down"))
+        place.run("ip", "link", "set", "eth0", "up")
+        place.run("ip", "route", "add", "224.0.0.0/4", "dev", "eth0")
+        all_together(made)
+
+
+@pytest.mark.parametrize("partition", ["merge", "primary"])
+def test_a_member_whose_address_was_replaced_is_told_that_it_is_out(network, partition):  # noqa: F811
+    with talkers(network[:3], "abc", partition=partition) as made:
+        place = made[0].place
+        place.run("ip", "address", "delete", "10.99.0.1/24", "dev", "eth0")
+        place.run("ip", "address", "add", "10.99.0.9/24", "dev", "eth0")
+        await_(made, lambda: bool(made[0].of("Excluded")))
+        if partition == "merge":  # else the view without it may come first, as it hears multicasts still
+            assert "another address than 10.99.0.1" in made[0].of("Excluded")[0]["text"]
+            assert told(made[0], "join again")
+        all_together(made[1:])
+
+
+def test_sends_that_a_firewall_refuses_are_told_of_once(network):  # noqa: F811
+    with talkers(network[:2], "ab") as made:
+        place = made[0].place
+        place.run("nft", "add table inet filter; add chain inet filter output { type filter hook output priority 0; }; "
+                  "add rule inet filter output ip daddr 224.0.0.0/4 drop")  # fmt: skip
+        refused = "datagrams of this member are not sent by eth0 (Operation not permitted): a firewall"
+        await_(made, lambda: told(made[0], refused))
+        place.run("nft", "delete table inet filter")
+        await_(made, lambda: told(made[0], "eth0 is well again"))
+        all_together(made)
+        assert sum(refused in said["text"] for said in made[0].of("InterfaceChanged")) == 1
