@@ -111,7 +111,9 @@ def main(argv: Sequence[str] | None = None) -> int:
                     for violation in result.violations[1:]:
                         print(f"        {violation}")
     if len(seeds) > 1:
-        print(f"{len(seeds)} seeds, {failed} failed, {packets} packets")
+        rows = edges_of(MACHINES)
+        taken = f"{len(rows & edges)} of {len(rows)} table rows taken"
+        print(f"{len(seeds)} seeds, {failed} failed, {packets} packets, {taken}")
         for line in never_taken(edges):
             print(line)
     sys.stdout.flush()
