@@ -16,7 +16,15 @@ from seqcast.perf import command, report
 from seqcast.perf.messages import FULL_CHECK_EVERY, BatchSource, Check
 from seqcast.perf.paths import MTU, PATHS, Path, PathError, Place, call, dropping, open_path
 from seqcast.perf.processes import Process, Processes, RunFailed
-from seqcast.perf.runs import Latency, Load, bare_latency, bare_throughput, journal_rows
+from seqcast.perf.runs import (
+    Latency,
+    Load,
+    bare_latency,
+    bare_throughput,
+    group_latency,
+    group_throughput,
+    journal_rows,
+)
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the bare baselines need Linux")
 LOOPBACK = Place((), "lo", "127.0.0.1")
@@ -278,6 +286,19 @@ def test_the_table_has_both_paths_side_by_side_and_says_what_was_not_measured():
     assert "0.8 (0.8 to 0.8)" in both
     one = report.table([{"path": "loopback", **figures}, {"path": "veth-segmented", "unavailable": "needs root"}])
     assert one.splitlines()[-1] == "veth-segmented: not measured: needs root"
+
+
+@linux
+def test_settings_that_are_given_reach_the_members():
+    arguments = command.parse(["--port", "47610", "--preset", "fast", "--partition", "primary"])
+    assert command.settings(arguments) == {"port": 47610, "preset": "fast", "partition": "primary"}
+    path = Path("loopback", (LOOPBACK,) * 2, 65000, 1, False)
+    wrong = {"port": 47610, "ttl": 300}
+    with pytest.raises(RunFailed, match="ttl=300"):
+        group_throughput(path, Load(2, 1, 64, "fifo", 0.1, settings=wrong), "perf-test")
+    with pytest.raises(RunFailed, match="ttl=300"):
+        group_latency(path, Latency(64, "fifo", 10, False, None, settings=wrong), "perf-test")
+    assert group_latency(path, Latency(64, "fifo", 10, False, None, {"port": 47610}), "perf-test")["p50"] > 0
 
 
 # ---- the command ---------------------------------------------------------------------------------------------------

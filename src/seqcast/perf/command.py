@@ -14,7 +14,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from seqcast.commandline import Parser
+from seqcast.commandline import Parser, whole
+from seqcast.config import PRESETS
 from seqcast.errors import SeqcastError
 from seqcast.journal.schema import PAYLOAD_MODES
 from seqcast.perf import report
@@ -23,6 +24,7 @@ from seqcast.perf.paths import PATHS, Path, PathError, dropping, open_path, why_
 from seqcast.perf.runs import Latency, Load, bare_latency, bare_throughput, group_latency, group_throughput
 
 ORDERS = ("fifo", "sequencer", "total")
+PARTITIONS = ("merge", "primary")
 MEMBERS_MAX = 64
 JOURNALED = {"hash": "hashes", "full": "whole payloads"}
 
@@ -89,6 +91,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--senders", type=int, default=1, metavar="N", help="how many of them send (%(default)s)")
     parser.add_argument("--size", type=int, metavar="BYTES", help="of a message (1024; with --latency 64)")
     parser.add_argument("--order", choices=ORDERS, default="fifo", help="order of delivery (%(default)s)")
+    parser.add_argument("--port", type=port, metavar="N", help="UDP port of the groups (47310)")
+    parser.add_argument("--preset", choices=PRESETS, help="what the times are made for (lan)")
+    parser.add_argument("--partition", choices=PARTITIONS, help="what becomes of a group that falls apart (merge)")
     parser.add_argument("--seconds", type=float, default=5.0, metavar="S", help="each run sends so long (%(default)g)")
     parser.add_argument("--pairs", type=int, default=5, metavar="N", help="runs of each kind, in turn (%(default)s)")
     parser.add_argument(
@@ -229,7 +234,10 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 def measure_throughput(arguments: argparse.Namespace, path: Path) -> dict[str, Any]:
     """Interleaved pairs of a group and its two baselines on one path."""
-    plain = Load(arguments.members, arguments.senders, arguments.size, arguments.order, arguments.seconds)
+    plain = Load(
+        arguments.members, arguments.senders, arguments.size, arguments.order, arguments.seconds,
+        settings=settings(arguments),
+    )  # fmt: skip
     load = replace(plain, journal=arguments.journal or "", journal_folder=arguments.journal_folder or "")
     burden = "loss" if arguments.loss is not None else "journal" if load.journal else ""
     raw: list[float] = []
@@ -273,7 +281,8 @@ def measure_throughput(arguments: argparse.Namespace, path: Path) -> dict[str, A
 def measure_latency(arguments: argparse.Namespace, path: Path) -> dict[str, Any]:
     """Interleaved pairs of a group's ping-pong and the bare one on one path."""
     spin = arguments.wait == "spinning"
-    latency = Latency(arguments.size, arguments.order, arguments.rounds, spin, pinned(arguments))
+    cores = pinned(arguments)
+    latency = Latency(arguments.size, arguments.order, arguments.rounds, spin, cores, settings(arguments))
     raw, runs = [], []
     for pair in range(1, arguments.pairs + 1):
         runs.append(group_latency(path, latency, cluster(path.name, pair)))
@@ -290,6 +299,16 @@ def measure_latency(arguments: argparse.Namespace, path: Path) -> dict[str, Any]
         "path": path.name,
         **report.latency(raw, runs),
     }
+
+
+def port(text: str) -> int:
+    """An argument that is a port whose next one is a port too."""
+    return whole(text, 1, 65534)
+
+
+def settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Those of the members that were given."""
+    return {name: value for name in ("port", "preset", "partition") if (value := getattr(arguments, name)) is not None}
 
 
 def cluster(name: str, pair: int) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from seqcast.perf.paths import Path
@@ -33,6 +34,7 @@ class Load:
         seconds: how long the senders send.
         journal: what all members journal of payloads, "hash" or "full"; "": they keep no journal.
         journal_folder: where the journals are made for the time of a run.
+        settings: more of ``seqcast.join``, by name.
     """
 
     members: int
@@ -42,6 +44,7 @@ class Load:
     seconds: float
     journal: str = ""
     journal_folder: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,7 @@ class Latency:
         rounds: round trips that count.
         spin: waiting spins rather than blocks.
         cores: of the two members; None where they are not pinned.
+        settings: more of ``seqcast.join``, by name.
     """
 
     size: int
@@ -61,6 +65,7 @@ class Latency:
     rounds: int
     spin: bool
     cores: tuple[int, int] | None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 def port(offset: int = 0) -> int:
@@ -172,7 +177,7 @@ def _group_run(path: Path, load: Load, cluster: str, journal: dict[str, str]) ->
                 "sends": sends,
                 "receives": receiving[number],
                 "sender": number,
-                "settings": {"order": load.order, "interface": place.interface, **journal},
+                "settings": {**load.settings, "order": load.order, "interface": place.interface, **journal},
             }
             members.append(processes.start(place, task))
             if number == 0:
@@ -237,7 +242,7 @@ def group_latency(path: Path, latency: Latency, cluster: str) -> dict[str, float
     with Processes() as processes:
         for index in range(2):
             place = path.places[index]
-            settings: dict[str, Any] = {"order": latency.order, "interface": place.interface}
+            settings = {**latency.settings, "order": latency.order, "interface": place.interface}
             if latency.spin:
                 settings["busy_poll_s"] = 1.0
             task = {
