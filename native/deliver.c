@@ -41,6 +41,7 @@ static void credit(sc_engine *e, const sc_delivery *d, int64_t now) {
     if (!peer || (sc_of_pair((uint64_t)d->stream) && d->pair != peer->pair)) return;
     sc_rx_stream *rx = sc_rx_of(peer, d->stream);
     if (d->seqno > rx->consumed) rx->consumed = d->seqno;
+    rx->queue_bytes -= d->len;
     sc_flow_consumed(e, peer, d->stream, d->len, now);
 }
 
@@ -58,6 +59,8 @@ int sc_queue_packet(sc_engine *e, uint8_t *p, uint32_t len, sc_slab *slab, int s
     d->seqno = seqno;
     sc_peer *peer = sc_of_pair((uint64_t)stream) ? sc_find_peer(e, sender) : NULL;
     d->pair = peer ? peer->pair : 0;
+    if (stream == SC_STREAM_GROUP && carrier != e->view.rank) peer = e->peers[carrier];
+    if (peer && peer != sc_self(e)) sc_rx_of(peer, stream)->queue_bytes += len;
     e->counters.packets_delivered++;
     if (!e->config.receive || (sender == e->config.member && !e->config.deliver_own)) {
         e->queue_tail--;

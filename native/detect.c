@@ -126,9 +126,14 @@ void sc_on_pong(sc_engine *e, const sc_peer *sender, const uint8_t *p, int64_t n
 
 /* ---- heartbeats ---------------------------------------------------------------------------------------------- */
 
+static int is_starved(const sc_engine *e, int64_t now) {
+    return e->starved && now - e->starved < 2 * e->config.heartbeat_ns;
+}
+
 static void say_heartbeat(sc_engine *e, int lane, const sc_address *to) {
     uint8_t *p = sc_out_new(e, lane, to, SC_TYPE_HEARTBEAT, SC_HEARTBEAT_HEADER + 16 * (size_t)e->view.n);
     if (!p) return;
+    if (is_starved(e, e->now)) p[SC_OFF_FLAGS] = SC_FLAG_STARVED;
     sc_put64(p + 40, e->group.unsent - 1);
     sc_put64(p + 48, e->group.stable);
     sc_put32(p + 56, e->view.n);
@@ -152,6 +157,46 @@ static void heartbeat(sc_engine *e, int64_t now) {
     }
 }
 
+/* Something was dropped here for want of slabs. */
+void sc_detect_starved(sc_engine *e, int64_t now) {
+    if (!e->starved || now - e->starved >= e->config.suspect_ns)
+        sc_push_event(e, SC_EVENT_STARVED, 0, e->view.tag, NULL, NULL, 0);
+    e->starved = now > 0 ? now : 1;
+}
+
+/* A member that has no slabs left is deaf, and all others wait for it: if that lasts it is slow, which the policies are
+ * told; not by one that has none left itself. */
+static void judge_starved(sc_engine *e, sc_peer *peer, int starved, int64_t now) {
+    if (!starved)
+        peer->starved = 0;
+    else if (!peer->starved)
+        peer->starved = now > 0 ? now : 1;
+    else if (!peer->slow && now - peer->starved >= e->config.suspect_ns_max && !is_starved(e, now)) {
+        peer->slow = 1;
+        sc_push_event(e, SC_EVENT_SLOW, peer->id, e->view.tag, NULL, NULL, 0);
+    }
+}
+
+/* Heartbeats of other views show how many members those have: what their beacons say is only said. */
+void sc_detect_stranger(sc_engine *e, uint64_t tag, const sc_address *from, int64_t now) {
+    sc_beat *place = &e->beats[0];
+    for (uint32_t i = 0; i < SC_MEMBERS_MAX; i++) {
+        sc_beat *beat = &e->beats[i];
+        if (beat->heard < place->heard) place = beat;
+        if (!beat->heard || !sc_same_address(&beat->address, from)) continue;
+        place = beat;
+        break;
+    }
+    *place = (sc_beat){.address = *from, .tag = tag, .heard = now > 0 ? now : 1};
+}
+
+size_t sc_engine_strangers(const sc_engine *e, uint64_t tag) {
+    size_t n = 0;
+    for (uint32_t i = 0; i < SC_MEMBERS_MAX; i++)
+        n += e->beats[i].heard && e->beats[i].tag == tag && e->now - e->beats[i].heard <= e->config.suspect_ns;
+    return n;
+}
+
 void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
     if (sc_get32(p + 56) != e->view.n) {
         e->counters.drop_field++;
@@ -161,6 +206,7 @@ void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now)
         peer->digest[r].delivered = sc_get64(p + SC_HEARTBEAT_HEADER + 16 * (size_t)r);
         peer->digest[r].received = sc_get64(p + SC_HEARTBEAT_HEADER + 16 * (size_t)r + 8);
     }
+    judge_starved(e, peer, p[SC_OFF_FLAGS] & SC_FLAG_STARVED, now);
     if (memcmp(peer->unheard, p + SC_HEARTBEAT_UNHEARD, sizeof peer->unheard)) {
         int unheard = sc_hears_not(peer, e->view.rank);
         memcpy(peer->unheard, p + SC_HEARTBEAT_UNHEARD, sizeof peer->unheard);

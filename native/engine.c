@@ -99,8 +99,12 @@ int sc_engine_stream(const sc_engine *e, uint32_t rank, sc_stream_state *out) {
 void sc_push_event(sc_engine *e, int kind, uint64_t sender, uint64_t view_tag, const sc_address *from, const uint8_t *p,
                    size_t len) {
     sc_event_node *node = NULL;
-    /* The bound is for frames of others; what the engine itself has to say is little, and is said once. */
-    if (kind != SC_EVENT_CONTROL || e->event_bytes + len + sizeof *node <= e->config.control_bytes_max) node = calloc(1, sizeof *node);
+    /* The bound is for frames of others; what the engine itself has to say is little, and is said once. Strangers have no
+     * more than half of it. */
+    int strange = kind == SC_EVENT_CONTROL && !sc_find_peer(e, sender);
+    uint64_t most = e->config.control_bytes_max, cost = len + sizeof *node;
+    int fits = e->event_bytes + cost <= most && !(strange && e->stranger_bytes + cost > most / 2);
+    if (kind != SC_EVENT_CONTROL || fits) node = calloc(1, sizeof *node);
     if (node && len && !(node->event.payload = malloc(len))) {
         free(node);
         node = NULL;
@@ -117,7 +121,9 @@ void sc_push_event(sc_engine *e, int kind, uint64_t sender, uint64_t view_tag, c
     node->event.len = len;
     *e->event_last = node;
     e->event_last = &node->next;
-    e->event_bytes += len + sizeof *node;
+    node->strange = strange;
+    e->event_bytes += cost;
+    if (strange) e->stranger_bytes += cost;
 }
 
 int sc_engine_event(sc_engine *e, sc_event *out) {
@@ -127,6 +133,7 @@ int sc_engine_event(sc_engine *e, sc_event *out) {
     e->event_first = node->next;
     if (!e->event_first) e->event_last = &e->event_first;
     e->event_bytes -= node->event.len + sizeof *node;
+    if (node->strange) e->stranger_bytes -= node->event.len + sizeof *node;
     free(node);
     return 1;
 }
@@ -170,6 +177,52 @@ static void count_drop(sc_engine *e, sc_wire_result result) {
     }
 }
 
+/* Frames of the control plane cost Python's time: each source has a share of it, which its frames must keep to before
+ * anybody reads them. Bytes a second, and at once. */
+#define FRAME_COST 512
+#define MEMBER_RATE 4000000
+#define SOURCE_RATE 256000
+#define STRANGERS_RATE 1000000
+#define SECOND_NS 1000000000
+
+static int spend(sc_budget *budget, int64_t cost, int64_t rate, int64_t most, int64_t now) {
+    int64_t elapsed = now - budget->refilled;
+    if (!budget->refilled || elapsed > 2 * (int64_t)SECOND_NS) elapsed = 2 * (int64_t)SECOND_NS;
+    if (elapsed > 0) {
+        budget->left += (int64_t)((double)elapsed * (double)rate / SECOND_NS);
+        budget->refilled = now > 0 ? now : 1;
+    }
+    if (budget->left > most) budget->left = most;
+    if (budget->left < cost) return 0;
+    budget->left -= cost;
+    return 1;
+}
+
+static sc_source *source_of(sc_engine *e, const sc_address *from) {
+    uint32_t i = 0;
+    while (i < SC_SOURCES - 1 && !sc_same_address(&e->sources[i].address, from)) i++;
+    sc_source found = e->sources[i];
+    if (!sc_same_address(&found.address, from)) found = (sc_source){.address = *from};
+    memmove(e->sources + 1, e->sources, i * sizeof found); /* the last used first */
+    e->sources[0] = found;
+    return &e->sources[0];
+}
+
+/* May a frame, or a ping, of `len` bytes be heard? */
+static int within_rate(sc_engine *e, sc_peer *peer, const sc_address *from, size_t len, int64_t now) {
+    int64_t cost = (int64_t)len + FRAME_COST;
+    if (peer) return spend(&peer->control, cost, MEMBER_RATE, MEMBER_RATE, now);
+    return spend(&source_of(e, from)->budget, cost, SOURCE_RATE, 2 * SOURCE_RATE, now) &&
+           spend(&e->strangers, cost, STRANGERS_RATE, 2 * STRANGERS_RATE, now);
+}
+
+/* Is this the address of a member? */
+static int is_members(const sc_engine *e, const sc_address *from) {
+    for (uint32_t r = 0; r < e->view.n; r++)
+        if (sc_same_address(from, &e->peers[r]->address)) return 1;
+    return 0;
+}
+
 static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, const sc_address *from, int lane,
                        int64_t now) {
     e->counters.datagrams_received++;
@@ -186,8 +239,17 @@ static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, cons
     }
     sc_peer *peer = sc_find_peer(e, sender);
     uint8_t type = p[SC_OFF_TYPE];
-    /* A DATA packet may come from a holder that serves a member which is gone: that is no sign of life. */
-    int direct = type != SC_TYPE_DATA || (peer && sc_same_address(from, &peer->address));
+    /* A member speaks from its own address. Only a DATA packet may come from another member, as a holder that serves one
+     * which is gone: that is no sign of life. */
+    int direct = !peer || sc_same_address(from, &peer->address);
+    if (!direct && (type != SC_TYPE_DATA || !is_members(e, from))) {
+        e->counters.drop_address++;
+        return 0;
+    }
+    if ((type == SC_TYPE_CONTROL || (type == SC_TYPE_PING && !peer)) && !within_rate(e, peer, from, len, now)) {
+        e->counters.drop_rate++;
+        return 0;
+    }
     /* Streams of a pair live as long as both are members, through many views: they, and what is said of them, carry the
      * tag of the view since which that is so. All else belongs to one view. */
     int of_pair = type == SC_TYPE_UNICAST || type == SC_TYPE_STATE ||
@@ -211,6 +273,7 @@ static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, cons
         sc_on_ping(e, tag == e->view.tag ? peer : NULL, p, from);
         return 1;
     }
+    if (type == SC_TYPE_HEARTBEAT && !current) sc_detect_stranger(e, tag, from, now);
     if (!peer) {
         e->counters.drop_stranger++;
         return 0;
@@ -243,7 +306,7 @@ static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, cons
         sc_on_taken(e, peer, p);
         return 1;
     default:
-        return sc_rx_data(e, peer, p, len, slab, now);
+        return sc_rx_data(e, peer, p, len, slab, direct, now);
     }
 }
 

@@ -257,7 +257,9 @@ enum {
     SC_EVENT_ALIVE = 3,       /* a suspected member was heard again, or somebody vouches for it */
     SC_EVENT_CUT_REACHED = 4, /* everything up to the cut is here */
     SC_EVENT_LINKS = 5,       /* what sc_engine_links says has changed; once until it is asked */
-    SC_EVENT_DRAINED = 6      /* all that was accepted before sc_engine_end_sends is on the safe side; once */
+    SC_EVENT_DRAINED = 6,     /* all that was accepted before sc_engine_end_sends is on the safe side; once */
+    SC_EVENT_STARVED = 7,     /* what comes is dropped here, as there are no slabs left */
+    SC_EVENT_SLOW = 8         /* `sender` has said so for suspect_ns_max */
 };
 typedef struct {
     int kind;
@@ -276,6 +278,8 @@ size_t sc_engine_doubted(const sc_engine *e, uint64_t *ids);
 /* Links that are cut in one direction: pairs (listener, speaker), at most `max`, where the listener has not heard the
  * speaker for its suspicion time and neither is suspected here. Of others as their last heartbeat says. */
 size_t sc_engine_links(sc_engine *e, uint64_t *pairs, size_t max);
+/* Addresses from which heartbeats of another view, that with this tag, came in the last suspicion time. */
+size_t sc_engine_strangers(const sc_engine *e, uint64_t tag);
 
 /* ---- views (called by the policies only) -------------------------------------------------------------------- */
 
@@ -384,6 +388,9 @@ void sc_engine_close(sc_engine *e, const uint64_t *cut, uint64_t marker);
     X(drop_crc)                                                                                                        \
     X(drop_field)                                                                                                      \
     X(drop_own)                                                                                                        \
+    X(drop_address)                                                                                                    \
+    X(drop_rate)                                                                                                       \
+    X(drop_share)                                                                                                      \
     X(drop_stranger)                                                                                                   \
     X(drop_view)                                                                                                       \
     X(drop_frozen)                                                                                                     \

@@ -29,7 +29,7 @@ uint8_t *sc_out_new(sc_engine *e, int lane, const sc_address *to, uint8_t type, 
 
 /* ---- acks: the receiver's side ------------------------------------------------------------------------------ */
 
-static uint64_t window_of(const sc_engine *e, int stream) {
+uint64_t sc_window_of(const sc_engine *e, int stream) {
     return stream == SC_STREAM_GROUP     ? e->view.window_bytes
            : stream == SC_STREAM_UNICAST ? e->view.unicast_window_bytes
            : stream == SC_STREAM_FORWARD ? e->view.forward_window_bytes
@@ -67,7 +67,7 @@ void sc_flow_progress(sc_engine *e, sc_rx_stream *rx, int stream, int64_t now) {
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 static int ack_is_due(const sc_engine *e, const sc_rx_stream *rx, int stream) {
-    uint64_t window = window_of(e, stream), ring = e->config.ring_packets;
+    uint64_t window = sc_window_of(e, stream), ring = e->config.ring_packets;
     uint64_t bytes = e->config.ack_bytes ? least(e->config.ack_bytes, window / 2) : window / 4;
     uint64_t packets = e->config.ack_packets ? least(e->config.ack_packets, ring / 2) : ring / 8;
     return rx->unacked_bytes >= bytes || rx->consumed - rx->acked_consumed >= packets;
@@ -165,6 +165,28 @@ static int tokens(sc_engine *e, uint32_t bytes, int64_t now) {
     return 1;
 }
 
+/* A member may ask again for what is sent for the first time, once over, and a little more with time: else a NAK of
+ * 72 bytes draws a window out of us as often as it comes. */
+static int share_of(sc_engine *e, sc_peer *requester, uint32_t bytes, int64_t now) {
+    int64_t most = 2 * (int64_t)e->config.ring_bytes + 2 * SC_PACKET_MAX;
+    int64_t elapsed = now - requester->again_refilled;
+    if (elapsed > 1000000000) elapsed = 1000000000;
+    requester->again_left += (int64_t)(e->first_bytes - requester->again_sent) +
+                             (int64_t)((double)elapsed * (double)e->config.retransmit_bytes_per_s / 64e9);
+    requester->again_sent = e->first_bytes;
+    requester->again_refilled = now;
+    if (requester->again_left > most) requester->again_left = most;
+    if (requester->again_left < (int64_t)bytes) return 0;
+    requester->again_left -= bytes;
+    return 1;
+}
+
+/* Is its last retransmission still waiting to be sent? */
+static sc_again *waiting(sc_engine *e, const sc_tx_packet *packet) {
+    uint64_t place = packet->again - 1 - e->again_gone;
+    return packet->again > e->again_gone && place < e->n_again ? &e->again[place] : NULL;
+}
+
 /* Queues one retransmission. 0 when a bound is hit: the rest of the NAK would meet the same. */
 static int again(sc_engine *e, sc_peer *requester, uint64_t owner, int stream, uint64_t seqno, int64_t now) {
     uint32_t len;
@@ -181,17 +203,12 @@ static int again(sc_engine *e, sc_peer *requester, uint64_t owner, int stream, u
             return 1;
         }
         /* A second member lacks it too, and the first answer has not left: one multicast serves both. */
-        if (fresh && stream == SC_STREAM_GROUP) {
-            for (uint32_t i = 0; i < e->n_again; i++) {
-                sc_again *a = &e->again[i];
-                if (a->owner != owner || a->stream != stream || a->seqno != seqno) continue;
-                a->multicast = 1;
-                packet->retransmitted_to = UINT32_MAX;
-                return 1;
-            }
+        sc_again *first = fresh && stream == SC_STREAM_GROUP ? waiting(e, packet) : NULL;
+        if (first && first->owner == owner && first->stream == stream && first->seqno == seqno) {
+            first->multicast = 1;
+            packet->retransmitted_to = UINT32_MAX;
+            return 1;
         }
-        packet->retransmitted_at = now;
-        packet->retransmitted_to = requester->rank + 1;
         len = packet->len;
     } else { /* as a holder, for a sender that is gone or does not answer */
         sc_peer *peer = sc_find_peer(e, owner);
@@ -202,13 +219,40 @@ static int again(sc_engine *e, sc_peer *requester, uint64_t owner, int stream, u
         }
         len = sc_rx_at(e, &peer->group, seqno)->len;
     }
-    if (e->n_again == SC_AGAIN_MAX || !tokens(e, len, now)) {
+    if (e->n_again == SC_AGAIN_MAX || !share_of(e, requester, len, now) || !tokens(e, len, now)) {
         e->counters.retransmit_limited++;
         return 0;
+    }
+    if (owner == e->config.member) {
+        sc_tx_packet *packet = sc_tx_at(sc_tx_of(e, requester, stream), seqno);
+        packet->retransmitted_at = now;
+        packet->retransmitted_to = requester->rank + 1;
+        packet->again = e->again_gone + e->n_again + 1;
     }
     e->again[e->n_again++] =
         (sc_again){.owner = owner, .seqno = seqno, .stream = stream, .requester = requester->rank, .multicast = 0};
     return 1;
+}
+
+/* The seqnos [*least_held, *end) of a stream that `requester` may be served from here, as far as it has not said itself that
+ * it has them. 0: none. */
+static int held_of(sc_engine *e, sc_peer *requester, uint64_t owner, int stream, uint64_t *least_held, uint64_t *end) {
+    uint64_t has = 0;
+    if (owner == e->config.member) {
+        sc_tx_stream *tx = sc_tx_of(e, requester, stream);
+        if (!tx || !tx->packets || (stream == SC_STREAM_FORWARD && requester->rank != (uint32_t)e->view.sequencer)) return 0;
+        *least_held = tx->first;
+        *end = tx->unsent;
+        has = stream == SC_STREAM_GROUP ? requester->acked.delivered : tx->stable;
+    } else {
+        sc_peer *peer = sc_find_peer(e, owner);
+        if (!peer || stream != SC_STREAM_GROUP || !peer->group.packets) return 0;
+        *least_held = peer->group.first;
+        *end = peer->group.highest + 1;
+        has = requester->digest[peer->rank].delivered;
+    }
+    if (has >= *least_held) *least_held = has + 1;
+    return *least_held < *end;
 }
 
 void sc_on_nak(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
@@ -216,11 +260,29 @@ void sc_on_nak(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
     int stream = (int)sc_get32(p + 48);
     uint32_t n = sc_get32(p + 52);
     e->counters.naks_received++;
+    uint64_t least_held, end; /* what there can be: nothing else is looked up */
+    if (!held_of(e, peer, owner, stream, &least_held, &end)) {
+        e->counters.retransmit_missing++;
+        return;
+    }
+    /* In the time between two NAKs for one range nobody lacks more than a ring holds. */
+    if (now - peer->naks_refilled >= e->config.nak_backoff_ns_min) {
+        peer->naks_left = e->config.ring_packets;
+        peer->naks_refilled = now;
+    }
     for (uint32_t i = 0; i < n; i++) {
         uint64_t lo = sc_get64(p + SC_NAK_HEADER + 16 * (size_t)i), hi = sc_get64(p + SC_NAK_HEADER + 16 * (size_t)i + 8);
-        if (hi - lo >= e->config.ring_packets) hi = lo + e->config.ring_packets - 1; /* a ring holds no more */
-        for (uint64_t seqno = lo; seqno <= hi; seqno++)
+        if (lo < least_held || hi >= end) e->counters.retransmit_missing++;
+        if (lo < least_held) lo = least_held;
+        if (hi >= end) hi = end - 1;
+        for (uint64_t seqno = lo; seqno <= hi; seqno++) {
+            if (peer->naks_left-- <= 0) {
+                peer->naks_left = 0;
+                e->counters.retransmit_limited++;
+                return;
+            }
             if (!again(e, peer, owner, stream, seqno, now)) return;
+        }
     }
 }
 

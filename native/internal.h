@@ -18,6 +18,7 @@ typedef struct {
     uint32_t len;
     uint32_t charge; /* what it takes of a receiver's socket buffer */
     uint64_t charged; /* sum of `charge` of this stream, this packet included */
+    uint64_t again; /* sc_engine.again_gone + place in `again`, + 1, of its last retransmission; 0: none */
     uint64_t ring_end; /* where the byte ring goes on behind it (monotonic) */
     uint64_t message_start; /* seqno in which the message that goes on behind this packet began; else its own seqno + 1 */
     uint64_t own; /* of the group stream: the highest number of an own packet up to here (sc_own) */
@@ -72,6 +73,7 @@ typedef struct {
     int64_t due, wait;
     uint32_t tries;
     int32_t holder; /* rank to fetch from, -1: the sender */
+    int asked;      /* a NAK went out: the answer may come from another member than the sender */
 } sc_gap;
 
 typedef struct {
@@ -89,6 +91,9 @@ typedef struct {
     uint64_t unacked_bytes;
     uint64_t acked_consumed;
     int64_t ack_due;
+    /* What a sender that keeps to its window can have here is bounded, twice: in the ring, and in the delivery queue. */
+    uint64_t ring_bytes, queue_bytes;
+    sc_slab *sharing; /* takes copies of its small packets, so that they hold no slab of others */
 } sc_rx_stream;
 
 /* ---- members of the view ------------------------------------------------------------------------------------ */
@@ -97,16 +102,43 @@ typedef struct {
     uint64_t delivered, received;
 } sc_mark;
 
+/* What somebody may still say to the control plane: bytes, with a fixed cost of each frame; refilled with time. */
+typedef struct {
+    int64_t left, refilled;
+} sc_budget;
+
+/* Somebody that is not in the view, by its address. */
+typedef struct {
+    sc_address address;
+    sc_budget budget;
+} sc_source;
+
+#define SC_SOURCES 64
+
+/* A member of another view, by its last heartbeat. */
+typedef struct {
+    sc_address address;
+    uint64_t tag;
+    int64_t heard;
+} sc_beat;
+
 typedef struct sc_peer {
     uint64_t id;
     uint64_t pair; /* tag of the view since which both are together: the unicast streams between them began with it */
     sc_address address;
     uint32_t rank;
+    sc_budget control;
+    /* Retransmissions to it: what it may ask for grows with what is sent for the first time, and slowly with time. */
+    int64_t again_left, again_refilled;
+    uint64_t again_sent; /* sc_engine.first_bytes when that was last looked at */
+    int64_t naks_left, naks_refilled; /* seqnos that may be looked up for it */
     int lost;      /* given up by the running cut: counts for nothing */
     /* Failure detection (detect.c). */
     int doubted;   /* under verification; set as long as one of the next two is */
     int silent;    /* no multicast of it came for the suspicion time; it may answer unicasts, others may vouch for it */
     int suspected; /* told to the policies */
+    int64_t starved; /* since when its heartbeats say that it has no slabs left; 0: they do not */
+    int slow;        /* told to the policies: that lasts */
     uint32_t pings; /* of this verification */
     int64_t heard;   /* last sign of life, straight from it */
     int64_t overheard; /* last multicast, straight from it */
@@ -196,6 +228,7 @@ typedef struct {
 
 typedef struct sc_event_node {
     struct sc_event_node *next;
+    int strange; /* a frame of somebody that is not in the view */
     sc_event event;
 } sc_event_node;
 
@@ -255,6 +288,8 @@ struct sc_engine {
     uint64_t out_bytes;
     sc_again again[SC_AGAIN_MAX];
     uint32_t n_again;
+    uint64_t again_gone;  /* entries that have left the front of `again` */
+    uint64_t first_bytes; /* sent for the first time, of all streams */
     sc_slab *spent_slabs[SC_SPENT_SLABS]; /* of what the last transmit handed out */
     uint32_t n_spent_slabs;
     int64_t again_tokens;
@@ -263,6 +298,11 @@ struct sc_engine {
     /* In. */
     sc_event_node *event_first, **event_last;
     uint64_t event_bytes;
+    uint64_t stranger_bytes; /* of them: frames of those that are not in the view */
+    sc_budget strangers;     /* all of them together */
+    sc_source sources[SC_SOURCES]; /* the last used first */
+    sc_beat beats[SC_MEMBERS_MAX];
+    int64_t starved; /* when something was last dropped for want of slabs; 0: never */
 
     /* Time. */
     int64_t now;  /* of the last receive or tick */
@@ -347,7 +387,7 @@ static inline int sc_tx_keeps(const sc_tx_stream *tx, uint64_t len) {
 /* rx.c */
 void sc_rx_reset(sc_engine *e, sc_rx_stream *rx, uint64_t base);
 void sc_rx_free(sc_engine *e, sc_rx_stream *rx);
-int sc_rx_data(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab *slab, int64_t now);
+int sc_rx_data(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab *slab, int direct, int64_t now);
 void sc_rx_advance(sc_engine *e, sc_peer *peer, sc_rx_stream *rx, int stream);
 void sc_rx_known(sc_engine *e, sc_rx_stream *rx, uint64_t highest, int64_t due);
 void sc_rx_stable(sc_engine *e, sc_rx_stream *rx, uint64_t stable);
@@ -355,11 +395,13 @@ void sc_rx_naks(sc_engine *e, int64_t now);
 int64_t sc_rx_deadline(const sc_engine *e);
 void sc_rx_gap_add(sc_engine *e, sc_rx_stream *rx, uint64_t lo, uint64_t hi, int64_t due, int32_t holder);
 sc_rx_stream *sc_rx_of(sc_peer *peer, int stream);
+void sc_rx_moved(sc_rx_stream *rx, sc_rx_packet *slot); /* its reference to the slab went elsewhere */
 static inline sc_rx_packet *sc_rx_at(const sc_engine *e, const sc_rx_stream *rx, uint64_t seqno) {
     return &rx->packets[seqno & (e->config.ring_packets - 1)];
 }
 
 /* flow.c */
+uint64_t sc_window_of(const sc_engine *e, int stream);
 uint8_t *sc_out_new(sc_engine *e, int lane, const sc_address *to, uint8_t type, size_t len);
 void sc_on_ack(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now);
 void sc_on_nak(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now);
@@ -379,6 +421,8 @@ static inline int sc_hears_not(const sc_peer *peer, uint32_t rank) { return peer
 static inline int sc_is_mute(const sc_peer *peer) { return peer->silent && peer->doubted; }
 void sc_on_ping(sc_engine *e, const sc_peer *sender, const uint8_t *p, const sc_address *from);
 void sc_on_pong(sc_engine *e, const sc_peer *sender, const uint8_t *p, int64_t now);
+void sc_detect_stranger(sc_engine *e, uint64_t tag, const sc_address *from, int64_t now);
+void sc_detect_starved(sc_engine *e, int64_t now);
 void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now);
 void sc_detect_tick(sc_engine *e, int64_t now);
 int64_t sc_detect_deadline(const sc_engine *e);
@@ -386,6 +430,7 @@ int64_t sc_detect_deadline(const sc_engine *e);
 /* order.c */
 void sc_order_stamp(sc_engine *e, int64_t now);
 void sc_order_own_packet(sc_engine *e, uint8_t *p, uint32_t messages);
+int sc_order_follows(const sc_engine *e, const uint8_t *p);
 int sc_order_accept(sc_engine *e, const uint8_t *p);
 
 /* view.c */

@@ -48,7 +48,7 @@ void sc_order_stamp(sc_engine *e, int64_t now) {
         uint64_t seqno = e->group.next;
         sc_queue_packet(e, p, slot->len, slot->slab, SC_STREAM_GROUP, e->view.rank, peer->id, seqno);
         sc_tx_restamp(e, &e->group, slot, messages);
-        slot->p = NULL; /* its reference moved */
+        sc_rx_moved(rx, slot);
         rx->queued++;
         rx->first = rx->queued;
         rx->consumed = rx->queued - 1;
@@ -56,6 +56,11 @@ void sc_order_stamp(sc_engine *e, int64_t now) {
         sc_flow_consumed(e, peer, SC_STREAM_FORWARD, slot->len, now);
         e->stamp_turn = (e->stamp_turn + 1) % e->view.n;
     }
+}
+
+/* A sequencer stamps the packets of each member without a gap (E-01): does this one follow, or repeat? */
+int sc_order_follows(const sc_engine *e, const uint8_t *p) {
+    return sc_get64(p + SC_OFF_ORIGIN_SEQNO) <= e->peers[sc_get16(p + SC_OFF_ORIGIN_RANK)]->returned + 1;
 }
 
 /* A stamped packet in order: 1 to deliver, 0 for a duplicate (SEQ-18). Keeps the received table, and drops what came

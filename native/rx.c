@@ -9,14 +9,23 @@ sc_rx_stream *sc_rx_of(sc_peer *peer, int stream) {
                                          : &peer->state;
 }
 
-static void drop_slot(sc_rx_packet *slot) {
-    if (slot->p) sc_slab_unref(slot->slab);
+static void drop_slot(sc_rx_stream *rx, sc_rx_packet *slot) {
+    if (!slot->p) return;
+    sc_slab_unref(slot->slab);
+    sc_rx_moved(rx, slot);
+}
+
+void sc_rx_moved(sc_rx_stream *rx, sc_rx_packet *slot) {
     slot->p = NULL;
+    rx->ring_bytes -= slot->len;
+    if (rx->ring_bytes || !rx->sharing) return;
+    sc_slab_unref(rx->sharing); /* an idle stream holds none */
+    rx->sharing = NULL;
 }
 
 static void clear(sc_engine *e, sc_rx_stream *rx) {
     if (!rx->packets) return;
-    for (uint64_t seqno = rx->first; seqno <= rx->highest; seqno++) drop_slot(sc_rx_at(e, rx, seqno));
+    for (uint64_t seqno = rx->first; seqno <= rx->highest; seqno++) drop_slot(rx, sc_rx_at(e, rx, seqno));
 }
 
 void sc_rx_reset(sc_engine *e, sc_rx_stream *rx, uint64_t base) {
@@ -98,7 +107,7 @@ void sc_rx_known(sc_engine *e, sc_rx_stream *rx, uint64_t highest, int64_t due) 
 void sc_rx_stable(sc_engine *e, sc_rx_stream *rx, uint64_t stable) {
     if (stable > rx->stable) rx->stable = stable;
     if (!rx->packets) return;
-    while (rx->first <= rx->stable && rx->first < rx->queued) drop_slot(sc_rx_at(e, rx, rx->first++));
+    while (rx->first <= rx->stable && rx->first < rx->queued) drop_slot(rx, sc_rx_at(e, rx, rx->first++));
 }
 
 /* Puts what is contiguous in order. */
@@ -116,6 +125,13 @@ void sc_rx_advance(sc_engine *e, sc_peer *peer, sc_rx_stream *rx, int stream) {
         uint64_t sender = peer->id;
         int deliver = 1;
         if (stream == SC_STREAM_GROUP && e->view.sequencer >= 0) {
+            if (!sc_order_follows(e, slot->p)) { /* no sequencer stamped it: what it did stamp is still to come */
+                e->counters.drop_field++;
+                drop_slot(rx, slot);
+                rx->next = rx->queued;
+                sc_rx_gap_add(e, rx, rx->queued, rx->queued, e->now, -1);
+                return;
+            }
             deliver = sc_order_accept(e, slot->p);
             sender = e->view.ids[sc_get16(slot->p + SC_OFF_ORIGIN_RANK)];
         }
@@ -123,15 +139,30 @@ void sc_rx_advance(sc_engine *e, sc_peer *peer, sc_rx_stream *rx, int stream) {
         if (!deliver) rx->consumed = rx->queued;
         rx->queued++;
         if (stream == SC_STREAM_UNICAST) { /* nobody else is ever served from here */
-            drop_slot(slot);
+            drop_slot(rx, slot);
             rx->first = rx->queued;
         }
     }
     sc_rx_stable(e, rx, rx->stable);
 }
 
-/* A data packet of `peer` whose wire form is valid and whose view tag fits. Returns 1 when it was new. */
-int sc_rx_data(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab *slab, int64_t now) {
+static int was_asked_for(const sc_rx_stream *rx, uint64_t seqno) {
+    for (uint32_t i = 0; i < rx->n_gaps; i++)
+        if (seqno >= rx->gaps[i].lo && seqno <= rx->gaps[i].hi) return rx->gaps[i].asked;
+    return 0;
+}
+
+/* Has the sender more here than one that keeps to its window can have? Twice the window, as what a view change sends again
+ * is forced past it. What is dropped so is asked for again; the packet that comes next always has a place. */
+static int beyond_share(const sc_engine *e, const sc_rx_stream *rx, int stream, uint64_t seqno, size_t len) {
+    uint64_t share = 2 * (sc_window_of(e, stream) + e->view.packet_bytes);
+    if (rx->queue_bytes + len > share && rx->queue_bytes) return 1;
+    return rx->ring_bytes + len > share && seqno != rx->next;
+}
+
+/* A data packet of `peer` whose wire form is valid and whose view tag fits; not `direct`: from another member, as we asked
+ * for it. Returns 1 when it was new. */
+int sc_rx_data(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab *slab, int direct, int64_t now) {
     int stream = p[SC_OFF_TYPE] == SC_TYPE_DATA      ? SC_STREAM_GROUP
                  : p[SC_OFF_TYPE] == SC_TYPE_UNICAST ? SC_STREAM_UNICAST
                  : p[SC_OFF_TYPE] == SC_TYPE_FORWARD ? SC_STREAM_FORWARD
@@ -157,7 +188,12 @@ int sc_rx_data(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab *sla
         e->counters.drop_frozen++;
         return 0;
     }
-    sc_rx_stable(e, rx, sc_get64(p + SC_OFF_STABLE));
+    if (direct)
+        sc_rx_stable(e, rx, sc_get64(p + SC_OFF_STABLE));
+    else if (!was_asked_for(rx, seqno)) {
+        e->counters.drop_address++;
+        return 0;
+    }
     if (seqno < rx->next) {
         e->counters.packets_duplicate++;
         return 0;
@@ -175,19 +211,25 @@ int sc_rx_data(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab *sla
         e->counters.packets_duplicate++;
         return 0;
     }
+    if (beyond_share(e, rx, stream, seqno, len)) {
+        e->counters.drop_share++;
+        return 0;
+    }
     if (slab) {
         sc_slab_ref(slab);
         slot->slab = slab;
         slot->p = p;
     } else {
-        uint8_t *copy = sc_slab_pool_copy(e->pool, p, len, 0, &slot->slab);
+        uint8_t *copy = sc_slab_copy_into(e->pool, &rx->sharing, p, len, 0, &slot->slab);
         if (!copy) {
             e->counters.drop_slabs++;
+            sc_detect_starved(e, now);
             return 0;
         }
         slot->p = copy;
     }
     slot->len = (uint32_t)len;
+    rx->ring_bytes += len;
     e->counters.packets_received++;
     if (seqno > rx->known) {
         if (seqno > rx->known + 1) sc_rx_gap_add(e, rx, rx->known + 1, seqno - 1, now + e->config.nak_delay_ns, -1);
@@ -246,6 +288,7 @@ static void nak_stream(sc_engine *e, sc_peer *owner, int stream, int64_t now) {
             if (gap->due > now) continue;
             if (nak_target(e, owner, stream, gap) != target) break;
             gap->tries++;
+            gap->asked = 1;
             gap->due = now + gap->wait + (int64_t)(sc_random(e) % (uint64_t)(gap->wait / 4 + 1));
             gap->wait = gap->wait * 2 < e->config.nak_backoff_ns_max ? gap->wait * 2 : e->config.nak_backoff_ns_max;
             uint64_t hi = gap->hi < rx->first + e->config.ring_packets ? gap->hi : rx->first + e->config.ring_packets - 1;

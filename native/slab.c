@@ -84,20 +84,24 @@ void sc_slab_unref(sc_slab *slab) {
     slab->pool->in_use--;
 }
 
-uint8_t *sc_slab_pool_copy(sc_slab_pool *pool, const uint8_t *p, size_t len, int own, sc_slab **slab) {
+uint8_t *sc_slab_copy_into(sc_slab_pool *pool, sc_slab **sharing, const uint8_t *p, size_t len, int own, sc_slab **slab) {
     size_t room = (len + 15) & ~(size_t)15;
     if (room > SC_SLAB_BYTES) return NULL;
-    if (!pool->sharing || pool->sharing->used + room > SC_SLAB_BYTES) {
-        if (pool->sharing) sc_slab_unref(pool->sharing);
-        pool->sharing = get(pool, own);
-        if (!pool->sharing) return NULL;
+    if (!*sharing || (*sharing)->used + room > SC_SLAB_BYTES) {
+        if (*sharing) sc_slab_unref(*sharing);
+        *sharing = get(pool, own);
+        if (!*sharing) return NULL;
     }
-    uint8_t *to = pool->sharing->data + pool->sharing->used;
+    uint8_t *to = (*sharing)->data + (*sharing)->used;
     memcpy(to, p, len);
-    pool->sharing->used += (uint32_t)room;
-    sc_slab_ref(pool->sharing);
-    *slab = pool->sharing;
+    (*sharing)->used += (uint32_t)room;
+    sc_slab_ref(*sharing);
+    *slab = *sharing;
     return to;
+}
+
+uint8_t *sc_slab_pool_copy(sc_slab_pool *pool, const uint8_t *p, size_t len, int own, sc_slab **slab) {
+    return sc_slab_copy_into(pool, &pool->sharing, p, len, own, slab);
 }
 
 uint32_t sc_slab_pool_in_use(const sc_slab_pool *pool) { return pool->in_use; }

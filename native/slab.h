@@ -33,6 +33,8 @@ void sc_slab_unref(sc_slab *slab); /* back to the free list with the last refere
  * is stable. Adds a reference to *slab for the caller; NULL when the bound is reached. With `own` the bound does not count:
  * own packets are bounded by the window, and may not be lost. */
 uint8_t *sc_slab_pool_copy(sc_slab_pool *pool, const uint8_t *p, size_t len, int own, sc_slab **slab);
+/* The same in a slab of the caller's own, *sharing, of which it holds a reference (NULL: none yet). */
+uint8_t *sc_slab_copy_into(sc_slab_pool *pool, sc_slab **sharing, const uint8_t *p, size_t len, int own, sc_slab **slab);
 
 uint32_t sc_slab_pool_in_use(const sc_slab_pool *pool);
 uint64_t sc_slab_pool_exhausted(const sc_slab_pool *pool); /* how often the bound was hit */

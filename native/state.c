@@ -37,7 +37,7 @@ static void next_packet(sc_engine *e, sc_peer *peer) {
     sc_rx_packet *slot = sc_rx_at(e, rx, rx->queued);
     uint32_t len = slot->len;
     sc_slab_unref(slot->slab);
-    slot->p = NULL;
+    sc_rx_moved(rx, slot);
     peer->state_at = 0;
     rx->consumed = rx->queued++;
     rx->first = rx->queued;

@@ -423,6 +423,7 @@ static int transmit_again(sc_engine *e, sc_tx *out, int max, int64_t now) {
         e->counters.packets_retransmitted++;
     }
     e->n_again -= i;
+    e->again_gone += i;
     memmove(e->again, e->again + i, e->n_again * sizeof *e->again);
     for (int j = 0; j < k; j++) count_run(e, &out[j]);
     return k;
@@ -445,6 +446,7 @@ static int transmit_stream(sc_engine *e, sc_tx_stream *tx, int lane, const sc_ad
             e->counters.packets_sent++;
             tx->unsent++;
         }
+        e->first_bytes += out[k].bytes;
         count_run(e, &out[k++]);
     }
     if (tx->unsent != before) sc_flow_sent(e, tx, now);

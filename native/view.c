@@ -128,7 +128,7 @@ void sc_engine_received_table(const sc_engine *e, uint64_t *out) {
         if (!p) return;
         uint64_t origin = sc_get64(p + SC_OFF_ORIGIN_SEQNO);
         uint32_t rank = sc_get16(p + SC_OFF_ORIGIN_RANK);
-        if (origin > out[rank]) out[rank] = origin;
+        if (origin == out[rank] + 1) out[rank] = origin; /* what does not follow no sequencer has stamped */
     }
 }
 
@@ -231,6 +231,7 @@ static void peer_free(sc_engine *e, sc_peer *peer) {
 }
 
 static void forget_view(sc_engine *e) {
+    e->again_gone += e->n_again;
     e->n_again = 0;
     e->gate_closed = e->paused = e->frozen = e->still = e->cut_set = e->cut_told = 0;
     e->epoch++;
@@ -299,6 +300,10 @@ int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, ui
         peer->rank = r;
         peer->lost = peer->doubted = peer->silent = peer->suspected = 0;
         peer->unicast_mark = 0;
+        peer->again_left = 2 * (int64_t)e->config.ring_bytes;
+        peer->starved = peer->slow = 0;
+        peer->again_sent = e->first_bytes;
+        peer->again_refilled = now;
         peer->heard = peer->overheard = now;
         peer->vouched = peer->refused = 0;
         memset(peer->unheard, 0, sizeof peer->unheard);

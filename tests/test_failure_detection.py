@@ -220,14 +220,16 @@ def test_only_the_origin_is_answered_by_a_relay():
     engine, a = net.engines[1], bytes([1])
     engine.transmit(net.now)
 
-    def out(sender, target, origin, kind=PING):
-        engine.receive(hostile(kind, sender, target.to_bytes(8, "little") + origin.to_bytes(8, "little")), a, net.now)
+    def out(sender, target, origin, kind=PING, source=a):
+        body = target.to_bytes(8, "little") + origin.to_bytes(8, "little")
+        engine.receive(hostile(kind, sender, body), source, net.now)
         return [(address, datagram[2]) for _, address, datagram in engine.transmit(net.now)]
 
     assert out(100, 101, 100) == [(a, PONG)]
     assert out(100, 102, 100) == [(bytes([3]), PING)]
     assert out(100, 102, 102) == [] and out(100, 999, 100) == [] and out(999, 102, 999) == []
-    assert out(102, 102, 100, PONG) == [(a, PONG)]
+    assert out(102, 102, 100, PONG) == [], "it is not from the address of that member"
+    assert out(102, 102, 100, PONG, bytes([3])) == [(a, PONG)]
     assert out(102, 100, 100, PONG) == [] and out(102, 102, 999, PONG) == []
 
 

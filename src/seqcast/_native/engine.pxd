@@ -58,6 +58,8 @@ cdef extern from "engine.h" nogil:
         SC_EVENT_CUT_REACHED
         SC_EVENT_LINKS
         SC_EVENT_DRAINED
+        SC_EVENT_STARVED
+        SC_EVENT_SLOW
 
     ctypedef struct sc_address:
         uint8_t len
@@ -216,6 +218,7 @@ cdef extern from "engine.h" nogil:
     int sc_engine_has_event(const sc_engine *e)
     size_t sc_engine_doubted(const sc_engine *e, uint64_t *ids)
     size_t sc_engine_links(sc_engine *e, uint64_t *pairs, size_t max)
+    size_t sc_engine_strangers(const sc_engine *e, uint64_t tag)
     uint64_t sc_engine_gate_close(sc_engine *e, int unicasts)
     void sc_engine_pause(sc_engine *e)
     void sc_engine_resume(sc_engine *e)

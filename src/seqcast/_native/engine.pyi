@@ -159,11 +159,15 @@ class Engine:
         """To the group's control lane, or to one address. False when the queue is full."""
     def events(self) -> list[tuple[Any, ...]]:
         """Takes all waiting events: ("control", sender_id, address, view_tag, payload), ("suspect", id), ("alive", id),
-        ("cut_reached",), ("links",): ``links()`` has changed."""
+        ("cut_reached",),
+        ("links",): ``links()`` has changed, ("starved",): what comes is dropped for want of slabs, ("slow", id): that
+        member has said so of itself for ``suspect_ns_max``."""
     def doubted(self) -> list[int]:
         """Ids of members under verification: not heard, and not suspected yet."""
     def links(self) -> list[tuple[int, int]]:
         """(listener, speaker): the one has not heard the other for its suspicion time, and neither is suspected."""
+    def strangers(self, tag: int) -> int:
+        """Addresses from which heartbeats of another view, that with this tag, came in the last suspicion time."""
     def gate_close(self, unicasts: bool = False) -> int:
         """The last own seqno; with ``unicasts`` the cut is reached only when survivors have what was sent to them."""
     def pause(self) -> None:

@@ -230,6 +230,10 @@ cdef class Engine:
                 out.append(("suspect", event.sender))
             elif event.kind == SC_EVENT_ALIVE:
                 out.append(("alive", event.sender))
+            elif event.kind == SC_EVENT_STARVED:
+                out.append(("starved",))
+            elif event.kind == SC_EVENT_SLOW:
+                out.append(("slow", event.sender))
             elif event.kind == SC_EVENT_LINKS:
                 out.append(("links",))
             elif event.kind == SC_EVENT_DRAINED:
@@ -252,6 +256,12 @@ cdef class Engine:
         n = sc_engine_links(self.e, pairs, LINKS_MAX)
         sc_mutex_unlock(&self.lock)
         return [(pairs[2 * i], pairs[2 * i + 1]) for i in range(n)]
+
+    def strangers(self, uint64_t tag):
+        sc_mutex_lock(&self.lock)
+        cdef size_t n = sc_engine_strangers(self.e, tag)
+        sc_mutex_unlock(&self.lock)
+        return n
 
     def gate_close(self, bint unicasts=False):
         sc_mutex_lock(&self.lock)

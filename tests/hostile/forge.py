@@ -1,0 +1,293 @@
+"""Datagrams with a right CRC that nobody of the group has sent, of every type in native/wire.h."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from seqcast._native.bare import crc32c
+from seqcast.policy.frames import SHAPES, Frame, MemberInfo, NewView, dump
+
+MAGIC = 0xC5
+DATA, UNICAST, FORWARD, ACK, NAK, PROBE, HEARTBEAT, CONTROL, STATE, PING, PONG = range(1, 12)
+GROUP_STREAM, UNICAST_STREAM, FORWARD_STREAM, STATE_STREAM = range(4)
+CONT_IN, CONT_OUT = 1, 2
+SEQNO_MAX = 1 << 62
+_COMMON = struct.Struct("<BBBBIIHHQQQ")
+
+
+def wire_version() -> int:
+    """What the engine itself puts into its datagrams."""
+    from seqcast._native.engine import LANE_CONTROL, Engine
+
+    engine = Engine(member_id=1, group_tag=1)
+    engine.control_send(b"{}")
+    ((lane, _, datagram),) = engine.transmit(0)
+    assert lane == LANE_CONTROL
+    return datagram[1]
+
+
+VERSION = wire_version()
+
+
+def sealed(datagram: bytes) -> bytes:
+    """The same with its CRC."""
+    out = bytearray(datagram)
+    out[4:8] = bytes(4)
+    out[4:8] = crc32c(out).to_bytes(4, "little")
+    return bytes(out)
+
+
+@dataclass(frozen=True)
+class Forger:
+    """Makes datagrams of one group.
+
+    Args:
+        group: the 32-bit tag of the cluster's name.
+    """
+
+    group: int
+
+    def datagram(self, kind: int, sender: int, view: int, body: bytes = b"", seqno: int = 0, flags: int = 0) -> bytes:
+        head = _COMMON.pack(MAGIC, VERSION, kind, flags, 0, self.group, 0, 0, sender, view, seqno)
+        return sealed(head + body)
+
+    def packet(
+        self,
+        kind: int,
+        sender: int,
+        view: int,
+        seqno: int,
+        pieces: Sequence[bytes] = (b"forged",),
+        *,
+        stable: int = 0,
+        origin: int = 0,
+        place: int = 0,
+        rank: int = 0,
+        flags: int = 0,
+    ) -> bytes:
+        """A data packet (DATA, UNICAST, FORWARD, STATE) with these messages."""
+        data = b"".join(pieces)
+        offsets, end = [0], 0
+        for piece in pieces:
+            offsets.append(end := end + len(piece))
+        body = struct.pack("<QqQQIHH", stable, 0, origin, place, len(data), len(pieces), rank)
+        body += data + bytes(-len(data) % 4) + struct.pack(f"<{len(offsets)}i", *offsets)
+        return self.datagram(kind, sender, view, body, seqno, flags)
+
+    def ack(self, sender: int, view: int, stream: int, delivered: int, received: int, consumed: int) -> bytes:
+        return self.datagram(ACK, sender, view, struct.pack("<QQQQ", stream, delivered, received, consumed))
+
+    def nak(self, sender: int, view: int, owner: int, stream: int, ranges: Sequence[tuple[int, int]]) -> bytes:
+        body = struct.pack("<QII", owner, stream, len(ranges)) + b"".join(struct.pack("<QQ", *each) for each in ranges)
+        return self.datagram(NAK, sender, view, body)
+
+    def probe(self, sender: int, view: int, stream: int, highest: int, stable: int) -> bytes:
+        return self.datagram(PROBE, sender, view, struct.pack("<QQQ", stream, highest, stable))
+
+    def heartbeat(
+        self, sender: int, view: int, highest: int, stable: int, marks: Sequence[tuple[int, int]], unheard: int = 0
+    ) -> bytes:
+        body = struct.pack("<QQII", highest, stable, len(marks), 0) + unheard.to_bytes(16, "little")
+        return self.datagram(HEARTBEAT, sender, view, body + b"".join(struct.pack("<QQ", *mark) for mark in marks))
+
+    def ping(self, kind: int, sender: int, view: int, target: int, origin: int) -> bytes:
+        return self.datagram(kind, sender, view, struct.pack("<QQ", target, origin))
+
+    def control(self, sender: int, frame: Frame | bytes, view: int = 0) -> bytes:
+        return self.datagram(CONTROL, sender, view, frame if isinstance(frame, bytes) else dump(frame))
+
+
+# ---- frames of any kind, drawn ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Known:
+    """What somebody on the network knows of a group: all of it was multicast.
+
+    Args:
+        view: the id of the present view; ``closed``: of the one before, if it is known.
+        infos: its members, by rank.
+        cluster, order: of the group.
+        entered: the VIEW that began it.
+    """
+
+    infos: tuple[MemberInfo, ...]
+    entered: NewView
+    cluster: str
+    order: str
+    closed: tuple[int, ...] = ()
+    shared: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def view(self) -> Any:
+        return self.entered.view_id
+
+
+class Drawer:
+    """Draws frames: right in their shape, likely in some fields and impossible in others."""
+
+    def __init__(self, rng: random.Random, known: Known, own: int, address: bytes) -> None:
+        self.rng, self.known, self.own, self.address = rng, known, own, address
+
+    def count(self) -> int:
+        return self.rng.choice((0, 1, 1, 2, 3, 5, self.rng.randrange(100), (1 << 53) - 1))
+
+    def seqno(self) -> int:
+        return self.rng.choice((0, 1, 2, 10, self.rng.randrange(1000), SEQNO_MAX - 1, SEQNO_MAX))
+
+    def tag(self) -> int:
+        return self.rng.choice((self.known.view.tag,) * 6 + (*self.known.closed, self.rng.getrandbits(64) | 1))
+
+    def ids(self) -> tuple[int, ...]:
+        ids = [info.id for info in self.known.infos]
+        if self.rng.random() < 0.3:
+            ids = self.rng.sample(ids, self.rng.randrange(len(ids) + 1))
+        if self.rng.random() < 0.2:
+            ids.append(self.own)
+        return tuple(ids)
+
+    def attempt(self) -> tuple[int, int]:
+        return self.count(), self.rng.randrange(len(self.known.infos) + self.rng.choice((0, 1, 100)))
+
+    def seqnos(self) -> tuple[int, ...]:
+        return tuple(self.seqno() for _ in range(len(self.known.infos) + self.rng.choice((0, 0, 0, 1, -1))))
+
+    def info(self) -> MemberInfo:
+        other = self.rng.choice(self.known.infos).address
+        address = self.rng.choice((self.address, self.address, other, b"\4", b"\6" * 28))
+        name = self.rng.choice(("x", "\x1b[2J\x07", self.rng.choice(self.known.infos).name))
+        return MemberInfo(name, self.own, address, 1 << 20, self.rng.choice((512, 1472, 65_000)), 1 << 20)
+
+    def view(self) -> NewView:
+        """A VIEW of which some fields are changed."""
+        from dataclasses import replace
+
+        from seqcast.types import ViewId
+
+        rng, entered = self.rng, self.known.entered
+        infos = list(self.known.infos)
+        if rng.random() < 0.5:
+            infos = [info for info in infos if rng.random() < 0.7] or infos
+        if rng.random() < 0.5:
+            infos.insert(rng.choice((0, len(infos))), self.info())
+            if len({info.name for info in infos}) < len(infos):
+                infos = list(self.known.infos)
+        counter = entered.view_id.counter + rng.choice((0, 1, 1, 2, 1 << 40))
+        view_id = ViewId(counter, infos[0].id, (self.count(), rng.choice((self.own, infos[0].id))))
+        return replace(
+            entered,
+            closes=rng.choice((entered.view_id, entered.view_id, entered.closes, None)),
+            attempt=self.attempt(),
+            answers=rng.choice((None, self.attempt())),
+            survivors=self.ids(),
+            view_id=view_id,
+            members=tuple(infos),
+            cut=(seqnos := self.seqnos()),
+            table=seqnos,
+            base=tuple(self.seqno() for _ in infos),
+            origin_base=tuple(self.seqno() for _ in infos),
+            providers=(),
+            subgroups=(),
+            shortfalls=(),
+            departed=self.ids() if rng.random() < 0.3 else (),
+        )
+
+    def value(self, kind: str, field: str) -> Any:
+        """A value for a field of a frame."""
+        from seqcast.policy import frames
+
+        rng = self.rng
+        if field in ("view", "proposal") and SHAPES[kind][1][field].text.startswith("an object"):
+            return self.view()
+        draw: dict[str, Callable[[], Any]] = {
+            "version": lambda: rng.choice((frames.PROTOCOL_VERSION, frames.PROTOCOL_VERSION, 77)),
+            "cluster": lambda: rng.choice((self.known.cluster, self.known.cluster, "another")),
+            "order": lambda: rng.choice((self.known.order, self.known.order, "fifo")),
+            "info": self.info,
+            "tries": self.count,
+            "shared": lambda: self.known.shared,
+            "view": self.tag,
+            "reason": lambda: "\x1b]0;owned\x07 go away",
+            "cause": lambda: rng.choice(frames.REFUSALS),
+            "attempt": self.attempt,
+            "survivors": self.ids,
+            "last": self.seqno,
+            "held": lambda: self._held(kind),
+            "lacks": lambda: rng.choice((None, self.ids())),
+            "accepted": lambda: rng.choice((None, self.attempt())),
+            "promise": self.attempt,
+            "cut": self.seqnos,
+            "fetch": self._fetch,
+            "under": self.attempt,
+            "pause": self.count,
+            "turn": self.count,
+            "phase": lambda: rng.choice(("block", "stop", "hold")),
+            "primary": lambda: rng.choice((None, 0, 1, 128)),
+            "view_id": self._view_id,
+            "request": self.count,
+            "side": lambda: rng.choice((None,) * (kind == "unblock") + (frames.Side(self.tag(), self.attempt()),)),
+            "name": lambda: "\x1b[31mx",
+            "reached": lambda: ("x",),
+            "missing": lambda: ("y",),
+            "allowed": lambda: True,
+            "merge": lambda: (rng.choice((self.own, rng.choice(self.known.infos).id)), self.count()),
+            "shortfalls": lambda: (),
+            "nonce": lambda: rng.getrandbits(60) | 1,
+        }
+        return draw[field]() if field in draw else self._by_shape(SHAPES[kind][1][field])
+
+    def _by_shape(self, shape: Any) -> Any:
+        """For a field of which nothing is known but its shape: what that takes of some simple values."""
+        from seqcast.errors import RemoteProtocolError
+
+        values = [0, 1, 2, self.count(), self.seqno(), f"{self.own:x}", "", "x", True, None, [], "name", [0, 0]]
+        self.rng.shuffle(values)
+        for value in values:
+            try:
+                return shape.load(value)
+            except RemoteProtocolError:
+                continue
+        raise AssertionError(f"no value for {shape.text}")
+
+    def _held(self, kind: str) -> Any:
+        from seqcast.policy.frames import Held
+
+        return self.seqnos() if kind == "suspended" else tuple(Held(seqno) for seqno in self.seqnos())
+
+    def _fetch(self) -> Any:
+        from seqcast.policy.frames import Fetch
+
+        n = len(self.known.infos)
+        lo = self.rng.choice((1, self.rng.randrange(1, 1000)))
+        hi = lo + self.rng.choice((0, 5, 1 << 40))
+        return tuple(Fetch(self.rng.randrange(n), lo, hi, self.rng.randrange(n)) for _ in range(3))
+
+    def _view_id(self) -> Any:
+        from seqcast.types import ViewId
+
+        view = self.known.view
+        return self.rng.choice((view, ViewId(view.counter + self.count(), self.own, (1, self.own))))
+
+    def frame(self, kind: str) -> bytes | None:
+        """The bytes of a frame of this kind; None where what was drawn has no such shape."""
+        from seqcast.errors import RemoteProtocolError
+        from seqcast.policy.frames import load
+
+        make, shapes = SHAPES[kind]
+        if kind == "view":
+            frame: Any = self.view()
+        else:
+            values = {field: self.value(kind, field) for field in shapes}
+            if kind == "cut":
+                values["cut"] = tuple(self.seqno() for _ in self.known.infos)
+            frame = make(**values)
+        data = dump(frame)
+        try:
+            load(data)
+        except RemoteProtocolError:
+            return None if self.rng.random() < 0.9 else data
+        return data

@@ -1,0 +1,178 @@
+"""What the engine takes from whom, and how much: forged datagrams against one engine, time by hand."""
+
+import pytest
+from hostile import forge
+from hostile.forge import SEQNO_MAX, Forger
+from test_engine import MS, Net
+
+from seqcast._native.engine import LANE_CONTROL, LANE_DATA, LANE_UNICAST, SENT
+
+F = Forger(7)
+STRANGER = b"\x63"
+A, B, C = bytes([1]), bytes([2]), bytes([3])  # addresses of the members 100, 101 and 102
+
+
+def counters(net, rank=0):
+    return net.engines[rank].counters()
+
+
+@pytest.mark.parametrize(
+    "datagram",
+    [
+        F.packet(forge.DATA, 101, 1, 1, rank=1),
+        F.packet(forge.UNICAST, 101, 1, 1),
+        F.packet(forge.FORWARD, 101, 1, 1, rank=1),
+        F.packet(forge.STATE, 101, 1, 1),
+        F.ack(101, 1, 0, 0, 0, 0),
+        F.nak(101, 1, 100, 0, [(1, 1)]),
+        F.probe(101, 1, 0, 10, 0),
+        F.heartbeat(101, 1, 10, 0, [(0, 0)] * 3),
+        F.ping(forge.PING, 101, 1, 100, 101),
+        F.ping(forge.PONG, 101, 1, 102, 100),
+        F.control(101, b"{}", 1),
+    ],
+    ids="data unicast forward state ack nak probe heartbeat ping pong control".split(),
+)
+def test_a_member_is_believed_only_from_its_own_address(datagram):
+    net = Net(3)
+    net.engines[0].transmit(net.now)
+    assert net.engines[0].receive(datagram, STRANGER, net.now, LANE_DATA) == 0
+    assert counters(net)["drop_address"] == 1
+    assert net.engines[0].events() == [] and net.engines[0].transmit(net.now) == []
+    net.engines[0].receive(datagram, B, net.now, LANE_DATA)
+    assert counters(net)["drop_address"] == 1
+
+
+def test_another_member_serves_only_what_it_was_asked_for():
+    net = Net(3)
+    ahead = F.packet(forge.DATA, 101, 1, 1, rank=1)
+    net.engines[0].receive(ahead, C, net.now, LANE_UNICAST)
+    net.take(0)
+    assert net.got[0] == [] and counters(net)["drop_address"] == 1
+    net.drop = lambda src, dst, lane, datagram: src == 1 and dst == 0 and datagram[2] == forge.DATA
+    assert net.engines[1].send(b"real") == SENT
+    net.run(60)  # 100 asks 101 in vain, and then 102, which has it
+    assert net.got[0] == [(101, b"real")]
+
+
+def test_what_no_sequencer_can_have_stamped_is_dropped_and_the_real_packet_asked_for():
+    net = Net(3, sequencer=0)
+    net.run(5)
+    forged = F.packet(forge.DATA, 100, 1, 1, origin=SEQNO_MAX, rank=2, place=1)
+    net.engines[1].receive(forged, A, net.now, LANE_DATA)
+    for rank in range(3):
+        assert net.engines[rank].send(b"%d" % rank) == SENT
+        net.run(20)
+    net.run(60)
+    assert net.got[0] == net.got[1] == net.got[2] and len(net.got[1]) == 3
+    assert counters(net, 1)["drop_field"] == 1
+
+
+def test_unicasts_beyond_a_gap_leave_slabs_for_everybody_else():
+    net = Net(3, slabs_max=64, unicast_bytes=1 << 20, window=256 << 10, packet=65_000)
+    for number in range(2000):
+        packet = F.packet(forge.UNICAST, 101, 1, 2 + number, [bytes(60_000 if number % 2 else 10)])
+        net.engines[0].receive(packet, B, net.now, LANE_UNICAST)
+    assert counters(net)["drop_share"] > 1000 and counters(net)["slabs_in_use"] < 20
+    for number in range(200):
+        assert net.engines[2].send(b"%d" % number) == SENT
+        net.step()
+    net.run(20)
+    assert net.got[0] == [(102, b"%d" % number) for number in range(200)]
+    assert counters(net)["drop_slabs"] == 0
+
+
+def test_small_packets_that_are_never_stable_hold_no_slabs_of_others():
+    """One packet in each slab that all share would hold all slabs."""
+    net = Net(3, slabs_max=64, window=64 << 10, ring_packets=8192)
+    for number in range(3000):
+        net.engines[0].receive(F.packet(forge.DATA, 101, 1, 1 + number, [b"x"], rank=1), B, net.now, LANE_DATA)
+        for other in range(8):
+            packet = F.packet(forge.DATA, 102, 1, 8 * number + other + 1, [bytes(1300)], rank=2, stable=8 * number)
+            net.engines[0].receive(packet, C, net.now, LANE_DATA)
+        net.take(0)
+    assert counters(net)["drop_slabs"] == 0 and counters(net)["slabs_in_use"] < 16
+    assert sum(sender == 102 for sender, _ in net.got[0]) == 24_000
+
+
+def test_a_sender_that_ignores_its_credit_fills_its_own_share_only():
+    net = Net(3, slabs_max=64, window=256 << 10, packet=65_000)
+    for number in range(500):
+        packet = F.packet(forge.DATA, 101, 1, 1 + number, [bytes(60_000)], rank=1, stable=number)
+        net.engines[0].receive(packet, B, net.now, LANE_DATA)  # and its application takes nothing
+    assert counters(net)["drop_share"] > 400 and counters(net)["slabs_in_use"] < 20
+
+
+def test_a_nak_costs_no_more_than_a_ring_and_draws_nothing_that_was_acknowledged():
+    net = Net(2, ring_packets=8192)
+    for number in range(2000):
+        assert net.engines[0].send(bytes(300)) == SENT
+        if number % 20 == 0:
+            net.step()
+    net.run(50)
+    before = counters(net)["packets_retransmitted"]
+    nak = F.nak(101, 1, 100, 0, [(1, SEQNO_MAX)] * 64)
+    for _ in range(100):
+        net.engines[0].receive(nak, B, net.now, LANE_UNICAST)
+        net.engines[0].transmit(net.now)
+    assert counters(net)["packets_retransmitted"] == before, "all of it was acknowledged"
+
+
+def test_what_a_member_may_have_sent_again_is_bounded_by_what_was_sent_to_it():
+    """Of one that acknowledges nothing, and asks for everything each millisecond for a second."""
+    net = Net(3, ring_bytes=1 << 20, window=1 << 20)
+    sent = 0
+    while net.engines[0].send(bytes(1300)) == SENT:
+        sent += 1
+    net.engines[0].transmit(net.now)
+    nak = F.nak(101, 1, 100, 0, [(1, SEQNO_MAX)])
+    again = 0
+    for _ in range(1000):
+        net.now += MS
+        net.engines[0].receive(nak, B, net.now, LANE_UNICAST)
+        again += sum(len(datagram) for _, to, datagram in net.engines[0].transmit(net.now) if to == B)
+    assert 0 < again < (4 << 20) + 500_000_000 / 64 + 1e5
+    assert counters(net)["retransmit_limited"] > 0
+    net.engines[0].receive(F.nak(102, 1, 100, 0, [(1, 3)]), C, net.now, LANE_UNICAST)
+    assert sum(to == C for _, to, _ in net.engines[0].transmit(net.now)) == 3, "another has its own share"
+
+
+def control_events(engine):
+    return [event for event in engine.events() if event[0] == "control"]
+
+
+def test_a_flood_of_frames_costs_its_source_its_share_and_nobody_else():
+    net = Net(3)
+    engine = net.engines[0]
+    flood = F.control(999, b"x" * 1000)
+    taken = 0
+    for _ in range(1000):  # for a second, 50 frames a millisecond
+        net.now += MS
+        for _ in range(50):
+            engine.receive(flood, STRANGER, net.now, LANE_CONTROL)
+        engine.receive(F.control(101, b"{}", 1), B, net.now, LANE_CONTROL)
+        heard = [event[1] for event in control_events(engine)]
+        assert 101 in heard
+        taken += heard.count(999)
+    assert 100 < taken < 800
+    assert engine.receive(F.control(998, b"{}"), b"\x64", net.now, LANE_CONTROL) == 1, "another stranger"
+    assert counters(net)["drop_rate"] > 49_000
+
+
+def test_strangers_fill_at_most_half_of_the_queue_of_frames():
+    net = Net(2, control_bytes_max=100_000)
+    engine = net.engines[0]
+    for number in range(200):
+        engine.receive(F.control(999, bytes(1000)), bytes([200, number]), net.now, LANE_CONTROL)
+    for _ in range(20):
+        assert engine.receive(F.control(101, bytes(1000), 1), B, net.now, LANE_CONTROL) == 1
+    heard = [event[1] for event in control_events(engine)]
+    assert heard.count(101) == 20 and 0 < heard.count(999) < 60
+
+
+def test_pings_of_strangers_are_answered_in_bounded_rate():
+    net = Net(2)
+    engine = net.engines[0]
+    for _ in range(5000):
+        engine.receive(F.ping(forge.PING, 999, 0, 100, 999), STRANGER, net.now, LANE_UNICAST)
+    assert 0 < sum(to == STRANGER for _, to, _ in engine.transmit(net.now)) < 1500
