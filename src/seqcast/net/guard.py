@@ -17,6 +17,7 @@ import selectors
 import socket
 import struct
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -63,9 +64,13 @@ class Guard:
 
     def __init__(self, me: Member, tag: int, gone: Callable[[Member], None]) -> None:
         self.me, self.tag, self.gone = me, tag, gone
-        # Connections that stand; members found gone; what was closed because it is not of this group, or too much.
-        self.counters = {"connections": 0, "gone": 0, "strangers": 0}
-        family, where = _where(me)
+        # Connections that stand; members found gone; what was closed because it is not of this group, or too much;
+        # members whose address cannot be called; what failed for another reason.
+        self.counters = {"connections": 0, "gone": 0, "strangers": 0, "addresses_bad": 0, "failed": 0}
+        own = _where(me)
+        if own is None:
+            raise OSError(errno.EADDRNOTAVAIL, "this member's address is none of TCP")
+        family, where = own
         self._selector = selectors.DefaultSelector()
         self._listener = socket.create_server(where, family=family, backlog=STRANGERS_MAX)
         self._listener.setblocking(False)
@@ -104,19 +109,14 @@ class Guard:
         self._selector.register(self._listener, selectors.EVENT_READ)
         try:
             while not self._stopping:
-                for key, _ in self._selector.select(RETRY_S if self._missing() else None):
-                    if key.fileobj is self._wake_in:
-                        self._wake_in.recv(4096)
-                    elif key.fileobj is self._listener:
-                        self._accept()
-                    elif key.data in self._lines:
-                        self._called(key.data) if key.data.calling else self._read(key.data)
-                if self._views:
-                    self._enter(self._views.popleft())
-                for member in self._missing():
-                    self._call(member, again=False)
-        except Exception:
-            log.exception("the guard connections of %s failed; heartbeats go on", self.me.name)
+                ready = self._selector.select(RETRY_S if self._missing() else None)
+                try:
+                    self._look(ready)
+                except Exception:  # what comes from outside must not end the thread
+                    if not self.counters["failed"]:
+                        log.exception("the guard connections of %s failed; heartbeats go on", self.me.name)
+                    self.counters["failed"] += 1
+                    time.sleep(RETRY_S / 10)
         finally:
             for line in list(self._lines):
                 self._close(line)
@@ -125,13 +125,28 @@ class Guard:
             self._selector.close()
             del self.gone  # it refers to the host, which refers to this guard: a group that was left is freed at once
 
+    def _look(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
+        for key, _ in ready:
+            if key.fileobj is self._wake_in:
+                self._wake_in.recv(4096)
+            elif key.fileobj is self._listener:
+                self._accept()
+            elif key.data in self._lines:
+                self._called(key.data) if key.data.calling else self._read(key.data)
+        if self._views:
+            self._enter(self._views.popleft())
+        for member in self._missing():
+            self._call(member, again=False)
+
     def _missing(self) -> list[int]:
         """Whom we are to call, and have no connection with."""
         linked = {line.member for line in self._lines}
         return [member for member in self._members if member < self.me.id and member not in linked]
 
     def _enter(self, members: tuple[Member, ...]) -> None:
-        self._members = {member.id: member for member in members if member.id != self.me.id}
+        others = [member for member in members if member.id != self.me.id]
+        self._members = {member.id: member for member in others if _where(member) is not None}
+        self.counters["addresses_bad"] += len(others) - len(self._members)
         for line in list(self._lines):
             # Who calls may have installed this view before us, so those that we do not know yet stay.
             if line.member and line.member < self.me.id and line.member not in self._members:
@@ -149,7 +164,10 @@ class Guard:
         self._add(_Line(sock, 0), selectors.EVENT_READ)
 
     def _call(self, member: int, again: bool) -> None:
-        family, where = _where(self._members[member])
+        called = _where(self._members[member])
+        if called is None:
+            return
+        family, where = called
         try:
             sock = socket.socket(family, socket.SOCK_STREAM)
         except OSError:
@@ -158,7 +176,10 @@ class Guard:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         line = _Line(sock, member, calling=True, again=again)
         self._add(line, selectors.EVENT_WRITE)
-        error = sock.connect_ex(where)
+        try:
+            error = sock.connect_ex(where)
+        except (OSError, OverflowError, ValueError):
+            error = errno.EINVAL
         if error and error not in _UNDER_WAY:
             self._failed(line, error)
 
@@ -227,9 +248,11 @@ class Guard:
         self.counters["connections"] = sum(not line.calling for line in self._lines)
 
 
-def _where(member: Member) -> tuple[socket.AddressFamily, tuple[str, int]]:
-    """Family and address of a member's listener."""
+def _where(member: Member) -> tuple[socket.AddressFamily, tuple[str, int]] | None:
+    """Family and address of a member's listener; None where its address, which it chose itself, is none."""
     host, _, port = describe_address(member.address).rpartition(":")
-    host = host.strip("[]")
-    found = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except (OSError, ValueError):
+        return None
     return found[0][0], found[0][4]  # type: ignore[return-value]
