@@ -10,6 +10,7 @@ from members import LOOPBACK, cluster, group_of, join, output, payloads, script,
 
 import seqcast
 from seqcast.net.host import group_address, group_tag
+from seqcast.policy.frames import PROTOCOL_VERSION
 
 
 @contextlib.contextmanager
@@ -93,7 +94,7 @@ def test_a_joiner_of_another_protocol_version_is_refused():
     assert issubclass(seqcast.JoinRefused, seqcast.JoinTimeout), "for programs that know only the older error"
     with group_of(2) as groups, unharmed(groups):
         said = output(script(OTHER_PROTOCOL, groups[0].cluster, LOOPBACK))
-        assert "speaks protocol version 1, not 9: use one release" in said
+        assert f"speaks protocol version {PROTOCOL_VERSION}, not 9: use one release" in said
 
 
 class OtherWire:
@@ -148,7 +149,7 @@ def test_control_frames_that_make_no_sense_are_counted_and_harm_nobody():
             b"not JSON",
             json.dumps({"kind": "start", "view": tag, "attempt": [1, 1], "survivors": []}).encode(),
             json.dumps({"kind": "cut", "view": tag, "attempt": [1, 7], "cut": [0], "fetch": []}).encode(),
-            json.dumps({"kind": "join", "version": 1, "cluster": "x"}).encode(),
+            json.dumps({"kind": "join", "version": PROTOCOL_VERSION, "cluster": "x"}).encode(),
         ]
         for frame in frames:
             assert engine.control_send(frame, b"")

@@ -150,10 +150,12 @@ def test_a_cut_by_another_than_the_initiator_is_refused():
 
 
 def refusal(stage, join, sender):
-    """What the coordinator answers to a JOIN of a process that is not simulated further."""
-    sender.engine.control_send(dump(join) if isinstance(join, Join) else join, b"")
+    """What the coordinator answers to a JOIN of a process that is not simulated further; it is believed when nobody
+    took the process in meanwhile."""
+    nonce = sender.endpoint.context.settings.nonce
+    sender.engine.control_send(dump(replace(join, nonce=nonce)) if isinstance(join, Join) else join % nonce, b"")
     sender.service()
-    stage.until(stage.clock.now // MS + 2)
+    stage.until(stage.clock.now // MS + 2 + sender.endpoint.context.settings.discovery_ns // MS)
     return sender.error
 
 
@@ -173,7 +175,7 @@ def test_a_joiner_that_does_not_fit_is_told_why(changes, reason):
     stage.until(1001)
     x = stage.nodes[-1]
     fields = {"version": PROTOCOL_VERSION, "cluster": "sim", "order": "fifo", "info": x.endpoint.context.me, "tries": 0}
-    stage.refuse = lambda source, node, frame: False
+    stage.refuse = lambda source, node, frame: isinstance(frame, Join) and frame.tries > 0  # but this one
     refusal(stage, Join(**{**fields, **changes}), x)
     assert reason in x.error and x.endpoint.over
 
@@ -184,7 +186,8 @@ def test_a_joiner_of_another_protocol_version_is_told_so():
     stage.named("x", 1000)
     stage.refuse = lambda source, node, frame: isinstance(frame, Join)
     stage.until(1001)
-    assert "speaks protocol version 1, not 9" in refusal(stage, b'{"kind":"join","version":9}', stage.nodes[-1])
+    said = refusal(stage, b'{"kind":"join","version":9,"nonce":"%x"}', stage.nodes[-1])
+    assert f"speaks protocol version {PROTOCOL_VERSION}, not 9" in said
 
 
 def test_an_initiator_whose_python_is_silent_longer_than_the_lease_is_given_up():

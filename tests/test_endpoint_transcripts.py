@@ -92,7 +92,7 @@ def name_taken():
     stage.named("b", 1000)
     stage.until(1001)
     stage.nodes[-1].name = "second b"
-    stage.until(2300)
+    stage.until(2500)
     return stage
 
 

@@ -16,6 +16,13 @@ MEMBERS_MAX = 128
 """A view holds no more: ``policy.frames.MEMBERS_MAX``, which takes long to load where only arguments are checked."""
 
 
+def printable(text: str) -> str:
+    """The text with what is not printable, such as escape codes that a terminal obeys, written as Python escapes."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
 def check_name(what: str, name: object) -> None:
     if not isinstance(name, str) or not name or len(name.encode()) > NAME_BYTES_MAX:
         raise ConfigError(f"{what}={name!r} must be text of 1 to {NAME_BYTES_MAX} bytes")

@@ -104,7 +104,7 @@ from seqcast.policy.initiator import Attempting, AttemptInput, Initiator
 from seqcast.policy.lifecycle import Life, Lifecycle, LifeInput
 from seqcast.policy.lineage import Lineage, last_delivered
 from seqcast.policy.membership import Membership
-from seqcast.policy.merge import Merger
+from seqcast.policy.merge import COUNTER_STEP_MAX, Merger
 from seqcast.policy.participant import NO_PROMISE, Part, Participant
 from seqcast.policy.pause import Pause, Pauser
 from seqcast.policy.quorum import Allowance
@@ -143,6 +143,11 @@ __all__ = [
 ]
 
 _DEPARTED_MAX = 1024
+STARVED = (
+    "datagrams are dropped, as all slabs are in use: what was delivered is not taken for a long time, or slabs_max is "
+    "too small for so many members. Take messages faster, or raise slabs_max: while it lasts everyone waits for this "
+    "member, which is excluded then"
+)
 _TO_ONE = BlockOk | Ok | Accepted | Promised | Installed | Declined | Wait | Refused | Suspended | Resumed | BlockedSide
 _TIMED = ("_lifecycle", "_blocker", "_pause", "_pauser", "_participant", "_initiator", "_merger", "_taker")
 
@@ -174,6 +179,7 @@ class Endpoint:
         self.counters = self.context.counters
         """``COUNTERS``, all from the start: frames_received, frames_sent, frames_bad (dropped), frames_unsent (the
         engine's queue was full), callbacks_failed (raised), callbacks_late (returned after their deadline),
+        members_slow (members excluded because they had no room left for what they receive),
         members_lost (members that did not come along into the next view), membership_policy_failed (its order was not
         used), links_cut (links that carry no multicast and were warned of), merges_unheard (requests to merge by a
         coordinator whose beacon was not heard: not answered), joiners_declined (joiners that our view names and that
@@ -274,6 +280,10 @@ class Endpoint:
                 self._membership.suspected.discard(details[0])
             elif kind == "links":
                 self._membership.links_changed()
+            elif kind == "starved":
+                self.context.orders.append(Warn(STARVED))
+            elif kind == "slow":
+                self._membership.starves(details[0])
             elif kind == "cut_reached":
                 self._participant.reached()
             self._obey()
@@ -340,15 +350,17 @@ class Endpoint:
         self.story.received(frame, sender)
         match frame:
             case Join() if sender == frame.info.id:
+                if frame.info.address != address:
+                    raise RemoteProtocolError("JOIN: it names another address than that from which it comes")
                 self._join(frame)
             case OtherVersion() if tag and self._membership.acting():
                 reason = f"the group speaks protocol version {PROTOCOL_VERSION}, not {frame.version}: use one release"
-                self.context.send(Refused(reason, "version"), sender, address)
+                self.context.send(Refused(reason, "version", frame.nonce), sender, address)
             case OtherVersion() if not tag:
                 self._lifecycle.heard_joiner(sender)  # the one with the lower id forms the group, and refuses the other
-            case Wait():
+            case Wait() if frame.nonce == self.context.settings.nonce:
                 self._lifecycle.heard_group(frame.blocked)
-            case Refused():
+            case Refused() if frame.nonce == self.context.settings.nonce:
                 self._lifecycle.fire(LifeInput.REFUSED, frame)
             case Leave() if frame.view == tag:
                 self._membership.leave(sender)
@@ -373,7 +385,7 @@ class Endpoint:
                 self._pause.resume(frame, sender)
             case Resumed() if tag and frame.view == tag:
                 self._pauser.resumed(frame, sender)
-            case Block() | Start() if frame.view in self._lineage.closed:
+            case Block() | Start() if self._lineage.was_in(frame.view, sender, address):
                 self.context.send(replace(self._lineage.closed[frame.view], answers=frame.attempt), sender, address)
             case Ok():
                 self._initiator.ok(frame, sender)
@@ -387,7 +399,7 @@ class Endpoint:
                 self._participant.propose(frame, sender)
             case Done() if tag and frame.view == tag:
                 self._initiator.done(frame, sender)
-            case Done() if frame.view in self._lineage.closed:
+            case Done() if self._lineage.was_in(frame.view, sender, address):
                 self._serve(frame, sender, address)
             case NewView():
                 self._new_view(frame, sender, address)
@@ -413,7 +425,7 @@ class Endpoint:
         elif tag == self.context.tag:
             self._membership.elsewhere.pop(sender, None)
         elif self._lineage.entered(tag):  # it is behind, or was left out: it can learn so
-            if self._membership.acting():
+            if self._membership.acting() and self._lineage.was_in(tag, sender, address):
                 self.context.send(self._lineage.closed[tag], sender, address)
         elif self.context.view is not None:
             self._merger.beacon(frame, sender, address)
@@ -464,7 +476,7 @@ class Endpoint:
             context.send(refusal, joiner.id, joiner.address)
         elif acting or turn:
             blocked = clipped(self._participant.blocked, WAIT_BYTES_MAX)
-            context.send(Wait(context.tag, blocked), joiner.id, joiner.address)
+            context.send(Wait(context.tag, blocked, frame.nonce), joiner.id, joiner.address)
 
     def _serve(self, frame: Done, sender: int, address: bytes) -> None:
         """Somebody waits for a VIEW that we have: the first member that can serves it."""
@@ -488,11 +500,13 @@ class Endpoint:
             # Two groups took us in. (In a merged view we may be as a member of another subgroup: its VIEW is to come.)
             if context.view is not None and frame.has(me) and me not in frame.survivors and not frame.subgroups:
                 context.send(Declined(frame.view_id.tag), sender, address)
+        elif sender not in context.infos:  # who serves it was in the view that it closes
+            raise RemoteProtocolError("VIEW: from a stranger")
+        elif frame.view_id.counter > context.view.view_id.counter + COUNTER_STEP_MAX:
+            raise RemoteProtocolError("VIEW: its counter is far above that of the view that it closes")
         elif len(frame.cut) != len(context.members):
             raise RemoteProtocolError("VIEW: the cut is not by rank of the view it closes")
         elif frame.answers is not None and (frame.has(me) or sender in self._initiator.survivors):
-            if sender not in context.infos:
-                raise RemoteProtocolError("VIEW: answered by a stranger")
             if context.primary and frame.has(me) and not self._participant.holds(frame):
                 if frame.answers == self._initiator.attempt:  # decided without us, and what we lack is with them
                     self._left_out(frame, sender, address)

@@ -404,6 +404,7 @@ class Host:
         config = self.config
         return EndpointSettings(
             order=self.order,
+            nonce=secrets.randbits(63) | 1,
             capacity=self.driver.rcvbuf_granted,
             packet_bytes=self.packet_bytes,
             window_bytes=config.window_bytes,

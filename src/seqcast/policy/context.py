@@ -24,6 +24,7 @@ COUNTERS = (
     "joiners_declined",
     "links_cut",
     "members_lost",
+    "members_slow",
     "membership_policy_failed",
     "merges_unheard",
 )
@@ -37,6 +38,7 @@ class EndpointSettings:
 
     Args:
         order: "fifo", "sequencer" or "total"; all members of a group have the same.
+        nonce: 64 bits that nobody can guess; answers to this member's JOINs carry them.
         capacity, packet_bytes, window_bytes, gro, state: see ``MemberInfo``.
         first_seqno: with which the group streams of those begin that this member takes in. The same at all members; any
             other than 1 is for the simulator, whose runs would never get far otherwise.
@@ -80,6 +82,7 @@ class EndpointSettings:
     """
 
     order: str = "total"
+    nonce: int = 1
     capacity: int = 4 << 20
     packet_bytes: int = 1472
     window_bytes: int = 8 << 20
@@ -125,6 +128,7 @@ class Plane(Protocol):
     def links(self) -> list[tuple[int, int]]: ...
     def end_sends(self) -> None: ...
     def drained(self) -> bool: ...
+    def strangers(self, tag: int) -> int: ...
     def gate_close(self, unicasts: bool = False) -> int: ...
     def pause(self) -> None: ...
     def freeze(self, lost: Sequence[int], still: bool = False) -> None: ...

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from seqcast.arguments import NAME_BYTES_MAX
 from seqcast.errors import RemoteProtocolError
-from seqcast.policy.shapes import ADDRESS, FLAG, ID, Shape, choice, integer, listed, need, optional, record, text
+from seqcast.policy.shapes import ADDRESS, FLAG, ID, Shape, choice, integer, listed, need, optional, prose, record, text
 from seqcast.types import Member, ViewId
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 """Version of these frames and of the rules behind them; a joiner of another version is refused."""
 FRAME_BYTES_MAX = 60_000
 MEMBERS_MAX = 128
@@ -124,6 +124,7 @@ class Join:
     Args:
         version: of the protocol; the only field that another version must find in its place.
         shared: settings that are the same at all members, by name.
+        nonce: the answers carry it: who has not heard the question cannot give one.
     """
 
     version: int
@@ -132,13 +133,15 @@ class Join:
     info: MemberInfo
     tries: int
     shared: tuple[tuple[str, str], ...] = ()
+    nonce: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class OtherVersion:
-    """A JOIN of another protocol version; only its version is understood."""
+    """A JOIN of another protocol version; only its version is understood, and its nonce, if it has one."""
 
     version: int
+    nonce: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +150,7 @@ class Wait:
 
     view: int
     blocked: str = ""
+    nonce: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +163,7 @@ class Refused:
 
     reason: str
     cause: str
+    nonce: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -574,10 +579,11 @@ SHAPES: dict[str, tuple[type[Any], dict[str, Shape]]] = {
             "info": _INFO,
             "tries": _COUNT,
             "shared": listed(_SETTING, SHARED_MAX),
+            "nonce": ID,
         },
     ),
-    "wait": (Wait, {"view": ID, "blocked": text(WAIT_BYTES_MAX, 0)}),
-    "refused": (Refused, {"reason": text(1000), "cause": choice(*REFUSALS)}),
+    "wait": (Wait, {"view": ID, "blocked": prose(WAIT_BYTES_MAX, 0), "nonce": ID}),
+    "refused": (Refused, {"reason": prose(1000), "cause": choice(*REFUSALS), "nonce": ID}),
     "leave": (Leave, {"view": ID}),
     "block": (Block, {"view": ID, "attempt": _ATTEMPT, "survivors": _IDS}),
     "block_ok": (BlockOk, {"view": ID, "attempt": _ATTEMPT}),
@@ -640,7 +646,7 @@ SHAPES: dict[str, tuple[type[Any], dict[str, Shape]]] = {
     "merge_ready": (MergeReady, {"merge": _MERGE, "view": _NESTED, "shortfalls": _SHORTFALLS}),
     "merge_go": (MergeGo, {"merge": _MERGE, "view": _NESTED}),
     "merge_taken": (MergeTaken, {"merge": _MERGE}),
-    "merge_cancel": (MergeCancel, {"merge": _MERGE, "reason": text(1000, 0)}),
+    "merge_cancel": (MergeCancel, {"merge": _MERGE, "reason": prose(1000, 0)}),
 }
 _KINDS = {make: kind for kind, (make, _) in SHAPES.items()}
 
@@ -675,7 +681,10 @@ def load(data: bytes) -> Frame:
     need(isinstance(kind, str) and kind in SHAPES, "unknown kind")
     version = value.get("version")
     if kind == "join" and type(version) is int and version != PROTOCOL_VERSION:
-        return OtherVersion(version)
+        try:
+            return OtherVersion(version, ID.load(value.get("nonce")))
+        except RemoteProtocolError:
+            return OtherVersion(version)
     make, shapes = SHAPES[kind]
     need(value.keys() == shapes.keys(), f"{kind}: fields {', '.join(shapes)} expected")
     frame: Frame = make(**{name: shape.load(value[name]) for name, shape in shapes.items()})

@@ -253,7 +253,7 @@ class Initiator(Machine):
             self.fire(AttemptInput.ALLOWED)
 
     def done(self, frame: Done, sender: int) -> None:
-        if frame.attempt != self.attempt or frame.view != self.context.tag:
+        if frame.attempt != self.attempt or frame.view != self.context.tag or sender not in self.survivors:
             return
         last = self.state is Attempting.CUTTING and self.missing <= {sender}
         end = AttemptInput.DONE_HOLD if self.context.merging else AttemptInput.DONE_LAST
@@ -261,14 +261,14 @@ class Initiator(Machine):
 
     def promised(self, frame: Promised, sender: int) -> None:
         """A survivor promised another attempt: the next one of ours must be above it. Or who was left out lives."""
-        if frame.view != self.context.tag:
+        if frame.view != self.context.tag or sender not in self.context.infos:
             return
         if sender not in self.survivors:
             if self.too_few:
-                self.participant.highest = max(self.participant.highest, frame.promise[0])
+                self.participant.saw(frame.promise)
                 self.membership.lives(sender)
             return
-        self.participant.highest = max(self.participant.highest, frame.promise[0])
+        self.participant.saw(frame.promise)
         if frame.attempt == self.attempt and frame.promise > self.attempt:
             self.fire(AttemptInput.PROMISED)
 

@@ -70,7 +70,7 @@ TABLE: Table = table(
     (None, I.ALONE, None, ILLEGAL, "only a joiner is alone"),
     (L.SEEKING, I.FOREIGN, L.OVER, "stop fail", "who is there has another wire version: not a second group beside it"),
     (None, I.FOREIGN, None, ILLEGAL, "only a joiner that would form a group looks"),
-    (L.SEEKING, I.REFUSED, L.OVER, "stop fail", "other version, order or cluster, name taken, group full"),
+    (L.SEEKING, I.REFUSED, None, "note_refusal", "other version, order or cluster, name taken, group full; or a lie"),
     (None, I.REFUSED, None, IGNORED, "late, or not for us"),
     (L.SEEKING, I.VIEW, L.IN, "stop install", "the first view"),
     (INSIDE, I.VIEW, None, "install", "the next view"),
@@ -81,9 +81,10 @@ TABLE: Table = table(
     (L.DRAINING, I.DRAINED, L.LEAVING, "begin_leave say_leave", "all that was accepted is ordered and acknowledged"),
     (None, I.DRAINED, None, ILLEGAL, "asked only while draining"),
     (L.DRAINING, I.DEADLINE, L.LEAVING, "begin_leave say_leave", "not all of it in time: `Lost` will tell"),
+    (L.SEEKING, I.DEADLINE, L.OVER, "stop fail", "we were refused, and nobody took us in for all that"),
     (L.LEAVING, I.DEADLINE, L.OVER, "stop give_up over", "no closing VIEW in time: the others will suspect us"),
     (L.LINGERING, I.DEADLINE, L.OVER, "stop over", "who has not the closing VIEW by now gets it from another member"),
-    (None, I.DEADLINE, None, ILLEGAL, "only leaving has a deadline"),
+    (None, I.DEADLINE, None, ILLEGAL, "only leaving, and a refusal, have a deadline"),
     (L.LEAVING, I.LEFT, L.LINGERING, "close linger", "the closing VIEW: we are a survivor of its cut, not a member"),
     (None, I.LEFT, None, IGNORED, "late"),
     (L.LINGERING, I.SERVED, L.OVER, "stop over", "nobody waits for the closing VIEW from us"),
@@ -110,6 +111,7 @@ class Lifecycle(Machine):
         self.discovered_ns = NEVER
         self.form_ns = NEVER  # not before: discovery, or a group was seen
         self.tries = 0
+        self.refusal: Refused | None = None
         self.told = ""  # why the group that we seek takes nobody in
         self.others: dict[int, int] = {}  # joiners with a lower id: when heard
 
@@ -148,7 +150,9 @@ class Lifecycle(Machine):
                 self.joins.start(now)
             seen = now - self.context.settings.joiner_seen_ns
             self.others = {joiner: heard for joiner, heard in self.others.items() if heard > seen}
-            if now < self.form_ns or self.others:
+            # One with a lower id that forms no group in all that time is not waited for any longer.
+            yields = self.others and now < self.discovered_ns + self.context.settings.group_seen_ns
+            if now < self.form_ns or yields or self.refusal:
                 self.fire(LifeInput.REPEAT)
             elif self.context.plane.counters()["drop_version"]:
                 self.fire(LifeInput.FOREIGN, FOREIGN)
@@ -171,6 +175,7 @@ class Lifecycle(Machine):
                 context.me,
                 min(self.tries, 1 << 32),
                 context.settings.shared,
+                context.settings.nonce,
             )
         )
         self.tries += 1
@@ -207,7 +212,15 @@ class Lifecycle(Machine):
     def give_up(self) -> None:
         self.context.orders.append(Warn("no member answered the LEAVE in time; messages sent last may be lost"))
 
-    def fail(self, refusal: Refused) -> None:
+    def note_refusal(self, refusal: Refused) -> None:
+        """A group that refuses us does not take us in meanwhile: whoever else says so is not believed."""
+        if self.refusal is None:
+            self.deadline_ns = self.context.now + self.context.settings.discovery_ns
+        self.refusal = refusal
+
+    def fail(self, refusal: Refused | None = None) -> None:
+        refusal = refusal or self.refusal
+        assert refusal is not None
         self.context.orders.append(Over(refusal.reason, refusal.cause))
 
     def over(self, *_: object) -> None:

@@ -53,6 +53,7 @@ class Lineage:
         self.me = me
         self.closed: dict[int, NewView] = {}  # closed view's tag -> the VIEW that closed it for us
         self._own: dict[int, Own] = {}  # the same -> what we sent in it
+        self._members: dict[int, dict[int, bytes]] = {}  # the same -> who was in it, and their addresses
         self._known: dict[tuple[int, ViewId, int], int] = {}
         # Of each member of our view, how its last one was closed: it counts where that member never came over.
         self._arrivals: dict[int, Shortfall] = {}
@@ -62,12 +63,18 @@ class Lineage:
         """Was this view entered by us, and left again?"""
         return view_tag in self.closed
 
+    def was_in(self, view_tag: int, member: int, address: bytes) -> bool:
+        """Was this view entered by us and left again, and was ``member`` in it, at ``address``? Only those are served
+        its end: it is larger than the question, and a stranger could have it sent to whom it likes."""
+        return self._members.get(view_tag, {}).get(member) == address
+
     def close(self, view: View, frame: NewView, first: int = 0, ends: Sequence[int] = ()) -> None:
         """``view`` is closed for us by ``frame``; ``first`` and ``ends``: see ``Own``."""
         tag = view.view_id.tag
         self.closed[tag] = frame
         self._own[tag] = Own(view.view_id, last_delivered(view, frame, view.rank(self.me)), first, array("L", ends))
-        for each in (self.closed, self._own):
+        self._members[tag] = {member.id: member.address for member in view.members}
+        for each in (self.closed, self._own, self._members):
             while len(each) > CLOSED_VIEWS_MAX:
                 del each[next(iter(each))]
         # Who takes part in the end of this view was in it, and so was told what was known when it began.

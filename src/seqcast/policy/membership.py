@@ -89,6 +89,7 @@ class Membership(Machine):
         self.context = context
         self.participant = participant
         self.suspected: set[int] = set()  # by the engine: silent, and verified
+        self.slow: set[int] = set()  # who drops what it receives, for want of slabs, for long
         self.severed: set[int] = set()  # ends of cut links that are given up; this member may be one of them
         self.links: dict[tuple[int, int], int] = {}  # (listener, speaker) that it does not hear: since when
         self.warned: set[int] = set()  # of whom a warning told that its links are cut
@@ -109,7 +110,8 @@ class Membership(Machine):
     # ---- what is known
 
     def doubted(self) -> set[int]:
-        return (self.suspected | self.severed | self.participant.lapsed | self.gone) - {self.context.me.id}
+        slow = self.slow if 2 * len(self.slow) < len(self.context.members) else set()  # else it is no fault of theirs
+        return (self.suspected | slow | self.severed | self.participant.lapsed | self.gone) - {self.context.me.id}
 
     def reasons(self) -> dict[int, str]:
         """Why members are doubted here, for the log."""
@@ -164,29 +166,48 @@ class Membership(Machine):
         context, info = self.context, frame.info
         if frame.cluster != context.cluster:
             reason = f"this is cluster {context.cluster!r}, not {frame.cluster!r}: choose another address or port"
-            return Refused(reason, "settings")
+            return Refused(reason, "settings", frame.nonce)
         if frame.order != context.settings.order:
             reason = f"the group has order={context.settings.order!r}, not {frame.order!r}: join with the same order"
-            return Refused(reason, "settings")
+            return Refused(reason, "settings", frame.nonce)
         if differ := difference(dict(context.settings.shared), dict(frame.shared)):
-            return Refused(f"{differ}: join with the same", "settings")
+            return Refused(f"{differ}: join with the same", "settings", frame.nonce)
         if info.id in context.departed:  # E-06: what was sent to or by it in its view is over
             reason = "this incarnation was in a view already and lost it: join again as a new one"
-            return Refused(reason, "incarnation")
+            return Refused(reason, "incarnation", frame.nonce)
+        # A process has one socket: of several joiners at one address the last is the one that is there.
+        before = [each for each, one in self.joiners.items() if each != info.id and one.info.address == info.address]
+        for each in before:
+            del self.joiners[each]
+        if any(each.address == info.address for each in context.infos.values()):
+            return None  # an incarnation before it, which has to be excluded first
         known = self.joiners.get(info.id)
         if known is None and len(self.joiners) >= MEMBERS_MAX:
             self._forget_stale()
         if known is None and (len(self.joiners) >= MEMBERS_MAX or len(context.members) >= MEMBERS_MAX):
             reason = f"the group is full: it has {len(context.members)} members, and at most {MEMBERS_MAX}"
-            return Refused(reason, "full")
+            return Refused(reason, "full", frame.nonce)
         joiner = self.joiners.setdefault(info.id, Joiner(info, context.now, context.now))
         joiner.info, joiner.last_ns = info, context.now
         doubted = self.doubted()  # one of those may be the old incarnation, which a blocked group cannot exclude
         taken = any(each.name == info.name and each.id not in doubted | {info.id} for each in context.members)
         if taken and context.now - joiner.first_ns > context.settings.name_taken_ns:
             reason = f"the name {info.name!r} is taken by a member of the group: choose another name"
-            return Refused(reason, "name")
+            return Refused(reason, "name", frame.nonce)
         return None
+
+    def starves(self, member_id: int) -> None:
+        """A member says that it drops what it receives, for long, as it has no slabs left: all others wait for it."""
+        if member_id not in self.context.infos or member_id in self.slow:
+            return
+        self.slow.add(member_id)
+        self.context.counters["members_slow"] += 1
+        self.context.orders.append(
+            Warn(
+                f"{self.context.infos[member_id].name} has no room left for what it receives, and everyone waits for "
+                "it: it is excluded. Its application takes messages too slowly, or its slabs_max is too small"
+            )
+        )
 
     def seen_elsewhere(self, member_id: int) -> None:
         """A member of our view shows itself in another one, of which we do not know that it closes ours.

@@ -43,6 +43,13 @@ from seqcast.policy.table import IGNORED, ILLEGAL, Machine, Table, table
 
 HEARD_MAX = 64
 APART_MAX = 64
+APART_NS_MAX = 600_000_000_000
+"""A view that cannot be merged with ours is tried again after ``merge_back_off_ns_max``, doubling up to this."""
+COUNTER_STEP_MAX = 1 << 32
+"""A view's counter may be so far above ours: beyond what any group reaches, and far from the last number."""
+FRUITLESS_MAX = 16
+FOLLOWED = 2
+"""A leader is followed for so many times of its deadline: it has gone on by then, or it leads nothing."""
 LEADER_BEACONS = 10
 """A coordinator waits for one with a lower id to lead for so many times of a beacon."""
 APART_BEACONS = 10
@@ -64,6 +71,14 @@ class Heard:
     address: bytes
     first_ns: int
     last_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """A view that is left alone for so long; then it is looked at again, as what was said of it may have been a lie."""
+
+    until_ns: int
+    wait_ns: int
 
 
 class Merge(Enum):
@@ -123,14 +138,14 @@ TABLE: Table = table(
     (None, I.TAKEN, None, IGNORED, "repeated"),
     (M.GOING, I.TAKEN_LAST, M.APART, "stop", "all subgroups install it"),
     (None, I.TAKEN_LAST, None, ILLEGAL, "only GOING counts them"),
-    (M.FOLLOWING, I.CANCEL, M.APART, "release back_off", "the leader gave up: on alone"),
+    (M.FOLLOWING, I.CANCEL, M.APART, "release back_off_longer", "the leader gave up: on alone"),
     (None, I.CANCEL, None, IGNORED, "late"),
     (M.LEADING, I.REPEAT, None, "say_ask", "somebody is not ready; and who is knows that we live"),
     (M.GOING, I.REPEAT, None, "say_go", "somebody has not taken it"),
     (None, I.REPEAT, None, ILLEGAL, "the timer does not run"),
     (M.LEADING, I.DEADLINE, None, "drop_silent", "without those that are not ready by now"),
     (M.GOING, I.DEADLINE, M.APART, "stop", "who did not take it goes on alone, and is found again"),
-    (M.FOLLOWING, I.DEADLINE, M.APART, "release back_off", "the leader is silent: on alone"),
+    (M.FOLLOWING, I.DEADLINE, M.APART, "release back_off_longer", "the leader is silent, or takes too long: on alone"),
     (M.APART, I.DEADLINE, None, ILLEGAL, "no deadline runs"),
     (M.LEADING, I.NO_DUTY, M.APART, "cancel_all release", "another member coordinates now"),
     (M.FOLLOWING, I.NO_DUTY, M.APART, "decline release", "another member coordinates now"),
@@ -164,7 +179,8 @@ class Merger(Machine):
         self.number = 0
         self.merge: MergeId = NO_MERGE
         self.heard: dict[int, Heard] = {}  # other coordinators
-        self.apart: dict[int, None] = {}  # tags of views that cannot be merged with ours as both are
+        self.apart: dict[int, Apart] = {}  # tags of views that cannot be merged with ours as both are
+        self.reasons: dict[str, None] = {}  # of that, which the application was told
         # Coordinators of other primary partitions to which ours may have to give way: heard first, and last.
         self.rivals: dict[int, tuple[int, int]] = {}
         self.warned: dict[int, None] = {}  # of those: told of, because neither gives way
@@ -172,6 +188,8 @@ class Merger(Machine):
         self.ready: dict[int, MergeReady] = {}
         self.merged: NewView | None = None
         self.leader: tuple[int, bytes] = (0, b"")  # following
+        self.patience_ns = NEVER  # the leader is followed no longer, whatever it says
+        self.fruitless = 0  # merges that we followed since one was installed
         self.said = (0, 0)  # attempt whose cut the leader was told of
         self.taken: MergeId = NO_MERGE
 
@@ -186,7 +204,7 @@ class Merger(Machine):
             context.send(own, sender, address)  # if its view closed ours, it tells us
             if own.primary != 0:
                 return  # else it is what we lack, and may never come: two groups founded apart took it in
-        if frame.cluster != context.cluster or tag in self.apart:
+        if frame.cluster != context.cluster or (tag in self.apart and context.now < self.apart[tag].until_ns):
             return
         if frame.order != context.settings.order:
             self._shun(tag)
@@ -247,6 +265,9 @@ class Merger(Machine):
         if not both and (frame.history < own.history or equals):
             self.rivals.pop(sender, None)
             return
+        # What a beacon says is only said. The members that it counts are heard, each from an address of its own.
+        if context.plane.strangers(frame.view_id.tag) < max(frame.primary, 1):
+            return
         old = now - 3 * settings.beacon_ns
         self.rivals = {member: seen for member, seen in self.rivals.items() if seen[1] > old}
         first, _ = self.rivals.get(sender, (now, now))
@@ -268,19 +289,19 @@ class Merger(Machine):
         match frame:
             case MergeAsk():
                 self._ask(frame, sender, address)
-            case MergeRefused() if ours and sender in self.asked:
+            case MergeRefused() if ours and self._is_asked(sender, address):
                 self.fire(MergeInput.REFUSED, sender)
             case MergeReady() if frame.merge[0] == self.context.me.id:
                 self._ready(frame, sender, address)
-            case MergeGo() if frame.merge == self.taken:
+            case MergeGo() if frame.merge == self.taken and (sender, address) == self.leader:
                 self.context.send(MergeTaken(frame.merge), sender, address)
-            case MergeGo() if ours and sender == self.leader[0] and self.state is Merge.FOLLOWING:
+            case MergeGo() if ours and (sender, address) == self.leader and self.state is Merge.FOLLOWING:
                 if self._holds() and self.said == self.initiator.attempt and self._goes_on(frame.view):
                     self.fire(MergeInput.GO, self._checked(frame.view))
-            case MergeTaken() if ours:
+            case MergeTaken() if ours and self._is_asked(sender, address):
                 last = self.state is Merge.GOING and self.asked.keys() <= {sender}
                 self.fire(MergeInput.TAKEN_LAST if last else MergeInput.TAKEN, sender)
-            case MergeCancel() if ours and sender == self.leader[0]:
+            case MergeCancel() if ours and (sender, address) == self.leader:
                 if frame.reason:
                     self._warn(frame.reason)
                     if sender in self.heard:  # another coordinator leads
@@ -293,9 +314,11 @@ class Merger(Machine):
             raise RemoteProtocolError("MERGE_ASK: the sender is not the leader that its id names")
         self._fell_apart(sender)
         known = self.heard.get(sender)
-        if known is not None:
+        if known is not None and known.address == address:
             self.heard[sender] = replace(known, first_ns=context.now)
-        if self.state is Merge.FOLLOWING and frame.merge == self.merge:
+        else:
+            known = None
+        if self.state is Merge.FOLLOWING and frame.merge == self.merge and (sender, address) == self.leader:
             self.fire(MergeInput.ASK_AGAIN, sender, address)
         elif known is None or known.last_ns <= context.now - 3 * context.settings.beacon_ns:
             # Its unicasts reach us, and not the multicasts that a view lives on: the merged view would fall apart. If
@@ -314,9 +337,13 @@ class Merger(Machine):
         else:
             self.fire(MergeInput.ASK_OTHER, frame, sender, address)
 
+    def _is_asked(self, sender: int, address: bytes) -> bool:
+        """Is it a coordinator that we asked, from where its beacons came?"""
+        return sender in self.asked and self.asked[sender][1] == address
+
     def _ready(self, frame: MergeReady, sender: int, address: bytes) -> None:
         leads = self.state in (Merge.LEADING, Merge.GOING)
-        if not (leads and frame.merge == self.merge and sender in self.asked and self.context.view):
+        if not (leads and frame.merge == self.merge and self._is_asked(sender, address) and self.context.view):
             self.fire(MergeInput.READY_OTHER, frame, sender, address)
             return
         view = frame.view
@@ -332,6 +359,9 @@ class Merger(Machine):
             raise RemoteProtocolError(
                 "MERGE_READY: another order, or another sequencer, than a view of ours could have"
             )
+        assert self.context.view is not None
+        if view.view_id.counter > self.context.view.view_id.counter + COUNTER_STEP_MAX:
+            raise RemoteProtocolError("MERGE_READY: its counter is far above that of our view")
         if not view.members:  # all leave: there is nothing to merge
             self._cancel(sender, "")
             return
@@ -360,7 +390,7 @@ class Merger(Machine):
         self.fire(MergeInput.VIEW)
         now, settings = self.context.now, self.context.settings
         if merged:
-            self.merged_ns, self.parted = now, {}
+            self.merged_ns, self.parted, self.fruitless = now, {}, 0
         elif now - self.merged_ns >= settings.merge_back_off_ns_max:
             self.pause_ns, self.parted = settings.merge_back_off_ns, {}
         else:
@@ -478,11 +508,12 @@ class Merger(Machine):
     def follow(self, frame: MergeAsk, sender: int, address: bytes) -> None:
         self.merge, self.leader, self.said = frame.merge, (sender, address), (0, 0)
         self.context.merging = True
+        self.patience_ns = self.context.now + FOLLOWED * self.context.settings.merge_deadline_ns
         self.renew()
 
     def renew(self, *_: object) -> None:
         """The timer goes with the merge id: it is stopped whenever that merge is over (E-12)."""
-        self.deadline_ns = self.context.now + self.context.settings.merge_lease_ns
+        self.deadline_ns = min(self.context.now + self.context.settings.merge_lease_ns, self.patience_ns)
 
     def say_ready(self, *_: object) -> None:
         if self._holds():
@@ -516,6 +547,14 @@ class Merger(Machine):
 
     def back_off(self) -> None:
         self.quiet_ns = self.context.now + self.pause_ns
+
+    def back_off_longer(self) -> None:
+        """For the longer the more merges came to nothing that others led: somebody who only asks must not keep the
+        group from sending."""
+        settings = self.context.settings
+        pause = settings.merge_back_off_ns << min(self.fruitless, FRUITLESS_MAX)
+        self.quiet_ns = self.context.now + max(self.pause_ns, min(pause, settings.merge_back_off_ns_max))
+        self.fruitless = min(self.fruitless + 1, FRUITLESS_MAX)
 
     def stop(self, *_: object) -> None:
         self.repeats.stop()
@@ -581,6 +620,8 @@ class Merger(Machine):
         ordered = sequencer_rank(self.context.settings.order, len(template.members))
         if (template.order, template.sequencer) != (self.context.settings.order, ordered):
             raise RemoteProtocolError("MERGE_GO: another order, or another sequencer, than the group has")
+        if template.view_id.counter > own.view_id.counter + COUNTER_STEP_MAX:
+            raise RemoteProtocolError("MERGE_GO: its counter is far above that of our view")
         if not template.view_id > own.view_id:
             raise RemoteProtocolError("MERGE_GO: the merged view is not newer")
         return replace(template, closes=None, answers=None)
@@ -588,18 +629,27 @@ class Merger(Machine):
     def _stay_apart(self, view: NewView, reason: str) -> None:
         """From a subgroup as it is, and as it will be when it goes on alone."""
         assert view.closes is not None
-        self._shun(view.closes.tag)
-        self._shun(view.view_id.tag)
+        self._shun(view.closes.tag, seen=True)
+        self._shun(view.view_id.tag, seen=True)
         self._warn(reason)
 
-    def _shun(self, tag: int) -> None:
-        """No merge with this view: who coordinates it counts for nothing in the election either."""
-        self.apart[tag] = None
+    def _shun(self, tag: int, seen: bool = False) -> None:
+        """No merge with this view: who coordinates it counts for nothing in the election either.
+
+        Args:
+            seen: we have seen ourselves that it does not fit; else somebody said so, who may have lied.
+        """
+        known = self.apart.pop(tag, None)
+        wait = min(2 * known.wait_ns if known else self.context.settings.merge_back_off_ns_max, APART_NS_MAX)
+        self.apart[tag] = Apart(NEVER if seen else self.context.now + wait, wait)
         self.heard = {member: seen for member, seen in self.heard.items() if seen.tag != tag}
         while len(self.apart) > APART_MAX:
             del self.apart[next(iter(self.apart))]
 
     def _warn(self, reason: str) -> None:
+        if reason in self.reasons or len(self.reasons) >= APART_MAX:
+            return
+        self.reasons[reason] = None
         self.context.orders.append(
             Warn(f"another group of this cluster cannot be merged with this one: it has {reason}")
         )

@@ -38,6 +38,9 @@ from seqcast.policy.frames import (
 from seqcast.policy.table import IGNORED, ILLEGAL, Machine, Table, table
 
 NO_PROMISE: Attempt = (0, -1)
+ATTEMPT_STEP_MAX = 1 << 20
+"""An attempt may be so far above the last that was seen: a member that missed some was cut off, and they cost their
+initiators milliseconds each. Without it one frame with the last of all numbers would leave none for those after it."""
 
 
 class Part(Enum):
@@ -165,8 +168,18 @@ class Participant(Machine):
         by_rank = [member.id for member in members if member.id in frame.survivors]
         if by_rank != list(frame.survivors) or frame.survivors[:1] != (sender,):
             raise RemoteProtocolError("START: the survivors are not members by rank, the initiator first")
-        self.highest = max(self.highest, frame.attempt[0])
+        self.saw(frame.attempt)
         return self.context.me.id in frame.survivors
+
+    def saw(self, attempt: Attempt) -> None:
+        """Notes an attempt: the next one of ours must be above it.
+
+        Raises:
+            RemoteProtocolError: there cannot be so many.
+        """
+        if attempt[0] > max(self.highest, self.promise[0]) + ATTEMPT_STEP_MAX:
+            raise RemoteProtocolError("an attempt that is far above all others")
+        self.highest = max(self.highest, attempt[0])
 
     def start(self, frame: Start, sender: int) -> None:
         """A START that closes our view."""
@@ -180,7 +193,7 @@ class Participant(Machine):
 
     def show_life(self, frame: Start, sender: int) -> None:
         """A START of too few, that leaves us out: they may take us for dead."""
-        self.highest = max(self.highest, frame.attempt[0])
+        self.saw(frame.attempt)
         self.context.send(Promised(frame.view, frame.attempt, self.promise), sender)
 
     def cut(self, frame: Cut, sender: int) -> None:

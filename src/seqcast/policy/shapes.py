@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from seqcast.arguments import printable
 from seqcast.errors import RemoteProtocolError
 
 
@@ -42,13 +43,26 @@ def _load_id(value: Any) -> int:
 
 
 def text(bytes_max: int, bytes_min: int = 1) -> Shape:
+    """A name or a value: printable, as whoever chose it had to (``arguments.check_name``)."""
+
     def load(value: Any) -> str:
-        need(isinstance(value, str), "text expected")
+        need(isinstance(value, str) and value.isprintable(), "printable text expected")
         written = json.dumps(value, ensure_ascii=False).encode(
             "utf-8", "replace"
         )  # as a frame that passes it on has it
         need(bytes_min <= len(written) - 2 <= bytes_max, "text expected")
         return str(value)
+
+    return Shape(f"text of at most {bytes_max} bytes", lambda value: value, load)
+
+
+def prose(bytes_max: int, bytes_min: int = 1) -> Shape:
+    """A reason for people: what a terminal would obey is escaped, whoever it is shown to."""
+
+    def load(value: Any) -> str:
+        need(isinstance(value, str), "text expected")
+        need(bytes_min <= len(value.encode("utf-8", "replace")) <= bytes_max, "text expected")
+        return printable(value)
 
     return Shape(f"text of at most {bytes_max} bytes", lambda value: value, load)
 

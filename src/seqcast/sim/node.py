@@ -149,9 +149,10 @@ class Node:
             "sim",
             EndpointSettings(
                 options.order,
-                capacity,
-                options.packet_bytes,
-                1 << 20,
+                capacity=capacity,
+                packet_bytes=options.packet_bytes,
+                window_bytes=1 << 20,
+                nonce=random.Random(f"nonce {options.seed} {index}").getrandbits(63) | 1,
                 state=options.state,
                 first_seqno=options.first_seqno,
                 verify_ns=options.verify_ns,

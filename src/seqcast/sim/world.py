@@ -84,7 +84,7 @@ class World:
         if self.doubted or not self.options.calm:
             return
         by_id = {other.id: other for other in self.nodes}
-        kept = [by_id[member.id] for member in old.members if view.rank(member.id) < 0]
+        kept = [by_id[member.id] for member in old.members if view.rank(member.id) < 0 and member.id in by_id]
         for other in kept:
             if other.up and not other.leaving and not other.endpoint.over:
                 self.needless.append(f"needless: {node} installs {view} after {old}, and {other} is there and well")
