@@ -1,0 +1,741 @@
+"""Attacks on groups of real members, on loopback, as scripts: each is a function that takes an ``Attacker``.
+
+Those of ``STRANGERS`` send from a socket of their own, some under the ids of members: the view must stay as it is, and
+messages go through. Those of ``FAULTY`` send from a member's own socket, so that their datagrams are those of a member
+gone wrong: the others must go on. Nothing here leaves the loopback interface, or speaks to another group than that of
+the test.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from hostile import forge
+from hostile.forge import SEQNO_MAX, Forger
+from seqcast._native.driver import describe_address
+from seqcast.errors import RemoteProtocolError
+from seqcast.net.host import group_address, group_tag
+from seqcast.policy import frames
+from seqcast.types import ViewId
+
+PORT = 47310
+COUNT_MAX = (1 << 53) - 1
+
+
+class Attacker:
+    """Sends what it likes to one group.
+
+    Args:
+        groups: its members; the attacker knows what they multicast, and takes it from them.
+        faulty: index of the member from whose socket it sends; None: from one of its own.
+    """
+
+    def __init__(self, groups: list[Any], faulty: int | None = None) -> None:
+        self.groups = groups
+        name = groups[0].cluster
+        self.forger = Forger(group_tag(name))
+        self.where = group_address(name, 4)
+        self.own = 0x00BAD
+        self.faulty = faulty
+        self.socket = own_socket() if faulty is None else socket_of(groups[faulty])
+        self.notes: dict[str, Any] = {}
+
+    def close(self) -> None:
+        self.socket.close()
+
+    @property
+    def address(self) -> bytes:
+        """The attacker's own, as a JOIN would name it."""
+        host, port = self.socket.getsockname()
+        return b"\4" + port.to_bytes(2, "big") + socket.inet_aton(host)
+
+    @property
+    def view(self) -> Any:
+        return self.groups[0].view
+
+    @property
+    def tag(self) -> int:
+        return int(self.view.view_id.tag)
+
+    @property
+    def entered(self) -> Any:
+        return self.groups[0]._host.endpoint._entered
+
+    def id(self, rank: int) -> int:
+        return int(self.view.members[rank].id)
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        return tuple(member.id for member in self.view.members)
+
+    @property
+    def others(self) -> list[Any]:
+        """The members that are not faulty."""
+        return [group for number, group in enumerate(self.groups) if number != self.faulty]
+
+    def next(self, rank: int) -> int:
+        """The seqno that comes next on the stream of this rank."""
+        host = next(group._host for group in self.groups if group._host.member.id != self.id(rank))
+        return int(host.engine.stream(rank)[1]) + 1
+
+    def control(self, datagram: bytes) -> None:
+        """To all, on the lane of control frames."""
+        self.socket.sendto(datagram, (self.where, PORT + 1))
+
+    def data(self, datagram: bytes) -> None:
+        """To all, on the lane of data."""
+        self.socket.sendto(datagram, (self.where, PORT))
+
+    def unicast(self, rank: int, datagram: bytes) -> None:
+        host, _, port = describe_address(self.view.members[rank].address).rpartition(":")
+        self.socket.sendto(datagram, (host, int(port)))
+
+    def say(self, frame: Any, sender: int = 0, times: int = 1, every_s: float = 0.0) -> None:
+        """A control frame to all."""
+        for _ in range(times):
+            self.control(self.forger.control(sender or self.own, frame))
+            time.sleep(every_s)
+
+    def drain(self) -> int:
+        """Bytes that were sent to the attacker's socket until now."""
+        self.socket.setblocking(False)
+        total = 0
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                total += len(self.socket.recv(65536))
+        self.socket.setblocking(True)
+        return total
+
+    def count(self, name: str) -> int:
+        """The sum of a counter over all members."""
+        return sum(group.counters().get(name, 0) for group in self.groups)
+
+
+def own_socket() -> socket.socket:
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.bind(("127.0.0.1", 0))
+    sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
+    return sock
+
+
+def socket_of(group: Any) -> socket.socket:
+    """A second descriptor of the socket from which a member of this process sends."""
+    host, _, port = describe_address(group._host.member.address).rpartition(":")
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            sock = socket.socket(fileno=os.dup(int(name)))
+            if sock.type == socket.SOCK_DGRAM and sock.getsockname() == (host, int(port)):
+                return sock
+            sock.close()
+    raise AssertionError("no such socket")
+
+
+Attack = Callable[[Attacker], None]
+STRANGERS: dict[str, Attack] = {}
+FAULTY: dict[str, Attack] = {}
+SETTINGS: dict[str, dict[str, Any]] = {}
+"""Settings of the groups that an attack is made for."""
+
+
+def stranger(attack: Attack | None = None, **settings: Any) -> Any:
+    def note(attack: Attack) -> Attack:
+        STRANGERS[attack.__name__] = attack
+        SETTINGS[attack.__name__] = settings
+        return attack
+
+    return note(attack) if attack else note
+
+
+def faulty(attack: Attack | None = None, **settings: Any) -> Any:
+    def note(attack: Attack) -> Attack:
+        FAULTY[attack.__name__] = attack
+        SETTINGS[attack.__name__] = settings
+        return attack
+
+    return note(attack) if attack else note
+
+
+# ---- control frames under a member's id ------------------------------------------------------------------------------
+
+
+@stranger
+def start_with_the_highest_attempt(a: Attacker) -> None:
+    a.say(frames.Start(a.tag, (COUNT_MAX, 0), a.ids), a.id(0), 3, 0.05)
+
+
+@stranger
+def start_with_a_higher_attempt_over_and_over(a: Attacker) -> None:
+    for attempt in range(1, 40):
+        a.say(frames.Start(a.tag, (attempt, 0), a.ids), a.id(0), 1, 0.01)
+
+
+@stranger
+def block_with_the_highest_attempt(a: Attacker) -> None:
+    a.say(frames.Block(a.tag, (COUNT_MAX, 0), a.ids), a.id(0), 3, 0.05)
+
+
+@stranger
+def promised_to_the_highest_attempt(a: Attacker) -> None:
+    a.say(frames.Promised(a.tag, (1, 0), (COUNT_MAX, 1)), a.id(1), 3)
+
+
+@stranger
+def leave_of_everyone(a: Attacker) -> None:
+    for member in a.ids:
+        a.say(frames.Leave(a.tag), member, 3, 0.02)
+
+
+@stranger
+def suspend_for_ever(a: Attacker) -> None:
+    """A pause that is renewed while its sender likes: here until just before the group must send again."""
+    for turn in range(1, 30):
+        a.say(frames.Suspend(a.tag, 1, turn, "stop", ()), a.id(1), 1, 0.02)
+
+
+@stranger
+def resume_of_pauses_that_are_not_there(a: Attacker) -> None:
+    for pause in (0, 1, COUNT_MAX):
+        a.say(frames.Resume(a.tag, pause), a.id(1), 2)
+        a.say(frames.Resumed(a.tag, pause), a.id(1), 2)
+
+
+@stranger
+def state_wanted(a: Attacker) -> None:
+    a.say(frames.StateWanted(a.tag), a.id(2), 10, 0.02)
+
+
+@stranger
+def cut_and_done_of_no_attempt(a: Attacker) -> None:
+    n = len(a.ids)
+    a.say(frames.Cut(a.tag, (1, 0), (SEQNO_MAX,) * n, ()), a.id(0), 3)
+    a.say(frames.Done(a.tag, (1, 0)), a.id(1), 3)
+    a.say(frames.Ok(a.tag, (1, 0), SEQNO_MAX, (frames.Held(SEQNO_MAX),) * n), a.id(1), 3)
+
+
+@stranger
+def view_that_excludes_everyone(a: Attacker) -> None:
+    from dataclasses import replace
+
+    entered = a.entered
+    view_id = ViewId(entered.view_id.counter + 1, a.own, (1, a.own))
+    info = replace(entered.members[0], id=a.own, name="evil", address=a.address)
+    zeros = (0,) * len(entered.members)
+    forged = replace(
+        entered, closes=entered.view_id, attempt=(1, 0), survivors=(a.own,), view_id=view_id, members=(info,),
+        sequencer=0, cut=zeros, table=zeros, base=(0,), origin_base=(0,), providers=(), shortfalls=(), departed=(),
+    )  # fmt: skip
+    for sender in (a.own, a.id(0), a.id(1)):
+        a.say(forged, sender, 3, 0.02)
+
+
+@stranger
+def installed_and_answers_of_others(a: Attacker) -> None:
+    a.say(frames.Installed(a.tag), a.id(1), 5)
+    a.say(frames.BlockOk(a.tag, (1, 0)), a.id(1), 5)
+    a.say(frames.Wait(a.tag), a.id(0), 5)
+    a.say(frames.Refused("\x1b[2J go away", "again", *_nonce()), a.id(0), 5)
+
+
+def _nonce() -> tuple[int, ...]:
+    return (12345,) if "nonce" in frames.SHAPES["refused"][1] else ()
+
+
+# ---- control frames of strangers -------------------------------------------------------------------------------------
+
+
+def _join(a: Attacker, member: int, name: str, address: bytes) -> Any:
+    settings = a.groups[0]._host.endpoint.context.settings
+    info = frames.MemberInfo(name, member, address, 1 << 20, 1472, 1 << 20)
+    more = {"nonce": 7} if "nonce" in frames.SHAPES["join"][1] else {}
+    return frames.Join(frames.PROTOCOL_VERSION, a.groups[0].cluster, settings.order, info, 0, settings.shared, **more)
+
+
+@stranger(guard=True)
+def join_with_an_address_that_is_none(a: Attacker) -> None:
+    for address in (b"\4", b"\4" + bytes(27), b"\6" * 28, b"\x09\x01\x02"):
+        a.say(_join(a, a.own, "x", address), a.own, 3, 0.03)
+    time.sleep(0.3)
+    for group in a.groups:
+        assert group._host.guard.thread.is_alive(), "a guard thread has ended"
+
+
+@stranger
+def join_from_another_address(a: Attacker) -> None:
+    """The answers must not go to a bystander."""
+    with contextlib.closing(own_socket()) as bystander:
+        host, port = bystander.getsockname()
+        elsewhere = b"\4" + port.to_bytes(2, "big") + socket.inet_aton(host)
+        a.say(_join(a, a.own, "x", elsewhere), a.own, 20, 0.02)
+        time.sleep(0.3)
+        bystander.setblocking(False)
+        heard = 0
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                heard += len(bystander.recv(65536))
+    assert heard == 0, f"{heard} bytes were sent to a bystander"
+
+
+@stranger
+def join_under_a_members_id(a: Attacker) -> None:
+    for member in a.ids:
+        a.say(_join(a, member, "x", a.address), member, 5, 0.02)
+
+
+@stranger
+def join_of_another_version(a: Attacker) -> None:
+    data = json.loads(frames.dump(_join(a, a.own, "x", a.address)))
+    data["version"] = 99
+    for _ in range(50):
+        a.control(a.forger.control(a.own, json.dumps(data).encode()))
+
+
+@stranger
+def beacons_of_a_larger_group(a: Attacker) -> None:
+    _beacons(a, None, 15)
+
+
+@stranger(partition="primary")
+def beacons_of_a_larger_primary_partition(a: Attacker) -> None:
+    _beacons(a, 128, 15)
+
+
+def _beacons(a: Attacker, primary: int | None, n: int, history: int = 0) -> None:
+    settings = a.groups[0]._host.endpoint.context.settings
+    view_id = ViewId(1 << 40, a.own, (1, a.own))
+    for _ in range(n):
+        beacon = frames.Beacon(a.groups[0].cluster, settings.order, view_id, primary, settings.shared, history)
+        a.say(beacon, a.own, 1, 0.1)
+
+
+@stranger(partition="primary")
+def beacons_of_a_primary_partition_with_a_history(a: Attacker) -> None:
+    _beacons(a, 128, 15, 2)
+
+
+@stranger
+def merge_ask_without_a_beacon(a: Attacker) -> None:
+    """Ten times a second, each with another number: the group would never send again."""
+    for number in range(15):
+        a.say(frames.MergeAsk((a.own, number), a.tag), a.own, 1, 0.1)
+    assert a.count("control_frames_sent") >= 0
+
+
+@stranger
+def merge_frames_of_nobody(a: Attacker) -> None:
+    entered = a.entered
+    for merge in ((a.own, 1), (a.id(0), 1)):
+        for frame in (
+            frames.MergeRefused(merge),
+            frames.MergeReady(merge, entered, ()),
+            frames.MergeGo(merge, entered),
+            frames.MergeTaken(merge),
+            frames.MergeCancel(merge, "\x1b]0;owned\x07"),
+        ):
+            a.say(frame, a.own, 3)
+
+
+@stranger
+def questions_about_closed_views(a: Attacker) -> None:
+    """Each is answered by a VIEW, which is larger: not to somebody who was never in it."""
+    closed = [tag for group in a.groups for tag in group._host.endpoint._lineage.closed]
+    assert closed
+    a.drain()
+    sent = 0
+    for tag in closed:
+        for frame in (frames.Start(tag, (9, 0), a.ids), frames.Block(tag, (9, 0), a.ids), frames.Done(tag, (1, 0))):
+            datagram = a.forger.control(a.own, frame)
+            for _ in range(10):
+                sent += len(datagram)
+                a.control(datagram)
+    settings = a.groups[0]._host.endpoint.context.settings
+    for frame in [each for group in a.groups for each in group._host.endpoint._lineage.closed.values()]:
+        beacon = frames.Beacon(a.groups[0].cluster, settings.order, frame.closes, None, settings.shared)
+        a.say(beacon, a.own, 10)
+    time.sleep(0.3)
+    assert a.drain() < sent / 2, "strangers are served views"
+
+
+@stranger
+def unblock_by_anybody(a: Attacker) -> None:
+    a.say(frames.Unblock(a.groups[0].cluster, 1, None), a.own, 20)
+    a.say(frames.Unblock(a.groups[0].cluster, 1, frames.Side(a.tag, (1, 0))), a.own, 20)
+
+
+# ---- what is no frame, or too much of it -----------------------------------------------------------------------------
+
+
+@stranger
+def rubbish(a: Attacker) -> None:
+    import random
+
+    rng = random.Random(1)
+    for _ in range(300):
+        a.control(rng.randbytes(rng.randrange(200)))
+        a.data(rng.randbytes(rng.randrange(200)))
+        a.unicast(rng.randrange(3), rng.randbytes(rng.randrange(200)))
+
+
+@stranger
+def headers_that_lie(a: Attacker) -> None:
+    """Right in all but one field, of every type."""
+    good = a.forger.packet(forge.DATA, a.id(0), a.tag, a.next(0))
+    for at in range(80):
+        for value in (0, 0x7F, 0xFF):
+            broken = bytearray(good)
+            broken[at] = value
+            a.data(bytes(broken))  # its CRC is wrong
+    for kind in range(256):
+        for size in (0, 4, 32, 60):
+            a.control(a.forger.datagram(kind, a.id(0), a.tag, bytes(size)))
+
+
+@stranger
+def json_that_is_deep_or_long(a: Attacker) -> None:
+    deep = b"[" * 60_000, b'{"a":' * 12_000
+    long = b'"' + b"x" * 60_000 + b'"', b"\xff" * 1000, b"1" * 60_000, b'{"kind":1e999}'
+    for payload in deep + long:
+        a.control(a.forger.control(a.own, payload))
+
+
+@stranger
+def a_flood_of_small_frames(a: Attacker) -> None:
+    datagram = a.forger.control(a.own, b"{}")
+    for _ in range(30_000):
+        a.control(datagram)
+
+
+@stranger
+def a_flood_of_large_frames(a: Attacker) -> None:
+    """Each takes Python milliseconds to read."""
+    ids = tuple(range(1, 129))
+    frame = frames.dump(frames.Start(a.tag, (1, 0), ids))
+    view = json.loads(frames.dump(a.entered))
+    view["shortfalls"] = [["1", [1, "1", [1, "1"]], "1", 1]] * 48
+    view["departed"] = [f"{each:x}" for each in range(1, 129)]
+    for number in range(2000):
+        a.control(a.forger.control(a.own, frame if number % 2 else json.dumps(view).encode()))
+
+
+@stranger
+def a_flood_of_pings(a: Attacker) -> None:
+    for rank in range(3):
+        datagram = a.forger.ping(forge.PING, a.own, 0, a.id(rank), a.own)
+        for _ in range(5000):
+            a.unicast(rank, datagram)
+    time.sleep(0.2)
+    assert a.drain() < 15_000 * 56, "each ping of a stranger is answered"
+
+
+@stranger
+def a_flood_of_joiners(a: Attacker) -> None:
+    """All of them at one address."""
+    for number in range(200):
+        a.say(_join(a, 0xBAD000 + number, f"x{number}", a.address), 0xBAD000 + number)
+    time.sleep(0.5)
+    assert all(len(group.view.members) <= 4 for group in a.groups), "one socket counts as many members"
+    a.notes["joined"] = True  # one of them, until it is suspected: who speaks the protocol may join
+
+
+# ---- packets under a member's id -------------------------------------------------------------------------------------
+
+
+@stranger(order="sequencer")
+def origin_seqno_beyond_everything(a: Attacker) -> None:
+    for rank in range(3):
+        packet = a.forger.packet(forge.DATA, a.id(0), a.tag, a.next(0) + rank, (), origin=SEQNO_MAX, rank=rank)
+        packet = a.forger.packet(forge.DATA, a.id(0), a.tag, a.next(0) + rank, origin=SEQNO_MAX, rank=rank)
+        a.data(packet)
+
+
+@stranger(order="fifo")
+def packets_ahead_of_the_real_ones(a: Attacker) -> None:
+    for rank in range(3):
+        for ahead in range(8):
+            a.data(a.forger.packet(forge.DATA, a.id(rank), a.tag, a.next(rank) + ahead, rank=rank))
+
+
+@stranger(order="sequencer")
+def packets_ahead_of_the_sequencers(a: Attacker) -> None:
+    for ahead in range(8):
+        origin, rank = 1 + ahead, ahead % 3
+        a.data(a.forger.packet(forge.DATA, a.id(0), a.tag, a.next(0) + ahead, origin=origin, rank=rank, place=1))
+
+
+@stranger(order="sequencer")
+def forwards_ahead_of_the_real_ones(a: Attacker) -> None:
+    for rank in (1, 2):
+        for seqno in range(1, 8):
+            a.unicast(0, a.forger.packet(forge.FORWARD, a.id(rank), a.tag, seqno, rank=rank))
+
+
+def _pair(a: Attacker) -> list[int]:
+    """Tags that the streams of two members may carry: those of the views so far."""
+    closed = [tag for group in a.groups for tag in group._host.endpoint._lineage.closed]
+    return [a.tag, *dict.fromkeys(closed)]
+
+
+@stranger
+def unicasts_ahead_of_the_real_ones(a: Attacker) -> None:
+    for tag in _pair(a):
+        for rank in range(3):
+            for seqno in range(1, 8):
+                a.unicast(rank, a.forger.packet(forge.UNICAST, a.id((rank + 1) % 3), tag, seqno))
+
+
+@stranger
+def unicasts_beyond_a_gap(a: Attacker) -> None:
+    """They would fill the pool of slabs: the victim is deaf then, and everyone's sends stall."""
+    _beyond_a_gap(a, [0, 1, 2])
+
+
+def _beyond_a_gap(a: Attacker, senders: list[int]) -> None:
+    piece = bytes(60_000)
+    for tag in _pair(a):
+        for sender in senders:
+            for number in range(1200):
+                a.unicast((sender + 1) % 3, a.forger.packet(forge.UNICAST, a.id(sender), tag, 2 + number, [piece]))
+
+
+@stranger
+def state_of_nobody(a: Attacker) -> None:
+    for tag in _pair(a):
+        for seqno in range(1, 40):
+            a.unicast(1, a.forger.packet(forge.STATE, a.id(0), tag, seqno, [bytes(1000)]))
+
+
+@stranger
+def seqnos_at_the_end_of_all_numbers(a: Attacker) -> None:
+    for kind in (forge.DATA, forge.UNICAST, forge.FORWARD, forge.STATE):
+        for seqno in (SEQNO_MAX, SEQNO_MAX - 1, 1 << 32):
+            for rank in range(3):
+                packet = a.forger.packet(kind, a.id(rank), a.tag, seqno, rank=rank, stable=SEQNO_MAX)
+                a.data(packet)
+                a.unicast((rank + 1) % 3, packet)
+
+
+@stranger
+def packets_that_say_all_is_stable(a: Attacker) -> None:
+    for rank in range(3):
+        a.data(a.forger.packet(forge.DATA, a.id(rank), a.tag, a.next(rank) + 5000, rank=rank, stable=SEQNO_MAX))
+        a.control(a.forger.probe(a.id(rank), a.tag, 0, SEQNO_MAX, SEQNO_MAX))
+
+
+@stranger
+def acks_of_what_nobody_has(a: Attacker) -> None:
+    """What all have acknowledged is purged: who lacks it would lack it for ever."""
+    for _ in range(20):
+        for owner in range(3):
+            seqno = a.next(owner) + 2
+            for rank in range(3):
+                for tag in _pair(a):
+                    for stream in range(4):
+                        a.unicast(owner, a.forger.ack(a.id(rank), tag, stream, seqno, seqno, seqno))
+
+
+@stranger
+def naks_for_all_that_was_ever_sent(a: Attacker) -> None:
+    """Few bytes for many."""
+    for group in a.groups:
+        group.send_many([bytes(1000)] * 300)
+    a.notes["extra"] = 900
+    before = a.count("packets_retransmitted")
+    for _ in range(200):
+        for owner in range(3):
+            for stream in range(3):
+                a.unicast(owner, a.forger.nak(a.id((owner + 1) % 3), a.tag, a.id(owner), stream, [(1, SEQNO_MAX)]))
+    time.sleep(0.3)
+    drawn = a.count("packets_retransmitted") - before
+    assert drawn < 100, f"{drawn} packets were drawn out of members"
+
+
+@stranger
+def naks_of_64_ranges(a: Attacker) -> None:
+    ranges = [(1, SEQNO_MAX)] * 64
+    for _ in range(300):
+        for owner in range(3):
+            a.unicast(owner, a.forger.nak(a.id((owner + 1) % 3), a.tag, a.id(0), 0, ranges))
+
+
+@stranger
+def probes_for_what_was_never_sent(a: Attacker) -> None:
+    before = a.count("naks_sent")
+    for _ in range(20):
+        for rank in range(3):
+            a.control(a.forger.probe(a.id(rank), a.tag, 0, SEQNO_MAX, 0))
+            a.unicast((rank + 1) % 3, a.forger.probe(a.id(rank), a.tag, 1, SEQNO_MAX, 0))
+    time.sleep(0.3)
+    assert a.count("naks_sent") - before < 10, "members ask for what was never sent"
+
+
+@stranger
+def heartbeats_that_say_nobody_is_heard(a: Attacker) -> None:
+    """Links that are cut in one direction cost one of their ends its membership."""
+    for _ in range(24):
+        for rank in range(3):
+            marks = [(0, 0)] * 3
+            a.control(a.forger.heartbeat(a.id(rank), a.tag, 0, 0, marks, 0b111 & ~(1 << rank)))
+        time.sleep(0.05)
+
+
+@stranger
+def heartbeats_that_received_everything(a: Attacker) -> None:
+    before = a.count("naks_sent")
+    for _ in range(5):
+        for rank in range(3):
+            a.control(a.forger.heartbeat(a.id(rank), a.tag, SEQNO_MAX, SEQNO_MAX, [(SEQNO_MAX, SEQNO_MAX)] * 3))
+        time.sleep(0.05)
+    assert a.count("naks_sent") - before < 10, "members ask for what was never sent"
+
+
+@stranger
+def pings_to_be_passed_on(a: Attacker) -> None:
+    for _ in range(50):
+        for rank in range(3):
+            one, other = a.id((rank + 1) % 3), a.id((rank + 2) % 3)
+            a.unicast(rank, a.forger.ping(forge.PING, one, a.tag, other, one))
+            a.unicast(rank, a.forger.ping(forge.PONG, one, a.tag, other, a.id(rank)))
+
+
+# ---- from the socket of a member: the last one, which neither coordinates nor orders ---------------------------------
+
+
+@faulty
+def a_member_starts_with_the_highest_attempt(a: Attacker) -> None:
+    rank = a.faulty or 0
+    a.say(frames.Start(a.tag, (COUNT_MAX, rank), (a.id(rank), *a.ids[:rank])), a.id(rank), 3, 0.05)
+    ids = tuple(each for each in a.ids)
+    a.say(frames.Start(a.tag, (COUNT_MAX, rank), (ids[rank],)), a.id(rank), 3, 0.05)
+
+
+@faulty
+def a_member_promises_the_highest_attempt(a: Attacker) -> None:
+    rank = a.faulty or 0
+    for attempt in range(3):
+        a.say(frames.Promised(a.tag, (attempt, 0), (COUNT_MAX, rank)), a.id(rank), 5)
+
+
+@faulty
+def a_member_sends_unicasts_beyond_a_gap(a: Attacker) -> None:
+    _beyond_a_gap(a, [a.faulty or 0])
+
+
+@faulty(slabs_max=256)
+def a_member_ignores_its_credit(a: Attacker) -> None:
+    """In order, but more than its window, to members whose application takes nothing meanwhile."""
+    piece, rank = bytes(60_000), a.faulty or 0
+    for number in range(600):
+        for tag in _pair(a):
+            a.unicast(0, a.forger.packet(forge.UNICAST, a.id(rank), tag, 1 + number, [piece], stable=number))
+        if number % 10 == 0:
+            time.sleep(0.002)
+    a.notes["foreign"] = True
+
+
+@faulty
+def a_member_asks_for_everything_again(a: Attacker) -> None:
+    rank = a.faulty or 0
+    a.groups[0].send_many([bytes(1000)] * 300)
+    a.notes["extra"] = 300
+    time.sleep(0.3)
+    before = a.count("packets_retransmitted")
+    for _ in range(500):
+        for stream in range(4):
+            a.unicast(0, a.forger.nak(a.id(rank), a.tag, a.id(0), stream, [(1, SEQNO_MAX)] * 64))
+    time.sleep(0.2)
+    drawn = a.count("packets_retransmitted") - before
+    assert drawn < 700, f"{drawn} packets were drawn out of a member"
+
+
+@faulty
+def a_member_floods_with_frames(a: Attacker) -> None:
+    rank = a.faulty or 0
+    large = a.forger.control(a.id(rank), b'{"kind":"start","survivors":[' + b'"1",' * 14_000 + b'"1"]}')
+    small = a.forger.control(a.id(rank), b"{}")
+    for number in range(8000):
+        a.control(large if number % 16 == 0 else small)
+
+
+@faulty
+def a_member_says_that_it_hears_nobody(a: Attacker) -> None:
+    rank = a.faulty or 0
+    for _ in range(30):
+        a.control(a.forger.heartbeat(a.id(rank), a.tag, 0, 0, [(0, 0)] * 3, 0b111 & ~(1 << rank)))
+        time.sleep(0.05)
+
+
+@faulty
+def a_member_received_everything(a: Attacker) -> None:
+    rank = a.faulty or 0
+    for _ in range(10):
+        a.control(a.forger.heartbeat(a.id(rank), a.tag, SEQNO_MAX, SEQNO_MAX, [(SEQNO_MAX, SEQNO_MAX)] * 3))
+        a.control(a.forger.probe(a.id(rank), a.tag, 0, SEQNO_MAX, 0))
+        time.sleep(0.02)
+
+
+# ---- on somebody who joins -------------------------------------------------------------------------------------------
+
+
+class Heckler:
+    """Answers to each JOIN of a cluster with what ``answer`` gives, at once, on a thread of its own.
+
+    Args:
+        answer: gets the JOIN, and gives a frame, or None.
+        hears: False: it does not hear the JOINs, and answers all the time what ``answer`` gives for None.
+    """
+
+    def __init__(self, name: str, answer: Callable[[Any], Any], hears: bool = True) -> None:
+        self.forger, self.answer, self.hears = Forger(group_tag(name)), answer, hears
+        self.where = group_address(name, 4)
+        self.socket = own_socket()
+        self.ear = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.ear.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.ear.bind((self.where, PORT + 1))
+        group = socket.inet_aton(self.where) + socket.inet_aton("127.0.0.1")
+        self.ear.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, group)
+        self.ear.settimeout(0.005)
+        self.said = 0
+        self.stopping = False
+        self.thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Heckler:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stopping = True
+        self.thread.join()
+        self.ear.close()
+        self.socket.close()
+
+    def _run(self) -> None:
+        while not self.stopping:
+            join = self._hear()
+            frame = self.answer(join if self.hears else None) if join or not self.hears else None
+            if frame is not None:
+                self.said += 1
+                sender = frame.info.id if isinstance(frame, frames.Join) else 0x00BAD
+                self.socket.sendto(self.forger.control(sender, frame), (self.where, PORT + 1))
+
+    def _hear(self) -> Any:
+        try:
+            datagram = self.ear.recv(65536)
+            frame = frames.load(datagram[40:]) if datagram[2] == forge.CONTROL else None
+        except (OSError, RemoteProtocolError):
+            return None
+        return frame if isinstance(frame, frames.Join) and frame.info.name != "evil" else None
+
+
+@contextlib.contextmanager
+def attacking(groups: list[Any], faulty: int | None = None) -> Iterator[Attacker]:
+    attacker = Attacker(groups, faulty)
+    try:
+        yield attacker
+    finally:
+        attacker.close()

@@ -1,0 +1,26 @@
+"""In the simulator: a group under an attacker's forged datagrams of every kind is afterwards as if nothing had been."""
+
+import pytest
+from hostile.storm import WHO, Storm, calm
+
+SEEDS = range(1, 7)
+
+
+@pytest.mark.parametrize("who", WHO)
+def test_after_a_storm_of_forged_datagrams_all_guarantees_hold(who):
+    kinds = set()
+    for seed in SEEDS:
+        storm = Storm(calm(seed, who), who)
+        result = storm.run()
+        assert not result.violations, f"{who}, seed {seed}: {result.violations[0]}"
+        assert result.messages > 0 and storm.sent > 50
+        kinds |= storm.kinds
+    assert {"start", "join", "beacon", "merge_ask", "heartbeat", "nak", "rubbish"} <= kinds
+
+
+def test_what_a_stranger_gets_out_of_a_group_is_less_than_what_it_sends():
+    """Or it could have the group send more to a third party than it sends itself."""
+    for seed in SEEDS:
+        storm = Storm(calm(seed, "stranger"), "stranger")
+        storm.run()
+        assert storm.evil.heard < storm.sent_bytes, f"seed {seed}: {storm.evil.heard} for {storm.sent_bytes} bytes"
