@@ -24,6 +24,8 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if reason and item.get_closest_marker("netns"):
             item.add_marker(pytest.mark.skip(reason=reason))
+        if item.get_closest_marker("spark"):  # where tests run beside each other, these share one JVM
+            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 HOW_TO_GET = (
