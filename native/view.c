@@ -193,7 +193,7 @@ static int collect_unstamped(sc_engine *e, unstamped *u) {
 
 /* Forced past credit, into a ring that was made large enough; -1 where it has too few descriptors all the same. */
 static int resend(sc_engine *e, const unstamped *u, int64_t wall) {
-    sc_tx_stream *tx = sc_is_sequencer(e) ? &e->group : &e->forward;
+    sc_tx_stream *tx = e->view.sequencer >= 0 && !sc_is_sequencer(e) ? &e->forward : &e->group;
     uint64_t start = 0;
     for (uint64_t i = 0; i < u->n; i++) {
         uint64_t done = 0;

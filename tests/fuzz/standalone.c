@@ -1,7 +1,7 @@
 /* A fuzzer for compilers without libFuzzer: random scripts for LLVMFuzzerTestOneInput, from one seed, without feedback.
  *
  * standalone SECONDS [SEED]    runs random inputs for a while
- * standalone FILE              runs one input again
+ * standalone FILE...           runs inputs again
  *
  * Before each input its bytes are written to ./standalone.input, so that a crash can be run again. */
 #include <stdint.h>
@@ -35,8 +35,12 @@ static int replay(const char *path) {
 int main(int argc, char **argv) {
     static uint8_t data[INPUT_MAX];
     char *end;
-    double seconds = argc > 1 ? strtod(argv[1], &end) : 10;
-    if (argc > 1 && *end) return replay(argv[1]);
+    double seconds = argc > 1 ? strtod(argv[1], &end) : 10; /* no file is named by a number */
+    if (argc > 1 && *end) {
+        for (int i = 1; i < argc; i++)
+            if (replay(argv[i])) return 1;
+        return 0;
+    }
     state = argc > 2 ? strtoull(argv[2], NULL, 0) : (uint64_t)time(NULL);
     printf("seed %llu\n", (unsigned long long)state);
     FILE *record = fopen("standalone.input", "wb");
