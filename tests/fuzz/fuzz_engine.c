@@ -425,6 +425,16 @@ static void look(world *w, script *s) {
     }
     sc_taking_state(w->engine, &taking);
     sc_taking_end(w->engine, &taking);
+    sc_own own;
+    uint64_t unacknowledged[SC_MEMBERS_MAX];
+    sc_engine_own(w->engine, &own);
+    sc_engine_own_messages(w->engine, own.all), sc_engine_own_messages(w->engine, own.last);
+    sc_engine_unacknowledged(w->engine, unacknowledged);
+    sc_engine_drained(w->engine);
+    if (how >> 2 == 51) {
+        sc_engine_end_sends(w->engine);
+        CHECK(sc_engine_sends_ended(w->engine));
+    }
     if (how >> 1 == 100) sc_engine_blocked_end(w->engine);
     if (how >> 1 == 101) sc_engine_state_void(w->engine, 0);
     CHECK(sc_engine_blocked(w->engine) <= 1 << 16);
