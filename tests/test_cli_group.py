@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import re
 import secrets
 import signal
@@ -238,6 +239,23 @@ def test_a_send_does_not_take_a_queue_for_a_receiver(start, cluster, monkeypatch
 def test_a_send_to_nobody_says_so(start, cluster):
     status, err = send(start, cluster, "one", "--members", "1")
     assert status == 0 and "no other member was there" in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_demo_that_is_ended_has_its_members_leave(start, tmp_path, number):
+    """The signal goes to the process group, as a terminal or ``timeout`` sends it."""
+    pytest.importorskip("pyspark")
+    from seqcast.journal import read as journals
+
+    options = ["--members", "3", "--rate", "500", "--port", "47710", "--journals", str(tmp_path / "journals")]
+    demo = start("demo", *options, start_new_session=True)
+    while "traffic" not in demo.stdout.readline():
+        assert demo.poll() is None, demo.stderr.read()
+    os.killpg(demo.pid, number)
+    _, err = demo.communicate(timeout=60)
+    assert demo.returncode == 1 and err == "seqcast: interrupted\n", err
+    closed = [journal.closed for journal in journals.find([tmp_path / "journals"])]
+    assert closed == ["leave"] * 3
 
 
 @pytest.mark.spark

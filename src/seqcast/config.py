@@ -2,7 +2,7 @@
 
 A setting is given as a keyword of ``seqcast.join``, in a ``Config``, in a TOML file (``Config.from_toml``) or in the
 environment (``SEQCAST_INTERFACE=eth1``; ``SEQCAST_CONFIG`` names a TOML file). Keywords win over the environment, and
-that over the file.
+that over the file. An unknown name is refused in all of them, so that a misspelt one is not passed over.
 
 A default that is a formula follows the settings that it names, and one with several values follows ``preset``; what is
 given is taken as it is. The members of a group have the same ``heartbeat_s``, and so the same preset.
