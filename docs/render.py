@@ -31,8 +31,46 @@ def rendered() -> dict[Path, str]:
         ROOT / "docs" / "wire.md": wire_page((ROOT / "native" / "wire.h").read_text(encoding="utf-8")),
         ROOT / "docs" / "state-tables.md": state_page(),
         ROOT / "docs" / "config.md": config_page(),
+        ROOT / "src" / "seqcast" / "settings.py": settings_module(),
         ROOT / "README.md": f"{before}{BEGIN}\n{figures(runs)}{END}{after}",
     }
+
+
+def settings_module() -> str:
+    """src/seqcast/settings.py: the settings as keywords, for type checkers."""
+    from typing import get_type_hints
+
+    from seqcast.config import Config
+
+    hints = get_type_hints(Config)
+    lines = []
+    for field in dataclasses.fields(Config):
+        among, kind = field.metadata["among"], hints[field.name].__name__
+        if among:
+            kind = f"Literal[{', '.join(json.dumps(value) for value in among)}]"
+        elif kind == "str":
+            kind = "str | Path | None" if field.name == "journal" else "str"
+        lines.append(f"    {field.name}: {kind}")
+    return SETTINGS + "\n".join(lines) + "\n"
+
+
+SETTINGS = '''"""The settings as keywords of ``seqcast.join``, for type checkers: they see a misspelt one.
+
+Made from the fields of ``Config`` by docs/render.py; do not edit. What they mean: docs/config.md.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, TypedDict
+
+Order = Literal["total", "sequencer", "fifo"]
+
+
+class Settings(TypedDict, total=False):
+    """Each setting of ``seqcast.Config``, none of them required."""
+
+'''
 
 
 # ---- the wire ----------------------------------------------------------------------------------------------------

@@ -226,6 +226,13 @@ def test_the_asyncio_group_has_what_the_group_has():
             assert [str(p) for p in takes.parameters.values()] == [str(p) for p in took.parameters.values()], name
 
 
+def test_the_asyncio_join_takes_what_the_join_takes():
+    took, takes = inspect.signature(seqcast.join), inspect.signature(seqcast.aio.join)
+    assert [(p.name, p.kind, p.default) for p in takes.parameters.values()] == [
+        (p.name, p.kind, p.default) for p in took.parameters.values()
+    ]
+
+
 def test_a_join_can_be_a_task():
     async def main():
         name = cluster()

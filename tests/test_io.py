@@ -70,6 +70,7 @@ def test_a_port_that_another_program_holds_is_refused():
 def test_clipped_buffers_are_a_warning_with_the_remedy_and_the_group_still_works():
     text = """
 import os, sys, warnings, seqcast
+from seqcast import join  # loads what would be loaded later, when it cannot be read any more
 from seqcast.cli import main
 os.setgid(65534), os.setuid(65534)  # without CAP_NET_ADMIN the limit holds
 with warnings.catch_warnings(record=True) as seen:

@@ -1,4 +1,8 @@
-"""Reliable, totally ordered multicast with agreed membership."""
+"""Reliable, totally ordered multicast with agreed membership.
+
+Each name is imported on its first use. A program that gives up rights (``setuid``, ``chroot``) before it joins says
+``from seqcast import join`` first, so that the modules are loaded while they can be read.
+"""
 
 from __future__ import annotations
 
@@ -83,15 +87,17 @@ _PLACES = {name: module for module, names in _NAMES.items() for name in names.sp
 _MODULES = {"aio", "config", "errors", "events", "group", "types"}
 
 
-def __getattr__(name: str) -> Any:
-    import importlib
+if not TYPE_CHECKING:  # checkers would take any name for one that is there
 
-    if name in _MODULES:
-        return importlib.import_module(f"seqcast.{name}")
-    if name not in _PLACES:
-        raise AttributeError(f"module 'seqcast' has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(_PLACES[name]), name)
-    return value
+    def __getattr__(name: str) -> Any:
+        import importlib
+
+        if name in _MODULES:
+            return importlib.import_module(f"seqcast.{name}")
+        if name not in _PLACES:
+            raise AttributeError(f"module 'seqcast' has no attribute {name!r}")
+        value = globals()[name] = getattr(importlib.import_module(_PLACES[name]), name)
+        return value
 
 
 def __dir__() -> list[str]:

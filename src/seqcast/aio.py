@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import seqcast.group
 from seqcast._native.engine import Batch, Message
@@ -22,7 +22,18 @@ from seqcast.arguments import listed, nanoseconds
 from seqcast.config import Config
 from seqcast.errors import NotMember, SendTimeout
 from seqcast.group import Event, too_early
-from seqcast.types import Member, View
+from seqcast.net.state import StateHandler
+from seqcast.types import Member, MembershipPolicy, View
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Unpack
+
+    import numpy as np
+    import numpy.typing as npt
+    from typing_extensions import Buffer
+
+    from seqcast.settings import Order, Settings
 
 T = TypeVar("T")
 
@@ -32,14 +43,24 @@ THREAD_WAIT_S = 0.1
 def join(
     cluster: str,
     *,
+    name: str | None = None,
+    order: Order = "total",
+    state: StateHandler | None = None,
+    config: Config | None = None,
     on_block: Callable[[Group], Any] | None = None,
     on_unblock: Callable[[Group], Any] | None = None,
-    **settings: Any,
+    membership_policy: MembershipPolicy | None = None,
+    min_members: int = 1,
+    **settings: Unpack[Settings],
 ) -> Joining:
     """Joins a group. To be awaited, made a task by ``asyncio.create_task``, or used by ``async with``, which leaves at
     its end. Arguments and errors are those of ``seqcast.join``; ``on_block`` and ``on_unblock`` take the asyncio group,
     may be coroutine functions, and run on the event loop."""
-    return Joining(cluster, settings, on_block, on_unblock)
+    others: dict[str, Any] = {
+        "name": name, "order": order, "state": state, "config": config, "membership_policy": membership_policy,
+        "min_members": min_members,
+    }  # fmt: skip
+    return Joining(cluster, {**others, **settings}, on_block, on_unblock)
 
 
 class Joining(Coroutine[Any, Any, "Group"]):
@@ -148,7 +169,7 @@ class Group:
         return self.sync.cluster
 
     @property
-    def order(self) -> str:
+    def order(self) -> Order:
         """As ``seqcast.Group.order``."""
         return self.sync.order
 
@@ -186,7 +207,7 @@ class Group:
 
     # ---- sending
 
-    async def send(self, payload: Any, *, to: Member | None = None, timeout: float | None = None) -> None:
+    async def send(self, payload: Buffer, *, to: Member | None = None, timeout: float | None = None) -> None:
         """Sends one message; waits while there is no credit. Arguments and errors are those of ``seqcast.Group.send``.
 
         A cancelled send may still be sent.
@@ -194,13 +215,19 @@ class Group:
         await self._sent(lambda wait, _: self.sync.send(payload, to=to, timeout=wait), timeout)
 
     async def send_many(
-        self, payloads: Iterable[Any], *, to: Member | None = None, timeout: float | None = None
+        self, payloads: Iterable[Buffer], *, to: Member | None = None, timeout: float | None = None
     ) -> None:
         """Sends messages one after the other, as ``seqcast.Group.send_many``."""
         messages = list(listed(payloads))  # of our own: the rest may be sent later, by a thread
         await self._sent(lambda wait, done: self.sync._send_many(messages, to, wait, done), timeout)
 
-    async def send_batch(self, data: Any, offsets: Any, *, timeout: float | None = None) -> None:
+    async def send_batch(
+        self,
+        data: Buffer | npt.NDArray[np.uint8],
+        offsets: Buffer | npt.NDArray[np.signedinteger[Any]] | Sequence[int],
+        *,
+        timeout: float | None = None,
+    ) -> None:
         """Sends the messages of an Arrow binary array, as ``seqcast.Group.send_batch``."""
         await self._sent(lambda wait, done: self.sync._send_batch(data, offsets, wait, done), timeout)
 

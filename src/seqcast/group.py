@@ -37,7 +37,15 @@ from seqcast.net.state import Item, StateHandler, check_handler, give_state, tak
 from seqcast.types import Member, MembershipPolicy, View
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Unpack
+
+    import numpy as np
+    import numpy.typing as npt
+    from typing_extensions import Buffer
+
     from seqcast.journal.writer import JournalWriter
+    from seqcast.settings import Order, Settings
 
 ORDERS = ("total", "sequencer", "fifo")
 
@@ -52,14 +60,14 @@ def join(
     cluster: str,
     *,
     name: str | None = None,
-    order: str = "total",
+    order: Order = "total",
     state: StateHandler | None = None,
     config: Config | None = None,
     on_block: Callable[[Group], object] | None = None,
     on_unblock: Callable[[Group], object] | None = None,
     membership_policy: MembershipPolicy | None = None,
     min_members: int = 1,
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> Group:
     """Joins a group, or forms it, and returns when the first view is installed, and the state taken over.
 
@@ -153,7 +161,7 @@ class Group:
 
     cluster: str
     """Name of the group."""
-    order: str
+    order: Order
     """"total", "sequencer" or "fifo"."""
     config: Config
     """The settings in use, defaults computed."""
@@ -162,7 +170,7 @@ class Group:
         self,
         cluster: str,
         name: str,
-        order: str,
+        order: Order,
         config: Config,
         on_block: Callable[[Group], object] | None = None,
         on_unblock: Callable[[Group], object] | None = None,
@@ -278,7 +286,7 @@ class Group:
 
     # ---- sending
 
-    def send(self, payload: Any, *, to: Member | None = None, timeout: float | None = None) -> None:
+    def send(self, payload: Buffer, *, to: Member | None = None, timeout: float | None = None) -> None:
         """Sends one message, to the group or to one member; both are reliable and in order per sender.
 
         Args:
@@ -302,7 +310,7 @@ class Group:
         except driver.Refused as refused:
             raise self._refusal(refused, to, timeout) from None
 
-    def send_many(self, payloads: Iterable[Any], *, to: Member | None = None, timeout: float | None = None) -> None:
+    def send_many(self, payloads: Iterable[Buffer], *, to: Member | None = None, timeout: float | None = None) -> None:
         """Sends messages one after the other; quicker than as many ``send``. A list must not be changed before it
         returns.
 
@@ -320,7 +328,13 @@ class Group:
         except driver.Refused as refused:
             raise self._refusal(refused, to, timeout, done, "payloads[{}]") from None
 
-    def send_batch(self, data: Any, offsets: Any, *, timeout: float | None = None) -> None:
+    def send_batch(
+        self,
+        data: Buffer | npt.NDArray[np.uint8],
+        offsets: Buffer | npt.NDArray[np.signedinteger[Any]] | Sequence[int],
+        *,
+        timeout: float | None = None,
+    ) -> None:
         """Sends the messages of an Arrow binary array to the group.
 
         Args:
