@@ -7,10 +7,10 @@ from sim_stage import Stage
 from test_endpoint import names
 
 from seqcast.policy.frames import Beacon
-from seqcast.policy.merge import Merger
-from seqcast.sim import heals, main
+from seqcast.policy.merge import Merge, MergeInput, Merger
+from seqcast.sim import Options, World, families, heals, main
 from seqcast.sim.checkers import check_safety
-from seqcast.sim.options import MS
+from seqcast.sim.options import MS, SECOND
 from seqcast.types import MergeView, View
 
 
@@ -127,3 +127,47 @@ def test_the_command_prints_how_long_healing_takes(capsys):
     with mock.patch.object(Merger, "beacon", lambda *_: None), mock.patch.object(heals, "LIMIT_NS", 100 * MS):
         assert main(["--heals", "1..1"]) == 1
     assert "replay: seqcast sim --heals 1..1" in capsys.readouterr().out
+
+
+def test_members_that_get_a_processor_now_and_then_are_one_group_again_soon_after():
+    """They wait for up to 3 s at a time, beyond every lease, and merge and fall apart meanwhile."""
+    fell = 0
+    for seed in range(1, 9):
+        starved = families.calm(members=4, duration_ns=6 * SECOND, rate=20, bytes_max=200, starving_ns=3 * SECOND)
+        options = Options(seed=seed, order="total" if seed % 2 else "fifo", **starved)
+        world = World(options)
+        world.plan()
+        world.clock.run(options.duration_ns)
+        fell += len({node.endpoint.view for node in world.nodes}) > 1
+        world.clock.run(options.duration_ns + 3 * SECOND)
+        assert len(world.nodes[0].endpoint.view.members) == 4, f"seed {seed}"
+        assert len({node.endpoint.view for node in world.nodes}) == 1, f"seed {seed}"
+        assert not list(check_safety(world.nodes))
+    assert fell, "the starvation no longer splits a group"
+
+
+def test_a_leader_whose_step_is_late_repeats_itself_and_does_not_spin():
+    """Its deadline has passed and a repetition is due, while all that it asked are ready, and a member of its own fell
+    in the same step: it goes on leading, and the repetition stayed due for ever."""
+    stage = halves()
+    context, merger = stage.node("a").endpoint.context, stage.node("a").endpoint._merger
+    c = stage.node("c")
+    merger.fire(MergeInput.LEAD, {c.id: (c.endpoint.view.view_id.tag, c.address)})
+    merger.ready = {c.id: None}
+    context.now += 2 * SECOND
+    with mock.patch.object(Merger, "_holds", lambda self: True):
+        merger.run_timers()
+    assert merger.state is Merge.LEADING and merger.asked and merger.due() > context.now
+
+
+def test_a_merge_that_does_not_come_about_is_tried_again_soon_although_others_fell_apart():
+    """a has a long pause behind it; c has none, asks, and is refused. Before, c then waited as long as a at least."""
+    stage = halves()
+    a, c = stage.node("a"), stage.node("c")
+    for node in (a, c):
+        node.endpoint._merger.pause_ns = 5000 * MS
+        node.endpoint._merger.merged_ns = node.now
+    a.endpoint._merger.quiet_ns = a.now + 700 * MS
+    stage.network.cut.clear()
+    stage.until(4500)
+    assert len(a.endpoint.view.members) == 4

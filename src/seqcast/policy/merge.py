@@ -427,7 +427,7 @@ class Merger(Machine):
         if context.now >= self.deadline_ns:
             self.deadline_ns = NEVER
             self.fire(MergeInput.DEADLINE)
-        elif self.repeats.take(context.now):
+        if self.repeats.take(context.now):  # a step may be so late that both are due, and some are awaited still
             self.fire(MergeInput.REPEAT)
 
     # ---- actions: leading
@@ -546,7 +546,9 @@ class Merger(Machine):
             self.initiator.fire(AttemptInput.RELEASE)
 
     def back_off(self) -> None:
-        self.quiet_ns = self.context.now + self.pause_ns
+        """After a merge that did not come about. Only where merged views fall apart is there a longer pause, at each
+        side its own: the shorter one asks again, so that none adds to another."""
+        self.quiet_ns = max(self.quiet_ns, self.context.now + self.context.settings.merge_back_off_ns)
 
     def back_off_longer(self) -> None:
         """For the longer the more merges came to nothing that others led: somebody who only asks must not keep the

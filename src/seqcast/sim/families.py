@@ -126,6 +126,15 @@ def _repair(rng: random.Random) -> Drawn:
     )  # fmt: skip
 
 
+def _starved(rng: random.Random) -> Drawn:
+    """There are too few processors for a while: members step late, up to beyond every lease."""
+    return calm(
+        members=rng.choice((3, 4, 6)), duration_ns=rng.choice((4, 8)) * SECOND, rate=20, bytes_max=200,
+        starving_ns=rng.choice((300 * MS, SECOND, 3 * SECOND)), starved=rng.choice((0.3, 1.0)),
+        crashes=rng.choice((0, 1)), restarts=1, rejoins=8, partition=rng.choice(("merge", "merge", "primary")),
+    )  # fmt: skip
+
+
 FAMILIES: Mapping[str, Callable[[random.Random], Drawn]] = {
     "storm": _storm,
     "turnover": _turnover,
@@ -139,6 +148,7 @@ FAMILIES: Mapping[str, Callable[[random.Random], Drawn]] = {
     "unicasts": _unicasts,
     "merges": _merges,
     "repair": _repair,
+    "starved": _starved,
 }
 
 

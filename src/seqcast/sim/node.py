@@ -128,6 +128,7 @@ class Node:
         self.id = self.rng.getrandbits(63) | 1
         self.address = b"sim" + index.to_bytes(2, "big")
         capacity = options.capacity >> self.rng.randrange(2)
+        self.starving = random.Random(f"starving {options.seed} {index}")
         self.callbacks = random.Random(f"callbacks {options.seed} {index}")  # of its own: the other choices stay
         blocks = self.callbacks.random() < options.blocks
         self.engine = make_engine(
@@ -272,6 +273,20 @@ class Node:
         self.world.trace(self, f"is paused for {(until - self.world.clock.now) / 1e6:.0f} ms")
         self.paused_until = until
         self.world.clock.at(until, self.resume)
+
+    def starve(self, until: int, longest_ns: int, whole: bool) -> None:
+        """It gets a processor now and then only, for some ms, and waits for the next turn for up to ``longest_ns``:
+        mostly much shorter. ``whole``: all of it, else its Python alone, while its engine goes on."""
+        now, rng = self.world.clock.now, self.starving
+        if not self.up or now >= until:
+            return
+        turn = min(now + int(longest_ns * rng.random() ** 3), until)
+        if whole:
+            self.paused_until = max(self.paused_until, turn)
+        else:
+            self.stalled_until = max(self.stalled_until, turn)
+        self.world.clock.at(turn, self.resume)
+        self.world.clock.at(turn + rng.randrange(1, 10 * MS), self.starve, until, longest_ns, whole)
 
     def stall(self, until: int) -> None:
         self.world.trace(self, f"is busy in Python for {(until - self.world.clock.now) / 1e6:.0f} ms")

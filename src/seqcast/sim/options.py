@@ -64,6 +64,9 @@ class Options:
         waits: how likely a member, whenever it runs, begins to wait until others have taken what it sent.
         flush_unicasts: see ``EndpointSettings``.
         queue_bytes: what is sent while a view change or a pause holds it is queued, up to so many bytes.
+        starving_ns: from a quarter of the safety phase on some members are starved of processors until its end: they
+            run for some ms, and wait for up to so long, mostly much shorter; 0: none. Leases are 0.6 and 1 s.
+        starved: part of the members that are.
         ring_packets: packets that a ring of the engine holds.
         first_seqno: with which group streams begin, as if the group had lived for long.
         family: the storm family that the other options are of; "": none. See ``families``.
@@ -126,6 +129,8 @@ class Options:
     policy: str = ""
     packet_bytes: int = 1472
     capacity: int = 256 << 10
+    starving_ns: int = 0
+    starved: float = 1.0
     ring_packets: int = 2048
     first_seqno: int = 1
     state: bool = False
@@ -147,7 +152,7 @@ class Options:
     def calm(self) -> bool:
         """No fault of this run makes a living member look dead, so all must end in one view."""
         faults = self.partitions + self.one_way + self.deaf + self.pauses + self.stalls + self.ambushes + self.doubts
-        faults += self.flaps + self.stops + self.duels + bool(self.late) + self.falling_leader
+        faults += self.flaps + self.stops + self.duels + bool(self.late) + self.falling_leader + bool(self.starving_ns)
         faults += self.apart_ns + (self.split if self.partition == "primary" else 0)
         faults += bool(self.filtered)
         faults += self.jumps  # deadlines of a view change pass in them

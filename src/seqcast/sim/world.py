@@ -196,6 +196,8 @@ class World:
             for _ in range(count):
                 begin = when()
                 at(begin, self.some, what, begin + rng.randrange(1, options.pause_ns))
+        if options.starving_ns:
+            at(end // 4, self.starve)
         for _ in range(options.stops):
             begin = when()
             at(begin, self.some, rng.choice((Node.pause, Node.stall)), begin + rng.randrange(SECOND, options.stop_ns))
@@ -227,6 +229,16 @@ class World:
             at(when(), self.some, Node.jump, rng.randrange(options.jump_ns), rng.randrange(-HOUR, HOUR))
         for _ in range(options.suspends):
             at(when(), self.some, Node.suspend, rng.randrange(SECOND))
+
+    def starve(self) -> None:
+        """There are too few processors for some members, until the safety phase ends; the same for all of them."""
+        options = self.options
+        rng = random.Random(f"starved {options.seed}")
+        alive = [node for node in self.nodes if node.up]
+        chosen = rng.sample(alive, round(options.starved * len(alive)))
+        self.trace(None, f"has too few processors: {[node.name for node in chosen]} wait for them")
+        for node in chosen:
+            node.starve(options.duration_ns, options.starving_ns, whole=rng.random() < 0.7)
 
     def paused(self, node: Node) -> None:
         """A pause is held: all members have delivered the same in this view, and are told that they are blocked."""
