@@ -49,7 +49,9 @@ class Repairs:
         self.longest_ns = 0
 
     def lost(self, target: int, datagram: bytes, now: int) -> None:
-        """On its way to ``target``."""
+        """On its way to ``target``; empty: the notice of a closed port."""
+        if not datagram:
+            return
         if datagram[2] == self.NAK:
             self.naks += 1
         elif datagram[2] in self.DATA:
@@ -57,7 +59,9 @@ class Repairs:
             self.open.setdefault((target, datagram[16:40]), now)
 
     def comes(self, target: int, datagram: bytes, then: int) -> None:
-        """Arrives, perhaps in the place of one that was lost before."""
+        """Arrives, perhaps in the place of one that was lost before; empty: the notice of a closed port."""
+        if not datagram:
+            return
         if datagram[2] == self.NAK:
             self.naks += 1
         elif self.open and datagram[2] in self.DATA:
