@@ -482,3 +482,18 @@ def test_every_counter_is_there_from_the_start():
     sources = Path(__file__).resolve().parent.parent / "src" / "seqcast"
     text = "".join(path.read_text() for path in [sources / "endpoint.py", *sources.glob("policy/*.py")])
     assert set(re.findall(r'counters\["(\w+)"\] \+=', text)) == set(COUNTERS) == set(lone().counters)
+
+
+def test_a_member_that_has_no_room_left_is_excluded_by_name_unless_half_of_the_group_is_so():
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    for slow in (b, c):
+        a.endpoint._membership.starves(slow.id)
+    assert not {b.id, c.id} & a.endpoint._membership.doubted()
+    a.endpoint._membership.slow.discard(b.id)
+    a.step(Event.WAKE)
+    a.service()
+    stage.until(1900)
+    assert ["a", "b"] in names(a) and a.endpoint.counters["members_slow"] == 2
+    assert any("c has no room left for what it receives" in line for line in stage.lines)

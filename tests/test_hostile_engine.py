@@ -5,7 +5,7 @@ from hostile import forge
 from hostile.forge import SEQNO_MAX, Forger
 from test_engine import MS, Net
 
-from seqcast._native.engine import LANE_CONTROL, LANE_DATA, LANE_UNICAST, SENT
+from seqcast._native.engine import LANE_CONTROL, LANE_DATA, LANE_UNICAST, SENT, Engine
 
 F = Forger(7)
 STRANGER = b"\x63"
@@ -176,3 +176,33 @@ def test_pings_of_strangers_are_answered_in_bounded_rate():
     for _ in range(5000):
         engine.receive(F.ping(forge.PING, 999, 0, 100, 999), STRANGER, net.now, LANE_UNICAST)
     assert 0 < sum(to == STRANGER for _, to, _ in engine.transmit(net.now)) < 1500
+
+
+def test_a_member_without_slabs_says_so_and_if_it_lasts_the_others_are_told():
+    times = {"heartbeat_ns": 50 * MS, "suspect_ns": 400 * MS, "suspect_ns_max": 800 * MS}
+    net = Net(3, **times)
+    net.engines[0] = Engine(member_id=100, group_tag=7, slabs_max=8, **times)
+    net.install([0, 1, 2], sequencer=-1, tag=2, marker=2)
+    kinds = [set() for _ in range(3)]
+    for number in range(1500):
+        net.engines[1].send(bytes(1300))
+        net.step(take=False)
+        net.take(1)
+        net.take(2)  # the application of 100 takes nothing: it is the receiver of both, and its pool is full
+        for rank, engine in enumerate(net.engines):
+            kinds[rank] |= {event[:2] for event in engine.events() if event[0] in ("starved", "slow")}
+        if number == 500:
+            assert ("slow", 100) not in kinds[2], "not before it lasts"
+    assert kinds[0] == {("starved",)} and kinds[2] == {("slow", 100)}
+    assert counters(net)["drop_slabs"] > 0
+
+
+def test_heartbeats_of_another_view_are_counted_by_their_addresses():
+    net = Net(2)
+    engine = net.engines[0]
+    for number in range(5):
+        beat = F.heartbeat(900 + number, 77, 0, 0, [(0, 0)] * 5)
+        engine.receive(beat, bytes([90 + number % 3]), net.now, LANE_CONTROL)
+    assert engine.strangers(77) == 3 and engine.strangers(78) == 0
+    net.run(1000)
+    assert engine.strangers(77) == 0

@@ -13,6 +13,7 @@ from typing import Any
 
 import seqcast
 import seqcast.group  # here, where a signal ends the process at once, and not in the middle of a command
+from seqcast.arguments import printable
 from seqcast.cli.options import add_group_options, group_settings, parser
 from seqcast.commandline import positive
 
@@ -79,6 +80,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def write(line: bytes) -> None:
     """Writes one line at once: whoever reads waits for it."""
+    if sys.stdout.isatty():  # a terminal obeys escape codes; a pipe gets the bytes as they are
+        line = printable(line.decode("utf-8", "backslashreplace")).encode()
     sys.stdout.buffer.write(line + b"\n")
     sys.stdout.buffer.flush()
 
