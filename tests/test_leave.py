@@ -333,6 +333,34 @@ def test_views_of_two_sides_and_counts_of_what_the_other_missed() -> None:
     assert [messages for messages, _, to in named(c) if not to] == [7]
 
 
+def test_a_cut_that_cannot_be_right_is_no_trouble() -> None:
+    """Those who exclude a member say up to where they delivered its messages: any number."""
+    stage = Stage("total", first_seqno=2**40)
+    stage.group("a", "b")
+    a, b = stage.nodes
+    for node in (a, b):
+        sends(node, 3)
+        node.service()
+        endpoint = node.endpoint
+        assert [lost.messages for lost in endpoint._undelivered(0, None)] == [3]
+        assert endpoint._undelivered(2**62, None) == [] and endpoint._undelivered(0, None, 0) == []
+
+
+@pytest.mark.parametrize("order", ["fifo", "total"])
+def test_what_is_sent_again_when_a_member_is_alone_counts_once(order: str) -> None:
+    """c is cut off from the first moment: what the sequencer never saw it sends again, to itself."""
+    stage = Stage(order)
+    stage.group("a", "b", "c")
+    c = stage.node("c")
+    stage.network.partition({c.index}, {0, 1})
+    sends(c, 5)
+    c.service()
+    stage.until(2500)
+    c.leave()
+    stage.until(4000)
+    assert not c.left.complete and sum(messages for messages, _, _ in named(c)) == 5
+
+
 # ---- real sockets --------------------------------------------------------------------------------------------------
 
 

@@ -725,12 +725,14 @@ class Endpoint:
 
     # ---- what became of the messages that were sent here
 
-    def _undelivered(self, after: int, missed_by: ViewId | None, last: int = 0) -> list[Lost]:
+    def _undelivered(self, after: int, missed_by: ViewId | None, last: int | None = None) -> list[Lost]:
         """Of the messages that were sent to the group in our view: those in own packets behind ``after``, up to
         ``last`` or the last one."""
         assert self.context.view is not None
-        last = last or self.engine.own().last
-        count = self.engine.own_messages(after + 1, last)[-1] if last > after else 0
+        own = self.engine.own()
+        last = own.last if last is None else min(last, own.last)
+        begin = max(after, own.first)  # `after` is what a frame says
+        count = self.engine.own_messages(begin + 1, last)[-1] if last > begin else 0
         return [Lost(self.context.view.view_id, after + 1, last, missed_by, messages=count)] if count else []
 
     def _uncertain(self) -> list[Lost]:
@@ -758,7 +760,7 @@ class Endpoint:
         if len(view.members) == 1:
             return [] if self._unshared is None else self._unshared + self._undelivered(own.first, None)
         last = last_delivered(view, frame, self.context.rank)
-        return self._undelivered(min(own.any, last), None, 0 if leaves else last)
+        return self._undelivered(min(own.any, last), None, None if leaves else last)
 
     def _next_marker(self, *meaning: Meaning) -> int:
         """Registered before the engine has it: another thread delivers."""
