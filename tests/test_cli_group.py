@@ -221,6 +221,8 @@ def test_a_send_to_a_receiver_that_takes_nothing_says_when_interrupted_what_is_k
     _, err = process_output(sender)
     assert sender.returncode == 1 and "Traceback" not in err, err
     assert "interrupted" in err and "not known to be delivered by all" in err
+    sent, missed = (int(re.search(rf"([\d,]+) messages{what}", err)[1].replace(",", "")) for what in ("", " did not"))
+    assert 0 < missed < sent
 
 
 def test_a_send_does_not_take_a_queue_for_a_receiver(start, cluster, monkeypatch):

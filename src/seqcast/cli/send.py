@@ -108,6 +108,8 @@ class Sending:
         else:
             known = f"taken by {all_of(stayed)}"
         good = left and taken and not lost
+        if missed := 0 if good else self._missed():
+            known += f"; {count(missed, 'message')} did not reach all"
         print(
             f"{'interrupted: ' if self.interrupted else ''}{count(self.sent, 'message')}, {self.sent_bytes:,} bytes, "
             + (
@@ -118,6 +120,14 @@ class Sending:
             file=sys.stderr,
         )
         return 0 if good and not self.interrupted else 1
+
+    def _missed(self) -> int:
+        """How many messages ``Lost`` speaks of, where nothing else takes what the group delivers."""
+        missed = 0
+        with suppress(seqcast.NotMember):
+            while not self.group.config.journal and (event := self.group.next_event(0)) is not None:
+                missed += event.messages if isinstance(event, seqcast.Lost) else 0
+        return missed
 
     def _wait_taken(self, timeout_s: float) -> bool:
         """Have the applications of all others taken everything, within this time?"""
