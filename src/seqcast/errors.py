@@ -5,10 +5,13 @@
 
 
 class SeqcastError(Exception):
-    """Base of every error of seqcast."""
+    """Base of every error of seqcast.
+
+    Attributes:
+        sent: of an error that a send raised: how many messages of that call were sent before it, from the first on.
+    """
 
     sent: int = 0
-    """Of an error that a send raised: how many messages of that call were sent before it, from the first on."""
 
 
 class UsageError(SeqcastError):

@@ -39,7 +39,12 @@ class Unblocked:
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """The group went on without this member; it may join again, as a new incarnation."""
+    """The group went on without this member; it may join again, as a new incarnation.
+
+    Args:
+        view_id: of the view that the others went on with.
+        reason: why, for people, with what to do.
+    """
 
     view_id: ViewId
     reason: str

@@ -157,14 +157,16 @@ class Group:
 
     Use one of the ways to receive: messages (``for``, ``recv``), batches (``recv_batch``) or everything in its true
     order (``events``). They all take from the one stream.
+
+    Attributes:
+        cluster: name of the group.
+        order: "total", "sequencer" or "fifo".
+        config: the settings in use, defaults computed.
     """
 
     cluster: str
-    """Name of the group."""
     order: Order
-    """"total", "sequencer" or "fifo"."""
     config: Config
-    """The settings in use, defaults computed."""
 
     def __init__(
         self,

@@ -52,16 +52,23 @@ class ViewId:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """An agreed, ordered list of members. ``members[0]`` is the coordinator."""
+    """An agreed, ordered list of members.
+
+    Args:
+        view_id: tells views apart, and grows.
+        members: by rank; ``members[0]`` is the coordinator.
+        order: "total", "sequencer" or "fifo", as given to ``join``.
+        sequencer: rank of the member that puts the messages in order, or -1 where the order is per sender.
+    """
 
     view_id: ViewId
     members: tuple[Member, ...]
     order: str = "fifo"
     sequencer: int = -1
-    """Rank of the sequencer, or -1 where the order is per sender."""
 
     @property
     def coordinator(self) -> Member:
+        """The member with rank 0, which takes others in and begins what is to be done."""
         return self.members[0]
 
     def rank(self, member_id: int) -> int:
@@ -74,10 +81,13 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class MergeView(View):
-    """A view in which groups that a partition separated are one again; each delivered its own messages meanwhile."""
+    """A view in which groups that a partition separated are one again; each delivered its own messages meanwhile.
+
+    Args:
+        subgroups: the views that were merged, each with those of its members that came along; the leader's first.
+    """
 
     subgroups: tuple[View, ...] = ()
-    """The views that were merged, each with those of its members that came along; the leader's first."""
 
     def __str__(self) -> str:
         groups = (", ".join(member.name for member in group.members) for group in self.subgroups)

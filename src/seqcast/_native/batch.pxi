@@ -55,7 +55,18 @@ cdef object memory(Batch batch, const void *p, Py_ssize_t n):
 @cython.no_gc  # it is in no cycle: payload, Member and ViewId refer to nothing that could refer to it
 @cython.freelist(64)
 cdef class Message:
-    """One delivered message. Known by (sender, seqno, index). See engine.pyi."""
+    """One delivered message. Known by (sender, seqno, index). Frozen; equal to another with the same values.
+
+    Attributes:
+        payload: its bytes.
+        sender: the member that sent it.
+        view_id: of the view in which it was delivered.
+        seqno: of the sender's packet in which it ends.
+        index: position among the messages that end in that packet.
+        global_seqno: position among the messages of the view, from 1, dense; None without total order and for unicasts.
+        sent_ns: wall clock of the sender, ns since 1970, when the packet was opened.
+        unicast: it was sent to this member only.
+    """
 
     __match_args__ = ("payload", "sender", "view_id", "seqno", "index", "global_seqno", "sent_ns", "unicast")
 
@@ -91,7 +102,20 @@ cdef class Message:
 
 @cython.no_gc_clear  # __dealloc__ gives the buffers back to the engine
 cdef class Batch:
-    """Messages of one view, in their order, in Arrow's binary layout. See engine.pyi."""
+    """Messages of one view, in their order, in Arrow's binary layout. Iterating gives their payloads.
+
+    The arrays are views of memory that lives as long as they or the batch do; nothing is copied.
+
+    Attributes:
+        view: the view in which the messages were delivered.
+        data: the bytes of the messages, an array of uint8.
+        offsets: ``len(batch) + 1`` offsets into ``data`` (int32): message i is ``data[offsets[i]:offsets[i + 1]]``.
+        runs: who sent what: one row for the messages of one packet: sender's id, seqno, global_seqno, sent_ns, first
+            (index of its first message here), n, index, unicast.
+        nbytes: bytes of all its messages.
+        view_tag: tag of the view's id, as packets carry it.
+        delivered_ns: wall clock at delivery, ns since 1970.
+    """
 
     def __init__(self):
         raise TypeError("a Batch is what recv_batch returns; it is not made by hand")
@@ -155,6 +179,7 @@ cdef class Batch:
         return iter(self.tolist())
 
     def unicasts(self):
+        """A batch of its unicasts alone; None where it has none."""
         cdef Batch only = Batch.__new__(Batch)
         if self.first:
             raise ValueError("a batch that is begun")
@@ -169,6 +194,7 @@ cdef class Batch:
         return PyBytes_FromStringAndSize(<char *>self.b.data + start, self.b.offsets[i + 1] - start)
 
     def tolist(self):
+        """The payloads, as bytes."""
         cdef list result = [None] * (self.b.n - self.first)
         cdef uint32_t i
         for i in range(self.first, self.b.n):
@@ -176,6 +202,7 @@ cdef class Batch:
         return result
 
     def to_arrow(self):
+        """A ``pyarrow.BinaryArray`` over the same memory. Needs pyarrow."""
         import pyarrow
 
         n = self.b.n - self.first
@@ -201,6 +228,7 @@ cdef class Batch:
         return m
 
     def messages(self):
+        """The messages with their sender and place, as ``Message``."""
         cdef list out = []
         cdef uint32_t i = self.first, r
         cdef const sc_run *run
