@@ -53,7 +53,7 @@ FOLLOWED = 2
 LEADER_BEACONS = 10
 """A coordinator waits for one with a lower id to lead for so many times of a beacon."""
 APART_BEACONS = 10
-"""Who is heard so soon after a merged view fell apart was never out of reach."""
+"""A member that is heard so soon after a merged view fell apart was never out of reach."""
 GATHER = 2
 """A leader waits for so many bundling delays for further coordinators: they answer the first beacon that they hear."""
 NO_MERGE: MergeId = (0, 0)

@@ -341,7 +341,7 @@ def check_primary(nodes: Sequence[Node], allowed: Collection[int]) -> Iterator[s
 
 
 def check_histories(nodes: Sequence[Node]) -> Iterator[str]:
-    """Who shared a history with another member never gives way to a group that was founded apart (the cut, step 9)."""
+    """A member that shared a history with others never gives way to a group founded apart (the cut, step 9)."""
     for node in nodes:
         end = node.log[-1] if node.log else None
         if isinstance(end, Excluded) and "founded apart" in end.reason:
