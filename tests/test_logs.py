@@ -92,10 +92,10 @@ def test_a_receiver_that_holds_senders_up_is_named(caplog):
 
 def test_a_slow_receiver_is_told_less_and_less_often(caplog):
     caplog.set_level(logging.INFO, "seqcast.detector")
-    slow = SlowReceivers("a", lambda member_id: f"m{member_id}")
+    slow, name_of = SlowReceivers("a"), "m{}".format
     for second in range(20):
-        slow.look((7, 100), second * LOOK_NS)
+        slow.look((7, 100), second * LOOK_NS, name_of)
     assert [re.search(r"for (\d+) s", line)[1] for line in lines(caplog, "a")] == ["1", "2", "4", "8", "16"]
-    slow.look((7, 101), 20 * LOOK_NS)
-    slow.look(None, 21 * LOOK_NS)
+    slow.look((7, 101), 20 * LOOK_NS, name_of)
+    slow.look(None, 21 * LOOK_NS, name_of)
     assert lines(caplog, "a")[-1] == "m7 takes messages again, after 20 s"

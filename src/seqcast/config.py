@@ -401,7 +401,12 @@ class Config:
         low=65536, high=1 << 30,
     )  # fmt: skip
     unicast_bytes: int = _knob(
-        _MIB, "bytes", "Send ring of each unicast stream, made when a member is first sent to.", low=65536, high=1 << 30
+        _MIB,
+        "bytes",
+        "Send ring of each unicast stream, made when a member is first sent to; and how much of what a member sends to "
+        "itself may wait to be received.",
+        low=65536,
+        high=1 << 30,
     )
     ring_packets: int = _knob(
         8192, "packets", "Packets that a ring holds; a power of two. 24 bytes each per sender.", low=64, high=1 << 20

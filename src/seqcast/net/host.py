@@ -141,7 +141,7 @@ class Host:
         self.pausing = ""  # "asked", "held" or "over" between `suspend` and `resume`
         self.pause_error = ""
         self._pause_number = 0
-        self._slow = SlowReceivers(name, self.name_of)
+        self._slow = SlowReceivers(name)
         self.guard: Guard | None = None
         self._requests: deque[Input] = deque([Event.START])
         self._interface = Interface(self.driver)
@@ -320,7 +320,7 @@ class Host:
                 if not self._requests:
                     self.driver.wait_control(min(self.endpoint.deadline(), self._slow.due_ns, self._interface.due_ns))
                 if now_ns() >= self._slow.due_ns:
-                    self._slow.look(self.engine.stalled(), now_ns())
+                    self._slow.look(self.engine.stalled(), now_ns(), self.name_of)
                 self._look()
                 self.endpoint.story.debug = debugging()
                 event = self._requests.popleft() if self._requests else Event.WAKE

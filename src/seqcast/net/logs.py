@@ -31,29 +31,29 @@ class SlowReceivers:
 
     Args:
         name: of this member.
-        name_of: gives the name of a member.
     """
 
-    def __init__(self, name: str, name_of: Callable[[int], str]) -> None:
-        self.name, self.name_of = name, name_of
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.due_ns = 0
         self._last: tuple[int, int] | None = None
         self._since_ns = 0
         self._told_ns = 0  # how long it took, as told last; 0: not told
 
-    def look(self, stalled: tuple[int, int] | None, now_ns: int) -> None:
+    def look(self, stalled: tuple[int, int] | None, now_ns: int, name_of: Callable[[int], str]) -> None:
         """At most each ``LOOK_NS``.
 
         Args:
             stalled: of ``Engine.stalled``.
             now_ns: monotonic.
+            name_of: gives the name of a member.
         """
         self.due_ns = now_ns + LOOK_NS
         log = _LOGGERS["detector"]
         if stalled is None or stalled != self._last:
             if self._told_ns and self._last is not None:
                 took = (now_ns - self._since_ns) / 1e9
-                log.info("%s: %s takes messages again, after %.0f s", self.name, self.name_of(self._last[0]), took)
+                log.info("%s: %s takes messages again, after %.0f s", self.name, name_of(self._last[0]), took)
             self._last, self._since_ns, self._told_ns = stalled, now_ns, 0
             return
         took_ns = now_ns - self._since_ns
@@ -62,5 +62,5 @@ class SlowReceivers:
             log.info(
                 "%s: slow receiver: %s has taken nothing for %.0f s, and senders wait for it: its application is slow "
                 "or stuck, or the network to it is",
-                self.name, self.name_of(stalled[0]), took_ns / 1e9,
+                self.name, name_of(stalled[0]), took_ns / 1e9,
             )  # fmt: skip
