@@ -22,7 +22,8 @@ def files() -> list[Path]:
         tops = ["native", "src", "tests", "bench", "docs"]
         found = [path for top in tops for path in (ROOT / top).rglob("*")] + list(ROOT.glob("*"))
     made_by_cython = {path.with_suffix(".c") for path in ROOT.glob("src/seqcast/_native/*.pyx")}
-    return [path for path in found if path.is_file() and path.suffix in TEXT and path not in made_by_cython]
+    no_text = made_by_cython | set(ROOT.glob("tests/fuzz/corpus/*"))
+    return [path for path in found if path.is_file() and path.suffix in TEXT and path not in no_text]
 
 
 def test_no_trailing_space_no_tab_in_code_and_a_newline_at_the_end():
