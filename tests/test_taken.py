@@ -101,13 +101,13 @@ def test_what_another_sequencer_orders_again_is_waited_for_in_its_new_packets():
         engine.gate_close()
         engine.freeze([net.ids[2]])
         engine.cut([0, 0, 0], [])
-    net.packet = 512  # other packets: more of them
+    net.packet = 512  # other packets: more of them, so that b takes as many as were sent before, and not all
     net.install([0, 1], sequencer=1, tag=2, marker=2, cuts={0: [0, 0, 0], 1: [0, 0, 0]})
     step(net, [0], 100)
     assert wait.state() == AGAIN
-    item = b.deliver(bytes_max=2000)
+    item = b.deliver(bytes_max=14_000)
     while isinstance(item, int):
-        item = b.deliver(bytes_max=2000)
+        item = b.deliver(bytes_max=14_000)
     b.taken()
     step(net, [0], 100)
     taken = len(item)
