@@ -24,8 +24,11 @@ import seqcast
 
 cluster, name, interface, settings = sys.argv[1], sys.argv[2], sys.argv[3], json.loads(sys.argv[4])
 
+lock = threading.Lock()
+
 def say(**what):
-    print(json.dumps(what), flush=True)
+    with lock:  # print writes a line in two parts
+        print(json.dumps(what), flush=True)
 
 class Handler(logging.Handler):
     def emit(self, record):
