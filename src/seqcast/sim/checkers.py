@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -375,9 +375,13 @@ def check_sides(nodes: Sequence[Node], sides: Sequence[Collection[int]]) -> Iter
                 yield f"primary: {node} in {view} reaches no majority, and was not told so"
 
 
-def check_filtered(nodes: Sequence[Node], deaf: Node) -> Iterator[str]:
+def check_filtered(nodes: Sequence[Node], deaf: Node, packets: Mapping[Node, int]) -> Iterator[str]:
     """What is not yet as it must be while one member has lost multicast, and nothing else happens: it is in no view
-    with another, and the others send, unless they are no majority of a primary view, and were told so."""
+    with another, and the others send, unless they are no majority of a primary view, and were told so.
+
+    Args:
+        packets: how many each had sent some time ago. Where that grows, what waits to be sent waits for its turn.
+    """
     up = [node for node in nodes if node.up and not node.endpoint.over]
     for node in up:
         view = node.endpoint.view
@@ -389,7 +393,7 @@ def check_filtered(nodes: Sequence[Node], deaf: Node) -> Iterator[str]:
                 yield f"filtered: {node} is blocked, and can reach a majority of {view} without {deaf}"
         elif len(view.members) > 1 and view.rank(deaf.id) >= 0:
             yield f"filtered: {node} is in {view}, where {deaf} sends or gets no multicast"
-        elif node.pending:
+        elif node.pending and node.packets_sent == packets.get(node):
             yield f"filtered: {node} in {view} cannot send {len(node.pending)} messages"
 
 
@@ -416,7 +420,8 @@ def check_delivered(nodes: Sequence[Node]) -> Iterator[str]:
                 yield f"liveness: {node} was excluded, and nothing made it look dead"
             if node.error:
                 yield f"liveness: {node} could not join: {node.error}"
-            patient = node.drain_ns == max(DRAINS_NS) and not options.crashes
+            was_in = any(isinstance(entry, View) for entry in node.log)
+            patient = was_in and node.drain_ns == max(DRAINS_NS) and not options.crashes
             if node.left is not None and not node.left.complete and node.inside and patient:
                 yield f"liveness: {node} left with much patience, and was told that not all is delivered"
     last: dict[ViewId, Stay] = {}

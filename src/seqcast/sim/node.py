@@ -539,6 +539,10 @@ class Node:
         if self.endpoint.view is not None:
             self.waits.begin()
 
+    @property
+    def packets_sent(self) -> int:
+        return self.engine.counters()["packets_sent"]
+
     def send_pending(self) -> None:
         view = self.endpoint.view
         if view is None or not self.inside:

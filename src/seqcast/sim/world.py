@@ -403,10 +403,13 @@ class World:
         if self.options.filtered != "in":
             self.network.filtered_out.add(deaf.index)
         limit, quiet = self.clock.now + FILTERED_NS_MAX, 0
+        found: list[str] = []
         while quiet < 10 and self.clock.now < limit:
+            packets = {node: node.packets_sent for node in self.nodes if node.up}
             self.clock.run(self.clock.now + 100 * MS)
-            quiet = 0 if any(checkers.check_filtered(self.nodes, deaf)) else quiet + 1
-        return list(islice(checkers.check_filtered(self.nodes, deaf), VIOLATIONS_MAX))
+            found = list(islice(checkers.check_filtered(self.nodes, deaf, packets), VIOLATIONS_MAX))
+            quiet = 0 if found else quiet + 1
+        return found
 
     def end_faults(self) -> None:
         self.sides = []
