@@ -258,6 +258,7 @@ void sc_detect_tick(sc_engine *e, int64_t now) {
         int64_t late = now - e->heartbeat_due;
         if (late > e->config.heartbeat_ns) was_late(e, late, now);
         heartbeat(e, now);
+        sc_rx_idle(e);
     }
     if (e->health && now >= e->health_due) {
         e->health--;

@@ -396,6 +396,7 @@ int64_t sc_rx_deadline(const sc_engine *e);
 void sc_rx_gap_add(sc_engine *e, sc_rx_stream *rx, uint64_t lo, uint64_t hi, int64_t due, int32_t holder);
 sc_rx_stream *sc_rx_of(sc_peer *peer, int stream);
 void sc_rx_moved(sc_rx_stream *rx, sc_rx_packet *slot); /* its reference to the slab went elsewhere */
+void sc_rx_idle(sc_engine *e);
 static inline sc_rx_packet *sc_rx_at(const sc_engine *e, const sc_rx_stream *rx, uint64_t seqno) {
     return &rx->packets[seqno & (e->config.ring_packets - 1)];
 }

@@ -15,17 +15,33 @@ static void drop_slot(sc_rx_stream *rx, sc_rx_packet *slot) {
     sc_rx_moved(rx, slot);
 }
 
+static void share_anew(sc_rx_stream *rx) {
+    if (rx->sharing) sc_slab_unref(rx->sharing);
+    rx->sharing = NULL;
+}
+
+/* An idle stream holds no slab that nobody else holds. While somebody does, as the delivery queue, or what was stamped, the
+ * next small packets go there too: else each of them would hold a slab of its own. */
+static void share_idle(sc_rx_stream *rx) {
+    if (rx->sharing && rx->sharing->refs == 1) share_anew(rx);
+}
+
 void sc_rx_moved(sc_rx_stream *rx, sc_rx_packet *slot) {
     slot->p = NULL;
     rx->ring_bytes -= slot->len;
-    if (rx->ring_bytes || !rx->sharing) return;
-    sc_slab_unref(rx->sharing); /* an idle stream holds none */
-    rx->sharing = NULL;
+    if (!rx->ring_bytes) share_idle(rx);
+}
+
+/* With each heartbeat: what was held when the streams became idle may be free by now. */
+void sc_rx_idle(sc_engine *e) {
+    for (uint32_t r = 0; r < e->view.n; r++)
+        for (int s = SC_STREAM_GROUP; s <= SC_STREAM_STATE; s++) share_idle(sc_rx_of(e->peers[r], s));
 }
 
 static void clear(sc_engine *e, sc_rx_stream *rx) {
     if (!rx->packets) return;
     for (uint64_t seqno = rx->first; seqno <= rx->highest; seqno++) drop_slot(rx, sc_rx_at(e, rx, seqno));
+    share_anew(rx);
 }
 
 void sc_rx_reset(sc_engine *e, sc_rx_stream *rx, uint64_t base) {

@@ -95,6 +95,27 @@ def test_small_packets_that_are_never_stable_hold_no_slabs_of_others():
     assert sum(sender == 102 for sender, _ in net.got[0]) == 24_000
 
 
+@pytest.mark.parametrize("what", ["group", "unicast", "forward"])
+def test_few_small_packets_hold_few_slabs_when_each_comes_alone(what):
+    """The stream is idle after each one, and the delivery queue, or the sequencer's own stream, holds it on."""
+    net = Net(3, slabs_max=64, sequencer=0 if what == "forward" else -1)
+    net.step()
+    before = counters(net)["slabs_in_use"]
+    for number in range(300):  # more than there are slabs
+        stable = {"stable": number} if what == "group" else {}
+        kind, rank = {"group": (forge.DATA, 1), "unicast": (forge.UNICAST, 0), "forward": (forge.FORWARD, 1)}[what]
+        packet = F.packet(kind, 101, 1, 1 + number, [b"x"], rank=rank, **stable)
+        net.engines[0].receive(packet, B, net.now, LANE_UNICAST)
+        if what == "forward":
+            net.engines[0].transmit(net.now)
+    assert counters(net)["drop_slabs"] == 0 and counters(net)["slabs_in_use"] <= before + 4
+    net.run(100)
+    net.take(0)
+    assert len(net.got[0]) == 300
+    net.run(200)  # a few heartbeats, after which nobody holds anything
+    assert counters(net)["slabs_in_use"] <= before + 1
+
+
 def test_a_sender_that_ignores_its_credit_fills_its_own_share_only():
     net = Net(3, slabs_max=64, window=256 << 10, packet=65_000)
     for number in range(500):
