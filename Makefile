@@ -11,8 +11,8 @@ SOURCES := setup.py $(wildcard native/*.c native/*.h src/seqcast/_native/*.pyx s
 demo: $(VENV)/.ready-demo ## a group on this machine: a crash, a join, and Spark's verdict (ARGS="--input FILE")
 	$(BIN)/python -m seqcast demo $(ARGS)
 
-test: $(VENV)/.ready-dev ## the test suite (ARGS="-k name")
-	$(BIN)/python -m pytest $(ARGS)
+test: $(VENV)/.ready-dev ## the test suite, three tests at a time (ARGS="-k name"; ARGS="-n 0": one by one)
+	$(BIN)/python -m pytest -n 3 --dist loadgroup $(ARGS)
 
 lint: $(VENV)/.ready-dev ## ruff, mypy, cython-lint, the layer rule
 	$(BIN)/ruff check .

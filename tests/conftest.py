@@ -17,6 +17,7 @@ for name in ("JAVA_TOOL_OPTIONS", "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMI
     os.environ.pop(name, None)
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
 def pytest_collection_modifyitems(items):
     missing = [tool for tool in ("ip", "nft") if not shutil.which(tool)]
     root = hasattr(os, "geteuid") and os.geteuid() == 0
