@@ -45,24 +45,24 @@ class _Overtaken(Engine):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.tag = 0
-        self.taken: dict[int, list[int]] = {}  # member -> highest seqno that came, and the number it got here
+        self.came: dict[int, list[int]] = {}  # member -> highest seqno that came, and the number it got here
         self.fresh = False
 
     def install(self, **arguments: Any) -> None:
         self.tag, self.fresh = arguments["tag"], True
         bases = zip(arguments["ids"], arguments["origin_base"], strict=True)
-        self.taken = {member: [base, base] for member, base in bases}
+        self.came = {member: [base, base] for member, base in bases}
         super().install(**arguments)
 
-    def receive(self, datagram: bytes, address: bytes, now_ns: int) -> int:
+    def receive(self, datagram: bytes, address: bytes, now_ns: int, *lane: int) -> int:
         sender = number(datagram, 16)
-        if datagram[2] == FORWARD and number(datagram, 24) == self.tag and sender in self.taken:
-            taken, seqno = self.taken[sender], number(datagram, 32)
+        if datagram[2] == FORWARD and number(datagram, 24) == self.tag and sender in self.came:
+            taken, seqno = self.came[sender], number(datagram, 32)
             if seqno <= taken[0]:
                 return 0
             taken[0], taken[1] = seqno, taken[1] + 1
             datagram = sealed(bytearray(datagram[:32] + taken[1].to_bytes(8, "little") + datagram[40:]))
-        return super().receive(datagram, address, now_ns)
+        return super().receive(datagram, address, now_ns, *lane)
 
 
 @contextlib.contextmanager
@@ -236,10 +236,10 @@ class _NeverEmpty(Engine):
         self.waits = self.known != set(arguments["ids"])
         super().install(**arguments)
 
-    def receive(self, datagram: bytes, address: bytes, now_ns: int) -> int:
+    def receive(self, datagram: bytes, address: bytes, now_ns: int, *lane: int) -> int:
         if self.waits and datagram[2] == ACK and not number(datagram, 40):
             return 0
-        return super().receive(datagram, address, now_ns)
+        return super().receive(datagram, address, now_ns, *lane)
 
 
 @contextlib.contextmanager

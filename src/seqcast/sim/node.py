@@ -438,7 +438,7 @@ class Node:
     def note_view(self, view: View) -> None:
         """The control plane installed it."""
         old, self.view = self.view, view
-        self.waits.views.append((view.view_id, frozenset(member.id for member in view.members)))
+        self.waits.note_view(view)
         frame = self.endpoint.closed_by(old) if old else None
         if old and frame and frame.attempt != (view.view_id.flush[0], old.rank(view.view_id.flush[1])):
             self.repeated.add(view.view_id)

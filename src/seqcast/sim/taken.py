@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 from seqcast._native.engine import AGAIN, SENT, TakenWait
-from seqcast.types import ViewId
+from seqcast.types import MergeView, View, ViewId
 
 if TYPE_CHECKING:
     from seqcast.sim.node import Node
@@ -22,8 +22,16 @@ class Waits:
         self.node = node
         self.rng = random.Random(f"waits {node.options.seed} {node.index}")  # of its own: the other choices stay
         self.under_way: list[tuple[TakenWait, list[int]]] = []
-        self.views: list[tuple[ViewId, frozenset[int]]] = []  # that were installed, and their members
+        # That were installed; who is in each; who came into it with this node, from the same side of a partition.
+        self.views: list[tuple[ViewId, frozenset[int], frozenset[int]]] = []
         self.ended = 0
+
+    def note_view(self, view: View) -> None:
+        """The node's control plane installed it."""
+        members = frozenset(member.id for member in view.members)
+        groups = view.subgroups if isinstance(view, MergeView) else ()
+        own = (frozenset(member.id for member in group.members) for group in groups)
+        self.views.append((view.view_id, members, next((ids for ids in own if self.node.id in ids), members)))
 
     def begin(self) -> None:
         """Waits for what the engine has accepted until now."""
@@ -53,11 +61,12 @@ class Waits:
             self.begin()
 
     def check(self, numbers: list[int]) -> None:
-        """Whoever was in all views since the one in which the sender itself took a message must have taken it. One that
-        the sender has not taken is not judged: it may be on its way into another view."""
+        """Whoever was in all views since the one in which the sender itself took a message, and on its side of each
+        partition, must have taken it. One that the sender has not taken is not judged: it may be on its way into
+        another view."""
         node = self.node
         own = node.delivered_of(node.id)
-        places = {view_id.tag: place for place, (view_id, _) in enumerate(self.views)}
+        places = {view_id.tag: place for place, (view_id, *_) in enumerate(self.views)}
         for other in node.world.nodes:
             if other is node or not other.up:
                 continue
@@ -68,6 +77,6 @@ class Waits:
                 since = self.views[places[own[number]] :]
                 if any(view.view_id >= since[0][0] for view in other.voided):
                     continue  # it is in the state that this member took over
-                if all(other.id in members for _, members in since):
+                if other.id in since[0][1] and all(other.id in together for _, _, together in since[1:]):
                     node.violations.append(f"taken: {node} was told that {other} has number {number}, which it has not")
                     return
