@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import inspect
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -283,3 +284,30 @@ def test_events_one_by_one_a_pause_and_how_it_ended():
             await b.close_journal()
 
     run(main())
+
+
+def test_a_full_thread_pool_keeps_no_join_no_pause_and_no_leave_waiting():
+    """Each waits for something that only another of them brings about."""
+
+    async def main():
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        name = cluster()
+        joins = (seqcast.aio.join(name, name=who, interface=LOOPBACK, min_members=3) for who in "abc")
+        a, b, c = await asyncio.gather(*joins)
+        await a.send(b"x")
+        waits = [asyncio.create_task(a.wait_consumed()) for _ in range(2)]  # b takes nothing
+        await asyncio.sleep(0)
+        await b.suspend()
+        full = asyncio.create_task(c.send(b"y"))  # waits in the pool's only thread
+        await asyncio.sleep(0.1)
+        assert not full.done()
+        assert await asyncio.wait_for(b.resume(), 5)
+        await full
+        assert await asyncio.wait_for(a.leave(), 15)
+        for wait in waits:
+            with pytest.raises(seqcast.NotMember):
+                await wait
+        await b.leave()
+        await c.leave()
+
+    asyncio.run(main())

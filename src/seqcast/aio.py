@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import seqcast.group
 from seqcast._native.engine import Batch, Message
@@ -125,7 +125,7 @@ class Joining(Coroutine[Any, Any, "Group"]):
             return group
 
         try:
-            group = Group(await asyncio.to_thread(work))
+            group = Group(await _on_own_thread(work))
             self._made.set_result(group)
             return group
         except asyncio.CancelledError:  # the thread cannot be: whoever comes last leaves
@@ -277,7 +277,7 @@ class Group:
     async def wait_consumed(self, timeout: float | None = None) -> bool:
         """Waits until all others have taken what was sent, as ``seqcast.Group.wait_consumed``. Where it is cancelled, a
         thread goes on waiting for at most ``timeout``, or until the group is left."""
-        return await asyncio.to_thread(self.sync.wait_consumed, timeout)
+        return await _on_own_thread(functools.partial(self.sync.wait_consumed, timeout))
 
     # ---- receiving
 
@@ -378,7 +378,7 @@ class Group:
 
     async def suspend(self, timeout: float | None = None) -> None:
         """Pauses the group, as ``seqcast.Group.suspend``. Where it is cancelled, the group goes on."""
-        pausing = asyncio.ensure_future(asyncio.to_thread(self.sync.suspend, timeout))
+        pausing = asyncio.ensure_future(_on_own_thread(functools.partial(self.sync.suspend, timeout)))
         try:
             await asyncio.shield(pausing)
         except asyncio.CancelledError:  # the thread cannot be
@@ -392,7 +392,7 @@ class Group:
 
     async def resume(self) -> bool:
         """Lets it go on, as ``seqcast.Group.resume``."""
-        return await asyncio.to_thread(self.sync.resume)
+        return await _on_own_thread(self.sync.resume)
 
     @contextlib.asynccontextmanager
     async def suspended(self, timeout: float | None = None) -> AsyncIterator[None]:
@@ -402,7 +402,7 @@ class Group:
         try:
             yield
         finally:
-            reason = await asyncio.to_thread(self.sync._resume)
+            reason = await _on_own_thread(self.sync._resume)
         if reason:
             raise too_early(reason)
 
@@ -413,7 +413,7 @@ class Group:
         if self._watching:
             self._watching = False
             self._loop.remove_reader(self._driver.watch_fd)
-        graceful = await asyncio.to_thread(self.sync.leave, timeout)
+        graceful = await _on_own_thread(functools.partial(self.sync.leave, timeout))
         self._wake()
         return graceful
 
@@ -429,6 +429,33 @@ class Group:
     async def close_journal(self) -> None:
         """Ends the journal, as ``seqcast.Group.close_journal``."""
         await asyncio.to_thread(self.sync.close_journal)
+
+
+async def _on_own_thread(call: Callable[[], T]) -> T:
+    """What ``call`` returns. It is not run by asyncio's pool of a few threads, where it would wait behind sends, joins
+    and ``wait_consumed`` that may wait for exactly this call. Where it is cancelled, the thread goes on."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[T] = loop.create_future()
+
+    def tell(error: BaseException | None, result: T | None) -> None:
+        if ended.done():
+            return
+        if error is not None:
+            ended.set_exception(error)
+        else:
+            ended.set_result(cast("T", result))
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = call()
+        except BaseException as raised:
+            error = raised
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(tell, error, result)
+
+    threading.Thread(target=run, name="seqcast-aio").start()
+    return await ended
 
 
 def _deadline(timeout: float | None) -> float | None:
