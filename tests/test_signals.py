@@ -79,9 +79,9 @@ def test_a_loop_over_a_group_ends_and_the_program_goes_on_behind_it(number):
     assert ended(LOOP, "seqcast.leave_on_signals()", number) == ("behind the loop\n", "", 0, 0)
 
 
-@pytest.mark.parametrize("text", [SLEEP, ASYNC], ids=["asleep", "asyncio"])
-def test_a_main_thread_that_waits_for_something_else_ends_too(text):
-    call = "seqcast.leave_on_signals(grace_s=0.1)"
+@pytest.mark.parametrize(("text", "grace_s"), [(SLEEP, 0.1), (ASYNC, 30)], ids=["asleep", "asyncio"])
+def test_a_main_thread_that_waits_for_something_else_ends_too(text, grace_s):
+    call = f"seqcast.leave_on_signals(grace_s={grace_s})"
     assert ended(text, call, signal.SIGTERM) == ("behind the loop\n", "", 0, 0)
 
 
