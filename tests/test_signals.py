@@ -3,12 +3,14 @@
 import signal
 import sys
 import threading
+import time
 
 import pytest
 from members import LOOPBACK, cluster, join, script, wait_until
 
 import seqcast
 from seqcast.net.host import Host
+from seqcast.signals import TOGETHER_S
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
 
@@ -110,17 +112,34 @@ def test_a_join_that_is_interrupted_when_its_view_is_there_leaves_in_order(monke
         assert a.counters()["control_members_lost"] == 0
 
 
-def test_the_second_signal_does_what_it_did_before():
+def test_a_later_signal_does_what_it_did_before():
     name = cluster()
     with join(name, "a") as a:
         process = script(f"{BEGIN}seqcast.leave_on_signals(grace_s=60)\n{SLEEP}", name, LOOPBACK)
         wait_until(lambda: len(a.view.members) == 2)
         assert process.stdout.readline() == "first\n"
         process.send_signal(signal.SIGTERM)
+        begun = time.monotonic()
         wait_until(lambda: len(a.view.members) == 1)
+        time.sleep(max(0.0, begun + 2 * TOGETHER_S - time.monotonic()))
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=30)
         assert process.returncode == -signal.SIGTERM
+
+
+def test_several_signals_at_once_are_one_wish():
+    """`timeout` signals its child, and then its process group, in which the child is."""
+    name = cluster()
+    with join(name, "a") as a:
+        process = script(f"{BEGIN}seqcast.leave_on_signals(grace_s=0.1)\n{SLEEP}", name, LOOPBACK)
+        wait_until(lambda: len(a.view.members) == 2)
+        assert process.stdout.readline() == "first\n"
+        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGHUP):
+            process.send_signal(number)
+            time.sleep(0.005)  # so that they are not taken for one by the kernel
+        assert process.communicate(timeout=30) == ("behind the loop\n", "")
+        wait_until(lambda: len(a.view.members) == 1)
+        assert process.returncode == 0 and a.counters()["control_members_lost"] == 0
 
 
 def test_only_the_main_thread_may_ask_for_it():

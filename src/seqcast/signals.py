@@ -6,12 +6,15 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from types import FrameType
 
 from seqcast.errors import UsageError
 from seqcast.group import Group, open_groups
 
 DEFAULT = ("SIGTERM", "SIGHUP", "SIGBREAK")
+TOGETHER_S = 0.5
+"""Signals within this time are one wish."""
 
 
 def leave_on_signals(*signals: int, grace_s: float = 5.0) -> None:
@@ -22,7 +25,8 @@ def leave_on_signals(*signals: int, grace_s: float = 5.0) -> None:
     thread of its own: loops over a group end when what is delivered is taken, ``send`` raises ``NotMember``, and the
     program goes on behind them to its end. A main thread that has not ended ``grace_s`` after the groups were left,
     because it waits for something else, gets ``SystemExit(0)``. Another of these signals meanwhile does what it did
-    before this call: by default it ends the process at once.
+    before this call: by default it ends the process at once. Within half a second of the first it does nothing: those
+    who end a process often send several at once (``timeout`` signals its child, and then its whole process group).
 
     Leaving takes up to ``leave_timeout_s``, so a service manager must wait for longer than that and ``grace_s``
     together before it kills (systemd: ``TimeoutStopSec``, by default 90 s).
@@ -49,17 +53,22 @@ class _Leaver:
     def __init__(self, signals: tuple[int, ...], grace_s: float) -> None:
         self._process = os.getpid()
         self._grace_s = grace_s
-        self._begun = self._over = False
+        self._over = False
+        self._begun = 0.0  # monotonic seconds; 0: nobody has asked yet
         self._before = {number: signal.signal(number, self._handle) for number in signals}
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         if self._over:
             raise SystemExit(0)
-        if not self._begun and os.getpid() == self._process:
-            self._begun = True
-            # Not here: the main thread may be in the middle of a call of the group, whose lock it has.
-            threading.Thread(target=self._leave, args=(signum,), name="seqcast-leave", daemon=True).start()
-            return
+        if os.getpid() == self._process:
+            now = time.monotonic()
+            if not self._begun:
+                self._begun = now
+                # Not here: the main thread may be in the middle of a call of the group, whose lock it has.
+                threading.Thread(target=self._leave, args=(signum,), name="seqcast-leave", daemon=True).start()
+                return
+            if now < self._begun + TOGETHER_S:
+                return
         # Again, or in a child of `fork`, which has no group: as if nobody had asked for this.
         before = self._before[signum]
         signal.signal(signum, signal.SIG_DFL if before is None else before)
