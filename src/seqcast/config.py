@@ -18,10 +18,15 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Self, TypeVar, get_type_hints
 
 from seqcast.arguments import checked, parsed
 from seqcast.errors import ConfigError
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from seqcast.settings import Settings
 
 ENVIRONMENT_PREFIX = "SEQCAST_"
 NO_SETTINGS = ("CONFIG", "EXTENSIONS", "SANITIZE", "WERROR", "TRANSCRIPTS")
@@ -616,7 +621,7 @@ class Config:
 
     # -- from elsewhere
 
-    def replace(self, **settings: Any) -> Self:
+    def replace(self, **settings: Unpack[Settings]) -> Self:
         """A copy with other values. What has the value of its formula follows it in the copy too.
 
         Raises:
@@ -669,6 +674,20 @@ class Config:
             if variable in variables:
                 settings[field.name] = parsed(variable, hints[field.name], variables[variable])
         return cls.from_toml(path).replace(**settings) if path else cls(**settings)
+
+
+def _explained() -> str:
+    """Every setting, for help(): what docs/config.md has in its tables."""
+    lines = []
+    for field in dataclasses.fields(Config):
+        default = field.metadata.get("formula") or repr(field.default)
+        about = f"default {default}" + (f"; {field.metadata['unit']}" if field.metadata["unit"] else "")
+        lines.append(f"        {field.name}: {field.metadata['text']} ({about})\n")
+    return "    Args:\n" + "".join(lines)
+
+
+if Config.__doc__:  # there is none under -OO
+    Config.__doc__ = Config.__doc__.replace("    Raises:", f"{_explained()}\n    Raises:")
 
 
 @functools.cache

@@ -11,6 +11,8 @@ def plain(group: seqcast.Group, member: seqcast.Member) -> None:
     seqcast.join("c", "a")  # mistake
     seqcast.join(b"c")  # mistake
     seqcast.join("c", config={"port": 1})  # mistake
+    seqcast.Config().replace(interfce="lo")  # mistake
+    seqcast.Config().replace(partition="majority")  # mistake
     group.send("text")  # mistake
     group.send(b"x", to="b")  # mistake
     group.send(b"x", timeout="1")  # mistake
