@@ -238,6 +238,21 @@ def test_a_send_does_not_take_a_queue_for_a_receiver(start, cluster, monkeypatch
     assert send(start, cluster, "one\ntwo")[1].startswith("2 messages, 6 bytes, taken by the receiver")
 
 
+def test_a_send_whose_receivers_all_left_does_not_say_taken(start, cluster):
+    """They had it in their queues."""
+    text = "import sys, seqcast; g = seqcast.join(sys.argv[1], interface='lo'); print('in', flush=True); input()"
+    leaver = script(text, cluster)
+    assert leaver.stdout.readline() == "in\n"
+    sender = start("send", cluster, "--interface", "lo", stdin=subprocess.PIPE)
+    sender.stdin.write("one\n")
+    sender.stdin.close()
+    sender.stdin = None
+    assert "waiting until all receivers have taken it" in sender.stderr.readline()
+    leaver.communicate("\n", timeout=30)
+    _, err = sender.communicate(timeout=30)
+    assert sender.returncode == 1 and "not known to be taken: the receiver left meanwhile" in err, err
+
+
 def test_a_send_to_nobody_says_so(start, cluster):
     status, err = send(start, cluster, "one", "--members", "1")
     assert status == 0 and "no other member was there" in err

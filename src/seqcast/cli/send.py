@@ -103,11 +103,13 @@ class Sending:
             known = f"received by {all_of(stayed)}, but not taken by all: a receiver is too slow or stuck"
         elif not self.receivers:
             known = "sent to nobody: no other member was there"
+        elif not stayed:  # and when they left, they may have had it in their queues
+            known = f"not known to be taken: {all_of(self.receivers)} left meanwhile"
         elif gone := self.receivers - stayed:
             known = f"taken by {all_of(stayed)} that stayed, {len(gone)} left meanwhile"
         else:
             known = f"taken by {all_of(stayed)}"
-        good = left and taken and not lost
+        good = left and taken and not lost and bool(stayed or not self.receivers)
         if missed := 0 if good else self._missed():
             known += f"; {count(missed, 'message')} did not reach all"
         print(
