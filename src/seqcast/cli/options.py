@@ -7,6 +7,7 @@ from typing import Any
 
 from seqcast.commandline import Parser, seconds, whole
 from seqcast.config import PRESETS
+from seqcast.errors import UsageError
 
 ORDERS = ("total", "sequencer", "fifo")
 PARTITIONS = ("merge", "primary")
@@ -45,10 +46,10 @@ def add_shared_options(target: argparse.ArgumentParser) -> None:
 def group_settings(arguments: argparse.Namespace) -> dict[str, Any]:
     """The settings of ``seqcast.join`` that ``add_group_options``, or a part of it, stands for."""
     settings = {name: getattr(arguments, name, None) for name in ("name", "interface", "journal")}
-    settings |= shared_settings(arguments)
-    if getattr(arguments, "timeout", None) is not None:
-        settings["join_timeout_s"] = arguments.timeout
-    return {name: value for name, value in settings.items() if value}
+    settings["join_timeout_s"] = getattr(arguments, "timeout", None)
+    if settings["journal"] == "":  # of a shell's variable without a value: nothing would be kept
+        raise UsageError("--journal has an empty value: give a directory, or leave the option out")
+    return {name: value for name, value in settings.items() if value is not None} | shared_settings(arguments)
 
 
 def shared_settings(arguments: argparse.Namespace) -> dict[str, Any]:

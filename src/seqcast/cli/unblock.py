@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from seqcast.arguments import check_name
 from seqcast.cli import complain
-from seqcast.cli.options import parser
+from seqcast.cli.options import parser, port
 from seqcast.commandline import count, seconds
 from seqcast.config import Config
 from seqcast.net.operator import OperatorHost
@@ -23,6 +23,8 @@ def main(argv: Sequence[str]) -> int:
     config = Config.from_environment()
     if arguments.interface:
         config = config.replace(interface=arguments.interface)
+    if arguments.port:
+        config = config.replace(port=arguments.port)
     with OperatorHost(arguments.cluster, config) as host:
         operator = host.operator
         host.say(ASK_S)
@@ -57,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     result.add_argument("cluster", metavar="CLUSTER", help="name of the group")
     result.add_argument("--interface", help="network interface, by name or address (default: chosen by the routes)")
+    result.add_argument("--port", type=port, metavar="N", help="UDP port of the group (47310)")
     result.add_argument("--member", default="", metavar="NAME", help="if several sides are blocked: that of this one")
     result.add_argument("--list", action="store_true", help="only say who is blocked")
     result.add_argument(
