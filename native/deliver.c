@@ -77,7 +77,7 @@ int sc_queue_packet(sc_engine *e, uint8_t *p, uint32_t len, sc_slab *slab, int s
 void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno) {
     if (e->config.receive && e->config.deliver_own) {
         sc_slab *slab;
-        uint8_t *copy = sc_slab_pool_copy(e->pool, p, len, 1, &slab);
+        uint8_t *copy = sc_slab_copy_own(e->pool, p, len, &slab);
         if (copy) {
             if (sc_queue_packet(e, copy, len, slab, SC_STREAM_GROUP, e->view.rank, e->config.member, seqno)) {
                 at(e, e->queue_tail - 1)->own = 1;

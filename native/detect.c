@@ -130,10 +130,23 @@ static int is_starved(const sc_engine *e, int64_t now) {
     return e->starved && now - e->starved < 2 * e->config.heartbeat_ns;
 }
 
+/* Grows with all that comes from others in order, or is taken. A view change moves it, too, which counts once. */
+static uint64_t progress(const sc_engine *e) {
+    uint64_t sum = 0;
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        if (r == e->view.rank) continue;
+        for (int s = SC_STREAM_GROUP; s <= SC_STREAM_STATE; s++) {
+            const sc_rx_stream *rx = sc_rx_of(e->peers[r], s);
+            sum += rx->queued + rx->consumed;
+        }
+    }
+    return sum;
+}
+
 static void say_heartbeat(sc_engine *e, int lane, const sc_address *to) {
     uint8_t *p = sc_out_new(e, lane, to, SC_TYPE_HEARTBEAT, SC_HEARTBEAT_HEADER + 16 * (size_t)e->view.n);
     if (!p) return;
-    if (is_starved(e, e->now)) p[SC_OFF_FLAGS] = SC_FLAG_STARVED;
+    if (e->stuck) p[SC_OFF_FLAGS] = SC_FLAG_STARVED;
     sc_put64(p + 40, e->group.unsent - 1);
     sc_put64(p + 48, e->group.stable);
     sc_put32(p + 56, e->view.n);
@@ -149,6 +162,9 @@ static void say_heartbeat(sc_engine *e, int lane, const sc_address *to) {
 
 static void heartbeat(sc_engine *e, int64_t now) {
     e->heartbeat_due = now + e->config.heartbeat_ns;
+    uint64_t before = e->progress;
+    e->progress = progress(e);
+    e->stuck = is_starved(e, now) && e->progress == before;
     say_heartbeat(e, SC_LANE_CONTROL, NULL);
     for (uint32_t r = 0; r < e->view.n; r++) {
         const sc_peer *peer = e->peers[r];
@@ -164,8 +180,9 @@ void sc_detect_starved(sc_engine *e, int64_t now) {
     e->starved = now > 0 ? now : 1;
 }
 
-/* A member that has no slabs left is deaf, and all others wait for it: if that lasts it is slow, which the policies are
- * told; not by one that has none left itself. */
+/* A member that has no slabs left and gets nowhere is deaf, and all others wait for it: if that lasts it is slow, which the
+ * policies are told; not by one that has none left itself. A want of slabs that passes only delays: what was dropped is
+ * asked for again. */
 static void judge_starved(sc_engine *e, sc_peer *peer, int starved, int64_t now) {
     if (!starved)
         peer->starved = 0;
@@ -258,7 +275,6 @@ void sc_detect_tick(sc_engine *e, int64_t now) {
         int64_t late = now - e->heartbeat_due;
         if (late > e->config.heartbeat_ns) was_late(e, late, now);
         heartbeat(e, now);
-        sc_rx_idle(e);
     }
     if (e->health && now >= e->health_due) {
         e->health--;

@@ -375,7 +375,7 @@ static int send_to_self(sc_engine *e, const uint8_t *p, uint64_t len, uint64_t *
         sc_put32(packet + at, 0);
         sc_put32(packet + at + 4, (uint32_t)take);
         sc_slab *slab;
-        uint8_t *copy = sc_slab_pool_copy(e->pool, packet, at + 8, 1, &slab);
+        uint8_t *copy = sc_slab_copy_own(e->pool, packet, at + 8, &slab);
         if (!copy) return SC_AGAIN;
         e->self_bytes += at + 8;
         int queued = sc_queue_packet(e, copy, (uint32_t)at + 8, slab, SC_STREAM_UNICAST, e->view.rank, e->config.member,

@@ -93,7 +93,7 @@ typedef struct {
     int64_t ack_due;
     /* What a sender that keeps to its window can have here is bounded, twice: in the ring, and in the delivery queue. */
     uint64_t ring_bytes, queue_bytes;
-    sc_slab *sharing; /* takes copies of its small packets, so that they hold no slab of others */
+    sc_sharing sharing; /* takes copies of its small packets, so that they hold no slab of others */
 } sc_rx_stream;
 
 /* ---- members of the view ------------------------------------------------------------------------------------ */
@@ -137,7 +137,7 @@ typedef struct sc_peer {
     int doubted;   /* under verification; set as long as one of the next two is */
     int silent;    /* no multicast of it came for the suspicion time; it may answer unicasts, others may vouch for it */
     int suspected; /* told to the policies */
-    int64_t starved; /* since when its heartbeats say that it has no slabs left; 0: they do not */
+    int64_t starved; /* since when its heartbeats say that it gets nowhere for want of slabs; 0: they do not */
     int slow;        /* told to the policies: that lasts */
     uint32_t pings; /* of this verification */
     int64_t heard;   /* last sign of life, straight from it */
@@ -303,6 +303,8 @@ struct sc_engine {
     sc_source sources[SC_SOURCES]; /* the last used first */
     sc_beat beats[SC_MEMBERS_MAX];
     int64_t starved; /* when something was last dropped for want of slabs; 0: never */
+    int stuck;       /* and nothing was received in order or taken between the last two heartbeats */
+    uint64_t progress; /* what progress() said at the last heartbeat */
 
     /* Time. */
     int64_t now;  /* of the last receive or tick */
@@ -396,7 +398,6 @@ int64_t sc_rx_deadline(const sc_engine *e);
 void sc_rx_gap_add(sc_engine *e, sc_rx_stream *rx, uint64_t lo, uint64_t hi, int64_t due, int32_t holder);
 sc_rx_stream *sc_rx_of(sc_peer *peer, int stream);
 void sc_rx_moved(sc_rx_stream *rx, sc_rx_packet *slot); /* its reference to the slab went elsewhere */
-void sc_rx_idle(sc_engine *e);
 static inline sc_rx_packet *sc_rx_at(const sc_engine *e, const sc_rx_stream *rx, uint64_t seqno) {
     return &rx->packets[seqno & (e->config.ring_packets - 1)];
 }

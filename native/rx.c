@@ -15,33 +15,14 @@ static void drop_slot(sc_rx_stream *rx, sc_rx_packet *slot) {
     sc_rx_moved(rx, slot);
 }
 
-static void share_anew(sc_rx_stream *rx) {
-    if (rx->sharing) sc_slab_unref(rx->sharing);
-    rx->sharing = NULL;
-}
-
-/* An idle stream holds no slab that nobody else holds. While somebody does, as the delivery queue, or what was stamped, the
- * next small packets go there too: else each of them would hold a slab of its own. */
-static void share_idle(sc_rx_stream *rx) {
-    if (rx->sharing && rx->sharing->refs == 1) share_anew(rx);
-}
-
 void sc_rx_moved(sc_rx_stream *rx, sc_rx_packet *slot) {
     slot->p = NULL;
     rx->ring_bytes -= slot->len;
-    if (!rx->ring_bytes) share_idle(rx);
-}
-
-/* With each heartbeat: what was held when the streams became idle may be free by now. */
-void sc_rx_idle(sc_engine *e) {
-    for (uint32_t r = 0; r < e->view.n; r++)
-        for (int s = SC_STREAM_GROUP; s <= SC_STREAM_STATE; s++) share_idle(sc_rx_of(e->peers[r], s));
 }
 
 static void clear(sc_engine *e, sc_rx_stream *rx) {
     if (!rx->packets) return;
     for (uint64_t seqno = rx->first; seqno <= rx->highest; seqno++) drop_slot(rx, sc_rx_at(e, rx, seqno));
-    share_anew(rx);
 }
 
 void sc_rx_reset(sc_engine *e, sc_rx_stream *rx, uint64_t base) {
@@ -231,18 +212,19 @@ int sc_rx_data(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab *sla
         e->counters.drop_share++;
         return 0;
     }
-    if (slab) {
-        sc_slab_ref(slab);
-        slot->slab = slab;
-        slot->p = p;
-    } else {
-        uint8_t *copy = sc_slab_copy_into(e->pool, &rx->sharing, p, len, 0, &slot->slab);
-        if (!copy) {
-            e->counters.drop_slabs++;
-            sc_detect_starved(e, now);
-            return 0;
+    if (seqno == rx->next || !sc_slab_pool_scarce(e->pool)) {
+        if (slab) {
+            sc_slab_ref(slab);
+            slot->slab = slab;
+            slot->p = p;
+        } else {
+            slot->p = sc_slab_copy(e->pool, &rx->sharing, p, len, &slot->slab);
         }
-        slot->p = copy;
+    }
+    if (!slot->p) {
+        e->counters.drop_slabs++;
+        sc_detect_starved(e, now);
+        return 0;
     }
     slot->len = (uint32_t)len;
     rx->ring_bytes += len;

@@ -17,9 +17,9 @@ typedef struct arena {
 struct sc_slab_pool {
     arena *arenas;    /* the newest first; its first `taken` slabs are made */
     uint32_t taken;
-    sc_slab *spare;   /* free list */
-    sc_slab *sharing; /* takes the next small copies; the pool holds a reference */
-    uint32_t made, in_use, max;
+    sc_slab *spare; /* free list */
+    sc_sharing own; /* of own packets */
+    uint32_t in_use, own_in_use, max;
     uint64_t exhausted;
 };
 
@@ -31,7 +31,6 @@ sc_slab_pool *sc_slab_pool_new(uint32_t max_slabs) {
 
 void sc_slab_pool_free(sc_slab_pool *pool) {
     if (!pool) return;
-    if (pool->sharing) sc_slab_unref(pool->sharing);
     while (pool->arenas) {
         arena *a = pool->arenas;
         pool->arenas = a->next;
@@ -58,20 +57,25 @@ static sc_slab *make(sc_slab_pool *pool) {
 }
 
 static sc_slab *get(sc_slab_pool *pool, int own) {
-    sc_slab *slab = pool->spare;
-    if (slab) {
-        pool->spare = slab->next;
-    } else if ((!own && pool->made >= pool->max) || !(slab = make(pool))) {
+    sc_slab *slab = NULL;
+    if (own || pool->in_use - pool->own_in_use < pool->max) {
+        if ((slab = pool->spare))
+            pool->spare = slab->next;
+        else
+            slab = make(pool);
+    }
+    if (!slab) {
         pool->exhausted++;
         return NULL;
-    } else {
-        pool->made++;
     }
     slab->pool = pool;
     slab->next = NULL;
     slab->refs = 1;
     slab->used = 0;
+    slab->lease++;
+    slab->own = own;
     pool->in_use++;
+    pool->own_in_use += (uint32_t)own;
     return slab;
 }
 
@@ -82,26 +86,37 @@ void sc_slab_unref(sc_slab *slab) {
     slab->next = slab->pool->spare;
     slab->pool->spare = slab;
     slab->pool->in_use--;
+    slab->pool->own_in_use -= (uint32_t)slab->own;
 }
 
-uint8_t *sc_slab_copy_into(sc_slab_pool *pool, sc_slab **sharing, const uint8_t *p, size_t len, int own, sc_slab **slab) {
+static uint8_t *copy(sc_slab_pool *pool, sc_sharing *sharing, const uint8_t *p, size_t len, int own, sc_slab **slab) {
     size_t room = (len + 15) & ~(size_t)15;
     if (room > SC_SLAB_BYTES) return NULL;
-    if (!*sharing || (*sharing)->used + room > SC_SLAB_BYTES) {
-        if (*sharing) sc_slab_unref(*sharing);
-        *sharing = get(pool, own);
-        if (!*sharing) return NULL;
+    sc_slab *into = sharing->slab;
+    if (into && into->lease == sharing->lease && into->refs && into->used + room <= SC_SLAB_BYTES) {
+        sc_slab_ref(into);
+    } else {
+        into = get(pool, own); /* its first reference is the caller's */
+        if (!into) return NULL;
+        *sharing = (sc_sharing){into, into->lease};
     }
-    uint8_t *to = (*sharing)->data + (*sharing)->used;
+    uint8_t *to = into->data + into->used;
     memcpy(to, p, len);
-    (*sharing)->used += (uint32_t)room;
-    sc_slab_ref(*sharing);
-    *slab = *sharing;
+    into->used += (uint32_t)room;
+    *slab = into;
     return to;
 }
 
-uint8_t *sc_slab_pool_copy(sc_slab_pool *pool, const uint8_t *p, size_t len, int own, sc_slab **slab) {
-    return sc_slab_copy_into(pool, &pool->sharing, p, len, own, slab);
+uint8_t *sc_slab_copy(sc_slab_pool *pool, sc_sharing *sharing, const uint8_t *p, size_t len, sc_slab **slab) {
+    return copy(pool, sharing, p, len, 0, slab);
+}
+
+uint8_t *sc_slab_copy_own(sc_slab_pool *pool, const uint8_t *p, size_t len, sc_slab **slab) {
+    return copy(pool, &pool->own, p, len, 1, slab);
+}
+
+int sc_slab_pool_scarce(const sc_slab_pool *pool) {
+    return pool->in_use - pool->own_in_use + pool->max / 8 + 1 > pool->max;
 }
 
 uint32_t sc_slab_pool_in_use(const sc_slab_pool *pool) { return pool->in_use; }

@@ -47,7 +47,8 @@ enum {
 /* Streams a packet, ACK, NAK or PROBE can speak of. */
 enum { SC_STREAM_GROUP = 0, SC_STREAM_UNICAST = 1, SC_STREAM_FORWARD = 2, SC_STREAM_STATE = 3 };
 
-/* SC_FLAG_STARVED stands in heartbeats: the sender drops what it receives, as it has no slabs left. */
+/* SC_FLAG_STARVED stands in heartbeats: the sender drops what it receives, as it has no slabs left, and since its last
+ * heartbeat nothing came in order or was taken. */
 enum { SC_FLAG_CONT_IN = 1, SC_FLAG_CONT_OUT = 2, SC_FLAG_STARVED = 4 };
 
 /* Offsets of the fields. Common header; magic, version and group stay where they are in all versions: */

@@ -146,7 +146,7 @@ _DEPARTED_MAX = 1024
 STARVED = (
     "datagrams are dropped, as all slabs are in use: what was delivered is not taken for a long time, or slabs_max is "
     "too small for so many members. Take messages faster, or raise slabs_max: while it lasts everyone waits for this "
-    "member, which is excluded then"
+    "member, which is excluded when it takes nothing for suspect_s_max"
 )
 _TO_ONE = BlockOk | Ok | Accepted | Promised | Installed | Declined | Wait | Refused | Suspended | Resumed | BlockedSide
 _TIMED = ("_lifecycle", "_blocker", "_pause", "_pauser", "_participant", "_initiator", "_merger", "_taker")
