@@ -1,8 +1,15 @@
 """The memory of received packets: what credit allows fits, and a want of it that passes only delays."""
 
+import pytest
 from test_engine import MS, Net
 
 from seqcast._native.engine import SENT, Engine
+from seqcast.config import Config
+from seqcast.net.host import capacity
+from seqcast.policy.cut import windows
+from seqcast.policy.frames import MemberInfo
+
+SLAB = 64 << 10
 
 
 def counters(net, rank=0):
@@ -54,3 +61,23 @@ def test_a_member_that_goes_on_taking_is_not_slow_though_it_wants_slabs():
 
 def test_a_member_that_wants_slabs_and_takes_nothing_is_slow():
     assert starving(lambda step: False)[2] == {("slow", 100)}
+
+
+@pytest.mark.parametrize("slabs_max", [256, 1024, 4096])
+@pytest.mark.parametrize("members", [2, 3, 20])
+@pytest.mark.parametrize("order", ["fifo", "total"])
+def test_the_windows_of_all_senders_fit_into_the_slabs(slabs_max, members, order):
+    """However large the buffer of the socket is. A packet of 16 KiB and more stays where it was received: in a slab."""
+    config = Config(slabs_max=slabs_max, window_bytes=1 << 30)
+    granted = capacity(config, 1 << 30)
+    infos = [
+        MemberInfo(name=f"m{i}", id=i + 1, address=b"", capacity=granted, packet_bytes=8972, window_bytes=1 << 30)
+        for i in range(members)
+    ]
+    window, forward, unicast, state, _ = windows(infos, -1 if order == "fifo" else 0)
+    others = members - 1
+    multicast = window * (others if order == "fifo" else 1)
+    charged = multicast + others * (unicast + (forward if order == "total" else 0)) + state
+    held = charged / (SLAB / 4)  # slabs of a quarter each, at worst
+    assert held <= slabs_max * 7 / 8, "the last eighth is for what comes in order"
+    assert capacity(config, 300_000) == 300_000, "a smaller buffer of the socket bounds it"

@@ -419,8 +419,9 @@ class Config:
     slabs_max: int = _knob(
         1024,
         "64 KiB",
-        "Bound of the memory for received packets. More than the receivers' windows need helps nothing; with less, "
-        "packets are dropped and fetched again.",
+        "Bound of the memory for received packets. The windows of all senders together stay below an eighth of it, as "
+        "small packets may keep large buffers: a large ``rcvbuf`` helps only with more slabs. More than eight times "
+        "what the socket's buffer holds helps nothing.",
         low=32,
         high=1 << 16,
     )

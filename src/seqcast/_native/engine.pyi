@@ -20,6 +20,7 @@ ENDED: int
 
 LANE_DATA: int
 LANE_CONTROL: int
+SLAB_BYTES: int
 LANE_UNICAST: int
 SEQNO_MAX: int
 

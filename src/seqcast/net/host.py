@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from seqcast._native.driver import Driver, describe_address, now_ns
-from seqcast._native.engine import Engine
+from seqcast._native.engine import SLAB_BYTES, Engine
 from seqcast.config import MTU_PACKET_BYTES_MAX, Config
 from seqcast.endpoint import (
     Effect,
@@ -405,7 +405,7 @@ class Host:
         return EndpointSettings(
             order=self.order,
             nonce=secrets.randbits(63) | 1,
-            capacity=self.driver.rcvbuf_granted,
+            capacity=capacity(config, self.driver.rcvbuf_granted),
             packet_bytes=self.packet_bytes,
             window_bytes=config.window_bytes,
             gro=self.driver.gro,
@@ -479,12 +479,26 @@ def open_driver(engine: Engine, cluster: str, member_id: int, config: Config) ->
     return driver
 
 
+def capacity(config: Config, rcvbuf: int) -> int:
+    """Charged bytes that senders may count on: what the socket's buffer and the slabs hold.
+
+    A received packet of 16 KiB may keep a slab of 64 KiB, and smaller ones are packed. The senders' windows fill the
+    buffer twice at most, once by multicasts and once by the other streams: so an eighth of the slabs' memory always
+    finds room in them, and a receiver within its credit drops nothing for want of slabs.
+
+    Args:
+        config: the settings in use.
+        rcvbuf: bytes of the socket's receive buffer.
+    """
+    return min(rcvbuf, config.slabs_max * SLAB_BYTES // 8)
+
+
 def engine_settings(config: Config) -> dict[str, Any]:
     """The keywords of ``Engine`` that settings stand for."""
     return {
         "deliver_own": config.deliver_own,
         "receive": config.receive,
-        "slabs_max": config.slabs_max,
+        "slabs_max": config.slabs_max + config.receive_batch,  # the driver's buffers are slabs, too
         "ring_bytes": config.ring_bytes,
         "unicast_bytes": config.unicast_bytes,
         "ring_packets": config.ring_packets,
