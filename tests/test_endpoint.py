@@ -13,7 +13,7 @@ from seqcast._native.engine import Engine
 from seqcast.endpoint import Endpoint, EndpointSettings, Event, JoinFailed, LeaveGroup, Left, ViewInstalled, Warned
 from seqcast.events import Excluded
 from seqcast.policy.context import COUNTERS
-from seqcast.policy.frames import PROTOCOL_VERSION, Cut, Fetch, Join, Ok, Start, Wait, dump
+from seqcast.policy.frames import PROTOCOL_VERSION, Cut, Done, Fetch, Join, NewView, Ok, Start, Wait, dump
 from seqcast.policy.story import Logged
 from seqcast.sim.options import MS, SECOND
 from seqcast.types import Member, MergeView, View
@@ -132,6 +132,46 @@ def test_a_frame_that_its_sender_may_not_send_is_counted_and_dropped():
     send(stage, c, dump(Ok(tag, (1, 2), 5, ())), a)
     stage.until(3000)
     assert all(node.endpoint.view.view_id.tag == tag for node in stage.nodes)
+
+
+def test_a_done_of_another_attempt_ends_none():
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    tag = a.endpoint.view.view_id.tag
+    stage.refuse = lambda source, node, frame: isinstance(frame, Cut) and node is c
+    b.leave()
+    stage.until(1010)  # all promised (1, 0), and only c has yet to hold the cut
+    for attempt in ((2, 0), (1, 1)):
+        send(stage, c, dump(Done(tag, attempt)), a)
+    assert a.endpoint.view.view_id.tag == tag
+    stage.refuse = lambda source, node, frame: False
+    stage.until(2000)
+    assert [member.name for member in a.endpoint.view.members] == ["a", "c"] and a.endpoint.view == c.endpoint.view
+
+
+def test_a_view_of_an_attempt_that_was_not_promised_is_not_installed():
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    tag = a.endpoint.view.view_id.tag
+    kept = []
+
+    def refuse(source, node, frame):
+        kept.extend([frame] * isinstance(frame, NewView))
+        return isinstance(frame, NewView)
+
+    stage.refuse = refuse
+    b.leave()
+    stage.until(1010)  # c is DONE with (1, 0), and has no VIEW
+    frame = kept[0]
+    view_id = replace(frame.view_id, counter=frame.view_id.counter + 1, flush=(2, frame.view_id.flush[1]))
+    stage.refuse = lambda source, node, frame: isinstance(frame, NewView) and frame.attempt == (1, 0)
+    send(stage, a, dump(replace(frame, attempt=(2, 0), view_id=view_id)), c)
+    assert c.endpoint.view.view_id.tag == tag
+    stage.refuse = lambda source, node, frame: False
+    stage.until(2000)
+    assert c.endpoint.view.view_id == frame.view_id == a.endpoint.view.view_id
 
 
 def test_a_cut_by_another_than_the_initiator_is_refused():
