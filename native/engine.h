@@ -310,6 +310,10 @@ void sc_engine_pause(sc_engine *e);
 void sc_engine_resume(sc_engine *e);
 /* Puts `marker` into the delivery queue, between two packets. -1 without memory. */
 int sc_engine_mark(sc_engine *e, uint64_t marker);
+/* Before a view is closed: `lost` members are to be given up, and no longer count for credit, so that block callbacks
+ * can send. What they lack is kept: they may be survivors of a later attempt. Called again with another set, that one
+ * holds. */
+void sc_engine_uncount(sc_engine *e, const uint64_t *lost, size_t n);
 /* From now on nothing of this view is accepted from `lost` members (they no longer count for credit either). Called
  * again with another set, that one holds. With `still` nothing more is delivered before a view is installed, and what
  * the lost lack is kept: they may be survivors of a later attempt. */

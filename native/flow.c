@@ -100,7 +100,7 @@ void sc_flow_recount(sc_engine *e, int64_t now) {
         const sc_peer *peer = e->peers[r];
         if (r == e->view.rank || (peer->lost && !e->still)) continue;
         if (peer->acked.delivered < delivered) delivered = peer->acked.delivered;
-        if (!peer->lost && peer->consumed < consumed) consumed = peer->consumed;
+        if (!peer->lost && !peer->uncounted && peer->consumed < consumed) consumed = peer->consumed;
     }
     int progress = delivered > tx->stable || consumed > e->peers_consumed;
     e->peers_consumed = consumed;
@@ -371,9 +371,10 @@ int sc_engine_stalled(const sc_engine *e, uint64_t *whose, uint64_t *mark) {
     if (forwards) return 1;
     uint64_t least = e->self_consumed;
     for (uint32_t r = 0; r < e->view.n; r++) {
-        if (r == e->view.rank || e->peers[r]->lost || e->peers[r]->consumed > least) continue;
-        least = e->peers[r]->consumed;
-        *whose = e->peers[r]->id;
+        const sc_peer *peer = e->peers[r];
+        if (r == e->view.rank || peer->lost || peer->uncounted || peer->consumed > least) continue;
+        least = peer->consumed;
+        *whose = peer->id;
     }
     return 1;
 }

@@ -133,6 +133,7 @@ typedef struct sc_peer {
     uint64_t again_sent; /* sc_engine.first_bytes when that was last looked at */
     int64_t naks_left, naks_refilled; /* seqnos that may be looked up for it */
     int lost;      /* given up by the running cut: counts for nothing */
+    int uncounted; /* is to be given up: the others' credit does not wait for it, but what it lacks is kept */
     /* Failure detection (detect.c). */
     int doubted;   /* under verification; set as long as one of the next two is */
     int silent;    /* no multicast of it came for the suspicion time; it may answer unicasts, others may vouch for it */

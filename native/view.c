@@ -33,6 +33,16 @@ void sc_engine_resume(sc_engine *e) {
 
 int sc_engine_mark(sc_engine *e, uint64_t marker) { return sc_queue_marker(e, marker, 1); }
 
+void sc_engine_uncount(sc_engine *e, const uint64_t *lost, size_t n) {
+    if (!e->in_view) return;
+    for (uint32_t r = 0; r < e->view.n; r++) e->peers[r]->uncounted = 0;
+    for (size_t i = 0; i < n; i++) {
+        sc_peer *peer = sc_find_peer(e, lost[i]);
+        if (peer && peer != sc_self(e)) peer->uncounted = 1;
+    }
+    sc_flow_recount(e, e->now);
+}
+
 void sc_engine_freeze(sc_engine *e, const uint64_t *lost, size_t n, int still) {
     if (!e->in_view) return;
     if (e->cut_set || still) e->cut_set = SC_CUT_STALE;
@@ -298,7 +308,7 @@ int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, ui
         sc_tx_rewindow(e, peer);
         peer->address = view->addresses[r];
         peer->rank = r;
-        peer->lost = peer->doubted = peer->silent = peer->suspected = 0;
+        peer->lost = peer->uncounted = peer->doubted = peer->silent = peer->suspected = 0;
         peer->unicast_mark = 0;
         peer->again_left = 2 * (int64_t)e->config.ring_bytes;
         peer->starved = peer->slow = 0;

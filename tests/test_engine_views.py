@@ -321,3 +321,22 @@ def test_a_view_with_a_member_twice_is_refused_and_changes_nothing() -> None:
         )  # fmt: skip
     net.run(5)
     assert of_sender(net, 1, 0) == [b"still in the view"]
+
+
+@pytest.mark.parametrize("sequencer", [-1, 0])
+def test_credit_does_not_wait_for_who_is_to_be_given_up_but_what_it_lacks_is_kept(sequencer: int) -> None:
+    net = Net(3, sequencer=sequencer, window=30_000)
+    net.run(5)
+    zero = net.engines[0]
+    net.drop = lambda src, dst, lane, datagram: dst == 2
+    while zero.send(bytes(1000)) == SENT:
+        net.run(1)
+    net.run(20)
+    assert zero.send(bytes(1000)) == AGAIN
+    zero.uncount([net.ids[2]])
+    assert zero.send(b"last") == SENT
+    zero.uncount([])
+    net.drop = lambda src, dst, lane, datagram: False
+    net.run(200)
+    assert [payload for _, payload in net.got[2]][-1] == b"last"
+    assert net.got[2] == net.got[1]

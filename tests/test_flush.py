@@ -7,7 +7,7 @@ import threading
 import time
 
 import pytest
-from members import LOOPBACK, cluster, group_of, join, wait_until
+from members import LOOPBACK, cluster, group_of, join, script, wait_until
 
 import seqcast
 from seqcast import Blocked, Message, Unblocked, View
@@ -350,3 +350,51 @@ def test_a_pause_lasts_no_longer_than_its_limit():
         a.suspend(10)
         b.send(b"goes on", timeout=5)
         assert not a.resume()
+
+
+SINK = """
+import sys, seqcast
+group = seqcast.join(sys.argv[1], name="c", order=sys.argv[2], interface=sys.argv[3])
+print("in", flush=True)
+for _ in group: pass
+"""
+
+
+@pytest.mark.parametrize("order", ["total", "fifo"])
+def test_a_callback_sends_at_once_though_the_credit_of_a_member_that_crashed_is_used_up(order, caplog):
+    name, crashed, stop = cluster(), threading.Event(), threading.Event()
+
+    def on_block(group):
+        if crashed.is_set():
+            group.send(b"last words")
+
+    def send(group):
+        while not stop.is_set():
+            group.send(bytes(1000))
+
+    with (
+        caplog.at_level(logging.WARNING, "seqcast"),
+        join(name, "a", order=order, on_block=on_block) as a,
+        join(name, "b", order=order, on_block=on_block) as b,
+    ):
+        sink = script(SINK, name, order, LOOPBACK)
+        sink.stdout.readline()
+        in_view(3, a, b)
+        heard = []
+        listeners = [Listener(group, lambda _, m: m.payload[:4] == b"last" and heard.append(m)) for group in (a, b)]
+        senders = [threading.Thread(target=send, args=(group,)) for group in (a, b)]
+        for thread in senders:
+            thread.start()
+        time.sleep(0.1)
+        crashed.set()
+        sink.kill()
+        sink.communicate()
+        in_view(2, a, b)
+        crashed.clear()
+        stop.set()
+        for thread in senders:
+            thread.join(10)
+        wait_until(lambda: len(heard) == 4)
+        before = [event.view_id for event in listeners[0].seen if isinstance(event, View)][-2]
+        assert {message.view_id for message in heard} == {before}
+    assert "on_block did not return" not in caplog.text

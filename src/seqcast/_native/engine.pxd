@@ -223,6 +223,7 @@ cdef extern from "engine.h" nogil:
     void sc_engine_pause(sc_engine *e)
     void sc_engine_resume(sc_engine *e)
     int sc_engine_mark(sc_engine *e, uint64_t marker)
+    void sc_engine_uncount(sc_engine *e, const uint64_t *lost, size_t n)
     void sc_engine_freeze(sc_engine *e, const uint64_t *lost, size_t n, int still)
     size_t sc_engine_held(const sc_engine *e, uint32_t rank, uint64_t *prefix, uint64_t *ranges, size_t max)
     void sc_engine_cut(sc_engine *e, const uint64_t *cut, const sc_fetch *fetch, size_t n_fetch)

@@ -176,6 +176,8 @@ class Engine:
     def resume(self) -> None: ...
     def mark(self, marker: int) -> None:
         """Puts a marker into the delivery queue, between two packets."""
+    def uncount(self, lost: Sequence[int]) -> None:
+        """Credit no longer waits for ``lost``, which are to be given up; what they lack is kept."""
     def freeze(self, lost: Sequence[int], still: bool = False) -> None: ...
     def held(self, rank: int) -> tuple[int, list[tuple[int, int]]]:
         """(end of the prefix, ranges held beyond it), of the group stream of ``rank``."""

@@ -287,6 +287,16 @@ cdef class Engine:
         if failed:
             raise MemoryError()
 
+    def uncount(self, lost):
+        cdef uint64_t ids[SC_MEMBERS_MAX]
+        cdef size_t n = 0
+        for member in listed(lost, "lost", SC_MEMBERS_MAX, False):
+            ids[n] = member
+            n += 1
+        sc_mutex_lock(&self.lock)
+        sc_engine_uncount(self.e, ids, n)
+        sc_mutex_unlock(&self.lock)
+
     def freeze(self, lost, bint still=False):
         cdef uint64_t ids[SC_MEMBERS_MAX]
         cdef size_t n = 0

@@ -279,6 +279,9 @@ class Participant(Machine):
         self.heeded = max(self.heeded, frame.attempt)
         self.lapsed.discard(self.initiator)
         self.renew()
+        # What callbacks send must not wait for the credit of members that crashed.
+        context = self.context
+        context.plane.uncount([member.id for member in context.members if member.id not in frame.survivors])
 
     def say_blocked(self, frame: Block) -> None:
         self.context.send(BlockOk(frame.view, frame.attempt), self.context.members[frame.attempt[1]].id)
