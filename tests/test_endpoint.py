@@ -13,7 +13,21 @@ from seqcast._native.engine import Engine
 from seqcast.endpoint import Endpoint, EndpointSettings, Event, JoinFailed, LeaveGroup, Left, ViewInstalled, Warned
 from seqcast.events import Excluded
 from seqcast.policy.context import COUNTERS
-from seqcast.policy.frames import PROTOCOL_VERSION, Cut, Done, Fetch, Join, NewView, Ok, Start, Wait, dump
+from seqcast.policy.frames import (
+    PROTOCOL_VERSION,
+    Cut,
+    Done,
+    Fetch,
+    Join,
+    NewView,
+    Ok,
+    Resumed,
+    Start,
+    Suspend,
+    Suspended,
+    Wait,
+    dump,
+)
 from seqcast.policy.story import Logged
 from seqcast.sim.options import MS, SECOND
 from seqcast.types import Member, MergeView, View
@@ -172,6 +186,29 @@ def test_a_view_of_an_attempt_that_was_not_promised_is_not_installed():
     stage.refuse = lambda source, node, frame: False
     stage.until(2000)
     assert c.endpoint.view.view_id == frame.view_id == a.endpoint.view.view_id
+
+
+def test_the_lease_of_a_pause_runs_from_what_was_answered_not_from_when_the_answer_came():
+    """a hears nothing of b any more, and an answer of it to an old SUSPEND comes again and again: its lease is over."""
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, b, _ = stage.nodes
+    answers = []
+
+    def refuse(source, node, frame):
+        answers.extend([frame] * (isinstance(frame, Suspended) and source is a))
+        return False
+
+    stage.refuse = refuse
+    b.suspend(5000 * MS)
+    stage.until(1050)
+    assert b.pauses[-1].held_ns and answers
+    stage.refuse = lambda source, node, frame: isinstance(frame, Suspend | Resumed) and a in (source, node)
+    lease_ms = a.endpoint.context.settings.lease_ns // MS
+    for _ in range(6):
+        stage.until(stage.clock.now // MS + lease_ms // 4)
+        send(stage, a, dump(answers[-1]), b)
+    assert not b.pauses[-1].held_ns
 
 
 def test_a_cut_by_another_than_the_initiator_is_refused():
