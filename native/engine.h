@@ -160,8 +160,10 @@ typedef struct {
 } sc_own;
 void sc_engine_own(const sc_engine *e, sc_own *out);
 /* How many own messages ended in the packets before and up to `seqno`, counted from anywhere: for differences, within a
- * view. Known of the last two rings of packets; of an older one what is known of the oldest. */
-uint32_t sc_engine_own_messages(const sc_engine *e, uint64_t seqno);
+ * view. Known of the last two rings of packets; of an older one what is known of the oldest. `waiting`: also the large one
+ * that is packed whole and waits for its order. Its sender is told by its send what became of it, but for a merge, across
+ * which its send counts as done. */
+uint32_t sc_engine_own_messages(const sc_engine *e, uint64_t seqno, int waiting);
 /* For each other member of the view, by rank: how many messages to it alone it has not acknowledged. */
 void sc_engine_unacknowledged(const sc_engine *e, uint64_t *out);
 /* The stream of own messages has no credit: 1, and in *whose the member that has taken least of it (of a forward stream the

@@ -66,10 +66,9 @@ void sc_engine_own(const sc_engine *e, sc_own *out) {
     out->all = own_up_to(e, all);
 }
 
-uint32_t sc_engine_own_messages(const sc_engine *e, uint64_t seqno) {
+uint32_t sc_engine_own_messages(const sc_engine *e, uint64_t seqno, int waiting) {
     if (seqno < e->own_first) seqno = e->own_first;
-    /* The message that is packed whole and waits for its order: its sender is told by its send. */
-    int waits = e->big_last && !e->big_returned && seqno >= e->big_last;
+    int waits = !waiting && e->big_last && !e->big_returned && seqno >= e->big_last;
     return *ended_at(e, seqno) - (uint32_t)waits;
 }
 

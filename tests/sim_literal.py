@@ -596,7 +596,7 @@ def lost_by_packets() -> Iterator[dict[str, Any]]:
     """`Lost` counts a packet as a message."""
 
     class Counts(Engine):
-        def own_messages(self, first: int, last: int) -> list[int]:
+        def own_messages(self, first: int, last: int, waiting: bool = False) -> list[int]:
             return list(range(1, last - first + 2))
 
     yield {"make_engine": Counts}

@@ -102,6 +102,19 @@ def test_a_large_message_on_its_way_to_the_sequencer_is_not_counted_as_lost_too(
     assert large.step() == NO_VIEW
 
 
+def test_a_large_message_that_no_sequencer_ordered_is_lost_across_a_merge() -> None:
+    """There its send counts as done, as a sequencer on the other side may have delivered it; so ``Lost`` counts it
+    (seen in seed 7000180 of the simulator, family storm, where no ``Lost`` told of it)."""
+    net = Net(3, sequencer=0, window=30_000)
+    one, large = net.engines[1], Sending(net.engines[1], bytes(20_000))
+    net.drop = lambda src, dst, lane, datagram: 1 in (src, dst)
+    assert one.send(b"small") == SENT and large.step() == AGAIN and large.packed
+    one.gate_close()
+    own = one.own()
+    assert one.own_messages(own.first + 1, own.last)[-1] == 1
+    assert one.own_messages(own.first + 1, own.last, waiting=True)[-1] == 2
+
+
 def test_what_was_accepted_drains_by_order_and_by_acknowledgement() -> None:
     net = Net(3, sequencer=0)
     one, deaf = net.engines[1], True

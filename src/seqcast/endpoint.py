@@ -725,14 +725,16 @@ class Endpoint:
 
     # ---- what became of the messages that were sent here
 
-    def _undelivered(self, after: int, missed_by: ViewId | None, last: int | None = None) -> list[Lost]:
+    def _undelivered(
+        self, after: int, missed_by: ViewId | None, last: int | None = None, waiting: bool = False
+    ) -> list[Lost]:
         """Of the messages that were sent to the group in our view: those in own packets behind ``after``, up to
-        ``last`` or the last one."""
+        ``last`` or the last one; with ``waiting`` also the large one whose send waits until it is ordered."""
         assert self.context.view is not None
         own = self.engine.own()
         last = own.last if last is None else min(last, own.last)
         begin = max(after, own.first)  # `after` is what a frame says
-        count = self.engine.own_messages(begin + 1, last)[-1] if last > begin else 0
+        count = self.engine.own_messages(begin + 1, last, waiting)[-1] if last > begin else 0
         return [Lost(self.context.view.view_id, after + 1, last, missed_by, messages=count)] if count else []
 
     def _uncertain(self) -> list[Lost]:
@@ -800,13 +802,14 @@ class Endpoint:
             return []
         fell = sum(member.id not in frame.survivors for member in view.members)
         self.counters["members_lost"] += fell
-        own = self.engine.own()
-        self._lineage.close(view, frame, own.first, self.engine.own_messages(own.first + 1, own.last) if fell else [])
+        own, merges = self.engine.own(), bool(frame.subgroups)
+        counts = self.engine.own_messages(own.first + 1, own.last, waiting=merges) if fell else []
+        self._lineage.close(view, frame, own.first, counts)
         lost = self._lineage.lost()
         # What no sequencer has ordered is not sent again across a merge: one on the other side may have delivered it.
         last = last_delivered(view, frame, view.rank(me))
         if frame.subgroups and view.sequencer >= 0:
-            lost += self._undelivered(last, None)
+            lost += self._undelivered(last, None, waiting=True)
         if frame.has(me):
             strangers = apart(frame, me) or [False] * len(frame.members)
             together = {info.id for info, new in zip(frame.members, strangers, strict=True) if not new}

@@ -428,7 +428,7 @@ static void look(world *w, script *s) {
     sc_own own;
     uint64_t unacknowledged[SC_MEMBERS_MAX];
     sc_engine_own(w->engine, &own);
-    sc_engine_own_messages(w->engine, own.all), sc_engine_own_messages(w->engine, own.last);
+    sc_engine_own_messages(w->engine, own.all, 0), sc_engine_own_messages(w->engine, own.last, 1);
     sc_engine_unacknowledged(w->engine, unacknowledged);
     sc_engine_drained(w->engine);
     if (how >> 2 == 51) {

@@ -193,7 +193,7 @@ cdef extern from "engine.h" nogil:
     void sc_engine_end_sends(sc_engine *e)
     int sc_engine_drained(const sc_engine *e)
     void sc_engine_own(const sc_engine *e, sc_own *out)
-    uint32_t sc_engine_own_messages(const sc_engine *e, uint64_t seqno)
+    uint32_t sc_engine_own_messages(const sc_engine *e, uint64_t seqno, int waiting)
     void sc_engine_unacknowledged(const sc_engine *e, uint64_t *out)
     uint64_t sc_engine_sendable(const sc_engine *e)
     int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now)

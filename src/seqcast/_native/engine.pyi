@@ -236,8 +236,12 @@ class Engine:
     def drained(self) -> bool:
         """Is it so now?"""
     def own(self) -> OwnPackets: ...
-    def own_messages(self, first: int, last: int) -> list[int]:
-        """How many own messages ended in the packets ``first`` to each one up to ``last``, in this view."""
+    def own_messages(self, first: int, last: int, waiting: bool = False) -> list[int]:
+        """How many own messages ended in the packets ``first`` to each one up to ``last``, in this view.
+
+        Args:
+            waiting: also count the large message whose send waits until it is ordered.
+        """
     def unacknowledged(self) -> list[int]:
         """By rank: how many messages to that member alone it has not acknowledged."""
     def view(self) -> int:

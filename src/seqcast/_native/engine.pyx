@@ -513,7 +513,7 @@ cdef class Engine:
         sc_mutex_unlock(&self.lock)
         return OwnPackets(own.first, own.last, own.all, own.any)
 
-    def own_messages(self, uint64_t first, uint64_t last):
+    def own_messages(self, uint64_t first, uint64_t last, bint waiting=False):
         cdef uint64_t n = last - first + 1 if last >= first else 0, i
         cdef uint32_t before
         cdef uint32_t *ends
@@ -524,7 +524,7 @@ cdef class Engine:
             raise MemoryError()
         sc_mutex_lock(&self.lock)
         for i in range(n + 1):
-            ends[i] = sc_engine_own_messages(self.e, first - 1 + i)
+            ends[i] = sc_engine_own_messages(self.e, first - 1 + i, waiting)
         sc_mutex_unlock(&self.lock)
         before = ends[0]
         counts = [<uint32_t>(ends[i + 1] - before) for i in range(n)]
