@@ -253,7 +253,7 @@ static void append(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *t) {
         if (!a->active) {
             e->counters.drop_partial_message++; /* its beginning was in a closed view */
         } else if (t->owner && !a->len && t->len + end <= e->config.message_bytes_max) {
-            memcpy(b->data + b->data_len + t->len, data, end);
+            if (end) memcpy(b->data + b->data_len + t->len, data, end);
             t->len += end;
             if (whole) {
                 b->data_len += t->len;
@@ -264,7 +264,7 @@ static void append(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *t) {
             assembly_append(e, a, data, end);
             if (whole && !a->skip) {
                 if (reserve(b, 0, a->len + data_len, pieces)) {
-                    memcpy(b->data + b->data_len, a->p, a->len);
+                    if (a->len) memcpy(b->data + b->data_len, a->p, a->len);
                     b->data_len += a->len;
                     b->offsets[++n] = (int32_t)b->data_len;
                 } else {
@@ -288,7 +288,7 @@ static void append(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *t) {
     }
     if (out) {
         uint32_t from = sc_get32(offset + 4 * (size_t)whole);
-        memcpy(b->data + b->data_len, data + from, data_len - from);
+        if (data_len > from) memcpy(b->data + b->data_len, data + from, data_len - from);
         t->owner = a;
         t->len = data_len - from;
         e->assemblies_active += (uint32_t)!a->active;

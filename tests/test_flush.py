@@ -121,7 +121,7 @@ def test_blocked_and_unblocked_bracket_what_cannot_be_sent_and_the_view_lies_bet
         listener = Listener(a)
         with join(name, "b") as b:
             in_view(2, a, b)
-            wait_until(lambda: "open again" in listener.words())
+            wait_until(lambda: "open again" in listener.words() and sent)
             assert listener.words()[:6] == [
                 "a", "in the callback", "Blocked flush", "ab", "Unblocked flush", "open again",
             ]  # fmt: skip
