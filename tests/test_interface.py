@@ -32,7 +32,9 @@ def told(talker, text):
 def all_together(made):
     """All are in one view, and deliver what each of them sends from now on."""
     names = sorted(each.name for each in made)
-    await_(made, lambda: all(sorted(each.members()) == names for each in made), 40.0)
+    # An interface that was made anew has another hardware address, and the others' kernels may keep the old one for
+    # nearly a minute.
+    await_(made, lambda: all(sorted(each.members()) == names for each in made), 80.0)
     before = {(one.name, other): one.got(other) for one in made for other in names}
     await_(made, lambda: all(one.got(other) > before[one.name, other] + 60 for one in made for other in names))
 
