@@ -172,7 +172,7 @@ int sc_engine_stalled(const sc_engine *e, uint64_t *whose, uint64_t *mark);
 /* A counter that changes whenever a sender that got SC_AGAIN may get further. */
 uint64_t sc_engine_sendable(const sc_engine *e);
 
-/* ---- the application: who has taken what it sent ------------------------------------------------------------ */
+/* ---- the application: what others have taken ----------------------------------------------------------------- */
 
 /* A wait until the applications of all other members have taken what this one had sent to the group when it began. The
  * caller's memory, which stays linked until sc_taking_end. */

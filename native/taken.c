@@ -137,7 +137,7 @@ void sc_taking_packed(sc_engine *e) {
 }
 
 /* A view is installed, and what no sequencer had stamped is packed again: in other packets, so that whoever waits for any
- * of it waits for all of it. Where subgroups merge it is lost. Who is new owes nothing of what was sent before it. */
+ * of it waits for all of it. Where subgroups merge it is lost. A new member owes nothing of what was sent before it. */
 void sc_taking_installed(sc_engine *e, int64_t now) {
     uint64_t base = orders(e) ? e->view.origin_base[e->view.rank] : e->view.base[e->view.rank], last = last_sent(e);
     for (sc_taking *w = e->takings; w; w = w->next) {

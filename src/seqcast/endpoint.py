@@ -500,7 +500,7 @@ class Endpoint:
             # Two groups took us in. (In a merged view we may be as a member of another subgroup: its VIEW is to come.)
             if context.view is not None and frame.has(me) and me not in frame.survivors and not frame.subgroups:
                 context.send(Declined(frame.view_id.tag), sender, address)
-        elif sender not in context.infos:  # who serves it was in the view that it closes
+        elif sender not in context.infos:  # a member that serves a VIEW was in the view that it closes
             raise RemoteProtocolError("VIEW: from a stranger")
         elif frame.view_id.counter > context.view.view_id.counter + COUNTER_STEP_MAX:
             raise RemoteProtocolError("VIEW: its counter is far above that of the view that it closes")

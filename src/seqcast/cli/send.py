@@ -229,7 +229,7 @@ def read_lines(source: int, line_bytes_max: int) -> Iterator[list[bytes]]:
             if begun_bytes > line_bytes_max:
                 raise seqcast.UsageError(
                     f"a line of the input is longer than message_bytes_max={line_bytes_max}, and `send` takes each "
-                    "line as one message: is this a text file? If so, raise SEQCAST_MESSAGE_BYTES_MAX at all members"
+                    "line as one message: is this a text file? If so, raise SEQCAST_MESSAGE_BYTES_MAX on every member"
                 )
     if begun:
         yield [b"".join(begun)]

@@ -177,7 +177,7 @@ def next_view(
 def with_table(proposal: NewView, view: View, table: Sequence[int]) -> NewView:
     """A proposed VIEW that closes ``view``, with the received table at its cut."""
     ranks = [view.rank(info.id) for info in proposal.members]
-    # Who joins begins all its streams with one seqno.
+    # A joiner begins all its streams with one seqno.
     origin_base = tuple(table[rank] if rank >= 0 else base for rank, base in zip(ranks, proposal.base, strict=True))
     return replace(proposal, table=tuple(table), origin_base=origin_base)
 

@@ -124,7 +124,7 @@ class Join:
     Args:
         version: of the protocol; the only field that another version must find in its place.
         shared: settings that are the same at all members, by name.
-        nonce: the answers carry it: who has not heard the question cannot give one.
+        nonce: the answers carry it: a stranger that has not heard the question cannot give one.
     """
 
     version: int

@@ -89,10 +89,10 @@ class Membership(Machine):
         self.context = context
         self.participant = participant
         self.suspected: set[int] = set()  # by the engine: silent, and verified
-        self.slow: set[int] = set()  # who drops what it receives, for want of slabs, for long
+        self.slow: set[int] = set()  # members that have long dropped what they receive, for want of slabs
         self.severed: set[int] = set()  # ends of cut links that are given up; this member may be one of them
         self.links: dict[tuple[int, int], int] = {}  # (listener, speaker) that it does not hear: since when
-        self.warned: set[int] = set()  # of whom a warning told that its links are cut
+        self.warned: set[int] = set()  # members that a warning named, as their links are cut
         self.verified_ns = NEVER  # no view change waits longer for verifications
         self.links_ns = NEVER  # when to look at the links again
         self.more_ns = NEVER  # too few wait no longer for others that may come back, too

@@ -173,7 +173,7 @@ class Merger(Machine):
         self.quiet_ns = 0  # no merge before
         self.pause_ns = settings.merge_back_off_ns
         self.merged_ns = -NEVER  # when the last merge was installed
-        self.parted: dict[int, int] = {}  # who was in that, and did not come along to the next view: since when
+        self.parted: dict[int, int] = {}  # members of that which did not come along to the next view: since when
         self.said_ns = -NEVER  # when our last beacon was sent
         self.lead_ns = NEVER  # when the others that hear us have had the time to say so, too
         self.number = 0
