@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := setup.py $(wildcard native/*.c native/*.h src/seqcast/_native/*.pyx src/seqcast/_native/*.px[di])
+SOURCES := setup.py $(wildcard native/*/*.c native/*/*.h src/seqcast/_native/*.pyx src/seqcast/_native/*.px[di])
 
 .PHONY: demo test lint bench fuzz tsan sim mutants chaos figures clean help
 .DELETE_ON_ERROR:
@@ -14,11 +14,12 @@ demo: $(VENV)/.ready-demo ## a group on this machine: a crash, a join, and Spark
 test: $(VENV)/.ready-dev ## the test suite, three tests at a time (ARGS="-k name"; ARGS="-n 0": one by one)
 	$(BIN)/python -m pytest -n 3 --dist loadgroup $(ARGS)
 
-lint: $(VENV)/.ready-dev ## ruff, mypy, cython-lint, the layer rule
+lint: $(VENV)/.ready-dev ## ruff, mypy, clang-format, cython-lint, the layer rule
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint src/seqcast/_native
 	$(BIN)/lint-imports
+	$(BIN)/clang-format --dry-run --Werror native/*/*.[ch] tests/*/*.[ch]
 
 bench: $(VENV)/.ready-dev ## benchmarks of the kernels
 	$(BIN)/python -m pytest bench $(ARGS)
@@ -33,10 +34,10 @@ sim: $(VENV)/.ready-dev ## simulated schedules (ARGS="--seeds 1..200")
 	$(BIN)/python -m seqcast sim $(or $(ARGS),--seeds 1..200)
 
 mutants: $(VENV)/.ready-dev ## breaks of the protocol on purpose, and what catches each (ARGS="--quick", "--match merge")
-	PYTHONPATH=tests $(BIN)/python -m mutants $(ARGS)
+	PYTHONPATH=tests:tests/helpers $(BIN)/python -m mutants $(ARGS)
 
 chaos: $(VENV)/.ready-dev ## real processes, real faults, audited (ARGS="--seconds 600", "--seed 7"; needs root)
-	PYTHONPATH=tests $(BIN)/python -m chaos $(ARGS)
+	PYTHONPATH=tests:tests/helpers $(BIN)/python -m chaos $(ARGS)
 
 figures: $(VENV)/.ready-dev ## docs/wire.md and the tables of README.md, from the code and docs/figures.jsonl
 	$(BIN)/python docs/render.py

@@ -12,20 +12,18 @@ from pathlib import Path
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-HEADERS = sorted(str(path) for path in Path("native").glob("*.h"))
-ENGINE = [
-    "crc32c", "wire", "slab", "engine", "tx", "rx", "flow", "detect", "order", "view", "deliver", "state", "blocked",
-    "taken", "leave",
-]  # fmt: skip
+HEADERS = sorted(str(path) for path in Path("native").glob("*/*.h"))
+# Rooms of native/: an extension is built from every kernel in its rooms.
+ENGINE = ["engine", "streams", "order", "view", "detect", "delivery", "wire", "hash"]
 EXTENSIONS = {
     "engine": ENGINE,
-    "driver": [*ENGINE, "io", "io_open", "drive"],  # it calls sc_engine_* itself
-    "bare": ["bare", "crc32c"],
-    "columns": ["columns", "xxh3"],
+    "driver": [*ENGINE, "io"],  # it calls sc_engine_* itself
+    "bare": ["bare", "hash"],
+    "columns": ["columns"],
 }
 
 
-def extension(name: str, kernels: list[str]) -> Extension:
+def extension(name: str, rooms: list[str]) -> Extension:
     compile_args: list[str] = []
     link_args = ["-pthread"] if sys.platform.startswith("linux") else []
     if sys.platform == "win32":
@@ -39,9 +37,10 @@ def extension(name: str, kernels: list[str]) -> Extension:
             link_args += ["-fsanitize=address,undefined"]
         else:
             compile_args.append("-g0")  # Python's own flags ask for debugging symbols, five times the size
+    sources = [str(path) for room in rooms for path in sorted(Path("native", room).glob("*.c"))]
     return Extension(
         f"seqcast._native.{name}",
-        [f"src/seqcast/_native/{name}.pyx", *(f"native/{kernel}.c" for kernel in kernels)],
+        [f"src/seqcast/_native/{name}.pyx", *sources],
         include_dirs=["native"],
         depends=[*HEADERS, *(str(path) for path in Path("src/seqcast/_native").glob("*.px[di]"))],
         define_macros=[("_GNU_SOURCE", "1")] if sys.platform.startswith("linux") else [],

@@ -1,7 +1,7 @@
 """Makes the parts of the documentation that are facts of the code: ``python docs/render.py`` (``make figures``).
 
-docs/wire.md comes from native/wire.h, docs/state-tables.md from the tables of the policies, docs/config.md from the
-settings, and the tables of figures in README.md from docs/figures.jsonl, of which each line is what one
+docs/wire.md comes from native/wire/wire.h, docs/state-tables.md from the tables of the machines, docs/config.md from
+the settings, and the tables of figures in README.md from docs/figures.jsonl, of which each line is what one
 ``seqcast perf --json`` or ``bench/membership.py`` printed. A test compares what is in the repository with what this
 would write.
 """
@@ -28,7 +28,7 @@ def rendered() -> dict[Path, str]:
     lines = FIGURES.read_text(encoding="utf-8").splitlines() if FIGURES.exists() else []
     runs = [json.loads(line) for line in lines if line.strip()]
     return {
-        ROOT / "docs" / "wire.md": wire_page((ROOT / "native" / "wire.h").read_text(encoding="utf-8")),
+        ROOT / "docs" / "wire.md": wire_page((ROOT / "native" / "wire" / "wire.h").read_text(encoding="utf-8")),
         ROOT / "docs" / "state-tables.md": state_page(),
         ROOT / "docs" / "config.md": config_page(),
         ROOT / "src" / "seqcast" / "settings.py": settings_module(),
@@ -77,7 +77,7 @@ class Settings(TypedDict, total=False):
 
 
 def wire_page(header: str) -> str:
-    """docs/wire.md from the text of native/wire.h."""
+    """docs/wire.md from the text of native/wire/wire.h."""
     constants = dict(re.findall(r"^#define SC_(\w+) (0x\w+|\d+)\b", header, re.M))
     offsets = [
         (name, int(offset), comment.strip())
@@ -86,7 +86,7 @@ def wire_page(header: str) -> str:
     common, data = int(constants["COMMON_HEADER"]), int(constants["DATA_HEADER"])
     parts = [
         "# The wire",
-        "Made from `native/wire.h` by `docs/render.py`; do not edit.",
+        "Made from `native/wire/wire.h` by `docs/render.py`; do not edit.",
         sentence("".join(re.findall(r"/\* The wire: (.*?)\*/", header, re.S))),
         f"Magic {constants['WIRE_MAGIC']}, version {constants['WIRE_VERSION']}; the largest datagram has "
         f"{constants['PACKET_MAX']} bytes; at most {constants['MEMBERS_MAX']} members.",
@@ -154,18 +154,18 @@ def sentence(comment: str) -> str:
 
 def state_page() -> str:
     """docs/state-tables.md from the tables that the policies run."""
-    from seqcast.policy.blocker import Blocker
-    from seqcast.policy.initiator import Initiator
-    from seqcast.policy.lifecycle import Lifecycle
-    from seqcast.policy.membership import Membership
-    from seqcast.policy.merge import Merger
-    from seqcast.policy.participant import Participant
-    from seqcast.policy.pause import Pause, Pauser
-    from seqcast.policy.state import StateTaker
+    from seqcast.core.machines.blocker import Blocker
+    from seqcast.core.machines.initiator import Initiator
+    from seqcast.core.machines.lifecycle import Lifecycle
+    from seqcast.core.machines.membership import Membership
+    from seqcast.core.machines.merge import Merger
+    from seqcast.core.machines.participant import Participant
+    from seqcast.core.machines.pause import Pause, Pauser
+    from seqcast.core.machines.state import StateTaker
 
     parts = [
         "# State tables",
-        "Made from `src/seqcast/policy/` by `docs/render.py`; do not edit. Each table is total: what is *ignored* is "
+        "Made from `src/seqcast/core/` by `docs/render.py`; do not edit. Each table is total: what is *ignored* is "
         "met in a healthy group and changes nothing; what is *illegal* cannot happen, or is an error of ours.",
     ]
     for machine in (Lifecycle, Membership, Initiator, Participant, Blocker, Pause, Pauser, Merger, StateTaker):

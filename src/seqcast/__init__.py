@@ -10,6 +10,7 @@ TYPE_CHECKING = False  # checkers take it for that of `typing`, which takes long
 if TYPE_CHECKING:
     import seqcast.aio as aio
     from seqcast._native.engine import Batch, Message
+    from seqcast.api.group import Event, Group, join
     from seqcast.config import Config
     from seqcast.errors import (
         ConfigError,
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
         UsageError,
     )
     from seqcast.events import Blocked, Excluded, InterfaceChanged, Lost, Unblocked
-    from seqcast.group import Event, Group, join
     from seqcast.net.host import ClippedBuffer
     from seqcast.net.state import StateHandler
     from seqcast.signals import leave_on_signals
@@ -74,7 +74,7 @@ _NAMES = {
     "seqcast.errors": "ConfigError JoinRefused JoinTimeout JournalWriteError NameTaken "
     "NotInView NotMember RemoteProtocolError SendTimeout SeqcastError SuspendTimeout UsageError",
     "seqcast.events": "Blocked Excluded InterfaceChanged Lost Unblocked",
-    "seqcast.group": "Event Group join",
+    "seqcast.api.group": "Event Group join",
     "seqcast.net.host": "ClippedBuffer",
     "seqcast.net.state": "StateHandler",
     "seqcast.signals": "leave_on_signals",

@@ -16,12 +16,12 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Itera
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
-import seqcast.group
+import seqcast.api.group
 from seqcast._native.engine import Batch, Message
+from seqcast.api.group import Event, too_early
 from seqcast.arguments import listed, nanoseconds
 from seqcast.config import Config
 from seqcast.errors import NotMember, SendTimeout
-from seqcast.group import Event, too_early
 from seqcast.net.state import StateHandler
 from seqcast.types import Member, MembershipPolicy, View
 
@@ -76,13 +76,13 @@ class Joining(Coroutine[Any, Any, "Group"]):
         for name, callback in (("on_block", on_block), ("on_unblock", on_unblock)):
             if callback is not None:
                 settings[name] = functools.partial(self._on_loop, callback)
-        self._join = functools.partial(seqcast.group.join, cluster, **settings)
+        self._join = functools.partial(seqcast.api.group.join, cluster, **settings)
         self._group: Group | None = None
         self._running = self._run()
         self._loop: asyncio.AbstractEventLoop
         self._made: asyncio.Future[Group]  # callbacks may come before the join returns
 
-    def _on_loop(self, callback: Callable[[Group], Any], _group: seqcast.group.Group) -> None:
+    def _on_loop(self, callback: Callable[[Group], Any], _group: seqcast.api.group.Group) -> None:
         """On the thread of the callbacks: has it run on the event loop, and waits for it."""
 
         async def call() -> None:
@@ -112,9 +112,9 @@ class Joining(Coroutine[Any, Any, "Group"]):
         self._made = self._loop.create_future()
         lock = threading.Lock()
         cancelled = False
-        joined: seqcast.group.Group | None = None
+        joined: seqcast.api.group.Group | None = None
 
-        def work() -> seqcast.group.Group:
+        def work() -> seqcast.api.group.Group:
             nonlocal joined
             group = self._join()
             with lock:
@@ -150,7 +150,7 @@ class Joining(Coroutine[Any, Any, "Group"]):
 class Group:
     """A group of the running event loop; made by ``join``. ``sync`` is the same group for other threads."""
 
-    def __init__(self, group: seqcast.group.Group) -> None:
+    def __init__(self, group: seqcast.api.group.Group) -> None:
         self.sync = group
         self._driver = group._driver
         self._loop = asyncio.get_running_loop()

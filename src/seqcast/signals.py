@@ -9,8 +9,8 @@ import threading
 import time
 from types import FrameType
 
+from seqcast.api.group import Group, open_groups
 from seqcast.errors import UsageError
-from seqcast.group import Group, open_groups
 
 DEFAULT = ("SIGTERM", "SIGHUP", "SIGBREAK")
 TOGETHER_S = 0.5

@@ -268,7 +268,7 @@ class Run:
         place = self.network.places[self.places[name]]
         number = sum(process.name == name for process in self.processes)
         log = open(self.directory / f"{name}{number or ''}.log", "w", encoding="utf-8")
-        path = os.pathsep.join([str(TESTS), str(SOURCE), os.environ.get("PYTHONPATH", "")])
+        path = os.pathsep.join([str(TESTS), str(TESTS / "helpers"), str(SOURCE), os.environ.get("PYTHONPATH", "")])
         popen = subprocess.Popen(
             [*place.prefix, sys.executable, "-m", "chaos.member", json.dumps(task)],
             stdin=subprocess.PIPE,

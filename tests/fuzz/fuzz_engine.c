@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "crc32c.h"
-#include "engine.h"
+#include "hash/crc32c.h"
+#include "engine/engine.h"
 
 #define GROUP 0x5eedu
 #define MEMBERS 3
@@ -16,12 +16,12 @@
 #define IDS (MEMBERS + 2) /* of members from 1 on, of a stranger, and 0 for the group */
 #define RUNS 16
 #define BATCH 64 /* messages of an array */
-#define CHECK(what)                                                     \
-    do {                                                                \
-        if (!(what)) {                                                  \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #what);  \
-            abort();                                                    \
-        }                                                               \
+#define CHECK(what)                                                                                                    \
+    do {                                                                                                               \
+        if (!(what)) {                                                                                                 \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #what);                                                 \
+            abort();                                                                                                   \
+        }                                                                                                              \
     } while (0)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -64,15 +64,15 @@ typedef struct {
     sc_view view;
     int64_t now;
     uint64_t marker;
-    uint64_t pair[IDS];      /* tag of the view since which we are together */
-    uint64_t next[4][IDS];   /* by SC_STREAM_* and sender: its next seqno */
-    uint64_t sent[4][IDS];   /* and the highest that we transmitted, by receiver; 0: to the group */
-    uint64_t origin[IDS];    /* the highest of its own seqnos that the sequencer put in order */
-    sc_tx lent[RUNS];        /* what the last transmit handed out */
+    uint64_t pair[IDS]; /* tag of the view since which we are together */
+    uint64_t next[4][IDS]; /* by SC_STREAM_* and sender: its next seqno */
+    uint64_t sent[4][IDS]; /* and the highest that we transmitted, by receiver; 0: to the group */
+    uint64_t origin[IDS]; /* the highest of its own seqnos that the sequencer put in order */
+    sc_tx lent[RUNS]; /* what the last transmit handed out */
     int n_lent;
     int awaited; /* the cut waits for unicasts */
     uint32_t sums[RUNS][SC_TX_SEGMENTS]; /* and its check sums */
-    sending messages[2];     /* to the group, to a member */
+    sending messages[2]; /* to the group, to a member */
 } world;
 
 static const uint8_t types[] = {SC_TYPE_DATA, SC_TYPE_UNICAST, SC_TYPE_FORWARD, SC_TYPE_STATE}; /* by SC_STREAM_* */
@@ -90,7 +90,8 @@ static int install(world *w, uint32_t n, uint32_t rank, int32_t sequencer, const
     w->view.n = n;
     w->view.rank = rank;
     w->view.sequencer = sequencer;
-    w->view.window_bytes = w->view.forward_window_bytes = w->view.unicast_window_bytes = w->view.state_window_bytes = 1 << 16;
+    w->view.window_bytes = w->view.forward_window_bytes = w->view.unicast_window_bytes = w->view.state_window_bytes =
+        1 << 16;
     w->view.packet_bytes = 1024;
     for (uint32_t r = 0, other = 2; r < n; r++) {
         w->view.ids[r] = r == rank ? 1 : other++;
@@ -236,7 +237,8 @@ static size_t next_word(world *w, script *s, uint8_t *p, uint64_t sender) {
         sc_put32(p + 56, w->view.n);
         p[SC_HEARTBEAT_UNHEARD] = (uint8_t)(take(s, 1) & ((1u << w->view.n) - 1));
         for (uint32_t r = 0; r < w->view.n; r++) {
-            uint64_t of = r == w->view.rank ? w->sent[SC_STREAM_GROUP][0] : w->next[SC_STREAM_GROUP][w->view.ids[r]] - 1;
+            uint64_t of =
+                r == w->view.rank ? w->sent[SC_STREAM_GROUP][0] : w->next[SC_STREAM_GROUP][w->view.ids[r]] - 1;
             sc_put64(p + SC_HEARTBEAT_HEADER + 16 * (size_t)r, of);
             sc_put64(p + SC_HEARTBEAT_HEADER + 16 * (size_t)r + 8, of + (how & 3));
         }
@@ -299,7 +301,8 @@ static void send(world *w, script *s, const uint8_t *payload, uint32_t operation
         m->to = one ? take(s, 1) % IDS : 0; /* to a member, to itself, to nobody */
         if (operation >> 5 & 1 && !one) {
             m->n = 1 + take(s, 1) % BATCH;
-            for (uint64_t i = 0; i < m->n; i++) m->marks[i + 1] = m->marks[i] + (operation >> 6 & 1 ? 4 * take(s, 1) : 9);
+            for (uint64_t i = 0; i < m->n; i++)
+                m->marks[i + 1] = m->marks[i] + (operation >> 6 & 1 ? 4 * take(s, 1) : 9);
         } else {
             m->len = take(s, 2);
             if (operation >> 6 & 1) m->len *= 4; /* more than the window of one */
@@ -349,16 +352,12 @@ static void state(world *w, script *s, uint8_t *payload) {
     uint64_t member = take(s, 1) % (MEMBERS + 2), done = 0;
     size_t n = take(s, 2);
     switch (take(s, 1) % 4) {
-    case 2:
-        sc_engine_state_void(w->engine, member);
-        break;
+    case 2: sc_engine_state_void(w->engine, member); break;
     case 0:
         sc_engine_state_send(w->engine, member, payload, n, &done, w->now);
         CHECK(done <= n);
         break;
-    case 1:
-        sc_engine_state_end(w->engine, member);
-        break;
+    case 1: sc_engine_state_end(w->engine, member); break;
     default:
         done = sc_engine_state_read(w->engine, member, payload, n, w->now);
         CHECK(done <= n && (done == n || !sc_engine_state_readable(w->engine, member)));
@@ -416,7 +415,8 @@ static void look(world *w, script *s) {
     CHECK(sc_engine_links(w->engine, pairs, 4) <= 4 && sc_engine_doubted(w->engine, ids) <= MEMBERS);
     for (uint32_t r = 0; r <= w->view.n; r++)
         if (!sc_engine_stream(w->engine, r, &stream)) CHECK(stream.delivered <= stream.received);
-    sc_engine_urgent(w->engine), sc_engine_window(w->engine), sc_engine_forwarded(w->engine), sc_engine_unordered(w->engine);
+    sc_engine_urgent(w->engine), sc_engine_window(w->engine), sc_engine_forwarded(w->engine),
+        sc_engine_unordered(w->engine);
     sc_taking_begin(w->engine, &taking, w->now);
     sc_engine_consumed(w->engine, w->now);
     if (how & 1) {
@@ -446,12 +446,29 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     script s = {data, size};
     sc_wire_check(data, size, GROUP);
     sc_config config = {
-        .member = 1, .group = GROUP, .deliver_own = 1, .receive = 1, .slabs_max = 64, .ring_bytes = 1 << 17,
-        .unicast_bytes = 1 << 16, .ring_packets = 256, .message_bytes_max = 1 << 17, .control_bytes_max = 1 << 16,
-        .nak_delay_ns = 200000, .nak_backoff_ns_min = 2000000, .nak_backoff_ns_max = 200000000,
-        .retransmit_hold_ns = 500000, .retransmit_bytes_per_s = 500000000, .ack_delay_ns = 2000000,
-        .probe_ns_min = 4000000, .probe_ns_max = 100000000, .heartbeat_ns = 50000000, .suspect_ns = 400000000,
-        .suspect_ns_max = 1600000000, .install_ns = 1000000000, .seed = 1,
+        .member = 1,
+        .group = GROUP,
+        .deliver_own = 1,
+        .receive = 1,
+        .slabs_max = 64,
+        .ring_bytes = 1 << 17,
+        .unicast_bytes = 1 << 16,
+        .ring_packets = 256,
+        .message_bytes_max = 1 << 17,
+        .control_bytes_max = 1 << 16,
+        .nak_delay_ns = 200000,
+        .nak_backoff_ns_min = 2000000,
+        .nak_backoff_ns_max = 200000000,
+        .retransmit_hold_ns = 500000,
+        .retransmit_bytes_per_s = 500000000,
+        .ack_delay_ns = 2000000,
+        .probe_ns_min = 4000000,
+        .probe_ns_max = 100000000,
+        .heartbeat_ns = 50000000,
+        .suspect_ns = 400000000,
+        .suspect_ns_max = 1600000000,
+        .install_ns = 1000000000,
+        .seed = 1,
     };
     static world w;
     uint32_t mode = (uint32_t)take(&s, 1), kind = (uint32_t)take(&s, 1);
@@ -508,7 +525,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             break;
         }
         case 7: { /* an acknowledgement, a request, a probe or a ping with small numbers */
-            static const uint8_t words[] = {SC_TYPE_ACK, SC_TYPE_NAK, SC_TYPE_PROBE, SC_TYPE_HEARTBEAT, SC_TYPE_PING, SC_TYPE_PONG};
+            static const uint8_t words[] = {SC_TYPE_ACK,       SC_TYPE_NAK,  SC_TYPE_PROBE,
+                                            SC_TYPE_HEARTBEAT, SC_TYPE_PING, SC_TYPE_PONG};
             memset(packet, 0, SC_HEARTBEAT_HEADER + 64);
             packet[SC_OFF_TYPE] = words[take(&s, 1) % sizeof words];
             if (packet[SC_OFF_TYPE] == SC_TYPE_PING || packet[SC_OFF_TYPE] == SC_TYPE_PONG) {
@@ -527,7 +545,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                 sc_put64(packet + 48, take(&s, 1));
                 sc_put32(packet + 56, entries);
                 packet[SC_HEARTBEAT_UNHEARD] = (uint8_t)take(&s, 1);
-                for (uint32_t i = 0; i < 2 * entries; i++) sc_put64(packet + SC_HEARTBEAT_HEADER + 8 * (size_t)i, take(&s, 1));
+                for (uint32_t i = 0; i < 2 * entries; i++)
+                    sc_put64(packet + SC_HEARTBEAT_HEADER + 8 * (size_t)i, take(&s, 1));
                 n = SC_HEARTBEAT_HEADER + 16 * (size_t)entries;
             } else {
                 sc_put64(packet + 40, take(&s, 1) % 4);
@@ -538,9 +557,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             break;
         }
         case 8:
-        case 9:
-            send(&w, &s, payload, operation);
-            break;
+        case 9: send(&w, &s, payload, operation); break;
         case 10:
             if (in_slab)
                 transmit_once(&w, 1 + (operation >> 4 & 3), operation >> 6 & 1);
@@ -554,9 +571,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             transmit(&w);
             break;
         }
-        case 12:
-            deliver(&w, 1 + take(&s, 2));
-            break;
+        case 12: deliver(&w, 1 + take(&s, 2)); break;
         case 13: {
             sc_address address = address_of(sender);
             events(&w);
@@ -564,9 +579,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             look(&w, &s);
             break;
         }
-        case 14:
-            change_view(&w, &s);
-            break;
+        case 14: change_view(&w, &s); break;
         default:
             if (operation & 16) {
                 state(&w, &s, payload);

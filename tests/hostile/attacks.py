@@ -20,9 +20,9 @@ from typing import Any
 from hostile import forge
 from hostile.forge import SEQNO_MAX, Forger
 from seqcast._native.driver import describe_address
+from seqcast.core.frames import kinds as frames
 from seqcast.errors import RemoteProtocolError
 from seqcast.net.host import group_address, group_tag
-from seqcast.policy import frames
 from seqcast.types import ViewId
 
 PORT = 47310

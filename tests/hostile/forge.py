@@ -1,4 +1,4 @@
-"""Datagrams with a right CRC that nobody of the group has sent, of every type in native/wire.h."""
+"""Datagrams with a right CRC that nobody of the group has sent, of every type in native/wire/wire.h."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seqcast._native.bare import crc32c
-from seqcast.policy.frames import SHAPES, Frame, MemberInfo, NewView, dump
+from seqcast.core.frames.kinds import SHAPES, Frame, MemberInfo, NewView, dump
 
 MAGIC = 0xC5
 DATA, UNICAST, FORWARD, ACK, NAK, PROBE, HEARTBEAT, CONTROL, STATE, PING, PONG = range(1, 12)
@@ -198,7 +198,7 @@ class Drawer:
 
     def value(self, kind: str, field: str) -> Any:
         """A value for a field of a frame."""
-        from seqcast.policy import frames
+        from seqcast.core.frames import kinds as frames
 
         rng = self.rng
         if field in ("view", "proposal") and SHAPES[kind][1][field].text.startswith("an object"):
@@ -254,12 +254,12 @@ class Drawer:
         raise AssertionError(f"no value for {shape.text}")
 
     def _held(self, kind: str) -> Any:
-        from seqcast.policy.frames import Held
+        from seqcast.core.frames.kinds import Held
 
         return self.seqnos() if kind == "suspended" else tuple(Held(seqno) for seqno in self.seqnos())
 
     def _fetch(self) -> Any:
-        from seqcast.policy.frames import Fetch
+        from seqcast.core.frames.kinds import Fetch
 
         n = len(self.known.infos)
         lo = self.rng.choice((1, self.rng.randrange(1, 1000)))
@@ -274,8 +274,8 @@ class Drawer:
 
     def frame(self, kind: str) -> bytes | None:
         """The bytes of a frame of this kind; None where what was drawn has no such shape."""
+        from seqcast.core.frames.kinds import load
         from seqcast.errors import RemoteProtocolError
-        from seqcast.policy.frames import load
 
         make, shapes = SHAPES[kind]
         if kind == "view":

@@ -20,7 +20,7 @@ from typing import Any
 from hostile import forge
 from hostile.forge import Drawer, Forger, Known
 from seqcast._native.engine import Engine
-from seqcast.policy.frames import SHAPES
+from seqcast.core.frames.kinds import SHAPES
 from seqcast.sim import Options, World
 from seqcast.sim.node import Node
 from seqcast.sim.options import MS

@@ -37,7 +37,7 @@ class Copy:
                 shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__", "build"))
             else:
                 shutil.copy(source, folder / name)
-        path = f"{folder / 'src'}:{folder / 'tests'}"
+        path = f"{folder / 'src'}:{folder / 'tests'}:{folder / 'tests' / 'helpers'}"
         self.environment = dict(os.environ, PYTHONPATH=path, SEQCAST_EXTENSIONS="engine")
 
     def run(self, *command: str, seconds: float) -> tuple[int, str]:

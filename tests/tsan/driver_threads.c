@@ -9,19 +9,19 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "drive.h"
+#include "io/drive.h"
 
 #define MEMBERS 2
 #define THREADS 8
 #define ROUND_NS 1500000000LL
 #define LARGE 300000
 #define MESSAGES 500
-#define CHECK(what)                                                    \
-    do {                                                               \
-        if (!(what)) {                                                 \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #what); \
-            abort();                                                   \
-        }                                                              \
+#define CHECK(what)                                                                                                    \
+    do {                                                                                                               \
+        if (!(what)) {                                                                                                 \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #what);                                                 \
+            abort();                                                                                                   \
+        }                                                                                                              \
     } while (0)
 
 typedef struct member {
@@ -34,7 +34,6 @@ typedef struct member {
     sc_atomic delivered;
     pthread_t threads[THREADS];
 } member;
-
 
 static void check_message(const uint8_t *p, int32_t n) {
     CHECK(n <= LARGE);
@@ -204,19 +203,51 @@ static void *(*const works[THREADS])(void *) = {io, control, small, large, array
 
 static void open_member(member *m, uint64_t id, uint16_t port) {
     sc_config config = {
-        .member = id, .group = 7, .deliver_own = 1, .receive = 1, .slabs_max = 256, .ring_bytes = 1 << 20,
-        .unicast_bytes = 1 << 18, .ring_packets = 1024, .message_bytes_max = 1 << 20, .control_bytes_max = 1 << 20,
-        .nak_delay_ns = 200000, .nak_backoff_ns_min = 2000000, .nak_backoff_ns_max = 200000000,
-        .retransmit_hold_ns = 500000, .retransmit_bytes_per_s = 500000000, .ack_delay_ns = 2000000,
-        .probe_ns_min = 4000000, .probe_ns_max = 100000000, .heartbeat_ns = 50000000, .suspect_ns = 4000000000,
-        .suspect_ns_max = 8000000000, .install_ns = 1000000000, .seed = 1,
+        .member = id,
+        .group = 7,
+        .deliver_own = 1,
+        .receive = 1,
+        .slabs_max = 256,
+        .ring_bytes = 1 << 20,
+        .unicast_bytes = 1 << 18,
+        .ring_packets = 1024,
+        .message_bytes_max = 1 << 20,
+        .control_bytes_max = 1 << 20,
+        .nak_delay_ns = 200000,
+        .nak_backoff_ns_min = 2000000,
+        .nak_backoff_ns_max = 200000000,
+        .retransmit_hold_ns = 500000,
+        .retransmit_bytes_per_s = 500000000,
+        .ack_delay_ns = 2000000,
+        .probe_ns_min = 4000000,
+        .probe_ns_max = 100000000,
+        .heartbeat_ns = 50000000,
+        .suspect_ns = 4000000000,
+        .suspect_ns_max = 8000000000,
+        .install_ns = 1000000000,
+        .seed = 1,
     };
     sc_io_config sockets = {
-        .family = 4, .interface = "127.0.0.1", .group = {239, 255, 77, 1}, .port = port, .ttl = 0, .rcvbuf = 1 << 20,
-        .sndbuf = 1 << 20, .send_batch = 32, .receive_batch = 32, .gso = 1, .gro = 1, .mmsg = 1, .member = id,
+        .family = 4,
+        .interface = "127.0.0.1",
+        .group = {239, 255, 77, 1},
+        .port = port,
+        .ttl = 0,
+        .rcvbuf = 1 << 20,
+        .sndbuf = 1 << 20,
+        .send_batch = 32,
+        .receive_batch = 32,
+        .gso = 1,
+        .gro = 1,
+        .mmsg = 1,
+        .member = id,
     };
     sc_drive_config drive = {
-        .flush_bytes = 16384, .flush_ns_min = 20000, .flush_ns_max = 200000, .tick_ns = 1000000, .nap_ns = 200000,
+        .flush_bytes = 16384,
+        .flush_ns_min = 20000,
+        .flush_ns_max = 200000,
+        .tick_ns = 1000000,
+        .nap_ns = 200000,
     };
     sc_io_error error;
     memset(m, 0, sizeof *m);
@@ -233,8 +264,13 @@ static void open_member(member *m, uint64_t id, uint16_t port) {
 }
 
 static sc_view view_of(member *members, int32_t sequencer, uint64_t tag) {
-    sc_view view = {.tag = tag, .n = MEMBERS, .sequencer = sequencer, .window_bytes = 1 << 18,
-                    .forward_window_bytes = 1 << 18, .unicast_window_bytes = 1 << 17, .state_window_bytes = 1 << 17,
+    sc_view view = {.tag = tag,
+                    .n = MEMBERS,
+                    .sequencer = sequencer,
+                    .window_bytes = 1 << 18,
+                    .forward_window_bytes = 1 << 18,
+                    .unicast_window_bytes = 1 << 17,
+                    .state_window_bytes = 1 << 17,
                     .packet_bytes = 8192};
     for (uint32_t r = 0; r < MEMBERS; r++) {
         view.ids[r] = members[r].id;
@@ -255,7 +291,8 @@ static void change_view(member *members, int32_t sequencer, uint64_t tag) {
     }
     for (int r = 0; r < MEMBERS; r++) {
         int64_t until = sc_now() + 20000000000LL;
-        for (uint32_t whose = 0; whose < MEMBERS; whose++) { /* the cut names no holders here: all is fetched before it */
+        for (uint32_t whose = 0; whose < MEMBERS;
+             whose++) { /* the cut names no holders here: all is fetched before it */
             uint64_t prefix = 0;
             for (;; sc_sleep(1000000)) {
                 sc_mutex_lock(&members[r].lock);

@@ -1,4 +1,4 @@
-"""The bare C baselines of ``seqcast perf``, and the CRC kernel for tests and benchmarks. See native/bare.h."""
+"""The bare C baselines of ``seqcast perf``, and the CRC kernel for tests and benchmarks. See native/bare/bare.h."""
 
 from typing import TypedDict
 

@@ -2,7 +2,7 @@
 """The bare C baselines of ``seqcast perf``, and the CRC kernel for tests and benchmarks.
 
 Each of send, receive, ping and pong is one process of a run; they share ``SHARED_BYTES`` of zeroed memory. They block
-without the GIL until the run is over. See native/bare.h.
+without the GIL until the run is over. See native/bare/bare.h.
 """
 
 import os
@@ -12,13 +12,13 @@ import numpy as np
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t, uint8_t
 
 
-cdef extern from "crc32c.h" nogil:
+cdef extern from "hash/crc32c.h" nogil:
     uint32_t sc_crc32c(uint32_t crc, const void *p, size_t len)
     uint32_t sc_crc32c_table(uint32_t crc, const void *p, size_t len)
     const char *sc_crc32c_kernel()
 
 
-cdef extern from "bare.h" nogil:
+cdef extern from "bare/bare.h" nogil:
     const int SC_BARE_SHARED_BYTES
     const int SC_BARE_RECEIVERS_MAX
     const int SC_BARE_UNSUPPORTED

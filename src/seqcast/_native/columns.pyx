@@ -8,7 +8,7 @@ from seqcast._native.engine cimport Batch, sc_run
 
 import numpy as np
 
-cdef extern from "columns.h" nogil:
+cdef extern from "columns/columns.h" nogil:
     ctypedef struct sc_columns:
         int64_t *idx
         int64_t *view_counter
@@ -32,7 +32,7 @@ cdef extern from "columns.h" nogil:
                             const int32_t *offsets, uint32_t n, const sc_run *runs, uint32_t n_runs)
 
 
-cdef extern from "xxh3.h" nogil:
+cdef extern from "columns/xxh3.h" nogil:
     uint64_t sc_xxh3(const uint8_t *p, size_t len)
     uint64_t sc_xxh3_plain(const uint8_t *p, size_t len)
 

@@ -1,4 +1,4 @@
-# Contents page of the socket driver: native/io.h and native/drive.h, and the class over them.
+# Contents page of the socket driver: native/io/io.h and native/io/drive.h, and the class over them.
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint64_t
 
 from seqcast._native.engine cimport (
@@ -6,7 +6,7 @@ from seqcast._native.engine cimport (
 )
 
 
-cdef extern from "port.h" nogil:
+cdef extern from "io/port.h" nogil:
     ctypedef int64_t sc_atomic  # volatile on Windows
     int64_t sc_load(const sc_atomic *a)
     int sc_mutex_trylock(sc_mutex *m)
@@ -14,7 +14,7 @@ cdef extern from "port.h" nogil:
     int64_t sc_wall()
 
 
-cdef extern from "io.h" nogil:
+cdef extern from "io/io.h" nogil:
     ctypedef int sc_fd  # wider on Windows
     enum:
         SC_IO_BATCH_MAX
@@ -75,7 +75,7 @@ cdef extern from "io.h" nogil:
     void sc_signal_close(sc_fd *ends)
 
 
-cdef extern from "drive.h" nogil:
+cdef extern from "io/drive.h" nogil:
     enum:
         SC_SEND_MARKS
         SC_BAD_OFFSETS

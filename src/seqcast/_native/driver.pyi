@@ -1,7 +1,7 @@
 """The socket driver, as Python sees it: sockets, clock and threads around one engine.
 
-The C contracts are native/io.h and native/drive.h. Every method may be called from any thread; where one waits, it does
-so without the GIL and looks at signals every 100 ms. Times are monotonic ns of ``now_ns()``.
+The C contracts are native/io/io.h and native/io/drive.h. Every method may be called from any thread; where one waits,
+it does so without the GIL and looks at signals every 100 ms. Times are monotonic ns of ``now_ns()``.
 """
 
 from typing import Any

@@ -1,5 +1,5 @@
 # cython: boundscheck=True
-"""The socket driver, as Python sees it: one object per member. See driver.pyi; the words are of native/drive.h."""
+"""The socket driver, as Python sees it: one object per member. See driver.pyi; the words are of native/io/drive.h."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -18,7 +18,7 @@ from seqcast._native.engine cimport (
 
 DEF SLICE_NS = 100_000_000  # how long a wait goes on before signals are looked at
 DEF MANY_MESSAGES = 4096  # that are taken over from a list in one go: so few that they stay in the cache
-LIST_CHANGED, NOT_BYTES = 17, 18  # beside the results of native/engine.h and native/drive.h
+LIST_CHANGED, NOT_BYTES = 17, 18  # beside the results of native/engine/engine.h and native/io/drive.h
 
 
 class Refused(Exception):

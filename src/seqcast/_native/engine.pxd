@@ -1,8 +1,8 @@
-# Contents page of the engine for other compiled modules (the socket driver): native/engine.h and the two classes.
+# Contents page of the engine for other compiled modules (the socket driver): native/engine/engine.h and the two classes.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 
-cdef extern from "port.h" nogil:
+cdef extern from "io/port.h" nogil:
     ctypedef struct sc_mutex:
         pass
     void sc_mutex_init(sc_mutex *m)
@@ -11,7 +11,7 @@ cdef extern from "port.h" nogil:
     void sc_mutex_unlock(sc_mutex *m)
 
 
-cdef extern from "slab.h" nogil:
+cdef extern from "engine/slab.h" nogil:
     ctypedef struct sc_slab_pool:
         pass
     ctypedef struct sc_slab:
@@ -23,7 +23,7 @@ cdef extern from "slab.h" nogil:
     uint32_t sc_slab_pool_in_use(const sc_slab_pool *pool)
 
 
-cdef extern from "wire.h" nogil:
+cdef extern from "wire/wire.h" nogil:
     enum:
         SC_MEMBERS_MAX
         SC_PACKET_MAX
@@ -32,11 +32,11 @@ cdef extern from "wire.h" nogil:
     void sc_wire_seal(uint8_t *p, size_t n)
 
 
-cdef extern from "crc32c.h" nogil:
+cdef extern from "hash/crc32c.h" nogil:
     uint32_t sc_crc32c(uint32_t crc, const void *p, size_t n)
 
 
-cdef extern from "engine.h" nogil:
+cdef extern from "engine/engine.h" nogil:
     enum:
         SC_ADDRESS_MAX
         SC_LANE_DATA

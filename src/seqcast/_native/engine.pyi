@@ -1,6 +1,6 @@
 """The compiled engine, as Python sees it. One object per member; every method may be called from any thread.
 
-The C contract is native/engine.h; the words there hold here.
+The C contract is native/engine/engine.h; the words there hold here.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,7 @@
 # cython: boundscheck=True
 """The compiled engine, as Python sees it: one object per member, every method callable from any thread.
 
-The contract is engine.pyi; the words are those of native/engine.h.
+The contract is engine.pyi; the words are those of native/engine/engine.h.
 """
 
 cimport cython

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import seqcast
-import seqcast.group  # here, where a signal ends the process at once, and not in the middle of a command
+import seqcast.api.group  # here, where a signal ends the process at once, and not in the middle of a command
 from seqcast.cli import complain
 from seqcast.cli.options import add_group_options, group_settings, parser
 from seqcast.commandline import Progress, count, positive

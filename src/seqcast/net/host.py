@@ -1,6 +1,6 @@
 """One endpoint in the real world: engine, sockets, and the thread that runs the control plane.
 
-Three parties touch the engine, each under its lock: the callers and the I/O thread (native/drive.h), and here the
+Three parties touch the engine, each under its lock: the callers and the I/O thread (native/io/drive.h), and here the
 control thread, which sleeps until the engine has events, the endpoint's deadline comes or the application asks for
 something. Python that is busy elsewhere delays only the control thread.
 """
@@ -21,7 +21,8 @@ from typing import Any
 from seqcast._native.driver import Driver, describe_address, now_ns
 from seqcast._native.engine import SLAB_BYTES, Engine
 from seqcast.config import MTU_PACKET_BYTES_MAX, Config
-from seqcast.endpoint import (
+from seqcast.core.context import CallBlock, CallUnblock, PauseHeld, PauseOver
+from seqcast.core.endpoint import (
     Effect,
     Endpoint,
     EndpointSettings,
@@ -42,14 +43,13 @@ from seqcast.endpoint import (
     Waiting,
     Warned,
 )
+from seqcast.core.story import Logged
 from seqcast.errors import JoinRefused, JoinTimeout, NameTaken, NotMember, SeqcastError, SuspendTimeout, UsageError
 from seqcast.net.callbacks import Callbacks, timed
 from seqcast.net.errors import NO_SEGMENTS, clipped_buffers, explain, only_loopback
 from seqcast.net.guard import Guard
 from seqcast.net.interface import Interface
 from seqcast.net.logs import SlowReceivers, debugging, write
-from seqcast.policy.context import CallBlock, CallUnblock, PauseHeld, PauseOver
-from seqcast.policy.story import Logged
 from seqcast.types import Member, MembershipPolicy, View
 
 log = logging.getLogger("seqcast")

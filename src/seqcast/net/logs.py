@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from seqcast.policy.story import PARTS, Logged
+from seqcast.core.story import PARTS, Logged
 
 LOOK_NS = 1_000_000_000
 _LOGGERS = {part: logging.getLogger(f"seqcast.{part}") for part in PARTS}

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from seqcast._native.driver import Driver, now_ns
 from seqcast._native.engine import Engine
 from seqcast.config import Config
+from seqcast.core.frames.kinds import BlockedSide, dump, load
+from seqcast.core.machines.operator import Operator
 from seqcast.errors import RemoteProtocolError
 from seqcast.net.host import engine_settings, group_tag, open_driver
-from seqcast.policy.frames import BlockedSide, dump, load
-from seqcast.policy.operator import Operator
 
 REPEAT_S = 0.1
 

@@ -19,11 +19,11 @@ from typing import IO, Any, Protocol
 from seqcast._native.driver import Refused
 from seqcast._native.engine import Batch
 from seqcast.config import Config
-from seqcast.endpoint import LeaveGroup, Left, Meaning, StateArrived, StateRefused
+from seqcast.core.endpoint import LeaveGroup, Left, Meaning, StateArrived, StateRefused
+from seqcast.core.rules.chunks import CHUNK_BYTES_MAX, Incoming, Outgoing
 from seqcast.errors import JoinTimeout, NotMember, RemoteProtocolError, UsageError
 from seqcast.events import Excluded
 from seqcast.net.host import Host
-from seqcast.policy.chunks import CHUNK_BYTES_MAX, Incoming, Outgoing
 from seqcast.types import View
 
 log = logging.getLogger("seqcast")

@@ -8,15 +8,15 @@ import traceback
 from collections.abc import Iterator, Sequence
 
 from seqcast.commandline import Parser, Progress, whole
-from seqcast.policy.blocker import Blocker
-from seqcast.policy.initiator import Initiator
-from seqcast.policy.lifecycle import Lifecycle
-from seqcast.policy.membership import Membership
-from seqcast.policy.merge import Merger
-from seqcast.policy.participant import Participant
-from seqcast.policy.pause import Pause, Pauser
-from seqcast.policy.state import StateTaker
-from seqcast.policy.table import edges_of
+from seqcast.core.machines.blocker import Blocker
+from seqcast.core.machines.initiator import Initiator
+from seqcast.core.machines.lifecycle import Lifecycle
+from seqcast.core.machines.membership import Membership
+from seqcast.core.machines.merge import Merger
+from seqcast.core.machines.participant import Participant
+from seqcast.core.machines.pause import Pause, Pauser
+from seqcast.core.machines.state import StateTaker
+from seqcast.core.table import edges_of
 from seqcast.sim import families, heals, starts
 from seqcast.sim.options import SECOND, Options
 from seqcast.sim.world import simulate

@@ -6,9 +6,9 @@ import random
 from typing import TYPE_CHECKING
 
 from seqcast._native.engine import Engine
+from seqcast.core.frames.kinds import BlockedSide, dump, load
+from seqcast.core.machines.operator import Operator
 from seqcast.errors import SeqcastError
-from seqcast.policy.frames import BlockedSide, dump, load
-from seqcast.policy.operator import Operator
 from seqcast.sim.options import MS
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Storm families: runs with a lot of the faults that belong together, where single ones would rarely meet.
 
-Each finds what the runs with a bit of everything would find in thousands of seeds. ``tests/sim_literal.py`` and
+Each finds what the runs with a bit of everything would find in thousands of seeds. ``tests/helpers/sim_literal.py`` and
 ``tests/mutants`` show what each is for.
 """
 

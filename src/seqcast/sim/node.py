@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from seqcast._native.engine import AGAIN, ENDED, LANE_DATA, LANE_UNICAST, NO_VIEW, SENT, Engine, Sending
-from seqcast.endpoint import (
+from seqcast.core.context import NEVER, CallBlock, CallUnblock, PauseHeld, PauseOver
+from seqcast.core.endpoint import (
     Endpoint,
     EndpointSettings,
     Event,
@@ -32,9 +33,8 @@ from seqcast.endpoint import (
     ViewInstalled,
     Waiting,
 )
+from seqcast.core.story import Logged
 from seqcast.events import Blocked, Excluded, InterfaceChanged, Lost, Unblocked
-from seqcast.policy.context import NEVER, CallBlock, CallUnblock, PauseHeld, PauseOver
-from seqcast.policy.story import Logged
 from seqcast.sim.options import MS, Options
 from seqcast.sim.policies import policy
 from seqcast.sim.state import SILENCE_NS_MAX, Chain, Giving, Taking

@@ -6,7 +6,7 @@ import hashlib
 import json
 
 from seqcast._native.engine import AGAIN, SENT, Engine
-from seqcast.policy.chunks import CHUNK_BYTES_MAX, Incoming, Outgoing
+from seqcast.core.rules.chunks import CHUNK_BYTES_MAX, Incoming, Outgoing
 
 SILENCE_NS_MAX = 2_000_000_000
 """A joiner passes over a provider of which nothing came for so long."""

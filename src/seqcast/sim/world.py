@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from seqcast._native.engine import Engine
-from seqcast.endpoint import Endpoint
+from seqcast.core.endpoint import Endpoint
 from seqcast.sim import checkers
 from seqcast.sim.desk import Desk
 from seqcast.sim.network import Clock, Network

@@ -1,0 +1,39 @@
+#include "columns/columns.h"
+
+#include <string.h>
+
+#include "columns/xxh3.h"
+
+int64_t sc_columns_fill(const sc_columns *out, uint64_t at, uint64_t room, int64_t idx, const sc_columns_shared *shared,
+                        const uint8_t *data, uint64_t data_len, const int32_t *offsets, uint32_t n, const sc_run *runs,
+                        uint32_t n_runs) {
+    uint64_t row = at;
+    int64_t last = 0; /* messages do not overlap: the payloads kept are together no longer than the data */
+    for (uint32_t r = 0; r < n_runs; r++) {
+        const sc_run *run = &runs[r];
+        if (run->first > n || run->n > n - run->first) return -1;
+        if (run->unicast) continue;
+        if (run->n > room - (row - at)) return -1;
+        for (uint32_t i = 0; i < run->n; i++, row++) {
+            int64_t begin = offsets[run->first + i], end = offsets[run->first + i + 1];
+            if (begin < last || end < begin || (uint64_t)end > data_len) return -1;
+            last = end;
+            out->idx[row] = idx + (int64_t)(row - at);
+            out->view_counter[row] = shared->view_counter;
+            out->view_tag[row] = shared->view_tag;
+            out->global_seqno[row] = run->global_seqno ? (int64_t)(run->global_seqno + i) : 0;
+            out->sender[row] = (int64_t)run->sender;
+            out->seqno[row] = (int64_t)run->seqno;
+            out->index[row] = (int32_t)(run->index + i);
+            out->length[row] = (int32_t)(end - begin);
+            out->sent_ns[row] = run->sent_ns;
+            out->delivered_ns[row] = shared->delivered_ns;
+            out->payload_hash[row] = (int64_t)sc_xxh3(data + begin, (size_t)(end - begin));
+            if (out->payload) {
+                memcpy(out->payload + out->offsets[row], data + begin, (size_t)(end - begin));
+                out->offsets[row + 1] = out->offsets[row] + (int32_t)(end - begin);
+            }
+        }
+    }
+    return (int64_t)(row - at);
+}

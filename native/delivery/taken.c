@@ -1,0 +1,167 @@
+/* What applications have taken, for a sender that asks (wait_consumed). Consumed gives credit: it is told by the packets of
+ * one stream of one view, when a batch leaves the delivery queue. A sender wants to know of its own messages, whoever
+ * multicast them and however many views ago, and only when the application has them in its hands. So each member notes of
+ * each other the highest of *its own* seqnos (the received table's numbering) that was handed out, and answers when it is
+ * asked: at once, and again when what was asked for is taken. Nothing is sent where nobody asks. */
+#include "engine/internal.h"
+
+static int orders(const sc_engine *e) { return e->view.sequencer >= 0; }
+
+/* ---- the receiver's side ------------------------------------------------------------------------------------- */
+
+static void answer(sc_engine *e, sc_peer *peer) {
+    uint8_t *p = sc_out_new(e, SC_LANE_UNICAST, &peer->address, SC_TYPE_TAKEN, SC_ASK_LEN);
+    if (!p) return; /* it asks again */
+    sc_put64(p + 40, peer->taken);
+    e->counters.taken_sent++;
+    if (peer->taken >= peer->asked) peer->asked = 0;
+}
+
+static void take(sc_engine *e, sc_peer *peer) {
+    if (peer->handed <= peer->taken) return;
+    peer->taken = peer->handed;
+    if (peer->asked && peer->taken >= peer->asked) answer(e, peer);
+}
+
+/* A packet of the group left the delivery queue: into a batch, or, where the application wants none, into nothing. */
+void sc_taken_hand(sc_engine *e, const sc_delivery *d, int now) {
+    if (d->stream != SC_STREAM_GROUP || d->sender == e->config.member || !e->in_view) return;
+    sc_peer *peer;
+    if (d->epoch != e->epoch)
+        peer = sc_find_peer(e, d->sender);
+    else
+        peer = e->peers[orders(e) ? sc_get16(d->p + SC_OFF_ORIGIN_RANK) : d->carrier];
+    if (!peer) return; /* it is gone */
+    uint64_t origin = sc_get64(d->p + SC_OFF_ORIGIN_SEQNO), seqno = origin ? origin : d->seqno;
+    if (seqno > peer->handed) peer->handed = seqno;
+    e->handed = 1;
+    if (now) take(e, peer);
+}
+
+void sc_engine_taken(sc_engine *e) {
+    if (!e->handed) return;
+    e->handed = 0;
+    for (uint32_t r = 0; e->in_view && r < e->view.n; r++) take(e, e->peers[r]);
+}
+
+void sc_on_ask(sc_engine *e, sc_peer *peer, const uint8_t *p) {
+    if (peer->lost) return;
+    peer->asked = sc_get64(p + 40);
+    answer(e, peer);
+}
+
+/* ---- the sender's side --------------------------------------------------------------------------------------- */
+
+/* Last of the own numbering that has a part of a message in it. */
+static uint64_t last_sent(const sc_engine *e) {
+    int stamps = sc_is_sequencer(e);
+    const sc_tx_stream *tx = orders(e) && !stamps ? &e->forward : &e->group;
+    return (stamps ? e->origin_next : tx->next) - 1 + (tx->open && tx->open_pieces);
+}
+
+/* Taken by the applications of all others. */
+static uint64_t taken_by_all(const sc_engine *e) {
+    uint64_t least = last_sent(e);
+    for (uint32_t r = 0; r < e->view.n; r++)
+        if (r != e->view.rank && e->peers[r]->took < least) least = e->peers[r]->took;
+    return least;
+}
+
+/* The last seqno that somebody wants to hear of. */
+static uint64_t wanted(const sc_engine *e) {
+    uint64_t last = e->curious, most = last_sent(e);
+    for (const sc_taking *w = e->takings; w; w = w->next)
+        if (!w->queued && w->target > last) last = w->target;
+    return last < most ? last : most;
+}
+
+static void ask(sc_engine *e, int64_t now) {
+    uint64_t last = wanted(e);
+    int lacking = 0;
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        sc_peer *peer = e->peers[r];
+        if (r == e->view.rank || peer->took >= last) continue;
+        lacking = 1;
+        uint8_t *p = peer->lost ? NULL : sc_out_new(e, SC_LANE_UNICAST, &peer->address, SC_TYPE_ASK, SC_ASK_LEN);
+        if (!p) continue;
+        sc_put64(p + 40, last);
+        e->counters.asks_sent++;
+    }
+    e->ask_due = lacking || e->takings ? now + e->ask_wait : SC_NEVER;
+    if (!lacking || e->ask_wait >= e->config.probe_ns_max)
+        e->curious = 0; /* who asked has asked again, or does not care */
+    e->ask_wait = e->ask_wait * 2 < e->config.probe_ns_max ? e->ask_wait * 2 : e->config.probe_ns_max;
+}
+
+static void ask_soon(sc_engine *e, int64_t now) {
+    e->ask_wait = e->config.probe_ns_min;
+    e->ask_due = now;
+}
+
+void sc_on_taken(sc_engine *e, sc_peer *peer, const uint8_t *p) {
+    uint64_t seqno = sc_get64(p + 40);
+    if (seqno > last_sent(e)) {
+        e->counters.drop_field++;
+        return;
+    }
+    if (seqno <= peer->took) return;
+    peer->took = seqno;
+    e->sendable++;
+}
+
+void sc_taking_begin(sc_engine *e, sc_taking *w, int64_t now) {
+    *w = (sc_taking){.next = e->takings, .queued = e->blocked_messages};
+    e->takings = w;
+    if (!e->in_view) return;
+    w->target = last_sent(e);
+    ask_soon(e, now);
+}
+
+int sc_taking_state(const sc_engine *e, const sc_taking *w) {
+    if (!e->in_view) return SC_NO_VIEW;
+    if (w->queued) return SC_AGAIN;
+    return w->lost || taken_by_all(e) >= w->target ? SC_SENT : SC_AGAIN;
+}
+
+void sc_taking_end(sc_engine *e, sc_taking *w) {
+    for (sc_taking **each = &e->takings; *each; each = &(*each)->next) {
+        if (*each != w) continue;
+        *each = w->next;
+        return;
+    }
+}
+
+/* A message of the queue of what was sent while blocked is packed. */
+void sc_taking_packed(sc_engine *e) {
+    for (sc_taking *w = e->takings; w; w = w->next)
+        if (w->queued && !--w->queued) w->target = last_sent(e);
+}
+
+/* A view is installed, and what no sequencer had stamped is packed again: in other packets, so that whoever waits for any
+ * of it waits for all of it. Where subgroups merge it is lost. A new member owes nothing of what was sent before it. */
+void sc_taking_installed(sc_engine *e, int64_t now) {
+    uint64_t base = orders(e) ? e->view.origin_base[e->view.rank] : e->view.base[e->view.rank], last = last_sent(e);
+    for (sc_taking *w = e->takings; w; w = w->next) {
+        if (w->queued || w->target <= base) continue;
+        w->lost |= (int)e->view.merge;
+        w->target = last;
+    }
+    e->curious = 0;
+    if (e->takings) ask_soon(e, now);
+}
+
+uint64_t sc_engine_consumed(sc_engine *e, int64_t now) {
+    if (!e->in_view) return 0;
+    uint64_t taken = taken_by_all(e), last = last_sent(e);
+    if (taken < last && e->curious < last) {
+        e->curious = last;
+        if (e->ask_due == SC_NEVER) ask_soon(e, now);
+    }
+    return taken;
+}
+
+uint64_t sc_engine_last_sent(const sc_engine *e) { return e->in_view ? last_sent(e) : 0; }
+
+void sc_taken_tick(sc_engine *e, int64_t now) {
+    if (e->ask_due <= now) ask(e, now);
+}

@@ -1,0 +1,342 @@
+/* Failure detection: heartbeats, doubt, verification, suspicion, local health. None of it needs the control plane, so a
+ * member whose Python is busy pings, answers and relays all the same. H is heartbeat_ns.
+ *
+ *   silent for 1.5 H      doubt: a PING by unicast, again after H/2, later each H; from the second one on three others are
+ *                         asked to ping it too, and their PONG vouches for it
+ *   its port is refused   it was killed: suspected once it is silent for 2 H and nobody has vouched for it for 1 H (a
+ *                         firewall that rejects us, or an address translation that has expired, refuses a living one)
+ *   silent for S          S is suspect_ns, times 1 + local health: suspected, unless others vouch for it
+ *   no multicast for S    the link from it to us is cut, in part or whole, which the next heartbeat tells everyone: an
+ *                         answer by unicast vouches for its life, and not for the link that the group lives on
+ *
+ * Any datagram straight from it ends the first four; what others say of it ends the suspicion only. A multicast from it
+ * ends the last. Heartbeats go by unicast, too, between members that do not hear each other's multicasts, so that all
+ * learn of the same cut links.
+ *
+ * Local health (after Lifeguard, arXiv:1707.00788): a member that finds its own heartbeat late by more than H, or reads
+ * in another's that it is not heard, has reason to doubt its own judgement: S grows by suspect_ns up to suspect_ns_max,
+ * and falls again by as much after each 8 suspect_ns without such a sign. */
+#include "engine/internal.h"
+
+#define RELAYS 3 /* asked at a time to ping for us */
+#define PINGS_MIN 2 /* without an answer, before anybody is suspected */
+#define PINGS_QUICK 4
+#define RECOVERY 8
+
+static int64_t doubt_after(const sc_engine *e) { return e->config.heartbeat_ns + e->config.heartbeat_ns / 2; }
+
+static int64_t suspect_after(const sc_engine *e) { return e->config.suspect_ns * (1 + e->health); }
+
+static void health_worse(sc_engine *e, int64_t now) {
+    if (suspect_after(e) < e->config.suspect_ns_max) e->health++;
+    e->health_due = now + RECOVERY * e->config.suspect_ns;
+}
+
+static void links_changed(sc_engine *e) {
+    if (e->links_told) return;
+    e->links_told = 1;
+    sc_push_event(e, SC_EVENT_LINKS, 0, e->view.tag, NULL, NULL, 0);
+}
+
+/* ---- signs of life ------------------------------------------------------------------------------------------- */
+
+static void unsuspect(sc_engine *e, sc_peer *peer) {
+    if (!peer->suspected) return;
+    peer->suspected = 0;
+    sc_push_event(e, SC_EVENT_ALIVE, peer->id, e->view.tag, NULL, NULL, 0);
+}
+
+void sc_detect_undoubt(sc_engine *e, sc_peer *peer) {
+    peer->doubted = 0;
+    peer->refused = 0;
+    if (peer->silent) links_changed(e); /* of one that is suspected none are told */
+    unsuspect(e, peer);
+}
+
+void sc_detect_overheard(sc_engine *e, sc_peer *peer, int64_t now) {
+    peer->overheard = now;
+    if (!peer->silent) return;
+    peer->silent = 0;
+    links_changed(e);
+}
+
+void sc_engine_refused(sc_engine *e, const sc_address *to, int64_t now) {
+    for (uint32_t r = 0; e->in_view && r < e->view.n; r++) {
+        sc_peer *peer = e->peers[r];
+        if (r == e->view.rank || peer->refused || !sc_same_address(to, &peer->address)) continue;
+        e->counters.ports_refused++;
+        if (!peer->doubted) peer->pings = 0;
+        peer->doubted = 1;
+        peer->refused = peer->ping_due = now;
+    }
+}
+
+/* ---- pings --------------------------------------------------------------------------------------------------- */
+
+static void say(sc_engine *e, uint8_t type, const sc_address *to, uint64_t target, uint64_t origin) {
+    uint8_t *p = sc_out_new(e, SC_LANE_UNICAST, to, type, SC_PING_LEN);
+    if (!p) return;
+    sc_put64(p + 40, target);
+    sc_put64(p + 48, origin);
+    e->counters.pings_sent += type == SC_TYPE_PING;
+}
+
+static void ping(sc_engine *e, sc_peer *peer, int64_t now) {
+    say(e, SC_TYPE_PING, &peer->address, peer->id, e->config.member);
+    int asked = peer->pings || peer->refused ? 0 : RELAYS;
+    for (uint32_t i = 0; i < e->view.n && asked < RELAYS; i++) { /* others each time */
+        const sc_peer *relay = e->peers[(peer->rank + i + peer->pings) % e->view.n];
+        if (relay == peer || relay->rank == e->view.rank || relay->doubted) continue;
+        say(e, SC_TYPE_PING, &relay->address, peer->id, e->config.member);
+        asked++;
+    }
+    peer->ping_due = now + (peer->pings++ < PINGS_QUICK ? e->config.heartbeat_ns / 2 + 1 : e->config.heartbeat_ns);
+}
+
+/* `sender` is NULL for a stranger: who is in no view yet answers for itself, and does nothing else. */
+void sc_on_ping(sc_engine *e, const sc_peer *sender, const uint8_t *p, const sc_address *from) {
+    uint64_t target = sc_get64(p + 40), origin = sc_get64(p + 48);
+    if (target == e->config.member) {
+        if (!e->in_view && e->epoch) return; /* it has left for good, or was excluded */
+        say(e, SC_TYPE_PONG, from, target, origin);
+        return;
+    }
+    const sc_peer *peer = sc_find_peer(e, target);
+    if (!sender || !peer || sender->id != origin) { /* who relays is asked by the origin itself: no chains */
+        e->counters.drop_stranger++;
+        return;
+    }
+    say(e, SC_TYPE_PING, &peer->address, target, origin);
+}
+
+void sc_on_pong(sc_engine *e, const sc_peer *sender, const uint8_t *p, int64_t now) {
+    uint64_t target = sc_get64(p + 40), origin = sc_get64(p + 48);
+    sc_peer *peer = sc_find_peer(e, origin == e->config.member ? target : origin);
+    if (!peer || peer == sender) return;
+    if (origin != e->config.member) {
+        if (target == sender->id) say(e, SC_TYPE_PONG, &peer->address, target, origin);
+        return;
+    }
+    e->counters.vouched++;
+    peer->vouched = now;
+    peer->refused = 0;
+    if (peer->silent) links_changed(e);
+    unsuspect(e, peer);
+}
+
+/* ---- heartbeats ---------------------------------------------------------------------------------------------- */
+
+static int is_starved(const sc_engine *e, int64_t now) {
+    return e->starved && now - e->starved < 2 * e->config.heartbeat_ns;
+}
+
+/* Grows with all that comes from others in order, or is taken. A view change moves it, too, which counts once. */
+static uint64_t progress(const sc_engine *e) {
+    uint64_t sum = 0;
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        if (r == e->view.rank) continue;
+        for (int s = SC_STREAM_GROUP; s <= SC_STREAM_STATE; s++) {
+            const sc_rx_stream *rx = sc_rx_of(e->peers[r], s);
+            sum += rx->queued + rx->consumed;
+        }
+    }
+    return sum;
+}
+
+static void say_heartbeat(sc_engine *e, int lane, const sc_address *to) {
+    uint8_t *p = sc_out_new(e, lane, to, SC_TYPE_HEARTBEAT, SC_HEARTBEAT_HEADER + 16 * (size_t)e->view.n);
+    if (!p) return;
+    if (e->stuck) p[SC_OFF_FLAGS] = SC_FLAG_STARVED;
+    sc_put64(p + 40, e->group.unsent - 1);
+    sc_put64(p + 48, e->group.stable);
+    sc_put32(p + 56, e->view.n);
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        const sc_rx_stream *rx = &e->peers[r]->group;
+        int own = r == e->view.rank;
+        if (e->peers[r]->silent) p[SC_HEARTBEAT_UNHEARD + r / 8] |= (uint8_t)(1u << r % 8);
+        sc_put64(p + SC_HEARTBEAT_HEADER + 16 * (size_t)r, own ? e->group.unsent - 1 : rx->queued - 1);
+        sc_put64(p + SC_HEARTBEAT_HEADER + 16 * (size_t)r + 8, own ? e->group.unsent - 1 : rx->highest);
+    }
+    e->counters.heartbeats_sent++;
+}
+
+static void heartbeat(sc_engine *e, int64_t now) {
+    e->heartbeat_due = now + e->config.heartbeat_ns;
+    uint64_t before = e->progress;
+    e->progress = progress(e);
+    e->stuck = is_starved(e, now) && e->progress == before;
+    say_heartbeat(e, SC_LANE_CONTROL, NULL);
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        const sc_peer *peer = e->peers[r];
+        if (r == e->view.rank || peer->suspected || peer->lost) continue;
+        if (peer->silent || sc_hears_not(peer, e->view.rank)) say_heartbeat(e, SC_LANE_UNICAST, &peer->address);
+    }
+}
+
+/* Something was dropped here for want of slabs. */
+void sc_detect_starved(sc_engine *e, int64_t now) {
+    if (!e->starved || now - e->starved >= e->config.suspect_ns)
+        sc_push_event(e, SC_EVENT_STARVED, 0, e->view.tag, NULL, NULL, 0);
+    e->starved = now > 0 ? now : 1;
+}
+
+/* A member that has no slabs left and gets nowhere is deaf, and all others wait for it: if that lasts it is slow, which the
+ * policies are told; not by one that has none left itself. A want of slabs that passes only delays: what was dropped is
+ * asked for again. */
+static void judge_starved(sc_engine *e, sc_peer *peer, int starved, int64_t now) {
+    if (!starved)
+        peer->starved = 0;
+    else if (!peer->starved)
+        peer->starved = now > 0 ? now : 1;
+    else if (!peer->slow && now - peer->starved >= e->config.suspect_ns_max && !is_starved(e, now)) {
+        peer->slow = 1;
+        sc_push_event(e, SC_EVENT_SLOW, peer->id, e->view.tag, NULL, NULL, 0);
+    }
+}
+
+/* Heartbeats of other views show how many members those have: what their beacons say is only said. */
+void sc_detect_stranger(sc_engine *e, uint64_t tag, const sc_address *from, int64_t now) {
+    sc_beat *place = &e->beats[0];
+    for (uint32_t i = 0; i < SC_MEMBERS_MAX; i++) {
+        sc_beat *beat = &e->beats[i];
+        if (beat->heard < place->heard) place = beat;
+        if (!beat->heard || !sc_same_address(&beat->address, from)) continue;
+        place = beat;
+        break;
+    }
+    *place = (sc_beat){.address = *from, .tag = tag, .heard = now > 0 ? now : 1};
+}
+
+size_t sc_engine_strangers(const sc_engine *e, uint64_t tag) {
+    size_t n = 0;
+    for (uint32_t i = 0; i < SC_MEMBERS_MAX; i++)
+        n += e->beats[i].heard && e->beats[i].tag == tag && e->now - e->beats[i].heard <= e->config.suspect_ns;
+    return n;
+}
+
+void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
+    if (sc_get32(p + 56) != e->view.n) {
+        e->counters.drop_field++;
+        return;
+    }
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        peer->digest[r].delivered = sc_get64(p + SC_HEARTBEAT_HEADER + 16 * (size_t)r);
+        peer->digest[r].received = sc_get64(p + SC_HEARTBEAT_HEADER + 16 * (size_t)r + 8);
+    }
+    judge_starved(e, peer, p[SC_OFF_FLAGS] & SC_FLAG_STARVED, now);
+    if (memcmp(peer->unheard, p + SC_HEARTBEAT_UNHEARD, sizeof peer->unheard)) {
+        int unheard = sc_hears_not(peer, e->view.rank);
+        memcpy(peer->unheard, p + SC_HEARTBEAT_UNHEARD, sizeof peer->unheard);
+        if (sc_hears_not(peer, e->view.rank) && !unheard) {
+            e->counters.unheard_by_others++;
+            health_worse(e, now);
+        }
+        links_changed(e);
+    }
+    if (e->cut_set || peer->lost) return;
+    sc_rx_stable(e, &peer->group, sc_get64(p + 48));
+    sc_rx_known(e, &peer->group, sc_get64(p + 40), now + e->config.nak_delay_ns);
+    /* The maximum of what anyone received tells of a last message whose sender is gone (E-13). */
+    for (uint32_t r = 0; r < e->view.n; r++)
+        if (r != e->view.rank && r != peer->rank && !e->peers[r]->lost)
+            sc_rx_known(e, &e->peers[r]->group, peer->digest[r].received, now + e->config.nak_backoff_ns_min);
+}
+
+/* ---- time ---------------------------------------------------------------------------------------------------- */
+
+/* This member did not run for `late`, and has no evidence against others for that time. It has read by now what came
+ * meanwhile. */
+static void was_late(sc_engine *e, int64_t late, int64_t now) {
+    e->counters.late++;
+    health_worse(e, now);
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        sc_peer *peer = e->peers[r];
+        if (r == e->view.rank || peer->suspected) continue;
+        peer->heard = peer->heard + late < now ? peer->heard + late : now;
+        peer->overheard = peer->overheard + late < now ? peer->overheard + late : now;
+        if (peer->refused) peer->refused = peer->refused + late < now ? peer->refused + late : now;
+    }
+}
+
+static void judge(sc_engine *e, sc_peer *peer, int64_t now) {
+    int64_t silence = now - peer->heard, limit = suspect_after(e);
+    int64_t last = peer->vouched > peer->heard ? peer->vouched : peer->heard;
+    if (peer->pings < PINGS_MIN) return;
+    int refused =
+        peer->refused && now - peer->refused >= e->config.heartbeat_ns && silence >= 2 * e->config.heartbeat_ns;
+    if (peer->suspected || (now - last < limit && !refused)) return;
+    peer->suspected = 1;
+    if (peer->silent) links_changed(e);
+    e->counters.suspicions++;
+    sc_push_event(e, SC_EVENT_SUSPECT, peer->id, e->view.tag, NULL, NULL, 0);
+}
+
+void sc_detect_tick(sc_engine *e, int64_t now) {
+    if (e->heartbeat_due <= now) {
+        int64_t late = now - e->heartbeat_due;
+        if (late > e->config.heartbeat_ns) was_late(e, late, now);
+        heartbeat(e, now);
+    }
+    if (e->health && now >= e->health_due) {
+        e->health--;
+        e->health_due = now + RECOVERY * e->config.suspect_ns;
+    }
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        sc_peer *peer = e->peers[r];
+        if (r == e->view.rank) continue;
+        if (!peer->silent && now - peer->overheard >= suspect_after(e)) {
+            peer->silent = 1;
+            links_changed(e);
+        }
+        if (!peer->doubted && now - peer->heard >= doubt_after(e)) {
+            e->counters.doubts++;
+            peer->doubted = 1;
+            peer->pings = 0;
+            peer->ping_due = now;
+        }
+        if (!peer->doubted || peer->ping_due > now) continue;
+        judge(e, peer, now);
+        ping(e, peer, now);
+    }
+}
+
+int64_t sc_detect_deadline(const sc_engine *e) {
+    int64_t due = e->heartbeat_due;
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        const sc_peer *peer = e->peers[r];
+        int64_t own = peer->doubted ? peer->ping_due : peer->heard + doubt_after(e);
+        int64_t unheard = peer->silent ? SC_NEVER : peer->overheard + suspect_after(e);
+        if (unheard < own) own = unheard;
+        if (r != e->view.rank && own < due) due = own;
+    }
+    return due;
+}
+
+/* ---- what the policies ask ----------------------------------------------------------------------------------- */
+
+size_t sc_engine_doubted(const sc_engine *e, uint64_t *ids) {
+    size_t n = 0;
+    for (uint32_t r = 0; e->in_view && r < e->view.n; r++) {
+        const sc_peer *peer = e->peers[r];
+        if (r == e->view.rank || !peer->doubted || peer->suspected) continue;
+        if (peer->vouched <= peer->heard || e->now - peer->vouched > 2 * e->config.heartbeat_ns) ids[n++] = peer->id;
+    }
+    return n;
+}
+
+size_t sc_engine_links(sc_engine *e, uint64_t *pairs, size_t max) {
+    size_t n = 0;
+    e->links_told = 0;
+    for (uint32_t r = 0; e->in_view && r < e->view.n; r++) {
+        const sc_peer *listener = e->peers[r];
+        if (listener->suspected || listener->lost) continue;
+        for (uint32_t s = 0; s < e->view.n && n < max; s++) {
+            const sc_peer *speaker = e->peers[s];
+            int unheard = r == e->view.rank ? speaker->silent : sc_hears_not(listener, s);
+            if (!unheard || speaker->suspected || r == s) continue;
+            pairs[2 * n] = listener->id;
+            pairs[2 * n++ + 1] = speaker->id;
+        }
+    }
+    return n;
+}

@@ -1,0 +1,174 @@
+#include "hash/crc32c.h"
+
+#include <string.h>
+
+/* ---- the portable kernel: eight tables, eight bytes at a time ------------------------------------------------ */
+
+/* Table k holds the CRC of one byte followed by k zero bytes. CRCs are linear, so 8 constants, one per bit, make the
+ * 256 entries of a table; the compiler does it, and nothing is left to initialise. */
+#define BIT(i, n, c) (((i) >> (n)) & 1 ? (c) : 0u)
+#define ONE(i, a, b, c, d, e, f, g, h)                                                                                 \
+    BIT(i, 0, a) ^ BIT(i, 1, b) ^ BIT(i, 2, c) ^ BIT(i, 3, d) ^ BIT(i, 4, e) ^ BIT(i, 5, f) ^ BIT(i, 6, g) ^           \
+        BIT(i, 7, h)
+#define FOUR(i, a, b, c, d, e, f, g, h)                                                                                \
+    ONE((i), a, b, c, d, e, f, g, h), ONE((i) + 1, a, b, c, d, e, f, g, h), ONE((i) + 2, a, b, c, d, e, f, g, h),      \
+        ONE((i) + 3, a, b, c, d, e, f, g, h)
+#define SIXTEEN(i, a, b, c, d, e, f, g, h)                                                                             \
+    FOUR((i), a, b, c, d, e, f, g, h), FOUR((i) + 4, a, b, c, d, e, f, g, h), FOUR((i) + 8, a, b, c, d, e, f, g, h),   \
+        FOUR((i) + 12, a, b, c, d, e, f, g, h)
+#define SIXTY_FOUR(i, a, b, c, d, e, f, g, h)                                                                          \
+    SIXTEEN((i), a, b, c, d, e, f, g, h), SIXTEEN((i) + 16, a, b, c, d, e, f, g, h),                                   \
+        SIXTEEN((i) + 32, a, b, c, d, e, f, g, h), SIXTEEN((i) + 48, a, b, c, d, e, f, g, h)
+#define SLICE(a, b, c, d, e, f, g, h)                                                                                  \
+    {SIXTY_FOUR(0, a, b, c, d, e, f, g, h), SIXTY_FOUR(64, a, b, c, d, e, f, g, h),                                    \
+     SIXTY_FOUR(128, a, b, c, d, e, f, g, h), SIXTY_FOUR(192, a, b, c, d, e, f, g, h)}
+
+static const uint32_t table[8][256] = {
+    SLICE(0xf26b8303, 0xe13b70f7, 0xc79a971f, 0x8ad958cf, 0x105ec76f, 0x20bd8ede, 0x417b1dbc, 0x82f63b78),
+    SLICE(0x13a29877, 0x274530ee, 0x4e8a61dc, 0x9d14c3b8, 0x3fc5f181, 0x7f8be302, 0xff17c604, 0xfbc3faf9),
+    SLICE(0xa541927e, 0x4f6f520d, 0x9edea41a, 0x38513ec5, 0x70a27d8a, 0xe144fb14, 0xc76580d9, 0x8b277743),
+    SLICE(0xdd45aab8, 0xbf672381, 0x7b2231f3, 0xf64463e6, 0xe964b13d, 0xd725148b, 0xaba65fe7, 0x52a0c93f),
+    SLICE(0x38116fac, 0x7022df58, 0xe045beb0, 0xc5670b91, 0x8f2261d3, 0x1ba8b557, 0x37516aae, 0x6ea2d55c),
+    SLICE(0xef306b19, 0xdb8ca0c3, 0xb2f53777, 0x6006181f, 0xc00c303e, 0x85f4168d, 0x0e045beb, 0x1c08b7d6),
+    SLICE(0x68032cc8, 0xd0065990, 0xa5e0c5d1, 0x4e2dfd53, 0x9c5bfaa6, 0x3d5b83bd, 0x7ab7077a, 0xf56e0ef4),
+    SLICE(0x493c7d27, 0x9278fa4e, 0x211d826d, 0x423b04da, 0x847609b4, 0x0d006599, 0x1a00cb32, 0x34019664),
+};
+
+static uint32_t load32(const uint8_t *p) {
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+uint32_t sc_crc32c_table(uint32_t crc, const void *data, size_t len) {
+    const uint8_t *p = data;
+    crc = ~crc;
+    for (; len >= 8; p += 8, len -= 8) {
+        uint32_t lo = load32(p) ^ crc, hi = load32(p + 4);
+        crc = table[7][lo & 255] ^ table[6][lo >> 8 & 255] ^ table[5][lo >> 16 & 255] ^ table[4][lo >> 24] ^
+              table[3][hi & 255] ^ table[2][hi >> 8 & 255] ^ table[1][hi >> 16 & 255] ^ table[0][hi >> 24];
+    }
+    for (; len; len--) crc = crc >> 8 ^ table[0][(crc ^ *p++) & 255];
+    return ~crc;
+}
+
+/* ---- the instructions of this processor ---------------------------------------------------------------------- */
+
+#if (defined(__GNUC__) || defined(__clang__)) && !defined(_MSC_VER)
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+
+#define KERNEL "sse4.2+pclmul"
+#define TARGET __attribute__((target("sse4.2,pclmul")))
+TARGET static inline uint32_t crc8(uint32_t crc, uint8_t v) { return _mm_crc32_u8(crc, v); }
+TARGET static inline uint32_t crc64(uint32_t crc, uint64_t v) { return (uint32_t)_mm_crc32_u64(crc, v); }
+TARGET static inline uint64_t multiply(uint32_t a, uint32_t b) {
+    return (uint64_t)_mm_cvtsi128_si64(_mm_clmulepi64_si128(_mm_cvtsi32_si128((int)a), _mm_cvtsi32_si128((int)b), 0));
+}
+static int has_crc(void) {
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul");
+}
+static int has_multiply(void) { return 1; }
+
+#elif defined(__aarch64__) && !defined(__AARCH64EB__) && (defined(__linux__) || defined(__APPLE__))
+
+#include <arm_neon.h>
+
+#define KERNEL "armv8-crc"
+#define TARGET
+/* Assembler rather than intrinsics: compilers differ in when they let a function use instructions that the rest of the
+ * file may not. */
+static inline uint32_t crc8(uint32_t crc, uint8_t v) {
+    __asm__(".arch_extension crc\n\tcrc32cb %w0, %w0, %w1" : "+r"(crc) : "r"(v));
+    return crc;
+}
+static inline uint32_t crc64(uint32_t crc, uint64_t v) {
+    __asm__(".arch_extension crc\n\tcrc32cx %w0, %w0, %x1" : "+r"(crc) : "r"(v));
+    return crc;
+}
+static inline uint64_t multiply(uint32_t a, uint32_t b) {
+    uint64x2_t x = vdupq_n_u64(a), y = vdupq_n_u64(b);
+    __asm__(".arch_extension aes\n\tpmull %0.1q, %0.1d, %1.1d" : "+w"(x) : "w"(y));
+    return vgetq_lane_u64(x, 0);
+}
+#if defined(__APPLE__)
+static int has_crc(void) { return 1; }
+static int has_multiply(void) { return 1; }
+#else
+#include <sys/auxv.h>
+static int has_crc(void) { return (getauxval(AT_HWCAP) & (1u << 7)) != 0; } /* HWCAP_CRC32 */
+static int has_multiply(void) { return (getauxval(AT_HWCAP) & (1u << 4)) != 0; } /* HWCAP_PMULL */
+#endif
+
+#endif
+#endif
+
+#ifdef KERNEL
+
+/* A CRC instruction takes one word a cycle but gives its result after three: three lanes keep it busy. The lanes are
+ * put together by carry-less multiplication: a CRC that stands n words before the end counts times x^64n. The 33 less
+ * in `shift` are what the multiplication of reflected numbers (1) and the reduction by crc64 (32) add. */
+#define LANE_MAX 256 /* words */
+#define LANE_MIN 4 /* below this the multiplications cost more than two lanes save */
+
+static uint32_t shift[2 * LANE_MAX + 2]; /* [n] = x^(64 n - 33) mod P */
+static int lanes;
+
+TARGET static inline uint64_t load64(const uint8_t *p) {
+    uint64_t v;
+    memcpy(&v, p, 8);
+    return v;
+}
+
+TARGET static uint32_t crc32c_hardware(uint32_t crc, const void *data, size_t len) {
+    const uint8_t *p = data;
+    crc = ~crc;
+    for (; len && ((uintptr_t)p & 7); len--) crc = crc8(crc, *p++);
+    while (lanes && len >= 8 * (3 * LANE_MIN + 1)) {
+        size_t n = (len - 8) / 24;
+        if (n > LANE_MAX) n = LANE_MAX;
+        uint32_t a = crc, b = 0, c = 0;
+        const uint8_t *end = p + 8 * n;
+        for (; p < end; p += 8) {
+            a = crc64(a, load64(p));
+            b = crc64(b, load64(p + 8 * n));
+            c = crc64(c, load64(p + 16 * n));
+        }
+        p += 16 * n;
+        crc = crc64(c, load64(p) ^ multiply(a, shift[2 * n + 1]) ^ multiply(b, shift[n + 1]));
+        p += 8;
+        len -= 24 * n + 8;
+    }
+    for (; len >= 8; p += 8, len -= 8) crc = crc64(crc, load64(p));
+    for (; len; len--) crc = crc8(crc, *p++);
+    return ~crc;
+}
+
+TARGET static void set_up_lanes(void) {
+    shift[1] = 1; /* x^31, reflected */
+    for (int n = 2; n < 2 * LANE_MAX + 2; n++) shift[n] = crc64(shift[n - 1], 0);
+    lanes = has_multiply();
+}
+
+static int hardware;
+
+/* Before main and before any thread, so that no call needs a lock. */
+__attribute__((constructor)) static void choose(void) {
+    if (!has_crc()) return;
+    set_up_lanes();
+    hardware = 1;
+}
+
+uint32_t sc_crc32c(uint32_t crc, const void *p, size_t len) {
+    return hardware ? crc32c_hardware(crc, p, len) : sc_crc32c_table(crc, p, len);
+}
+
+const char *sc_crc32c_kernel(void) { return hardware ? KERNEL : "table"; }
+
+#else
+
+uint32_t sc_crc32c(uint32_t crc, const void *p, size_t len) { return sc_crc32c_table(crc, p, len); }
+
+const char *sc_crc32c_kernel(void) { return "table"; }
+
+#endif

@@ -1,0 +1,63 @@
+/* What io.c (sending, receiving, waiting) and io_open.c (interfaces, opening) share: the system's headers, addresses. */
+#ifndef SEQCAST_IO_INTERNAL_H
+#define SEQCAST_IO_INTERNAL_H
+
+#include "io/io.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(_WIN32)
+#include <iphlpapi.h>
+#define sc_errno() WSAGetLastError()
+#define SC_NO_FD INVALID_SOCKET
+#define sc_close_fd closesocket
+#define SC_MSG_DONTWAIT 0
+#else
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+#define sc_errno() errno
+#define SC_NO_FD (-1)
+#define sc_close_fd close
+#define SC_MSG_DONTWAIT MSG_DONTWAIT
+#endif
+
+#if defined(__linux__)
+#include <linux/errqueue.h>
+#include <linux/filter.h>
+#include <netinet/udp.h>
+#include <sys/eventfd.h>
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
+#ifndef IPV6_MULTICAST_ALL
+#define IPV6_MULTICAST_ALL 29
+#endif
+#endif
+
+typedef union {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+} sc_sockaddr;
+
+/* Length of the socket address, or 0 where `in` is none of this family. */
+socklen_t sc_address_to(const sc_io *io, const sc_address *in, sc_sockaddr *out);
+void sc_address_from(sc_address *out, const sc_sockaddr *in);
+int sc_set_nonblocking(sc_fd fd);
+
+#endif

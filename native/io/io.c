@@ -1,0 +1,426 @@
+/* Addresses, waiting, receiving and sending. */
+#include "io/internal.h"
+
+/* ---- addresses ---------------------------------------------------------------------------------------------- */
+
+void sc_address_from(sc_address *out, const sc_sockaddr *in) {
+    memset(out, 0, sizeof *out);
+    if (in->any.sa_family == AF_INET) {
+        out->len = 7;
+        out->bytes[0] = 4;
+        memcpy(out->bytes + 1, &in->v4.sin_port, 2);
+        memcpy(out->bytes + 3, &in->v4.sin_addr, 4);
+    } else if (in->any.sa_family == AF_INET6) {
+        out->len = 19;
+        out->bytes[0] = 6;
+        memcpy(out->bytes + 1, &in->v6.sin6_port, 2);
+        memcpy(out->bytes + 3, &in->v6.sin6_addr, 16);
+    }
+}
+
+socklen_t sc_address_to(const sc_io *io, const sc_address *in, sc_sockaddr *out) {
+    memset(out, 0, sizeof *out);
+    if (in->len == 7 && in->bytes[0] == 4 && io->config.family == 4) {
+        out->v4.sin_family = AF_INET;
+        memcpy(&out->v4.sin_port, in->bytes + 1, 2);
+        memcpy(&out->v4.sin_addr, in->bytes + 3, 4);
+        return sizeof out->v4;
+    }
+    if (in->len == 19 && in->bytes[0] == 6 && io->config.family == 6) {
+        out->v6.sin6_family = AF_INET6;
+        memcpy(&out->v6.sin6_port, in->bytes + 1, 2);
+        memcpy(&out->v6.sin6_addr, in->bytes + 3, 16);
+        const uint8_t *a = in->bytes + 3;
+        int local = (a[0] == 0xfe && (a[1] & 0xc0) == 0x80) || (a[0] == 0xff && (a[1] & 0x0f) <= 2);
+        out->v6.sin6_scope_id = local ? io->index : 0;
+        return sizeof out->v6;
+    }
+    return 0;
+}
+
+void sc_io_format(const sc_address *address, char *text) {
+    char host[48] = "?";
+    unsigned port = 0;
+    if (address->len >= 7) {
+        inet_ntop(address->bytes[0] == 4 ? AF_INET : AF_INET6, address->bytes + 3, host, sizeof host);
+        port = (unsigned)address->bytes[1] << 8 | address->bytes[2];
+    }
+    snprintf(text, 64, address->len > 7 ? "[%s]:%u" : "%s:%u", host, port);
+}
+
+/* ---- waiting ------------------------------------------------------------------------------------------------ */
+
+int sc_set_nonblocking(sc_fd fd) {
+#if defined(_WIN32)
+    u_long on = 1;
+    return ioctlsocket(fd, FIONBIO, &on);
+#else
+    return fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+#endif
+}
+
+int sc_signal_open(sc_fd ends[2]) {
+    ends[0] = ends[1] = SC_NO_FD;
+#if defined(__linux__)
+    ends[0] = ends[1] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return ends[0] < 0 ? -1 : 0;
+#elif defined(_WIN32) /* a socket that is connected to itself */
+    struct sockaddr_in own;
+    int len = sizeof own;
+    memset(&own, 0, sizeof own);
+    own.sin_family = AF_INET;
+    own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    sc_fd fd = ends[0] = ends[1] = socket(AF_INET, SOCK_DGRAM, 0);
+    if (fd == SC_NO_FD || bind(fd, (struct sockaddr *)&own, len) != 0 ||
+        getsockname(fd, (struct sockaddr *)&own, &len) != 0 || connect(fd, (struct sockaddr *)&own, len) != 0)
+        return -1;
+    return sc_set_nonblocking(fd);
+#else
+    int both[2];
+    if (pipe(both) != 0) return -1;
+    ends[0] = both[1];
+    ends[1] = both[0];
+    for (int i = 0; i < 2; i++) {
+        sc_set_nonblocking(both[i]);
+        fcntl(both[i], F_SETFD, FD_CLOEXEC);
+    }
+    return 0;
+#endif
+}
+
+void sc_signal(sc_fd end) {
+    uint64_t one = 1;
+#if defined(_WIN32)
+    send(end, (const char *)&one, 1, 0);
+#else
+    (void)!write(end, &one, sizeof one);
+#endif
+}
+
+void sc_signal_clear(sc_fd end) {
+    uint64_t waste[8];
+#if defined(_WIN32)
+    while (recv(end, (char *)waste, sizeof waste, 0) > 0) {}
+#else
+    while (read(end, waste, sizeof waste) == (ssize_t)sizeof waste) {}
+#endif
+}
+
+void sc_signal_close(sc_fd ends[2]) {
+    if (ends[1] != SC_NO_FD && ends[1] != ends[0]) sc_close_fd(ends[1]);
+    if (ends[0] != SC_NO_FD) sc_close_fd(ends[0]);
+    ends[0] = ends[1] = SC_NO_FD;
+}
+
+void sc_io_wake(sc_io *io) { sc_signal(io->wake[0]); }
+
+/* poll rather than epoll: an epoll that stands costs each datagram a call back on its way into the socket, and that of
+ * all receivers of a machine in the sender's time; a poll costs the one who waits, once. */
+int sc_io_poll(sc_io *io, int64_t timeout_ns) {
+    int ready = 0;
+#if defined(_WIN32)
+    WSAPOLLFD fds[SC_IO_SOCKETS + 1];
+#else
+    struct pollfd fds[SC_IO_SOCKETS + 1];
+#endif
+    for (int i = 0; i <= SC_IO_SOCKETS; i++) {
+        fds[i].fd = i < SC_IO_SOCKETS ? io->fd[i] : io->wake[1];
+        fds[i].events = POLLIN;
+        fds[i].revents = 0;
+    }
+#if defined(__linux__)
+    struct timespec t = {timeout_ns / 1000000000LL, timeout_ns % 1000000000LL};
+    int n = ppoll(fds, SC_IO_SOCKETS + 1, timeout_ns < 0 ? NULL : &t, NULL);
+#else
+    int64_t ms = timeout_ns < 0 ? -1 : timeout_ns > 3600000000000LL ? 3600000 : (timeout_ns + 999999) / 1000000;
+#if defined(_WIN32)
+    int n = WSAPoll(fds, SC_IO_SOCKETS + 1, (int)ms);
+#else
+    int n = poll(fds, SC_IO_SOCKETS + 1, (int)ms);
+#endif
+#endif
+    for (int i = 0; n > 0 && i <= SC_IO_SOCKETS; i++) {
+        if (fds[i].revents) ready |= 1 << i;
+        if (fds[i].revents & POLLERR) sc_store(&io->troubled, 1);
+    }
+    if (ready & SC_IO_WOKEN) sc_signal_clear(io->wake[1]);
+    return ready;
+}
+
+/* ---- receiving ---------------------------------------------------------------------------------------------- */
+
+#if !defined(_WIN32)
+static size_t gro_segment(struct msghdr *message) {
+#if defined(__linux__)
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c != NULL; c = CMSG_NXTHDR(message, c))
+        if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_GRO) {
+            int segment;
+            memcpy(&segment, CMSG_DATA(c), sizeof segment);
+            return (size_t)segment;
+        }
+#endif
+    (void)message;
+    return 0;
+}
+#endif
+
+#if !defined(_WIN32)
+/* What a socket with IP_RECVERR says of a datagram that it sent earlier, to whomever: the call itself was not tried. */
+static int is_report(int code) {
+    return code == ECONNREFUSED || code == EHOSTUNREACH || code == ENETUNREACH || code == EPROTO;
+}
+#endif
+
+static void receive_error(sc_io *io, int code) {
+#if defined(_WIN32)
+    if (code == WSAEWOULDBLOCK) return;
+#else
+    if (code == EAGAIN || code == EWOULDBLOCK || code == EINTR) return;
+    if (is_report(code)) {
+        sc_store(&io->troubled, 1);
+        return;
+    }
+#endif
+    sc_count(&io->counters.receive_errors, 1);
+}
+
+#if defined(__linux__)
+typedef union {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(sizeof(int))];
+} sc_cmsg;
+
+int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t size) {
+    struct mmsghdr messages[SC_IO_BATCH_MAX];
+    struct iovec parts[SC_IO_BATCH_MAX];
+    sc_sockaddr from[SC_IO_BATCH_MAX];
+    sc_cmsg control[SC_IO_BATCH_MAX];
+    int gro = io->gro && lane != SC_LANE_CONTROL;
+    if (n > SC_IO_BATCH_MAX) n = SC_IO_BATCH_MAX;
+    if (!sc_load(&io->mmsg)) n = 1;
+    for (int i = 0; i < n; i++) {
+        parts[i].iov_base = in[i].p;
+        parts[i].iov_len = size;
+        messages[i].msg_hdr = (struct msghdr){.msg_name = &from[i],
+                                              .msg_namelen = sizeof from[i],
+                                              .msg_iov = &parts[i],
+                                              .msg_iovlen = 1,
+                                              .msg_control = gro ? &control[i] : NULL,
+                                              .msg_controllen = gro ? sizeof control[i] : 0};
+    }
+    int got;
+    if (sc_load(&io->mmsg)) {
+        got = recvmmsg(io->fd[lane], messages, (unsigned)n, MSG_DONTWAIT, NULL);
+        if (got < 0 && errno == ENOSYS) sc_store(&io->mmsg, 0);
+    } else {
+        ssize_t len = recvmsg(io->fd[lane], &messages[0].msg_hdr, MSG_DONTWAIT);
+        got = len < 0 ? -1 : 1;
+        if (got > 0) messages[0].msg_len = (unsigned)len;
+    }
+    sc_count(&io->counters.receives, 1);
+    if (got < 0) {
+        receive_error(io, errno);
+        return 0;
+    }
+    for (int i = 0; i < got; i++) {
+        in[i].len = messages[i].msg_len;
+        in[i].segment = gro ? gro_segment(&messages[i].msg_hdr) : 0;
+        if (messages[i].msg_hdr.msg_flags & MSG_TRUNC) {
+            sc_count(&io->counters.truncated, 1);
+            in[i].len = 0;
+        }
+        sc_address_from(&in[i].from, &from[i]);
+    }
+    return got;
+}
+#else
+int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t size) {
+    int got = 0;
+    while (got < n) {
+        sc_sockaddr from;
+        socklen_t len = sizeof from;
+        long bytes = recvfrom(io->fd[lane], (char *)in[got].p, (int)size, SC_MSG_DONTWAIT, &from.any, &len);
+        sc_count(&io->counters.receives, 1);
+        if (bytes < 0) {
+            receive_error(io, sc_errno());
+            break;
+        }
+        in[got].len = (size_t)bytes;
+        in[got].segment = 0;
+        sc_address_from(&in[got].from, &from);
+        got++;
+    }
+    return got;
+}
+#endif
+
+#if defined(__linux__)
+int sc_io_refused(sc_io *io, sc_address *to, int max) {
+    int n = 0;
+    if (!sc_exchange(&io->troubled, 0)) return 0;
+    while (n < max) {
+        sc_sockaddr about;
+        union {
+            struct cmsghdr align;
+            char bytes[CMSG_SPACE(sizeof(struct sock_extended_err) + sizeof(struct sockaddr_in6))];
+        } control;
+        struct msghdr message = {
+            .msg_name = &about, .msg_namelen = sizeof about, .msg_control = &control, .msg_controllen = sizeof control};
+        if (recvmsg(io->fd[SC_LANE_UNICAST], &message, MSG_ERRQUEUE | MSG_DONTWAIT) < 0) return n;
+        for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c != NULL; c = CMSG_NXTHDR(&message, c)) {
+            int of_ip = (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_RECVERR) ||
+                        (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_RECVERR);
+            struct sock_extended_err error;
+            if (!of_ip) continue;
+            memcpy(&error, CMSG_DATA(c), sizeof error);
+            if (error.ee_errno != ECONNREFUSED) continue;
+            sc_count(&io->counters.refused, 1);
+            sc_address_from(&to[n++], &about);
+        }
+    }
+    sc_store(&io->troubled, 1); /* there may be more */
+    return n;
+}
+#else
+int sc_io_refused(sc_io *io, sc_address *to, int max) {
+    (void)io, (void)to, (void)max;
+    return 0;
+}
+#endif
+
+/* ---- sending ------------------------------------------------------------------------------------------------ */
+
+/* After a failed send: 1 to try again (the buffer was full and has room now), 0 to give this datagram up. */
+static int send_again(sc_io *io, int code) {
+#if defined(_WIN32)
+    if (code == WSAEWOULDBLOCK) {
+        WSAPOLLFD fd = {.fd = io->fd[SC_LANE_UNICAST], .events = POLLOUT};
+        return WSAPoll(&fd, 1, 100) > 0;
+    }
+#else
+    if (code == EINTR) return 1;
+    if (is_report(code)) {
+        sc_store(&io->last_code, code);
+        sc_store(&io->troubled, 1);
+        return 1;
+    }
+    if (code == EAGAIN || code == EWOULDBLOCK) {
+        struct pollfd fd = {.fd = io->fd[SC_LANE_UNICAST], .events = POLLOUT};
+        return poll(&fd, 1, 100) > 0;
+    }
+#endif
+    sc_store(&io->last_code, code);
+    return 0;
+}
+
+static socklen_t destination(const sc_io *io, const sc_tx *run, sc_sockaddr *to) {
+    return sc_address_to(io, run->lane == SC_LANE_UNICAST ? &run->to : &io->lane[run->lane], to);
+}
+
+static void send_one_by_one(sc_io *io, const sc_tx *run) {
+    sc_sockaddr to;
+    socklen_t len = destination(io, run, &to);
+    for (uint32_t i = 0; i < run->n; i++) {
+        int tries = 3;
+        for (;;) {
+            sc_count(&io->counters.sends, 1);
+            if (len != 0 && sendto(io->fd[SC_LANE_UNICAST], (const char *)run->p[i], run->len[i], 0, &to.any, len) >= 0)
+                break;
+            if (len == 0 || tries-- == 0 || !send_again(io, sc_errno())) {
+                sc_count(&io->counters.send_errors, 1);
+                break;
+            }
+        }
+    }
+}
+
+#if defined(__linux__)
+/* Runs of up to SC_TX_SEGMENTS datagrams go out as one message each where the system takes UDP_SEGMENT. */
+typedef struct {
+    struct mmsghdr messages[SC_IO_BATCH_MAX];
+    const sc_tx *run[SC_IO_BATCH_MAX];
+    struct iovec parts[SC_IO_BATCH_MAX * SC_TX_SEGMENTS];
+    sc_sockaddr to[SC_IO_BATCH_MAX];
+    sc_cmsg control[SC_IO_BATCH_MAX];
+    int n, n_parts;
+} sc_sending;
+
+static int is_gso_refusal(int code) { return code == EINVAL || code == EIO || code == EMSGSIZE || code == ENOPROTOOPT; }
+
+static void flush_messages(sc_io *io, sc_sending *out) {
+    int done = 0, tries = 3;
+    while (done < out->n) {
+        sc_count(&io->counters.sends, 1);
+        int sent = sendmmsg(io->fd[SC_LANE_UNICAST], out->messages + done, (unsigned)(out->n - done), 0);
+        if (sent > 0) {
+            done += sent;
+            tries = 3;
+            continue;
+        }
+        int code = errno;
+        struct msghdr *first = &out->messages[done].msg_hdr;
+        if (first->msg_controllen != 0 && is_gso_refusal(code)) {
+            sc_count(&io->counters.gso_refused, 1);
+            if (io->counters.gso_refused >= 8) sc_store(&io->gso, 0); /* not this path, this device or this kernel */
+            send_one_by_one(io, out->run[done]);
+            done++;
+        } else if (code == ENOSYS) {
+            sc_store(&io->mmsg, 0);
+            for (; done < out->n; done++) send_one_by_one(io, out->run[done]);
+        } else if (tries-- == 0 || !send_again(io, code)) {
+            sc_count(&io->counters.send_errors, out->messages[done].msg_hdr.msg_iovlen);
+            done++;
+            tries = 3;
+        }
+    }
+    out->n = out->n_parts = 0;
+}
+
+static void add_message(sc_io *io, sc_sending *out, const sc_tx *run, uint32_t first, uint32_t n) {
+    if (out->n == io->config.send_batch) flush_messages(io, out);
+    int i = out->n;
+    socklen_t len = destination(io, run, &out->to[i]);
+    if (len == 0) {
+        sc_count(&io->counters.send_errors, n);
+        return;
+    }
+    out->run[i] = run;
+    out->messages[i].msg_hdr = (struct msghdr){
+        .msg_name = &out->to[i], .msg_namelen = len, .msg_iov = &out->parts[out->n_parts], .msg_iovlen = n};
+    for (uint32_t k = first; k < first + n; k++) {
+        out->parts[out->n_parts].iov_base = (void *)(uintptr_t)run->p[k];
+        out->parts[out->n_parts++].iov_len = run->len[k];
+    }
+    if (n > 1) {
+        struct msghdr *header = &out->messages[i].msg_hdr;
+        header->msg_control = &out->control[i];
+        header->msg_controllen = CMSG_SPACE(sizeof(uint16_t));
+        struct cmsghdr *c = CMSG_FIRSTHDR(header);
+        c->cmsg_level = SOL_UDP;
+        c->cmsg_type = UDP_SEGMENT;
+        c->cmsg_len = CMSG_LEN(sizeof(uint16_t));
+        uint16_t segment = (uint16_t)run->segment;
+        memcpy(CMSG_DATA(c), &segment, sizeof segment);
+    }
+    out->n++;
+}
+
+void sc_io_send(sc_io *io, const sc_tx *runs, int n) {
+    sc_sending out;
+    out.n = out.n_parts = 0;
+    for (int i = 0; i < n; i++) {
+        const sc_tx *run = &runs[i];
+        if (!sc_load(&io->mmsg) && (run->n == 1 || !sc_load(&io->gso)))
+            send_one_by_one(io, run);
+        else if (sc_load(&io->gso) || run->n == 1)
+            add_message(io, &out, run, 0, run->n);
+        else
+            for (uint32_t k = 0; k < run->n; k++) add_message(io, &out, run, k, 1);
+    }
+    flush_messages(io, &out);
+}
+#else
+void sc_io_send(sc_io *io, const sc_tx *runs, int n) {
+    for (int i = 0; i < n; i++) send_one_by_one(io, &runs[i]);
+}
+#endif

@@ -1,0 +1,130 @@
+/* Sockets of one member: multicast in on a data port and a control port, unicast in and everything out on a third.
+ *
+ * The third socket is bound to the interface's own address and a free port; all sends go out of it, so that the address
+ * others see is the member's address. Linux: UDP_SEGMENT, UDP_GRO, sendmmsg, recvmmsg, each with a fall back that is
+ * found at run time; elsewhere plain calls. No function here takes a lock or keeps a thread.
+ */
+#ifndef SEQCAST_IO_H
+#define SEQCAST_IO_H
+
+#include <stdint.h>
+
+#include "engine/engine.h"
+#include "io/port.h"
+
+#if defined(_WIN32)
+#include <ws2tcpip.h>
+typedef SOCKET sc_fd;
+#else
+typedef int sc_fd;
+#endif
+
+#define SC_IO_SOCKETS 3 /* data, control, unicast */
+#define SC_IO_BATCH_MAX 64
+
+/* An address on the wire: family (4 or 6), port (big-endian), 4 or 16 bytes. Scopes are not part of it: each member
+ * uses its own interface's. */
+
+typedef struct {
+    int family; /* 4 or 6 */
+    char interface[64]; /* name or address; empty: chosen by the routes */
+    uint8_t group[16]; /* multicast address, 4 or 16 bytes */
+    uint16_t port; /* data; control is port + 1 */
+    int ttl;
+    int dscp;
+    int rcvbuf, sndbuf; /* bytes asked for */
+    int send_batch, receive_batch; /* system-call batch sizes, 1..SC_IO_BATCH_MAX */
+    int gso, gro, mmsg; /* 0: do not use it, even where the system has it */
+    uint64_t member; /* own datagrams are dropped by the kernel where it can */
+} sc_io_config;
+
+/* What failed: `call` names it; `code` is errno (on Windows the WSA code). */
+typedef struct {
+    const char *call;
+    int code;
+} sc_io_error;
+
+typedef struct {
+    uint8_t *p;
+    size_t len;
+    size_t segment; /* UDP_GRO's, else 0 */
+    sc_address from;
+} sc_io_datagram;
+
+typedef struct {
+    uint64_t sends, receives; /* system calls */
+    uint64_t gso_refused; /* runs that the kernel did not take with UDP_SEGMENT, sent one by one */
+    uint64_t send_errors; /* datagrams that were not taken (unreachable, no buffers): recovered like loss */
+    uint64_t receive_errors;
+    uint64_t truncated; /* larger than a receive buffer */
+    uint64_t refused; /* unicasts that an ICMP said met a closed port */
+} sc_io_counters; /* written by whoever sends, or receives */
+
+typedef struct sc_io {
+    sc_io_config config;
+    sc_fd fd[SC_IO_SOCKETS]; /* by SC_LANE_* */
+    sc_fd wake[2]; /* to be written, to be polled; on Linux one eventfd */
+    unsigned index; /* of the interface */
+    char name[64]; /* of the interface */
+    int loopback;
+    int mtu;
+    int granted; /* bytes of socket memory that the data socket may hold (SO_RCVBUF as the kernel counts) */
+    int send_granted; /* the same of the sending socket (SO_SNDBUF) */
+    int filtered; /* own datagrams are dropped by the kernel */
+    int gro;
+    sc_atomic gso, mmsg; /* in use now */
+    sc_address address; /* of this member */
+    sc_address lane[2]; /* data and control group addresses */
+    sc_atomic last_code; /* of the last send error */
+    sc_atomic troubled; /* an error about an earlier datagram was reported: sc_io_refused tells more */
+    sc_io_counters counters;
+} sc_io;
+
+/* 0, or -1 with *error set and everything closed. */
+int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error);
+void sc_io_close(sc_io *io);
+
+/* What has become of the interface and of our address on it since the sockets were opened; bits. On Windows nothing. */
+enum {
+    SC_IO_GONE = 1, /* there is no interface of this name */
+    SC_IO_REMADE = 2, /* there is another one of this name: the sockets belong to the one that is gone */
+    SC_IO_DOWN = 4,
+    SC_IO_NO_CARRIER = 8, /* it is up, and no cable or peer is */
+    SC_IO_ADDRESS_GONE = 16, /* no interface has our address any more */
+    SC_IO_ADDRESS_OTHER = 32 /* and ours has another one instead */
+};
+int sc_io_look(const sc_io *io);
+/* Has the sockets send by, and joins the groups on, the interface that has the name now. The sockets stay the same, so
+ * other threads may use them meanwhile. 0, or -1 with *error. One thread at a time. */
+int sc_io_mend(sc_io *io, sc_io_error *error);
+
+/* Waits until a socket or the wake-up is readable, at most `timeout_ns` (< 0: no limit). Returns a bit per lane, and
+ * SC_IO_WOKEN; 0 on time-out or a signal. */
+#define SC_IO_WOKEN (1 << SC_IO_SOCKETS)
+#define SC_IO_ALL ((1 << SC_IO_SOCKETS) - 1)
+int sc_io_poll(sc_io *io, int64_t timeout_ns);
+void sc_io_wake(sc_io *io);
+
+/* A pair to tell another thread or an event loop something: ends[0] to be signalled, ends[1] to be polled. On Linux one
+ * eventfd. 0, or -1. */
+int sc_signal_open(sc_fd ends[2]);
+void sc_signal(sc_fd end);
+void sc_signal_clear(sc_fd end);
+void sc_signal_close(sc_fd ends[2]);
+
+/* Receives without waiting from one lane into up to `n` buffers of `size` bytes (`in[i].p`); fills len, segment, from.
+ * Returns how many; 0: nothing there. */
+int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t size);
+
+/* The destinations whose port was closed, at most `max`, as ICMP reported since the last call. Linux only: elsewhere a
+ * socket that is not connected is not told. Called by the one who receives. */
+int sc_io_refused(sc_io *io, sc_address *to, int max);
+
+/* Sends `n` runs; waits where the socket's buffer is full. What the system does not take is counted, and is then
+ * recovered like any loss. */
+void sc_io_send(sc_io *io, const sc_tx *runs, int n);
+
+/* "192.0.2.1:5000" into `text` (at least 64 bytes). */
+void sc_io_format(const sc_address *address, char *text);
+
+#endif

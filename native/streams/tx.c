@@ -1,0 +1,514 @@
+/* Send ring: a packet is packed in place in a byte ring, goes out from there, and stays there until every receiver has
+ * consumed it, so that a retransmission sends the same bytes. Byte ring and descriptors are bounded; a packet is opened
+ * only where credit, descriptors and bytes are there, so whatever is packed may be transmitted at once. */
+#include "engine/internal.h"
+#include "engine/memory.h"
+
+#define ALIGN 64u
+/* A message is not split for less than this: a sliver at the end of a packet costs an offset and a reassembly. */
+#define SLIVER 32u
+
+int sc_tx_init(sc_tx_stream *tx, int stream, uint32_t ring_packets) {
+    static const uint8_t types[] = {SC_TYPE_DATA, SC_TYPE_UNICAST, SC_TYPE_FORWARD, SC_TYPE_STATE};
+    memset(tx, 0, sizeof *tx);
+    tx->stream = stream;
+    tx->type = types[stream];
+    tx->mask = ring_packets - 1;
+    tx->first = tx->next = tx->unsent = 1;
+    tx->lent = SC_NOT_LENT;
+    tx->probe_due = SC_NEVER;
+    return 0;
+}
+
+/* The driver may be sending from the ring outside the lock: it is freed by the next transmit. */
+static void retire_ring(sc_engine *e, sc_tx_stream *tx) {
+    if (tx->ring) {
+        sc_retired *r = (sc_retired *)(tx->ring + tx->ring_bytes);
+        *r = (sc_retired){.next = e->retired, .memory = tx->ring};
+        e->retired = r;
+    }
+    tx->ring = NULL;
+    tx->ring_bytes = 0;
+    tx->lent = SC_NOT_LENT;
+}
+
+void sc_tx_free(sc_engine *e, sc_tx_stream *tx) {
+    if (tx->packets) sc_tx_purge(tx, tx->next - 1);
+    retire_ring(e, tx);
+    free(tx->packets);
+    free(tx->open_offsets);
+    tx->packets = NULL;
+    tx->open_offsets = NULL;
+}
+
+/* Starts the stream anew behind `base`, empty. -1 without memory. */
+int sc_tx_reset(sc_engine *e, sc_tx_stream *tx, uint64_t base, uint64_t window, uint32_t packet_bytes,
+                uint64_t ring_bytes) {
+    if (!tx->packets) {
+        tx->packets = calloc((size_t)tx->mask + 1, sizeof *tx->packets);
+        tx->open_offsets = malloc(sizeof(int32_t) * (SC_PACKET_MAX / 4 + 2));
+        if (!tx->packets || !tx->open_offsets) return -1;
+    } else {
+        sc_tx_purge(tx, tx->next - 1);
+    }
+    if (tx->lent != SC_NOT_LENT) retire_ring(e, tx); /* its positions begin anew, and it is being sent from */
+    if (ring_bytes > tx->ring_bytes) {
+        ring_bytes = (ring_bytes + ALIGN - 1) & ~(uint64_t)(ALIGN - 1);
+        uint8_t *ring = sc_large_alloc(ring_bytes + sizeof(sc_retired));
+        if (!ring) return -1;
+        retire_ring(e, tx);
+        tx->ring = ring;
+        tx->ring_bytes = ring_bytes;
+    }
+    tx->head = tx->tail = 0;
+    tx->first = tx->next = tx->unsent = base + 1;
+    tx->stable = tx->consumed = base;
+    tx->charged = tx->charged_consumed = 0;
+    tx->window = window;
+    tx->packet_bytes = packet_bytes;
+    tx->open = NULL;
+    tx->in_message = 0;
+    tx->probe_due = SC_NEVER;
+    tx->probe_wait = 0;
+    return 0;
+}
+
+sc_tx_stream *sc_tx_of(sc_engine *e, const sc_peer *peer, int stream) {
+    return stream == SC_STREAM_GROUP     ? &e->group
+           : stream == SC_STREAM_FORWARD ? &e->forward
+           : stream == SC_STREAM_UNICAST ? peer->unicast_tx
+                                         : peer->state_tx;
+}
+
+/* A window of the view, as far as the ring allows, and two full packets at least. */
+static uint64_t pair_window(const sc_engine *e, int stream, uint64_t ring_bytes) {
+    uint64_t window = stream == SC_STREAM_UNICAST ? e->view.unicast_window_bytes : e->view.state_window_bytes;
+    if (window > ring_bytes) window = ring_bytes;
+    return window < 2 * e->view.packet_bytes ? 2 * e->view.packet_bytes : window;
+}
+
+sc_tx_stream *sc_tx_to(sc_engine *e, sc_peer *peer, int stream) {
+    sc_tx_stream **slot = stream == SC_STREAM_UNICAST ? &peer->unicast_tx : &peer->state_tx;
+    if (*slot && (*slot)->packets) return *slot;
+    uint64_t window =
+        pair_window(e, stream, stream == SC_STREAM_UNICAST ? e->config.unicast_bytes : e->config.ring_bytes);
+    sc_tx_stream *tx = *slot ? *slot : malloc(sizeof *tx);
+    if (!tx) return NULL;
+    if (!*slot) sc_tx_init(tx, stream, e->config.ring_packets);
+    *slot = tx;
+    tx->pair = peer->pair;
+    if (!sc_tx_reset(e, tx, tx->next - 1, window, e->view.packet_bytes,
+                     window + window / 8 + 4 * (uint64_t)e->view.packet_bytes))
+        return tx;
+    sc_tx_free(e, tx);
+    return NULL;
+}
+
+/* A new view has other windows: a stream that goes on takes its own, within the ring that it has. */
+void sc_tx_rewindow(sc_engine *e, sc_peer *peer) {
+    sc_tx_stream *streams[] = {peer->unicast_tx, peer->state_tx};
+    for (int i = 0; i < 2; i++) {
+        sc_tx_stream *tx = streams[i];
+        if (tx && tx->packets)
+            tx->window = pair_window(e, tx->stream, (tx->ring_bytes - 4 * (uint64_t)tx->packet_bytes) / 9 * 8);
+    }
+}
+
+/* What a datagram takes of a receiver's SO_RCVBUF. Full packets travel in UDP_SEGMENT runs or are as large as a slab:
+ * their overhead is 1 to 2 %. A packet on its own takes its skb and a power of two. */
+uint32_t sc_charge(uint32_t len, int full) {
+    if (full || len >= 32768) return len + len / 50 + 64;
+    uint32_t room = 512;
+    while (room < len + 400) room *= 2;
+    return room + 256;
+}
+
+static int open_packet(sc_engine *e, sc_tx_stream *tx, int64_t wall, int force) {
+    uint64_t flight = tx->charged - tx->charged_consumed;
+    if (!force && flight && flight + sc_charge(tx->packet_bytes, 1) > tx->window) {
+        e->counters.credit_stalls++;
+        return 0;
+    }
+    if (!force && tx == &e->group && sc_own_closed_full(e)) {
+        e->counters.own_closed_stalls++;
+        return 0;
+    }
+    if (tx->next - tx->first > tx->mask) return 0;
+    if (tx->first == tx->next && tx->lent == SC_NOT_LENT)
+        tx->head = tx->tail = 0; /* empty: the cache lines that are warm */
+    /* What is lent is not written, though all have it: it may be on its way once more. */
+    uint64_t tail = tx->lent < tx->tail ? tx->lent : tx->tail, at = tx->head % tx->ring_bytes;
+    uint64_t skip = tx->ring_bytes - at < tx->packet_bytes ? tx->ring_bytes - at : 0; /* no packet wraps around */
+    if (tx->head + skip + tx->packet_bytes - tail > tx->ring_bytes) {
+        tx->lent_stall |= tail != tx->tail;
+        return 0;
+    }
+    tx->head += skip;
+    if (skip) at = 0;
+    tx->open = tx->ring + at;
+    tx->open_len = tx->open_pieces = tx->open_messages = 0;
+    tx->open_flags = tx->in_message ? SC_FLAG_CONT_IN : 0;
+    tx->open_wall = wall;
+    tx->open_offsets[0] = 0;
+    return 1;
+}
+
+/* Room for one more piece of data, or -1. */
+static int64_t room(const sc_tx_stream *tx) {
+    int64_t r = (int64_t)tx->packet_bytes - SC_DATA_HEADER - 3 - tx->open_len - 4 * ((int64_t)tx->open_pieces + 2);
+    return r < 0 || tx->open_pieces >= UINT16_MAX ? -1 : r;
+}
+
+static void close_packet(sc_engine *e, sc_tx_stream *tx, int full) {
+    uint8_t *p = tx->open;
+    size_t at = sc_wire_offsets(tx->open_len);
+    size_t end = at + 4 * ((size_t)tx->open_pieces + 1);
+    memset(p, 0, SC_DATA_HEADER);
+    p[SC_OFF_MAGIC] = SC_WIRE_MAGIC;
+    p[SC_OFF_VERSION] = SC_WIRE_VERSION;
+    p[SC_OFF_TYPE] = tx->type;
+    p[SC_OFF_FLAGS] = tx->open_flags;
+    sc_put32(p + SC_OFF_GROUP, e->config.group);
+    sc_put64(p + SC_OFF_SENDER, e->config.member);
+    sc_put64(p + SC_OFF_VIEW, sc_of_pair((uint64_t)tx->stream) ? tx->pair : e->view.tag);
+    sc_put64(p + SC_OFF_SEQNO, tx->next);
+    sc_put64(p + SC_OFF_SENT_NS, (uint64_t)tx->open_wall);
+    sc_put32(p + SC_OFF_DATA_LEN, tx->open_len);
+    sc_put16(p + SC_OFF_PIECES, (uint16_t)tx->open_pieces);
+    sc_put16(p + SC_OFF_ORIGIN_RANK, (uint16_t)e->view.rank);
+    memset(p + SC_DATA_HEADER + tx->open_len, 0, at - SC_DATA_HEADER - tx->open_len);
+    for (uint32_t i = 0; i <= tx->open_pieces; i++) sc_put32(p + at + 4 * (size_t)i, (uint32_t)tx->open_offsets[i]);
+    if (full) {
+        memset(p + end, 0, tx->packet_bytes - end);
+        end = tx->packet_bytes;
+    }
+    sc_tx_packet *packet = sc_tx_at(tx, tx->next);
+    memset(packet, 0, sizeof *packet);
+    packet->p = p;
+    packet->len = (uint32_t)end;
+    packet->charge = sc_charge(packet->len, full);
+    tx->charged += packet->charge;
+    packet->charged = tx->charged;
+    tx->head += (end + ALIGN - 1) & ~(uint64_t)(ALIGN - 1);
+    packet->ring_end = tx->head;
+    packet->messages = tx->open_messages;
+    packet->message_start = tx->in_message && tx->message_start ? tx->message_start : tx->next + 1;
+    tx->open = NULL;
+    uint64_t seqno = tx->next++;
+    if (tx->stream == SC_STREAM_GROUP) {
+        packet->own = seqno;
+        if (sc_is_sequencer(e)) {
+            packet->own = e->origin_next;
+            sc_order_own_packet(e, p, tx->open_messages);
+        }
+        sc_own_packet(e, packet->own, tx->open_messages);
+        sc_queue_own(e, p, packet->len, seqno);
+    } else if (tx->stream == SC_STREAM_FORWARD) {
+        sc_own_packet(e, seqno, tx->open_messages);
+    }
+}
+
+void sc_tx_close(sc_engine *e, sc_tx_stream *tx) {
+    if (tx->open && tx->open_pieces) close_packet(e, tx, 0);
+}
+
+/* Packs p[*done..len); SC_SENT when the message is whole, SC_AGAIN when there is no room. `force` leaves credit out
+ * (messages that a view change sends again were within credit before). */
+int sc_tx_pack(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t len, uint64_t *done, int64_t wall,
+               int force) {
+    /* A message that could fill the ring is not kept for a view change: its sender waits until it is ordered. Not that of one
+     * that is sent again: it is kept for the next view change too, however small the window is now. */
+    int keep = force || sc_tx_keeps(tx, len);
+    for (;;) {
+        if (!tx->open && !open_packet(e, tx, wall, force)) return SC_AGAIN;
+        int64_t r = room(tx);
+        uint64_t left = len - *done;
+        if (r < 0 || (left > (uint64_t)r && r < SLIVER && tx->open_pieces)) {
+            close_packet(e, tx, 1);
+            continue;
+        }
+        uint64_t take = left < (uint64_t)r ? left : (uint64_t)r;
+        if (!tx->in_message) {
+            tx->in_message = 1;
+            tx->message_start = keep ? tx->next : 0;
+            if (!keep) tx->big_start = tx->next;
+        }
+        if (take) memcpy(tx->open + SC_DATA_HEADER + tx->open_len, p + *done, take);
+        tx->open_len += (uint32_t)take;
+        tx->open_offsets[++tx->open_pieces] = (int32_t)tx->open_len;
+        e->unsent += take + 4;
+        *done += take;
+        if (*done == len) {
+            tx->in_message = 0;
+            tx->open_messages++;
+            e->counters.messages_sent++;
+            return SC_SENT;
+        }
+        tx->open_flags |= SC_FLAG_CONT_OUT;
+        close_packet(e, tx, 1);
+    }
+}
+
+/* Packs the messages of [first, n) that go whole into the open packet: one copy for all. Returns how many; sc_tx_pack
+ * takes the next one. */
+uint64_t sc_tx_pack_whole(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, const uint64_t *offsets, uint64_t first,
+                          uint64_t n) {
+    if (!tx->open || tx->in_message || !sc_tx_keeps(tx, tx->packet_bytes)) return 0;
+    int64_t most = room(tx);
+    if (most < 0) return 0;
+    uint64_t base = offsets[first], end = base, k = 0, limit = UINT16_MAX - tx->open_pieces;
+    int32_t *out = tx->open_offsets + tx->open_pieces;
+    if (limit > n - first) limit = n - first;
+    for (; k < limit; k++) {
+        uint64_t next = offsets[first + k + 1];
+        if (next - end > e->config.message_bytes_max || next - base + 4 * k > (uint64_t)most) break;
+        *++out = (int32_t)(tx->open_len + (next - base));
+        end = next;
+    }
+    if (!k) return 0;
+    if (end > base) memcpy(tx->open + SC_DATA_HEADER + tx->open_len, data + base, end - base);
+    tx->open_len += (uint32_t)(end - base);
+    tx->open_pieces += (uint32_t)k;
+    tx->open_messages += (uint32_t)k;
+    e->unsent += end - base + 4 * k;
+    e->counters.messages_sent += k;
+    return k;
+}
+
+/* Takes a forward over into the own group stream, where it lies (SEQ-17): the header is rewritten in place, the slab's
+ * reference moves. The caller has checked credit. */
+void sc_tx_restamp(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *forward, uint32_t messages) {
+    sc_tx_packet *packet = sc_tx_at(tx, tx->next);
+    memset(packet, 0, sizeof *packet);
+    packet->p = forward->p;
+    packet->len = forward->len;
+    packet->slab = forward->slab;
+    packet->charge = sc_charge(forward->len, forward->len == tx->packet_bytes);
+    tx->charged += packet->charge;
+    packet->charged = tx->charged;
+    packet->ring_end = tx->head;
+    packet->messages = messages;
+    packet->message_start = tx->next + 1;
+    packet->own = e->origin_next - 1;
+    e->unsent += forward->len;
+    tx->next++;
+}
+
+int sc_tx_may_restamp(const sc_tx_stream *tx, uint32_t len) {
+    uint64_t flight = tx->charged - tx->charged_consumed;
+    if (flight && flight + sc_charge(len, len == tx->packet_bytes) > tx->window) return 0;
+    return tx->next - tx->first <= tx->mask;
+}
+
+void sc_tx_purge(sc_tx_stream *tx, uint64_t upto) {
+    while (tx->first <= upto && tx->first < tx->next) {
+        sc_tx_packet *packet = sc_tx_at(tx, tx->first++);
+        tx->tail = packet->ring_end;
+        if (packet->slab) sc_slab_unref(packet->slab);
+        packet->slab = NULL;
+    }
+}
+
+/* Everything up to `consumed` was taken by all receivers. */
+void sc_tx_credit(sc_tx_stream *tx, uint64_t consumed) {
+    if (consumed <= tx->consumed || !sc_tx_has(tx, consumed)) return;
+    tx->consumed = consumed;
+    tx->charged_consumed = sc_tx_at(tx, consumed)->charged;
+}
+
+/* ---- transmission ------------------------------------------------------------------------------------------- */
+
+/* A packet is handed out: its memory, in the ring or in a slab, stays as it is until the next transmit. */
+static void lend(sc_engine *e, sc_tx_stream *tx, const sc_tx_packet *packet) {
+    if (packet->slab) {
+        sc_slab_ref(packet->slab);
+        e->spent_slabs[e->n_spent_slabs++] = packet->slab;
+        return;
+    }
+    uint64_t at = packet->ring_end - ((packet->len + (uint64_t)ALIGN - 1) & ~(uint64_t)(ALIGN - 1));
+    if (at < tx->lent) tx->lent = at;
+}
+
+/* Who asked for a packet in vain may get one now. */
+static int take_back(sc_tx_stream *tx) {
+    int stalled = tx && tx->lent_stall;
+    if (!tx) return 0;
+    tx->lent = SC_NOT_LENT;
+    tx->lent_stall = 0;
+    return stalled;
+}
+
+static int slab_room(const sc_engine *e) { return e->n_spent_slabs < SC_SPENT_SLABS; }
+
+static void run_start(sc_tx *run, int lane, const sc_address *to) {
+    run->lane = lane;
+    if (to)
+        run->to = *to;
+    else
+        memset(&run->to, 0, sizeof run->to);
+    run->n = 0;
+    run->segment = 0;
+    run->bytes = 0;
+}
+
+static int run_fits(const sc_tx *run, uint32_t len) {
+    if (!run->n) return 1;
+    return run->n < SC_TX_SEGMENTS && run->bytes + len <= SC_PACKET_MAX && len <= run->segment &&
+           run->len[run->n - 1] == run->segment; /* only the last one may be shorter */
+}
+
+static void run_add(sc_tx *run, const uint8_t *p, uint32_t len) {
+    if (!run->n) run->segment = len;
+    run->p[run->n] = p;
+    run->len[run->n++] = len;
+    run->bytes += len;
+}
+
+static void count_run(sc_engine *e, const sc_tx *run) {
+    e->counters.datagrams_sent += run->n;
+    e->counters.bytes_sent += run->bytes;
+}
+
+static int transmit_out(sc_engine *e, sc_tx *out, int max) {
+    int k = 0;
+    while (e->out_first && k < max) {
+        sc_out *o = e->out_first;
+        e->out_first = o->next;
+        if (!e->out_first) e->out_last = &e->out_first;
+        e->out_bytes -= o->len;
+        sc_wire_seal(o->p, o->len);
+        run_start(&out[k], o->lane, &o->to);
+        run_add(&out[k], o->p, o->len);
+        count_run(e, &out[k++]);
+        o->next = e->spent;
+        e->spent = o;
+    }
+    return k;
+}
+
+/* Where the bytes of a retransmission are now, lent; NULL when they are stable and gone. */
+static const uint8_t *again_bytes(sc_engine *e, const sc_again *a, uint32_t *len, int64_t now) {
+    if (a->owner != e->config.member) {
+        sc_peer *owner = sc_find_peer(e, a->owner);
+        if (!owner || !owner->group.packets || a->seqno < owner->group.first) return NULL;
+        sc_rx_packet *held = sc_rx_at(e, &owner->group, a->seqno);
+        if (!held->p || sc_get64(held->p + SC_OFF_SEQNO) != a->seqno) return NULL;
+        *len = held->len;
+        sc_slab_ref(held->slab);
+        e->spent_slabs[e->n_spent_slabs++] = held->slab;
+        return held->p;
+    }
+    sc_tx_stream *tx = sc_tx_of(e, e->peers[a->requester], a->stream);
+    if (!tx || !sc_tx_has(tx, a->seqno)) return NULL;
+    sc_tx_packet *packet = sc_tx_at(tx, a->seqno);
+    packet->retransmitted_at = now;
+    *len = packet->len;
+    lend(e, tx, packet);
+    return packet->p;
+}
+
+static int transmit_again(sc_engine *e, sc_tx *out, int max, int64_t now) {
+    int k = 0;
+    uint32_t i = 0;
+    for (; i < e->n_again && k < max && slab_room(e); i++) {
+        const sc_again *a = &e->again[i];
+        if (a->requester >= e->view.n) continue;
+        uint32_t len = 0;
+        const uint8_t *p = again_bytes(e, a, &len, now);
+        if (!p) {
+            e->counters.retransmit_missing++;
+            continue;
+        }
+        int lane = a->multicast ? SC_LANE_DATA : SC_LANE_UNICAST;
+        const sc_address *to = a->multicast ? NULL : &e->peers[a->requester]->address;
+        int joins = k && out[k - 1].lane == lane && (!to || sc_same_address(&out[k - 1].to, to));
+        if (!joins || !run_fits(&out[k - 1], len)) run_start(&out[k++], lane, to);
+        run_add(&out[k - 1], p, len);
+        e->counters.packets_retransmitted++;
+    }
+    e->n_again -= i;
+    e->again_gone += i;
+    memmove(e->again, e->again + i, e->n_again * sizeof *e->again);
+    for (int j = 0; j < k; j++) count_run(e, &out[j]);
+    return k;
+}
+
+static int transmit_stream(sc_engine *e, sc_tx_stream *tx, int lane, const sc_address *to, sc_tx *out, int max,
+                           int64_t now) {
+    int k = 0;
+    uint64_t before = tx->unsent;
+    while (tx->unsent < tx->next && k < max && slab_room(e)) {
+        run_start(&out[k], lane, to);
+        while (tx->unsent < tx->next && slab_room(e)) {
+            sc_tx_packet *packet = sc_tx_at(tx, tx->unsent);
+            if (!run_fits(&out[k], packet->len)) break;
+            sc_put64(packet->p + SC_OFF_STABLE, tx->stable);
+            sc_wire_seal(packet->p, packet->len);
+            run_add(&out[k], packet->p, packet->len);
+            lend(e, tx, packet);
+            e->unsent -= e->unsent < packet->len ? e->unsent : packet->len;
+            e->counters.packets_sent++;
+            tx->unsent++;
+        }
+        e->first_bytes += out[k].bytes;
+        count_run(e, &out[k++]);
+    }
+    if (tx->unsent != before) sc_flow_sent(e, tx, now);
+    return k;
+}
+
+void sc_tx_spent_free(sc_engine *e) {
+    while (e->spent) {
+        sc_out *o = e->spent;
+        e->spent = o->next;
+        free(o);
+    }
+    while (e->retired) {
+        sc_retired *r = e->retired;
+        e->retired = r->next;
+        free(r->memory);
+    }
+    while (e->n_spent_slabs) sc_slab_unref(e->spent_slabs[--e->n_spent_slabs]);
+}
+
+int sc_engine_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all) {
+    sc_tx_spent_free(e);
+    int stalled = take_back(&e->group) | take_back(&e->forward);
+    for (uint32_t r = 0; e->in_view && r < e->view.n; r++)
+        stalled |= take_back(e->peers[r]->unicast_tx) | take_back(e->peers[r]->state_tx);
+    if (stalled) {
+        e->counters.lent_stalls++;
+        e->sendable++;
+        sc_blocked_drain(e);
+    }
+    int k = transmit_out(e, out, max);
+    if (!e->in_view) return k;
+    k += transmit_again(e, out + k, max - k, now);
+    if (all) sc_tx_close(e, &e->group);
+    k += transmit_stream(e, &e->group, SC_LANE_DATA, NULL, out + k, max - k, now);
+    int left = e->group.unsent < e->group.next;
+    if (e->view.sequencer >= 0 && !sc_is_sequencer(e)) {
+        if (all) sc_tx_close(e, &e->forward);
+        k += transmit_stream(e, &e->forward, SC_LANE_UNICAST, &e->peers[e->view.sequencer]->address, out + k, max - k,
+                             now);
+        left |= e->forward.unsent < e->forward.next;
+    }
+    for (uint32_t i = 0; i < 2 * e->view.n; i++) { /* state comes last */
+        sc_peer *peer = e->peers[i % e->view.n];
+        sc_tx_stream *tx = i < e->view.n ? peer->unicast_tx : peer->state_tx;
+        if (!tx) continue;
+        if (all) sc_tx_close(e, tx);
+        k += transmit_stream(e, tx, SC_LANE_UNICAST, &peer->address, out + k, max - k, now);
+        left |= tx->unsent < tx->next;
+    }
+    if (!left && all) e->unsent = 0;
+    return k;
+}
+
+uint64_t sc_engine_unsent(const sc_engine *e) { return e->unsent; }
+int sc_engine_urgent(const sc_engine *e) { return e->out_first != NULL || e->n_again; }
+
+uint64_t sc_engine_window(const sc_engine *e) {
+    int forwards = e->view.sequencer >= 0 && e->view.forward_window_bytes < e->view.window_bytes;
+    return forwards ? e->view.forward_window_bytes : e->view.window_bytes;
+}

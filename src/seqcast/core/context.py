@@ -1,0 +1,371 @@
+"""What the machines of one endpoint share: who we are, the view, the time of this step, and what is to be done."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from seqcast.core.frames.kinds import Frame, MemberInfo, NewView, Provision
+from seqcast.core.rules.quorum import Allowance, is_quorum
+from seqcast.types import Member, MembershipPolicy, View, ViewId
+
+NEVER = (1 << 63) - 1
+_MS = 1_000_000
+
+COUNTERS = (
+    "callbacks_failed",
+    "callbacks_late",
+    "frames_bad",
+    "frames_received",
+    "frames_sent",
+    "frames_unsent",
+    "joiners_declined",
+    "links_cut",
+    "members_lost",
+    "members_slow",
+    "membership_policy_failed",
+    "merges_unheard",
+)
+"""What an endpoint counts; see ``Endpoint.counters``. All are there from the start, so that who reads one need not know
+whether it was ever counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointSettings:
+    """Settings of the control plane. Times are ns.
+
+    Args:
+        order: "fifo", "sequencer" or "total"; all members of a group have the same.
+        nonce: 64 bits that nobody can guess; answers to this member's JOINs carry them.
+        capacity, packet_bytes, window_bytes, gro, state: see ``MemberInfo``.
+        first_seqno: with which the group streams of those begin that this member takes in. The same at all members; any
+            other than 1 is for the simulator, whose runs would never get far otherwise.
+        shared: names and values of settings of this member's world that all members of a group must have the same.
+        discovery_ns: how long a joiner looks for a group before it forms one. Longer: a slower first member; shorter:
+            two first members are likelier to miss each other.
+        join_ns_min, join_ns_max: between two JOINs: the first while discovering, doubling afterwards.
+        group_seen_ns: a joiner that was told to wait does not form a group for so long.
+        joiner_seen_ns: a joiner that was not heard for so long is forgotten.
+        name_taken_ns: how long a joiner whose name is in the view is left unanswered: the old incarnation may be one
+            that crashed and is not yet suspected. Longer than the engine's ``suspect_ns``.
+        bundle_ns: what comes within it after the first request makes one view (FLU-11).
+        verify_ns: a view change waits at most so long for the verification of members that fell silent, so that those
+            that fell together make one view. About two heartbeats: so far apart do members that crash at once fall
+            silent to one that listens.
+        link_ns: a link that is cut in one direction for so long beyond the suspicion time is warned of, and one of its
+            ends is excluded. Longer than members differ in noticing a crash.
+        repeat_ns_min, repeat_ns_max: between two sendings of an unanswered frame, doubling.
+        lease_ns: an initiator that is silent for so long is given up, and the next member starts (the cut, step 6).
+            Longer than the longest pause of a member's Python that should not cost an attempt.
+        flush_deadline_ns: a survivor that has not answered START or CUT for so long is excluded.
+        back_off_ns: an initiator that met a higher promise waits so long before it tries again.
+        leave_deadline_ns: a leaver gives up waiting for the closing VIEW.
+        linger_ns: a coordinator that left serves the closing VIEW for at most so long.
+        blocks: the application has a block callback, to be run before the gate closes (the cut, step 2).
+        block_deadline_ns: it is waited for no longer.
+        pause_ns_max: a pause of the group that lasts longer ends by itself.
+        block_events: the application is told when the gate closes and opens.
+        membership_policy: gives the order of the next view's members; None: see ``MembershipChange.members``.
+        flush_unicasts: a view is closed only when survivors have what this member sent to them alone (E-16).
+        partition: "merge": both sides of a partition go on, and merge when they meet; "primary": only who has a
+            majority of the view goes on, the others are blocked, and excluded when they meet. The same at all members.
+        beacon_ns: between two beacons of a coordinator; other views are found as quickly (MRG-01).
+        merge_deadline_ns: a leader goes on without those that are not ready after so long.
+        merge_lease_ns: who follows a merge goes on alone when its leader is silent for so long.
+        merge_back_off_ns, merge_back_off_ns_max: after a merge that failed, or fell apart without a crash, the next one
+            waits so long; it doubles while they fall apart (where not all hear each other), and begins anew once a view
+            lives longer.
+        elsewhere_ns: a member that shows itself in another view for so long is doubted; and twice as long is another
+            group looked at before the smaller one of two primary partitions gives way.
+    """
+
+    order: str = "total"
+    nonce: int = 1
+    capacity: int = 4 << 20
+    packet_bytes: int = 1472
+    window_bytes: int = 8 << 20
+    gro: bool = False
+    state: bool = False
+    first_seqno: int = 1
+    shared: tuple[tuple[str, str], ...] = ()
+    discovery_ns: int = 150 * _MS
+    join_ns_min: int = 15 * _MS
+    join_ns_max: int = 200 * _MS
+    group_seen_ns: int = 2000 * _MS
+    joiner_seen_ns: int = 1000 * _MS
+    name_taken_ns: int = 1000 * _MS
+    bundle_ns: int = 5 * _MS
+    verify_ns: int = 100 * _MS
+    link_ns: int = 800 * _MS
+    repeat_ns_min: int = 20 * _MS
+    repeat_ns_max: int = 160 * _MS
+    lease_ns: int = 1000 * _MS
+    flush_deadline_ns: int = 5000 * _MS
+    back_off_ns: int = 1200 * _MS
+    leave_deadline_ns: int = 10_000 * _MS
+    linger_ns: int = 1000 * _MS
+    blocks: bool = False
+    block_deadline_ns: int = 2000 * _MS
+    block_events: bool = False
+    pause_ns_max: int = 30_000 * _MS
+    membership_policy: MembershipPolicy | None = None
+    flush_unicasts: bool = False
+    partition: str = "merge"
+    beacon_ns: int = 100 * _MS
+    merge_deadline_ns: int = 1000 * _MS
+    merge_lease_ns: int = 600 * _MS
+    merge_back_off_ns: int = 300 * _MS
+    merge_back_off_ns_max: int = 10_000 * _MS
+    elsewhere_ns: int = 500 * _MS
+
+
+class Plane(Protocol):
+    """What the policies use of the engine; see ``_native/engine.pyi``."""
+
+    def doubted(self) -> list[int]: ...
+    def links(self) -> list[tuple[int, int]]: ...
+    def end_sends(self) -> None: ...
+    def drained(self) -> bool: ...
+    def strangers(self, tag: int) -> int: ...
+    def gate_close(self, unicasts: bool = False) -> int: ...
+    def pause(self) -> None: ...
+    def uncount(self, lost: Sequence[int]) -> None: ...
+    def freeze(self, lost: Sequence[int], still: bool = False) -> None: ...
+    def held(self, rank: int) -> tuple[int, list[tuple[int, int]]]: ...
+    def cut(self, cut: Sequence[int], fetch: Sequence[tuple[int, int, int, int]]) -> None: ...
+    def cut_reached(self) -> bool: ...
+    def received_table(self) -> list[int]: ...
+    def state_void(self, sender: int) -> None: ...
+    def counters(self) -> dict[str, int]: ...
+    def unordered(self) -> int: ...
+    def forwarded(self) -> int: ...
+
+
+# ---- what a step is to do, in this order; the endpoint does it ----------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A frame for one member."""
+
+    frame: Frame
+    member_id: int
+    address: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Multicast:
+    """A frame for everyone who listens, ourselves included."""
+
+    frame: Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Install:
+    """Enter this view; ``first``: from outside, without a cut of our own."""
+
+    frame: NewView
+    first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CloseView:
+    """Stay outside ``frame``'s view: as a leaver at its cut, or excluded."""
+
+    frame: NewView
+    left: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GiveWay:
+    """Out, as another primary partition of this cluster lives, with this view: there shall be one."""
+
+    view_id: ViewId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """The lifecycle has ended: left, or the join failed; ``cause``: see ``Refused``."""
+
+    error: str = ""
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Warn:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TellWaiting:
+    """The group that we seek exists, and takes nobody in now."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TakeState:
+    """Take the state from a provider, as it is at the beginning of the view with this tag; begin anew."""
+
+    provider: int
+    boundary: int
+
+
+@dataclass(frozen=True, slots=True)
+class HaveState:
+    """The state is complete; boundary 0: it is our own, we are the group's first member."""
+
+    boundary: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoseState:
+    """Nobody can give us the state."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallBlock:
+    """Run the application's block callback; its end is told with this number."""
+
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallUnblock:
+    """Run the application's unblock callback, after the block callback that was called before."""
+
+
+@dataclass(frozen=True, slots=True)
+class TellBlocked:
+    """The application may not send to the group from here on: "flush", "pause" or "minority", and why."""
+
+    kind: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPause:
+    """What a pause stopped may go on, unless the gate is closed for a view."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PauseHeld:
+    """The pause that this application asked for is held: all members have delivered the same, and nobody sends."""
+
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class PauseOver:
+    """It has ended; ``reason``: why, if not because the application ended it."""
+
+    request: int
+    reason: str
+
+
+Order = (
+    Send
+    | Multicast
+    | Install
+    | CloseView
+    | GiveWay
+    | Over
+    | Warn
+    | TellWaiting
+    | TakeState
+    | HaveState
+    | LoseState
+    | CallBlock
+    | CallUnblock
+    | TellBlocked
+    | OpenPause
+    | PauseHeld
+    | PauseOver
+)
+
+
+@dataclass(slots=True)
+class Context:
+    me: MemberInfo
+    cluster: str
+    settings: EndpointSettings
+    plane: Plane
+    now: int = 0
+    view: View | None = None
+    infos: dict[int, MemberInfo] = field(default_factory=dict)
+    providers: tuple[Provision, ...] = ()  # of the view
+    lacks: tuple[int, ...] | None = None  # we lack the state, and have passed these over; see ``Ok``
+    lost: bool = False  # and nobody can give it to us: we are about to leave
+    departed: dict[int, None] = field(default_factory=dict)  # ids that were in a view and are no more; oldest first
+    orders: deque[Order] = field(default_factory=deque)
+    counters: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(COUNTERS, 0)))
+    edges: set[tuple[str, str, str]] = field(default_factory=set)
+    elder_ns: int = -NEVER  # when the coordinator of another view, with a lower id than ours, was heard last
+    history: int = 0  # of the group, up to the beginning of the view; see ``core/rules/history.py``
+    merging: bool = False  # our cut is to be held for a merge
+    allowed: Allowance | None = None  # by an operator, in this view
+
+    @property
+    def tag(self) -> int:
+        """Tag of the view that we are in, or 0."""
+        return self.view.view_id.tag if self.view else 0
+
+    @property
+    def primary(self) -> bool:
+        """Only a majority may close a view."""
+        return self.settings.partition == "primary"
+
+    def enough(self, survivors: Collection[int]) -> bool:
+        """May these members close our view?"""
+        if not self.primary:
+            return True
+        return is_quorum(self.allowed.members if self.allowed else [each.id for each in self.members], survivors)
+
+    @property
+    def rank(self) -> int:
+        assert self.view is not None
+        return self.view.rank(self.me.id)
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        return self.view.members if self.view else ()
+
+    def send(self, frame: Frame, member_id: int, address: bytes = b"") -> None:
+        """Queues a frame for a member of the view, or for a stranger at ``address``."""
+        if not address and member_id in self.infos:
+            address = self.infos[member_id].address
+        self.orders.append(Send(frame, member_id, address))
+
+    def multicast(self, frame: Frame) -> None:
+        self.orders.append(Multicast(frame))
+
+
+class Repeat:
+    """When to send again: after ``shortest``, then doubling up to ``longest``."""
+
+    def __init__(self, shortest: int, longest: int) -> None:
+        self.shortest, self.longest = shortest, longest
+        self.due = NEVER
+        self.interval = shortest
+
+    def start(self, now: int) -> None:
+        self.interval = self.shortest
+        self.due = now + self.interval
+
+    def stop(self) -> None:
+        self.due = NEVER
+
+    def take(self, now: int) -> bool:
+        """True, once, when it is due; the next time is further off."""
+        if now < self.due:
+            return False
+        self.interval = min(self.interval * 2, self.longest)
+        self.due = now + self.interval
+        return True

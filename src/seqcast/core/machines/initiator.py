@@ -1,0 +1,447 @@
+"""The initiator's part in the cut: BLOCK until all have run their callbacks, where there are any, START until all said
+OK, CUT until all said DONE, VIEW until all have it.
+
+In a primary partition (step 9) the CUT has the VIEW that is proposed beside it. If one of those that answer has
+accepted a proposal, that one is made again, whoever it leaves out: it may be in force somewhere. Survivors that are no
+majority of the view are blocked, until more are reached or an operator allows them to go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import Enum, auto
+from typing import ClassVar
+
+from seqcast.core.context import NEVER, Context, Repeat
+from seqcast.core.frames.kinds import (
+    Accepted,
+    Attempt,
+    Block,
+    BlockOk,
+    Cut,
+    Done,
+    Installed,
+    MemberInfo,
+    NewView,
+    Ok,
+    Promised,
+    Propose,
+    Start,
+    Subgroup,
+)
+from seqcast.core.machines.membership import Membership
+from seqcast.core.machines.participant import NO_PROMISE, Participant
+from seqcast.core.rules.arrange import arranged
+from seqcast.core.rules.cut import fetch_up_to, fix_cut, next_view
+from seqcast.core.rules.history import history_of
+from seqcast.core.rules.lineage import Lineage
+from seqcast.core.rules.quorum import to_repeat
+from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
+from seqcast.errors import RemoteProtocolError
+
+DEPARTED_MAX = 64
+"""So many of the incarnations that came and went are told to joiners: those of a while ago do not ask any more."""
+
+
+class Attempting(Enum):
+    IDLE = auto()
+    BLOCKING = auto()
+    STARTING = auto()
+    TOO_FEW = auto()
+    CUTTING = auto()
+    HOLDING = auto()
+    SERVING = auto()
+    BACKING_OFF = auto()
+
+
+class AttemptInput(Enum):
+    INITIATE = auto()
+    INITIATE_BLOCK = auto()
+    BLOCK_OK = auto()
+    BLOCK_OK_LAST = auto()
+    OK = auto()
+    OK_LAST = auto()
+    OK_FEW = auto()
+    ALLOWED = auto()
+    DONE = auto()
+    DONE_LAST = auto()
+    DONE_HOLD = auto()
+    RELEASE = auto()
+    GO = auto()
+    NEWER = auto()
+    PROMISED = auto()
+    OVERTAKEN = auto()
+    REPEAT = auto()
+    DEADLINE = auto()
+    BACKED_OFF = auto()
+    INSTALLED = auto()
+    INSTALLED_LAST = auto()
+    VIEW = auto()
+
+
+A, I = Attempting, AttemptInput  # noqa: E741
+_RUNNING = (A.BLOCKING, A.STARTING, A.TOO_FEW, A.CUTTING, A.HOLDING)
+TABLE: Table = table(
+    A,
+    I,
+    (A.BACKING_OFF, I.INITIATE, None, ILLEGAL, "the coordinator's duty waits for the end of the back-off"),
+    (None, I.INITIATE, A.STARTING, "begin close", "a view change, or a survivor fell; no callback is to be waited for"),
+    ((A.IDLE, A.BLOCKING, A.SERVING), I.INITIATE_BLOCK, A.BLOCKING, "begin ask_block", "a survivor has a callback"),
+    (None, I.INITIATE_BLOCK, None, ILLEGAL, "gates are closed, or a back-off runs"),
+    (A.BLOCKING, I.BLOCK_OK, None, "note_answer", "others are missing"),
+    (None, I.BLOCK_OK, None, IGNORED, "repeated, or of an attempt that is over"),
+    (A.BLOCKING, I.BLOCK_OK_LAST, A.STARTING, "close", "all survivors ran their callbacks"),
+    (None, I.BLOCK_OK_LAST, None, ILLEGAL, "only BLOCKING counts them"),
+    (A.STARTING, I.OK, None, "note_ok", "others are missing"),
+    (None, I.OK, None, IGNORED, "repeated, or of an attempt that is over"),
+    (A.STARTING, I.OK_LAST, A.CUTTING, "note_ok send_cut", "all survivors answered"),
+    (None, I.OK_LAST, None, ILLEGAL, "only STARTING counts them"),
+    (A.STARTING, I.OK_FEW, A.TOO_FEW, "note_ok wait", "all answered, and are no majority of the view (step 9)"),
+    (None, I.OK_FEW, None, ILLEGAL, "only STARTING counts them"),
+    (A.TOO_FEW, I.ALLOWED, A.CUTTING, "send_cut", "an operator says that the others are gone for good"),
+    (None, I.ALLOWED, None, ILLEGAL, "only TOO_FEW waits for it"),
+    (A.CUTTING, I.DONE, None, "note_answer", "others are missing"),
+    (None, I.DONE, None, IGNORED, "repeated, or of an attempt that is over"),
+    (A.CUTTING, I.DONE_LAST, A.SERVING, "note_answer send_view", "all survivors hold the cut"),
+    (None, I.DONE_LAST, None, ILLEGAL, "only CUTTING counts them"),
+    (A.CUTTING, I.DONE_HOLD, A.HOLDING, "note_answer hold", "all survivors hold the cut, and a merge is under way"),
+    (None, I.DONE_HOLD, None, ILLEGAL, "only CUTTING counts them"),
+    (A.HOLDING, I.RELEASE, A.SERVING, "send_plain", "no merge: the subgroup goes on alone"),
+    (None, I.RELEASE, None, ILLEGAL, "only HOLDING is released"),
+    (A.HOLDING, I.GO, A.SERVING, "send_merged", "the merged view"),
+    (None, I.GO, None, ILLEGAL, "only HOLDING waits for it"),
+    (A.BLOCKING, I.NEWER, A.STARTING, "close", "a member has left the view already: no callback is of use any more"),
+    (
+        (A.STARTING, A.TOO_FEW, A.CUTTING, A.HOLDING),
+        I.NEWER,
+        A.SERVING,
+        "adopt",
+        "a member has left the view: we serve its VIEW",
+    ),
+    (None, I.NEWER, None, IGNORED, "of an attempt that is over"),
+    (_RUNNING, I.PROMISED, A.BACKING_OFF, "back_off", "a survivor promised a higher attempt"),
+    (None, I.PROMISED, None, IGNORED, "of an attempt that is over"),
+    (_RUNNING, I.OVERTAKEN, A.IDLE, "stop", "we promised a higher attempt of another member"),
+    (A.BACKING_OFF, I.OVERTAKEN, A.IDLE, "stop", "the higher attempt reached us"),
+    (None, I.OVERTAKEN, None, IGNORED, "no attempt of ours runs"),
+    (A.BLOCKING, I.REPEAT, None, "say", "a callback runs still; the leases are renewed"),
+    (A.STARTING, I.REPEAT, None, "say", "an OK is missing"),
+    (A.TOO_FEW, I.REPEAT, None, "say", "the leases run on; and those who are left out hear that we are too few"),
+    (A.CUTTING, I.REPEAT, None, "say", "a DONE is missing"),
+    (A.HOLDING, I.REPEAT, None, "say", "the leases run on while the others are awaited"),
+    (A.SERVING, I.REPEAT, None, "say_view", "somebody has not said that it has the VIEW"),
+    (None, I.REPEAT, None, ILLEGAL, "the timer does not run"),
+    (A.BLOCKING, I.DEADLINE, A.STARTING, "close", "who is silent was asked long enough (E-17); START will tell"),
+    ((A.STARTING, A.CUTTING), I.DEADLINE, A.IDLE, "stop exclude_silent", "the flush deadline excludes who is silent"),
+    (A.SERVING, I.DEADLINE, A.IDLE, "stop", "who has not the VIEW gets it from any member that it asks"),
+    (None, I.DEADLINE, None, ILLEGAL, "no deadline runs"),
+    (A.BACKING_OFF, I.BACKED_OFF, A.IDLE, "stop", "again, if there is still a reason"),
+    (None, I.BACKED_OFF, None, ILLEGAL, "the timer does not run"),
+    (A.SERVING, I.INSTALLED, None, "note_answer", "others are missing"),
+    (None, I.INSTALLED, None, IGNORED, "repeated"),
+    (A.SERVING, I.INSTALLED_LAST, A.IDLE, "stop", "all have the VIEW"),
+    (None, I.INSTALLED_LAST, None, ILLEGAL, "only SERVING counts them"),
+    ((*_RUNNING, A.BACKING_OFF), I.VIEW, A.IDLE, "stop", "our view was closed by somebody else's attempt"),
+    (None, I.VIEW, None, IGNORED, "the VIEW is ours, or nothing runs"),
+)
+
+
+class Initiator(Machine):
+    NAME: ClassVar[str] = "initiator"
+    TABLE: ClassVar[Table] = TABLE
+
+    def __init__(self, context: Context, participant: Participant, membership: Membership, lineage: Lineage) -> None:
+        super().__init__(Attempting.IDLE, context.edges)
+        self.context = context
+        self.participant = participant
+        self.membership = membership
+        self.lineage = lineage
+        settings = context.settings
+        self.repeats = Repeat(settings.repeat_ns_min, settings.repeat_ns_max)
+        self.deadline_ns = NEVER
+        self.attempt: Attempt = NO_PROMISE
+        self.survivors: tuple[int, ...] = ()
+        self.oks: dict[int, Ok] = {}
+        self.accepted: dict[int, tuple[Attempt, NewView]] = {}  # what survivors, by id, accepted before
+        self.early: dict[int, Ok] = {}  # OKs whose ACCEPTED is still missing, by id
+        self.missing: set[int] = set()  # ids whose DONE, or INSTALLED, is missing
+        self.frame: Block | Start | Cut | NewView | None = None
+        self.proposal: Propose | None = None  # sent beside the CUT
+        self.block_until_ns = (0, NEVER)  # (tag of a view, when its callbacks are waited for no longer)
+        self.plain: NewView | None = None  # while HOLDING: what the subgroup would install alone
+        self.audience: dict[int, MemberInfo] = {}  # who must have the VIEW
+
+    @property
+    def running(self) -> bool:
+        """An attempt to close the present view is under way."""
+        return self.state in _RUNNING
+
+    @property
+    def too_few(self) -> bool:
+        """The attempt that runs cannot end in a view as it is."""
+        return self.running and not self.context.enough(self.survivors)
+
+    @property
+    def waited_for(self) -> tuple[int, ...]:
+        """Who must still answer before another attempt can help.
+
+        An adopted VIEW that others of our view must have first counts as under way too."""
+        return self.survivors if self.running else tuple(sorted(self.missing)) if self.passing_on else ()
+
+    @property
+    def passing_on(self) -> bool:
+        """A VIEW is served that closes the view we are still in: it goes on without us."""
+        serves = self.state is Attempting.SERVING and isinstance(self.frame, NewView) and self.context.view is not None
+        return serves and self.frame.closes == self.context.view.view_id  # type: ignore[union-attr]
+
+    def awaits_joiner(self, member: int) -> bool:
+        """Does the VIEW that is served take this one in, and has it not entered it?"""
+        serves = self.state is Attempting.SERVING and isinstance(self.frame, NewView)
+        return serves and member in self.missing and member not in self.survivors
+
+    # ---- inputs
+
+    def initiate(self, survivors: tuple[int, ...]) -> None:
+        """Closes the view; first by a round for the block callbacks, where a survivor has one and it can still send."""
+        context = self.context
+        if self.block_until_ns[0] != context.tag:  # callbacks have one deadline for all attempts to close a view
+            margin = 2 * context.settings.repeat_ns_max
+            self.block_until_ns = context.tag, context.now + context.settings.block_deadline_ns + margin
+        asks = self.participant.promise == NO_PROMISE and context.now < self.block_until_ns[1]
+        asks = asks and any(context.infos[member].blocks for member in survivors)
+        self.fire(AttemptInput.INITIATE_BLOCK if asks else AttemptInput.INITIATE, survivors)
+
+    def block_ok(self, frame: BlockOk, sender: int) -> None:
+        if frame.attempt != self.attempt or frame.view != self.context.tag or sender not in self.survivors:
+            return
+        last = self.state is Attempting.BLOCKING and self.missing <= {sender}
+        self.fire(AttemptInput.BLOCK_OK_LAST if last else AttemptInput.BLOCK_OK, sender)
+
+    def ok(self, frame: Ok, sender: int) -> None:
+        if frame.attempt != self.attempt or frame.view != self.context.tag:
+            return
+        rank = next((rank for rank, member in enumerate(self.context.members) if member.id == sender), -1)
+        if sender not in self.survivors or len(frame.held) != len(self.context.members):
+            return
+        if frame.accepted is not None and self.accepted.get(sender, (None,))[0] != frame.accepted:
+            self.early[sender] = frame
+            return
+        last = self.state is Attempting.STARTING and len(self.oks.keys() | {rank}) == len(self.survivors)
+        enough = AttemptInput.OK_FEW if self.too_few else AttemptInput.OK_LAST
+        self.fire(enough if last else AttemptInput.OK, rank, frame)
+
+    def note_accepted(self, frame: Accepted, sender: int) -> None:
+        """What a survivor accepted before.
+
+        Raises:
+            RemoteProtocolError: it closes another view.
+        """
+        context = self.context
+        if frame.attempt != self.attempt or frame.view != context.tag or sender not in self.survivors:
+            return
+        assert context.view is not None
+        if frame.proposal.closes != context.view.view_id or len(frame.proposal.cut) != len(context.members):
+            raise RemoteProtocolError("ACCEPTED: a proposal for another view")
+        self.accepted[sender] = frame.under, frame.proposal
+        if (early := self.early.pop(sender, None)) is not None:
+            self.ok(early, sender)
+
+    def review(self) -> None:
+        """Too few, and an operator allowed us to go on meanwhile?"""
+        if self.state is Attempting.TOO_FEW and not self.too_few:
+            self.fire(AttemptInput.ALLOWED)
+
+    def done(self, frame: Done, sender: int) -> None:
+        if frame.attempt != self.attempt or frame.view != self.context.tag or sender not in self.survivors:
+            return
+        last = self.state is Attempting.CUTTING and self.missing <= {sender}
+        end = AttemptInput.DONE_HOLD if self.context.merging else AttemptInput.DONE_LAST
+        self.fire(end if last else AttemptInput.DONE, sender)
+
+    def promised(self, frame: Promised, sender: int) -> None:
+        """A survivor promised another attempt: the next one of ours must be above it. Or who was left out lives."""
+        if frame.view != self.context.tag or sender not in self.context.infos:
+            return
+        if sender not in self.survivors:
+            if self.too_few:
+                self.participant.saw(frame.promise)
+                self.membership.lives(sender)
+            return
+        self.participant.saw(frame.promise)
+        if frame.attempt == self.attempt and frame.promise > self.attempt:
+            self.fire(AttemptInput.PROMISED)
+
+    def newer(self, frame: NewView) -> None:
+        """A VIEW served in answer to our START, by a member that has left the view (the cut, step 1)."""
+        if frame.answers == self.attempt:
+            self.fire(AttemptInput.NEWER, frame)
+
+    def installed(self, frame: Installed, sender: int) -> None:
+        if isinstance(self.frame, NewView) and frame.view == self.frame.view_id.tag:
+            last = self.state is Attempting.SERVING and self.missing <= {sender}
+            self.fire(AttemptInput.INSTALLED_LAST if last else AttemptInput.INSTALLED, sender)
+
+    def due(self) -> int:
+        return min(self.repeats.due, self.deadline_ns)
+
+    def run_timers(self) -> None:
+        if self.context.now >= self.deadline_ns:
+            backed_off = self.state is Attempting.BACKING_OFF
+            self.fire(AttemptInput.BACKED_OFF if backed_off else AttemptInput.DEADLINE)
+        elif self.repeats.take(self.context.now):
+            self.fire(AttemptInput.REPEAT)
+
+    # ---- actions
+
+    def begin(self, survivors: tuple[int, ...]) -> None:
+        self.survivors = survivors
+        self.attempt = (max(self.participant.highest, self.participant.promise[0]) + 1, self.context.rank)
+        self.oks, self.accepted, self.early = {}, {}, {}
+        self.proposal = None
+
+    def ask_block(self, survivors: tuple[int, ...]) -> None:
+        self._wait_for(survivors, self.block_until_ns[1] - self.context.now)
+        self.frame = Block(self.context.tag, self.attempt, survivors)
+        self.say()
+
+    def close(self, *_: object) -> None:
+        self._wait_for(self.survivors, self.context.settings.flush_deadline_ns)
+        self.frame = Start(self.context.tag, self.attempt, self.survivors)
+        self.say()
+
+    def say(self) -> None:
+        assert self.frame is not None and not isinstance(self.frame, NewView)
+        self.context.multicast(self.frame)
+        if self.proposal is not None:
+            self.context.multicast(self.proposal)
+
+    def note_answer(self, sender: int) -> None:
+        self.missing.discard(sender)
+
+    def note_ok(self, rank: int, frame: Ok) -> None:
+        self.oks[rank] = frame
+        self.missing.discard(self.context.members[rank].id)
+
+    def wait(self, *_: object) -> None:
+        """Who has answered is neither waited for nor given up: there is no deadline."""
+        self.deadline_ns = NEVER
+
+    def send_cut(self, *_: object) -> None:
+        context = self.context
+        cut, fetch = fix_cut(len(context.members), self.oks)
+        if context.primary:
+            proposal = to_repeat(self.oks, dict(self.accepted.values()), self.survivors, context.allowed)
+            if proposal is None:
+                proposal = self._next_view(cut, (0,) * len(cut))
+            else:
+                cut = proposal.cut
+                takers = [rank for rank in self.oks if context.members[rank].id in proposal.survivors]
+                fetch = fetch_up_to(cut, self.oks, takers)
+            self.proposal = Propose(context.tag, self.attempt, proposal)
+        self._wait_for(self.survivors, context.settings.flush_deadline_ns)
+        self.frame = Cut(context.tag, self.attempt, cut, fetch)
+        self.say()
+
+    def send_view(self, *_: object) -> None:
+        view = self._decided() if self.context.primary else self._own_view()
+        self._serve(view, view.members)
+
+    def _decided(self) -> NewView:
+        """What all survivors have accepted, ourselves included."""
+        assert self.participant.accepted is not None and self.participant.accepted[0] == self.attempt
+        return replace(self.participant.accepted[1], attempt=self.attempt)
+
+    def _own_view(self) -> NewView:
+        assert isinstance(self.frame, Cut)
+        return self._next_view(self.frame.cut, self.context.plane.received_table())
+
+    def _next_view(self, cut: Sequence[int], table: Sequence[int]) -> NewView:
+        context = self.context
+        assert context.view is not None
+        lacking = {context.members[rank].id: ok.lacks for rank, ok in self.oks.items() if ok.lacks is not None}
+        leaving, joining = self.membership.leaving(), self.membership.joining()
+        if context.primary:  # as many as stay: those are a quorum of the view then, should no joiner ever enter it
+            joining = joining[: max(len(set(self.survivors) - leaving), 1)]
+        frame = next_view(
+            context.view,
+            context.infos,
+            self.attempt,
+            self.survivors,
+            cut,
+            table,
+            leaving,
+            joining,
+            lacking,
+            context.providers,
+            self.arrange,
+            context.settings.first_seqno,
+        )
+        frame = replace(frame, history=history_of(context))
+        if joining and not context.primary:  # a joiner may be who speaks for this group when it merges
+            frame = replace(frame, shortfalls=self.lineage.shortfalls(context.view, frame))
+        if joining:  # and who takes in the next ones
+            frame = replace(frame, departed=tuple(context.departed)[-DEPARTED_MAX:])
+        return frame
+
+    def arrange(self, infos: Sequence[MemberInfo], subgroups: Sequence[Subgroup]) -> list[MemberInfo]:
+        members = arranged(self.context, infos, self.survivors, self.membership.leaving(), subgroups)
+        stay = [info for info in members if info.id in self.survivors]
+        if self.context.primary and 2 * len(stay) == len(members):  # without a joiner that dies they could not go on
+            members = [stay[0], *(info for info in members if info.id != stay[0].id)]
+        return members
+
+    def hold(self, *_: object) -> None:
+        """Our part of a merge is fixed; gates stay closed, and the leases run on, until the merge goes or is off."""
+        self.plain = self._own_view()
+        self.repeats.start(self.context.now)
+        self.deadline_ns = NEVER
+
+    def send_plain(self) -> None:
+        assert self.plain is not None
+        self._serve(self.plain, self.plain.members)
+
+    def send_merged(self, merged: NewView) -> None:
+        """The merged view as the VIEW that ends our cut; the other subgroups have it from their coordinators."""
+        plain = self.plain
+        assert plain is not None
+        view = replace(
+            merged,
+            closes=plain.closes,
+            attempt=plain.attempt,
+            survivors=plain.survivors,
+            cut=plain.cut,
+            table=plain.table,
+        )
+        self._serve(view, plain.members)
+
+    def adopt(self, frame: NewView) -> None:
+        self._serve(replace(frame, attempt=self.attempt, answers=None), frame.members)
+
+    def _serve(self, frame: NewView, members: tuple[MemberInfo, ...]) -> None:
+        self.frame, self.proposal = frame, None
+        self.audience = {member: self.context.infos[member] for member in self.survivors}
+        self.audience.update((info.id, info) for info in members)
+        self._wait_for(self.audience, self.context.settings.flush_deadline_ns)
+        self.context.multicast(frame)
+
+    def say_view(self) -> None:
+        assert isinstance(self.frame, NewView)
+        for member in sorted(self.missing):
+            self.context.send(self.frame, member, self.audience[member].address)
+
+    def exclude_silent(self) -> None:
+        self.participant.lapsed |= self.missing
+
+    def back_off(self) -> None:
+        self.stop()
+        self.deadline_ns = self.context.now + self.context.settings.back_off_ns
+
+    def stop(self, *_: object) -> None:
+        self.repeats.stop()
+        self.deadline_ns = NEVER
+
+    def _wait_for(self, members: object, deadline_ns: int) -> None:
+        self.missing = set(members)  # type: ignore[call-overload]
+        self.repeats.start(self.context.now)
+        self.deadline_ns = self.context.now + deadline_ns

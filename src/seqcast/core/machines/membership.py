@@ -1,0 +1,403 @@
+"""Who is doubted, who asks to come or go, and whether it is this member's turn to start a view change.
+
+The first member of the view that nobody here doubts is the one to act. What is asked for within ``bundle_ns`` makes one
+view (FLU-11), and so do members that fall together: while others are under verification a view change waits, at most
+for ``verify_ns``. Joiners and leavers not yet official are kept here, apart from the view (MBR-01 to MBR-03).
+
+A link between two living members that carries no multicast would stall a stream for ever: what the one sends does not
+reach the other, or its acks do not come back. Each member tells in its heartbeats whose multicasts it does not hear, so
+all see such links wherever they are; after ``link_ns`` an end of each is excluded, that with the most of them: a member
+behind a switch that has forgotten it, and not those that it does not hear. If that is the acting member itself, it
+leaves the turn to the next one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import ClassVar
+
+from seqcast.core.context import NEVER, Context, Warn
+from seqcast.core.frames.kinds import MEMBERS_MAX, Join, MemberInfo, Refused
+from seqcast.core.machines.participant import Part, Participant
+from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
+
+JOINER_BEACONS = 10
+"""For so many beacons a joiner is left to another coordinator that is heard; it may not hear that one."""
+
+
+class Duty(Enum):
+    QUIET = auto()
+    BUNDLING = auto()
+    CHANGING = auto()
+
+
+class DutyInput(Enum):
+    REASON = auto()
+    RUNNING = auto()
+    DUE = auto()
+    VERIFYING = auto()
+    NONE = auto()
+    BROKEN = auto()
+    VIEW = auto()
+
+
+D, I = Duty, DutyInput  # noqa: E741
+TABLE: Table = table(
+    D,
+    I,
+    (D.QUIET, I.REASON, D.BUNDLING, "bundle", "it is our turn, and somebody comes, goes or fell"),
+    (D.BUNDLING, I.REASON, None, IGNORED, "more may come within the bundling delay"),
+    (D.CHANGING, I.REASON, None, ILLEGAL, "a reason without a running attempt is BROKEN"),
+    (D.CHANGING, I.RUNNING, None, IGNORED, "the attempt runs; joiners and leavers are counted when the VIEW is made"),
+    (None, I.RUNNING, D.CHANGING, "rest", "for a while it was another's turn; our attempt still runs"),
+    (D.BUNDLING, I.DUE, D.CHANGING, "initiate", "the bundling delay is over"),
+    (None, I.DUE, None, ILLEGAL, "only bundling is timed"),
+    (D.BUNDLING, I.VERIFYING, None, "wait", "others may have fallen too: their verification is awaited, within bounds"),
+    (None, I.VERIFYING, None, ILLEGAL, "only bundling is timed"),
+    (D.QUIET, I.NONE, None, IGNORED, "nothing to do, or another member's turn"),
+    (None, I.NONE, D.QUIET, "rest", "the reason is gone, or it is another member's turn"),
+    (D.CHANGING, I.BROKEN, None, "initiate", "a survivor is doubted, too few are no longer alone, or it was given up"),
+    (None, I.BROKEN, None, ILLEGAL, "no attempt of ours"),
+    (None, I.VIEW, D.QUIET, "rest", "a new view"),
+)
+
+
+def difference(ours: dict[str, str], theirs: dict[str, str]) -> str:
+    """The first setting that is not the same, in words; "" if all are."""
+    for name in sorted(ours.keys() | theirs.keys()):
+        if (one := ours.get(name, "none")) != (other := theirs.get(name, "none")):
+            return f"the group has {name}={one}, not {other}"
+    return ""
+
+
+@dataclass(slots=True)
+class Joiner:
+    info: MemberInfo
+    first_ns: int
+    last_ns: int
+
+
+class Membership(Machine):
+    NAME: ClassVar[str] = "membership"
+    TABLE: ClassVar[Table] = TABLE
+
+    def __init__(self, context: Context, participant: Participant) -> None:
+        super().__init__(Duty.QUIET, context.edges)
+        self.context = context
+        self.participant = participant
+        self.suspected: set[int] = set()  # by the engine: silent, and verified
+        self.slow: set[int] = set()  # members that have long dropped what they receive, for want of slabs
+        self.severed: set[int] = set()  # ends of cut links that are given up; this member may be one of them
+        self.links: dict[tuple[int, int], int] = {}  # (listener, speaker) that it does not hear: since when
+        self.warned: set[int] = set()  # members that a warning named, as their links are cut
+        self.verified_ns = NEVER  # no view change waits longer for verifications
+        self.links_ns = NEVER  # when to look at the links again
+        self.more_ns = NEVER  # too few wait no longer for others that may come back, too
+        self.gone: set[int] = set()  # who went on to another view without us (the cut, step 8)
+        self.elsewhere: dict[
+            int, tuple[int, int]
+        ] = {}  # who is seen in a view of which we know nothing: since when, last
+        self.calling: set[int] = set()  # who is blocked with too few, and takes us for dead or for blocked, too
+        self.joiners: dict[int, Joiner] = {}
+        self.leavers: set[int] = set()
+        self.wanting: set[int] = set()  # who needs a VIEW that names another provider of the state
+        self.bundle_due_ns = NEVER
+        self.survivors: tuple[int, ...] | None = None  # set by initiate; taken by the endpoint
+
+    # ---- what is known
+
+    def doubted(self) -> set[int]:
+        slow = self.slow if 2 * len(self.slow) < len(self.context.members) else set()  # else it is no fault of theirs
+        return (self.suspected | slow | self.severed | self.participant.lapsed | self.gone) - {self.context.me.id}
+
+    def reasons(self) -> dict[int, str]:
+        """Why members are doubted here, for the log."""
+        why = dict.fromkeys(self.gone, "it went on in another view")
+        why |= dict.fromkeys(self.participant.lapsed, "it did not answer the view change in time")
+        why |= dict.fromkeys(self.severed, "a link to or from it is cut in one direction")
+        return why | dict.fromkeys(self.suspected, "it was silent: crashed, stopped or cut off")
+
+    def acting(self) -> bool:
+        """Is it our turn: are we the first member that nobody here doubts?
+
+        A member that could not reach its own cut in time (others may have purged what it lacks), or that is the end of
+        cut links to be given up, leaves the turn to the next one, which goes on without it; alone it lacks nothing.
+        """
+        doubted = self.doubted()
+        trusted = [member.id for member in self.context.members if member.id not in doubted]
+        me = self.context.me.id
+        return trusted[:1] == [me] and (me not in self.participant.lapsed | self.severed or len(trusted) == 1)
+
+    def leaving(self) -> set[int]:
+        return {member.id for member in self.context.members if member.id in self.leavers}
+
+    def joining(self) -> list[MemberInfo]:
+        """The joiners that the next view takes in; of two with one name the one with the lower id.
+
+        While a coordinator of another view is heard whose id is lower, and which so leads the merge to come, a new
+        joiner is left to that one for a while: it can enter only one view, and is a ghost in the other.
+
+        Where the state is lost, who wants it waits until those who lost it are gone, and forms a group anew: else those
+        who try again would keep a group without a state alive between them for ever.
+        """
+        context, settings = self.context, self.context.settings
+        stale = context.now - settings.joiner_seen_ns
+        yields = context.now - context.elder_ns <= 3 * settings.beacon_ns
+        patient = context.now - (JOINER_BEACONS if yields else 0) * settings.beacon_ns
+        names = {member.name for member in context.members}
+        result = []
+        for joiner in sorted(self.joiners.values(), key=lambda joiner: joiner.info.id):
+            in_vain = (context.lost and joiner.info.state) or joiner.first_ns > patient
+            if joiner.last_ns > stale and joiner.info.name not in names and not in_vain:
+                names.add(joiner.info.name)
+                result.append(joiner.info)
+        return result[: MEMBERS_MAX - len(context.members)]
+
+    # ---- inputs
+
+    def join(self, frame: Join) -> Refused | None:
+        """Notes a joiner; returns the refusal, if it is refused.
+
+        A joiner whose name is in the view is at first neither taken in nor refused: see ``name_taken_ns``.
+        """
+        context, info = self.context, frame.info
+        if frame.cluster != context.cluster:
+            reason = f"this is cluster {context.cluster!r}, not {frame.cluster!r}: choose another address or port"
+            return Refused(reason, "settings", frame.nonce)
+        if frame.order != context.settings.order:
+            reason = f"the group has order={context.settings.order!r}, not {frame.order!r}: join with the same order"
+            return Refused(reason, "settings", frame.nonce)
+        if differ := difference(dict(context.settings.shared), dict(frame.shared)):
+            return Refused(f"{differ}: join with the same", "settings", frame.nonce)
+        if info.id in context.departed:  # E-06: what was sent to or by it in its view is over
+            reason = "this incarnation was in a view already and lost it: join again as a new one"
+            return Refused(reason, "incarnation", frame.nonce)
+        # A process has one socket: of several joiners at one address the last is the one that is there.
+        before = [each for each, one in self.joiners.items() if each != info.id and one.info.address == info.address]
+        for each in before:
+            del self.joiners[each]
+        if any(each.address == info.address for each in context.infos.values()):
+            return None  # an incarnation before it, which has to be excluded first
+        known = self.joiners.get(info.id)
+        if known is None and len(self.joiners) >= MEMBERS_MAX:
+            self._forget_stale()
+        if known is None and (len(self.joiners) >= MEMBERS_MAX or len(context.members) >= MEMBERS_MAX):
+            reason = f"the group is full: it has {len(context.members)} members, and at most {MEMBERS_MAX}"
+            return Refused(reason, "full", frame.nonce)
+        joiner = self.joiners.setdefault(info.id, Joiner(info, context.now, context.now))
+        joiner.info, joiner.last_ns = info, context.now
+        doubted = self.doubted()  # one of those may be the old incarnation, which a blocked group cannot exclude
+        taken = any(each.name == info.name and each.id not in doubted | {info.id} for each in context.members)
+        if taken and context.now - joiner.first_ns > context.settings.name_taken_ns:
+            reason = f"the name {info.name!r} is taken by a member of the group: choose another name"
+            return Refused(reason, "name", frame.nonce)
+        return None
+
+    def starves(self, member_id: int) -> None:
+        """A member says that it drops what it receives, for long, as it has no slabs left: all others wait for it."""
+        if member_id not in self.context.infos or member_id in self.slow:
+            return
+        self.slow.add(member_id)
+        self.context.counters["members_slow"] += 1
+        self.context.orders.append(
+            Warn(
+                f"{self.context.infos[member_id].name} has no room left for what it receives, and everyone waits for "
+                "it: it is excluded. Its application takes messages too slowly, or its slabs_max is too small"
+            )
+        )
+
+    def seen_elsewhere(self, member_id: int) -> None:
+        """A member of our view shows itself in another one, of which we do not know that it closes ours.
+
+        It may be behind, and on its way to us; when that takes too long it is not coming.
+        """
+        now, settings = self.context.now, self.context.settings
+        first, last = self.elsewhere.get(member_id, (now, now))
+        if now - last > 3 * settings.beacon_ns:
+            first = now
+        self.elsewhere[member_id] = first, now
+        if now - first >= settings.elsewhere_ns:
+            self.gone.add(member_id)
+
+    def lives(self, member_id: int) -> None:
+        """A member closes our view, or is blocked in it, in a primary partition: it lives, and is not elsewhere."""
+        for doubts in (self.suspected, self.participant.lapsed, self.gone):
+            doubts.discard(member_id)
+        self.elsewhere.pop(member_id, None)
+
+    def decline(self, member_id: int) -> None:
+        """One that our view names as a joiner entered another one before."""
+        self.context.counters["joiners_declined"] += 1
+        self.gone.add(member_id)
+
+    def call(self, member_id: int) -> None:
+        """A member began to close our view, with too few of us and without this one: only together can it end."""
+        self.lives(member_id)
+        self.calling.add(member_id)
+
+    def leave(self, member_id: int) -> None:
+        if member_id in self.context.infos:
+            self.leavers.add(member_id)
+
+    def want(self, member_id: int) -> None:
+        if member_id in self.context.infos:
+            self.wanting.add(member_id)
+
+    def links_changed(self) -> None:
+        """The engine reports other links than before."""
+        now = self.context.now
+        self.links = {pair: self.links.get(pair, now) for pair in self.context.plane.links()}
+
+    def review(self, attempt_runs: bool, survivors: tuple[int, ...], backing_off: bool, too_few: bool = False) -> None:
+        """Looks whether something is to be done, at the end of each step.
+
+        Args:
+            attempt_runs: we initiate a change of this view, and wait for ``survivors``.
+            backing_off: we met a higher promise, and wait.
+            too_few: the survivors are no majority, where they have to be.
+        """
+        self._settle_links()
+        doubted = self.doubted()
+        if not (attempt_runs and too_few and self.acting()):
+            self.more_ns = NEVER
+        if backing_off or not self.acting():
+            self.fire(DutyInput.NONE)
+        elif attempt_runs:
+            self.fire(DutyInput.RUNNING)
+            if not doubted.isdisjoint(survivors) or (too_few and self._more(doubted, survivors)):
+                self.more_ns = NEVER
+                self.fire(DutyInput.BROKEN)
+        elif not self._reason(doubted):
+            self.fire(DutyInput.NONE)
+        elif self.state is Duty.CHANGING:
+            self.fire(DutyInput.BROKEN)
+        elif self.state is not Duty.BUNDLING or self.context.now < self.bundle_due_ns:
+            self.fire(DutyInput.REASON)
+        elif self.context.now < self.verified_ns and not doubted.issuperset(self.context.plane.doubted()):
+            self.fire(DutyInput.VERIFYING)
+        else:
+            self.fire(DutyInput.DUE)
+
+    def _settle_links(self) -> None:
+        """Decides which ends of links that stayed cut are given up, and warns of them."""
+        context, link_ns = self.context, self.context.settings.link_ns
+        steps = (link_ns // 2, link_ns, 2 * link_ns)  # warned of, given up, and nobody did so
+        warned, ripe, overdue = ([p for p, since in self.links.items() if since + ns <= context.now] for ns in steps)
+        due = (since + ns for since in self.links.values() for ns in steps)
+        self.links_ns = min((due_ns for due_ns in due if due_ns > context.now), default=NEVER)
+        self.severed.clear()
+        if not warned:
+            return
+        if not {end for pair in warned for end in pair}.isdisjoint(context.plane.doubted()):
+            # One of them may have crashed just now.
+            self.links_ns = min(self.links_ns, context.now + max(context.settings.verify_ns, link_ns // 8, 1))
+            return
+        me, ranks = context.me.id, [member.id for member in context.members]
+        # If the others did not take the turn that we left to them, it is ours again.
+        spared = me if any(me in pair for pair in overdue) else 0
+        self.severed |= severed(ripe, ranks, spared, self.links)
+        for end in sorted(severed(warned, ranks, spared, self.links) - self.warned, key=ranks.index):
+            cut = [pair for pair in self.links if end in pair]
+            if self.acting() or any(me in pair for pair in cut):
+                self.warned.add(end)
+                context.counters["links_cut"] += len(cut)
+                context.orders.append(Warn(self._cut_links(end, cut)))
+
+    def _cut_links(self, end: int, cut: Sequence[tuple[int, int]]) -> str:
+        """What is wrong with the links of a member that is given up, and what to check."""
+        names = {member.id: member.name for member in self.context.members}
+        name = names[end]
+        unheard = sorted(names[speaker] for listener, speaker in cut if listener == end)
+        deaf = sorted(names[listener] for listener, speaker in cut if speaker == end)
+        said = [f"{name} does not hear {', '.join(unheard)}"] if unheard else []
+        said += [f"{other} does not hear {name}" for other in deaf] if len(deaf) < 3 else []
+        said += [f"{len(deaf)} members ({', '.join(deaf)}) do not hear {name}"] if len(deaf) >= 3 else []
+        return (
+            f"{', and '.join(said)}, though all are alive: multicast datagrams between them are lost, and {name} will "
+            f"be excluded unless that ends. Check the multicast filtering of the switches on the way to {name} (IGMP "
+            f"snooping needs a querier), the firewall of {name} (does it drop 224.0.0.0/4?), and its multicast route"
+        )
+
+    def _reason(self, doubted: set[int]) -> bool:
+        return (
+            any(member.id in doubted or member.id in self.leavers for member in self.context.members)
+            or bool(self.joiners and self.joining())
+            or bool(self.wanting)
+            or self.context.merging
+            or self._called(doubted)
+            or self.participant.state is not Part.OPEN  # somebody began to close the view, and is gone
+        )
+
+    def _more(self, doubted: set[int], survivors: tuple[int, ...]) -> bool:
+        """Too few, and others are back: all of them together, so that who comes a moment later is not left out."""
+        now, back = self.context.now, {member.id for member in self.context.members} - doubted - set(survivors)
+        self.more_ns = min(self.more_ns, now + self.context.settings.verify_ns) if back else NEVER
+        return now >= self.more_ns or len(back) + len(survivors) == len(self.context.members)
+
+    def _called(self, doubted: set[int]) -> bool:
+        """Is one waiting that can hear us? If it cannot, an attempt with it would hold up everyone for nothing."""
+        me = self.context.me.id
+        return any(member not in doubted and (member, me) not in self.links for member in self.calling)
+
+    def _forget_stale(self) -> None:
+        stale = self.context.now - self.context.settings.joiner_seen_ns
+        self.joiners = {key: joiner for key, joiner in self.joiners.items() if joiner.last_ns > stale}
+
+    def installed(self) -> None:
+        """A new view: requests that it answers are forgotten, suspicion begins anew with the engine's."""
+        members = {member.id for member in self.context.members}
+        self.suspected.clear()
+        self.links.clear()
+        self.leavers &= members
+        self._forget_stale()
+        self.joiners = {key: joiner for key, joiner in self.joiners.items() if key not in members}
+        self.fire(DutyInput.VIEW)
+
+    def due(self) -> int:
+        return min(self.bundle_due_ns, self.links_ns, self.more_ns)
+
+    # ---- actions
+
+    def bundle(self) -> None:
+        self.bundle_due_ns = self.context.now + self.context.settings.bundle_ns
+        self.verified_ns = self.bundle_due_ns + self.context.settings.verify_ns
+
+    def wait(self) -> None:
+        self.bundle_due_ns = self.context.now + self.context.settings.verify_ns // 16 + 1
+
+    def initiate(self) -> None:
+        self.bundle_due_ns = NEVER
+        doubted = self.doubted()
+        self.survivors = tuple(member.id for member in self.context.members if member.id not in doubted)
+
+    def rest(self) -> None:
+        self.bundle_due_ns = NEVER
+
+
+def severed(
+    ripe: Collection[tuple[int, int]],
+    by_rank: Sequence[int],
+    spared: int = 0,
+    links: Collection[tuple[int, int]] = (),
+) -> set[int]:
+    """The members to be given up so that none of the ``ripe`` cut links is left: each time that with the most cut
+    links, of several the last in rank.
+
+    Args:
+        ripe: (listener, speaker) of the links that were cut for long enough.
+        by_rank: the members of the view.
+        spared: is never given up; 0: nobody is spared.
+        links: all cut links, which count for the choice: those of a member that lost multicast ripen one by one.
+    """
+    left, counted, result = list(ripe), {*ripe, *links}, set()
+    while left:
+        ends = {end for pair in left for end in pair if end != spared}
+        count = Counter(end for pair in counted for end in pair)
+        worst = max(ends, key=lambda member: (count[member], by_rank.index(member)))
+        result.add(worst)
+        left = [pair for pair in left if worst not in pair]
+        counted = {pair for pair in counted if worst not in pair}
+    return result

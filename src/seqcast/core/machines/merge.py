@@ -1,0 +1,657 @@
+"""Merging what a partition separated (design: the cut, step 11; MRG-01 to MRG-09, E-11, E-12).
+
+The acting coordinator of each view multicasts a beacon. Who hears the beacon of another view, and has the lowest id of
+the coordinators it hears, leads: it makes the merge id and asks the others to cut their subgroups and to hold them. A
+coordinator follows one merge at a time (compare-and-set of the id). Once one of them is ready the leader cuts its own
+subgroup; when all are ready it tells everyone the merged view, which each coordinator installs in its own subgroup as
+the VIEW that ends the cut. Nobody waits for ever: who follows goes on alone when the leader falls silent.
+
+Primary partitions never merge: no minority goes on, so there is nothing to be merged but groups that were founded
+apart. Of those the one with less history gives way, blocked or not: its members are out, and may join again. Where both
+have a history that members shared, an operator decides, and they only warn. Without one there is nothing to lose: the
+smaller group gives way, and one that is blocked to one that is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import ClassVar
+
+from seqcast.core.context import NEVER, Context, GiveWay, Repeat, Warn
+from seqcast.core.frames.kinds import (
+    SUBGROUPS_MAX,
+    Beacon,
+    MergeAsk,
+    MergeCancel,
+    MergeGo,
+    MergeId,
+    MergeReady,
+    MergeRefused,
+    MergeTaken,
+    Merging,
+    NewView,
+)
+from seqcast.core.machines.initiator import Attempting, AttemptInput, Initiator
+from seqcast.core.machines.membership import Membership, difference
+from seqcast.core.rules.cut import merged_view, sequencer_rank, why_apart
+from seqcast.core.rules.history import History, history_of
+from seqcast.core.rules.lineage import Lineage
+from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
+from seqcast.errors import RemoteProtocolError
+
+HEARD_MAX = 64
+APART_MAX = 64
+APART_NS_MAX = 600_000_000_000
+"""A view that cannot be merged with ours is tried again after ``merge_back_off_ns_max``, doubling up to this."""
+COUNTER_STEP_MAX = 1 << 32
+"""A view's counter may be so far above ours: beyond what any group reaches, and far from the last number."""
+FRUITLESS_MAX = 16
+FOLLOWED = 2
+"""A leader is followed for so many times of its deadline: it has gone on by then, or it leads nothing."""
+LEADER_BEACONS = 10
+"""A coordinator waits for one with a lower id to lead for so many times of a beacon."""
+APART_BEACONS = 10
+"""A member that is heard so soon after a merged view fell apart was never out of reach."""
+GATHER = 2
+"""A leader waits for so many bundling delays for further coordinators: they answer the first beacon that they hear."""
+NO_MERGE: MergeId = (0, 0)
+_BOTH = (
+    "another group of this cluster, founded apart from this one, lives, and both have delivered messages: neither "
+    "gives way by itself. End the members of one of the two; they join the other when they are started again"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Another coordinator, by its beacons: of the view with ``tag``; heard since, or asked us last; and heard last."""
+
+    tag: int
+    address: bytes
+    first_ns: int
+    last_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """A view that is left alone for so long; then it is looked at again, as what was said of it may have been a lie."""
+
+    until_ns: int
+    wait_ns: int
+
+
+class Merge(Enum):
+    APART = auto()
+    LEADING = auto()
+    GOING = auto()
+    FOLLOWING = auto()
+
+
+class MergeInput(Enum):
+    LEAD = auto()
+    ASK = auto()
+    ASK_AGAIN = auto()
+    ASK_OTHER = auto()
+    REFUSED = auto()
+    READY = auto()
+    READY_OTHER = auto()
+    HELD = auto()
+    ALL_READY = auto()
+    NONE_LEFT = auto()
+    GO = auto()
+    TAKEN = auto()
+    TAKEN_LAST = auto()
+    CANCEL = auto()
+    REPEAT = auto()
+    DEADLINE = auto()
+    NO_DUTY = auto()
+    VIEW = auto()
+
+
+M, I = Merge, MergeInput  # noqa: E741
+TABLE: Table = table(
+    M,
+    I,
+    (M.APART, I.LEAD, M.LEADING, "lead say_ask", "another view lives, and of its coordinators ours has the lowest id"),
+    (None, I.LEAD, None, ILLEGAL, "one merge at a time"),
+    (M.APART, I.ASK, M.FOLLOWING, "follow", "no merge is under way: the id is ours now (E-11)"),
+    (None, I.ASK, None, ILLEGAL, "one merge at a time"),
+    (M.FOLLOWING, I.ASK_AGAIN, None, "renew say_ready", "the leader lives; our answer may be lost"),
+    (None, I.ASK_AGAIN, None, ILLEGAL, "only FOLLOWING has an id of another"),
+    (None, I.ASK_OTHER, None, "refuse", "another merge is under way, or we coordinate no such view"),
+    (M.LEADING, I.REFUSED, None, "drop", "without it"),
+    (None, I.REFUSED, None, IGNORED, "late"),
+    (M.LEADING, I.READY, None, "note_ready", "a subgroup is cut; now ours"),
+    (M.GOING, I.READY, None, IGNORED, "decided; GO is repeated"),
+    (None, I.READY, None, ILLEGAL, "only a leader waits for it"),
+    (None, I.READY_OTHER, None, "cancel_one", "of a merge that is over, or goes without it: it need not wait"),
+    (M.FOLLOWING, I.HELD, None, "say_ready", "our subgroup is cut"),
+    (None, I.HELD, None, ILLEGAL, "only FOLLOWING tells a leader"),
+    (M.LEADING, I.ALL_READY, M.GOING, "go", "all that were asked, and we ourselves, hold their cuts"),
+    (None, I.ALL_READY, None, ILLEGAL, "only LEADING waits for them"),
+    (M.LEADING, I.NONE_LEFT, M.APART, "release back_off", "all refused or are silent"),
+    (None, I.NONE_LEFT, None, ILLEGAL, "only LEADING waits for them"),
+    (M.FOLLOWING, I.GO, M.APART, "stop take", "the merged view"),
+    (None, I.GO, None, ILLEGAL, "only FOLLOWING takes one"),
+    (M.GOING, I.TAKEN, None, "note_taken", "others are missing"),
+    (None, I.TAKEN, None, IGNORED, "repeated"),
+    (M.GOING, I.TAKEN_LAST, M.APART, "stop", "all subgroups install it"),
+    (None, I.TAKEN_LAST, None, ILLEGAL, "only GOING counts them"),
+    (M.FOLLOWING, I.CANCEL, M.APART, "release back_off_longer", "the leader gave up: on alone"),
+    (None, I.CANCEL, None, IGNORED, "late"),
+    (M.LEADING, I.REPEAT, None, "say_ask", "somebody is not ready; and who is knows that we live"),
+    (M.GOING, I.REPEAT, None, "say_go", "somebody has not taken it"),
+    (None, I.REPEAT, None, ILLEGAL, "the timer does not run"),
+    (M.LEADING, I.DEADLINE, None, "drop_silent", "without those that are not ready by now"),
+    (M.GOING, I.DEADLINE, M.APART, "stop", "who did not take it goes on alone, and is found again"),
+    (M.FOLLOWING, I.DEADLINE, M.APART, "release back_off_longer", "the leader is silent, or takes too long: on alone"),
+    (M.APART, I.DEADLINE, None, ILLEGAL, "no deadline runs"),
+    (M.LEADING, I.NO_DUTY, M.APART, "cancel_all release", "another member coordinates now"),
+    (M.FOLLOWING, I.NO_DUTY, M.APART, "decline release", "another member coordinates now"),
+    (None, I.NO_DUTY, None, ILLEGAL, "no cut of ours is held"),
+    (M.LEADING, I.VIEW, M.APART, "cancel_all stop", "our view was closed without the merge"),
+    (M.FOLLOWING, I.VIEW, M.APART, "decline stop", "our view was closed without the merge"),
+    (None, I.VIEW, None, IGNORED, "nothing of ours is held"),
+)
+
+
+class Merger(Machine):
+    NAME: ClassVar[str] = "merger"
+    TABLE: ClassVar[Table] = TABLE
+
+    def __init__(self, context: Context, initiator: Initiator, lineage: Lineage) -> None:
+        super().__init__(Merge.APART, context.edges)
+        self.context = context
+        self.initiator = initiator
+        self.lineage = lineage
+        self.membership: Membership  # of the present view; set by the endpoint
+        settings = context.settings
+        self.repeats = Repeat(settings.repeat_ns_min, settings.repeat_ns_max)
+        self.beacon_ns = NEVER
+        self.deadline_ns = NEVER
+        self.quiet_ns = 0  # no merge before
+        self.pause_ns = settings.merge_back_off_ns
+        self.merged_ns = -NEVER  # when the last merge was installed
+        self.parted: dict[int, int] = {}  # members of that which did not come along to the next view: since when
+        self.said_ns = -NEVER  # when our last beacon was sent
+        self.lead_ns = NEVER  # when the others that hear us have had the time to say so, too
+        self.number = 0
+        self.merge: MergeId = NO_MERGE
+        self.heard: dict[int, Heard] = {}  # other coordinators
+        self.apart: dict[int, Apart] = {}  # tags of views that cannot be merged with ours as both are
+        self.reasons: dict[str, None] = {}  # of that, which the application was told
+        # Coordinators of other primary partitions to which ours may have to give way: heard first, and last.
+        self.rivals: dict[int, tuple[int, int]] = {}
+        self.warned: dict[int, None] = {}  # of those: told of, because neither gives way
+        self.asked: dict[int, tuple[int, bytes]] = {}  # leading: coordinators, with the tag of the view and the address
+        self.ready: dict[int, MergeReady] = {}
+        self.merged: NewView | None = None
+        self.leader: tuple[int, bytes] = (0, b"")  # following
+        self.patience_ns = NEVER  # the leader is followed no longer, whatever it says
+        self.fruitless = 0  # merges that we followed since one was installed
+        self.said = (0, 0)  # attempt whose cut the leader was told of
+        self.taken: MergeId = NO_MERGE
+
+    # ---- inputs
+
+    def beacon(self, frame: Beacon, sender: int, address: bytes) -> None:
+        """A view that we were never in lives."""
+        context, tag = self.context, frame.view_id.tag
+        if sender in context.infos:
+            self.membership.seen_elsewhere(sender)
+            own = self._own_beacon()
+            context.send(own, sender, address)  # if its view closed ours, it tells us
+            if own.primary != 0:
+                return  # else it is what we lack, and may never come: two groups founded apart took it in
+        if frame.cluster != context.cluster or (tag in self.apart and context.now < self.apart[tag].until_ns):
+            return
+        if frame.order != context.settings.order:
+            self._shun(tag)
+            self._warn(f"order={frame.order!r}, and this one {context.settings.order!r}")
+            return
+        if differ := difference(dict(context.settings.shared), dict(frame.shared)):
+            self._shun(tag)
+            self._warn(f"other settings: {differ}")
+            return
+        if context.primary:
+            if frame.primary is not None:
+                self._compare(frame, sender)
+            return
+        old = context.now - 3 * context.settings.beacon_ns
+        self.heard = {member: seen for member, seen in self.heard.items() if seen.last_ns > old}
+        if sender < context.me.id:
+            context.elder_ns = context.now
+        known = self.heard.get(sender)
+        if len(self.heard) < HEARD_MAX or known:
+            self.heard[sender] = Heard(tag, address, known.first_ns if known else context.now, context.now)
+        if not known:  # all that hear each other shall know so before one of them leads
+            self.beacon_ns = min(self.beacon_ns, max(context.now, self.said_ns + context.settings.bundle_ns))
+        self._fell_apart(sender)
+        self._consider()
+
+    def _consider(self) -> None:
+        """Leads a merge, if one is possible and it is ours to lead."""
+        context = self.context
+        idle = self.initiator.state in (Attempting.IDLE, Attempting.SERVING)
+        if self.state is Merge.APART and idle and self._on_duty() and context.now >= self.quiet_ns:
+            patient = context.now - LEADER_BEACONS * context.settings.beacon_ns
+            # One with a lower id that does not ask us in all that time may not hear us: we do without it.
+            others = {
+                member: (seen.tag, seen.address)
+                for member, seen in self.heard.items()
+                if member not in context.infos and (member > context.me.id or seen.first_ns > patient)
+            }
+            first = min((self.heard[member].first_ns for member in others), default=0)
+            due = first + GATHER * context.settings.bundle_ns
+            if others and min(others) > context.me.id and context.now < due:
+                self.lead_ns = due
+            elif others and min(others) > context.me.id:
+                self.fire(MergeInput.LEAD, dict(sorted(others.items())[: SUBGROUPS_MAX - 1]))
+
+    def _compare(self, frame: Beacon, sender: int) -> None:
+        """Another primary partition: the one with more history stays, else the larger one. It is looked at for a while,
+        as it may be a view from which ours comes, of a member that has yet to learn so.
+
+        Timeline without the history: a, b and c deliver for a day; a and b are killed, and c is blocked. a starts again
+        while it does not hear c, and founds a group, which is not blocked. They meet: c was excluded, and the day lost.
+        """
+        context, own = self.context, self._own_beacon()
+        assert frame.primary is not None and own.primary is not None
+        now, settings = context.now, context.settings
+        ours, theirs = ((each.primary, each.view_id.counter, each.view_id.tag) for each in (own, frame))
+        both = own.history == frame.history == History.SHARED
+        equals = own.history == frame.history and (not frame.primary or theirs < ours)
+        if not both and (frame.history < own.history or equals):
+            self.rivals.pop(sender, None)
+            return
+        # What a beacon says is only said. The members that it counts are heard, each from an address of its own.
+        if context.plane.strangers(frame.view_id.tag) < max(frame.primary, 1):
+            return
+        old = now - 3 * settings.beacon_ns
+        self.rivals = {member: seen for member, seen in self.rivals.items() if seen[1] > old}
+        first, _ = self.rivals.get(sender, (now, now))
+        if len(self.rivals) < HEARD_MAX or sender in self.rivals:
+            self.rivals[sender] = first, now
+        if now - first < 2 * settings.elsewhere_ns:  # who is doubted for being elsewhere counts no more by then
+            return
+        if not both:
+            what = "has a history that this one lacks" if frame.history > own.history else "is larger"
+            reason = f"another group of this cluster, founded apart from this one, {what}: join again"
+            context.orders.append(GiveWay(frame.view_id, reason))
+        elif sender not in self.warned and len(self.warned) < HEARD_MAX:
+            self.warned[sender] = None
+            context.orders.append(Warn(_BOTH))
+
+    def receive(self, frame: Merging, sender: int, address: bytes) -> None:
+        """A frame of a merge; those that answer us, or are answered, name its id."""
+        ours = frame.merge == self.merge
+        match frame:
+            case MergeAsk():
+                self._ask(frame, sender, address)
+            case MergeRefused() if ours and self._is_asked(sender, address):
+                self.fire(MergeInput.REFUSED, sender)
+            case MergeReady() if frame.merge[0] == self.context.me.id:
+                self._ready(frame, sender, address)
+            case MergeGo() if frame.merge == self.taken and (sender, address) == self.leader:
+                self.context.send(MergeTaken(frame.merge), sender, address)
+            case MergeGo() if ours and (sender, address) == self.leader and self.state is Merge.FOLLOWING:
+                if self._holds() and self.said == self.initiator.attempt and self._goes_on(frame.view):
+                    self.fire(MergeInput.GO, self._checked(frame.view))
+            case MergeTaken() if ours and self._is_asked(sender, address):
+                last = self.state is Merge.GOING and self.asked.keys() <= {sender}
+                self.fire(MergeInput.TAKEN_LAST if last else MergeInput.TAKEN, sender)
+            case MergeCancel() if ours and (sender, address) == self.leader:
+                if frame.reason:
+                    self._warn(frame.reason)
+                    if sender in self.heard:  # another coordinator leads
+                        self._shun(self.heard[sender].tag)
+                self.fire(MergeInput.CANCEL)
+
+    def _ask(self, frame: MergeAsk, sender: int, address: bytes) -> None:
+        context = self.context
+        if frame.merge[0] != sender:
+            raise RemoteProtocolError("MERGE_ASK: the sender is not the leader that its id names")
+        self._fell_apart(sender)
+        known = self.heard.get(sender)
+        if known is not None and known.address == address:
+            self.heard[sender] = replace(known, first_ns=context.now)
+        else:
+            known = None
+        if self.state is Merge.FOLLOWING and frame.merge == self.merge and (sender, address) == self.leader:
+            self.fire(MergeInput.ASK_AGAIN, sender, address)
+        elif known is None or known.last_ns <= context.now - 3 * context.settings.beacon_ns:
+            # Its unicasts reach us, and not the multicasts that a view lives on: the merged view would fall apart. If
+            # its beacon is only late, it asks again.
+            context.counters["merges_unheard"] += 1
+        elif (
+            self.state is Merge.APART
+            and not context.primary
+            and frame.view == context.tag
+            and sender not in context.infos
+            and self._on_duty()
+            and context.now >= self.quiet_ns
+            and frame.merge != self.taken
+        ):
+            self.fire(MergeInput.ASK, frame, sender, address)
+        else:
+            self.fire(MergeInput.ASK_OTHER, frame, sender, address)
+
+    def _is_asked(self, sender: int, address: bytes) -> bool:
+        """Is it a coordinator that we asked, from where its beacons came?"""
+        return sender in self.asked and self.asked[sender][1] == address
+
+    def _ready(self, frame: MergeReady, sender: int, address: bytes) -> None:
+        leads = self.state in (Merge.LEADING, Merge.GOING)
+        if not (leads and frame.merge == self.merge and self._is_asked(sender, address) and self.context.view):
+            self.fire(MergeInput.READY_OTHER, frame, sender, address)
+            return
+        view = frame.view
+        if view.closes is None:
+            raise RemoteProtocolError("MERGE_READY: closes no view")
+        if {member.id for member in self.context.members} & set(view.survivors):
+            self._cancel(sender, "")  # one of the two views must lose it first, as after a false suspicion
+            return
+        known = self.ready.get(sender)
+        if known is not None and known.view.closes == view.closes and view.attempt < known.view.attempt:
+            return  # overtaken on its way: that cut is not held any more
+        if (view.order, view.sequencer) != (self.context.settings.order, sequencer_rank(view.order, len(view.members))):
+            raise RemoteProtocolError(
+                "MERGE_READY: another order, or another sequencer, than a view of ours could have"
+            )
+        assert self.context.view is not None
+        if view.view_id.counter > self.context.view.view_id.counter + COUNTER_STEP_MAX:
+            raise RemoteProtocolError("MERGE_READY: its counter is far above that of our view")
+        if not view.members:  # all leave: there is nothing to merge
+            self._cancel(sender, "")
+            return
+        self.fire(MergeInput.READY, frame, sender, address)
+
+    def review(self) -> None:
+        """Looks what is possible now, at the end of each step."""
+        if self.state not in (Merge.LEADING, Merge.FOLLOWING):
+            return
+        if not self._on_duty():
+            self.fire(MergeInput.NO_DUTY)
+        elif self.state is Merge.FOLLOWING:
+            if self._holds() and self.said != self.initiator.attempt:
+                self.fire(MergeInput.HELD)
+        else:
+            complete = self._holds() and self.asked.keys() <= self.ready.keys()
+            if complete:
+                self._drop_unfit()
+            if not self.asked:
+                self.fire(MergeInput.NONE_LEFT)
+            elif complete:
+                self.fire(MergeInput.ALL_READY)
+
+    def installed(self, merged: bool, lost: Collection[int]) -> None:
+        """A new view of ours; ``lost``: who was in the one before, and did not come along."""
+        self.fire(MergeInput.VIEW)
+        now, settings = self.context.now, self.context.settings
+        if merged:
+            self.merged_ns, self.parted, self.fruitless = now, {}, 0
+        elif now - self.merged_ns >= settings.merge_back_off_ns_max:
+            self.pause_ns, self.parted = settings.merge_back_off_ns, {}
+        else:
+            self.parted.update(dict.fromkeys(lost, now))
+        self.heard = {member: seen for member, seen in self.heard.items() if member not in self.context.infos}
+        self.beacon_ns = self.context.now + self.context.settings.bundle_ns
+        self.lead_ns, self.context.elder_ns = NEVER, -NEVER
+
+    def _fell_apart(self, sender: int) -> None:
+        """Is it one that was merged with us, did not come along soon after, and is still heard? Then perhaps not all
+        hear each other, and the next merge waits longer. One that crashed is not heard again, and counts for nothing;
+        and where it is heard only after a silence, the network was cut again, and healed."""
+        since = self.parted.pop(sender, None)
+        if since is not None and self.context.now - since < APART_BEACONS * self.context.settings.beacon_ns:
+            self.pause_ns = min(2 * self.pause_ns, self.context.settings.merge_back_off_ns_max)
+            self.quiet_ns = max(self.quiet_ns, since + self.pause_ns)
+            self.parted = {}
+
+    def due(self) -> int:
+        timers = min(self.repeats.due, self.deadline_ns, self.lead_ns)
+        return min(timers, self.beacon_ns) if self.context.view else timers
+
+    def run_timers(self) -> None:
+        context = self.context
+        if context.now >= self.beacon_ns:
+            self.beacon_ns = context.now + context.settings.beacon_ns
+            if context.view is not None and self.membership.acting():
+                self.said_ns = context.now
+                context.multicast(self._own_beacon())
+        if context.now >= self.lead_ns:
+            self.lead_ns = NEVER
+            if context.view is not None:
+                self._consider()
+        if context.now >= self.deadline_ns:
+            self.deadline_ns = NEVER
+            self.fire(MergeInput.DEADLINE)
+        if self.repeats.take(context.now):  # a step may be so late that both are due, and some are awaited still
+            self.fire(MergeInput.REPEAT)
+
+    # ---- actions: leading
+
+    def lead(self, others: dict[int, tuple[int, bytes]]) -> None:
+        self.number += 1
+        self.merge = (self.context.me.id, self.number)
+        self.asked, self.ready = others, {}
+        self._time(self.context.settings.merge_deadline_ns)
+
+    def say_ask(self, *_: object) -> None:
+        for member, (tag, address) in self.asked.items():
+            self.context.send(MergeAsk(self.merge, tag), member, address)
+
+    def drop(self, sender: int) -> None:
+        self.asked.pop(sender, None)
+        self.ready.pop(sender, None)
+
+    def drop_silent(self) -> None:
+        for member in [member for member in self.asked if member not in self.ready or not self._holds()]:
+            self._cancel(member, "")
+
+    def note_ready(self, frame: MergeReady, sender: int, address: bytes) -> None:
+        """Its subgroup joins in, if it is another view than those that are ready, and can be in one view with them."""
+        closed = [ready.view.closes for member, ready in self.ready.items() if member != sender]
+        reason = why_apart(self.context.members, frame.view)
+        if reason or frame.view.closes in closed:
+            self._cancel(sender, reason)
+            if reason:
+                self._stay_apart(frame.view, reason)
+            return
+        self.asked[sender] = self.asked[sender][0], address
+        self.ready[sender] = frame
+        self.context.merging = True  # so that our own cut is made, and held
+
+    def _drop_unfit(self) -> None:
+        """Subgroups that fit to ours, and not to each other: the one that comes first stays."""
+        members = list(self.context.members)
+        for member in sorted(self.ready):
+            view = self.ready[member].view
+            if reason := why_apart(members, view):
+                self._cancel(member, reason)
+            else:
+                members += [info.member for info in view.members]
+
+    def go(self) -> None:
+        own = self.initiator.plain
+        assert own is not None
+        parts = [own]
+        assert self.context.view is not None
+        shortfalls = [*self.lineage.shortfalls(self.context.view, own)]
+        for member in sorted(self.ready):
+            parts.append(self.ready[member].view)
+            shortfalls += self.ready[member].shortfalls
+        self.merged = merged_view(parts, shortfalls, self.initiator.arrange)
+        self._time(self.context.settings.merge_deadline_ns)
+        self.context.merging = False
+        self.say_go()
+        self.initiator.fire(AttemptInput.GO, self.merged)
+
+    def say_go(self) -> None:
+        assert self.merged is not None
+        for member, (_, address) in self.asked.items():
+            self.context.send(MergeGo(self.merge, self.merged), member, address)
+
+    def note_taken(self, sender: int) -> None:
+        self.asked.pop(sender, None)
+
+    def cancel_all(self) -> None:
+        for member in list(self.asked):
+            self._cancel(member, "")
+
+    def cancel_one(self, frame: MergeReady, sender: int, address: bytes) -> None:
+        self.context.send(MergeCancel(frame.merge, ""), sender, address)
+
+    # ---- actions: following
+
+    def follow(self, frame: MergeAsk, sender: int, address: bytes) -> None:
+        self.merge, self.leader, self.said = frame.merge, (sender, address), (0, 0)
+        self.context.merging = True
+        self.patience_ns = self.context.now + FOLLOWED * self.context.settings.merge_deadline_ns
+        self.renew()
+
+    def renew(self, *_: object) -> None:
+        """The timer goes with the merge id: it is stopped whenever that merge is over (E-12)."""
+        self.deadline_ns = min(self.context.now + self.context.settings.merge_lease_ns, self.patience_ns)
+
+    def say_ready(self, *_: object) -> None:
+        if self._holds():
+            plain = self.initiator.plain
+            assert plain is not None
+            self.said = self.initiator.attempt
+            member, address = self.leader
+            assert self.context.view is not None
+            shortfalls = self.lineage.shortfalls(self.context.view, plain)
+            self.context.send(MergeReady(self.merge, plain, shortfalls), member, address)
+
+    def take(self, template: NewView) -> None:
+        self.taken = self.merge
+        self.context.merging = False
+        self.context.send(MergeTaken(self.merge), *self.leader)
+        self.initiator.fire(AttemptInput.GO, template)
+
+    def decline(self) -> None:
+        self.context.send(MergeRefused(self.merge), *self.leader)
+
+    def refuse(self, frame: MergeAsk, sender: int, address: bytes) -> None:
+        self.context.send(MergeRefused(frame.merge), sender, address)
+
+    # ---- actions: both
+
+    def release(self) -> None:
+        """On without the merge: what is held becomes a view of our subgroup alone."""
+        self.stop()
+        if self._holds():
+            self.initiator.fire(AttemptInput.RELEASE)
+
+    def back_off(self) -> None:
+        """After a merge that did not come about. Only where merged views fall apart is there a longer pause, at each
+        side its own: the shorter one asks again, so that none adds to another."""
+        self.quiet_ns = max(self.quiet_ns, self.context.now + self.context.settings.merge_back_off_ns)
+
+    def back_off_longer(self) -> None:
+        """For the longer the more merges came to nothing that others led: somebody who only asks must not keep the
+        group from sending."""
+        settings = self.context.settings
+        pause = settings.merge_back_off_ns << min(self.fruitless, FRUITLESS_MAX)
+        self.quiet_ns = self.context.now + max(self.pause_ns, min(pause, settings.merge_back_off_ns_max))
+        self.fruitless = min(self.fruitless + 1, FRUITLESS_MAX)
+
+    def stop(self, *_: object) -> None:
+        self.repeats.stop()
+        self.deadline_ns = NEVER
+        self.context.merging = False
+
+    # ---- the rest
+
+    def _own_beacon(self) -> Beacon:
+        assert self.context.view is not None
+        primary = None
+        if self.context.primary:
+            doubted = self.membership.doubted()
+            trusted = [member.id for member in self.context.members if member.id not in doubted]
+            gated = self.initiator.participant.blocked
+            primary = 0 if gated or not self.context.enough(trusted) else len(trusted)
+        context, settings = self.context, self.context.settings
+        assert context.view is not None
+        history = history_of(context) if context.primary else 0
+        return Beacon(context.cluster, settings.order, context.view.view_id, primary, settings.shared, history)
+
+    def _holds(self) -> bool:
+        return self.initiator.state is Attempting.HOLDING
+
+    def _on_duty(self) -> bool:
+        stays = self.context.view is not None and self.context.me.id not in self.membership.leavers
+        return stays and self.membership.acting() and self.initiator.state is not Attempting.BACKING_OFF
+
+    def _time(self, deadline_ns: int) -> None:
+        self.repeats.start(self.context.now)
+        self.deadline_ns = self.context.now + deadline_ns
+
+    def _cancel(self, member: int, reason: str) -> None:
+        address = self.asked[member][1]
+        self.drop(member)
+        self.context.send(MergeCancel(self.merge, reason), member, address)
+
+    def _goes_on(self, template: NewView) -> bool:
+        """Does the merged view go on from our cut? It may be made of an earlier one, which is not held any more."""
+        own = self.initiator.plain
+        assert own is not None
+        places = {info.id: rank for rank, info in enumerate(template.members)}
+        for rank, info in enumerate(own.members):
+            there = places.get(info.id)
+            if there is None or (template.base[there], template.origin_base[there]) != (
+                own.base[rank],
+                own.origin_base[rank],
+            ):
+                return False
+        return True
+
+    def _checked(self, template: NewView) -> NewView:
+        """The merged view, which goes on from our cut.
+
+        Raises:
+            RemoteProtocolError: it cannot be right.
+        """
+        own = self.initiator.plain
+        assert own is not None
+        group = next((group for group in template.subgroups if self.context.me.id in group.ids), None)
+        if group is None or group.view_id != own.closes or not {info.id for info in own.members}.issuperset(group.ids):
+            raise RemoteProtocolError("MERGE_GO: this subgroup is not among those that it merges")
+        ordered = sequencer_rank(self.context.settings.order, len(template.members))
+        if (template.order, template.sequencer) != (self.context.settings.order, ordered):
+            raise RemoteProtocolError("MERGE_GO: another order, or another sequencer, than the group has")
+        if template.view_id.counter > own.view_id.counter + COUNTER_STEP_MAX:
+            raise RemoteProtocolError("MERGE_GO: its counter is far above that of our view")
+        if not template.view_id > own.view_id:
+            raise RemoteProtocolError("MERGE_GO: the merged view is not newer")
+        return replace(template, closes=None, answers=None)
+
+    def _stay_apart(self, view: NewView, reason: str) -> None:
+        """From a subgroup as it is, and as it will be when it goes on alone."""
+        assert view.closes is not None
+        self._shun(view.closes.tag, seen=True)
+        self._shun(view.view_id.tag, seen=True)
+        self._warn(reason)
+
+    def _shun(self, tag: int, seen: bool = False) -> None:
+        """No merge with this view: who coordinates it counts for nothing in the election either.
+
+        Args:
+            seen: we have seen ourselves that it does not fit; else somebody said so, who may have lied.
+        """
+        known = self.apart.pop(tag, None)
+        wait = min(2 * known.wait_ns if known else self.context.settings.merge_back_off_ns_max, APART_NS_MAX)
+        self.apart[tag] = Apart(NEVER if seen else self.context.now + wait, wait)
+        self.heard = {member: seen for member, seen in self.heard.items() if seen.tag != tag}
+        while len(self.apart) > APART_MAX:
+            del self.apart[next(iter(self.apart))]
+
+    def _warn(self, reason: str) -> None:
+        if reason in self.reasons or len(self.reasons) >= APART_MAX:
+            return
+        self.reasons[reason] = None
+        self.context.orders.append(
+            Warn(f"another group of this cluster cannot be merged with this one: it has {reason}")
+        )

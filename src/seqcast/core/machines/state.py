@@ -1,0 +1,185 @@
+"""Who gives the state to whom (the cut, step 10), and one member's way to it.
+
+A member that takes part and is not the first of its group lacks the state until a provider has handed it over. The
+VIEW names for each such member its provider and the *boundary*: the view at whose beginning the provider takes its
+state. The transfer goes on over later views as long as provider and boundary stay the same; where the provider is gone,
+or was passed over, the VIEW names another, with a new boundary, and the transfer starts from nothing. Members tell in
+their OK whether they lack the state, so the one who makes the VIEW knows of all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from enum import Enum, auto
+from typing import ClassVar
+
+from seqcast.core.context import Context, HaveState, LoseState, Repeat, TakeState
+from seqcast.core.frames.kinds import MemberInfo, NewView, Provision, StateWanted
+from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
+
+
+class Having(Enum):
+    OUT = auto()
+    LACKING = auto()
+    ASKING = auto()
+    HELD = auto()
+    LOST = auto()
+
+
+class HavingInput(Enum):
+    FORMED = auto()
+    NAMED = auto()
+    SAME = auto()
+    NOBODY = auto()
+    ARRIVED = auto()
+    REFUSED = auto()
+    REFUSED_LAST = auto()
+    REPEAT = auto()
+
+
+H, I = Having, HavingInput  # noqa: E741
+TABLE: Table = table(
+    H,
+    I,
+    (H.OUT, I.FORMED, H.HELD, "have", "the first member of a group: its state is the group's"),
+    (None, I.FORMED, None, ILLEGAL, "a first view is formed once"),
+    (H.OUT, I.NAMED, H.LACKING, "take", "taken in: the VIEW names a provider"),
+    ((H.LACKING, H.ASKING), I.NAMED, H.LACKING, "take", "another provider, and a new boundary: from nothing"),
+    (None, I.NAMED, None, IGNORED, "it arrived, or was given up, while the cut was agreed"),
+    (H.OUT, I.SAME, None, ILLEGAL, "no provider was named before"),
+    (None, I.SAME, None, IGNORED, "the transfer goes on; or we passed the provider over after our OK"),
+    ((H.OUT, H.LACKING, H.ASKING), I.NOBODY, H.LOST, "lose", "no member has the state, or is left to give it"),
+    (None, I.NOBODY, None, IGNORED, "the VIEW has nothing to say to who has it"),
+    (H.LACKING, I.ARRIVED, H.HELD, "have", "all of it is here, and its sum is right"),
+    (H.OUT, I.ARRIVED, None, ILLEGAL, "nothing was awaited"),
+    (None, I.ARRIVED, None, IGNORED, "of a provider that was passed over"),
+    (H.LACKING, I.REFUSED, H.ASKING, "pass_over begin_asking ask", "the provider cannot, or nothing came: another one"),
+    (H.LACKING, I.REFUSED_LAST, H.LOST, "pass_over lose", "the provider cannot, and there is no other"),
+    (H.OUT, I.REFUSED, None, ILLEGAL, "nothing was awaited"),
+    (None, I.REFUSED, None, IGNORED, "known"),
+    (H.OUT, I.REFUSED_LAST, None, ILLEGAL, "nothing was awaited"),
+    (None, I.REFUSED_LAST, None, IGNORED, "known"),
+    (H.ASKING, I.REPEAT, None, "ask", "no VIEW that names another yet"),
+    (None, I.REPEAT, None, ILLEGAL, "the timer runs only while asking"),
+)
+
+
+def name_providers(
+    members: Sequence[MemberInfo],
+    lacking: Mapping[int, Collection[int]],
+    before: Sequence[Provision],
+    boundary: int,
+) -> tuple[Provision, ...]:
+    """Who gives the state to whom in a view: the first member that has it, unless an earlier provider goes on.
+
+    Args:
+        members: of the view.
+        lacking: who lacks the state, joiners too, and whom each of them has passed over.
+        before: the providers of the view that is closed.
+        boundary: tag of the view.
+    """
+    earlier = {provision.joiner: provision for provision in before}
+    holders = [info.id for info in members if info.state and info.id not in lacking]
+    result = []
+    for info in members:
+        if info.id not in lacking:
+            continue
+        fit = [holder for holder in holders if holder not in lacking[info.id]]
+        provision = earlier.get(info.id)
+        if provision is not None and provision.provider in fit:
+            result.append(provision)
+        elif fit:
+            result.append(Provision(info.id, fit[0], boundary))
+    return tuple(result)
+
+
+class StateTaker(Machine):
+    NAME: ClassVar[str] = "state"
+    TABLE: ClassVar[Table] = TABLE
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(Having.OUT, context.edges)
+        self.context = context
+        self.provision: Provision | None = None
+        self.passed: tuple[int, ...] = ()
+        self.reasons: list[str] = []
+        self.asks = Repeat(context.settings.repeat_ns_min, context.settings.repeat_ns_max)
+
+    # ---- inputs
+
+    def view(self, frame: NewView) -> None:
+        """A VIEW that we are about to install."""
+        me = self.context.me
+        if not me.state:
+            return
+        mine = next((provision for provision in frame.providers if provision.joiner == me.id), None)
+        if frame.closes is None and self.state is Having.OUT:
+            self.fire(HavingInput.FORMED, None)
+        elif mine is None:
+            had = self.provision is not None or any(info.state and info.id != me.id for info in frame.members)
+            self.fire(
+                HavingInput.NOBODY,
+                "no member that has the state is left: join again"
+                if had
+                else "no member of the group was joined with a state handler: join without one, or give them one",
+            )
+        else:
+            self.fire(HavingInput.SAME if mine == self.provision else HavingInput.NAMED, mine)
+
+    def arrived(self, boundary: int) -> None:
+        """All of the state of this boundary is here."""
+        if self.provision is not None and boundary == self.provision.boundary:
+            self.fire(HavingInput.ARRIVED, self.provision)
+
+    def refused(self, boundary: int, reason: str) -> None:
+        """The provider of this boundary has said that it cannot give the state, or nothing came of it in time."""
+        if self.provision is None or boundary != self.provision.boundary:
+            return
+        tried = {self.context.me.id, self.provision.provider, *self.passed}
+        left = any(info.state and info.id not in tried for info in self.context.infos.values())
+        self.fire(HavingInput.REFUSED if left else HavingInput.REFUSED_LAST, reason)
+
+    def due(self) -> int:
+        return self.asks.due
+
+    def run_timers(self) -> None:
+        if self.asks.take(self.context.now):
+            self.fire(HavingInput.REPEAT)
+
+    # ---- actions
+
+    def take(self, provision: Provision) -> None:
+        self.asks.stop()
+        if self.provision is not None and self.provision.provider != provision.provider:
+            self.context.plane.state_void(self.provision.provider)
+        self.provision = provision
+        self.context.lacks = self.passed
+        self.context.orders.append(TakeState(provision.provider, provision.boundary))
+
+    def have(self, provision: Provision | None) -> None:
+        self.context.plane.state_void(0)
+        self.context.lacks = None
+        self.context.orders.append(HaveState(provision.boundary if provision else 0))
+
+    def pass_over(self, reason: str) -> None:
+        assert self.provision is not None
+        self.passed += (self.provision.provider,)
+        self.reasons.append(reason)
+        self.context.lacks = self.passed
+        self.context.plane.state_void(self.provision.provider)
+
+    def begin_asking(self, _reason: str) -> None:
+        self.asks.start(self.context.now)
+
+    def ask(self, *_: object) -> None:
+        if self.context.view is None:  # excluded, or left, meanwhile: there is nobody to ask
+            self.asks.stop()
+            return
+        self.context.multicast(StateWanted(self.context.tag))
+
+    def lose(self, reason: str) -> None:
+        self.asks.stop()
+        self.context.plane.state_void(0)
+        self.context.lacks = self.passed
+        self.context.lost = True
+        self.context.orders.append(LoseState("; ".join(dict.fromkeys([*self.reasons, reason]))))

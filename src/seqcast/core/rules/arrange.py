@@ -1,0 +1,49 @@
+"""The application's say in the order of a view's members: its membership policy, and what is done where it is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from seqcast.core.context import Context, Warn
+from seqcast.core.frames.kinds import MemberInfo, Subgroup
+from seqcast.types import Member, MembershipChange
+
+
+def arranged(
+    context: Context,
+    infos: Sequence[MemberInfo],
+    survivors: Collection[int],
+    leavers: Collection[int],
+    subgroups: Sequence[Subgroup],
+) -> list[MemberInfo]:
+    """The members of the next view in the order of the policy; as they are where there is none, or it fails.
+
+    A policy decides the order alone, and not who is in the view: that follows from who is alive and wants to be.
+
+    Args:
+        infos: the members, in the order that they have without a policy.
+        survivors, leavers: of our view.
+        subgroups: where groups merge, our own first.
+    """
+    policy = context.settings.membership_policy
+    if policy is None:
+        return list(infos)
+    by_id = {info.id: info for info in infos}
+    elsewhere = {member for group in subgroups[1:] for member in group.ids}
+    change = MembershipChange(
+        members=tuple(info.member for info in infos),
+        joiners=tuple(info.member for info in infos if info.id not in context.infos and info.id not in elsewhere),
+        leavers=tuple(member for member in context.members if member.id in leavers),
+        lost=tuple(member for member in context.members if member.id not in survivors),
+        subgroups=tuple(tuple(by_id[member].member for member in group.ids) for group in subgroups),
+    )
+    try:
+        order = [member.id if isinstance(member, Member) else 0 for member in policy(change)]
+        trouble = "did not return each of change.members once"
+    except Exception as error:
+        order, trouble = [], f"raised {error!r}"
+    if sorted(order) == sorted(by_id):
+        return [by_id[member] for member in order]
+    context.counters["membership_policy_failed"] += 1
+    context.orders.append(Warn(f"membership_policy {trouble}: the view has its members in the order without a policy"))
+    return list(infos)

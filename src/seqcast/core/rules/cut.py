@@ -1,0 +1,280 @@
+"""The arithmetic of the cut (steps 4 and 5): where each stream ends, who has what somebody lacks, and the next view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+
+from seqcast.core.frames.kinds import (
+    FETCH_MAX,
+    MEMBERS_MAX,
+    SHORTFALLS_MAX,
+    Attempt,
+    Fetch,
+    Held,
+    MemberInfo,
+    NewView,
+    Ok,
+    Provision,
+    Shortfall,
+    Subgroup,
+)
+from seqcast.core.machines.state import name_providers
+from seqcast.types import Member, MergeView, View, ViewId
+
+Arrange = Callable[[Sequence[MemberInfo], Sequence[Subgroup]], list[MemberInfo]]
+
+
+def as_they_are(members: Sequence[MemberInfo], _subgroups: Sequence[Subgroup]) -> list[MemberInfo]:
+    """Without a membership policy."""
+    return list(members)
+
+
+def fix_cut(n: int, oks: Mapping[int, Ok]) -> tuple[tuple[int, ...], tuple[Fetch, ...]]:
+    """The cut by rank, and a holder for each range that some survivor lacks (E-14).
+
+    For a survivor the cut is its last seqno, and it holds all of it itself. For a lost member it is the longest prefix
+    that the survivors hold together: what nobody holds is lost, and what comes after a hole cannot be delivered.
+
+    Args:
+        n: members of the closing view.
+        oks: the survivors' answers, by rank.
+    """
+    cut: list[int] = []
+    fetch: list[Fetch] = []
+    for rank in range(n):
+        held = {survivor: ok.held[rank] for survivor, ok in oks.items()}
+        lowest = min(each.prefix for each in held.values())
+        if rank in oks:
+            end = oks[rank].last
+            parts: list[Fetch] = [Fetch(rank, lowest + 1, end, rank)] if lowest < end else []
+        else:
+            end, parts = _longest_prefix(rank, lowest, held)
+        # What lies beyond the first part nobody has delivered: a cut that ends before it is as good. The first part
+        # reaches the longest single prefix, which its holder may have delivered: that one always has room.
+        room = max(FETCH_MAX - MEMBERS_MAX - len(fetch), 1)
+        if len(parts) > room:
+            parts = parts[:room]
+            end = parts[-1].hi
+        cut.append(end)
+        fetch += parts
+    return tuple(cut), tuple(fetch)
+
+
+def fetch_up_to(cut: Sequence[int], oks: Mapping[int, Ok], takers: Collection[int]) -> tuple[Fetch, ...]:
+    """A holder for each range up to a given cut that one of ``takers`` lacks, as far as a survivor has it.
+
+    Args:
+        oks: the survivors' answers, by rank.
+        takers: those survivors, by rank, that need everything up to the cut.
+    """
+    fetch: list[Fetch] = []
+    for rank, end in enumerate(cut):
+        held = {survivor: ok.held[rank] for survivor, ok in oks.items()}
+        lowest = min((held[taker].prefix for taker in takers), default=end)
+        if lowest < end:
+            parts = [part._replace(hi=min(part.hi, end)) for part in _longest_prefix(rank, lowest, held)[1]]
+            fetch += [part for part in parts if part.lo <= end]
+    return tuple(fetch[:FETCH_MAX])
+
+
+def _longest_prefix(rank: int, lowest: int, held: Mapping[int, Held]) -> tuple[int, list[Fetch]]:
+    """Walks up from ``lowest``, each time with the survivor that reaches furthest."""
+    end = lowest
+    parts: list[Fetch] = []
+    while True:
+        reach, holder = max(((_reach(each, end + 1), -survivor) for survivor, each in held.items()))
+        if reach <= end:
+            return end, parts
+        parts.append(Fetch(rank, end + 1, reach, -holder))
+        end = reach
+
+
+def _reach(held: Held, seqno: int) -> int:
+    """The last seqno of the run held from ``seqno`` on, or 0."""
+    if seqno <= held.prefix:
+        return held.prefix
+    return next((hi for lo, hi in held.ranges if lo <= seqno <= hi), 0)
+
+
+def sequencer_rank(order: str, n: int) -> int:
+    """Who orders in a view of ``n`` members: rank 0, or -1 where each sender orders its own (TOT-04)."""
+    return -1 if order == "fifo" or n == 0 else 0
+
+
+def windows(infos: Sequence[MemberInfo], sequencer: int) -> tuple[int, int, int, int, int]:
+    """(window, forward_window, unicast_window, state_window, packet_bytes) of a view, windows in charged bytes.
+
+    The windows of all that can send to one receiver together fill at most 11/16 of its receive buffer, so that data
+    never overflows it and a retransmission still finds room: Linux gives the room of datagrams that were read back only
+    when they make a quarter of the buffer (udp_rmem_release), so no more than 3/4 can be counted on. With a sequencer
+    only that one multicasts. Forward and unicast streams share a buffer, half each; state has the half of the
+    forwards, which only the sequencer gets, and comes from one provider at a time. No window is below two full packets:
+    with one, a sender would wait for the ack of each packet.
+    """
+    packet_bytes = min(info.packet_bytes for info in infos) & ~3  # offsets are aligned
+    others = max(len(infos) - 1, 1)
+    room = min(info.capacity for info in infos) * 11 // 16
+    most = min(info.window_bytes for info in infos)
+
+    def window(share: int) -> int:
+        return max(min(share, most), 2 * packet_bytes)
+
+    one = window(room // others // 2)
+    return window(room // (others if sequencer < 0 else 1)), one, one, window(room // 2), packet_bytes
+
+
+def next_view(
+    view: View,
+    infos: Mapping[int, MemberInfo],
+    attempt: Attempt,
+    survivors: Sequence[int],
+    cut: Sequence[int],
+    table: Sequence[int],
+    leavers: Collection[int],
+    joiners: Sequence[MemberInfo],
+    lacking: Mapping[int, Collection[int]],
+    providers: Sequence[Provision],
+    arrange: Arrange = as_they_are,
+    first_seqno: int = 1,
+) -> NewView:
+    """The VIEW frame that closes ``view``: survivors but leavers in their old order, then the joiners by id.
+
+    Args:
+        cut, table: by rank of ``view``: the cut, and the received table at it.
+        lacking: survivors that lack the state, and whom each has passed over.
+        providers: of ``view``.
+        arrange: gives the members another order.
+        first_seqno: of who joins.
+    """
+    members = [infos[member] for member in survivors if member not in leavers]
+    members += sorted(joiners, key=lambda info: info.id)[: MEMBERS_MAX - len(members)]
+    members = arrange(members, ()) if members else members
+    initiator = view.members[attempt[1]].id
+    ranks = [view.rank(info.id) for info in members]
+    frame = first_view(members or [infos[initiator]], view.order, initiator)
+    view_id = ViewId(
+        view.view_id.counter + attempt[0], members[0].id if members else initiator, (attempt[0], initiator)
+    )
+    lacking = {**lacking, **{info.id: () for info in joiners if info.state}}
+    named = name_providers(members, lacking, providers, view_id.tag)
+    if frame.sequencer >= 0 and any(provision.joiner == members[frame.sequencer].id for provision in named):
+        frame = replace(frame, state_window=2 * frame.packet_bytes)  # it needs its buffer for the forwards
+    frame = replace(
+        frame,
+        closes=view.view_id,
+        attempt=attempt,
+        survivors=tuple(survivors),
+        view_id=view_id,
+        members=tuple(members),
+        cut=tuple(cut),
+        base=tuple(cut[rank] if rank >= 0 else first_seqno - 1 for rank in ranks),
+        providers=named,
+    )
+    return with_table(frame, view, table)
+
+
+def with_table(proposal: NewView, view: View, table: Sequence[int]) -> NewView:
+    """A proposed VIEW that closes ``view``, with the received table at its cut."""
+    ranks = [view.rank(info.id) for info in proposal.members]
+    # A joiner begins all its streams with one seqno.
+    origin_base = tuple(table[rank] if rank >= 0 else base for rank, base in zip(ranks, proposal.base, strict=True))
+    return replace(proposal, table=tuple(table), origin_base=origin_base)
+
+
+def view_of(frame: NewView) -> View:
+    """The view that a VIEW frame tells of."""
+    members = tuple(info.member for info in frame.members)
+    if not frame.subgroups:
+        return View(frame.view_id, members, frame.order, frame.sequencer)
+    by_id = {member.id: member for member in members}
+    subgroups = tuple(View(group.view_id, tuple(by_id[each] for each in group.ids)) for group in frame.subgroups)
+    return MergeView(frame.view_id, members, frame.order, frame.sequencer, subgroups)
+
+
+def apart(frame: NewView, me: int) -> list[bool] | None:
+    """By rank: comes from another subgroup than ours; None: no merge."""
+    ours = next((group.ids for group in frame.subgroups if me in group.ids), None)
+    return None if ours is None else [info.id not in ours for info in frame.members]
+
+
+def first_view(members: Sequence[MemberInfo], order: str, initiator: int, first_seqno: int = 1) -> NewView:
+    """The VIEW frame of a group's first view."""
+    sequencer = sequencer_rank(order, len(members))
+    window, forward_window, unicast_window, state_window, packet_bytes = windows(members, sequencer)
+    before = (first_seqno - 1,) * len(members)
+    return NewView(
+        closes=None,
+        attempt=(1, 0),
+        answers=None,
+        survivors=(),
+        view_id=ViewId(1, members[0].id, (1, initiator)),
+        members=tuple(members),
+        order=order,
+        sequencer=sequencer,
+        cut=(),
+        table=(),
+        base=before,
+        origin_base=before,
+        window=window,
+        forward_window=forward_window,
+        unicast_window=unicast_window,
+        state_window=state_window,
+        packet_bytes=packet_bytes,
+    )
+
+
+def why_apart(members: Sequence[Member], part: NewView) -> str:
+    """Why the members of ``part`` cannot be in one view with ``members``; "" if they can."""
+    names = {member.name: member.id for member in members}
+    for info in part.members:
+        if names.get(info.name, info.id) != info.id:
+            return f"a member of the same name, {info.name!r}: end one of the two, or give it another name"
+    if len(names.keys() | {info.name for info in part.members}) > MEMBERS_MAX:
+        return f"so many members that together they are more than {MEMBERS_MAX}: end some"
+    return ""
+
+
+def merged_view(parts: Sequence[NewView], shortfalls: Sequence[Shortfall], arrange: Arrange = as_they_are) -> NewView:
+    """The merged view of subgroups, of each of which ``parts`` has the VIEW that it would install alone, leader first.
+
+    What closes a subgroup's view (``closes``, ``attempt``, ``survivors``, ``cut``, ``table``) is that subgroup's own,
+    and left out here. The id is above each subgroup's, and no other attempt of the leader's makes the same.
+    """
+    places: dict[int, tuple[MemberInfo, int, int]] = {}
+    subgroups = []
+    for part in parts:
+        assert part.closes is not None
+        come = [info for info in part.members if info.id not in places]
+        rank = {info.id: rank for rank, info in enumerate(part.members)}
+        places.update((info.id, (info, part.base[rank[info.id]], part.origin_base[rank[info.id]])) for info in come)
+        if come:
+            subgroups.append(Subgroup(part.closes, tuple(info.id for info in come)))
+    members = arrange([info for info, _, _ in places.values()], subgroups)
+    leader = parts[0].view_id
+    frame = first_view(members, parts[0].order, leader.flush[1])
+    view_id = ViewId(max(part.view_id.counter for part in parts) + 1, members[0].id, leader.flush)
+    # How each subgroup closed its view goes along, for a member that turns out not to have come.
+    alone = {part.view_id for part in parts}
+    alone_tags = {each.tag for each in alone}
+    known = [
+        each._replace(successor=view_id) if each.successor in alone else each for each in dict.fromkeys(shortfalls)
+    ]
+    for part in parts:
+        lasts = part.base if part.sequencer < 0 else part.origin_base
+        assert part.closes is not None
+        known += [Shortfall(part.closes.tag, view_id, info.id, lasts[rank]) for rank, info in enumerate(part.members)]
+    return replace(
+        frame,
+        view_id=view_id,
+        base=tuple(places[info.id][1] for info in members),
+        origin_base=tuple(places[info.id][2] for info in members),
+        # Transfers of state go on, and those that would begin with a subgroup's own view begin with this one.
+        providers=tuple(
+            each._replace(boundary=view_id.tag) if each.boundary in alone_tags else each
+            for each in {each.joiner: each for part in reversed(parts) for each in part.providers}.values()
+        ),
+        subgroups=tuple(subgroups),
+        history=max(part.history for part in parts),
+        shortfalls=tuple(known[-SHORTFALLS_MAX:]),
+    )

@@ -1,0 +1,135 @@
+"""What became of the views that this member has left: who went on how, and what they did not deliver of others.
+
+A member that others took for lost (a partition, a pause) goes on with a view of its own side. What it sent last may
+never have reached the other side; when the sides meet again, the VIEW tells it so (the cut, steps 8 and 11).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from seqcast.core.frames.kinds import SHORTFALLS_MAX, NewView, Shortfall
+from seqcast.events import Lost
+from seqcast.types import View, ViewId
+
+CLOSED_VIEWS_MAX = 16
+
+
+def last_delivered(view: View, frame: NewView, rank: int) -> int:
+    """Last seqno of the numbering of ``rank``'s own messages that those delivered who closed ``view`` by ``frame``."""
+    return (frame.cut if view.sequencer < 0 else frame.table)[rank]
+
+
+class Own(NamedTuple):
+    """What this member sent in a closed view.
+
+    Args:
+        view_id: of the view.
+        last: the last own packet that our side delivered.
+        first: packets behind this one are counted.
+        ends: of each of those, how many messages have ended up to there; empty where nobody was left behind.
+    """
+
+    view_id: ViewId
+    last: int
+    first: int
+    ends: array[int]
+
+    def messages(self, after: int) -> int:
+        """How many ended behind the packet ``after``, up to the last."""
+
+        def ended(seqno: int) -> int:
+            return self.ends[seqno - self.first - 1] if 0 < seqno - self.first <= len(self.ends) else 0
+
+        return ended(self.last) - ended(after)
+
+
+class Lineage:
+    """The closed views of one member, and the shortfalls it knows of; both bounded, the oldest go first."""
+
+    def __init__(self, me: int) -> None:
+        self.me = me
+        self.closed: dict[int, NewView] = {}  # closed view's tag -> the VIEW that closed it for us
+        self._own: dict[int, Own] = {}  # the same -> what we sent in it
+        self._members: dict[int, dict[int, bytes]] = {}  # the same -> who was in it, and their addresses
+        self._known: dict[tuple[int, ViewId, int], int] = {}
+        # Of each member of our view, how its last one was closed: it counts where that member never came over.
+        self._arrivals: dict[int, Shortfall] = {}
+        self._told: dict[tuple[int, ViewId], None] = {}
+
+    def entered(self, view_tag: int) -> bool:
+        """Was this view entered by us, and left again?"""
+        return view_tag in self.closed
+
+    def was_in(self, view_tag: int, member: int, address: bytes) -> bool:
+        """Was this view entered by us and left again, and was ``member`` in it, at ``address``? Only those are served
+        its end: it is larger than the question, and a stranger could have it sent to whom it likes."""
+        return self._members.get(view_tag, {}).get(member) == address
+
+    def close(self, view: View, frame: NewView, first: int = 0, ends: Sequence[int] = ()) -> None:
+        """``view`` is closed for us by ``frame``; ``first`` and ``ends``: see ``Own``."""
+        tag = view.view_id.tag
+        self.closed[tag] = frame
+        self._own[tag] = Own(view.view_id, last_delivered(view, frame, view.rank(self.me)), first, array("L", ends))
+        self._members[tag] = {member.id: member.address for member in view.members}
+        for each in (self.closed, self._own, self._members):
+            while len(each) > CLOSED_VIEWS_MAX:
+                del each[next(iter(each))]
+        # Who takes part in the end of this view was in it, and so was told what was known when it began.
+        told = set(frame.survivors)
+        self._known = {key: last for key, last in self._known.items() if key[2] not in told or key[2] == self.me}
+        self.went_on(view, frame)
+        if frame.subgroups:
+            home = {member: group.view_id.tag for group in frame.subgroups for member in group.ids}
+            arrivals = [
+                each
+                for each in frame.shortfalls
+                if (each.successor, each.view) == (frame.view_id, home.get(each.member))
+            ]
+            self.learn(each for each in frame.shortfalls if each not in arrivals)
+            self._arrivals = {each.member: each for each in arrivals}
+        else:
+            self._arrivals = {
+                member.id: Shortfall(tag, frame.view_id, member.id, last_delivered(view, frame, rank))
+                for rank, member in enumerate(view.members)
+                if member.id in frame.survivors
+            }
+
+    def went_on(self, view: View, frame: NewView) -> None:
+        """Those that ``frame`` names went on from ``view``: of the others they delivered no more than its cut."""
+        self.learn(self._of_lost(view, frame))
+
+    def _of_lost(self, view: View, frame: NewView) -> list[Shortfall]:
+        tag, result = view.view_id.tag, []
+        for rank, member in enumerate(view.members):
+            if member.id not in frame.survivors:
+                result.append(Shortfall(tag, frame.view_id, member.id, last_delivered(view, frame, rank)))
+                if member.id in self._arrivals:  # perhaps it never came over to `view`
+                    result.append(self._arrivals[member.id])
+        return result
+
+    def learn(self, shortfalls: Iterable[Shortfall]) -> None:
+        for view, successor, member, last in shortfalls:
+            self._known[view, successor, member] = last
+        while len(self._known) > SHORTFALLS_MAX:
+            del self._known[next(iter(self._known))]
+
+    def shortfalls(self, view: View, plain: NewView) -> tuple[Shortfall, ...]:
+        """What will be known once ``view`` is closed as ``plain`` says, for a VIEW that merges or takes in joiners."""
+        known = [Shortfall(*key, last) for key, last in self._known.items()]
+        return tuple((known + self._of_lost(view, plain))[-SHORTFALLS_MAX:])
+
+    def lost(self) -> list[Lost]:
+        """What of ours others did not deliver, each told once."""
+        result = []
+        for (view, successor, member), last in self._known.items():
+            own = self._own.get(view)
+            if member == self.me and own and last < own.last and (view, successor) not in self._told:
+                self._told[view, successor] = None
+                result.append(Lost(own.view_id, last + 1, own.last, successor, messages=own.messages(last)))
+        self._known = {key: last for key, last in self._known.items() if key[2] != self.me}
+        while len(self._told) > SHORTFALLS_MAX:
+            del self._told[next(iter(self._told))]
+        return result

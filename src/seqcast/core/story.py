@@ -1,0 +1,134 @@
+"""What a group goes through, for people who read its log: one line for each view, and what led to it.
+
+The core does no I/O: lines are effects (`Logged`), which the world writes by the logger of their part, and the
+simulator drops. They are made where membership changes, never for a message. Those for debugging, one for each control
+frame, are made only while ``debug`` is set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from seqcast.core.context import Context
+from seqcast.core.frames.kinds import Frame, NewView
+from seqcast.types import MergeView, View
+
+PARTS = ("membership", "flush", "merge", "order", "transfer", "detector")
+"""Each has a logger, ``seqcast.<part>``."""
+_PART_OF_FRAME = {
+    "Block": "flush", "BlockOk": "flush", "Start": "flush", "Ok": "flush", "Promised": "flush", "Cut": "flush",
+    "Propose": "flush", "Accepted": "flush", "Done": "flush", "NewView": "flush", "Installed": "flush",
+    "Suspend": "flush", "Suspended": "flush", "Resume": "flush", "Resumed": "flush",
+    "Beacon": "merge", "MergeAsk": "merge", "MergeRefused": "merge", "MergeReady": "merge", "MergeGo": "merge",
+    "MergeTaken": "merge", "MergeCancel": "merge",
+    "StateWanted": "transfer",
+}  # fmt: skip
+_CHANGES = {"Block", "Start"}
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """A line for the log.
+
+    Args:
+        part: of ``PARTS``.
+        text, args: as ``logging`` takes them, so that a line that nobody reads is never put together.
+        debug: of level DEBUG, not INFO.
+    """
+
+    part: str
+    text: str
+    args: tuple[Any, ...] = ()
+    debug: bool = False
+
+
+class Story:
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.debug = False
+        self.lines: list[Logged] = []
+        self.closing_ns = 0  # since when the view closes; 0: it does not
+
+    def say(self, part: str, text: str, *args: Any) -> None:
+        self.lines.append(Logged(part, text, args))
+
+    def take(self) -> list[Logged]:
+        """The lines since it was asked last."""
+        lines, self.lines = self.lines, []
+        return lines
+
+    # ---- what happens
+
+    def received(self, frame: Frame, sender: int) -> None:
+        """Before the frame is acted on."""
+        kind = type(frame).__name__
+        if kind in _CHANGES and not self.closing_ns and getattr(frame, "view", 0) == self.context.tag:
+            self.closing_ns = self.context.now
+        if self.debug:
+            self._frame(kind, "%s: from %s: %s", frame, self.name(sender))
+
+    def sent(self, frame: Frame, address: bytes) -> None:
+        if self.debug:
+            infos = self.context.infos.values()
+            whom = next((info.name for info in infos if info.address == address), "a stranger") if address else "all"
+            self._frame(type(frame).__name__, "%s: to %s: %s", frame, whom)
+
+    def _frame(self, kind: str, text: str, frame: Frame, whom: str) -> None:
+        part = _PART_OF_FRAME.get(kind, "membership")
+        self.lines.append(Logged(part, text, (self.context.me.name, whom, frame), debug=True))
+
+    def suspected(self, member_id: int) -> None:
+        me, name = self.context.me.name, self.name(member_id)
+        self.say("detector", "%s: suspects %s: it is silent, and nobody else vouches for it", me, name)
+
+    def alive(self, member_id: int) -> None:
+        self.say("detector", "%s: %s is there again", self.context.me.name, self.name(member_id))
+
+    def installed(self, old: View | None, view: View, frame: NewView, why: Mapping[int, str]) -> None:
+        """A view is entered.
+
+        Args:
+            old: the view before; None: it is this member's first.
+            view: the one that it enters.
+            frame: that made it.
+            why: for members that are gone, what this member knows of the reason.
+        """
+        me, now = self.context.me.name, self.context.now
+        took = (now - self.closing_ns) / 1e6 if self.closing_ns else 0.0
+        self.closing_ns = 0
+        part = "merge" if isinstance(view, MergeView) else "membership"
+        if old is None:
+            self.say(part, "%s: joined: %s", me, view)
+        else:
+            changes = self.changes(old, view, frame.survivors, why)
+            self.say(part, "%s: %s: %s; took %.0f ms", me, view, changes, took)
+        if view.sequencer >= 0:
+            sequencer = view.members[view.sequencer]
+            if old is None or old.sequencer < 0 or old.members[old.sequencer].id != sequencer.id:
+                counter = view.view_id.counter
+                self.say("order", "%s: %s puts the messages in order from view %d on", me, sequencer, counter)
+
+    def changes(self, old: View, view: View, survivors: Collection[int], why: Mapping[int, str]) -> str:
+        """Who joined, left and was excluded between two views, and why."""
+        before, after = {each.id for each in old.members}, {each.id for each in view.members}
+        parts = [f"{member} joined" for member in view.members if member.id not in before]
+        for member in old.members:
+            if member.id in after:
+                continue
+            if member.id in survivors:
+                parts.append(f"{member} left")
+            else:
+                parts.append(f"{member} was excluded ({why.get(member.id, 'as the coordinator decided')})")
+        return ", ".join(parts) or "the same members"
+
+    def left(self, view: View | None) -> None:
+        self.say("membership", "%s: left%s", self.context.me.name, "" if view is None else f"; the others: {view}")
+
+    def excluded(self, reason: str) -> None:
+        self.say("membership", "%s: excluded: %s", self.context.me.name, reason)
+
+    def name(self, member_id: int) -> str:
+        info = self.context.infos.get(member_id)
+        return info.name if info is not None else f"{member_id:016x}"

@@ -1,0 +1,557 @@
+"""The journal: what was delivered is in it, in order, and what a crash leaves is read to the last complete batch."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("pyarrow")
+
+import pyarrow as pa
+from journal_data import Delivered, Row, as_live, batch_of, journal, member, view
+
+import seqcast
+from seqcast._native import columns
+from seqcast.errors import JournalWriteError, UsageError
+from seqcast.journal import manifest, seals, stream
+from seqcast.journal import read as journal_read
+from seqcast.journal import roll as journal_roll
+from seqcast.journal import writer as journal_writer
+from seqcast.journal.schema import JournalDamaged, JournalError, directory_name, signed
+from seqcast.journal.writer import JournalWriter
+from seqcast.types import Member, View, ViewId
+
+A, B, C = (member(name) for name in "abc")
+V1 = view(1, [A, B])
+V2 = view(2, [A, B, C])
+
+
+def rows_of(count: int, *, sender: Member = A, start: int = 1, first_global: int = 1, per_packet: int = 3) -> list[Row]:
+    return [
+        Row(sender, start + at // per_packet, at % per_packet, first_global + at, f"message {at} ".encode() * (at % 7))
+        for at in range(count)
+    ]
+
+
+def table(path: Path) -> pa.Table:
+    return pa.Table.from_batches(journal_read.read(path).batches())
+
+
+def wait_for_rows(writer: JournalWriter, count: int) -> None:
+    deadline = time.monotonic() + 10
+    while writer.counters()["rows"] < count:
+        assert time.monotonic() < deadline, writer.counters()
+        time.sleep(0.002)
+
+
+@pytest.mark.parametrize("payload", ["full", "hash"])
+def test_what_was_delivered_is_read_back_in_order(tmp_path: Path, payload: str) -> None:
+    first, second = rows_of(5000), rows_of(100, sender=B, start=9)
+    path = journal(tmp_path, A, [(V1, first), (V2, second)], payload=payload)
+    found = table(path)
+    rows = first + second
+    assert found["idx"].to_pylist() == list(range(5100))
+    assert found["global_seqno"].to_pylist() == [row.global_seqno for row in rows]
+    assert found["sender"].to_pylist() == [signed(row.sender.id) for row in rows]
+    assert found["seqno"].to_pylist() == [row.seqno for row in rows]
+    assert found["index"].to_pylist() == [row.index for row in rows]
+    assert found["length"].to_pylist() == [len(row.payload) for row in rows]
+    assert found["sent_ns"].to_pylist() == [1_600_000_000_000_000_000 + row.seqno for row in rows]
+    assert set(found["delivered_ns"].to_pylist()) == {1_700_000_000_000_000_000}
+    assert found["view_counter"].to_pylist() == [1] * 5000 + [2] * 100
+    assert found["view_tag"].to_pylist() == [signed(V1.view_id.tag)] * 5000 + [signed(V2.view_id.tag)] * 100
+    assert found["payload_hash"].to_pylist() == [columns.payload_hash(row.payload) for row in rows]
+    if payload == "full":
+        assert found["payload"].to_pylist() == [row.payload for row in rows]
+    else:
+        assert "payload" not in found.column_names
+
+
+def test_views_are_read_back_whole(tmp_path: Path) -> None:
+    third = View(ViewId(7, C.id, (3, B.id)), (C, A, B), "sequencer", 0)
+    path = journal(tmp_path, A, [(V1, rows_of(4)), (V2, []), (third, rows_of(2))], closed="excluded")
+    found = journal_read.read(path)
+    assert [installed.view_id for installed in found.views] == [V1.view_id, V2.view_id, third.view_id]
+    assert [installed.idx for installed in found.views] == [0, 4, 4]
+    assert [installed.members for installed in found.views] == [V1.members, V2.members, third.members]
+    assert (found.closed, found.member, found.cluster, found.torn) == ("excluded", A, "test", 0)
+    assert '"joined": ["c"], "left": []' in (path / "views.jsonl").read_text()
+
+
+def test_unicasts_are_counted_and_not_journaled(tmp_path: Path) -> None:
+    rows = [Row(A, 1, 0, 1, b"to all"), Row(B, 5, 0, 0, b"to one", unicast=True), Row(A, 1, 1, 2, b"to all again")]
+    writer = JournalWriter(tmp_path, cluster="test", member=A)
+    writer.view(V1, 1)
+    writer.batch(batch_of(rows, V1), V1)
+    writer.close("leave")
+    found = table(writer.path)
+    assert found["payload"].to_pylist() == [b"to all", b"to all again"]
+    assert found["idx"].to_pylist() == [0, 1]
+    assert writer.counters()["unicasts_skipped"] == 1
+
+
+def test_segments_roll_to_parquet_and_read_as_one(tmp_path: Path) -> None:
+    path = journal(tmp_path, A, [(V1, rows_of(20_000))], segment_rows=3000)
+    names = sorted(file.name for file in path.iterdir())
+    assert [name for name in names if name.endswith(".arrows")] == []
+    assert len([name for name in names if name.endswith(".parquet")]) >= 2
+    assert table(path)["idx"].to_pylist() == list(range(20_000))
+
+
+def test_messages_are_on_disk_within_the_flush_time(tmp_path: Path) -> None:
+    writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0.01)
+    writer.view(V1, 1)
+    writer.batch(batch_of(rows_of(3), V1), V1)
+    wait_for_rows(writer, 3)
+    assert journal_read.read(writer.path).segments[0].rows == 3
+    writer.close("leave")
+
+
+def test_small_batches_are_written_together(tmp_path: Path) -> None:
+    writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0.2)
+    writer.view(V1, 1)
+    for row in rows_of(500):
+        writer.batch(batch_of([row], V1), V1)
+    writer.close("leave")
+    assert writer.counters()["rows"] == 500
+    assert writer.counters()["batches"] <= 50
+
+
+def test_every_complete_batch_survives_a_kill_and_the_torn_tail_is_counted(tmp_path: Path) -> None:
+    script = textwrap.dedent(
+        f"""
+        import sys; sys.path.insert(0, {str(Path(__file__).parents[1] / "helpers")!r})
+        from test_journal import *
+        writer = JournalWriter({str(tmp_path)!r}, cluster="test", member=A, flush_s=0.001)
+        writer.view(V1, 1)
+        at = 0
+        while True:
+            writer.batch(batch_of(rows_of(100, first_global=at + 1, start=at + 1), V1), V1)
+            at += 100
+            if at in (3000, 6000):
+                wait_for_rows(writer, at)
+            if at == 6000:
+                print("going", flush=True)
+        """
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "going\n"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    path = tmp_path / directory_name(A)
+    live = path / "segment-000001.arrows"
+    whole = table(path)
+    assert whole.num_rows >= 6000
+    assert whole["idx"].to_pylist() == list(range(whole.num_rows))
+    messages, _ = stream.read_sums(live)
+    with live.open("r+b") as file:  # as if it had been killed a moment earlier
+        file.truncate(messages[-1].offset + 100)
+    found = journal_read.read(path)
+    assert (found.torn, found.closed) == (1, None)
+    kept = table(path)
+    assert 3000 <= kept.num_rows == whole.num_rows - messages[-1].rows
+    assert kept.equals(whole.slice(0, kept.num_rows))
+
+
+@settings(max_examples=40, deadline=None)
+@given(cut=st.floats(0, 1))
+def test_of_a_live_segment_only_the_last_batch_may_be_torn(
+    tmp_path_factory: pytest.TempPathFactory, cut: float
+) -> None:
+    path = journal(tmp_path_factory.mktemp("torn"), A, [(V1, rows_of(3000))], closed=None)
+    live = as_live(path)
+    messages, _ = stream.read_sums(live)
+    size = int(live.stat().st_size * cut)
+    with live.open("r+b") as file:
+        file.truncate(size)
+    if size < messages[-1].offset:
+        with pytest.raises(JournalDamaged, match="before what was written last; restore"):
+            journal_read.read(path)
+        return
+    found = journal_read.read(path)
+    whole = size == messages[-1].offset + messages[-1].size
+    assert sum(batch.num_rows for batch in found.batches()) == (3000 if whole else 2500)
+    assert found.segments[0].torn is not whole
+
+
+@settings(max_examples=100, deadline=None)
+@given(where=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), rolled=st.booleans(), full=st.booleans())
+def test_a_flipped_bit_is_damage_or_changes_nothing(
+    tmp_path_factory: pytest.TempPathFactory, where: float, bit: int, rolled: bool, full: bool
+) -> None:
+    """In each file of a journal, whether live or rolled."""
+    payload = "full" if full else "hash"
+    path = journal(tmp_path_factory.mktemp("flip"), A, [(V1, rows_of(300)), (V2, rows_of(3))], payload=payload)
+    if not rolled:
+        as_live(path, chunk=100)
+    before, told = table(path), journal_read.read(path)
+    files = sorted(file for file in path.iterdir() if file.is_file())
+    sizes = [file.stat().st_size for file in files]
+    at = int(sum(sizes) * where)
+    victim = next(number for number in range(len(files)) if at < sum(sizes[: number + 1]))
+    data = bytearray(files[victim].read_bytes())
+    data[at - sum(sizes[:victim])] ^= 1 << bit
+    files[victim].write_bytes(data)
+    try:
+        after, found = table(path), journal_read.read(path)
+    except JournalError as damage:  # or, where the format's name is hit, no journal at all
+        assert "\n" not in str(damage)
+        return
+    assert after.equals(before)
+    if data[-1] == ord("\n") or files[victim].name != "views.jsonl":
+        assert found == told
+    else:  # the end of the last line: a record that was torn, by the looks of it
+        assert found.torn_records == 1
+
+
+def test_a_reader_beside_the_writer_finds_every_row_once(tmp_path: Path) -> None:
+    """Segments are rolled while they are read: a stream that was listed has become a Parquet file."""
+    writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0.001, segment_rows=300, payload="hash")
+    writer.view(V1, 1)
+    done = threading.Event()
+
+    def write() -> None:
+        for at in range(0, 30_000, 100):
+            writer.batch(batch_of(rows_of(100, first_global=at + 1, start=at + 1), V1), V1)
+            wait_for_rows(writer, at)
+        done.set()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    reads = 0
+    while not done.is_set():
+        found = journal_read.read(writer.path)
+        for _ in range(2):  # the second look comes later still
+            indices = [idx for batch in found.batches(["idx"]) for idx in batch["idx"].to_pylist()]
+            assert indices == list(range(found.rows))
+        reads += 1
+    thread.join()
+    writer.close("leave")
+    assert reads > 3
+    assert table(writer.path)["idx"].to_pylist() == list(range(30_000))
+
+
+def test_segments_are_rolled_at_normal_priority_while_many_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, policies = threading.Semaphore(0), []
+    rolling = journal_roll.roll
+    monkeypatch.setattr(journal_roll, "roll", lambda path, manifest: (gate.acquire(), rolling(path, manifest)))
+    monkeypatch.setattr(journal_roll, "_schedule", lambda thread, policy: policies.append(policy))
+    writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0, segment_rows=1, payload="hash")
+    writer.view(V1, 1)
+    for at in range(6):
+        writer.batch(batch_of(rows_of(1, first_global=at + 1, start=at + 1), V1), V1)
+        wait_for_rows(writer, at + 1)
+    deadline = time.monotonic() + 10
+    while writer.counters()["unrolled"] < 6:
+        assert time.monotonic() < deadline, writer.counters()
+        time.sleep(0.002)
+    assert policies == ["SCHED_IDLE", "SCHED_OTHER"]
+    for _ in range(5):
+        gate.release()
+    while writer.counters()["unrolled"] > 1:
+        assert time.monotonic() < deadline, writer.counters()
+        time.sleep(0.002)
+    gate.release()
+    writer.close("leave")
+    assert policies[:3] == ["SCHED_IDLE", "SCHED_OTHER", "SCHED_IDLE"]
+    assert writer.counters()["rolled"] == 6
+
+
+def test_a_torn_view_record_is_skipped_and_counted(tmp_path: Path) -> None:
+    path = journal(tmp_path, A, [(V1, rows_of(4)), (V2, [])], closed=None)
+    views = path / "views.jsonl"
+    views.write_bytes(views.read_bytes()[:-20])
+    found = journal_read.read(path)
+    assert ([installed.view_id.counter for installed in found.views], found.torn) == ([1], 1)
+
+
+def test_a_crash_between_rolling_and_removing_the_stream_reads_the_rows_once(tmp_path: Path) -> None:
+    path = journal(tmp_path, A, [(V1, rows_of(50))])
+    (path / "segment-000001.arrows").write_bytes(b"leftover")
+    (path / "segment-000001.sums").write_bytes(b"leftover")
+    (path / "segment-000002.parquet.part").write_bytes(b"never finished")
+    assert table(path).num_rows == 50
+
+
+def test_a_full_queue_makes_the_caller_wait_and_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = threading.Event()
+    write = journal_writer._Segment.write
+    monkeypatch.setattr(journal_writer._Segment, "write", lambda self, batch: (gate.wait(10), write(self, batch)))
+    writer = JournalWriter(tmp_path, cluster="test", member=A, queue_bytes=20_000, flush_s=0)
+    writer.view(V1, 1)
+    big = [Row(A, 1, 0, 1, b"x" * 15_000)]
+    writer.batch(batch_of(big, V1), V1)
+    done = threading.Event()
+
+    def second() -> None:
+        writer.batch(batch_of(big, V1), V1)
+        done.set()
+
+    thread = threading.Thread(target=second)
+    thread.start()
+    assert not done.wait(0.1)
+    assert writer.counters()["queued_bytes"] <= 20_000
+    gate.set()
+    assert done.wait(10)
+    thread.join()
+    writer.close("leave")
+    assert writer.counters()["waits"] == 1
+    assert table(writer.path).num_rows == 2
+
+
+def fill_the_disk(writer: JournalWriter) -> None:
+    (writer.path / "segment-000001.arrows").symlink_to("/dev/full")
+    writer.view(V1, 1)
+    writer.batch(batch_of(rows_of(10), V1), V1)
+    deadline = time.monotonic() + 10
+    while not writer.counters()["rows_lost"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_ends_the_journal_and_what_is_lost_is_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0)
+    fill_the_disk(writer)
+    writer.batch(batch_of(rows_of(5), V1), V1)
+    writer.view(V2, 2)
+    writer.close("leave")
+    assert writer.counters()["rows_lost"] == 15
+    assert writer.counters()["rows"] == 0
+    told = [record.getMessage() for record in caplog.records if record.name == "seqcast.journal"]
+    assert len(told) == 1
+    assert re.search(r"No space left.*row 0 on.*free space.*delivery goes on", told[0])
+    (writer.path / "segment-000001.arrows").unlink()  # it is no file that can be read
+    (writer.path / "segment-000001.sums").unlink()
+    found = journal_read.read(writer.path)
+    assert (found.rows, found.closed, [view.view_id for view in found.views]) == (0, None, [V1.view_id])
+    assert "No space left" in found.failed
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_journal_that_is_required_says_so_at_each_call(tmp_path: Path) -> None:
+    writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0, required=True)
+    fill_the_disk(writer)
+    with pytest.raises(JournalWriteError, match=r"No space left.*row 0 on.*free space"):
+        writer.batch(batch_of(rows_of(5), V1), V1)
+    with pytest.raises(JournalWriteError):
+        writer.close("leave")
+    assert writer.counters()["rows_lost"] == 10
+
+
+def test_a_batch_whose_runs_point_outside_is_refused_and_counted(tmp_path: Path) -> None:
+    writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0, required=True)
+    writer.view(V1, 1)
+    good = batch_of(rows_of(4), V1)
+    runs = good.runs.copy()
+    runs["n"][-1] += 1
+    writer.batch(good, V1)
+    with pytest.raises(JournalWriteError, match="outside"):
+        writer.batch(Delivered(good.data, good.offsets, runs, good.view_tag, 1), V1)
+    with pytest.raises(JournalWriteError, match="outside"):
+        writer.close("leave")
+    assert writer.counters()["rows_lost"] >= 4
+
+
+def test_misuse_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="full or hash"):
+        JournalWriter(tmp_path, cluster="test", member=A, payload="some")
+    writer = JournalWriter(tmp_path, cluster="test", member=A)
+    with pytest.raises(UsageError, match="call view"):
+        writer.batch(batch_of(rows_of(1), V1), V1)
+    writer.view(V1, 1)
+    with pytest.raises(UsageError, match="call view"):
+        writer.batch(batch_of(rows_of(1), V2), V2)
+    writer.close("leave")
+    writer.close("leave")
+    with pytest.raises(UsageError, match="closed"):
+        writer.view(V2, 2)
+    with pytest.raises(UsageError, match="exists"):
+        JournalWriter(tmp_path, cluster="test", member=A)
+
+
+def test_the_members_name_cannot_leave_the_directory(tmp_path: Path) -> None:
+    odd = Member("../../etc/x y", 5)
+    path = journal(tmp_path, odd, [(View(ViewId(1, 5), (odd,)), [])])
+    assert path.parent == tmp_path
+    assert journal_read.find([tmp_path])[0].member == odd
+
+
+def test_find_takes_the_top_directory_or_members(tmp_path: Path) -> None:
+    paths = [journal(tmp_path, who, [(V1, rows_of(3))]) for who in (A, B)]
+    (tmp_path / "notes").mkdir()
+    assert [found.member for found in journal_read.find([tmp_path])] == [A, B]
+    assert [found.member for found in journal_read.find([paths[1], tmp_path])] == [A, B]
+    assert [found.member for found in journal_read.find([paths[1]])] == [B]
+
+
+def test_what_is_no_journal_is_refused_in_one_line(tmp_path: Path) -> None:
+    path = journal(tmp_path / "top", A, [(V1, rows_of(30))])
+    rolled, header = path / "segment-000001.parquet", path / "journal.json"
+    good, head = rolled.read_bytes(), header.read_text()
+    manifest = path / "segments.json"
+    manifests = manifest.read_text()
+
+    def refused(match: str, *given: Path) -> None:
+        with pytest.raises(JournalError, match=match) as caught:
+            journal_read.find(list(given) or [path])
+        assert "\n" not in str(caught.value)
+
+    refused("no such directory", tmp_path / "none")
+    refused("is a file", rolled)
+    (tmp_path / "empty").mkdir()
+    refused("holds no journal", tmp_path / "empty")
+    rolled.write_bytes(b"PAR1" + good[4:-100])
+    refused("is altered: its checksum.*restore it from a copy")
+    journal_roll.rewrite(path, 1, pa.table({"idx": [1, 2]}))
+    refused("columns of journal version 3")
+    rolled.write_bytes(good)
+    manifest.write_text(manifests)
+    manifest.write_text(manifests.replace("hash", "hush"))
+    refused(r"segments\.json is damaged: its checksum does not fit")
+    manifest.unlink()
+    refused(r"segments\.json cannot be read")
+    manifest.write_text(manifests)
+    for foreign in ("{}", "[1, 2]", "null", '{"format": "another"}'):
+        header.write_text(foreign)
+        refused("not written by seqcast; give the directory")
+    header.write_bytes(b"\xff\xfe")
+    refused("it is not text; restore it")
+    header.write_text(head[:-9])
+    refused("it is not JSON; restore it")
+    header.write_text(head.replace("test", "toast"))
+    refused("its checksum does not fit; restore it")
+
+    def rewritten(**changes: Any) -> None:
+        record = {**seals.unseal(head), **changes}
+        header.write_text(seals.seal({key: value for key, value in record.items() if value is not None}))
+
+    rewritten(payload=None)
+    refused("it has no 'payload'; restore it")
+    for wrong in ({"member": 5}, {"member": [1]}, {"member": {"name": "a", "id": 5}}, {"deliver_own": 1}):
+        rewritten(**wrong)
+        refused("a field has a value that cannot be; restore it")
+    rewritten(schema_version=99)
+    refused("version 99")
+    header.write_text(head)
+    rolled.unlink()
+    refused("segment-000001.parquet cannot be read")
+    rolled.write_bytes(good)
+    live = as_live(path)
+    live.with_suffix(".sums").rename(path / "kept")
+    refused("has no checksums")
+    (path / "kept").rename(live.with_suffix(".sums"))
+    live.unlink()
+    refused(r"segment-000001\.arrows is missing")
+    live.write_bytes(os.urandom(50_000))
+    refused("bytes behind its last checksum")
+    live.write_bytes(b"")
+    views = path / "views.jsonl"
+    line = seals.unseal(views.read_text().splitlines()[0])
+    line["view_id"]["counter"] = 5
+    views.write_text(seals.seal(line) + "\n")
+    live.with_suffix(".sums").write_bytes(b"")
+    refused(r"line 1.*tag")
+
+
+def test_rows_without_views_are_no_journal_and_neither_is_one(tmp_path: Path) -> None:
+    path = journal(tmp_path, A, [(V1, rows_of(3))])
+    (path / "views.jsonl").unlink()
+    with pytest.raises(JournalError, match=r"rows and no view.*restore its views\.jsonl, or leave") as caught:
+        journal_read.find([path])
+    assert "\n" not in str(caught.value)
+    (path / "segment-000001.parquet").unlink()
+    manifest.save(path, manifest.Manifest(0, {}))
+    assert journal_read.find([path])[0].views == ()
+
+
+def test_the_error_of_a_journal_that_cannot_be_written_is_public() -> None:
+    assert "JournalWriteError" in seqcast.__all__
+    assert seqcast.JournalWriteError is JournalWriteError
+
+
+PATTERN = bytes((i * 2654435761 & 0xFFFFFFFF) >> 13 & 255 for i in range(5000))
+XXH3 = [  # (bytes of PATTERN, XXH3_64bits of the reference implementation)
+    (0, 0x2D06800538D394C2),
+    (1, 0xC44BDFF4074EECDB),
+    (3, 0xA1C4A8259B827291),
+    (4, 0xBB4E3D89EE0B271D),
+    (8, 0x79D02238B80E37B1),
+    (9, 0xF64CECC4271FF461),
+    (16, 0x222E9AEAD6BDDD51),
+    (17, 0x47AAD6B375EB4BBA),
+    (32, 0x774140158F21FF0A),
+    (33, 0x537E7ED26D825E92),
+    (96, 0xA97F9AE93C0FF67A),
+    (97, 0x0DD88DB1BBAF7326),
+    (128, 0x421A9C905C6E66BA),
+    (129, 0x9E2414800F83768A),
+    (240, 0xB714C5FD22744964),
+    (241, 0xBC424A2C480DD281),
+    (1024, 0x1FD15E7D36F5E1BC),
+    (1025, 0xFE08E5A874D23FD2),
+    (2049, 0x9156A1FD2D1A8C37),
+    (4999, 0x1933F07D27F01F6E),
+]
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_the_hash_is_xxh3(plain: bool) -> None:
+    """By the specification's reference implementation, at the bounds of all its cases, with vectors and without."""
+    for size, expected in XXH3:
+        assert columns.payload_hash(PATTERN[:size], plain=plain) == signed(expected), size
+
+
+@settings(max_examples=300)
+@given(data=st.binary(min_size=200, max_size=3000))
+def test_the_hash_is_the_same_with_vectors_and_without(data: bytes) -> None:
+    assert columns.payload_hash(data) == columns.payload_hash(data, plain=True)
+
+
+def add(block: columns.Block, batch: Delivered, **changed: Any) -> int:
+    return block.add(dataclasses.replace(batch, **changed), idx=0, view_counter=1, view_tag=1)
+
+
+def test_a_block_takes_whole_batches_only() -> None:
+    batch = batch_of(rows_of(4), V1)
+    block = columns.Block(3)
+    assert (add(block, batch), block.rows) == (-1, 0)
+    block = columns.Block(100, len(batch.data) + 1)
+    assert add(block, batch) == 4
+    assert (add(block, batch), block.rows, block.payload_bytes) == (-1, 4, len(batch.data))
+    block.clear()
+    assert add(block, batch) == 4
+
+
+def test_a_block_takes_no_payload_twice() -> None:
+    """Else runs or offsets that go back would fill more than the batch's bytes, for which there is room."""
+    batch = batch_of(rows_of(14), V1)
+    twice = np.concatenate([batch.runs, batch.runs])
+    back = batch.offsets.copy()
+    back[7] = len(batch.data)
+    for changed in ({"runs": twice}, {"offsets": back}):
+        block = columns.Block(100, len(batch.data))
+        with pytest.raises(ValueError, match="outside"):
+            add(block, batch, **changed)
+        assert (block.rows, block.payload_bytes) == (0, 0)

@@ -1,0 +1,111 @@
+"""Groups on real sockets for tests: loopback, a cluster of its own for each test."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import seqcast
+
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+_numbers = itertools.count()
+LOOPBACK = "lo" if sys.platform.startswith("linux") else "127.0.0.1"
+
+
+def cluster() -> str:
+    """A name that no other test uses, so that its address and tag are not shared either."""
+    return f"test-{os.getpid()}-{next(_numbers)}"
+
+
+def join(name: str, member: str, **settings: Any) -> seqcast.Group:
+    """Joins on loopback; skips the test where plain sockets have no multicast there, never where the join fails."""
+    if why := why_no_multicast():
+        pytest.skip(f"no multicast on loopback here: {why}")
+    settings.setdefault("interface", LOOPBACK)
+    return seqcast.join(name, name=member, **settings)
+
+
+@functools.cache
+def why_no_multicast() -> str:
+    """Why plain sockets cannot multicast on loopback; empty where they can. Uses nothing of seqcast."""
+    here = socket.inet_aton("127.0.0.1")
+    try:
+        with (
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver,
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+        ):
+            receiver.bind(("", 0))
+            receiver.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton("239.255.77.77") + here)
+            receiver.settimeout(2.0)
+            sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, here)
+            sender.sendto(b"probe", ("239.255.77.77", receiver.getsockname()[1]))
+            receiver.recv(16)
+    except OSError as error:
+        return str(error)
+    return ""
+
+
+@contextlib.contextmanager
+def group_of(n: int, **settings: Any) -> Iterator[list[seqcast.Group]]:
+    """``n`` members of one new cluster, all in one view."""
+    name = cluster()
+    with contextlib.ExitStack() as stack:
+        groups = [stack.enter_context(join(name, "abcdefgh"[i], **settings)) for i in range(n)]
+        wait_until(lambda: all(len(group.view.members) == n for group in groups))
+        yield groups
+
+
+def wait_until(condition: Any, timeout: float = 20.0) -> None:
+    """Waits until ``condition()`` is true; fails after ``timeout`` seconds."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.005)
+
+
+def payloads(group: seqcast.Group, n: int, timeout: float = 30.0) -> list[bytes]:
+    """The next ``n`` payloads."""
+    out: list[bytes] = []
+    deadline = time.monotonic() + timeout
+    while len(out) < n:
+        batch = group.recv_batch(max(0.0, deadline - time.monotonic()))
+        assert batch is not None, f"{len(out)} of {n} messages in {timeout} s"
+        out += batch.tolist()
+    return out
+
+
+def script(text: str, *arguments: str, prefix: Sequence[str] = (), **options: Any) -> subprocess.Popen[str]:
+    """Runs Python text as a process of its own."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])}
+    options.setdefault("stdin", subprocess.PIPE)
+    return subprocess.Popen(
+        [*prefix, sys.executable, "-c", text, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        **options,
+    )
+
+
+def output(process: subprocess.Popen[str], timeout: float = 60.0) -> str:
+    """What a script printed, when it has ended well."""
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+        raise AssertionError(f"not done after {timeout} s; printed {out!r}, {err!r}") from None
+    assert process.returncode == 0, f"status {process.returncode}; printed {out!r}, {err!r}"
+    return out

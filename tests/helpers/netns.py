@@ -1,0 +1,78 @@
+"""Network namespaces for tests: ``from netns import lonely, network, segmented`` gives the fixtures.
+
+The making of them is seqcast.perf.paths. A test that uses one carries the mark ``netns``
+(``pytestmark = pytest.mark.netns``), so that it is left out without root, ``ip`` or ``nft``; where the kernel forbids
+namespaces all the same, the fixtures skip it with the reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqcast.perf.paths import PathError, Place, bridged, dropping, namespace
+
+MEMBERS = 4
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+
+
+def python(place: Place, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+    """Starts this Python at ``place``, with text pipes for its output."""
+    options.setdefault("stdout", subprocess.PIPE)
+    options.setdefault("stderr", subprocess.PIPE)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])}
+    return subprocess.Popen([*place.prefix, sys.executable, *arguments], text=True, env=environment, **options)
+
+
+@contextlib.contextmanager
+def cut_off(places: Sequence[Place]) -> Iterator[None]:
+    """A partition: the interfaces of ``places`` carry nothing (the link is there, the packets are dropped)."""
+    with contextlib.ExitStack() as stack:
+        for place in places:
+            rules = (
+                "add table inet seqcast_cut; "
+                "add chain inet seqcast_cut input { type filter hook input priority 0; }; "
+                "add chain inet seqcast_cut output { type filter hook output priority 0; }; "
+                f"add rule inet seqcast_cut input iifname {place.interface} drop; "
+                f"add rule inet seqcast_cut output oifname {place.interface} drop"
+            )
+            place.run("nft", rules)
+            stack.callback(place.run, "nft", "delete table inet seqcast_cut")
+        yield
+
+
+def _or_skip(manager: Any) -> Iterator[Any]:
+    with contextlib.ExitStack() as stack:
+        try:
+            made = stack.enter_context(manager)
+        except PathError as error:
+            pytest.skip(f"namespaces cannot be made here: {error}")
+        yield made
+
+
+@pytest.fixture
+def lonely() -> Iterator[Place]:
+    """One namespace with nothing but ``lo``, which is up."""
+    yield from _or_skip(namespace())
+
+
+@pytest.fixture
+def network() -> Iterator[tuple[Place, ...]]:
+    """Four namespaces on one bridge, MTU 1500, each with ``eth0`` (10.99.0.1 to .4)."""
+    yield from _or_skip(bridged(MEMBERS))
+
+
+@pytest.fixture
+def segmented() -> Iterator[tuple[Place, ...]]:
+    """The same, where no packet larger than the MTU passes an interface."""
+    yield from _or_skip(bridged(MEMBERS, segmented=True))
+
+
+__all__ = ["MEMBERS", "cut_off", "dropping", "lonely", "network", "python", "segmented"]

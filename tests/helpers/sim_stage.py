@@ -1,0 +1,210 @@
+"""A stage for scenarios: a quiet simulated group on a perfect network, every control frame of which can be seen."""
+
+import functools
+from dataclasses import replace
+
+from seqcast.core.endpoint import Returned
+from seqcast.core.frames.kinds import (
+    Accepted,
+    Beacon,
+    Block,
+    BlockedSide,
+    BlockOk,
+    Cut,
+    Done,
+    Installed,
+    Join,
+    Leave,
+    MergeAsk,
+    MergeCancel,
+    MergeGo,
+    MergeReady,
+    MergeRefused,
+    MergeTaken,
+    NewView,
+    Ok,
+    Promised,
+    Propose,
+    Refused,
+    Resume,
+    Resumed,
+    Start,
+    StateWanted,
+    Suspend,
+    Suspended,
+    Unblock,
+    Wait,
+    load,
+)
+from seqcast.errors import RemoteProtocolError
+from seqcast.sim import Options, World
+from seqcast.sim.options import MS
+
+CONTROL = 8  # SC_TYPE_CONTROL
+
+
+class Stage(World):
+    """A quiet group on a perfect network, whose control frames are written down."""
+
+    def __init__(self, order="fifo", callbacks=None, **options):
+        """``callbacks``: name -> ms that the block callback of this member takes; None: it never returns."""
+        options = {"jitter_ns": 0, "delay_ns": 100_000, "rate": 1, "waits": 0.0, **options}
+        super().__init__(Options(seed=1, order=order, **options), self.note)
+        self.lines = []
+        self.callbacks = callbacks or {}
+        self.quiet = False  # frames are not written: what leads up to the scene
+        self.refuse = lambda source, node, frame: False  # True: this frame does not get through
+
+    def note(self, line):
+        if not self.quiet:
+            self.lines.append(line)
+
+    def start_node(self, name):
+        plain = self.options
+        self.options = replace(plain, blocks=float(name in self.callbacks))
+        super().start_node(name)
+        self.options, node = plain, self.nodes[-1]
+        node.call_block = functools.partial(self.call_block, node)
+        node.call_unblock = functools.partial(self.trace, node, "is unblocked")
+
+    def call_block(self, node, run):
+        takes = 0 if self.quiet else self.callbacks[node.name]
+        self.trace(node, "runs its block callback")
+        if takes is not None:
+            self.clock.at(self.clock.now + takes * MS, self.callback_returns, node, run)
+
+    def callback_returns(self, node, run):
+        if node.up and not node.endpoint.over:
+            self.trace(node, "has run its block callback")
+            node.step(Returned(run))
+            node.service()
+
+    def named(self, name, at_ms=0):
+        """Starts a member; its application sends nothing, so that only the control plane is on stage."""
+
+        def start():
+            self.start_node(name)
+            self.nodes[-1].sending = False
+            self.nodes[-1].pending.clear()
+
+        self.clock.at(at_ms * MS, start)
+
+    def node(self, name):
+        return next(node for node in self.nodes if node.name == name)
+
+    def until(self, ms):
+        self.clock.run(ms * MS)
+
+    def name(self, member_id):
+        return next((node.name for node in self.nodes if node.id == member_id), "a stranger")
+
+    def group(self, *names):
+        """Members that are in one view; how they came there is not written."""
+        self.quiet = True
+        for number, name in enumerate(names):
+            self.named(name, min(200, 950 // len(names)) * number)
+        self.until(1000)
+        assert all(node.endpoint.view == self.nodes[0].endpoint.view for node in self.nodes)
+        self.quiet = False
+
+    def multicast(self, source, datagram):
+        frame = self.control(datagram)
+        if frame and not (isinstance(frame, Beacon) and self.whole()):
+            self.trace(source, f"→ all: {self.words(frame)}")
+        for node in self.nodes:
+            if node is not source and not (frame and self.refuse(source, node, frame)):
+                self.network.carry(source.index, node.index, node.receive, datagram, source.address)
+
+    def unicast(self, source, to, datagram):
+        frame = self.control(datagram)
+        if frame:
+            self.trace(source, f"→ {self.by_address[to]}: {self.words(frame)}")
+        if not (frame and self.refuse(source, self.by_address[to], frame)):
+            super().unicast(source, to, datagram)
+
+    def whole(self):
+        """All are in one view: a beacon tells nobody anything."""
+        return len({node.endpoint.view for node in self.nodes if node.up and not node.endpoint.over}) == 1
+
+    def control(self, datagram):
+        """The control frame in a datagram, or None."""
+        try:
+            return load(datagram[40:]) if datagram[2] == CONTROL else None
+        except RemoteProtocolError as error:
+            return error
+
+    @staticmethod
+    def view_of(frame):
+        return f"view {frame.view_id.counter} [{' '.join(info.name for info in frame.members)}]"
+
+    def words(self, frame):
+        names = [self.name(i) for i in getattr(frame, "survivors", ())]
+        match frame:
+            case Join():
+                return f"JOIN, try {frame.tries}"
+            case Wait():
+                return "WAIT"
+            case Refused():
+                return f"REFUSED: {frame.reason}"
+            case Leave():
+                return "LEAVE"
+            case Suspend():
+                cut = f" {list(frame.cut)}" if frame.cut else ""
+                return f"SUSPEND {frame.pause}, {frame.phase}{cut}"
+            case Suspended():
+                return f"SUSPENDED {frame.pause}, {frame.phase}"
+            case Resume():
+                return f"RESUME {frame.pause}"
+            case Resumed():
+                return f"RESUMED {frame.pause}"
+            case Block():
+                return f"BLOCK {frame.attempt}, survivors {' '.join(names)}"
+            case BlockOk():
+                return f"BLOCK_OK {frame.attempt}"
+            case Start():
+                return f"START {frame.attempt}, survivors {' '.join(names)}"
+            case Ok():
+                lacks = "" if frame.lacks is None else ", lacks the state"
+                accepted = f", accepted {frame.accepted}" if frame.accepted else ""
+                return f"OK {frame.attempt}, last {frame.last}{lacks}{accepted}"
+            case Accepted():
+                return f"ACCEPTED {frame.under}: {self.view_of(frame.proposal)}"
+            case Propose():
+                return f"PROPOSE {frame.attempt}: {self.view_of(frame.proposal)}"
+            case Unblock():
+                side = frame.side
+                return f"UNBLOCK, attempt {side.attempt}" if side else "UNBLOCK, who?"
+            case BlockedSide():
+                names, missing = " ".join(frame.reached), " ".join(frame.missing)
+                allowed = ", may go on" if frame.allowed else ""
+                return f"BLOCKED in {frame.side.attempt}: {names} without {missing}{allowed}"
+            case Promised():
+                return f"PROMISED {frame.promise}, not {frame.attempt}"
+            case Cut():
+                return f"CUT {frame.attempt} {list(frame.cut)}, fetch {[tuple(f) for f in frame.fetch]}"
+            case Done():
+                return f"DONE {frame.attempt}"
+            case NewView():
+                answers = f" answers {frame.answers}" if frame.answers else ""
+                named = [(self.name(p.joiner), self.name(p.provider)) for p in frame.providers]
+                state = "".join(f", {joiner} has the state of {provider}" for joiner, provider in named)
+                return f"VIEW {frame.attempt}{answers}: {self.view_of(frame)}{state}"
+            case StateWanted():
+                return "STATE WANTED"
+            case Installed():
+                return "INSTALLED"
+            case Beacon():
+                return f"BEACON of view {frame.view_id.counter}" + (", blocked" if frame.primary == 0 else "")
+            case MergeAsk() | MergeRefused() | MergeTaken() | MergeCancel():
+                kind = type(frame).__name__.removeprefix("Merge").upper()
+                return f"MERGE {kind} {self.name(frame.merge[0])}#{frame.merge[1]}"
+            case MergeReady():
+                members = " ".join(info.name for info in frame.view.members)
+                return (
+                    f"MERGE READY {self.name(frame.merge[0])}#{frame.merge[1]}: [{members}], cut {list(frame.view.cut)}"
+                )
+            case MergeGo():
+                members = " ".join(info.name for info in frame.view.members)
+                view = frame.view.view_id.counter
+                return f"MERGE GO {self.name(frame.merge[0])}#{frame.merge[1]}: view {view} [{members}]"
+        return str(frame)

@@ -1,0 +1,576 @@
+"""The endpoint's door, and the corners of the protocol that random runs seldom reach."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sim_literal import VARIANTS
+from sim_stage import Stage
+from test_endpoint_transcripts import SCENARIOS
+
+from seqcast._native.engine import Engine
+from seqcast.core.context import COUNTERS
+from seqcast.core.endpoint import Endpoint, EndpointSettings, Event, JoinFailed, LeaveGroup, Left, ViewInstalled, Warned
+from seqcast.core.frames.kinds import (
+    PROTOCOL_VERSION,
+    Cut,
+    Done,
+    Fetch,
+    Join,
+    NewView,
+    Ok,
+    Resumed,
+    Start,
+    Suspend,
+    Suspended,
+    Wait,
+    dump,
+)
+from seqcast.core.story import Logged
+from seqcast.events import Excluded
+from seqcast.sim.options import MS, SECOND
+from seqcast.types import Member, MergeView, View
+
+NEVER = (1 << 63) - 1
+
+
+def send(stage, source, payload, to=None):
+    """Puts a control frame of ``source`` on the network, whatever its endpoint thinks of it."""
+    source.engine.control_send(payload, to.address if to else b"")
+    source.service()
+    stage.until(stage.clock.now // MS + 2)
+
+
+def views(node):
+    return [entry for entry in node.log if isinstance(entry, View)]
+
+
+def names(node):
+    """The names of the members of each view that the node was in."""
+    return [[member.name for member in view.members] for view in views(node)]
+
+
+def one_view(*nodes):
+    return len({node.endpoint.view for node in nodes}) == 1 and nodes[0].endpoint.view is not None
+
+
+def lone(name="a", order="fifo", member_id=7, **settings):
+    engine = Engine(member_id=member_id, group_tag=1)
+    return Endpoint(engine, Member(name, member_id, b"addr"), "c", EndpointSettings(order=order, **settings))
+
+
+def test_a_lone_member_is_in_a_view_of_its_own_in_less_than_300_ms_and_leaves_it():
+    endpoint = lone()
+    assert endpoint.deadline() == NEVER and endpoint.view is None
+    assert endpoint.step(Event.START, 0) == []
+    now, effects = 0, []
+    while not effects:
+        now = endpoint.deadline()
+        effects = endpoint.step(Event.WAKE, now)
+    assert now < 300 * MS
+    effects = [effect for effect in effects if not isinstance(effect, Logged)]
+    assert effects == [ViewInstalled(endpoint.view)] and endpoint.view.members == (Member("a", 7, b"addr"),)
+    marker = endpoint.engine.deliver()
+    assert endpoint.marker(marker) == (endpoint.view,)
+    with pytest.raises(KeyError):
+        endpoint.marker(marker)  # each is asked for once
+    effects = endpoint.step(LeaveGroup(0), now)
+    while not effects:
+        now = endpoint.deadline()
+        effects = endpoint.step(Event.WAKE, now)
+    (left,) = (effect for effect in effects if not isinstance(effect, Logged))
+    assert isinstance(left, Left) and left.view.members == () and endpoint.over and endpoint.deadline() == NEVER
+    assert endpoint.marker(endpoint.engine.deliver()) == (left,)
+    assert endpoint.step(LeaveGroup(0), now) == endpoint.step(Event.CLOSE, now) == []
+
+
+def test_who_never_was_in_leaves_at_once_and_who_closes_says_nothing():
+    endpoint = lone()
+    endpoint.step(Event.START, 0)
+    assert endpoint.step(LeaveGroup(0), 1) == [Left(None)]
+    endpoint = lone()
+    endpoint.step(Event.START, 0)
+    assert endpoint.step(Event.CLOSE, 1) == [] and endpoint.over
+
+
+def test_an_incarnation_begins_once():
+    endpoint = lone()
+    endpoint.step(Event.START, 0)
+    with pytest.raises(AssertionError, match="E-06"):
+        endpoint.step(Event.START, 1)
+
+
+def test_the_meaning_of_a_marker_is_known_before_the_engine_has_the_marker():
+    seen = []
+
+    class Watching(Engine):
+        def install(self, **arguments):
+            seen.extend(endpoint.marker(arguments["marker"]))
+            super().install(**arguments)
+
+    endpoint = Endpoint(
+        Watching(member_id=7, group_tag=1), Member("a", 7, b"addr"), "c", EndpointSettings(order="fifo", discovery_ns=0)
+    )
+    endpoint.step(Event.START, 0)
+    endpoint.step(Event.WAKE, endpoint.deadline())
+    assert seen == [endpoint.view]
+
+
+@pytest.mark.parametrize("payload", [b"{", b'{"kind":"start"}', b"\xff" * 100, b""])
+def test_what_is_no_frame_is_counted_and_dropped(payload):
+    stage = Stage()
+    stage.group("a", "b")
+    a, b = stage.nodes
+    before = a.endpoint.counters["frames_bad"]
+    send(stage, b, payload)
+    assert a.endpoint.counters["frames_bad"] == before + 1 and len(views(a)) == 2
+
+
+def test_a_frame_that_its_sender_may_not_send_is_counted_and_dropped():
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, _, c = stage.nodes
+    tag = a.endpoint.view.view_id.tag
+    ids = tuple(member.id for member in a.endpoint.view.members)
+    bad = [
+        Start(tag, (1, 0), ids),  # c is not rank 0
+        Start(tag, (1, 2), ids),  # the initiator is not the first survivor
+        Start(tag, (1, 2), (ids[2], 99)),  # a stranger survives
+        Start(tag, (1, 100), ids),
+    ]
+    for number, frame in enumerate(bad):
+        send(stage, c, dump(frame), a)
+        assert a.endpoint.counters["frames_bad"] == number + 1
+    send(stage, c, dump(Cut(tag, (0, 2), (9, 9, 9), (Fetch(1, 1, 9, 2),))), a)  # of no attempt: ignored
+    send(stage, c, dump(Ok(tag, (1, 2), 5, ())), a)
+    stage.until(3000)
+    assert all(node.endpoint.view.view_id.tag == tag for node in stage.nodes)
+
+
+def test_a_done_of_another_attempt_ends_none():
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    tag = a.endpoint.view.view_id.tag
+    stage.refuse = lambda source, node, frame: isinstance(frame, Cut) and node is c
+    b.leave()
+    stage.until(1010)  # all promised (1, 0), and only c has yet to hold the cut
+    for attempt in ((2, 0), (1, 1)):
+        send(stage, c, dump(Done(tag, attempt)), a)
+    assert a.endpoint.view.view_id.tag == tag
+    stage.refuse = lambda source, node, frame: False
+    stage.until(2000)
+    assert [member.name for member in a.endpoint.view.members] == ["a", "c"] and a.endpoint.view == c.endpoint.view
+
+
+def test_a_view_of_an_attempt_that_was_not_promised_is_not_installed():
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    tag = a.endpoint.view.view_id.tag
+    kept = []
+
+    def refuse(source, node, frame):
+        kept.extend([frame] * isinstance(frame, NewView))
+        return isinstance(frame, NewView)
+
+    stage.refuse = refuse
+    b.leave()
+    stage.until(1010)  # c is DONE with (1, 0), and has no VIEW
+    frame = kept[0]
+    view_id = replace(frame.view_id, counter=frame.view_id.counter + 1, flush=(2, frame.view_id.flush[1]))
+    stage.refuse = lambda source, node, frame: isinstance(frame, NewView) and frame.attempt == (1, 0)
+    send(stage, a, dump(replace(frame, attempt=(2, 0), view_id=view_id)), c)
+    assert c.endpoint.view.view_id.tag == tag
+    stage.refuse = lambda source, node, frame: False
+    stage.until(2000)
+    assert c.endpoint.view.view_id == frame.view_id == a.endpoint.view.view_id
+
+
+def test_the_lease_of_a_pause_runs_from_what_was_answered_not_from_when_the_answer_came():
+    """a hears nothing of b any more, and an answer of it to an old SUSPEND comes again and again: its lease is over."""
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, b, _ = stage.nodes
+    answers = []
+
+    def refuse(source, node, frame):
+        answers.extend([frame] * (isinstance(frame, Suspended) and source is a))
+        return False
+
+    stage.refuse = refuse
+    b.suspend(5000 * MS)
+    stage.until(1050)
+    assert b.pauses[-1].held_ns and answers
+    stage.refuse = lambda source, node, frame: isinstance(frame, Suspend | Resumed) and a in (source, node)
+    lease_ms = a.endpoint.context.settings.lease_ns // MS
+    for _ in range(6):
+        stage.until(stage.clock.now // MS + lease_ms // 4)
+        send(stage, a, dump(answers[-1]), b)
+    assert not b.pauses[-1].held_ns
+
+
+def test_a_cut_by_another_than_the_initiator_is_refused():
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    tag = a.endpoint.view.view_id.tag
+    stage.refuse = lambda source, node, frame: isinstance(frame, Cut) and source is a
+    b.leave()
+    stage.until(1010)  # all promised (1, 0); a's CUT does not get through
+    send(stage, b, dump(Cut(tag, (1, 0), (7, 7, 7), ())), c)
+    assert c.endpoint.counters["frames_bad"] == 1
+    stage.refuse = lambda source, node, frame: False
+    stage.until(2000)
+    assert [member.name for member in c.endpoint.view.members] == ["a", "c"]
+
+
+def refusal(stage, join, sender):
+    """What the coordinator answers to a JOIN of a process that is not simulated further; it is believed when nobody
+    took the process in meanwhile."""
+    nonce = sender.endpoint.context.settings.nonce
+    sender.engine.control_send(dump(replace(join, nonce=nonce)) if isinstance(join, Join) else join % nonce, b"")
+    sender.service()
+    stage.until(stage.clock.now // MS + 2 + sender.endpoint.context.settings.discovery_ns // MS)
+    return sender.error
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"order": "total"}, "join with the same order"),
+        ({"shared": (("heartbeat_s", "9"),)}, "the group has heartbeat_s=none, not 9: join with the same"),
+        ({"cluster": "other"}, "choose another address or port"),
+    ],
+)
+def test_a_joiner_that_does_not_fit_is_told_why(changes, reason):
+    stage = Stage()
+    stage.group("a")
+    stage.named("x", 1000)
+    stage.refuse = lambda source, node, frame: isinstance(frame, Join)
+    stage.until(1001)
+    x = stage.nodes[-1]
+    fields = {"version": PROTOCOL_VERSION, "cluster": "sim", "order": "fifo", "info": x.endpoint.context.me, "tries": 0}
+    stage.refuse = lambda source, node, frame: isinstance(frame, Join) and frame.tries > 0  # but this one
+    refusal(stage, Join(**{**fields, **changes}), x)
+    assert reason in x.error and x.endpoint.over
+
+
+def test_a_joiner_of_another_protocol_version_is_told_so():
+    stage = Stage()
+    stage.group("a")
+    stage.named("x", 1000)
+    stage.refuse = lambda source, node, frame: isinstance(frame, Join)
+    stage.until(1001)
+    said = refusal(stage, b'{"kind":"join","version":9,"nonce":"%x"}', stage.nodes[-1])
+    assert f"speaks protocol version {PROTOCOL_VERSION}, not 9" in said
+
+
+def test_an_initiator_whose_python_is_silent_longer_than_the_lease_is_given_up():
+    stage = Stage()
+    stage.group("a", "b", "c", "d")
+    a, b, c, d = stage.nodes
+    stage.refuse = lambda source, node, frame: source is a and isinstance(frame, Cut)
+    d.leave()
+    stage.until(1006)
+    a.stall(stage.clock.now + 4 * SECOND)  # its engine goes on, so nobody suspects it
+    stage.refuse = lambda source, node, frame: False
+    stage.until(7000)
+    assert ["b", "c"] in names(b) and ["b", "c"] in names(c) and isinstance(d.log[-1], Left)
+    assert isinstance(a.endpoint.view, MergeView) and one_view(a, b, c)
+
+
+def test_a_survivor_that_does_not_answer_within_the_flush_deadline_is_excluded():
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    b.stall(stage.clock.now + 20 * SECOND)
+    c.leave()
+    stage.until(5800)
+    assert len(a.endpoint.view.members) == 3  # the deadline is not over
+    stage.until(8000)
+    assert [member.name for member in a.endpoint.view.members] == ["a"]
+    assert isinstance(c.log[-1], Left)
+    stage.until(25_000)
+    assert isinstance(b.endpoint.view, MergeView) and one_view(a, b)
+
+
+def test_an_initiator_that_cannot_reach_its_own_cut_leaves_the_turn_to_the_next():
+    class Lacking:
+        """What it lacks, the others have purged."""
+
+        def __init__(self, plane):
+            self.plane = plane
+
+        def __getattr__(self, name):
+            return getattr(self.plane, name)
+
+        def cut_reached(self):
+            return False
+
+    stage = Stage()
+    stage.group("a", "b", "c", "d")
+    a, b, c, d = stage.nodes
+    a.endpoint.context.plane = Lacking(a.engine)
+    d.leave()
+    stage.until(9000)
+    assert ["b", "c"] in names(b) and names(c)[-1] == names(b)[-1]
+    a.endpoint.context.plane = a.engine
+    stage.until(16_000)
+    assert isinstance(a.endpoint.view, MergeView) and one_view(a, b, c)
+
+
+def test_a_leaver_that_nobody_answers_goes_at_its_deadline_and_says_so():
+    stage = Stage()
+    stage.group("a", "b")
+    a, b = stage.nodes
+    a.stall(stage.clock.now + 30 * SECOND)
+    b.leave()
+    effects = []
+    step = b.endpoint.step
+    b.endpoint.step = lambda *arguments: effects.append(step(*arguments)) or effects[-1]
+    stage.until(12_000)
+    said = [effect for batch in effects for effect in batch]
+    assert [type(effect) for effect in said] == [Warned, Left] and b.endpoint.over
+
+
+def test_two_initiators_the_refused_one_backs_off_and_all_stay_in():
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    # b's START reaches c alone; a, which b doubts, starts too, and c refuses it. b's OK never comes back to it.
+    stage.refuse = lambda source, node, frame: (source is b and node is a) or (source is c and isinstance(frame, Ok))
+    b.doubt(a.id)
+    stage.until(1010)
+    a.doubt(b.id)
+    stage.until(1020)
+    assert ("initiator", "STARTING", "PROMISED") in a.endpoint.edges
+    stage.refuse = lambda source, node, frame: False
+    stage.until(9000)
+    assert {node.endpoint.view for node in stage.nodes if not node.endpoint.over} == {c.endpoint.view}
+
+
+def test_those_that_were_left_out_go_on_together_and_all_merge():
+    stage = Stage()
+    stage.group("a", "b", "c", "d", "e")
+    a, b, c, d, e = stage.nodes
+    stage.network.partition({a.index, b.index}, {c.index, d.index, e.index})
+    for node in (c, d, e):
+        a.doubt(node.id)
+    stage.until(1100)
+    assert one_view(a, b) and names(a)[-1] == ["a", "b"] and len(c.endpoint.view.members) == 5
+    stage.network.heal()  # before they missed a and b: they learn it of their beacon
+    stage.until(1300)
+    assert ["c", "d", "e"] in names(c) and ["c", "d", "e"] in names(e)
+    stage.until(2000)
+    assert one_view(a, b, c, d, e) and len(a.endpoint.view.members) == 5
+
+
+def test_where_not_all_hear_each_other_merges_become_rare():
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    stage.network.partition({a.index}, {b.index})  # c hears both
+    stage.until(31_000)
+    late = stage.clock.now - 20 * SECOND
+    stage.lines.clear()
+    stage.until(51_000)
+    changes = sum("installs" in line for line in stage.lines)
+    assert changes < 30 and late
+    stage.network.heal()
+    stage.until(70_000)
+    assert one_view(a, b, c)
+
+
+def test_in_a_primary_partition_an_excluded_member_passes_the_view_on_to_others_in_its_position():
+    stage = Stage(partition="primary")
+    stage.group("a", "b", "c", "d", "e")
+    a, b, c, d, e = stage.nodes
+    stage.network.partition({a.index, b.index, c.index}, {e.index})
+    a.doubt(d.id)
+    a.doubt(e.id)
+    stage.until(1200)
+    assert len(a.endpoint.view.members) == 3 and d.endpoint.over and not e.endpoint.over
+    stage.network.heal()
+    stage.until(3000)
+    assert isinstance(e.log[-1], Excluded) and e.log[-1].view_id == a.endpoint.view.view_id
+
+
+def groups_of_same_name(stage):
+    """[x p] and [x q], which hear each other again: two members of one name."""
+    for at_ms, name, apart in ((0, "x", ()), (0, "x", (0,)), (300, "p", (1,)), (600, "q", (0, 2))):
+        stage.named(name, at_ms)
+        stage.until(at_ms + 1)
+        stage.network.partition({len(stage.nodes) - 1}, set(apart))
+    stage.until(1500)
+    stage.network.heal()
+
+
+def test_groups_that_cannot_be_one_say_why_once_and_leave_each_other_alone():
+    stage = Stage()
+    groups_of_same_name(stage)
+    stage.until(21_500)
+    assert [names(node)[-1] for node in stage.nodes] == [["x", "p"], ["x", "q"], ["x", "p"], ["x", "q"]]
+    assert sum("cannot be merged" in line for line in stage.lines) == 2
+    assert sum("installs" in line for line in stage.lines if float(line.split()[0]) > 2000) == 0
+
+
+def test_groups_with_other_settings_say_so_and_do_not_merge():
+    stage = Stage()
+    for name, at_ms in (("a", 0), ("b", 300)):
+        stage.named(name, at_ms)
+        stage.until(at_ms + 1)
+        node = stage.nodes[-1]
+        settings = replace(node.endpoint.context.settings, shared=(("flush_unicasts", str(name == "a")),))
+        node.endpoint.context.settings = settings
+        stage.network.partition({0}, {1})
+    stage.until(1000)
+    stage.network.heal()
+    stage.until(5000)
+    assert [names(node) for node in stage.nodes] == [[["a"]], [["b"]]]
+    (one,) = (line for line in stage.lines if "a warns" in line)
+    assert "flush_unicasts=True, not False" in one
+
+
+def test_a_coordinator_that_hears_nobody_does_not_keep_the_others_apart():
+    stage = Stage()
+    stage.network.partition({0}, {1, 2})
+    stage.network.partition({1}, {2})
+    for name in "abc":
+        stage.named(name)
+    stage.until(1000)
+    lowest, *others = sorted(stage.nodes, key=lambda node: node.id)
+    deaf = {(node.index, lowest.index) for node in others}
+    stage.network.cut = deaf | {(others[0].index, others[1].index), (others[1].index, others[0].index)}
+    stage.until(1500)
+    stage.network.cut = deaf
+    stage.until(6000)
+    assert one_view(*others) and len(others[0].endpoint.view.members) == 2
+    stage.network.heal()
+    stage.until(9000)
+    assert one_view(*stage.nodes)
+
+
+def test_a_joiner_learns_which_incarnations_are_over():
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    c.crash()
+    stage.until(3000)
+    stage.named("d", 3000)
+    stage.until(4000)
+    d = stage.nodes[-1]
+    assert one_view(a, b, d) and list(d.endpoint.context.departed) == [c.id]
+
+
+def test_who_was_left_out_does_not_wait_for_those_that_went_on():
+    stage = Stage()
+    stage.group("c", "a", "y")
+    c, a, y = stage.nodes
+    a.pause(stage.clock.now + 600 * MS)
+    stage.until(1600)
+    c.crash()
+    stage.until(3000)
+    assert one_view(a, y) and sorted(names(a)[-1]) == ["a", "y"]
+
+
+def test_who_was_left_out_asks_a_leaver_that_was_left_out_too_only_once():
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    a.stall(stage.clock.now + 200 * MS)
+    b.leave()
+    c.doubt(a.id)
+    c.doubt(b.id)
+    stage.until(1199)
+    assert names(c)[-1] == ["c"] and b.endpoint.over and names(a)[-1] == ["a", "b", "c"]
+    stage.until(1300)
+    assert sum("a → all: START" in line for line in stage.lines) < 5
+    stage.until(3000)
+    assert one_view(a, c) and len(a.endpoint.view.members) == 2
+
+
+@pytest.mark.parametrize("at_ms", range(0, 80, 4))
+def test_members_that_leave_while_they_merge_leave(at_ms):
+    stage = Stage()
+    stage.group("a", "b")
+    a, b = stage.nodes
+    stage.network.partition({a.index}, {b.index})
+    stage.until(2000)
+    stage.network.heal()
+    stage.until(2000 + at_ms)
+    a.leave()
+    b.leave()
+    stage.until(15_000)
+    assert a.endpoint.over and b.endpoint.over
+
+
+def test_join_failed_names_whether_a_new_incarnation_may_come():
+    stage = Stage()
+    stage.group("a", "b")
+    a, b = stage.nodes
+    b.crash()
+    stage.until(2000)
+    stage.named("x", 2000)
+    stage.refuse = lambda source, node, frame: isinstance(frame, Join | Wait)
+    stage.until(2001)
+    x = stage.nodes[-1]
+    a.endpoint.context.departed[x.id] = None
+    stage.refuse = lambda source, node, frame: False
+    effects = []
+    step = x.endpoint.step
+    x.endpoint.step = lambda *arguments: effects.append(step(*arguments)) or effects[-1]
+    stage.until(2400)
+    failed = [effect for batch in effects for effect in batch if isinstance(effect, JoinFailed)]
+    assert failed and failed[0].cause == "incarnation" and "new one" in failed[0].error
+    assert stage.nodes[-1].name == "x+" and stage.nodes[-1].endpoint.view == a.endpoint.view
+
+
+def test_without_adoption_a_view_that_reached_one_member_only_splits_the_group():
+    stage = SCENARIOS["view_reached_one_member_only"]()
+    assert not any(isinstance(view, MergeView) for view in views(stage.node("b")))
+    with VARIANTS["no_adoption"]():
+        stage = SCENARIOS["view_reached_one_member_only"]()
+    assert stage.node("b").endpoint.view != stage.node("c").endpoint.view
+
+
+def test_an_initiator_that_trusts_and_doubts_the_coordinator_in_turn_does_not_wake_for_ever():
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    stage.refuse = lambda source, node, frame: source is c and isinstance(frame, Ok)
+    b.doubt(a.id)
+    stage.until(1010)
+    assert b.endpoint._initiator.running
+    b.endpoint._membership.suspected.clear()  # a was heard again
+    b.step(Event.WAKE)
+    stage.until(1030)
+    b.doubt(a.id)
+    stage.until(1050)  # each step asserts that the next deadline lies ahead
+    assert b.endpoint.deadline() > stage.clock.now
+    stage.refuse = lambda source, node, frame: False
+    stage.until(3000)
+    assert ["b", "c"] in names(b) and one_view(a, b, c)
+
+
+def test_every_counter_is_there_from_the_start():
+    """Somebody reads it where it matters, which is where nothing was counted yet."""
+    sources = Path(__file__).resolve().parents[2] / "src" / "seqcast"
+    text = "".join(path.read_text() for path in sources.glob("core/**/*.py"))
+    assert set(re.findall(r'counters\["(\w+)"\] \+=', text)) == set(COUNTERS) == set(lone().counters)
+
+
+def test_a_member_that_has_no_room_left_is_excluded_by_name_unless_half_of_the_group_is_so():
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    for slow in (b, c):
+        a.endpoint._membership.starves(slow.id)
+    assert not {b.id, c.id} & a.endpoint._membership.doubted()
+    a.endpoint._membership.slow.discard(b.id)
+    a.step(Event.WAKE)
+    a.service()
+    stage.until(1900)
+    assert ["a", "b"] in names(a) and a.endpoint.counters["members_slow"] == 2
+    assert any("c has no room left for what it receives" in line for line in stage.lines)

@@ -1,0 +1,75 @@
+"""Frames and timers of a merge that is over do nothing to the next one: they name the merge they belong to (E-12)."""
+
+import pytest
+from sim_stage import Stage
+from test_endpoint import names, send
+
+from seqcast.core.frames.kinds import Beacon, MergeAsk, MergeCancel, MergeReady, dump
+from seqcast.core.machines.merge import Merge
+
+
+class Asked:
+    """Two groups that hear each other; ``leader`` asks ``follower``, coordinator of the other, by hand."""
+
+    def __init__(self):
+        self.stage = stage = Stage()
+        stage.group("a", "b", "c", "d")
+        sides = [stage.nodes[:2], stage.nodes[2:]]
+        stage.network.partition(*({node.index for node in side} for side in sides))
+        stage.until(3000)
+        assert [names(side[0])[-1] for side in sides] == [["a", "b"], ["c", "d"]]
+        self.leader, self.follower = sorted((side[0] for side in sides), key=lambda node: node.id)
+        stage.refuse = self.refuse
+        stage.network.heal()
+        self.wait(250)
+
+    def refuse(self, source, node, frame):
+        """The leader is heard and hears nobody: it asks only by hand, and knows of no merge that it could end."""
+        beacon = isinstance(frame, Beacon) and (source, node) != (self.leader, self.follower)
+        return beacon or isinstance(frame, MergeReady)
+
+    def ask(self, number):
+        tag = self.follower.endpoint.view.view_id.tag
+        send(self.stage, self.leader, dump(MergeAsk((self.leader.id, number), tag)), self.follower)
+
+    def cancel(self, number):
+        send(self.stage, self.leader, dump(MergeCancel((self.leader.id, number), "")), self.follower)
+
+    def wait(self, ms):
+        self.stage.until(self.stage.clock.now // 1_000_000 + ms)
+
+    @property
+    def follows(self):
+        """The number of the merge that the follower follows, or 0."""
+        merger = self.follower.endpoint._merger
+        return merger.merge[1] if merger.state is Merge.FOLLOWING else 0
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_cancel_of_another_merge_ends_none(number):
+    asked = Asked()
+    asked.ask(2)
+    assert asked.follows == 2
+    asked.cancel(number)
+    assert asked.follows == 2
+    asked.cancel(2)
+    assert asked.follows == 0
+
+
+def test_the_timer_of_a_merge_that_was_cancelled_does_not_end_the_next():
+    """The first one's lease would end in the middle of the second, which its leader renews."""
+    asked = Asked()
+    asked.ask(1)
+    asked.cancel(1)
+    asked.wait(350)  # so long it rests
+    asked.ask(2)
+    assert asked.follows == 2
+    for _ in range(5):
+        asked.wait(100)
+        asked.ask(2)
+        assert asked.follows == 2
+    asked.wait(650)
+    assert asked.follows == 0  # its own lease has ended
+    asked.stage.refuse = lambda source, node, frame: False
+    asked.wait(3000)
+    assert {node.endpoint.view for node in asked.stage.nodes} == {asked.leader.endpoint.view}

@@ -1,0 +1,552 @@
+"""Primary partitions: who may close a view, what is proposed again, who gives way, and what an operator can do."""
+
+import itertools
+import signal
+import sys
+import time
+from dataclasses import replace
+from unittest import mock
+
+import pytest
+from members import LOOPBACK, cluster, join, script, wait_until, why_no_multicast
+from sim_stage import Stage
+from test_endpoint import names, send, views
+
+import seqcast
+from seqcast.cli import main as command
+from seqcast.core.endpoint import Endpoint, Event
+from seqcast.core.frames.kinds import (
+    Accepted,
+    BlockedSide,
+    Fetch,
+    Held,
+    MemberInfo,
+    NewView,
+    Ok,
+    Propose,
+    Side,
+    Start,
+    Unblock,
+    dump,
+)
+from seqcast.core.machines.operator import Operator
+from seqcast.core.rules.cut import fetch_up_to, first_view
+from seqcast.core.rules.quorum import Allowance, is_quorum, to_repeat
+from seqcast.errors import SeqcastError, UsageError
+from seqcast.events import Blocked, Excluded, Lost, Unblocked
+from seqcast.sim import Options, World, simulate
+from seqcast.sim.desk import Desk
+from seqcast.sim.options import SECOND
+
+# ---- who may close a view -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", range(1, 8))
+def test_any_two_quorums_have_a_member_in_common_and_of_two_sides_at_most_one_is_one(n):
+    members = list(range(10, 10 + n))
+    quorums = [
+        set(chosen)
+        for size in range(n + 1)
+        for chosen in itertools.combinations(members, size)
+        if is_quorum(members, chosen)
+    ]
+    assert all(one & other for one in quorums for other in quorums)
+    assert {min(map(len, quorums))} == {(n + 1) // 2}  # of an even number half of them is enough, with the first
+    for chosen in quorums:
+        assert not is_quorum(members, set(members) - chosen)
+        assert is_quorum(members, chosen | {99}), "a stranger counts for nothing, and does no harm"
+    assert not is_quorum(members, {members[-1], 98, 99}) or n == 1
+
+
+# ---- what is proposed again -----------------------------------------------------------------------------------------
+
+INFOS = [MemberInfo(name, number, b"x", 1 << 20, 1472, 1 << 20) for number, name in enumerate("abc", 1)]
+FIRST = first_view(INFOS, "fifo", 1)
+
+
+def proposal(survivors, cut, counter=2):
+    return replace(
+        FIRST,
+        closes=FIRST.view_id,
+        view_id=replace(FIRST.view_id, counter=counter),
+        survivors=survivors,
+        cut=cut,
+        table=(0,) * len(cut),
+    )
+
+
+def ok(accepted=None, held=(5, 5, 5)):
+    return Ok(1, (9, 0), 5, tuple(Held(prefix) for prefix in held), None, accepted)
+
+
+def test_the_proposal_of_the_highest_attempt_that_one_accepted_is_repeated():
+    old, new = proposal((1, 2), (5, 5, 3)), proposal((2, 3), (4, 5, 5), 3)
+    proposals = {(1, 0): old, (2, 1): new}
+    assert to_repeat({0: ok(), 1: ok()}, {}, (1, 2), None) is None
+    assert to_repeat({0: ok((1, 0)), 1: ok((2, 1)), 2: ok()}, proposals, (1, 2, 3), None) is new
+    assert to_repeat({0: ok((1, 0)), 1: ok()}, proposals, (1, 2), None) is old
+
+
+def test_by_an_operators_leave_a_proposal_is_repeated_only_where_it_can_be_reached_and_leaves_nobody_out():
+    allowed = Allowance((3, 0), (1, 2))
+    for survivors, cut, held, repeated in [
+        ((1, 2), (5, 5, 3), (5, 5, 5), True),
+        ((1, 2), (5, 5, 6), (5, 5, 5), False),  # nobody who is left has the sixth
+        ((2, 3), (5, 5, 3), (5, 5, 5), False),  # it leaves the first one out
+    ]:
+        made = proposal(survivors, cut)
+        found = to_repeat({0: ok((1, 0), held), 1: ok(None, held)}, {(1, 0): made}, (1, 2), allowed)
+        assert found is (made if repeated else None)
+    late = proposal((2, 3), (9, 9, 9))  # of after the leave: it was accepted by those who had it
+    assert to_repeat({0: ok((4, 0))}, {(4, 0): late}, (1, 2), allowed) is late
+
+
+def test_for_a_proposal_that_is_repeated_only_those_fetch_that_it_counts_and_only_up_to_its_cut():
+    oks = {0: ok(held=(9, 2, 7)), 1: ok(held=(4, 6, 7)), 2: ok(held=(1, 1, 1))}
+    assert fetch_up_to((6, 5, 7), oks, [0, 1]) == (Fetch(0, 5, 6, 0), Fetch(1, 3, 5, 1))
+    assert fetch_up_to((6, 5, 7), oks, []) == ()
+
+
+# ---- on the simulated network ----------------------------------------------------------------------------------------
+
+
+def test_of_two_the_first_goes_on_and_the_other_is_blocked_until_they_meet():
+    stage = Stage(partition="primary")
+    stage.group("a", "b")
+    a, b = stage.nodes
+    stage.network.partition({a.index}, {b.index})
+    stage.until(3000)
+    assert names(a)[-1] == ["a"] and names(b)[-1] == ["a", "b"]
+    assert "[b] of [a, b]" in b.blocked.reason and "seqcast unblock sim" in b.blocked.reason and a.blocked is None
+    stage.network.heal()
+    stage.until(4000)
+    assert isinstance(b.log[-1], Excluded) and b.log[-1].view_id == a.endpoint.view.view_id
+
+
+@pytest.mark.parametrize("order", ["fifo", "total"])
+@pytest.mark.parametrize("name", ["a", "c"])
+def test_who_is_excluded_is_told_what_the_others_did_not_deliver(order, name):
+    """It is cut off, and sends before it notices; in "total" a is who orders."""
+    stage = Stage(order, partition="primary")
+    stage.group("a", "b", "c")
+    node = stage.node(name)
+    stage.network.partition({node.index}, {other.index for other in stage.nodes if other is not node})
+    node.pending += [(0, 100)] * 3
+    node.service()
+    stage.until(2500)
+    stage.network.heal()
+    stage.until(3000)
+    lost, excluded = node.log[-2:]
+    assert isinstance(excluded, Excluded) and excluded.view_id == stage.node("b").endpoint.view.view_id
+    # All three are in one packet.
+    assert lost == Lost(views(node)[-1].view_id, 1, 1, excluded.view_id, messages=3)
+
+
+def test_leavers_shrink_the_view_and_count_as_long_as_they_are_there():
+    stage = Stage(partition="primary")
+    stage.group("a", "b", "c", "d", "e")
+    for at_ms, name in ((1000, "a"), (1000, "b"), (1300, "c")):
+        stage.until(at_ms)
+        stage.node(name).leave()
+    stage.until(2000)
+    assert names(stage.node("e"))[-1] == ["d", "e"]
+    stage.node("e").crash()
+    stage.until(4000)
+    assert names(stage.node("d"))[-1] == ["d"] and stage.node("d").blocked is None
+
+
+def test_joiners_that_die_at_once_block_nobody():
+    """Five ask a to be taken in, and are gone before their view is there. With all of them in it a is too few."""
+    stage = Stage(partition="primary", hosts=True)
+    stage.named("a")
+    stage.until(500)
+    for name in "bcdef":
+        stage.named(name, 500)
+    stage.until(501)
+    for node in stage.nodes[1:]:
+        node.crash()
+    stage.until(5000)
+    assert names(stage.node("a"))[-1] == ["a"] and stage.node("a").blocked is None
+    settings = stage.node("a").endpoint.context.settings  # not even where a policy puts the joiner first
+    reverse = replace(settings, membership_policy=lambda change: list(reversed(change.members)))
+    stage.node("a").endpoint.context.settings = reverse
+    stage.named("g", 5000)
+    stage.until(5001)
+    stage.nodes[-1].crash()
+    stage.until(5900)
+    assert names(stage.node("a"))[-2:] == [["a", "g"], ["a"]] and stage.node("a").blocked is None
+    stage.node("a").endpoint.context.settings = settings
+    for name in "vwxyz":
+        stage.named(name, 6000)
+    stage.until(6300)
+    assert [len(each) for each in names(stage.node("a"))][-4:] == [1, 2, 4, 6]
+
+
+def test_one_that_takes_all_others_for_dead_is_heard_and_taken_in_again():
+    """c doubts a and b, for good: only a view change with all three opens its gate."""
+    stage = Stage(partition="primary")
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    c.doubt(a.id)
+    c.doubt(b.id)
+    stage.until(1009)
+    assert c.blocked.kind == "minority"
+    stage.until(1500)
+    assert [names(node)[-1] for node in stage.nodes] == [["a", "b", "c"]] * 3 and len(views(c)) == 2
+    assert c.blocked is None
+
+
+def test_one_that_was_seen_elsewhere_counts_again_when_it_closes_our_view():
+    """It entered the view late, by an operator's leave: until then its beacons told of the one before."""
+    stage = Stage(partition="primary")
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    c.endpoint._membership.gone |= {a.id, b.id}
+    c.step(Event.WAKE)
+    c.service()
+    stage.until(2000)
+    assert [names(node)[-1] for node in stage.nodes] == [["a", "b", "c"]] * 3 and c.blocked is None
+
+
+def apart(stage, first, second):
+    """Two groups that were founded apart, each member 200 ms behind the one before."""
+    stage.network.partition(set(range(len(first))), set(range(len(first), len(first + second))))
+    for number, name in enumerate(first + second):
+        stage.named(name, 200 * number)
+    stage.until(2000)
+    assert names(stage.node(first[0]))[-1] == [*first] and names(stage.node(second[0]))[-1] == [*second]
+
+
+@pytest.mark.parametrize(("first", "second"), [("ab", "cde"), ("abc", "de"), ("a", "bcd")])
+def test_of_two_groups_that_were_founded_apart_the_smaller_gives_way(first, second):
+    stage = Stage(partition="primary")
+    apart(stage, first, second)
+    stage.network.heal()
+    stage.until(4000)
+    larger, smaller = sorted((first, second), key=len, reverse=True)
+    for name in smaller:
+        assert stage.node(name).endpoint.over and "larger: join again" in stage.node(name).log[-1].reason
+    assert names(stage.node(larger[0]))[-1] == [*larger]
+
+
+def test_who_is_blocked_gives_way_to_a_smaller_group_that_is_not():
+    stage = Stage(partition="primary")
+    apart(stage, "abcde", "xy")
+    for name in "abcy":
+        stage.node(name).crash()
+    stage.until(4000)
+    assert stage.node("d").blocked.kind == stage.node("e").blocked.kind == "minority"
+    stage.network.heal()
+    stage.until(6000)
+    assert stage.node("d").endpoint.over and stage.node("e").endpoint.over and names(stage.node("x"))[-1] == ["x"]
+
+
+def test_who_lacks_a_joiner_that_another_group_took_in_too_gives_way_to_it():
+    """j is named by a's view and by c's, and enters the first one. When d crashes, c lacks it for good."""
+    stage = Stage(partition="primary")
+    stage.network.partition({0}, {1, 2})
+    for number, name in enumerate("acd"):
+        stage.named(name, 200 * number)
+    stage.until(1000)
+    a, c, d = stage.nodes
+    stage.refuse = lambda source, node, frame: source in (c, d) and node.name == "j" and isinstance(frame, NewView)
+    stage.named("j", 1000)
+    stage.until(1100)
+    j = stage.nodes[-1]
+    assert names(j) == [["a", "j"]] and names(c)[-1] == ["c", "d", "j"]
+    d.crash()
+    a.leave()
+    stage.until(5000)
+    assert names(j)[-1] == ["j"] and c.endpoint.over and "larger: join again" in c.log[-1].reason
+
+
+def test_groups_of_another_setting_are_left_alone():
+    stage = Stage()
+    stage.network.partition({0}, {1})
+    for at_ms, (name, partition) in enumerate((("a", "merge"), ("b", "primary"))):
+        stage.options = replace(stage.options, partition=partition)
+        stage.named(name, at_ms)
+        stage.until(at_ms + 1)
+        settings = stage.nodes[-1].endpoint.context.settings
+        stage.nodes[-1].endpoint.context.settings = replace(settings, shared=(("partition", partition),))
+    stage.until(1000)
+    stage.network.heal()
+    stage.until(10_000)
+    assert [names(node) for node in stage.nodes] == [[["a"]], [["b"]]]
+    assert sum("other settings: the group has partition=" in line for line in stage.lines) == 2
+
+
+# ---- operators -------------------------------------------------------------------------------------------------------
+
+
+def fallen_apart(sides):
+    """Members that fell apart into sides none of which has a majority."""
+    stage = Stage(partition="primary")
+    stage.group(*"".join(sides))
+    for number, side in enumerate(sides):
+        others = {stage.node(name).index for other in sides[number + 1 :] for name in other}
+        stage.network.partition({stage.node(name).index for name in side}, others)
+    stage.until(2500)
+    assert all(node.blocked.kind == "minority" for node in stage.nodes)
+    return stage
+
+
+def test_an_operator_that_reaches_several_sides_must_name_one():
+    stage = fallen_apart(["ab", "cd", "e"])
+    desk = Desk(stage, 0)
+    stage.until(6000)
+    assert desk.over and desk.operator.side is None and not stage.allowed
+    with pytest.raises(SeqcastError, match=r"several sides are blocked.*\[a, b\].*--member"):
+        desk.operator.choose()
+    with pytest.raises(UsageError, match="'z' is not blocked as a minority; these are: a, b, c, d, e"):
+        desk.operator.choose("z")
+    desk.operator.choose("d")
+    assert desk.operator.reached == ("c", "d") and desk.operator.missing == ("a", "b", "e")
+
+
+def test_what_an_operator_allowed_holds_for_one_side_and_a_minority_of_it_is_blocked_again():
+    stage = fallen_apart(["abc", "def", "x", "y"])
+    with mock.patch.object(Operator, "choose", lambda self, member: original(self, "f")):
+        Desk(stage, 0)
+        stage.refuse = lambda source, node, frame: isinstance(frame, Propose)  # it does not get further than that
+        stage.until(3000)
+    d, e, f = (stage.node(name) for name in "def")
+    assert [bool(node.endpoint.context.allowed) for node in stage.nodes] == [n.name in "def" for n in stage.nodes]
+    stage.refuse = lambda source, node, frame: False
+    stage.network.partition({d.index}, {e.index, f.index})
+    d.crash()
+    stage.until(5000)
+    assert names(e)[-1] == names(f)[-1] == ["e", "f"], "two of the three that were allowed"
+    assert all(names(stage.node(name))[-1] == [*"abcdefxy"] for name in "abcxy")
+
+
+def test_who_was_allowed_and_loses_the_others_again_can_be_allowed_again():
+    stage = Stage(partition="primary")
+    stage.group(*"abcde")
+    for name in "abc":
+        stage.node(name).crash()
+    stage.until(3000)
+    stage.refuse = lambda source, node, frame: isinstance(frame, Propose)
+    Desk(stage, 0)
+    stage.until(3500)
+    d, e = stage.node("d"), stage.node("e")
+    assert [len(node.endpoint.context.allowed.members) for node in (d, e)] == [2, 2]
+    d.crash()
+    stage.until(6000)
+    assert names(e)[-1] == [*"abcde"] and e.blocked.kind == "minority"
+    Desk(stage, 1)
+    stage.until(8000)
+    assert names(e)[-1] == ["e"] and e.blocked is None
+
+
+def test_a_leaver_that_gave_up_keeps_nobody_from_forming_a_group():
+    stage = Stage(partition="primary")
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    a.crash()
+    b.crash()
+    stage.until(2000)
+    c.leave()
+    stage.named("d", 11_000)
+    stage.until(12_500)
+    assert c.endpoint.over and names(stage.nodes[-1]) == []
+    stage.until(20_000)
+    assert names(stage.nodes[-1]) == [["d"]]
+
+
+original = Operator.choose
+
+
+def test_a_leave_for_another_side_or_an_older_attempt_is_not_heeded():
+    stage = fallen_apart(["ab", "cd", "e"])
+    a, *_, e = stage.nodes
+    tag = e.endpoint.view.view_id.tag
+    attempt = e.endpoint._participant.promise
+    for side in (Side(tag, (attempt[0], 0)), Side(tag, (attempt[0] + 1, attempt[1])), Side(tag + 1, attempt)):
+        send(stage, a, dump(Unblock("sim", 1, side)), e)
+        assert e.endpoint.context.allowed is None
+    stage.network.heal()
+    send(stage, a, dump(Unblock("another", 1, Side(tag, attempt))), e)
+    assert e.endpoint.context.allowed is None
+
+
+def test_answers_to_another_command_or_too_many_of_them_are_not_heeded():
+    operator = Operator("c", 7)
+    answer = BlockedSide(7, Side(5, (1, 0)), "a", ("a",), ("b",), False)
+    operator.heard(replace(answer, request=8))
+    with pytest.raises(SeqcastError, match="nobody of 'c'"):
+        operator.choose()
+    for number in range(2000):
+        operator.heard(replace(answer, name=f"n{number}"))
+    assert len(operator.answers) == 1024
+    operator.heard(replace(answer, name="n0", side=Side(6, (1, 0))))  # it is of another side by now
+    with pytest.raises(SeqcastError, match="several"):
+        operator.choose()
+
+
+def test_a_proposal_that_its_sender_may_not_make_is_counted_and_dropped():
+    stage = Stage(partition="primary")
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    view, tag = a.endpoint.view, a.endpoint.view.view_id.tag
+    ids = tuple(member.id for member in view.members)
+    stage.refuse = lambda source, node, frame: source is a and not isinstance(frame, Start)
+    a.doubt(c.id)
+    stage.until(1010)
+    promise = b.endpoint._participant.promise
+    assert promise == (1, 0)
+    infos = list(a.endpoint.context.infos.values())
+    made = replace(first_view(infos, "fifo", a.id), closes=view.view_id, cut=(0, 0, 0), table=(0, 0, 0), survivors=ids)
+    made = replace(made, view_id=replace(view.view_id, counter=99))
+    before = b.endpoint.counters["frames_bad"]
+    bad = [Propose(tag, promise, made), Propose(tag, promise, replace(made, cut=(0, 0), table=(0, 0)))]
+    for number, frame in enumerate(bad):  # by who is not the initiator
+        send(stage, c, dump(frame), b)
+        assert b.endpoint.counters["frames_bad"] == before + number + 1
+    before = a.endpoint.counters["frames_bad"]
+    elsewhere = replace(made, closes=replace(view.view_id, counter=1))
+    send(stage, b, dump(Accepted(tag, a.endpoint._initiator.attempt, (1, 0), elsewhere)), a)
+    assert a.endpoint.counters["frames_bad"] == before + 1
+    assert len(a.endpoint._initiator.accepted) == 0
+
+
+# ---- the checkers ----------------------------------------------------------------------------------------------------
+
+
+def test_a_minority_that_is_not_told_so_is_found():
+    tell = Endpoint._tell_blocked
+
+    def silent(self, kind, reason):
+        tell(self, "flush", reason)
+
+    options = Options(seed=1, members=3, partition="primary", split=3, order="fifo")
+    assert not World(options).run().violations
+    with mock.patch.object(Endpoint, "_tell_blocked", silent):
+        assert any("was not told so" in words for words in World(options).run().violations)
+
+
+def test_all_guarantees_hold_where_the_partition_is_primary():
+    edges, desks = set(), 0
+    for seed in range(1, 31):
+        world = World(replace(Options.draw(seed, partition="primary"), duration_ns=SECOND))
+        result = world.run()
+        assert not result.violations, f"seqcast sim --seed {seed} --partition primary --duration 1: {result.violations}"
+        edges |= result.edges
+        desks += len(world.desks)
+    wanted = [("initiator", "STARTING", "OK_FEW"), ("initiator", "TOO_FEW", "ALLOWED"), ("lifecycle", "IN", "EXCLUDED")]
+    for edge in wanted:
+        assert edge in edges, f"the runs no longer take {edge}"
+    assert desks, "no majority was lost"
+
+
+def test_a_run_with_an_operator_replays_exactly():
+    options = replace(Options.draw(3, partition="primary"), members=4, crashes=3, restarts=0, split=0)
+    assert simulate(options).digest == simulate(options).digest
+
+
+# ---- on real sockets -------------------------------------------------------------------------------------------------
+
+MEMBER = """
+import sys, seqcast
+with seqcast.join(sys.argv[1], name=sys.argv[2], interface=sys.argv[3], partition="primary", preset="fast") as group:
+    print("in", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def minority():
+    """A group of three on loopback, two of which were killed."""
+    if why := why_no_multicast():
+        pytest.skip(f"no multicast on loopback here: {why}")
+    name = cluster()
+    others = [script(MEMBER, name, member, LOOPBACK) for member in "ab"]
+    try:
+        for process in others:
+            assert process.stdout.readline() == "in\n"
+        group = join(name, "c", partition="primary", preset="fast")
+        wait_until(lambda: len(group.view.members) == 3)
+        for process in others:
+            process.send_signal(signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM)
+        yield name, group
+        group.leave(0.1)
+    finally:
+        for process in others:
+            process.kill()
+            process.communicate()
+
+
+def told(group, kind, timeout=10.0):
+    """The next event of this kind."""
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        event = group.next_event(0.2)
+        if isinstance(event, kind):
+            return event
+    raise AssertionError(f"no {kind.__name__} in {timeout} s")
+
+
+def test_a_minority_says_what_it_lacks_and_goes_on_when_an_operator_says_so(minority, capsys):
+    name, group = minority
+    blocked = told(group, Blocked)
+    assert blocked.kind == "minority" and f"seqcast unblock {name}" in blocked.reason
+    with pytest.raises(seqcast.SendTimeout, match=r"only \[c\] of .*which is no majority"):
+        for _ in range(100):
+            group.send(b"x" * 1000, timeout=0.2)
+    assert command(["unblock", name, "--interface", LOOPBACK, "--list"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("blocked: c; out of reach: ") and set(said.strip()[-4:]) == set("a, b")
+    assert command(["unblock", name, "--interface", LOOPBACK, "--member", "z"]) == 2
+    assert "'z' is not blocked as a minority; these are: c" in capsys.readouterr().err
+    assert command(["unblock", name, "--interface", LOOPBACK]) == 0
+    assert "accepted by c: the group goes on without 2 members" in capsys.readouterr().out
+    assert told(group, Unblocked).kind == "minority" and [str(m) for m in group.view.members] == ["c"]
+    group.send(b"on", timeout=5.0)
+    assert told(group, seqcast.Message) is not None
+    assert command(["unblock", name, "--interface", LOOPBACK]) == 1
+    assert "is blocked as a minority" in capsys.readouterr().err
+
+
+def test_join_times_out_with_what_a_blocked_group_said(minority):
+    name, group = minority
+    told(group, Blocked)
+    with pytest.raises(seqcast.JoinTimeout, match=r"is blocked: only \[c\] of .* seqcast unblock") as error:
+        join(name, "a", partition="primary", preset="fast", join_timeout_s=2.5)
+    assert not isinstance(error.value, seqcast.JoinRefused)
+
+
+def test_unblock_says_what_is_wrong_with_its_input(capsys):
+    for argv in ([], ["", "--interface", LOOPBACK], ["c", "--interface", "nosuch0"], ["c", "--timeout", "x"]):
+        assert command(["unblock", *argv]) == 2
+        assert capsys.readouterr().err.strip()
+    assert command(["unblock", "--help"]) == 0
+    help_text = capsys.readouterr().out
+    assert "There is no key yet" in help_text and "really ended" in help_text
+
+
+def test_a_joiner_with_the_other_setting_is_told_so():
+    name = cluster()
+    refusal = pytest.raises(seqcast.JoinTimeout, match="has partition=primary, not merge")
+    with join(name, "a", partition="primary"), refusal:
+        join(name, "b")
+
+
+@pytest.mark.netns
+@pytest.mark.spark
+def test_who_is_cut_off_is_blocked_excluded_and_joins_again_and_the_audit_holds(spark, tmp_path):
+    pytest.importorskip("pyarrow")
+    from chaos.runner import Run, judge
+    from chaos.scenarios import DIRECTED
+
+    from seqcast.perf.paths import why_no_namespaces
+
+    if why := why_no_namespaces():
+        pytest.skip(why)
+    run = Run(next(one for one in DIRECTED if one.name == "primary-one-cut-off"), tmp_path)
+    seen, take = [], run.take
+    run.take = lambda process, said: (seen.append((process.name, said)), take(process, said))
+    run.run()
+    (blocked,) = (name for name, said in seen if "kind='minority'" in said.get("text", ""))
+    (excluded,) = (name for name, said in seen if said["event"] == "excluded")
+    assert blocked == excluded and run.kinds["joined"] == 4
+    assert not judge(spark, run.journals)

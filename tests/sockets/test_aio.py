@@ -1,0 +1,313 @@
+"""The asyncio form: the same group, awaited."""
+
+import asyncio
+import contextlib
+import inspect
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from members import LOOPBACK, cluster, output, script
+
+import seqcast
+import seqcast.aio
+
+
+def run(main):
+    asyncio.run(asyncio.wait_for(main, 60))
+
+
+async def together(*groups):
+    while any(len(group.view.members) < len(groups) for group in groups):
+        await asyncio.sleep(0.01)
+
+
+@contextlib.asynccontextmanager
+async def two(**settings):
+    name = cluster()
+    async with (
+        seqcast.aio.join(name, name="a", interface=LOOPBACK, **settings) as a,
+        seqcast.aio.join(name, name="b", interface=LOOPBACK, **settings) as b,
+    ):
+        await together(a, b)
+        yield a, b
+
+
+def test_messages_go_both_ways_in_order():
+    async def main():
+        async with two(order="total") as (a, b):
+            for i in range(50):
+                await a.send(b"a%d" % i)
+                await b.send(b"b%d" % i)
+            await b.send_many([b"many", b"more"])
+            got = [[(await group.recv(10)).payload for _ in range(102)] for group in (a, b)]
+            assert got[0] == got[1]
+            assert [p for p in got[0] if p[:1] == b"a"] == [b"a%d" % i for i in range(50)]
+            assert await a.recv(0.02) is None
+
+    run(main())
+
+
+def test_async_for_ends_when_the_group_is_left():
+    async def main():
+        async with two(order="fifo", deliver_own=False) as (a, b):
+            seen = []
+
+            async def read():
+                async for message in b:
+                    seen.append(message.payload)
+
+            reader = asyncio.create_task(read())
+            for i in range(20):
+                await a.send(b"%d" % i)
+            await a.leave()
+            await asyncio.sleep(0.1)
+            await b.leave()
+            await reader
+            assert seen == [b"%d" % i for i in range(20)]
+            with pytest.raises(seqcast.NotMember):
+                await b.send(b"x")
+
+    run(main())
+
+
+def test_events_hold_views_too():
+    async def main():
+        async with two() as (a, b):
+            await b.send(b"x")
+            events = []
+            async for event in a.events():
+                events.append(event)
+                if isinstance(event, seqcast.Message):
+                    break
+            assert [type(event) for event in events] == [seqcast.View, seqcast.View, seqcast.Message]
+
+    run(main())
+
+
+def test_a_large_message_waits_for_credit_and_the_loop_goes_on():
+    async def main():
+        async with two(order="fifo", deliver_own=False) as (a, b):
+            turns = 0
+
+            async def tick():
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await asyncio.sleep(0.001)
+
+            ticking = asyncio.create_task(tick())
+            sending = asyncio.create_task(a.send(bytes(20_000_000)))
+            await asyncio.sleep(0.1)
+            assert not sending.done()  # nobody takes it
+            behind = asyncio.create_task(a.send(b"behind it"))
+            assert len((await b.recv(30)).payload) == 20_000_000
+            assert (await b.recv(30)).payload == b"behind it"
+            await sending
+            await behind
+            ticking.cancel()
+            assert turns > 20
+
+    run(main())
+
+
+def test_a_send_without_credit_times_out():
+    async def main():
+        async with two(order="fifo", deliver_own=False) as (a, _):
+            with pytest.raises(seqcast.SendTimeout):
+                for _ in range(1000):
+                    await a.send(bytes(100_000), timeout=0.1)
+
+    run(main())
+
+
+def test_a_loop_without_readers_waits_in_a_thread():
+    class NoReaders(asyncio.SelectorEventLoop):
+        def add_reader(self, fd, callback, *args):
+            raise NotImplementedError
+
+    async def main():
+        name = cluster()
+        group = await asyncio.to_thread(seqcast.join, name, name="a", interface=LOOPBACK)
+        asyncio.get_running_loop().add_reader = NoReaders.add_reader.__get__(asyncio.get_running_loop())
+        wrapped = seqcast.aio.Group(group)
+        receiving = asyncio.create_task(wrapped.recv(10))
+        await asyncio.sleep(0.05)
+        await wrapped.send(b"x")
+        assert (await receiving).payload == b"x"
+        await wrapped.leave()
+
+    run(main())
+
+
+def test_a_wait_that_is_cancelled_loses_no_message():
+    async def main():
+        async with two(order="fifo", deliver_own=False) as (a, b):
+            for i in range(30):
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(0.001):
+                        await b.recv()
+                await a.send(b"%d" % i)
+                assert (await b.recv(10)).payload == b"%d" % i
+
+    run(main())
+
+
+def test_a_batch_is_sent_and_the_path_is_told():
+    async def main():
+        async with two(order="fifo", deliver_own=False) as (a, b):
+            await a.send_batch(b"onetwo", np.array([0, 3, 6]))
+            assert [(await b.recv(10)).payload for _ in range(2)] == [b"one", b"two"]
+            assert a.path == a.sync.path
+
+    run(main())
+
+
+def test_a_timeout_counts_all_messages_of_the_call_and_bounds_the_wait_for_a_turn():
+    async def main():
+        async with two(order="fifo", deliver_own=False) as (a, b):
+            messages = [b"%06d" % i + bytes(10_000) for i in range(3000)]
+            with pytest.raises(seqcast.SendTimeout) as raised:
+                await a.send_many(messages, timeout=0.3)
+            sent = raised.value.sent
+            assert f"({sent} messages" in str(raised.value)
+            waiting = asyncio.create_task(a.send(bytes(30_000_000)))  # nobody takes it
+            await asyncio.sleep(0.05)
+            began = time.monotonic()
+            with pytest.raises(seqcast.SendTimeout) as raised:
+                await a.send(b"behind", timeout=0.1)
+            assert raised.value.sent == 0 and time.monotonic() - began < 2
+            got = [int((await b.recv(10)).payload[:6]) for _ in range(sent)]
+            assert got == list(range(sent))
+            assert len((await b.recv(30)).payload) == 30_000_000
+            await waiting
+            with pytest.raises(seqcast.UsageError, match="timeout='1'"):
+                await a.send(b"x", timeout="1")
+            with pytest.raises(seqcast.UsageError, match="timeout='1'"):
+                await a.recv("1")
+
+    run(main())
+
+
+def test_a_join_that_is_cancelled_leaves_the_group():
+    async def main():
+        name = cluster()
+        async with seqcast.aio.join(name, name="a", interface=LOOPBACK) as a:
+            for delay in (0.0, 0.005, 0.02):
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(delay):
+                        joined = await seqcast.aio.join(name, name=f"b{delay}", interface=LOOPBACK)
+                        await joined.leave()  # it was quicker
+            await asyncio.sleep(1.0)
+            assert [group.member.name for group in seqcast.api.group._open.values() if group.cluster == name] == ["a"]
+            assert [member.name for member in a.view.members] == ["a"]
+            assert await a.leave() is True
+
+    run(main())
+
+
+def test_the_module_is_there_after_import_seqcast():
+    assert output(script("import sys, seqcast; print('asyncio' in sys.modules, seqcast.aio.join.__name__)")) == (
+        "False join\n"
+    )
+
+
+def test_the_asyncio_group_has_what_the_group_has():
+    special = {"__iter__": "__aiter__", "__enter__": "__aenter__", "__exit__": "__aexit__"}
+    public = {name for name in vars(seqcast.Group) if not name.startswith("_")} | special.keys()
+    public |= vars(seqcast.Group).get("__annotations__", {}).keys()
+    for name in sorted(public):
+        awaited = special.get(name, name)
+        assert hasattr(seqcast.aio.Group, awaited), f"aio.Group has no {awaited}"
+        ours, theirs = getattr(seqcast.aio.Group, awaited), getattr(seqcast.Group, name, None)
+        assert ours.__doc__ or name in special, f"{awaited} is not explained"
+        if inspect.isfunction(theirs):
+            took, takes = inspect.signature(theirs), inspect.signature(ours)
+            assert [str(p) for p in takes.parameters.values()] == [str(p) for p in took.parameters.values()], name
+
+
+def test_the_asyncio_join_takes_what_the_join_takes():
+    took, takes = inspect.signature(seqcast.join), inspect.signature(seqcast.aio.join)
+    assert [(p.name, p.kind, p.default) for p in takes.parameters.values()] == [
+        (p.name, p.kind, p.default) for p in took.parameters.values()
+    ]
+
+
+def test_a_join_can_be_a_task():
+    async def main():
+        name = cluster()
+        tasks = [asyncio.create_task(seqcast.aio.join(name, name=each, interface=LOOPBACK)) for each in "ab"]
+        a, b = await asyncio.gather(*tasks)
+        await together(a, b)
+        await a.send(b"x")
+        assert (await b.recv(10)).payload == b"x"
+        await a.leave()
+        await b.leave()
+        task = asyncio.create_task(seqcast.aio.join(name, name="c", order="none", interface=LOOPBACK))
+        with pytest.raises(seqcast.ConfigError, match="order='none'"):
+            await task
+
+    run(main())
+
+
+def test_events_one_by_one_a_pause_and_how_it_ended():
+    async def main():
+        async with two() as (a, b):
+            assert (a.cluster, a.order, a.config) == (a.sync.cluster, "total", a.sync.config)
+            assert a.cluster in repr(a) and "a" in repr(a)
+            assert isinstance(await a.next_event(10), seqcast.View)
+            assert isinstance(await a.next_event(10), seqcast.View)
+            assert await a.next_event(0.02) is None
+            waiting = asyncio.create_task(a.wait_deliverable(30))
+            await asyncio.sleep(0.01)
+            assert not waiting.done() and await a.wait_deliverable(0.01) is False
+            async with b.suspended():
+                with pytest.raises(seqcast.SendTimeout):
+                    await a.send(b"early", timeout=0.05)
+            await b.send(b"late")
+            await waiting
+            assert await a.wait_deliverable(30) is True
+            assert (await a.recv(10)).payload == b"late"
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.0001):
+                    await b.suspend()
+            await a.send(b"after a pause that nobody wanted", timeout=10)
+            with pytest.raises(seqcast.SuspendTimeout, match="the pause ended too early"):
+                async with a.suspended():
+                    await b.leave()
+            assert not b.was_left
+            with pytest.raises(seqcast.NotMember):
+                while True:
+                    await b.next_event(10)
+            assert b.was_left
+            await b.close_journal()
+
+    run(main())
+
+
+def test_a_full_thread_pool_keeps_no_join_no_pause_and_no_leave_waiting():
+    """Each waits for something that only another of them brings about."""
+
+    async def main():
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        name = cluster()
+        joins = (seqcast.aio.join(name, name=who, interface=LOOPBACK, min_members=3) for who in "abc")
+        a, b, c = await asyncio.gather(*joins)
+        await a.send(b"x")
+        waits = [asyncio.create_task(a.wait_consumed()) for _ in range(2)]  # b takes nothing
+        await asyncio.sleep(0)
+        await b.suspend()
+        full = asyncio.create_task(c.send(b"y"))  # waits in the pool's only thread
+        await asyncio.sleep(0.1)
+        assert not full.done()
+        assert await asyncio.wait_for(b.resume(), 5)
+        await full
+        assert await asyncio.wait_for(a.leave(), 15)
+        for wait in waits:
+            with pytest.raises(seqcast.NotMember):
+                await wait
+        await b.leave()
+        await c.leave()
+
+    asyncio.run(main())

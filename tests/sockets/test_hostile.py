@@ -1,0 +1,110 @@
+"""On real sockets: attacks on a group, from a stranger's socket and from that of a member gone wrong."""
+
+import time
+
+import pytest
+from hostile.attacks import FAULTY, SETTINGS, STRANGERS, Heckler, attacking
+from members import cluster, group_of, join, wait_until
+
+import seqcast
+from seqcast.core.frames import kinds as frames
+
+
+def drain(group, wanted, timeout=20.0):
+    """Takes what is delivered until all of ``wanted`` has come; returns what came besides."""
+    missing, besides = set(wanted), []
+    deadline = time.monotonic() + timeout
+    while missing:
+        batch = group.recv_batch(max(0.0, deadline - time.monotonic()))
+        assert batch is not None, f"{sorted(missing)} did not come within {timeout:g} s"
+        for payload in batch.tolist():
+            if payload in missing:
+                missing.discard(payload)
+            else:
+                besides.append(payload)
+    return besides
+
+
+@pytest.mark.parametrize("name", STRANGERS)
+def test_a_stranger_changes_nothing(name):
+    """The view stays, what members send is delivered, and nothing that nobody sent."""
+    with group_of(3, **SETTINGS[name]) as groups, attacking(groups) as attacker:
+        for group in groups:
+            group.send(b"before")
+        for group in groups:
+            drain_n(group, 3)
+        before = groups[0].view
+        STRANGERS[name](attacker)
+        for number, group in enumerate(groups):
+            group.send(b"from %d" % number, timeout=15.0)
+        extra = attacker.notes.get("extra", 0)
+        for group in groups:
+            besides = drain(group, [b"from %d" % number for number in range(3)])
+            assert len(besides) == extra and not any(b"forged" in payload for payload in besides)
+        if "joined" in attacker.notes:
+            wait_until(lambda: all(group.view.members == before.members for group in groups))
+        else:
+            assert [group.view for group in groups] == [before] * 3
+
+
+def drain_n(group, n, timeout=20.0):
+    deadline = time.monotonic() + timeout
+    while n > 0:
+        batch = group.recv_batch(max(0.0, deadline - time.monotonic()))
+        assert batch is not None
+        n -= len(batch)
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_a_member_gone_wrong_stops_nobody_but_itself(name):
+    """The others are in one view in the end, with it or without it, and what they send is delivered to them."""
+    with group_of(3, **SETTINGS[name]) as groups, attacking(groups, 2) as attacker:
+        FAULTY[name](attacker)
+        others = attacker.others
+
+        def together():
+            return len({group.view.view_id for group in others}) == 1
+
+        wait_until(together)
+        for number, group in enumerate(others):
+            group.send(b"from %d" % number, timeout=15.0)
+        for group in others:
+            drain(group, [b"from %d" % number for number in range(len(others))])
+        wait_until(together)
+        assert {group.member.name for group in others} <= {member.name for member in others[0].view.members}
+
+
+def refuses(frame):
+    return frames.Refused("\x1b]0;owned\x07\x1b[2Jgo away\u202e", "full", frame.nonce if frame else 0xBAD)
+
+
+@pytest.mark.parametrize("hears", [True, False], ids=["by one who hears it", "by one who does not"])
+def test_a_joiner_that_somebody_refuses_is_in_when_the_group_takes_it(hears):
+    with group_of(2) as groups, Heckler(groups[0].cluster, refuses, hears) as heckler:
+        with join(groups[0].cluster, "x") as x:
+            assert len(x.view.members) == 3 and heckler.said > 0
+
+
+def test_the_text_of_a_refusal_is_shown_without_the_codes_that_a_terminal_obeys():
+    name = cluster()
+    with Heckler(name, refuses), pytest.raises(seqcast.JoinRefused) as raised:
+        join(name, "x")
+    assert "go away" in str(raised.value) and str(raised.value).isprintable()
+
+
+def test_a_joiner_that_is_told_to_wait_by_one_who_has_not_heard_it_forms_its_group():
+    name = cluster()
+    with Heckler(name, lambda frame: frames.Wait(0xBAD, "\x1b[2J", 0xBAD), hears=False) as heckler:
+        with join(name, "x") as x:
+            assert len(x.view.members) == 1 and heckler.said > 0
+
+
+def test_a_joiner_does_not_wait_for_ever_for_one_with_a_lower_id():
+    name = cluster()
+
+    def joins(frame):
+        info = frames.MemberInfo("evil", 1, b"\4", 1 << 20, 1472, 1 << 20)
+        return frames.Join(frame.version, frame.cluster, frame.order, info, 0, frame.shared, 1)
+
+    with Heckler(name, joins), join(name, "x", join_timeout_s=10.0) as x:
+        assert len(x.view.members) == 1

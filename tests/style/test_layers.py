@@ -1,0 +1,71 @@
+"""The layer rule of docs/architecture.md, as contracts in pyproject.toml and as what the compiled parts include."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+WORLDS = re.compile(rb"^\s*(?:from|c?import)\s+seqcast\.(?:net|sim|core|api|aio|cli|perf|spark)\b", re.M)
+
+
+def lint_imports(project: Path) -> subprocess.CompletedProcess[str]:
+    """Runs the contracts of pyproject.toml over ``project/src``."""
+    code = "import sys; sys.path.insert(0, 'src'); from importlinter.cli import lint_imports_command as c; c()"
+    return subprocess.run(
+        [sys.executable, "-c", code, "--no-cache"], cwd=project, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_imports_go_downward_only():
+    result = lint_imports(ROOT)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("core/planted.py", "import time"),
+        ("core/planted.py", "import seqcast.net"),
+        ("net/planted.py", "import seqcast.sim"),
+        ("sim/planted.py", "import seqcast.net"),
+        ("journal/planted.py", "import pyspark"),
+        ("types.py", "import seqcast.core"),
+    ],
+)
+def test_an_import_against_the_rule_is_found(tmp_path, path, line):
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("*.so", "*.c", "__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    planted = tmp_path / "src" / "seqcast" / path
+    planted.write_text((planted.read_text() if planted.exists() else "") + f"\n{line}\n")
+    result = lint_imports(tmp_path)
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert "BROKEN" in result.stdout
+
+
+def test_kernels_in_c_know_nothing_of_python():
+    sources = [*ROOT.glob("native/*/*.c"), *ROOT.glob("native/*/*.h")]
+    assert sources
+    assert [path.name for path in sources if b"Python.h" in path.read_bytes()] == []
+
+
+def test_compiled_modules_import_no_policy_and_no_world():
+    sources = [*ROOT.glob("src/seqcast/_native/*.pyx"), *ROOT.glob("src/seqcast/_native/*.px[di]")]
+    assert sources
+    assert [path.name for path in sources if WORLDS.search(path.read_bytes())] == []
+
+
+def test_nothing_below_the_commands_imports_the_package_itself():
+    """It holds the names that people use, so to import it is to import everything."""
+    whole = re.compile(r"^\s*(?:import seqcast\s*(?:#|,|$)|from seqcast import)", re.M)
+    sources = [*ROOT.glob("src/seqcast/**/*.py"), *ROOT.glob("src/seqcast/_native/*.py[xi]")]
+    found = {path.relative_to(ROOT / "src" / "seqcast").parts[0] for path in sources if whole.search(path.read_text())}
+    assert found <= {"cli", "perf", "spark"}  # which stand above everything that people use
+
+
+def test_every_compiled_module_has_a_stub():
+    modules = {path.stem for path in ROOT.glob("src/seqcast/_native/*.pyx")}
+    assert modules == {path.stem for path in ROOT.glob("src/seqcast/_native/*.pyi")}

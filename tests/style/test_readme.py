@@ -1,0 +1,143 @@
+"""What README.md says can be run is run."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.S)
+
+
+@pytest.fixture
+def environment(tmp_path, monkeypatch):
+    """On loopback, on a port that nobody else who runs these examples has, with a command `seqcast`."""
+    command = tmp_path / "bin" / "seqcast"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m seqcast "$@"\n')
+    command.chmod(0o755)
+    path = os.pathsep.join([str(command.parent), os.environ["PATH"]])
+    return {**os.environ, "SEQCAST_INTERFACE": "lo", "SEQCAST_PORT": str(20000 + os.getpid() % 6000 * 2), "PATH": path}
+
+
+def start(command, environment, folder, **options):
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    return subprocess.Popen(command, cwd=folder, env=environment, text=True, **options)
+
+
+def ended(process):
+    """The lines that a process printed, when it has ended well."""
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    return out.splitlines()
+
+
+FIRST, *REST = ["{me} 1 b'first'", "{me} 2 b'second'", "{me} 3 b'third'"]
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [(0, ["view 1 [{me}]", FIRST, *REST]), (1, [FIRST]), (2, [])],
+    ids=["with threads", "with asyncio", "with a state"],
+)
+def test_an_example_runs_as_it_stands(number, expected, environment, tmp_path):
+    process = start([sys.executable, "-c", EXAMPLES[number]], environment, tmp_path)
+    me = f"{socket.gethostname()}-{process.pid}"
+    assert ended(process) == [line.format(me=me) for line in expected]
+
+
+def test_the_first_example_runs_in_two_terminals_at_once(environment, tmp_path):
+    code = EXAMPLES[0]
+    processes = [start([sys.executable, "-c", code], environment, tmp_path) for _ in range(2)]
+    printed = [ended(process) for process in processes]
+    for process, lines in zip(processes, printed, strict=True):
+        me = f"{socket.gethostname()}-{process.pid}"
+        mine = [line.partition(" ")[2] for line in lines[1:] if line.startswith(me)]
+        assert [line.partition(" ")[2] for line in mine] == ["b'first'", "b'second'", "b'third'"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a shell")
+def test_the_walk_through_two_terminals_shows_what_it_says(environment, tmp_path):
+    def shown(text):
+        """A terminal's command and what it shows then."""
+        blocks = re.findall(r"```\n\$ (.*?)```", README, re.S)
+        command, *lines = next(block for block in blocks if text in block).splitlines()
+        return command, lines
+
+    def without_times(line):
+        return re.sub(r"in [\d.]+ s \([\d,]+", "in T s (N", line)
+
+    command, expected = shown("seqcast tail")
+    first = start(["sh", "-c", f"exec {command}"], environment, tmp_path, stderr=subprocess.STDOUT)
+    lines = [first.stdout.readline().rstrip()]
+    command, told = shown("seqcast send")
+    second = start(["sh", "-c", command], environment, tmp_path, stderr=subprocess.STDOUT)
+    assert [without_times(line) for line in ended(second)] == [without_times(line) for line in told]
+    while len(lines) < len(expected):
+        lines.append(first.stdout.readline().rstrip())
+    first.send_signal(signal.SIGINT)
+    assert lines + ended(first) == expected
+
+
+def test_every_example_is_run():
+    assert len(EXAMPLES) == 3
+
+
+def test_every_make_target_and_command_that_is_named_exists():
+    from seqcast.cli import COMMANDS
+
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M))
+    assert set(re.findall(r"(?:^|`)make (\w+)", README, re.M)) <= targets
+    named = set(re.findall(r"(?:^|[`|] ?)seqcast (\w+)", README, re.M))
+    assert named and named <= set(COMMANDS)
+
+
+def test_every_setting_that_is_named_exists():
+    import dataclasses
+
+    from seqcast import Config
+
+    settings = {field.name for field in dataclasses.fields(Config)} | {"order"}
+    named = set(re.findall(r"`(\w+_s|\w+_max|interface|order|journal|receive)(?:=\w+)?`", README))
+    assert named and named <= settings
+
+
+def test_figures_are_rendered_from_what_perf_prints(monkeypatch):
+    """Through perf's own report, so that a change of its keys is seen here."""
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    import render
+
+    from seqcast.perf import report
+
+    keys = ("sent_msgs_per_s", "delivered_msgs_per_s", "delivered_mb_per_s", "cpu_us_per_msg", "rss_mb", "rss_rest_mb")
+    keys += ("lost", "wrong", "messages", "retransmitted_packets", "window_bytes")
+    group = dict.fromkeys(keys, 1200.0)
+    about = {"members": 4, "senders": 1, "size": 1024, "order": "fifo", "seconds": 5.0, "machine": report.machine()}
+    run = {**about, "path": "loopback", **report.throughput([2400.0], [1500.0], [group])}
+    other = {"path": "veth-segmented", "unavailable": "needs root"}
+    times = dict.fromkeys(report.PERCENTILES, 12.0)
+    ping = {**about, "path": "loopback", "wait": "blocking", "cores": [0, 1], **report.latency([times], [times])}
+    text = render.figures([{**run, "other_paths": [other]}, ping])
+    assert "| fifo | 1,024 B | loopback | 1,200 | 1,200 | 0.80 (0.80–0.80) | 0.50 (0.50–0.50) | 1200.00 | 1200" in text
+    assert "| fifo | 1,024 B | loopback | blocking, cores 0 and 1 | 12.0 | 12.0 | 12.0 | 12.0 | 12.0 | 1.00 |" in text
+    assert "seqcast perf --size 1024 --order fifo --members 4 --senders 1 --seconds 5 --pairs 1\n" in text
+    assert "veth-segmented" not in text
+
+
+def test_the_figures_cover_every_size_and_order_that_the_readme_speaks_of():
+    runs = [json.loads(line) for line in (ROOT / "docs" / "figures.jsonl").read_text().splitlines()]
+    throughput = [run for run in runs if "latency_us" not in run and "membership" not in run]
+    assert {(run["size"], run["order"]) for run in throughput} >= {
+        (size, order) for size in (64, 1024, 8192, 65536) for order in ("fifo", "sequencer")
+    }
+    assert all(run["lost"] == 0 and run["pairs"] >= 5 for run in throughput)
+    assert any("latency_us" in run for run in runs)
+    membership = [run for run in runs if "membership" in run]
+    assert {"join", "kill coordinator, default", "pause"} <= {row["what"] for row in membership[0]["membership"]}

@@ -1,0 +1,155 @@
+"""Settings: from keywords, TOML and the environment; wrong ones are refused with what is right."""
+
+import dataclasses
+
+import pytest
+
+import seqcast
+from seqcast.config import Config
+from seqcast.net.host import engine_settings, group_address, group_tag, packet_bytes
+
+
+def test_settings_come_from_the_file_then_the_environment_then_keywords(tmp_path):
+    path = tmp_path / "seqcast.toml"
+    path.write_text('[seqcast]\nttl = 3\ninterface = "lo"\nheartbeat_s = 0.02\n')
+    config = Config.from_environment({"SEQCAST_CONFIG": str(path), "SEQCAST_TTL": "4", "SEQCAST_GSO": "no"})
+    assert (config.ttl, config.interface, config.heartbeat_s, config.gso) == (4, "lo", 0.02, False)
+    config = config.replace(ttl=5)
+    assert (config.ttl, config.interface) == (5, "lo")
+
+
+def test_a_file_without_the_table_holds_the_settings_at_its_top(tmp_path):
+    path = tmp_path / "seqcast.toml"
+    path.write_text("dscp = 46\n")
+    assert Config.from_toml(path).dscp == 46
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"ttl": 256}, "from 0 to 255 hops"),
+        ({"ttl": "1"}, "a whole number"),
+        ({"ttl": True}, "a whole number"),
+        ({"gso": 1}, "True or False"),
+        ({"suspect_s": "soon"}, "a number"),
+        ({"suspect_s": float("nan")}, "from 0.01"),
+        ({"ip_version": 5}, "one of 4, 6"),
+        ({"suspect_s": 0.1}, "at least 4 times heartbeat_s"),
+        ({"suspect_s": 1.0, "suspect_s_max": 0.5}, "suspect_s_max"),
+        ({"preset": "slow"}, "'lan', 'fast', 'wan'"),
+        ({"nak_backoff_s_min": 1.0}, "nak_backoff_s_max"),
+        ({"ring_packets": 1000}, "power of two"),
+        ({"packet_bytes": 1473}, "multiple of 8"),
+        ({"address": "10.0.0.1"}, "no multicast address of IPv4"),
+        ({"address": "ff15::1"}, "no multicast address of IPv4"),
+        ({"address": "nonsense"}, "no IP address"),
+        ({"journal_payload": "half"}, "'full', 'hash'"),
+        ({"port": 65535}, "from 1 to 65534"),
+    ],
+)
+def test_a_wrong_setting_is_refused_with_what_is_right(settings, text):
+    with pytest.raises(seqcast.ConfigError, match=text):
+        Config(**settings)
+
+
+def test_a_wrong_file_or_variable_is_named(tmp_path):
+    path = tmp_path / "seqcast.toml"
+    for content, text in (("ttl = ", "no TOML"), ("tttl = 1", "did you mean ttl"), ("ttl = 1.5", "a whole number")):
+        path.write_text(content)
+        with pytest.raises(seqcast.ConfigError, match=text):
+            Config.from_toml(path)
+    with pytest.raises(seqcast.ConfigError, match="cannot read the settings"):
+        Config.from_toml(tmp_path / "none.toml")
+    with pytest.raises(seqcast.ConfigError, match="SEQCAST_PORT='many' must be a whole number"):
+        Config.from_environment({"SEQCAST_PORT": "many"})
+    with pytest.raises(seqcast.ConfigError, match="SEQCAST_GSO='maybe' must be true or false"):
+        Config.from_environment({"SEQCAST_GSO": "maybe"})
+
+
+@pytest.mark.parametrize(
+    ("variable", "says"),
+    [
+        ("SEQCAST_INTERFCE", "did you mean SEQCAST_INTERFACE"),
+        ("SEQCAST_PARTITON", "did you mean SEQCAST_PARTITION"),
+        ("SEQCAST_CONFG", "did you mean SEQCAST_CONFIG"),
+        ("SEQCAST_WEATHER_TODAY", "unset it"),
+    ],
+)
+def test_a_variable_with_a_slip_of_the_pen_is_refused_as_a_keyword_is(variable, says):
+    with pytest.raises(seqcast.ConfigError, match=f"has {variable}, .*{says}"):
+        Config.from_environment({"PATH": "/", variable: "lo"})
+
+
+def test_variables_of_the_build_are_no_settings_and_no_mistakes():
+    assert Config.from_environment({"SEQCAST_EXTENSIONS": "engine", "SEQCASTLE": "1"}) == Config()
+
+
+def test_every_setting_says_what_it_does():
+    for field in dataclasses.fields(Config):
+        assert len(field.metadata["text"]) > 20, field.name
+
+
+def test_a_preset_is_the_start_of_what_follows_and_what_is_given_wins(tmp_path):
+    lan, fast, wan = (Config(preset=name) for name in ("lan", "fast", "wan"))
+    assert lan == Config()
+    assert fast.heartbeat_s < lan.heartbeat_s < wan.heartbeat_s
+    for config in (lan, fast, wan):
+        assert config.suspect_s == pytest.approx(8 * config.heartbeat_s)
+        assert config.suspect_s < config.suspect_s_max == config.name_taken_s
+    assert wan.nak_backoff_s_min > 0.1, "a request is not repeated before its answer can be there"
+    given = Config(heartbeat_s=0.1, suspect_s=3.0)
+    assert given.replace(preset="fast").suspect_s == 3.0
+    assert Config(heartbeat_s=0.1).suspect_s == pytest.approx(0.8)
+    assert lan.replace(preset="wan") == wan and wan.replace(ttl=2).replace(ttl=1, preset="lan") == lan
+    path = tmp_path / "seqcast.toml"
+    path.write_text('preset = "wan"\nlease_s = 2.0\n')
+    config = Config.from_environment({"SEQCAST_CONFIG": str(path), "SEQCAST_PRESET": "fast"})
+    assert (config.heartbeat_s, config.lease_s) == (fast.heartbeat_s, 2.0)
+    with pytest.raises(seqcast.ConfigError, match="from 0"):
+        Config(heartbeat_s=-1.0)
+
+
+def test_every_setting_is_read_somewhere():
+    """No option is read and ignored: each name occurs in the code that runs a member, or in the formulas."""
+    from pathlib import Path
+
+    source = Path(seqcast.__file__).parent
+    names = ("api/group.py", "net/host.py", "net/state.py", "net/errors.py", "config.py")
+    code = "".join((source / name).read_text() for name in names)
+    for field in dataclasses.fields(Config):
+        assert f"config.{field.name}" in code, field.name
+
+
+def test_engine_settings_are_in_nanoseconds():
+    settings = engine_settings(Config(heartbeat_s=0.02, suspect_s=0.5, nak_delay_s=200e-6))
+    assert settings["heartbeat_ns"] == 20_000_000
+    assert settings["suspect_ns"] == 500_000_000
+    assert settings["nak_delay_ns"] == 200_000
+
+
+def test_group_addresses_lie_in_the_scopes_for_local_use_and_differ():
+    import ipaddress
+
+    four = {group_address(f"cluster {i}", 4) for i in range(1000)}
+    six = {group_address(f"cluster {i}", 6) for i in range(1000)}
+    assert len(four) > 950 and len(six) == 1000
+    assert all(ipaddress.ip_address(a) in ipaddress.ip_network("239.255.0.0/16") for a in four)
+    assert all(ipaddress.ip_address(a) in ipaddress.ip_network("ff15::/16") for a in six)
+    assert len({group_tag(f"cluster {i}") for i in range(1000)}) == 1000
+
+
+@pytest.mark.parametrize(
+    ("mtu", "granted", "ip_version", "want"),
+    [
+        (1500, 8 << 20, 4, 1472),
+        (1500, 8 << 20, 6, 1448),
+        (9000, 8 << 20, 4, 8968),
+        (65536, 8 << 20, 4, 65000),
+        (65536, 400 << 10, 4, 1472),  # a small buffer holds few large datagrams
+        (65536, 400 << 10, 6, 1448),
+        (1400, 8 << 20, 4, 1368),
+    ],
+)
+def test_packets_are_as_large_as_the_path_carries_whole(mtu, granted, ip_version, want):
+    assert packet_bytes(Config(ip_version=ip_version), mtu, granted) == want
+    assert packet_bytes(Config(packet_bytes=1024), mtu, granted) == 1024

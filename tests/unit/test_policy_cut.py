@@ -1,0 +1,139 @@
+"""The arithmetic of the cut: where streams end, who has what is missing, what the next view looks like."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqcast.core.frames.kinds import FETCH_MAX, MEMBERS_MAX, Fetch, Held, MemberInfo, Ok
+from seqcast.core.rules.cut import first_view, fix_cut, merged_view, next_view, sequencer_rank, windows
+from seqcast.types import View, ViewId
+
+INFOS = [MemberInfo(name, number + 1, b"%d" % number, 160_000, 1500, 1 << 20) for number, name in enumerate("abcde")]
+
+
+def ok(last, *held):
+    return Ok(7, (1, 0), last, tuple(Held(prefix, tuple(ranges)) for prefix, *ranges in held))
+
+
+def test_a_survivors_cut_is_its_last_seqno_and_it_holds_all_of_it():
+    cut, fetch = fix_cut(2, {0: ok(9, (9,), (4,)), 1: ok(5, (6,), (5,))})
+    assert cut == (9, 5)
+    assert fetch == (Fetch(0, 7, 9, 0), Fetch(1, 5, 5, 1))
+
+
+def test_a_lost_members_cut_is_the_longest_prefix_that_the_survivors_hold_together():
+    # b has 1..3 and 6..7, c has 1..1 and 4..5: together 1..7; 9 lies behind a hole.
+    cut, fetch = fix_cut(3, {1: ok(0, (3, (6, 7), (9, 9)), (0,), (0,)), 2: ok(0, (1, (4, 5)), (0,), (0,))})
+    assert cut == (7, 0, 0)
+    assert fetch == (Fetch(0, 2, 3, 1), Fetch(0, 4, 5, 2), Fetch(0, 6, 7, 1))
+
+
+@given(st.data())
+def test_the_cut_of_a_lost_member_is_what_a_dumb_walk_finds_and_holders_hold_it(data):
+    held = {}
+    for survivor in data.draw(st.sets(st.integers(1, 5), min_size=1, max_size=4)):
+        seqnos = data.draw(st.sets(st.integers(1, 14)))
+        prefix = 0
+        while prefix + 1 in seqnos:
+            prefix += 1
+        ranges = []
+        for seqno in sorted(seqnos):
+            if seqno > prefix:
+                if ranges and ranges[-1][1] == seqno - 1:
+                    ranges[-1] = (ranges[-1][0], seqno)
+                else:
+                    ranges.append((seqno, seqno))
+        held[survivor] = (seqnos, Held(prefix, tuple(ranges)))
+    nothing = (Held(0),) * 5
+    oks = {survivor: Ok(7, (1, 1), 0, (each, *nothing)) for survivor, (_, each) in held.items()}
+    cut, fetch = fix_cut(6, oks)
+    end = 0
+    while any(end + 1 in seqnos for seqnos, _ in held.values()):
+        end += 1
+    assert cut[0] == end
+    lowest = min(each.prefix for _, each in held.values())
+    named = [(seqno, each.holder) for each in fetch if each.rank == 0 for seqno in range(each.lo, each.hi + 1)]
+    assert [seqno for seqno, _ in named] == list(range(lowest + 1, end + 1))
+    assert all(seqno in held[holder][0] for seqno, holder in named)
+
+
+def test_a_bounded_list_of_ranges_never_cuts_off_what_one_survivor_holds_as_a_prefix():
+    # Alternating holders give one part per seqno; the prefix 40 may be delivered and stays within the cut.
+    odd = [(seqno, seqno) for seqno in range(42, 1200, 2)]
+    even = [(seqno, seqno) for seqno in range(41, 1200, 2)]
+    lost = 100
+    oks = {
+        0: Ok(7, (1, 0), 0, (Held(0), Held(0), *[Held(40, tuple(odd))] * lost)),
+        1: Ok(7, (1, 0), 0, (Held(0), Held(0), *[Held(3, tuple(even))] * lost)),
+    }
+    cut, fetch = fix_cut(lost + 2, oks)
+    assert len(fetch) <= FETCH_MAX
+    assert all(seqno >= 40 for seqno in cut[2:])
+    assert all(max(f.hi for f in fetch if f.rank == rank) == cut[rank] for rank in range(2, lost + 2))
+
+
+def test_the_next_view_has_the_survivors_in_their_old_order_then_the_joiners_by_id():
+    view = View(ViewId(5, 1, (1, 1)), tuple(info.member for info in INFOS[:3]), "sequencer", 0)
+    infos = {info.id: info for info in INFOS[:3]}
+    frame = next_view(view, infos, (2, 1), (2, 3), (9, 4, 6), (50, 40, 60), {2}, [INFOS[4], INFOS[3]], {}, ())
+    assert [info.name for info in frame.members] == ["c", "d", "e"]
+    assert frame.view_id == ViewId(7, 3, (2, 2))  # closed counter + attempt, coordinator, (attempt, initiator)
+    assert frame.closes == view.view_id and frame.survivors == (2, 3) and frame.cut == (9, 4, 6)
+    assert frame.base == (6, 0, 0) and frame.origin_base == (60, 0, 0) and frame.sequencer == 0
+
+
+def test_in_another_order_each_member_keeps_its_own_seqnos():
+    def backwards(infos, _subgroups):
+        return list(infos)[::-1]
+
+    def closed(first, members, cut):
+        view = View(ViewId(5, first, (1, first)), tuple(info.member for info in members), "sequencer", 0)
+        infos = {info.id: info for info in members}
+        table = [10 * seqno for seqno in cut]
+        return next_view(view, infos, (1, 0), [*infos], cut, table, set(), [], {}, (), backwards)
+
+    one, other = closed(1, INFOS[:2], (7, 8)), closed(3, INFOS[2:4], (9, 6))
+    assert [info.name for info in one.members] == ["b", "a"] and one.view_id.coordinator == 2
+    assert one.base == (8, 7) and one.origin_base == (80, 70) and one.survivors == (1, 2) and one.cut == (7, 8)
+    merged = merged_view([one, other], (), backwards)
+    assert [info.name for info in merged.members] == ["c", "d", "a", "b"] and merged.view_id.coordinator == 3
+    assert merged.base == (9, 6, 7, 8) and merged.origin_base == (90, 60, 70, 80)
+    assert [group.ids for group in merged.subgroups] == [(2, 1), (4, 3)]
+
+
+def test_where_everyone_leaves_the_closing_view_has_no_members():
+    view = View(ViewId(5, 1, (1, 1)), tuple(info.member for info in INFOS[:2]), "fifo", -1)
+    frame = next_view(view, {info.id: info for info in INFOS[:2]}, (1, 0), (1, 2), (9, 4), (9, 4), {1, 2}, [], {}, ())
+    assert frame.members == frame.base == () and frame.view_id.counter == 6
+
+
+def test_only_as_many_joiners_come_in_as_a_view_has_room_for():
+    frame = next_view(
+        View(ViewId(1, 1), (INFOS[0].member,), "fifo", -1), {1: INFOS[0]}, (1, 0), (1,), (0,), (0,), set(),
+        [MemberInfo(f"j{number}", 10 + number, b"x", 1, 1500, 1) for number in range(200)], {}, (),
+    )  # fmt: skip
+    assert len(frame.members) == MEMBERS_MAX
+
+
+def test_the_first_view_starts_every_stream_at_one():
+    frame = first_view(INFOS[:1], "total", 1)
+    assert frame.base == frame.origin_base == (0,) and frame.closes is None and frame.view_id == ViewId(1, 1, (1, 1))
+
+
+def test_who_orders():
+    assert [sequencer_rank(order, 3) for order in ("fifo", "sequencer", "total")] == [-1, 0, 0]
+    assert sequencer_rank("sequencer", 0) == -1
+
+
+def test_windows_of_all_senders_together_fit_the_smallest_receive_buffer():
+    members = [MemberInfo(str(n), n, b"x", 1 << (20 + n % 2), 1500 + n, 1 << 30) for n in range(1, 6)]
+    for sequencer, senders in ((-1, 4), (0, 1)):
+        window, forward, unicast, state, packet_bytes = windows(members, sequencer)
+        assert window * senders <= 1 << 20 and (forward + unicast) * 4 <= 1 << 20 and unicast * 4 + state <= 1 << 20
+        assert packet_bytes == 1500
+
+
+def test_a_window_is_at_most_what_the_members_allow_and_at_least_two_packets():
+    small = [MemberInfo(str(n), n, b"x", 1000, 9002, 1 << 30) for n in range(1, 6)]
+    assert windows(small, -1) == (18_000, 18_000, 18_000, 18_000, 9000)  # offsets in a packet are aligned to 4
+    modest = [MemberInfo(str(n), n, b"x", 1 << 30, 1500, 4000) for n in range(1, 6)]
+    assert windows(modest, -1) == (4000, 4000, 4000, 4000, 1500)

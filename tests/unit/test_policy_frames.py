@@ -1,0 +1,254 @@
+"""Control frames: what is written is read again, and what is not a frame is refused before it is used."""
+
+import json
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqcast._native import engine
+from seqcast.core.frames.kinds import (
+    FETCH_MAX,
+    FRAME_BYTES_MAX,
+    MEMBERS_MAX,
+    PROTOCOL_VERSION,
+    RANGES_ALL_MAX,
+    SHORTFALLS_MAX,
+    SUBGROUPS_MAX,
+    Accepted,
+    Beacon,
+    Block,
+    BlockedSide,
+    BlockOk,
+    Cut,
+    Declined,
+    Done,
+    Fetch,
+    Frame,
+    Held,
+    Installed,
+    Join,
+    Leave,
+    MemberInfo,
+    MergeAsk,
+    MergeCancel,
+    MergeGo,
+    MergeReady,
+    MergeRefused,
+    MergeTaken,
+    NewView,
+    Ok,
+    OtherVersion,
+    Promised,
+    Propose,
+    Provision,
+    Refused,
+    Resume,
+    Resumed,
+    Shortfall,
+    Side,
+    Start,
+    StateWanted,
+    Subgroup,
+    Suspend,
+    Suspended,
+    Unblock,
+    Wait,
+    dump,
+    load,
+)
+from seqcast.core.rules.cut import first_view
+from seqcast.errors import RemoteProtocolError
+
+TOP = (1 << 64) - 1
+SEQNO = engine.SEQNO_MAX
+INFO = MemberInfo("ä/1", TOP, b"\x00" * 28, 1 << 20, 1472, 1 << 20, True, True)
+VIEW = first_view([INFO, replace(INFO, name="b", id=2)], "total", TOP)
+NEXT = replace(
+    VIEW, closes=VIEW.view_id, view_id=replace(VIEW.view_id, counter=2), answers=(4, 1), cut=(1, 2), table=(0, 2)
+)
+FRAMES = [
+    Join(PROTOCOL_VERSION, "orders", "total", INFO, 3),
+    Wait(TOP),
+    Refused("because", "name"),
+    Leave(1),
+    Start(1, (1, 0), (TOP, 2)),
+    Ok(1, (1, 0), SEQNO, (Held(4, ((6, 7), (9, 9))), Held(0))),
+    Ok(1, (1, 0), 0, (), (), (2, 1)),
+    Propose(1, (1, 0), NEXT),
+    Accepted(1, (3, 0), (1, 0), NEXT),
+    Promised(1, (1, 0), (2, 1)),
+    Promised(1, (1, 0), (0, -1)),
+    Cut(1, (1, 0), (SEQNO, 0), (Fetch(0, 1, 9, 1),)),
+    Done(1, (1, 0)),
+    VIEW,
+    NEXT,
+    replace(VIEW, providers=(Provision(2, TOP, TOP),)),
+    Installed(TOP),
+    Declined(TOP),
+    Block(TOP, (9999, 127), (TOP, 2)),
+    Block(1, (1, 0), ()),
+    BlockOk(TOP, (1, 0)),
+    Suspend(TOP, (1 << 53) - 1, 0, "block", ()),
+    Suspend(1, 1, 2, "stop", ()),
+    Suspend(1, 1, 3, "hold", (SEQNO, 0)),
+    Suspended(1, 1, 2, "stop", (SEQNO, 0)),
+    Suspended(1, 1, 3, "hold", ()),
+    Resume(TOP, 0),
+    Resumed(TOP, (1 << 53) - 1),
+    StateWanted(TOP),
+    Beacon("orders", "total", VIEW.view_id),
+    Beacon("orders", "total", VIEW.view_id, 0, (("heartbeat_s", "0.05"),)),
+    Unblock("orders", 1, None),
+    Unblock("orders", 1, Side(TOP, (1, 0))),
+    BlockedSide(1, Side(TOP, (1, 0)), "a", ("a", "b"), ("c",), True),
+    MergeAsk((TOP, 1), 5),
+    MergeRefused((TOP, 1)),
+    MergeReady((TOP, 1), NEXT, (Shortfall(7, VIEW.view_id, 2, 0),)),
+    MergeGo((TOP, 1), replace(VIEW, subgroups=(Subgroup(VIEW.view_id, (TOP,)), Subgroup(NEXT.view_id, (2,))))),
+    MergeTaken((TOP, 1)),
+    MergeCancel((TOP, 1), ""),
+]
+
+
+def test_there_is_an_example_of_every_kind():
+    assert {type(frame) for frame in FRAMES} == set(get_args(Frame)) - {OtherVersion}  # which nobody writes
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: type(frame).__name__)
+def test_a_frame_is_read_as_it_was_written(frame):
+    assert load(dump(frame)) == frame
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: type(frame).__name__)
+def test_a_frame_without_one_of_its_fields_or_with_another_is_refused(frame):
+    value = json.loads(dump(frame))
+    for name in value:
+        if name == "kind":
+            continue
+        for broken in ({k: v for k, v in value.items() if k != name}, {**value, name: {}}, {**value, "more": 1}):
+            with pytest.raises(RemoteProtocolError):
+                load(json.dumps(broken).encode())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{", b"[]", b"1", b"\xff", b'{"kind":"no"}', b'{"kind":[]}', b"[" * 50_000, b"1" * 50_000, b" " * 60_001]
+    + [b'{"kind":"wait","view":%s}' % v for v in (b"1", b'"0"', b'"g"', b'"-1"', b'"1_0"', b'" 1"', b'"%017x"' % 1)]
+    + [b'{"kind":"installed","view":true}', b'{"kind":"done","view":"1","attempt":[1]}']
+    + [b'{"kind":"done","view":"1","attempt":[true,0]}', b'{"kind":"done","view":"1","attempt":[1,128]}']
+    + [b'{"kind":"suspend","view":"1","pause":1,"turn":1,"phase":%s,"cut":[]}' % v for v in (b'"go"', b"null", b"[]")]
+    + [b'{"kind":"suspended","view":"1","pause":-1,"turn":1,"phase":"stop","held":[]}']
+    + [b'{"kind":"suspended","view":"1","pause":1,"turn":1,"phase":"stop","held":[-1]}']
+    + [b'{"kind":"suspend","view":"1","pause":1,"turn":1,"phase":"hold","cut":%s}' % (b"[%s0]" % (b"0," * 128))]
+    + [b'{"kind":"resume","view":"1","pause":%d}' % (1 << 53), b'{"kind":"resumed","view":"1","pause":1.5}']
+    + [b'{"kind":"block","view":"1","attempt":[1,0],"survivors":[1]}', b'{"kind":"block_ok","view":"1","attempt":[0]}']
+    + [b'{"kind":"done","view":"1","attempt":[NaN,0]}', b'{"kind":"done","view":"1","attempt":[1e3,0]}'],
+)  # fmt: skip
+def test_what_is_no_frame_is_refused(data):
+    with pytest.raises(RemoteProtocolError):
+        load(data)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        replace(VIEW, members=VIEW.members[:1] * 2),
+        replace(VIEW, members=(INFO, replace(INFO, id=9))),  # one name twice
+        replace(VIEW, base=(0,)),
+        replace(VIEW, sequencer=2),
+        replace(VIEW, closes=VIEW.view_id),
+        replace(VIEW, providers=(Provision(2, TOP, 1),) * 2),
+        replace(VIEW, providers=(Provision(2, 2, 1),)),
+        replace(VIEW, providers=(Provision(2, 3, 1),)),
+        replace(VIEW, providers=(Provision(3, 2, 1),)),
+        replace(VIEW, members=VIEW.members[::-1]),
+        replace(VIEW, cut=(1,)),
+        replace(VIEW, subgroups=(Subgroup(VIEW.view_id, (TOP,)),)),  # one member is in none
+        MergeGo((TOP, 1), replace(VIEW, base=(0,))),
+        Propose(1, (1, 0), replace(NEXT, base=(0,))),
+        Accepted(1, (1, 0), (1, 0), replace(NEXT, cut=(1,))),
+        Ok(1, (1, 0), 5, (Held(4, ((4, 7),)),)),
+        Ok(1, (1, 0), 5, (Held(4, ((9, 8),)),)),
+        Cut(1, (1, 0), (5,), (Fetch(1, 1, 2, 0),)),
+        Cut(1, (1, 0), (5,), (Fetch(0, 3, 2, 0),)),
+    ],
+)
+def test_a_frame_that_contradicts_itself_is_refused(frame):
+    with pytest.raises(RemoteProtocolError):
+        load(dump(frame))
+
+
+def test_a_join_of_another_version_is_known_as_such_whatever_else_it_says():
+    assert load(b'{"kind":"join","version":7,"new":{}}') == OtherVersion(7)
+
+
+_VALUES = st.recursive(st.none() | st.integers() | st.text(), st.lists)
+
+
+@given(st.binary(max_size=300) | _VALUES.map(json.dumps).map(str.encode))
+def test_any_bytes_give_a_frame_or_the_one_error(data):
+    try:
+        load(data)
+    except RemoteProtocolError:
+        pass
+
+
+@given(st.data())
+def test_a_frame_with_a_changed_value_gives_a_frame_or_the_one_error(data):
+    value = json.loads(dump(data.draw(st.sampled_from(FRAMES))))
+    name = data.draw(st.sampled_from(sorted(value)))
+    value[name] = data.draw(
+        st.recursive(st.none() | st.booleans() | st.integers() | st.text() | st.floats(), st.lists, max_leaves=8)
+    )
+    try:
+        frame = load(json.dumps(value).encode())
+    except RemoteProtocolError:
+        return
+    if not isinstance(frame, OtherVersion):
+        assert load(dump(frame)) == frame
+
+
+def test_the_largest_frames_stay_within_the_limit():
+    infos = tuple(
+        MemberInfo(f"{i:03}" + "n" * 125, TOP - i, b"\xff" * 28, (1 << 53) - 1, 65000, (1 << 53) - 1, False)
+        for i in range(MEMBERS_MAX)
+    )
+    view = first_view(infos, "sequencer", TOP)
+    top = (1 << 40,) * MEMBERS_MAX  # 2**40 packets: years at full speed
+    ids = tuple(i.id for i in infos)
+    full = replace(
+        view,
+        providers=tuple(Provision(info.id, TOP, TOP) for info in infos[1:]),
+        survivors=ids,
+        cut=top,
+        table=top,
+        base=top,
+        origin_base=top,
+        subgroups=tuple(Subgroup(view.view_id, ids[8 * i : 8 * i + 8]) for i in range(SUBGROUPS_MAX)),
+        shortfalls=(Shortfall(TOP, view.view_id, TOP, 1 << 40),) * SHORTFALLS_MAX,
+    )
+    held = tuple(Held(1 << 40, ((1 << 41, 1 << 41),) * (RANGES_ALL_MAX // MEMBERS_MAX)) for _ in infos)
+    fetch = tuple(Fetch(127, 1 << 40, 1 << 40, 127) for _ in range(FETCH_MAX))
+    proposal = replace(full, subgroups=(), shortfalls=())
+    names = tuple(info.name for info in infos)
+    frames = [
+        full,
+        Ok(TOP, (9999, 127), 1 << 40, held, tuple(i.id for i in infos), (9999, 127)),
+        Cut(TOP, (9999, 127), top, fetch),
+        Propose(TOP, (9999, 127), proposal),
+        Accepted(TOP, (9999, 127), (9998, 127), proposal),
+        BlockedSide(1 << 52, Side(TOP, (9999, 127)), names[0], names, names, True),
+    ]
+    assert all(len(dump(frame)) <= FRAME_BYTES_MAX for frame in frames)
+    assert isinstance(load(dump(full)), NewView)
+
+
+def test_no_seqno_of_a_frame_is_higher_than_those_on_the_wire():
+    frame = Ok(1, (1, 0), SEQNO, (Held(4, ((6, SEQNO),)),))
+    assert load(dump(frame)) == frame
+    for high in (replace(frame, last=SEQNO + 1), replace(frame, held=(Held(SEQNO + 1),))):
+        with pytest.raises(RemoteProtocolError, match="seqno"):
+            load(dump(high))

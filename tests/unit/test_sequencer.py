@@ -1,0 +1,143 @@
+"""What a sequencer's members do with each other's packets: whose they are, where they are asked for, in what order."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from test_engine import Net
+
+from seqcast._native.engine import SENT
+
+DATA, FORWARD, NAK = 1, 3, 5
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    """A datagram on its way, by the offsets of native/wire/wire.h."""
+
+    src: int
+    dst: int
+    datagram: bytes
+
+    @property
+    def type(self) -> int:
+        return self.datagram[2]
+
+    @property
+    def sender(self) -> int:
+        """The incarnation that sent it."""
+        return int(struct.unpack_from("<Q", self.datagram, 16)[0])
+
+    @property
+    def seqno(self) -> int:
+        return int(struct.unpack_from("<Q", self.datagram, 32)[0])
+
+    @property
+    def origin_rank(self) -> int:
+        return int(struct.unpack_from("<H", self.datagram, 78)[0])
+
+    @property
+    def asked_of(self) -> tuple[int, int]:
+        """Of a NAK: whose stream, and which."""
+        owner, stream = struct.unpack_from("<QI", self.datagram, 40)
+        return int(owner), int(stream)
+
+
+class Watched(Net):
+    """A network that keeps what it carried, and drops what ``lose`` says."""
+
+    def __init__(self, n: int, **settings: object) -> None:
+        super().__init__(n, sequencer=0, **settings)  # type: ignore[arg-type]
+        self.carried: list[Packet] = []
+        self.lose = lambda packet: False
+        self.drop = self._judge
+
+    def _judge(self, src: int, dst: int, lane: int, datagram: bytes) -> bool:
+        packet = Packet(src, dst, datagram)
+        self.carried.append(packet)
+        return bool(self.lose(packet))
+
+    def of(self, kind: int) -> list[Packet]:
+        return [packet for packet in self.carried if packet.type == kind]
+
+
+def test_what_was_ordered_is_asked_for_and_sent_again_by_the_sequencer_and_is_its_senders() -> None:
+    """SEQ-06: the receiver restores the original sender in what it delivers, and nowhere else. Otherwise a request to
+    send it again would go to the original sender, who does not have it under this seqno."""
+    net = Watched(3)
+    net.run(5)
+    lost: list[Packet] = []
+
+    def lose_the_first(packet: Packet) -> bool:
+        if packet.type == DATA and packet.dst == 2 and packet.seqno == 1 and not lost:
+            lost.append(packet)
+            return True
+        return False
+
+    net.lose = lose_the_first
+    assert net.engines[1].send(b"from 1") == SENT
+    net.run(100)
+    assert lost and (lost[0].src, lost[0].sender, lost[0].origin_rank) == (0, net.ids[0], 1)
+    # Members 0 and 1 had delivered it, with its sender restored, when member 2 asked for it.
+    naks = net.of(NAK)
+    assert naks and {(nak.src, nak.dst, *nak.asked_of) for nak in naks} == {(2, 0, net.ids[0], 0)}
+    again = [packet for packet in net.of(DATA) if packet.dst == 2 and packet.seqno == 1][1:]
+    assert again and {(packet.src, packet.sender, packet.origin_rank) for packet in again} == {(0, net.ids[0], 1)}
+    assert again[0].datagram[80:] == lost[0].datagram[80:]
+    assert net.engines[0].counters()["packets_retransmitted"] == len(again)
+    assert net.engines[1].counters()["packets_retransmitted"] == 0
+    assert net.got == [[(net.ids[1], b"from 1")]] * 3
+
+
+def test_messages_that_overtake_each_other_on_their_way_to_the_sequencer_keep_their_senders_order() -> None:
+    """SEQ-07: S0 lets M2 reach the coordinator before M1 of the same sender, and has the application wait for answers.
+    Here the forwards of one sender are put in its order first (E-01), so nobody need wait."""
+    net = Watched(3)
+    net.run(5)
+    late: list[Packet] = []
+
+    def hold_the_first(packet: Packet) -> bool:
+        if packet.type == FORWARD and packet.seqno == 1 and not late:
+            late.append(packet)
+            return True
+        return False
+
+    net.lose = hold_the_first
+    for text in (b"M1", b"M2", b"M3"):  # a packet each
+        assert net.engines[1].send(text) == SENT
+        net.step(1000)
+    assert late and {packet.seqno for packet in net.of(FORWARD)} >= {2, 3}
+    assert net.engines[0].counters()["stamped"] == 0 and net.got == [[], [], []], "M2 was there before M1"
+    net.engines[0].receive(late[0].datagram, bytes([2]), net.now)
+    net.run(100)
+    assert net.got == [[(net.ids[1], text) for text in (b"M1", b"M2", b"M3")]] * 3
+    assert net.engines[0].counters()["stamped"] == 3
+
+
+def test_a_forward_at_a_member_that_is_not_the_sequencer_is_an_error_and_goes_no_further() -> None:
+    """SEQ-14."""
+    net = Watched(3)
+    net.run(5)
+    strayed: list[bytes] = []
+
+    def stray(packet: Packet) -> bool:
+        if packet.type == FORWARD and packet.dst == 0 and not strayed:
+            strayed.append(packet.datagram)
+            return True
+        return False
+
+    net.lose = stray
+    assert net.engines[1].send(b"astray") == SENT
+    net.step(1000)
+    before = net.engines[2].counters()
+    for _ in range(3):
+        net.engines[2].receive(strayed[0], bytes([2]), net.now)
+        net.take(2)
+    after = net.engines[2].counters()
+    assert after["drop_field"] == before["drop_field"] + 3
+    assert (after["stamped"], after["messages_delivered"]) == (before["stamped"], before["messages_delivered"])
+    assert net.got == [[], [], []]
+    net.run(100)  # it is sent again, to the sequencer, and ordered once
+    assert net.got == [[(net.ids[1], b"astray")]] * 3
+    assert [engine.counters()["stamped"] for engine in net.engines] == [1, 0, 0]

@@ -1,0 +1,83 @@
+"""The memory of received packets: what credit allows fits, and a want of it that passes only delays."""
+
+import pytest
+from test_engine import MS, Net
+
+from seqcast._native.engine import SENT, Engine
+from seqcast.config import Config
+from seqcast.core.frames.kinds import MemberInfo
+from seqcast.core.rules.cut import windows
+from seqcast.net.host import capacity
+
+SLAB = 64 << 10
+
+
+def counters(net, rank=0):
+    return net.engines[rank].counters()
+
+
+def test_copies_of_own_packets_take_no_slab_of_what_others_send():
+    net = Net(2, slabs_max=16, window=4 << 20, packet=65_000)
+    for _ in range(40):
+        assert net.engines[0].send(bytes(60_000)) == SENT
+        net.step(take=False)
+        net.take(1)
+    assert counters(net)["slabs_in_use"] >= 16, "it has not taken its own messages"
+    for _ in range(100):
+        assert net.engines[1].send(b"x") == SENT
+        net.step(take=False)
+    assert counters(net)["drop_slabs"] == 0
+    net.take(0)
+    assert net.got[0].count((101, b"x")) == 100
+
+
+def starving(taking):
+    """The events of a member with too few slabs, whose application takes what came whenever `taking(step)`, and of
+    another."""
+    times = {"heartbeat_ns": 50 * MS, "suspect_ns": 400 * MS, "suspect_ns_max": 800 * MS}
+    net = Net(3, **times)
+    net.engines[0] = Engine(member_id=100, group_tag=7, slabs_max=8, **times)
+    net.install([0, 1, 2], sequencer=-1, tag=2, marker=2)
+    kinds = [set() for _ in range(3)]
+    for step in range(3000):
+        net.engines[1].send(bytes(1300))
+        net.step(take=False)
+        net.take(1)
+        net.take(2)
+        if taking(step):
+            net.engines[0].deliver(bytes_max=100_000)
+        for rank, engine in enumerate(net.engines):
+            kinds[rank] |= {event[:2] for event in engine.events() if event[0] in ("starved", "slow")}
+    assert counters(net)["drop_slabs"] > 100
+    return kinds
+
+
+def test_a_member_that_goes_on_taking_is_not_slow_though_it_wants_slabs():
+    """Packets beyond its gaps do not take the slabs that would fill them, and it gets everything in the end."""
+    kinds = starving(lambda step: step % 200 == 0)
+    assert kinds[0] == {("starved",)}, "it warns"
+    assert kinds[2] == set(), "and nobody excludes it"
+
+
+def test_a_member_that_wants_slabs_and_takes_nothing_is_slow():
+    assert starving(lambda step: False)[2] == {("slow", 100)}
+
+
+@pytest.mark.parametrize("slabs_max", [256, 1024, 4096])
+@pytest.mark.parametrize("members", [2, 3, 20])
+@pytest.mark.parametrize("order", ["fifo", "total"])
+def test_the_windows_of_all_senders_fit_into_the_slabs(slabs_max, members, order):
+    """However large the buffer of the socket is. A packet of 16 KiB and more stays where it was received: in a slab."""
+    config = Config(slabs_max=slabs_max, window_bytes=1 << 30)
+    granted = capacity(config, 1 << 30)
+    infos = [
+        MemberInfo(name=f"m{i}", id=i + 1, address=b"", capacity=granted, packet_bytes=8972, window_bytes=1 << 30)
+        for i in range(members)
+    ]
+    window, forward, unicast, state, _ = windows(infos, -1 if order == "fifo" else 0)
+    others = members - 1
+    multicast = window * (others if order == "fifo" else 1)
+    charged = multicast + others * (unicast + (forward if order == "total" else 0)) + state
+    held = charged / (SLAB / 4)  # slabs of a quarter each, at worst
+    assert held <= slabs_max * 7 / 8, "the last eighth is for what comes in order"
+    assert capacity(config, 300_000) == 300_000, "a smaller buffer of the socket bounds it"
