@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
+from engines import Net, feed, messages
 from journal_data import RUN_DTYPE
-from test_engine import Net, feed, messages
 
 from seqcast._native import engine
 from seqcast.journal.read import find

@@ -39,6 +39,7 @@ from seqcast.core.frames.kinds import (
 from seqcast.errors import RemoteProtocolError
 from seqcast.sim import Options, World
 from seqcast.sim.options import MS
+from seqcast.types import View
 
 CONTROL = 8  # SC_TYPE_CONTROL
 
@@ -208,3 +209,23 @@ class Stage(World):
                 view = frame.view.view_id.counter
                 return f"MERGE GO {self.name(frame.merge[0])}#{frame.merge[1]}: view {view} [{members}]"
         return str(frame)
+
+
+def send(stage, source, payload, to=None):
+    """Puts a control frame of ``source`` on the network, whatever its endpoint thinks of it."""
+    source.engine.control_send(payload, to.address if to else b"")
+    source.service()
+    stage.until(stage.clock.now // MS + 2)
+
+
+def views(node):
+    return [entry for entry in node.log if isinstance(entry, View)]
+
+
+def names(node):
+    """The names of the members of each view that the node was in."""
+    return [[member.name for member in view.members] for view in views(node)]
+
+
+def one_view(*nodes):
+    return len({node.endpoint.view for node in nodes}) == 1 and nodes[0].endpoint.view is not None

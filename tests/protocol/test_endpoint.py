@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from sim_literal import VARIANTS
-from sim_stage import Stage
+from sim_stage import Stage, names, one_view, send, views
 from test_endpoint_transcripts import SCENARIOS
 
 from seqcast._native.engine import Engine
@@ -30,29 +30,9 @@ from seqcast.core.frames.kinds import (
 from seqcast.core.story import Logged
 from seqcast.events import Excluded
 from seqcast.sim.options import MS, SECOND
-from seqcast.types import Member, MergeView, View
+from seqcast.types import Member, MergeView
 
 NEVER = (1 << 63) - 1
-
-
-def send(stage, source, payload, to=None):
-    """Puts a control frame of ``source`` on the network, whatever its endpoint thinks of it."""
-    source.engine.control_send(payload, to.address if to else b"")
-    source.service()
-    stage.until(stage.clock.now // MS + 2)
-
-
-def views(node):
-    return [entry for entry in node.log if isinstance(entry, View)]
-
-
-def names(node):
-    """The names of the members of each view that the node was in."""
-    return [[member.name for member in view.members] for view in views(node)]
-
-
-def one_view(*nodes):
-    return len({node.endpoint.view for node in nodes}) == 1 and nodes[0].endpoint.view is not None
 
 
 def lone(name="a", order="fifo", member_id=7, **settings):

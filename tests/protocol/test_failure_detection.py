@@ -6,28 +6,17 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from test_engine import Net, hostile
+from engines import HEARTBEAT_MS, SUSPECT_MS, Net, deaf, forged, kinds
+from sim_worlds import after_formation, quiet
 
 from seqcast._native.engine import Engine
 from seqcast.core.machines.membership import severed
-from seqcast.sim import Options, World
+from seqcast.sim import World
 from seqcast.sim.node import Delivered, Node
 from seqcast.sim.options import MS, SECOND
 from seqcast.types import View
 
 HEARTBEAT, PING, PONG = 7, 10, 11
-H = 50  # ms, of the engine's default settings
-S = 400
-
-
-def kinds(net: Net, i: int) -> Counter[tuple[object, ...]]:
-    """The events of member i that are not frames."""
-    return Counter(event for event in net.engines[i].events() if event[0] != "control")
-
-
-def deaf(source: int, target: int):
-    """Nothing comes from one member to another."""
-    return lambda src, dst, lane, datagram: (src, dst) == (source, target)
 
 
 # ---- the engine's rules ------------------------------------------------------------------------------------------
@@ -42,7 +31,7 @@ def test_members_that_hear_each_other_ping_nobody():
 def test_a_member_that_lost_a_heartbeat_is_pinged_and_its_answer_ends_the_doubt():
     net = Net(2)
     net.drop = lambda src, dst, lane, datagram: src == 1 and datagram[2] == HEARTBEAT
-    net.run(10 * S)
+    net.run(10 * SUSPECT_MS)
     counters = net.engines[0].counters()
     assert counters["doubts"] >= 10 and counters["suspicions"] == 0
     # It lives; but an answer by unicast does not vouch for the link by which it multicasts.
@@ -51,14 +40,14 @@ def test_a_member_that_lost_a_heartbeat_is_pinged_and_its_answer_ends_the_doubt(
 
 def test_a_silent_member_is_suspected_after_the_suspicion_time_and_not_before():
     net = Net(3)
-    net.run(10 * H)
+    net.run(10 * HEARTBEAT_MS)
     net.drop = lambda src, dst, lane, datagram: src == 1
-    net.run(S - H)
+    net.run(SUSPECT_MS - HEARTBEAT_MS)
     assert ("suspect", 101) not in kinds(net, 0)
-    net.run(2 * H)
+    net.run(2 * HEARTBEAT_MS)
     assert kinds(net, 0) == {("suspect", 101): 1, ("links",): 1} and net.engines[0].links() == []
     net.drop = lambda src, dst, lane, datagram: False
-    net.run(2 * H)
+    net.run(2 * HEARTBEAT_MS)
     assert kinds(net, 0)["alive", 101] == 1
     assert net.engines[0].links() == [] and net.engines[0].doubted() == []
 
@@ -66,48 +55,48 @@ def test_a_silent_member_is_suspected_after_the_suspicion_time_and_not_before():
 def test_another_member_vouches_for_one_that_is_not_heard():
     net = Net(3)
     net.drop = deaf(1, 0)
-    net.run(5 * S)
+    net.run(5 * SUSPECT_MS)
     assert net.engines[0].counters()["vouched"] > 10
     assert ("suspect", 101) not in kinds(net, 0)
     assert net.engines[0].links() == [(100, 101)]
     assert net.engines[2].links() == [(100, 101)], "the heartbeats of the one tell everyone whom it does not hear"
     net.drop = lambda src, dst, lane, datagram: False
-    net.run(4 * H)
+    net.run(4 * HEARTBEAT_MS)
     assert net.engines[0].links() == net.engines[2].links() == []
 
 
 def test_who_vouched_and_falls_silent_too_vouches_no_more():
     net = Net(3)
     net.drop = deaf(1, 0)
-    net.run(2 * S)
+    net.run(2 * SUSPECT_MS)
     net.drop = lambda src, dst, lane, datagram: dst == 0
-    net.run(S + 3 * H)
+    net.run(SUSPECT_MS + 3 * HEARTBEAT_MS)
     events = kinds(net, 0)
     assert events["suspect", 101] == events["suspect", 102] == 1
 
 
 def test_a_refused_port_and_silence_for_two_heartbeats_are_enough():
     net = Net(3)
-    net.run(10 * H)
+    net.run(10 * HEARTBEAT_MS)
     net.drop = lambda src, dst, lane, datagram: 1 in (src, dst)
     net.engines[0].refused(bytes([2]), net.now)
-    net.run(H - 2)  # others may vouch for it
+    net.run(HEARTBEAT_MS - 2)  # others may vouch for it
     assert ("suspect", 101) not in kinds(net, 0)
-    net.run(H + H // 2 + 4)
+    net.run(HEARTBEAT_MS + HEARTBEAT_MS // 2 + 4)
     assert kinds(net, 0)["suspect", 101] == 1
 
 
 @pytest.mark.parametrize("others_reach_it", [True, False])
 def test_a_refused_port_of_a_member_that_is_heard_or_vouched_for_is_no_evidence(others_reach_it):
     net = Net(3)
-    net.run(10 * H)
+    net.run(10 * HEARTBEAT_MS)
     if others_reach_it:  # a firewall that rejects our unicasts, and its multicasts are lost
         net.drop = lambda src, dst, lane, datagram: {src, dst} == {0, 1}
     else:  # its multicasts reach us
         net.drop = lambda src, dst, lane, datagram: {src, dst} == {0, 1} and datagram[2] in (PING, PONG)
     for _ in range(40):
         net.engines[0].refused(bytes([2]), net.now)
-        net.run(H // 2)
+        net.run(HEARTBEAT_MS // 2)
     assert ("suspect", 101) not in kinds(net, 0)
 
 
@@ -121,59 +110,59 @@ def test_a_refusal_by_an_address_of_nobody_is_ignored():
 
 def test_a_member_that_slept_has_no_evidence_for_that_time():
     net = Net(3)
-    net.run(10 * H)
-    net.now += 10 * S * MS
+    net.run(10 * HEARTBEAT_MS)
+    net.now += 10 * SUSPECT_MS * MS
     net.engines[0].tick(net.now)  # before it reads what waits in its sockets
     assert kinds(net, 0) == {} and net.engines[0].counters()["late"] == 1
-    net.run(2 * S)
+    net.run(2 * SUSPECT_MS)
     assert ("suspect", 101) not in kinds(net, 0)
 
 
 @pytest.mark.parametrize(("limit", "factor"), [(1600, 2), (400, 1)])
 def test_a_member_that_finds_itself_late_suspects_later_within_bounds(limit, factor):
     net = Net(2, suspect_ns_max=limit * MS)
-    net.run(10 * H)
-    net.now += 3 * H * MS
+    net.run(10 * HEARTBEAT_MS)
+    net.now += 3 * HEARTBEAT_MS * MS
     net.run(5)
     net.drop = lambda src, dst, lane, datagram: src == 1
-    net.run(factor * S - 2 * H)
+    net.run(factor * SUSPECT_MS - 2 * HEARTBEAT_MS)
     assert ("suspect", 101) not in kinds(net, 0)
-    net.run(4 * H)
+    net.run(4 * HEARTBEAT_MS)
     assert kinds(net, 0)["suspect", 101] == 1
 
 
 def test_local_health_recovers():
     net = Net(2)
-    net.run(10 * H)
+    net.run(10 * HEARTBEAT_MS)
     for _ in range(9):
-        net.now += 3 * H * MS
+        net.now += 3 * HEARTBEAT_MS * MS
         net.run(1)
-    net.run(3 * 8 * S + H)
+    net.run(3 * 8 * SUSPECT_MS + HEARTBEAT_MS)
     net.drop = lambda src, dst, lane, datagram: src == 1
-    net.run(S + 2 * H)
+    net.run(SUSPECT_MS + 2 * HEARTBEAT_MS)
     assert kinds(net, 0)["suspect", 101] == 1
 
 
 def test_who_reads_that_it_is_not_heard_trusts_its_suspicions_less():
     net = Net(3)
-    net.run(10 * H)
+    net.run(10 * HEARTBEAT_MS)
     net.drop = deaf(0, 1)
-    net.run(S + 4 * H)
+    net.run(SUSPECT_MS + 4 * HEARTBEAT_MS)
     assert net.engines[0].counters()["unheard_by_others"] == 1
     net.drop = lambda src, dst, lane, datagram: src != 0
-    net.run(S + 2 * H)
+    net.run(SUSPECT_MS + 2 * HEARTBEAT_MS)
     assert ("suspect", 102) not in kinds(net, 0)
-    net.run(S)
+    net.run(SUSPECT_MS)
     assert kinds(net, 0)["suspect", 102] == 1
 
 
 def test_a_member_under_verification_is_known_as_such_until_it_is_suspected():
     net = Net(3)
-    net.run(10 * H)
+    net.run(10 * HEARTBEAT_MS)
     net.drop = lambda src, dst, lane, datagram: src == 1
-    net.run(3 * H)
+    net.run(3 * HEARTBEAT_MS)
     assert net.engines[0].doubted() == [101]
-    net.run(S)
+    net.run(SUSPECT_MS)
     assert net.engines[0].doubted() == []
 
 
@@ -189,15 +178,15 @@ def enter(net: Net, rank: int, cut: list[int]) -> None:
 
 def test_who_is_still_in_the_view_before_is_alive_and_who_left_for_good_is_not():
     net = Net(3, install_ns=2 * SECOND)
-    net.run(10 * H)
+    net.run(10 * HEARTBEAT_MS)
     for rank in (0, 1):
         enter(net, rank, cut=[0] * 3)
-    net.run(2 * SECOND // MS - H)
+    net.run(2 * SECOND // MS - HEARTBEAT_MS)
     assert ("suspect", 102) not in kinds(net, 0)
-    net.run(S + 3 * H)
+    net.run(SUSPECT_MS + 3 * HEARTBEAT_MS)
     assert kinds(net, 0)["suspect", 102] == 1
     net.engines[1].close_view(None, 3)
-    net.run(S + 3 * H)
+    net.run(SUSPECT_MS + 3 * HEARTBEAT_MS)
     assert kinds(net, 0)["suspect", 101] == 1
 
 
@@ -209,7 +198,7 @@ def test_a_joiner_that_has_not_installed_the_view_answers_for_itself():
     net.markers.append([])
     for rank in (0, 1):
         enter(net, rank, cut=[0] * 2)
-    net.run(5 * S)
+    net.run(5 * SUSPECT_MS)
     assert ("suspect", 103) not in kinds(net, 0)
 
 
@@ -222,7 +211,7 @@ def test_only_the_origin_is_answered_by_a_relay():
 
     def out(sender, target, origin, kind=PING, source=a):
         body = target.to_bytes(8, "little") + origin.to_bytes(8, "little")
-        engine.receive(hostile(kind, sender, body), source, net.now)
+        engine.receive(forged(kind, sender, body), source, net.now)
         return [(address, datagram[2]) for _, address, datagram in engine.transmit(net.now)]
 
     assert out(100, 101, 100) == [(a, PONG)]
@@ -250,21 +239,6 @@ class NoProbes(World):
     def unicast(self, source, to, datagram):
         if datagram[2] not in (PING, PONG):
             super().unicast(source, to, datagram)
-
-
-def quiet(seed: int = 1, **settings) -> Options:
-    return Options(seed=seed, spread_ns=0, duration_ns=4 * SECOND, unicasts=0.0, **settings)
-
-
-def views(world: World) -> list[int]:
-    """The sizes of the views that were installed anywhere, in their order."""
-    found = {entry.view_id: entry for node in world.nodes for entry in node.log if isinstance(entry, View)}
-    return [len(found[view_id].members) for view_id in sorted(found)]
-
-
-def after_formation(world: World) -> list[int]:
-    sizes = views(world)
-    return sizes[sizes.index(world.options.members) :]
 
 
 @pytest.mark.parametrize("kind", [World, NoProbes])
@@ -390,7 +364,7 @@ def test_a_crash_is_noticed_by_its_closed_port_long_before_the_suspicion_time():
         while any(node.up and (not node.endpoint.view or len(node.endpoint.view.members) != 3) for node in world.nodes):
             world.clock.run(world.clock.now + MS)
         times[hosts] = (world.clock.now - 2 * SECOND) / MS
-    assert times[False] < 3.5 * H < S < times[True] < S + 3 * H
+    assert times[False] < 3.5 * HEARTBEAT_MS < SUSPECT_MS < times[True] < SUSPECT_MS + 3 * HEARTBEAT_MS
 
 
 def test_a_busy_python_suspends_nobody_even_across_a_view_change():

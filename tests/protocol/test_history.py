@@ -1,8 +1,7 @@
 """Primary partitions that were founded apart: which one gives way, and what a restarted member is told."""
 
 import pytest
-from sim_stage import Stage
-from test_endpoint import names
+from sim_stage import Stage, names
 
 from seqcast.core.frames.codec import clipped
 from seqcast.core.frames.kinds import WAIT_BYTES_MAX, Wait, dump, load

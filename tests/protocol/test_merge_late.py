@@ -1,8 +1,7 @@
 """Frames and timers of a merge that is over do nothing to the next one: they name the merge they belong to (E-12)."""
 
 import pytest
-from sim_stage import Stage
-from test_endpoint import names, send
+from sim_stage import Stage, names, send
 
 from seqcast.core.frames.kinds import Beacon, MergeAsk, MergeCancel, MergeReady, dump
 from seqcast.core.machines.merge import Merge

@@ -3,8 +3,7 @@
 from unittest import mock
 
 import pytest
-from sim_stage import Stage
-from test_endpoint import names
+from sim_stage import Stage, names
 
 from seqcast.core.frames.kinds import Beacon
 from seqcast.core.machines.merge import Merge, MergeInput, Merger

@@ -9,8 +9,7 @@ from unittest import mock
 
 import pytest
 from members import LOOPBACK, cluster, join, script, wait_until, why_no_multicast
-from sim_stage import Stage
-from test_endpoint import names, send, views
+from sim_stage import Stage, names, send, views
 
 import seqcast
 from seqcast.cli import main as command

@@ -7,10 +7,9 @@ import threading
 import time
 
 import pytest
+from engines import Net, change_view
 from members import LOOPBACK, cluster, group_of, join, payloads, wait_until
 from sim_stage import Stage
-from test_engine import Net
-from test_engine_views import change_view
 
 import seqcast
 from seqcast import Lost, View

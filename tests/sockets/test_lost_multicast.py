@@ -6,10 +6,10 @@ from __future__ import annotations
 import contextlib
 
 import pytest
+from engines import HEARTBEAT_MS, SUSPECT_MS, Net, kinds
 from netns import network  # noqa: F401
+from sim_worlds import after_formation, quiet
 from talkers import await_, talkers
-from test_engine import Net
-from test_failure_detection import H, S, after_formation, kinds, quiet
 
 from seqcast._native.engine import LANE_UNICAST
 from seqcast.core.machines.membership import severed
@@ -26,22 +26,22 @@ def multicast_of(source: int):
 
 def test_an_answer_by_unicast_vouches_for_life_and_not_for_the_link():
     net = Net(3)
-    net.run(10 * H)
+    net.run(10 * HEARTBEAT_MS)
     net.drop = multicast_of(1)
-    net.run(S + 2 * H)
+    net.run(SUSPECT_MS + 2 * HEARTBEAT_MS)
     assert net.engines[0].links() == net.engines[1].links() == [(100, 101), (102, 101)], "all know, itself too"
     assert net.engines[0].doubted() == [] and ("suspect", 101) not in kinds(net, 0)
     assert net.engines[1].counters()["unheard_by_others"] == 2
     net.drop = lambda src, dst, lane, datagram: False
-    net.run(4 * H)
+    net.run(4 * HEARTBEAT_MS)
     assert all(engine.links() == [] for engine in net.engines)
 
 
 def test_a_member_that_hears_no_multicast_says_so_though_it_is_answered():
     net = Net(3)
-    net.run(10 * H)
+    net.run(10 * HEARTBEAT_MS)
     net.drop = lambda src, dst, lane, datagram: dst == 1 and lane != LANE_UNICAST
-    net.run(S + 2 * H)
+    net.run(SUSPECT_MS + 2 * HEARTBEAT_MS)
     assert all(engine.links() == [(101, 100), (101, 102)] for engine in net.engines)
     assert all(kinds(net, i)["suspect", 100 + j] == 0 for i in range(3) for j in range(3))
 
@@ -49,7 +49,7 @@ def test_a_member_that_hears_no_multicast_says_so_though_it_is_answered():
 def test_what_a_member_without_multicast_lacks_reaches_it_by_unicast():
     """So nobody's sends stop before it is excluded; without probes by unicast it never learns what there is."""
     net = Net(3, window=16 << 10)
-    net.run(10 * H)
+    net.run(10 * HEARTBEAT_MS)
     net.drop = lambda src, dst, lane, datagram: dst == 1 and lane != LANE_UNICAST
     sent = 0
     for _ in range(4000):

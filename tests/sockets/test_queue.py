@@ -8,9 +8,8 @@ import time
 
 import numpy as np
 import pytest
+from engines import Net, change_view, of_sender
 from members import LOOPBACK, cluster, group_of, join, payloads, wait_until
-from test_engine import Net
-from test_engine_views import change_view, of_sender
 
 import seqcast
 from seqcast import Lost

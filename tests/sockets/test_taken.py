@@ -5,8 +5,8 @@ import threading
 import time
 
 import pytest
+from engines import Net
 from members import group_of, join, wait_until
-from test_engine import Net
 
 import seqcast
 import seqcast.aio

@@ -2,7 +2,7 @@
 
 import re
 
-from test_tidy import ROOT, files
+from project import ROOT, files
 
 CITED = re.compile(r"\b(?:(?:SEQ|TOT|DIG|PB|EVT|TRC|MBR|NAK|MRG|STA|FLU|NBC|E)-\d+|S[0-4])\b")
 PAGE = ROOT / "docs" / "requirements.md"

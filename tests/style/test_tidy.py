@@ -1,29 +1,13 @@
 """The style that can be tested: white space, links, and documents that are made from the code."""
 
 import re
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from project import ROOT, files
 
-ROOT = Path(__file__).resolve().parents[2]
-TEXT = {".py", ".pyx", ".pxd", ".pxi", ".pyi", ".c", ".h", ".md", ".toml", ".yml", ".in", ""}
 CODE = {".py", ".pyx", ".pxd", ".pxi", ".pyi", ".c", ".h"}
-
-
-def files() -> list[Path]:
-    """Every text file of the project: what git knows, or, in an unpacked sdist, what is there."""
-    if (ROOT / ".git").exists() and shutil.which("git"):
-        listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-        found = [ROOT / name for name in listed.split("\0") if name]
-    else:
-        tops = ["native", "src", "tests", "bench", "docs"]
-        found = [path for top in tops for path in (ROOT / top).rglob("*")] + list(ROOT.glob("*"))
-    made_by_cython = {path.with_suffix(".c") for path in ROOT.glob("src/seqcast/_native/*.pyx")}
-    no_text = made_by_cython | set(ROOT.glob("tests/fuzz/corpus/*"))
-    return [path for path in found if path.is_file() and path.suffix in TEXT and path not in no_text]
 
 
 def test_no_trailing_space_no_tab_in_code_and_a_newline_at_the_end():

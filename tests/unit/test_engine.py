@@ -5,91 +5,12 @@ from __future__ import annotations
 import pickle
 import random
 import struct
-from collections.abc import Callable
 
 import pytest
+from engines import MS, Net, feed, forged, messages
 
-from seqcast._native.bare import crc32c
-from seqcast._native.engine import AGAIN, SENT, TOO_LARGE, Batch, Engine, Message, Sending
+from seqcast._native.engine import AGAIN, SENT, TOO_LARGE, Batch, Message, Sending
 from seqcast.types import Member, ViewId
-
-MS = 1_000_000
-
-
-class Net:
-    """Members whose datagrams go from one to another at once, unless `drop` says otherwise."""
-
-    def __init__(
-        self, n: int, *, sequencer: int = -1, window: int = 1 << 20, packet: int = 1472, **settings: object
-    ) -> None:
-        self.now = 0
-        self.drop: Callable[[int, int, int, bytes], bool] = lambda src, dst, lane, datagram: False
-        self.ids = [100 + i for i in range(n)]
-        self.engines = [Engine(member_id=i, group_tag=7, **settings) for i in self.ids]  # type: ignore[arg-type]
-        self.got: list[list[tuple[int, bytes]]] = [[] for _ in range(n)]
-        self.markers: list[list[int]] = [[] for _ in range(n)]
-        self.window, self.packet = window, packet
-        self.install(list(range(n)), sequencer=sequencer, tag=1, marker=1)
-
-    def install(self, members: list[int], *, sequencer: int, tag: int, marker: int, base: list[int] | None = None,
-                origin: list[int] | None = None, cuts: dict[int, list[int] | None] | None = None) -> None:
-        for rank, i in enumerate(members):
-            self.engines[i].install(
-                tag=tag, ids=[self.ids[m] for m in members], addresses=[bytes([m + 1]) for m in members], rank=rank,
-                sequencer=sequencer, window_bytes=self.window, forward_window_bytes=self.window,
-                unicast_window_bytes=self.window, state_window_bytes=self.window, packet_bytes=self.packet,
-                base=base or [0] * len(members), origin_base=origin or [0] * len(members), cut=(cuts or {}).get(i),
-                marker=marker, now_ns=self.now,
-            )
-
-    def step(self, ns: int = MS, take: bool = True) -> int:
-        """Lets `ns` pass, moves every datagram, takes what is delivered."""
-        self.now += ns
-        moved = 0
-        for src, engine in enumerate(self.engines):
-            engine.tick(self.now)
-            for lane, address, datagram in engine.transmit(self.now):
-                targets = [address[0] - 1] if address else [i for i in range(len(self.engines)) if i != src]
-                for dst in targets:
-                    if not self.drop(src, dst, lane, datagram):
-                        self.engines[dst].receive(datagram, bytes([src + 1]), self.now, lane)
-                        moved += 1
-        if take:
-            for i in range(len(self.engines)):
-                self.take(i)
-        return moved
-
-    def take(self, i: int) -> None:
-        while (item := self.engines[i].deliver()) is not None:
-            if isinstance(item, Batch):
-                payloads = item.tolist()
-                for run in item.runs:
-                    for k in range(run["n"]):
-                        self.got[i].append((int(run["sender"]), payloads[int(run["first"]) + k]))
-            else:
-                self.markers[i].append(item)
-
-    def run(self, steps: int = 400, ns: int = MS) -> None:
-        for _ in range(steps):
-            self.step(ns)
-
-
-def feed(net: Net, sent: dict[int, list[bytes]], steps: int = 4000) -> None:
-    """Sends each member's list in order, as credit allows."""
-    todo = {i: list(messages) for i, messages in sent.items()}
-    for _ in range(steps):
-        for i, messages in todo.items():
-            while messages and net.engines[i].send(messages[0]) == SENT:
-                messages.pop(0)
-        net.step()
-        if not any(todo.values()):
-            break
-    net.run(600)
-
-
-def messages(seed: int, n: int, most: int = 5000) -> list[bytes]:
-    rng = random.Random(seed)
-    return [rng.randbytes(rng.choice([0, 1, 20, 100, 1000, most])) + i.to_bytes(4, "little") for i in range(n)]
 
 
 def test_credit_of_a_part_that_was_taken_before_a_marker_is_given() -> None:
@@ -285,17 +206,10 @@ def test_a_sender_knows_what_the_sequencer_has_not_put_in_order() -> None:
     assert net.got[2] == [(net.ids[1], b"a"), (net.ids[1], b"b")]
 
 
-def hostile(type_: int, sender: int, body: bytes) -> bytes:
-    """A datagram with a right CRC."""
-    head = struct.pack("<BBBBIIHHQQQ", 0xC5, 1, type_, 0, 0, 7, 0, 0, sender, 1, 0)
-    crc = crc32c(head + body)
-    return head[:4] + struct.pack("<I", crc) + head[8:] + body
-
-
 @pytest.mark.parametrize("hi", [2**64 - 1, 2**62 + 1, 2**62])
 def test_a_nak_for_impossible_seqnos_is_answered_at_once(hi: int) -> None:
     net = Net(2)
-    net.engines[0].receive(hostile(5, 101, struct.pack("<QIIQQ", 100, 0, 1, hi - 2, hi)), bytes([2]), net.now)
+    net.engines[0].receive(forged(5, 101, struct.pack("<QIIQQ", 100, 0, 1, hi - 2, hi)), bytes([2]), net.now)
     counters = net.engines[0].counters()
     assert counters["drop_field"] == (hi > 2**62)
     assert counters["packets_retransmitted"] == 0
@@ -307,7 +221,7 @@ def test_a_suspicion_is_raised_though_the_queue_of_frames_is_full() -> None:
     net.engines[0].events()
     net.drop = lambda src, dst, lane, datagram: True
     for _ in range(60):
-        net.engines[0].receive(hostile(8, 999, bytes(1400)), bytes([9]), net.now)
+        net.engines[0].receive(forged(8, 999, bytes(1400)), bytes([9]), net.now)
     net.run(500)
     assert net.engines[0].counters()["drop_control_full"] > 0
     assert ("suspect", 101) in net.engines[0].events()
@@ -332,7 +246,7 @@ def test_a_forward_waits_for_a_descriptor_beside_the_own_open_packet() -> None:
 
 def test_empty_frames_of_strangers_do_not_fill_the_memory() -> None:
     net = Net(2, control_bytes_max=1 << 16)
-    datagram = hostile(8, 999, b"")
+    datagram = forged(8, 999, b"")
     for _ in range(5000):
         net.engines[0].receive(datagram, bytes([9]), net.now)
     counters = net.engines[0].counters()

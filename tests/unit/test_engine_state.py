@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from test_engine import MS, Net
+from engines import MS, Net
 
 from seqcast._native.engine import AGAIN, NO_MEMBER, NO_VIEW, SENT, Engine, crc32c
 

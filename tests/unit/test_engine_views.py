@@ -5,59 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
-from test_engine import MS, Net, feed, messages
+from engines import MS, Net, change_view, feed, messages, of_sender
 
 from seqcast._native.engine import AGAIN, SENT, Sending
-
-
-def change_view(
-    net: Net, survivors: list[int], members: list[int], *, sequencer: int, tag: int, steps: int = 200
-) -> None:
-    """The cut (design, steps 3 to 5) by one who sees everything: survivors of the whole first view."""
-    n = len(net.engines)
-    lost = [net.ids[i] for i in range(n) if i not in survivors]
-    last = {i: net.engines[i].gate_close() for i in survivors}
-    for i in survivors:
-        net.engines[i].freeze(lost)
-    cut, fetch = [], []
-    for rank in range(n):
-        held = {i: net.engines[i].held(rank) for i in survivors}
-        if rank in survivors:
-            cut.append(last[rank])
-            continue
-        have = {
-            i: set(range(1, prefix + 1)) | {s for lo, hi in ranges for s in range(lo, hi + 1)}
-            for i, (prefix, ranges) in held.items()
-        }
-        union, end = set().union(*have.values()), 0
-        while end + 1 in union:
-            end += 1
-        cut.append(end)
-        fetch += [(rank, s, s, next(i for i in survivors if s in have[i])) for s in range(1, end + 1)]
-    for rank in survivors:
-        fetch.append((rank, 1, max(last[rank], 1), rank))
-    for i in survivors:
-        net.engines[i].cut(cut, [f for f in fetch if f[3] != i and f[0] != i])
-    for _ in range(steps):
-        net.step()
-        if all(net.engines[i].cut_reached() for i in survivors):
-            break
-    assert all(net.engines[i].cut_reached() for i in survivors)
-    tables = [net.engines[i].received_table() for i in survivors]
-    assert all(table == tables[0] for table in tables) or sequencer < 0
-    net.install(
-        members,
-        sequencer=sequencer,
-        tag=tag,
-        marker=tag,
-        base=[cut[i] if i < n else 0 for i in members],
-        origin=[tables[0][i] if i < n else 0 for i in members],
-        cuts=dict.fromkeys(survivors, cut),
-    )
-
-
-def of_sender(net: Net, i: int, sender: int) -> list[bytes]:
-    return [payload for who, payload in net.got[i] if who == net.ids[sender]]
 
 
 def test_survivors_deliver_the_same_set_of_a_crashed_sender() -> None:

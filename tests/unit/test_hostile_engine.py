@@ -1,9 +1,9 @@
 """What the engine takes from whom, and how much: forged datagrams against one engine, time by hand."""
 
 import pytest
+from engines import MS, Net
 from hostile import forge
 from hostile.forge import SEQNO_MAX, Forger
-from test_engine import MS, Net
 
 from seqcast._native.engine import LANE_CONTROL, LANE_DATA, LANE_UNICAST, SENT, Engine
 

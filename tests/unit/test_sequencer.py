@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from test_engine import Net
+from engines import Net
 
 from seqcast._native.engine import SENT
 

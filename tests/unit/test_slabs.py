@@ -1,7 +1,7 @@
 """The memory of received packets: what credit allows fits, and a want of it that passes only delays."""
 
 import pytest
-from test_engine import MS, Net
+from engines import MS, Net
 
 from seqcast._native.engine import SENT, Engine
 from seqcast.config import Config

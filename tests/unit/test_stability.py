@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from engines import MS, Net
 from members import group_of, payloads, wait_until
-from test_engine import MS, Net
 
 ACK = 4
 

@@ -1,6 +1,6 @@
 """docs/protocol.md lists the control frames as the code declares them.
 
-After a wanted change: ``SEQCAST_TRANSCRIPTS=write pytest tests/style/test_policy_docs.py``.
+After a wanted change: ``SEQCAST_TRANSCRIPTS=write pytest tests/style/test_frame_docs.py``.
 """
 
 import os

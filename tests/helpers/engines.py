@@ -1,0 +1,158 @@
+"""Compiled engines without any I/O: a network of lists, time by hand."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections import Counter
+from collections.abc import Callable
+
+from seqcast._native.bare import crc32c
+from seqcast._native.engine import SENT, Batch, Engine
+
+MS = 1_000_000
+HEARTBEAT_MS, SUSPECT_MS = 50, 400
+"""How often the engine beats, and when it suspects a silent member, by its default settings."""
+
+
+class Net:
+    """Members whose datagrams go from one to another at once, unless `drop` says otherwise."""
+
+    def __init__(
+        self, n: int, *, sequencer: int = -1, window: int = 1 << 20, packet: int = 1472, **settings: object
+    ) -> None:
+        self.now = 0
+        self.drop: Callable[[int, int, int, bytes], bool] = lambda src, dst, lane, datagram: False
+        self.ids = [100 + i for i in range(n)]
+        self.engines = [Engine(member_id=i, group_tag=7, **settings) for i in self.ids]  # type: ignore[arg-type]
+        self.got: list[list[tuple[int, bytes]]] = [[] for _ in range(n)]
+        self.markers: list[list[int]] = [[] for _ in range(n)]
+        self.window, self.packet = window, packet
+        self.install(list(range(n)), sequencer=sequencer, tag=1, marker=1)
+
+    def install(self, members: list[int], *, sequencer: int, tag: int, marker: int, base: list[int] | None = None,
+                origin: list[int] | None = None, cuts: dict[int, list[int] | None] | None = None) -> None:
+        for rank, i in enumerate(members):
+            self.engines[i].install(
+                tag=tag, ids=[self.ids[m] for m in members], addresses=[bytes([m + 1]) for m in members], rank=rank,
+                sequencer=sequencer, window_bytes=self.window, forward_window_bytes=self.window,
+                unicast_window_bytes=self.window, state_window_bytes=self.window, packet_bytes=self.packet,
+                base=base or [0] * len(members), origin_base=origin or [0] * len(members), cut=(cuts or {}).get(i),
+                marker=marker, now_ns=self.now,
+            )
+
+    def step(self, ns: int = MS, take: bool = True) -> int:
+        """Lets `ns` pass, moves every datagram, takes what is delivered."""
+        self.now += ns
+        moved = 0
+        for src, engine in enumerate(self.engines):
+            engine.tick(self.now)
+            for lane, address, datagram in engine.transmit(self.now):
+                targets = [address[0] - 1] if address else [i for i in range(len(self.engines)) if i != src]
+                for dst in targets:
+                    if not self.drop(src, dst, lane, datagram):
+                        self.engines[dst].receive(datagram, bytes([src + 1]), self.now, lane)
+                        moved += 1
+        if take:
+            for i in range(len(self.engines)):
+                self.take(i)
+        return moved
+
+    def take(self, i: int) -> None:
+        while (item := self.engines[i].deliver()) is not None:
+            if isinstance(item, Batch):
+                payloads = item.tolist()
+                for run in item.runs:
+                    for k in range(run["n"]):
+                        self.got[i].append((int(run["sender"]), payloads[int(run["first"]) + k]))
+            else:
+                self.markers[i].append(item)
+
+    def run(self, steps: int = 400, ns: int = MS) -> None:
+        for _ in range(steps):
+            self.step(ns)
+
+
+def feed(net: Net, sent: dict[int, list[bytes]], steps: int = 4000) -> None:
+    """Sends each member's list in order, as credit allows."""
+    todo = {i: list(messages) for i, messages in sent.items()}
+    for _ in range(steps):
+        for i, messages in todo.items():
+            while messages and net.engines[i].send(messages[0]) == SENT:
+                messages.pop(0)
+        net.step()
+        if not any(todo.values()):
+            break
+    net.run(600)
+
+
+def messages(seed: int, n: int, most: int = 5000) -> list[bytes]:
+    rng = random.Random(seed)
+    return [rng.randbytes(rng.choice([0, 1, 20, 100, 1000, most])) + i.to_bytes(4, "little") for i in range(n)]
+
+
+def change_view(
+    net: Net, survivors: list[int], members: list[int], *, sequencer: int, tag: int, steps: int = 200
+) -> None:
+    """The cut (design, steps 3 to 5) by one who sees everything: survivors of the whole first view."""
+    n = len(net.engines)
+    lost = [net.ids[i] for i in range(n) if i not in survivors]
+    last = {i: net.engines[i].gate_close() for i in survivors}
+    for i in survivors:
+        net.engines[i].freeze(lost)
+    cut, fetch = [], []
+    for rank in range(n):
+        held = {i: net.engines[i].held(rank) for i in survivors}
+        if rank in survivors:
+            cut.append(last[rank])
+            continue
+        have = {
+            i: set(range(1, prefix + 1)) | {s for lo, hi in ranges for s in range(lo, hi + 1)}
+            for i, (prefix, ranges) in held.items()
+        }
+        union, end = set().union(*have.values()), 0
+        while end + 1 in union:
+            end += 1
+        cut.append(end)
+        fetch += [(rank, s, s, next(i for i in survivors if s in have[i])) for s in range(1, end + 1)]
+    for rank in survivors:
+        fetch.append((rank, 1, max(last[rank], 1), rank))
+    for i in survivors:
+        net.engines[i].cut(cut, [f for f in fetch if f[3] != i and f[0] != i])
+    for _ in range(steps):
+        net.step()
+        if all(net.engines[i].cut_reached() for i in survivors):
+            break
+    assert all(net.engines[i].cut_reached() for i in survivors)
+    tables = [net.engines[i].received_table() for i in survivors]
+    assert all(table == tables[0] for table in tables) or sequencer < 0
+    net.install(
+        members,
+        sequencer=sequencer,
+        tag=tag,
+        marker=tag,
+        base=[cut[i] if i < n else 0 for i in members],
+        origin=[tables[0][i] if i < n else 0 for i in members],
+        cuts=dict.fromkeys(survivors, cut),
+    )
+
+
+def of_sender(net: Net, i: int, sender: int) -> list[bytes]:
+    return [payload for who, payload in net.got[i] if who == net.ids[sender]]
+
+
+def kinds(net: Net, i: int) -> Counter[tuple[object, ...]]:
+    """The events of member i that are not frames."""
+    return Counter(event for event in net.engines[i].events() if event[0] != "control")
+
+
+def deaf(source: int, target: int):
+    """Nothing comes from one member to another."""
+    return lambda src, dst, lane, datagram: (src, dst) == (source, target)
+
+
+def forged(type_: int, sender: int, body: bytes) -> bytes:
+    """A datagram with a right CRC."""
+    head = struct.pack("<BBBBIIHHQQQ", 0xC5, 1, type_, 0, 0, 7, 0, 0, sender, 1, 0)
+    crc = crc32c(head + body)
+    return head[:4] + struct.pack("<I", crc) + head[8:] + body
