@@ -193,34 +193,34 @@ def transitions(rows: dict[Any, Any]) -> list[list[str]]:
 
 
 def config_page() -> str:
-    """docs/config.md from ``seqcast.config.Config``; the headings are the comments between its fields."""
-    from seqcast import config
+    """docs/config.md from ``seqcast.config.fields.Config``; the headings are the comments between its fields."""
+    from seqcast.config import PRESETS, Config, fields
 
-    source = Path(config.__file__).read_text(encoding="utf-8")
+    source = Path(fields.__file__).read_text(encoding="utf-8")
     headings = {match.start(): match[1] for match in re.finditer(r"^    # -- (.*)$", source, re.M)}
     setting = re.compile(r"^    (\w+): \w+ = _(?:knob|derived|by_preset)\(", re.M)
     places = {match[1]: match.start() for match in setting.finditer(source)}
     sections: dict[str, list[list[str]]] = {}
-    for field in dataclasses.fields(config.Config):
+    for field in dataclasses.fields(Config):
         heading = headings[max(at for at in headings if at < places[field.name])]
         unit, text = field.metadata["unit"], field.metadata["text"]
         among, low, high = field.metadata["among"], field.metadata["low"], field.metadata["high"]
         allowed = ", ".join(map(str, among)) if among else f"{number(low)} to {number(high)}" if low is not None else ""
         default = field.metadata.get("formula") or number(field.default)
         sections.setdefault(heading, []).append([f"`{field.name}`", default, unit, allowed, text])
-    parts = ["# Settings", "Made from `src/seqcast/config.py` by `docs/render.py`; do not edit."]
-    about = str(config.__doc__).replace(" ``docs/config.md`` is made from this file.", "")
+    parts = ["# Settings", "Made from `src/seqcast/config/fields.py` by `docs/render.py`; do not edit."]
+    about = str(fields.__doc__).replace(" ``docs/config.md`` is made from this file.", "")
     parts.append(prose(about).replace("``", "`"))
     for heading, rows in sections.items():
         parts.append(f"## {heading.capitalize()}")
         parts.append(table(["setting", "default", "unit", "allowed", "what it does and costs"], rows))
-    presets = [config.Config(preset=name) for name in config.PRESETS]
+    presets = [Config(preset=name) for name in PRESETS]
     resolved = [
         [f"`{field.name}`", *(number(getattr(preset, field.name)) for preset in presets)]
-        for field in dataclasses.fields(config.Config)
+        for field in dataclasses.fields(Config)
         if "formula" in field.metadata
     ]
-    parts += ["## What the presets come to", table(["setting, s", *config.PRESETS], resolved)]
+    parts += ["## What the presets come to", table(["setting, s", *PRESETS], resolved)]
     return "\n\n".join(parts) + "\n"
 
 

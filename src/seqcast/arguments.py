@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from numbers import Real
-from pathlib import Path
 from typing import Any
 
 from seqcast.errors import ConfigError, UsageError
-from seqcast.types import Member
+from seqcast.types import MEMBERS_MAX, Member
 
 NAME_BYTES_MAX = 128
-MEMBERS_MAX = 128
-"""A view holds no more: ``policy.frames.MEMBERS_MAX``, which takes long to load where only arguments are checked."""
 
 
 def printable(text: str) -> str:
@@ -64,35 +60,3 @@ def check_policy(policy: object) -> None:
         raise ConfigError(
             f"membership_policy={policy!r} must be a function of a MembershipChange that returns its members in order"
         )
-
-
-def checked(field: dataclasses.Field[Any], kind: type, value: Any) -> Any:
-    """The value in its field's type, within its bounds."""
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if kind is str and isinstance(value, Path):
-        value = str(value)
-    if kind is str and value is None:
-        value = ""
-    if type(value) is not kind:
-        names = {str: "text", int: "a whole number", float: "a number", bool: "True or False"}
-        raise ConfigError(f"{field.name}={value!r} must be {names[kind]}")
-    low, high, among = (field.metadata[key] for key in ("low", "high", "among"))
-    if among and value not in among:
-        raise ConfigError(f"{field.name}={value!r} must be one of {', '.join(map(repr, among))}")
-    if (low is not None and not value >= low) or (high is not None and not value <= high):
-        raise ConfigError(f"{field.name}={value!r} must be from {low} to {high} {field.metadata['unit']}".rstrip())
-    return value
-
-
-def parsed(variable: str, kind: type, text: str) -> Any:
-    """The text of an environment variable as a value of ``kind``."""
-    if kind is str:
-        return text
-    try:
-        if kind is bool:
-            return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[text.lower()]
-        return kind(text)
-    except (ValueError, KeyError):
-        names = {int: "a whole number", float: "a number", bool: "true or false"}
-        raise ConfigError(f"{variable}={text!r} must be {names[kind]}") from None

@@ -7,6 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+ORDERS = ("total", "sequencer", "fifo")
+"""Orders in which a group can deliver, the default first."""
+MEMBERS_MAX = 128
+"""A view has at most so many members: ``SC_MEMBERS_MAX`` of the wire."""
+
 
 @dataclass(frozen=True, slots=True)
 class Member:

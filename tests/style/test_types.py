@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from seqcast.api.group import ORDERS
 from seqcast.config import Config
 from seqcast.settings import Order, Settings
+from seqcast.types import ORDERS
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqcast.core.frames.kinds import FETCH_MAX, MEMBERS_MAX, Fetch, Held, MemberInfo, Ok
+from seqcast.core.frames.kinds import FETCH_MAX, Fetch, Held, MemberInfo, Ok
 from seqcast.core.rules.cut import first_view, fix_cut, merged_view, next_view, sequencer_rank, windows
-from seqcast.types import View, ViewId
+from seqcast.types import MEMBERS_MAX, View, ViewId
 
 INFOS = [MemberInfo(name, number + 1, b"%d" % number, 160_000, 1500, 1 << 20) for number, name in enumerate("abcde")]
 

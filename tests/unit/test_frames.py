@@ -12,7 +12,6 @@ from seqcast._native import engine
 from seqcast.core.frames.kinds import (
     FETCH_MAX,
     FRAME_BYTES_MAX,
-    MEMBERS_MAX,
     PROTOCOL_VERSION,
     RANGES_ALL_MAX,
     SHORTFALLS_MAX,
@@ -61,6 +60,7 @@ from seqcast.core.frames.kinds import (
 )
 from seqcast.core.rules.cut import first_view
 from seqcast.errors import RemoteProtocolError
+from seqcast.types import MEMBERS_MAX
 
 TOP = (1 << 64) - 1
 SEQNO = engine.SEQNO_MAX

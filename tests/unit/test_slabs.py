@@ -5,9 +5,9 @@ from engines import MS, Net
 
 from seqcast._native.engine import SENT, Engine
 from seqcast.config import Config
+from seqcast.config.derive import capacity
 from seqcast.core.frames.kinds import MemberInfo
 from seqcast.core.rules.cut import windows
-from seqcast.net.host import capacity
 
 SLAB = 64 << 10
 

@@ -34,7 +34,7 @@ from seqcast.errors import (
 from seqcast.events import Blocked, Excluded, InterfaceChanged, Lost, Unblocked
 from seqcast.net.host import Host
 from seqcast.net.state import Item, StateHandler, check_handler, give_state, take_state
-from seqcast.types import Member, MembershipPolicy, View
+from seqcast.types import ORDERS, Member, MembershipPolicy, View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
     from seqcast.journal.writer import JournalWriter
     from seqcast.settings import Order, Settings
-
-ORDERS = ("total", "sequencer", "fifo")
 
 Event = Message | View | Lost | Blocked | Unblocked | InterfaceChanged | Excluded
 """What ``Group.events`` yields."""
@@ -645,9 +643,7 @@ class Group:
             return True
         if self._giving == threading.get_ident():
             raise UsageError("get_state cannot receive: it is called between two messages, which is where the state is")
-        return (
-            wait != 0 and self._taking.acquire(timeout=-1 if wait < 0 else min(wait / 1e9, threading.TIMEOUT_MAX))
-        )
+        return wait != 0 and self._taking.acquire(timeout=-1 if wait < 0 else min(wait / 1e9, threading.TIMEOUT_MAX))
 
     def _message_of(self, batch: Batch) -> Message:
         """The next message of a batch that is begun, or is the next one."""

@@ -6,11 +6,9 @@ import argparse
 from typing import Any
 
 from seqcast.commandline import Parser, seconds, whole
-from seqcast.config import PRESETS
+from seqcast.config import PARTITIONS, PRESETS
 from seqcast.errors import UsageError
-
-ORDERS = ("total", "sequencer", "fifo")
-PARTITIONS = ("merge", "primary")
+from seqcast.types import ORDERS
 
 
 def parser(command: str, text: str, epilog: str) -> Parser:

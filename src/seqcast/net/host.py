@@ -16,11 +16,11 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 from seqcast._native.driver import Driver, describe_address, now_ns
-from seqcast._native.engine import SLAB_BYTES, Engine
-from seqcast.config import MTU_PACKET_BYTES_MAX, Config
+from seqcast._native.engine import Engine
+from seqcast.config import Config
+from seqcast.config.derive import core_settings, driver_settings, engine_settings, nanoseconds
 from seqcast.core.context import CallBlock, CallUnblock, PauseHeld, PauseOver
 from seqcast.core.endpoint import (
     Effect,
@@ -54,13 +54,6 @@ from seqcast.types import Member, MembershipPolicy, View
 
 log = logging.getLogger("seqcast")
 
-SMALL_BUFFER_BYTES = 1 << 20
-ETHERNET_MTU = 1500
-SHARED = ("heartbeat_s", "message_bytes_max", "partition", "flush_unicasts")
-"""Settings that must be the same at all members: who beats slower than the others expect would be suspected, who takes
-no message as large as the others send would lack it, a minority must not be led by one that takes it for a group, and a
-view ends with its unicasts at all or at none. A joiner with another value is refused, and groups do not merge."""
-
 
 class ClippedBuffer(UserWarning):
     """The kernel made the receive or the send buffer smaller than asked for."""
@@ -77,17 +70,6 @@ def group_address(cluster: str, ip_version: int) -> str:
 def group_tag(cluster: str) -> int:
     """32-bit tag of a cluster's name, carried by each datagram."""
     return int.from_bytes(hashlib.blake2b(cluster.encode(), digest_size=4, person=b"tag").digest(), "little")
-
-
-def packet_bytes(config: Config, mtu: int, granted: int) -> int:
-    """Size of a full datagram: what the MTU carries whole; not more than an Ethernet's where the receive buffer is
-    small, as it would hold only a few large ones."""
-    if config.packet_bytes:
-        return config.packet_bytes
-    if granted < SMALL_BUFFER_BYTES:
-        mtu = min(mtu, ETHERNET_MTU)
-    headers = 28 if config.ip_version == 4 else 48
-    return max(512, min(mtu - headers, MTU_PACKET_BYTES_MAX) & ~7)
 
 
 class Host:
@@ -123,9 +105,10 @@ class Host:
             member_id=member_id, group_tag=self._tag, seed=secrets.randbits(63), **engine_settings(config)
         )
         self.driver = open_driver(self.engine, cluster, member_id, config)
-        self.packet_bytes = packet_bytes(config, self.driver.mtu, self.driver.rcvbuf_granted)
         self.member = Member(name, member_id, self.driver.address)
-        self.endpoint = Endpoint(self.engine, self.member, cluster, self._endpoint_settings())
+        settings = self._endpoint_settings()
+        self.packet_bytes = settings.packet_bytes
+        self.endpoint = Endpoint(self.engine, self.member, cluster, settings)
         self.began = 0.0  # monotonic seconds: when the join began
         self.changed = threading.Condition()
         # Under `changed`:
@@ -186,7 +169,7 @@ class Host:
 
     def leave(self, timeout_s: float) -> None:
         """Leaves, whatever is under way, within ``timeout_s``; a quarter of it is kept for the closing view."""
-        self.request(LeaveGroup(_ns(0.75 * timeout_s)))
+        self.request(LeaveGroup(nanoseconds(0.75 * timeout_s)))
         self.wait_over(timeout_s)
 
     def name_of(self, member_id: int) -> str:
@@ -262,7 +245,7 @@ class Host:
                 raise UsageError("this member has paused the group already: resume first")
             self._pause_number += 1
             number, self.pausing, self.pause_error = self._pause_number, "asked", ""
-        self.request(PauseGroup(number, _ns(timeout_s)))
+        self.request(PauseGroup(number, nanoseconds(timeout_s)))
         try:
             with self.changed:
                 self.changed.wait_for(lambda: self.pausing != "asked" or self.over, timeout_s + 1.0)
@@ -401,40 +384,16 @@ class Host:
     # ---- made of the settings
 
     def _endpoint_settings(self) -> EndpointSettings:
-        config = self.config
+        driver, blocks = self.driver, self.callbacks is not None
+        settings = core_settings(self.config, mtu=driver.mtu, rcvbuf=driver.rcvbuf_granted, blocks=blocks)
         return EndpointSettings(
             order=self.order,
             nonce=secrets.randbits(63) | 1,
-            capacity=capacity(config, self.driver.rcvbuf_granted),
-            packet_bytes=self.packet_bytes,
-            window_bytes=config.window_bytes,
-            gro=self.driver.gro,
-            shared=tuple((name, str(getattr(config, name))) for name in SHARED),
+            gro=driver.gro,
             state=self.state,
-            discovery_ns=_ns(config.discovery_s),
-            join_ns_min=_ns(config.join_s_min),
-            join_ns_max=_ns(config.join_s_max),
-            name_taken_ns=_ns(config.name_taken_s),
-            bundle_ns=_ns(config.bundle_s),
-            verify_ns=2 * _ns(config.heartbeat_s),
-            link_ns=2 * _ns(config.suspect_s),
-            lease_ns=_ns(config.lease_s),
-            flush_deadline_ns=_ns(config.flush_deadline_s),
-            back_off_ns=_ns(config.back_off_s),
-            leave_deadline_ns=_ns(config.leave_deadline_s),
-            linger_ns=_ns(config.linger_s),
-            blocks=self.callbacks is not None,
-            block_deadline_ns=_ns(config.block_deadline_s),
-            block_events=config.block_events or self.callbacks is not None,
             membership_policy=self.membership_policy,
-            flush_unicasts=config.flush_unicasts,
-            pause_ns_max=_ns(config.pause_s_max),
-            partition=config.partition,
+            **settings,
         )
-
-
-def _ns(seconds: float) -> int:
-    return round(seconds * 1e9)
 
 
 def open_driver(engine: Engine, cluster: str, member_id: int, config: Config) -> Driver:
@@ -450,25 +409,8 @@ def open_driver(engine: Engine, cluster: str, member_id: int, config: Config) ->
         driver = Driver(
             engine,
             member_id=member_id,
-            family=config.ip_version,
-            interface=config.interface,
             group=ipaddress.ip_address(address).packed,
-            port=config.port,
-            ttl=config.ttl,
-            dscp=config.dscp,
-            rcvbuf=config.rcvbuf,
-            sndbuf=config.sndbuf,
-            send_batch=config.send_batch,
-            receive_batch=config.receive_batch,
-            gso=config.gso,
-            gro=config.gro,
-            mmsg=config.mmsg,
-            busy_poll_ns=_ns(config.busy_poll_s),
-            flush_bytes=config.flush_bytes,
-            flush_ns_min=_ns(config.flush_s_min),
-            flush_ns_max=_ns(config.flush_s_max),
-            tick_ns=_ns(config.standby_s),
-            nap_ns=_ns(config.nap_s),
+            **driver_settings(config),
         )
     except OSError as error:
         raise explain(error, config, address) from None
@@ -477,46 +419,3 @@ def open_driver(engine: Engine, cluster: str, member_id: int, config: Config) ->
     if driver.loopback and not config.interface:
         warnings.warn(only_loopback(address), RuntimeWarning, stacklevel=5)
     return driver
-
-
-def capacity(config: Config, rcvbuf: int) -> int:
-    """Charged bytes that senders may count on: what the socket's buffer and the slabs hold.
-
-    A received packet of 16 KiB may keep a slab of 64 KiB, and smaller ones are packed. The senders' windows fill the
-    buffer twice at most, once by multicasts and once by the other streams: so an eighth of the slabs' memory always
-    finds room in them, and a receiver within its credit drops nothing for want of slabs.
-
-    Args:
-        config: the settings in use.
-        rcvbuf: bytes of the socket's receive buffer.
-    """
-    return min(rcvbuf, config.slabs_max * SLAB_BYTES // 8)
-
-
-def engine_settings(config: Config) -> dict[str, Any]:
-    """The keywords of ``Engine`` that settings stand for."""
-    return {
-        "deliver_own": config.deliver_own,
-        "receive": config.receive,
-        "slabs_max": config.slabs_max + config.receive_batch,  # the driver's buffers are slabs, too
-        "ring_bytes": config.ring_bytes,
-        "unicast_bytes": config.unicast_bytes,
-        "ring_packets": config.ring_packets,
-        "message_bytes_max": config.message_bytes_max,
-        "control_bytes_max": config.control_bytes_max,
-        "blocked_bytes_max": config.blocked_queue_bytes if config.send_while_blocked == "queue" else 0,
-        "nak_delay_ns": _ns(config.nak_delay_s),
-        "nak_backoff_ns_min": _ns(config.nak_backoff_s_min),
-        "nak_backoff_ns_max": _ns(config.nak_backoff_s_max),
-        "retransmit_hold_ns": _ns(config.retransmit_hold_s),
-        "retransmit_bytes_per_s": config.retransmit_bytes_per_s,
-        "ack_delay_ns": _ns(config.ack_delay_s),
-        "ack_bytes": config.ack_bytes,
-        "ack_packets": config.ack_packets,
-        "probe_ns_min": _ns(config.probe_s_min),
-        "probe_ns_max": _ns(config.probe_s_max),
-        "heartbeat_ns": _ns(config.heartbeat_s),
-        "suspect_ns": _ns(config.suspect_s),
-        "suspect_ns_max": _ns(config.suspect_s_max),
-        "install_ns": _ns(config.flush_deadline_s),
-    }

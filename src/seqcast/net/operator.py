@@ -10,10 +10,11 @@ from collections.abc import Callable
 from seqcast._native.driver import Driver, now_ns
 from seqcast._native.engine import Engine
 from seqcast.config import Config
+from seqcast.config.derive import engine_settings
 from seqcast.core.frames.kinds import BlockedSide, dump, load
 from seqcast.core.machines.operator import Operator
 from seqcast.errors import RemoteProtocolError
-from seqcast.net.host import engine_settings, group_tag, open_driver
+from seqcast.net.host import group_tag, open_driver
 
 REPEAT_S = 0.1
 

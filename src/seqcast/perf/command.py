@@ -15,16 +15,15 @@ from dataclasses import replace
 from typing import Any
 
 from seqcast.commandline import Parser, whole
-from seqcast.config import PRESETS
+from seqcast.config import PARTITIONS, PRESETS
 from seqcast.errors import SeqcastError
 from seqcast.journal.schema import PAYLOAD_MODES
 from seqcast.perf import report
 from seqcast.perf.messages import SIZE_MIN
 from seqcast.perf.paths import PATHS, Path, PathError, dropping, open_path, why_no_namespaces
 from seqcast.perf.runs import Latency, Load, bare_latency, bare_throughput, group_latency, group_throughput
+from seqcast.types import ORDERS
 
-ORDERS = ("fifo", "sequencer", "total")
-PARTITIONS = ("merge", "primary")
 MEMBERS_MAX = 64
 JOURNALED = {"hash": "hashes", "full": "whole payloads"}
 

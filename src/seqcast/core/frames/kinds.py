@@ -26,12 +26,11 @@ from seqcast.core.frames.codec import (
     text,
 )
 from seqcast.errors import RemoteProtocolError
-from seqcast.types import Member, ViewId
+from seqcast.types import MEMBERS_MAX, ORDERS, Member, ViewId
 
 PROTOCOL_VERSION = 2
 """Version of these frames and of the rules behind them; a joiner of another version is refused."""
 FRAME_BYTES_MAX = 60_000
-MEMBERS_MAX = 128
 REFUSALS = ("name", "settings", "version", "full", "incarnation")
 """Causes of a refusal; see ``Refused``."""
 RANGES_MAX = 64
@@ -44,7 +43,6 @@ SHARED_MAX = 32
 SUBGROUPS_MAX = 16
 SHORTFALLS_MAX = 48
 """Shortfalls that one frame carries; of older ones nobody is told any more."""
-ORDERS = ("fifo", "sequencer", "total")
 
 Attempt = tuple[int, int]
 """Id of one attempt to close a view: (attempt, rank of the initiator). Totally ordered (the cut, step 1)."""

@@ -20,9 +20,10 @@ from enum import Enum, auto
 from typing import ClassVar
 
 from seqcast.core.context import NEVER, Context, Warn
-from seqcast.core.frames.kinds import MEMBERS_MAX, Join, MemberInfo, Refused
+from seqcast.core.frames.kinds import Join, MemberInfo, Refused
 from seqcast.core.machines.participant import Part, Participant
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
+from seqcast.types import MEMBERS_MAX
 
 JOINER_BEACONS = 10
 """For so many beacons a joiner is left to another coordinator that is heard; it may not hear that one."""

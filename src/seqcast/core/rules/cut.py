@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from seqcast.core.frames.kinds import (
     FETCH_MAX,
-    MEMBERS_MAX,
     SHORTFALLS_MAX,
     Attempt,
     Fetch,
@@ -20,7 +19,7 @@ from seqcast.core.frames.kinds import (
     Subgroup,
 )
 from seqcast.core.machines.state import name_providers
-from seqcast.types import Member, MergeView, View, ViewId
+from seqcast.types import MEMBERS_MAX, Member, MergeView, View, ViewId
 
 Arrange = Callable[[Sequence[MemberInfo], Sequence[Subgroup]], list[MemberInfo]]
 

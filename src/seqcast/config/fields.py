@@ -12,28 +12,22 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import ipaddress
 import os
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, get_type_hints
 
-from seqcast.arguments import checked, parsed
-from seqcast.errors import ConfigError
+from seqcast.config import check, sources
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from seqcast.settings import Settings
 
-ENVIRONMENT_PREFIX = "SEQCAST_"
-NO_SETTINGS = ("CONFIG", "EXTENSIONS", "SANITIZE", "WERROR", "TRANSCRIPTS")
-"""Ends of the variables that begin with ``SEQCAST_`` and are not settings: the file's name, and what the build and the
-tests take from the environment."""
-MTU_PACKET_BYTES_MAX = 65_000
+PACKET_BYTES_MAX = 65_000
 PRESETS = ("lan", "fast", "wan")
+PARTITIONS = ("merge", "primary")
 _MIB = 1 << 20
 _DERIVED = float("nan")  # this very object stands for "by formula" until it is computed
 
@@ -339,7 +333,7 @@ class Config:
         "member), so that there is never more than one group; a minority is blocked, and told so by Blocked. When both "
         "meet, its members are excluded, and may join again. Where the majority is lost for good: `seqcast unblock`. "
         "The same at all members: a joiner with another is refused.",
-        among=("merge", "primary"),
+        among=PARTITIONS,
     )
     guard: bool = _knob(
         False,
@@ -379,7 +373,7 @@ class Config:
         "Size of a full datagram's payload. 0: from the interface's MTU. Larger than the path carries whole means IP "
         "fragments, where one loss loses all. A view uses the smallest of its members.",
         low=0,
-        high=MTU_PACKET_BYTES_MAX,
+        high=PACKET_BYTES_MAX,
     )
     rcvbuf: int = _knob(
         4 * _MIB,
@@ -584,41 +578,8 @@ class Config:
             value = getattr(self, field.name)
             if value is _DERIVED:
                 value = _computed(field, self)
-            object.__setattr__(self, field.name, checked(field, hints[field.name], value))
-        self._check_clashes()
-
-    def _check_clashes(self) -> None:
-        if self.ring_packets & (self.ring_packets - 1):
-            raise ConfigError(f"ring_packets={self.ring_packets} must be a power of two, such as 8192")
-        if self.suspect_s < 4 * self.heartbeat_s:
-            raise ConfigError(
-                f"suspect_s={self.suspect_s} must be at least 4 times heartbeat_s={self.heartbeat_s}: one lost "
-                "heartbeat must not make a member suspected"
-            )
-        for low, high in (
-            ("nak_backoff_s_min", "nak_backoff_s_max"),
-            ("ack_delay_s", "probe_s_min"),
-            ("probe_s_min", "probe_s_max"),
-            ("join_s_min", "join_s_max"),
-            ("lease_s", "back_off_s"),
-            ("block_deadline_s", "flush_deadline_s"),
-            ("suspect_s", "suspect_s_max"),
-            ("suspect_s", "name_taken_s"),
-        ):
-            if getattr(self, low) > getattr(self, high):
-                raise ConfigError(f"{low}={getattr(self, low)} must not be more than {high}={getattr(self, high)}")
-        if self.packet_bytes % 8 or 0 < self.packet_bytes < 512:
-            raise ConfigError(f"packet_bytes={self.packet_bytes} must be 0 (from the MTU), or a multiple of 8 from 512")
-        if self.address:
-            try:
-                address = ipaddress.ip_address(self.address)
-            except ValueError:
-                raise ConfigError(f"address={self.address!r} is no IP address; give one like 239.1.2.3") from None
-            if not address.is_multicast or address.version != self.ip_version:
-                raise ConfigError(
-                    f"address={self.address} is no multicast address of IPv{self.ip_version}: those are "
-                    f"{'224.0.0.0/4, give 239.x.y.z' if self.ip_version == 4 else 'ff00::/8, give ff15::x:y'}"
-                )
+            object.__setattr__(self, field.name, check.field_value(field, hints[field.name], value))
+        check.clashes(self)
 
     # -- from elsewhere
 
@@ -628,7 +589,7 @@ class Config:
         Raises:
             ConfigError: an unknown or wrong setting.
         """
-        _refuse_unknown(settings, "join")
+        check.names(settings, _hints(), "join")
         kept = {
             field.name: value
             for field in dataclasses.fields(self)
@@ -643,16 +604,8 @@ class Config:
         Raises:
             ConfigError: the file cannot be read, is no TOML, or has an unknown or wrong setting.
         """
-        try:
-            with open(path, "rb") as file:
-                table: dict[str, Any] = tomllib.load(file)
-        except OSError as error:
-            raise ConfigError(f"cannot read the settings {path}: {error.strerror}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path} is no TOML: {error}") from error
-        if isinstance(table.get("seqcast"), dict):
-            table = table["seqcast"]
-        _refuse_unknown(table, str(path))
+        table = sources.toml_table(path)
+        check.names(table, _hints(), str(path))
         return cls(**table)
 
     @classmethod
@@ -665,15 +618,7 @@ class Config:
         Raises:
             ConfigError: a wrong value, or a variable that is no setting.
         """
-        variables = os.environ if environment is None else environment
-        _refuse_unknown_variables(variables)
-        path = variables.get(ENVIRONMENT_PREFIX + "CONFIG", "")
-        settings: dict[str, Any] = {}
-        hints = _hints()
-        for field in dataclasses.fields(cls):
-            variable = ENVIRONMENT_PREFIX + field.name.upper()
-            if variable in variables:
-                settings[field.name] = parsed(variable, hints[field.name], variables[variable])
+        path, settings = sources.variables(os.environ if environment is None else environment, _hints())
         return cls.from_toml(path).replace(**settings) if path else cls(**settings)
 
 
@@ -695,31 +640,6 @@ if Config.__doc__:  # there is none under -OO
 def _hints() -> dict[str, Any]:
     """The settings' types. Evaluating annotations takes half a millisecond, which a join would feel."""
     return get_type_hints(Config)
-
-
-def _refuse_unknown_variables(variables: Mapping[str, str]) -> None:
-    known = {field.name.upper() for field in dataclasses.fields(Config)} | set(NO_SETTINGS)
-    for variable in sorted(variables):
-        name = variable.removeprefix(ENVIRONMENT_PREFIX)
-        if name != variable and name not in known:
-            import difflib
-
-            close = difflib.get_close_matches(name, sorted(known), 1)
-            hint = f"did you mean {ENVIRONMENT_PREFIX}{close[0]}?" if close else "unset it"
-            raise ConfigError(
-                f"the environment has {variable}, which is no setting; {hint} (docs/config.md lists the settings)"
-            )
-
-
-def _refuse_unknown(settings: Mapping[str, Any], where: str) -> None:
-    known = [field.name for field in dataclasses.fields(Config)]
-    for name in settings:
-        if name not in known:
-            import difflib
-
-            close = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {close[0]}?" if close else "the settings are listed in docs/config.md"
-            raise ConfigError(f"{where}: there is no setting {name!r}; {hint}")
 
 
 def _computed(field: dataclasses.Field[Any], config: Config) -> float | None:

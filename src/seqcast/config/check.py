@@ -1,0 +1,117 @@
+"""What settings may be: their types and bounds, and which values clash."""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seqcast.errors import ConfigError
+
+if TYPE_CHECKING:
+    from seqcast.config.fields import Config
+
+NOT_MORE_THAN = (
+    ("nak_backoff_s_min", "nak_backoff_s_max"),
+    ("ack_delay_s", "probe_s_min"),
+    ("probe_s_min", "probe_s_max"),
+    ("join_s_min", "join_s_max"),
+    ("lease_s", "back_off_s"),
+    ("block_deadline_s", "flush_deadline_s"),
+    ("suspect_s", "suspect_s_max"),
+    ("suspect_s", "name_taken_s"),
+)
+"""Pairs of settings of which the first is not more than the second."""
+
+
+def field_value(field: dataclasses.Field[Any], kind: type, value: Any) -> Any:
+    """The value in its field's type, within its bounds.
+
+    Raises:
+        ConfigError: it is of another type, or out of bounds.
+    """
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if kind is str and isinstance(value, Path):
+        value = str(value)
+    if kind is str and value is None:
+        value = ""
+    if type(value) is not kind:
+        names = {str: "text", int: "a whole number", float: "a number", bool: "True or False"}
+        raise ConfigError(f"{field.name}={value!r} must be {names[kind]}")
+    low, high, among = (field.metadata[key] for key in ("low", "high", "among"))
+    if among and value not in among:
+        raise ConfigError(f"{field.name}={value!r} must be one of {', '.join(map(repr, among))}")
+    if (low is not None and not value >= low) or (high is not None and not value <= high):
+        raise ConfigError(f"{field.name}={value!r} must be from {low} to {high} {field.metadata['unit']}".rstrip())
+    return value
+
+
+def clashes(config: Config) -> None:
+    """Raises:
+    ConfigError: values that are right by themselves, and wrong together."""
+    if config.ring_packets & (config.ring_packets - 1):
+        raise ConfigError(f"ring_packets={config.ring_packets} must be a power of two, such as 8192")
+    if config.suspect_s < 4 * config.heartbeat_s:
+        raise ConfigError(
+            f"suspect_s={config.suspect_s} must be at least 4 times heartbeat_s={config.heartbeat_s}: one lost "
+            "heartbeat must not make a member suspected"
+        )
+    for low, high in NOT_MORE_THAN:
+        if getattr(config, low) > getattr(config, high):
+            raise ConfigError(f"{low}={getattr(config, low)} must not be more than {high}={getattr(config, high)}")
+    if config.packet_bytes % 8 or 0 < config.packet_bytes < 512:
+        raise ConfigError(f"packet_bytes={config.packet_bytes} must be 0 (from the MTU), or a multiple of 8 from 512")
+    if config.address:
+        _multicast(config.address, config.ip_version)
+
+
+def _multicast(text: str, ip_version: int) -> None:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        raise ConfigError(f"address={text!r} is no IP address; give one like 239.1.2.3") from None
+    if not address.is_multicast or address.version != ip_version:
+        raise ConfigError(
+            f"address={text} is no multicast address of IPv{ip_version}: those are "
+            f"{'224.0.0.0/4, give 239.x.y.z' if ip_version == 4 else 'ff00::/8, give ff15::x:y'}"
+        )
+
+
+def names(settings: Collection[str], known: Collection[str], where: str) -> None:
+    """Refuses a setting of another name.
+
+    Raises:
+        ConfigError: it names the setting, ``where`` it was given, and the known one that is most like it.
+    """
+    for name in settings:
+        if name not in known:
+            close = closest(name, list(known))
+            hint = f"did you mean {close}?" if close else "the settings are listed in docs/config.md"
+            raise ConfigError(f"{where}: there is no setting {name!r}; {hint}")
+
+
+def closest(name: str, known: Sequence[str]) -> str:
+    """Which of the known names is most like this one; "": none is."""
+    import difflib  # takes 2 ms to load, which only a mistake has to wait for
+
+    return next(iter(difflib.get_close_matches(name, known, 1)), "")
+
+
+def parsed(variable: str, kind: type, text: str) -> Any:
+    """The text of an environment variable as a value of ``kind``.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if kind is str:
+        return text
+    try:
+        if kind is bool:
+            return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[text.lower()]
+        return kind(text)
+    except (ValueError, KeyError):
+        names = {int: "a whole number", float: "a number", bool: "true or false"}
+        raise ConfigError(f"{variable}={text!r} must be {names[kind]}") from None

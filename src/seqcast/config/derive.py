@@ -1,0 +1,119 @@
+"""What engine, control plane and sockets get of the settings: sockets, simulator and tests take it from here.
+
+A setting goes by its own name to whatever uses it; a time in seconds (``*_s``, ``*_s_min``, ``*_s_max``) goes in ns.
+What is more than that stands in the functions below.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from seqcast.config.fields import PACKET_BYTES_MAX, Config
+
+ENGINE = (
+    "deliver_own", "receive", "ring_bytes", "unicast_bytes", "ring_packets", "message_bytes_max", "control_bytes_max",
+    "nak_delay_s", "nak_backoff_s_min", "nak_backoff_s_max", "retransmit_hold_s", "retransmit_bytes_per_s",
+    "ack_delay_s", "ack_bytes", "ack_packets", "probe_s_min", "probe_s_max", "heartbeat_s", "suspect_s",
+    "suspect_s_max",
+)  # fmt: skip
+CORE = (
+    "window_bytes", "discovery_s", "join_s_min", "join_s_max", "name_taken_s", "bundle_s", "lease_s",
+    "flush_deadline_s", "back_off_s", "leave_deadline_s", "linger_s", "block_deadline_s", "pause_s_max",
+    "flush_unicasts", "partition",
+)  # fmt: skip
+DRIVER = (
+    "interface", "port", "ttl", "dscp", "rcvbuf", "sndbuf", "send_batch", "receive_batch", "gso", "gro", "mmsg",
+    "busy_poll_s", "flush_bytes", "flush_s_min", "flush_s_max", "nap_s",
+)  # fmt: skip
+SHARED = ("heartbeat_s", "message_bytes_max", "partition", "flush_unicasts")
+"""Settings that every member must set to the same value: a slower heartbeat would trigger suspicion; a member that
+accepts only smaller messages would miss the large ones; a group must not merge with a partition that a majority
+excluded; either all members end a view with its unicasts or none does. A joiner with another value is refused, and
+groups with different values do not merge."""
+SLAB_BYTES = 64 << 10
+"""Unit of ``slabs_max``: ``SC_SLAB_BYTES`` of the engine."""
+SMALL_BUFFER_BYTES = 1 << 20
+ETHERNET_MTU = 1500
+SECONDS = re.compile(r"(?<!_per)_s(?=$|_min$|_max$)")
+
+
+def nanoseconds(seconds: float) -> int:
+    """A setting's time as everything below the settings takes it."""
+    return round(seconds * 1e9)
+
+
+def engine_settings(config: Config) -> dict[str, Any]:
+    """The keywords of ``Engine`` that settings stand for."""
+    return _named(config, ENGINE) | {
+        "slabs_max": config.slabs_max + config.receive_batch,  # the driver's buffers are slabs, too
+        "blocked_bytes_max": config.blocked_queue_bytes if config.send_while_blocked == "queue" else 0,
+        "install_ns": nanoseconds(config.flush_deadline_s),
+    }
+
+
+def core_settings(config: Config, *, mtu: int, rcvbuf: int, blocks: bool = False) -> dict[str, Any]:
+    """The keywords of ``EndpointSettings`` that settings stand for.
+
+    Args:
+        config: the settings in use.
+        mtu: largest IP packet of the interface, in bytes.
+        rcvbuf: bytes that the kernel granted for the socket's receive buffer.
+        blocks: the application has a block callback.
+    """
+    return _named(config, CORE) | {
+        "capacity": capacity(config, rcvbuf),
+        "packet_bytes": packet_bytes(config, mtu, rcvbuf),
+        "shared": tuple((name, str(getattr(config, name))) for name in SHARED),
+        "verify_ns": 2 * nanoseconds(config.heartbeat_s),
+        "link_ns": 2 * nanoseconds(config.suspect_s),
+        "blocks": blocks,
+        "block_events": config.block_events or blocks,
+    }
+
+
+def driver_settings(config: Config) -> dict[str, Any]:
+    """The keywords of ``Driver`` that settings stand for, without the group's address."""
+    return _named(config, DRIVER) | {"family": config.ip_version, "tick_ns": nanoseconds(config.standby_s)}
+
+
+def capacity(config: Config, rcvbuf: int) -> int:
+    """Charged bytes that senders may count on: what the socket's buffer and the slabs hold.
+
+    A received packet of 16 KiB may keep a slab of 64 KiB, and smaller ones are packed. The senders' windows fill the
+    buffer twice at most, once by multicasts and once by the other streams: so an eighth of the slabs' memory always
+    finds room in them, and a receiver within its credit drops nothing for want of slabs.
+
+    Args:
+        config: the settings in use.
+        rcvbuf: bytes that the kernel granted for the socket's receive buffer.
+    """
+    return min(rcvbuf, config.slabs_max * SLAB_BYTES // 8)
+
+
+def packet_bytes(config: Config, mtu: int, rcvbuf: int) -> int:
+    """Payload of a full datagram: what the MTU carries whole; not more than an Ethernet's where the receive buffer is
+    small, as it would hold only a few large ones.
+
+    Args:
+        config: the settings in use.
+        mtu: largest IP packet of the interface, in bytes.
+        rcvbuf: bytes that the kernel granted for the socket's receive buffer.
+    """
+    if config.packet_bytes:
+        return config.packet_bytes
+    if rcvbuf < SMALL_BUFFER_BYTES:
+        mtu = min(mtu, ETHERNET_MTU)
+    headers = 28 if config.ip_version == 4 else 48
+    return max(512, min(mtu - headers, PACKET_BYTES_MAX) & ~7)
+
+
+def _named(config: Config, names: Iterable[str]) -> dict[str, Any]:
+    """The settings of these names, times in ns."""
+    result: dict[str, Any] = {}
+    for name in names:
+        in_ns = SECONDS.sub("_ns", name)
+        value = getattr(config, name)
+        result[in_ns] = value if in_ns == name else nanoseconds(value)
+    return result

@@ -1,0 +1,60 @@
+"""Settings from a TOML file and from the environment."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from seqcast.config import check
+from seqcast.errors import ConfigError
+
+ENVIRONMENT_PREFIX = "SEQCAST_"
+NO_SETTINGS = ("CONFIG", "EXTENSIONS", "SANITIZE", "WERROR", "TRANSCRIPTS")
+"""Ends of the variables that begin with ``SEQCAST_`` and are not settings: the file's name, and what the build and the
+tests take from the environment."""
+
+
+def toml_table(path: str | Path) -> dict[str, Any]:
+    """The table ``[seqcast]`` of a TOML file if it has one, else all of it.
+
+    Raises:
+        ConfigError: the file cannot be read, or is no TOML.
+    """
+    try:
+        with open(path, "rb") as file:
+            table: dict[str, Any] = tomllib.load(file)
+    except OSError as error:
+        raise ConfigError(f"cannot read the settings {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is no TOML: {error}") from error
+    inner = table.get("seqcast")
+    return inner if isinstance(inner, dict) else table
+
+
+def variables(environment: Mapping[str, str], kinds: Mapping[str, type]) -> tuple[str, dict[str, Any]]:
+    """The path of the TOML file that the environment names, or "", and the settings that it has itself.
+
+    Args:
+        environment: the variables.
+        kinds: name -> type of each setting.
+
+    Raises:
+        ConfigError: a variable is no setting, or its text is no value of the setting's type.
+    """
+    known = {name.upper() for name in kinds}
+    for variable in sorted(environment):
+        name = variable.removeprefix(ENVIRONMENT_PREFIX)
+        if name != variable and name not in known and name not in NO_SETTINGS:
+            close = check.closest(name, sorted({*known, *NO_SETTINGS}))
+            hint = f"did you mean {ENVIRONMENT_PREFIX}{close}?" if close else "unset it"
+            raise ConfigError(
+                f"the environment has {variable}, which is no setting; {hint} (docs/config.md lists the settings)"
+            )
+    settings = {
+        name: check.parsed(variable, kind, environment[variable])
+        for name, kind in kinds.items()
+        if (variable := ENVIRONMENT_PREFIX + name.upper()) in environment
+    }
+    return environment.get(ENVIRONMENT_PREFIX + "CONFIG", ""), settings
