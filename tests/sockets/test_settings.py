@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 from members import cluster, join
-from test_config import OF_THE_WORLD
+from settings_data import OF_THE_WORLD
 
 import seqcast
 from seqcast.config import Config

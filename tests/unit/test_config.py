@@ -1,15 +1,15 @@
 """Settings: from keywords, TOML and the environment; wrong ones are refused with what is right."""
 
-import contextlib
 import dataclasses
 
 import pytest
+from settings_data import OF_THE_WORLD, changed, given
 
 import seqcast
 from seqcast._native.driver import Driver
 from seqcast._native.engine import SLAB_BYTES, Engine
 from seqcast.config import Config, derive
-from seqcast.config.derive import core_settings, driver_settings, engine_settings, packet_bytes
+from seqcast.config.derive import engine_settings, packet_bytes
 from seqcast.core.context import EndpointSettings
 from seqcast.net.host import group_address, group_tag
 
@@ -112,36 +112,6 @@ def test_a_preset_is_the_start_of_what_follows_and_what_is_given_wins(tmp_path):
     assert (config.heartbeat_s, config.lease_s) == (fast.heartbeat_s, 2.0)
     with pytest.raises(seqcast.ConfigError, match="from 0"):
         Config(heartbeat_s=-1.0)
-
-
-OF_THE_WORLD = {
-    "address", "batch_bytes", "guard", "join_timeout_s", "journal", "journal_payload", "journal_required",
-    "leave_timeout_s", "state_backlog_bytes", "state_memory_bytes", "state_timeout_s",
-}  # fmt: skip
-"""Settings that derive hands to nobody: tests/sockets/test_settings.py sees them read."""
-
-
-def given(config):
-    """All that is derived from the settings."""
-    core = core_settings(config, mtu=1500, rcvbuf=1 << 30)
-    return engine_settings(config), core, driver_settings(config)
-
-
-def changed(field):
-    """Settings in which this one differs from the default."""
-    config, value = Config(), getattr(Config(), field.name)
-    if among := field.metadata["among"]:
-        return config.replace(**{field.name: next(other for other in among if other != value)})
-    if isinstance(value, bool):
-        return config.replace(**{field.name: not value})
-    if isinstance(value, str):
-        return config.replace(**{field.name: "239.1.2.3"})
-    low, high = field.metadata["low"], field.metadata["high"]
-    for other in (value * 2, value // 2, value / 2, value + 1, 512, low, high):
-        if isinstance(other, type(value)) and other != value:
-            with contextlib.suppress(seqcast.ConfigError):
-                return config.replace(**{field.name: other})
-    raise AssertionError(f"no other value of {field.name} is right")
 
 
 @pytest.mark.parametrize("field", dataclasses.fields(Config), ids=lambda field: field.name)

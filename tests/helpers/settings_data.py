@@ -1,0 +1,36 @@
+"""Every setting with another value, and what is derived from settings."""
+
+import contextlib
+
+import seqcast
+from seqcast.config import Config
+from seqcast.config.derive import core_settings, driver_settings, engine_settings
+
+OF_THE_WORLD = {
+    "address", "batch_bytes", "guard", "join_timeout_s", "journal", "journal_payload", "journal_required",
+    "leave_timeout_s", "state_backlog_bytes", "state_memory_bytes", "state_timeout_s",
+}  # fmt: skip
+"""Settings that derive hands to nobody: tests/sockets/test_settings.py sees them read."""
+
+
+def given(config):
+    """All that is derived from the settings."""
+    core = core_settings(config, mtu=1500, rcvbuf=1 << 30)
+    return engine_settings(config), core, driver_settings(config)
+
+
+def changed(field):
+    """Settings in which this one differs from the default."""
+    config, value = Config(), getattr(Config(), field.name)
+    if among := field.metadata["among"]:
+        return config.replace(**{field.name: next(other for other in among if other != value)})
+    if isinstance(value, bool):
+        return config.replace(**{field.name: not value})
+    if isinstance(value, str):
+        return config.replace(**{field.name: "239.1.2.3"})
+    low, high = field.metadata["low"], field.metadata["high"]
+    for other in (value * 2, value // 2, value / 2, value + 1, 512, low, high):
+        if isinstance(other, type(value)) and other != value:
+            with contextlib.suppress(seqcast.ConfigError):
+                return config.replace(**{field.name: other})
+    raise AssertionError(f"no other value of {field.name} is right")
