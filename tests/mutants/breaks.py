@@ -199,11 +199,11 @@ BREAKS = (
          family="storm"),
     _one("a survivor that does not answer is never given up", MACHINES + "initiator.py",
          "self.participant.lapsed |= self.missing", "pass",
-         tests="tests/protocol/test_endpoint.py tests/protocol/test_endpoint_transcripts.py"),
+         tests="tests/protocol/test_endpoint.py tests/protocol/test_transcripts.py"),
     _one("nobody asks for a VIEW that is lost with its initiator", MACHINES + "participant.py",
          "self.context.multicast(Done(self.context.tag, self.promise))", "pass",
          family="storm",
-         tests="tests/protocol/test_endpoint_transcripts.py",
+         tests="tests/protocol/test_transcripts.py",
          why="the lease of its initiator runs out, the next START is answered with the VIEW: it takes longer"),
     _one("the VIEW that answers a START is not adopted", MACHINES + "initiator.py", "if frame.answers == self.attempt:",
          "if False:", tests="tests/protocol/test_endpoint.py",
@@ -239,7 +239,7 @@ BREAKS = (
          family="unicasts"),
     _one("an incarnation that lost its view is taken in again", MACHINES + "membership.py",
          "if info.id in context.departed:", "if False:",
-         tests="tests/protocol/test_endpoint.py tests/protocol/test_endpoint_transcripts.py",
+         tests="tests/protocol/test_endpoint.py tests/protocol/test_transcripts.py",
          family="turnover"),
     # ---- primary partitions
     _one("half of a view is a majority", RULES + "quorum.py",
@@ -305,7 +305,7 @@ BREAKS = (
          "self.deadline_ns = min(self.context.now + self.context.settings.merge_lease_ns, self.patience_ns)", "pass",
          family="merges"),
     _one("each coordinator leads", MACHINES + "merge.py", "if others and min(others) > context.me.id:", "if others:",
-         tests="tests/protocol/test_endpoint_transcripts.py", why="each refuses the other, and one is quicker in the end"),
+         tests="tests/protocol/test_transcripts.py", why="each refuses the other, and one is quicker in the end"),
     # ---- pauses
     Break("a pause's lease is counted from when its answer came", (
         (MACHINES + "pause.py",

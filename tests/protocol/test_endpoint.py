@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sim_literal import VARIANTS
 from sim_stage import Stage, names, one_view, send, views
-from test_endpoint_transcripts import SCENARIOS
+from transcript import play, read
 
 from seqcast._native.engine import Engine
 from seqcast.core.context import COUNTERS
@@ -508,10 +508,10 @@ def test_join_failed_names_whether_a_new_incarnation_may_come():
 
 
 def test_without_adoption_a_view_that_reached_one_member_only_splits_the_group():
-    stage = SCENARIOS["view_reached_one_member_only"]()
+    stage = play(read("view_reached_one_member_only"))[0]
     assert not any(isinstance(view, MergeView) for view in views(stage.node("b")))
     with VARIANTS["no_adoption"]():
-        stage = SCENARIOS["view_reached_one_member_only"]()
+        stage = play(read("view_reached_one_member_only"))[0]
     assert stage.node("b").endpoint.view != stage.node("c").endpoint.view
 
 
