@@ -13,7 +13,10 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from seqcast.core.table import Table
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "docs" / "figures.jsonl"
@@ -165,27 +168,30 @@ def state_page() -> str:
 
     parts = [
         "# State tables",
-        "Made from `src/seqcast/core/` by `docs/render.py`; do not edit. Each table is total: what is *ignored* is "
-        "met in a healthy group and changes nothing; what is *illegal* cannot happen, or is an error of ours.",
+        "Made from `src/seqcast/core/machines/` by `docs/render.py`; do not edit. Each table is total. Where several "
+        "rows are for one event in one state, the first whose condition (*if*) holds is taken. An *ignored* event "
+        "occurs in a healthy group and changes nothing; an *illegal* one is a bug and raises `IllegalEvent`.",
     ]
     for machine in (Lifecycle, Membership, Initiator, Participant, Blocker, Pause, Pauser, Merger, StateTaker):
         first, *paragraphs = str(sys.modules[machine.__module__].__doc__).strip().split("\n\n")
-        parts.append(f"## {machine.NAME.capitalize()}: {prose(first).rstrip('.')}")
+        parts.append(f"## {machine.TABLE.name.capitalize()}: {prose(first).rstrip('.')}")
         parts += [prose(paragraph) for paragraph in paragraphs]
-        parts.append(table(["input", "in", "does", "then", "because"], transitions(machine.TABLE)))
+        parts.append(table(["event", "in", "if", "does", "then", "because"], transitions(machine.TABLE)))
     return "\n\n".join(parts) + "\n"
 
 
-def transitions(rows: dict[Any, Any]) -> list[list[str]]:
-    """Rows of a state table, by input; states in which the same is done stand together."""
-    merged: dict[tuple[str, str, str, str], list[str]] = {}
-    for (state, symbol), row in rows.items():
-        then = "" if row.state is state else row.state.name
-        merged.setdefault((symbol.name, ", ".join(row.actions), then, row.why), []).append(state.name)
-    order = list(dict.fromkeys(symbol.name for _, symbol in rows))
+def transitions(machine: Table) -> list[list[str]]:
+    """Rows of a state table, by event; states in which the same is done stand together."""
+    merged: dict[tuple[str, ...], list[str]] = {}
+    for (state, event), rows in machine.rows.items():
+        for row in rows:
+            does = f"*{row.verdict.name.lower()}*" if row.verdict else ", ".join(each.__name__ for each in row.actions)
+            then = row.state.name if row.state not in (None, state) else ""
+            merged.setdefault((event.name, row.edge.guard, does, then, row.why), []).append(state.name)
+    order = list(dict.fromkeys(event.name for _, event in machine.rows))
     return [
-        [symbol, ", ".join(states), f"*{does}*" if does in ("ignored", "illegal") else does, then, why]
-        for (symbol, does, then, why), states in sorted(merged.items(), key=lambda item: order.index(item[0][0]))
+        [event, ", ".join(states), *rest]
+        for (event, *rest), states in sorted(merged.items(), key=lambda item: order.index(item[0][0]))
     ]
 
 

@@ -28,6 +28,7 @@ from seqcast.core.frames.kinds import (
     dump,
 )
 from seqcast.core.story import Logged
+from seqcast.core.table import Edge
 from seqcast.events import Excluded
 from seqcast.sim.options import MS, SECOND
 from seqcast.types import Member, MergeView
@@ -325,7 +326,7 @@ def test_two_initiators_the_refused_one_backs_off_and_all_stay_in():
     stage.until(1010)
     a.doubt(b.id)
     stage.until(1020)
-    assert ("initiator", "STARTING", "PROMISED") in a.endpoint.edges
+    assert Edge("initiator", "STARTING", "PROMISED") in a.endpoint.edges
     stage.refuse = lambda source, node, frame: False
     stage.until(9000)
     assert {node.endpoint.view for node in stage.nodes if not node.endpoint.over} == {c.endpoint.view}

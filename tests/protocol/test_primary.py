@@ -31,6 +31,7 @@ from seqcast.core.frames.kinds import (
 from seqcast.core.machines.operator import Operator
 from seqcast.core.rules.cut import fetch_up_to, first_view
 from seqcast.core.rules.quorum import Allowance, is_quorum, to_repeat
+from seqcast.core.table import Edge
 from seqcast.errors import SeqcastError, UsageError
 from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.sim import Options, World, simulate
@@ -432,7 +433,11 @@ def test_all_guarantees_hold_where_the_partition_is_primary():
         assert not result.violations, f"seqcast sim --seed {seed} --partition primary --duration 1: {result.violations}"
         edges |= result.edges
         desks += len(world.desks)
-    wanted = [("initiator", "STARTING", "OK_FEW"), ("initiator", "TOO_FEW", "ALLOWED"), ("lifecycle", "IN", "EXCLUDED")]
+    wanted = [
+        Edge("initiator", "STARTING", "OK_FEW"),
+        Edge("initiator", "TOO_FEW", "ALLOWED"),
+        Edge("lifecycle", "IN", "EXCLUDED"),
+    ]
     for edge in wanted:
         assert edge in edges, f"the runs no longer take {edge}"
     assert desks, "no majority was lost"

@@ -10,7 +10,7 @@ from sim_stage import Stage
 from seqcast.core.frames.kinds import Done, NewView
 from seqcast.core.machines.lifecycle import Lifecycle, LifeInput
 from seqcast.core.machines.merge import Merger
-from seqcast.core.table import edges_of
+from seqcast.core.table import Edge, edges_of
 from seqcast.events import Excluded
 from seqcast.sim import Options, World, main, simulate
 from seqcast.sim.checkers import check_safety
@@ -36,7 +36,7 @@ def test_all_guarantees_hold_in_a_storm_of_view_changes(order):
         assert not result.violations, f"storm({seed}, {order!r}): {result.violations[0]}"
         edges |= result.edges
     assert edges <= edges_of(MACHINES)
-    for edge in [("initiator", "STARTING", "NEWER"), ("participant", "PROMISED", "START_BELOW")]:
+    for edge in [Edge("initiator", "STARTING", "NEWER"), Edge("participant", "PROMISED", "START_BELOW")]:
         assert edge in edges, f"the storm no longer takes {edge}"
 
 
@@ -90,7 +90,8 @@ def test_states_agree_while_providers_fall_fail_and_leave(order):
         result = simulate(turnover(seed, order))
         assert not result.violations, f"turnover({seed}, {order!r}): {result.violations[0]}"
         edges |= result.edges
-    for edge in [("state", "LACKING", "NAMED"), ("state", "LACKING", "SAME"), ("state", "LACKING", "REFUSED_LAST")]:
+    for event in ["NAMED", "SAME", "REFUSED_LAST"]:
+        edge = Edge("state", "LACKING", event)
         assert edge in edges, f"the storm no longer takes {edge}"
 
 

@@ -11,6 +11,7 @@ from members import LOOPBACK, cluster, group_of, join, script, wait_until
 
 import seqcast
 from seqcast import Blocked, Message, Unblocked, View
+from seqcast.core.table import Edge
 
 
 class Listener:
@@ -250,8 +251,8 @@ def test_coroutines_are_callbacks_of_the_asyncio_group():
 
 def test_without_callbacks_there_is_no_round_for_them():
     with group_of(3) as groups:
-        assert all(("participant", "OPEN", "START") in group._host.endpoint.edges for group in groups[:2])
-        assert not any("BLOCK" in symbol for group in groups for _, _, symbol in group._host.endpoint.edges)
+        assert all(Edge("participant", "OPEN", "START") in group._host.endpoint.edges for group in groups[:2])
+        assert not any("BLOCK" in edge.event for group in groups for edge in group._host.endpoint.edges)
 
 
 def test_nobody_sends_while_the_group_is_paused_and_all_have_delivered_the_same():

@@ -1,4 +1,4 @@
-"""The policies' tables: total, without dead states, and without rows that name what is not there."""
+"""The machines' tables: total, without dead states, without rows that cannot be taken; ILLEGAL rows raise."""
 
 from enum import Enum, auto
 
@@ -12,7 +12,7 @@ from seqcast.core.machines.merge import Merge, Merger
 from seqcast.core.machines.participant import Part, Participant
 from seqcast.core.machines.pause import Gate, Pause, Pauser, Pausing
 from seqcast.core.machines.state import Having, StateTaker
-from seqcast.core.table import IGNORED, ILLEGAL, Machine, table
+from seqcast.core.table import IGNORED, ILLEGAL, Edge, IllegalEvent, Machine, decision, edges_of, table
 
 MACHINES = [
     (Lifecycle, Life.OUT),
@@ -27,32 +27,27 @@ MACHINES = [
 ]
 
 
+def illegal_pairs(machine: type[Machine]) -> list[tuple[Enum, Enum]]:
+    return [pair for pair, rows in machine.TABLE.rows.items() if rows[0].verdict is ILLEGAL]
+
+
 def reachable(machine: type[Machine], start: Enum) -> set[Enum]:
     """The states that some path of the table reaches from ``start``."""
-    found = {start}
-    while True:
-        more = {
-            row.state for (state, _), row in machine.TABLE.items() if state in found and row.actions != (ILLEGAL,)
-        } - found
-        if not more:
-            return found
+    found, more = set(), {start}
+    while more:
         found |= more
-
-
-class State(Enum):
-    A = auto()
-    B = auto()
-
-
-class Input(Enum):
-    X = auto()
+        taken = [row for (state, _), rows in machine.TABLE.rows.items() if state in found for row in rows]
+        more = {row.state for row in taken if row.state is not None and row.verdict is not ILLEGAL} - found
+    return found
 
 
 @pytest.mark.parametrize(("machine", "start"), MACHINES)
-def test_every_state_and_input_has_one_row_with_a_reason(machine, start):
-    inputs = {symbol for _, symbol in machine.TABLE}
-    assert set(machine.TABLE) == {(state, symbol) for state in type(start) for symbol in type(next(iter(inputs)))}
-    assert all(row.why for row in machine.TABLE.values())
+def test_every_pair_ends_in_a_row_without_a_guard_and_every_row_has_a_reason(machine, start):
+    events = type(next(iter(machine.TABLE.rows))[1])
+    assert set(machine.TABLE.rows) == {(state, event) for state in type(start) for event in events}
+    for rows in machine.TABLE.rows.values():
+        assert [row.guard is None for row in rows] == [False] * (len(rows) - 1) + [True]
+        assert all(row.why for row in rows)
 
 
 @pytest.mark.parametrize(("machine", "start"), MACHINES)
@@ -61,35 +56,90 @@ def test_every_state_is_reachable(machine, start):
 
 
 @pytest.mark.parametrize(("machine", "start"), MACHINES)
-def test_every_action_is_a_method(machine, start):
-    actions = {action for row in machine.TABLE.values() for action in row.actions} - {IGNORED, ILLEGAL}
-    assert all(callable(getattr(machine, action, None)) for action in actions)
+def test_every_illegal_row_raises_and_changes_nothing(machine, start):
+    for state, event in illegal_pairs(machine):
+        one = object.__new__(machine)
+        Machine.__init__(one, state, set())
+        with pytest.raises(IllegalEvent, match=event.name):
+            one.fire(event)
+        assert one.state is state and not one.edges
 
 
-def test_a_table_that_misses_a_pair_is_refused():
-    with pytest.raises(AssertionError, match="no row"):
-        table(State, Input, (State.A, Input.X, State.B, "go", "why"))
+class State(Enum):
+    A = auto()
+    B = auto()
 
 
-def test_a_table_with_two_rows_for_one_pair_is_refused():
-    with pytest.raises(AssertionError, match="two rows"):
-        table(State, Input, (State.A, Input.X, State.B, "go", "why"), ((State.A, State.B), Input.X, None, "go", "why"))
+class Event(Enum):
+    X = auto()
 
 
-def test_a_machine_takes_its_row_records_the_edge_and_dies_of_an_illegal_one():
-    class Lamp(Machine):
-        NAME = "lamp"
-        TABLE = table(
-            State, Input, (State.A, Input.X, State.B, "go", "why"), (State.B, Input.X, None, ILLEGAL, "once")
-        )
-        gone = 0
+class Lamp(Machine):
+    def __init__(self):
+        super().__init__(State.A, set())
+        self.done = []
 
-        def go(self, by):
-            assert self.state is State.B  # the next state first, then the actions
-            self.gone += by
+    def even(self, by):
+        return by % 2 == 0
 
-    lamp = Lamp(State.A, set())
-    lamp.fire(Input.X, 3)
-    assert lamp.gone == 3 and lamp.edges == {("lamp", "A", "X")}
-    with pytest.raises(AssertionError, match="once"):
-        lamp.fire(Input.X, 3)
+    def go(self, by):
+        assert self.state is State.B  # the next state first, then the actions
+        self.done.append(("go", by))
+
+    def wait(self, by):
+        self.done.append(("wait", by))
+
+    TABLE = table(
+        "lamp",
+        State,
+        Event,
+        (State.A, (Event.X, even), State.B, (go, wait), "even"),
+        (State.A, Event.X, None, wait, "odd"),
+        (None, Event.X, None, ILLEGAL, "once"),
+    )
+
+
+def test_a_machine_takes_the_first_row_whose_guard_holds_records_it_and_raises_for_an_illegal_one():
+    lamp = Lamp()
+    lamp.fire(Event.X, 3)
+    assert lamp.state is State.A and lamp.done == [("wait", 3)] and lamp.edges == {Edge("lamp", "A", "X")}
+    lamp.fire(Event.X, 4)
+    assert lamp.state is State.B and lamp.done[1:] == [("go", 4), ("wait", 4)]
+    assert lamp.edges == edges_of([Lamp]) == {Edge("lamp", "A", "X"), Edge("lamp", "A", "X", "even")}
+    with pytest.raises(IllegalEvent, match="lamp: X in B: once"):
+        lamp.fire(Event.X, 3)
+    assert lamp.state is State.B and len(lamp.done) == 3
+
+
+@pytest.mark.parametrize(
+    ("rows", "what"),
+    [
+        ([(State.A, Event.X, None, Lamp.wait, "why")], "no row for .*B"),
+        ([(None, (Event.X, Lamp.even), None, Lamp.wait, "why")], "no row for"),
+        ([(None, Event.X, None, Lamp.wait, "why"), (None, Event.X, None, Lamp.go, "why")], "two rows"),
+        ([(None, Event.X, None, Lamp.wait, "why"), (None, (Event.X, Lamp.even), None, Lamp.go, "why")], "two rows"),
+        ([(State.A, State.B, None, Lamp.wait, "why")], "no such pair"),
+        ([(None, Event.X, State.B, IGNORED, "why")], "changes no state"),
+    ],
+)
+def test_a_table_that_is_not_total_or_says_two_things_is_refused(rows, what):
+    with pytest.raises(AssertionError, match=what):
+        table("lamp", State, Event, *rows)
+
+
+def test_a_row_for_all_other_states_does_not_hide_a_state_with_rows_of_its_own():
+    rows = (State.A, (Event.X, Lamp.even), None, Lamp.go, "a"), (None, Event.X, None, Lamp.wait, "others")
+    with pytest.raises(AssertionError, match=r"no row for .*A"):  # a's own rows must say what an odd number does
+        table("lamp", State, Event, *rows)
+
+
+def test_a_decision_takes_the_first_case_that_holds():
+    lamp = Lamp()
+    lamp.state = State.B
+    choice = decision("parity", (Lamp.even, Lamp.go, "even"), (None, (Lamp.wait, Lamp.wait), "odd"))
+    choice.take(lamp, lamp.edges, 4)
+    choice.take(lamp, lamp.edges, 5)
+    assert lamp.done == [("go", 4), ("wait", 5), ("wait", 5)]
+    assert lamp.edges == {Edge("parity", guard="even"), Edge("parity")}
+    with pytest.raises(AssertionError, match="the last case"):
+        decision("parity", (Lamp.even, Lamp.go, "even"))

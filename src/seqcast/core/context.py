@@ -9,6 +9,7 @@ from typing import Protocol
 
 from seqcast.core.frames.kinds import Frame, MemberInfo, NewView, Provision
 from seqcast.core.rules.quorum import Allowance, is_quorum
+from seqcast.core.table import Edge
 from seqcast.types import Member, MembershipPolicy, View, ViewId
 
 NEVER = (1 << 63) - 1
@@ -306,7 +307,7 @@ class Context:
     departed: dict[int, None] = field(default_factory=dict)  # ids that were in a view and are no more; oldest first
     orders: deque[Order] = field(default_factory=deque)
     counters: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(COUNTERS, 0)))
-    edges: set[tuple[str, str, str]] = field(default_factory=set)
+    edges: set[Edge] = field(default_factory=set)
     elder_ns: int = -NEVER  # when the coordinator of another view, with a lower id than ours, was heard last
     history: int = 0  # of the group, up to the beginning of the view; see ``core/rules/history.py``
     merging: bool = False  # our cut is to be held for a merge

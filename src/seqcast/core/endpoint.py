@@ -109,6 +109,7 @@ from seqcast.core.rules.cut import apart, view_of
 from seqcast.core.rules.lineage import Lineage, last_delivered
 from seqcast.core.rules.quorum import Allowance
 from seqcast.core.story import Story
+from seqcast.core.table import Edge
 from seqcast.errors import RemoteProtocolError
 from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.types import Member, View, ViewId
@@ -214,8 +215,8 @@ class Endpoint:
         return self._lifecycle.state is Life.OVER
 
     @property
-    def edges(self) -> set[tuple[str, str, str]]:
-        """(machine, state, input) of the table rows taken so far."""
+    def edges(self) -> set[Edge]:
+        """The rows of the machines' tables that were taken so far."""
         return self.context.edges
 
     def closed_by(self, view: View) -> NewView | None:

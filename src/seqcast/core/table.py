@@ -1,83 +1,205 @@
-"""State machines as tables: every (state, input) is in the table, with what is done and which state follows.
+"""State machines and decisions as tables.
 
-A row names the actions, methods of the machine, in the order in which they run. ``IGNORED`` rows are met in a healthy
-group (late or repeated frames) and do nothing; ``ILLEGAL`` rows cannot be met: meeting one is a bug of ours.
+A machine's table has a row for every pair of a state and an event. A row names the next state, the actions that run in
+it, and the reason. Several rows of one pair have *guards*: conditions, of which the first that holds chooses the row;
+the last row of a pair has none. So a table is total, and nothing outside it asks for a machine's state.
+
+``IGNORED`` rows do nothing: healthy groups meet them, by late or repeated frames. ``ILLEGAL`` rows are bugs of ours:
+the event raises. A decision is a table of one pair: guards in order, each with its actions.
+
+Guards and actions are functions of the machine, called with the event's arguments. Guards change nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from enum import Enum
+from collections.abc import Callable, Iterable
+from enum import Enum, auto
 from typing import ClassVar, NamedTuple
+
+Action = Callable[..., None]
+Guard = Callable[..., bool]
+
+
+class Verdict(Enum):
+    """Of a row without actions."""
+
+    IGNORED = auto()
+    ILLEGAL = auto()
+
+
+IGNORED, ILLEGAL = Verdict.IGNORED, Verdict.ILLEGAL
+Does = Action | tuple[Action, ...] | Verdict | str
+
+
+class Edge(NamedTuple):
+    """A row as the simulator counts it; of a decision only its name and the guard."""
+
+    machine: str
+    state: str = ""
+    event: str = ""
+    guard: str = ""
+
+    def __str__(self) -> str:
+        what = f"{self.event}, {self.guard}" if self.guard and self.event else self.event or self.guard
+        return f"{self.machine}: {what}" + (f" in {self.state}" if self.state else "")
 
 
 class Row(NamedTuple):
-    """What one machine does on one input in one state."""
-
-    state: Enum
-    actions: tuple[str, ...]
-    why: str
-
-
-Table = dict[tuple[Enum, Enum], Row]
-IGNORED = "ignored"
-ILLEGAL = "illegal"
-
-
-def table(states: type[Enum], inputs: type[Enum], *rows: tuple[object, Enum, object, str, str]) -> Table:
-    """Builds a table and proves it total.
+    """What is done, under which condition.
 
     Args:
-        rows: (state, or several, or None for all that no other row names; input; next state, or None to stay; actions
-            separated by blanks, or IGNORED or ILLEGAL; why).
+        guard: None: whenever no row before it holds.
+        state: the next one; None: the same (a decision has none).
+        actions: run in this order, in the next state.
+        why: the reason, for the reader.
+        verdict: None where there are actions.
+        edge: of this row.
+    """
+
+    guard: Guard | None
+    state: Enum | None
+    actions: tuple[Action, ...]
+    why: str
+    verdict: Verdict | None
+    edge: Edge
+
+
+class IllegalEvent(AssertionError):
+    """An event that cannot come in this state: a bug of ours."""
+
+
+class Table:
+    """The rows of a machine, in order, by (state, event)."""
+
+    def __init__(self, name: str, rows: dict[tuple[Enum, Enum], tuple[Row, ...]]) -> None:
+        self.name = name
+        self.rows = rows
+
+
+class Decision:
+    """Cases in order, of which the first whose guard holds is taken."""
+
+    def __init__(self, name: str, rows: tuple[Row, ...]) -> None:
+        self.name = name
+        self.rows = rows
+
+    def take(self, subject: object, edges: set[Edge], *args: object) -> None:
+        """Runs the actions of the first case that holds, each called with ``subject`` and ``args``."""
+        _run(_first(self.rows, subject, args), subject, edges, args)
+
+
+def table(
+    name: str,
+    states: type[Enum],
+    events: type[Enum],
+    *rows: tuple[object, object, Enum | None, Does, str],
+) -> Table:
+    """Builds a machine's table and proves it total.
+
+    Args:
+        name: of the machine.
+        rows: (state, or several, or None for all that no other row names; event, or (event, guard); next state, or
+            None to stay; actions, or IGNORED or ILLEGAL; why).
 
     Raises:
-        AssertionError: a pair stands in two rows, or in none.
+        AssertionError: a pair has no row without a guard, or a row behind it, or rows of its own and of None.
     """
-    result: Table = {}
-    for wildcard in (False, True):
-        for where, symbol, to, actions, why in rows:
-            if (where is None) is not wildcard:
+    found: dict[tuple[Enum, Enum], list[Row]] = {(state, event): [] for state in states for event in events}
+    for rest in (False, True):
+        named = {pair for pair, taken in found.items() if taken}
+        for where, what, to, does, why in rows:
+            if (where is None) is not rest:
                 continue
+            event, guard = what if isinstance(what, tuple) else (what, None)
             for state in states if where is None else where if isinstance(where, tuple) else (where,):
-                if where is None and (state, symbol) in result:
+                if where is None and (state, event) in named:
                     continue
-                assert isinstance(state, states) and isinstance(symbol, inputs), (state, symbol)
-                assert (state, symbol) not in result, f"two rows for {state}, {symbol}"
-                after = to if isinstance(to, states) else state
-                result[state, symbol] = Row(after, tuple(actions.split()), why)
-    missing = [(state, symbol) for state in states for symbol in inputs if (state, symbol) not in result]
-    assert not missing, f"no row for {missing}"
-    return result
+                assert (state, event) in found, f"{name}: no such pair: {state}, {event}"
+                taken = found[state, event]
+                assert not taken or taken[-1].guard is not None, f"{name}: two rows for {state}, {event}"
+                taken.append(_row(name, state, event, guard, to, does, why))
+    missing = [pair for pair, taken in found.items() if not taken or taken[-1].guard is not None]
+    assert not missing, f"{name}: no row for {missing}"
+    return Table(name, {pair: tuple(taken) for pair, taken in found.items()})
+
+
+def decision(name: str, *cases: tuple[Guard | None, Does, str]) -> Decision:
+    """Builds a decision.
+
+    Args:
+        name: of the decision.
+        cases: (guard, None in the last one only; actions, or IGNORED or ILLEGAL; why).
+
+    Raises:
+        AssertionError: the last case has a guard, or one before it has none.
+    """
+    unguarded = [guard is None for guard, _, _ in cases]
+    assert unguarded == [False] * (len(cases) - 1) + [True], f"{name}: the last case, and no other, has no guard"
+    return Decision(name, tuple(_row(name, None, None, guard, None, does, why) for guard, does, why in cases))
 
 
 class Machine:
     """A machine runs its table; the simulator reads from ``edges`` which rows were taken."""
 
-    NAME: ClassVar[str]
     TABLE: ClassVar[Table]
-    state: Enum
 
-    def __init__(self, state: Enum, edges: set[tuple[str, str, str]]) -> None:
+    def __init__(self, state: Enum, edges: set[Edge]) -> None:
         self.state = state
         self.edges = edges
 
-    def fire(self, symbol: Enum, *args: object) -> None:
-        """Takes the row of (state, ``symbol``): the next state first, then its actions, each called with ``args``."""
-        row = self.TABLE[self.state, symbol]
-        assert row.actions != (ILLEGAL,), f"{self.NAME}: {symbol.name} in {self.state.name}: {row.why}"
-        self.edges.add((self.NAME, self.state.name, symbol.name))
-        self.state = row.state
-        if row.actions != (IGNORED,):
-            for action in row.actions:
-                getattr(self, action)(*args)
+    def fire(self, event: Enum, *args: object) -> None:
+        """Takes the row of (state, ``event``): the next state first, then its actions.
+
+        Raises:
+            IllegalEvent: the row is ILLEGAL.
+        """
+        row = _first(self.TABLE.rows[self.state, event], self, args)
+        if row.state is not None and row.verdict is not ILLEGAL:
+            self.state = row.state
+        _run(row, self, self.edges, args)
 
 
-def edges_of(machines: Iterable[type[Machine]]) -> set[tuple[str, str, str]]:
+def _first(rows: tuple[Row, ...], subject: object, args: tuple[object, ...]) -> Row:
+    for row in rows:
+        if row.guard is None or row.guard(subject, *args):
+            return row
+    raise AssertionError(f"no row: {rows}")
+
+
+def _run(row: Row, subject: object, edges: set[Edge], args: tuple[object, ...]) -> None:
+    if row.verdict is ILLEGAL:
+        raise IllegalEvent(f"{row.edge}: {row.why}")
+    edges.add(row.edge)
+    for action in row.actions:
+        action(subject, *args)
+
+
+def _row(
+    name: str, state: Enum | None, event: Enum | None, guard: Guard | None, to: Enum | None, does: Does, why: str
+) -> Row:
+    edge = Edge(name, state.name if state else "", event.name if event else "", guard.__name__ if guard else "")
+    if isinstance(does, Verdict):
+        assert to is None, f"{edge}: an ignored or illegal event changes no state"
+        return Row(guard, None, (), why, does, edge)
+    if isinstance(does, str):
+        does = tuple(_by_name(action) for action in does.split())
+    return Row(guard, to, does if isinstance(does, tuple) else (does,), why, None, edge)
+
+
+def _by_name(name: str) -> Action:
+    def action(machine: object, *args: object) -> None:
+        getattr(machine, name)(*args)
+
+    action.__name__ = name
+    return action
+
+
+def edges_of(tables: Iterable[type[Machine]]) -> set[Edge]:
     """All edges that can be taken: those that are not ILLEGAL."""
     return {
-        (machine.NAME, state.name, symbol.name)
-        for machine in machines
-        for (state, symbol), row in machine.TABLE.items()
-        if row.actions != (ILLEGAL,)
+        row.edge
+        for machine in tables
+        for rows in machine.TABLE.rows.values()
+        for row in rows
+        if row.verdict is not ILLEGAL
     }

@@ -16,7 +16,7 @@ from seqcast.core.machines.merge import Merger
 from seqcast.core.machines.participant import Participant
 from seqcast.core.machines.pause import Pause, Pauser
 from seqcast.core.machines.state import StateTaker
-from seqcast.core.table import edges_of
+from seqcast.core.table import Edge, edges_of
 from seqcast.sim import families, heals, starts
 from seqcast.sim.options import SECOND, Options
 from seqcast.sim.world import simulate
@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.heals:
         return heals.report(arguments.heals)
     seeds = arguments.seeds or [arguments.seed]
-    edges: set[tuple[str, str, str]] = set()
+    edges: set[Edge] = set()
     failed = packets = 0
     with Progress() as progress:
         for done, seed in enumerate(seeds):
@@ -120,10 +120,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def never_taken(edges: set[tuple[str, str, str]]) -> Iterator[str]:
+def never_taken(edges: set[Edge]) -> Iterator[str]:
     """A line for each row of the tables that no run took."""
-    for machine, state, symbol in sorted(edges_of(MACHINES) - edges):
-        yield f"never taken: {machine}: {symbol} in {state}"
+    for edge in sorted(edges_of(MACHINES) - edges):
+        yield f"never taken: {edge}"
 
 
 def replay(options: Options, family: str = "") -> str:

@@ -9,6 +9,7 @@ from itertools import islice
 
 from seqcast._native.engine import Engine
 from seqcast.core.endpoint import Endpoint
+from seqcast.core.table import Edge
 from seqcast.sim import checkers
 from seqcast.sim.desk import Desk
 from seqcast.sim.network import Clock, Network
@@ -34,7 +35,7 @@ class Result:
     messages: int
     views: int
     virtual_ns: int
-    edges: set[tuple[str, str, str]] = field(default_factory=set)
+    edges: set[Edge] = field(default_factory=set)
 
 
 class World:

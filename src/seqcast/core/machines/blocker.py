@@ -28,6 +28,7 @@ class BlockInput(Enum):
 
 B, I = Blocking, BlockInput  # noqa: E741
 TABLE: Table = table(
+    "blocker",
     B,
     I,
     (B.IDLE, I.ASK, B.RUNNING, "call", "an initiator, or who pauses the group, asks"),
@@ -43,7 +44,6 @@ TABLE: Table = table(
 
 
 class Blocker(Machine):
-    NAME: ClassVar[str] = "blocker"
     TABLE: ClassVar[Table] = TABLE
 
     def __init__(self, context: Context) -> None:

@@ -83,6 +83,7 @@ class AttemptInput(Enum):
 A, I = Attempting, AttemptInput  # noqa: E741
 _RUNNING = (A.BLOCKING, A.STARTING, A.TOO_FEW, A.CUTTING, A.HOLDING)
 TABLE: Table = table(
+    "initiator",
     A,
     I,
     (A.BACKING_OFF, I.INITIATE, None, ILLEGAL, "the coordinator's duty waits for the end of the back-off"),
@@ -148,7 +149,6 @@ TABLE: Table = table(
 
 
 class Initiator(Machine):
-    NAME: ClassVar[str] = "initiator"
     TABLE: ClassVar[Table] = TABLE
 
     def __init__(self, context: Context, participant: Participant, membership: Membership, lineage: Lineage) -> None:

@@ -59,6 +59,7 @@ FOREIGN = Refused(
 L, I = Life, LifeInput  # noqa: E741
 INSIDE = (L.IN, L.DRAINING, L.LEAVING)
 TABLE: Table = table(
+    "lifecycle",
     L,
     I,
     (L.OUT, I.BEGIN, L.SEEKING, "begin ask", "the application joins"),
@@ -98,7 +99,6 @@ TABLE: Table = table(
 
 
 class Lifecycle(Machine):
-    NAME: ClassVar[str] = "lifecycle"
     TABLE: ClassVar[Table] = TABLE
 
     def __init__(self, context: Context) -> None:

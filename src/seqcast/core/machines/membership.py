@@ -47,6 +47,7 @@ class DutyInput(Enum):
 
 D, I = Duty, DutyInput  # noqa: E741
 TABLE: Table = table(
+    "membership",
     D,
     I,
     (D.QUIET, I.REASON, D.BUNDLING, "bundle", "it is our turn, and somebody comes, goes or fell"),
@@ -82,7 +83,6 @@ class Joiner:
 
 
 class Membership(Machine):
-    NAME: ClassVar[str] = "membership"
     TABLE: ClassVar[Table] = TABLE
 
     def __init__(self, context: Context, participant: Participant) -> None:

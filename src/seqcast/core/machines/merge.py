@@ -111,6 +111,7 @@ class MergeInput(Enum):
 
 M, I = Merge, MergeInput  # noqa: E741
 TABLE: Table = table(
+    "merger",
     M,
     I,
     (M.APART, I.LEAD, M.LEADING, "lead say_ask", "another view lives, and of its coordinators ours has the lowest id"),
@@ -157,7 +158,6 @@ TABLE: Table = table(
 
 
 class Merger(Machine):
-    NAME: ClassVar[str] = "merger"
     TABLE: ClassVar[Table] = TABLE
 
     def __init__(self, context: Context, initiator: Initiator, lineage: Lineage) -> None:

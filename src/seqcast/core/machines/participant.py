@@ -70,6 +70,7 @@ class PartInput(Enum):
 
 P, I = Part, PartInput  # noqa: E741
 TABLE: Table = table(
+    "participant",
     P,
     I,
     (P.OPEN, I.BLOCK, P.BLOCKING, "heed", "the application's callback runs; sending and stamping stay open (step 2)"),
@@ -107,7 +108,6 @@ TABLE: Table = table(
 
 
 class Participant(Machine):
-    NAME: ClassVar[str] = "participant"
     TABLE: ClassVar[Table] = TABLE
 
     def __init__(self, context: Context, blocker: Blocker) -> None:

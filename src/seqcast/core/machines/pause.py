@@ -51,6 +51,7 @@ class GateInput(Enum):
 
 G, I = Gate, GateInput  # noqa: E741
 TABLE: Table = table(
+    "pause",
     G,
     I,
     (G.OPEN, I.BLOCK, G.ASKED, "note ask answer", "the block callback runs; sending stays open"),
@@ -85,7 +86,6 @@ class Known:
 class Pause(Machine):
     """One member's part in the pauses of one view."""
 
-    NAME: ClassVar[str] = "pause"
     TABLE: ClassVar[Table] = TABLE
 
     def __init__(self, context: Context, blocker: Blocker) -> None:
@@ -246,6 +246,7 @@ class PausingInput(Enum):
 P, J = Pausing, PausingInput
 _ROUNDS = (P.BLOCKING, P.STOPPING, P.SETTLING)
 PAUSER_TABLE: Table = table(
+    "pauser",
     P,
     J,
     ((P.IDLE, P.WAITING, P.RESUMING), J.SUSPEND, P.STOPPING, "begin say_stop", "the application pauses the group"),
@@ -292,7 +293,6 @@ PAUSER_TABLE: Table = table(
 class Pauser(Machine):
     """The pauses that this member's application asks for, one at a time; it lives across views."""
 
-    NAME: ClassVar[str] = "pauser"
     TABLE: ClassVar[Table] = PAUSER_TABLE
 
     def __init__(self, context: Context) -> None:

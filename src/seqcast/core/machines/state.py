@@ -39,6 +39,7 @@ class HavingInput(Enum):
 
 H, I = Having, HavingInput  # noqa: E741
 TABLE: Table = table(
+    "state",
     H,
     I,
     (H.OUT, I.FORMED, H.HELD, "have", "the first member of a group: its state is the group's"),
@@ -94,7 +95,6 @@ def name_providers(
 
 
 class StateTaker(Machine):
-    NAME: ClassVar[str] = "state"
     TABLE: ClassVar[Table] = TABLE
 
     def __init__(self, context: Context) -> None:
