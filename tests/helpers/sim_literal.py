@@ -286,7 +286,7 @@ def pause_done_over() -> Iterator[dict[str, Any]]:
         original(self)
         if self.request == -1:
             self.deadline_ns = NEVER
-            self.context.orders.pop()  # there is no application that asked
+            self.context.emitted.pop()  # there is no application that asked
 
     original = Pauser.hold
     patches = (Endpoint, "_install", literal), (Endpoint, "_end_pauses", end), (Pauser, "hold", hold)

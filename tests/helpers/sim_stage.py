@@ -3,7 +3,6 @@
 import functools
 from dataclasses import replace
 
-from seqcast.core.endpoint import Returned
 from seqcast.core.frames.kinds import (
     Accepted,
     Beacon,
@@ -36,6 +35,7 @@ from seqcast.core.frames.kinds import (
     Wait,
     load,
 )
+from seqcast.core.vocabulary import CallbackReturned
 from seqcast.errors import RemoteProtocolError
 from seqcast.sim import Options, World
 from seqcast.sim.options import MS
@@ -77,7 +77,7 @@ class Stage(World):
     def callback_returns(self, node, run):
         if node.up and not node.endpoint.over:
             self.trace(node, "has run its block callback")
-            node.step(Returned(run))
+            node.step(CallbackReturned(run))
             node.service()
 
     def named(self, name, at_ms=0):

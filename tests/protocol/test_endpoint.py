@@ -10,8 +10,8 @@ from sim_stage import Stage, names, one_view, send, views
 from transcript import play, read
 
 from seqcast._native.engine import Engine
-from seqcast.core.context import COUNTERS
-from seqcast.core.endpoint import Endpoint, EndpointSettings, Event, JoinFailed, LeaveGroup, Left, ViewInstalled, Warned
+from seqcast.core.context import COUNTERS, EndpointSettings
+from seqcast.core.endpoint import Endpoint
 from seqcast.core.frames.kinds import (
     PROTOCOL_VERSION,
     Cut,
@@ -27,8 +27,8 @@ from seqcast.core.frames.kinds import (
     Wait,
     dump,
 )
-from seqcast.core.story import Logged
 from seqcast.core.table import Edge
+from seqcast.core.vocabulary import Event, JoinFailed, LeaveGroup, Left, Log, ViewInstalled, Warn
 from seqcast.events import Excluded
 from seqcast.sim.options import MS, SECOND
 from seqcast.types import Member, MergeView
@@ -50,7 +50,7 @@ def test_a_lone_member_is_in_a_view_of_its_own_in_less_than_300_ms_and_leaves_it
         now = endpoint.deadline()
         effects = endpoint.step(Event.WAKE, now)
     assert now < 300 * MS
-    effects = [effect for effect in effects if not isinstance(effect, Logged)]
+    effects = [effect for effect in effects if not isinstance(effect, Log)]
     assert effects == [ViewInstalled(endpoint.view)] and endpoint.view.members == (Member("a", 7, b"addr"),)
     marker = endpoint.engine.deliver()
     assert endpoint.marker(marker) == (endpoint.view,)
@@ -60,7 +60,7 @@ def test_a_lone_member_is_in_a_view_of_its_own_in_less_than_300_ms_and_leaves_it
     while not effects:
         now = endpoint.deadline()
         effects = endpoint.step(Event.WAKE, now)
-    (left,) = (effect for effect in effects if not isinstance(effect, Logged))
+    (left,) = (effect for effect in effects if not isinstance(effect, Log))
     assert isinstance(left, Left) and left.view.members == () and endpoint.over and endpoint.deadline() == NEVER
     assert endpoint.marker(endpoint.engine.deliver()) == (left,)
     assert endpoint.step(LeaveGroup(0), now) == endpoint.step(Event.CLOSE, now) == []
@@ -313,7 +313,7 @@ def test_a_leaver_that_nobody_answers_goes_at_its_deadline_and_says_so():
     b.endpoint.step = lambda *arguments: effects.append(step(*arguments)) or effects[-1]
     stage.until(12_000)
     said = [effect for batch in effects for effect in batch]
-    assert [type(effect) for effect in said] == [Warned, Left] and b.endpoint.over
+    assert [type(effect) for effect in said] == [Warn, Left] and b.endpoint.over
 
 
 def test_two_initiators_the_refused_one_backs_off_and_all_stay_in():

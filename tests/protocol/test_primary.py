@@ -13,7 +13,7 @@ from sim_stage import Stage, names, send, views
 
 import seqcast
 from seqcast.cli import main as command
-from seqcast.core.endpoint import Endpoint, Event
+from seqcast.core.endpoint import Endpoint
 from seqcast.core.frames.kinds import (
     Accepted,
     BlockedSide,
@@ -32,6 +32,7 @@ from seqcast.core.machines.operator import Operator
 from seqcast.core.rules.cut import fetch_up_to, first_view
 from seqcast.core.rules.quorum import Allowance, is_quorum, to_repeat
 from seqcast.core.table import Edge
+from seqcast.core.vocabulary import Event
 from seqcast.errors import SeqcastError, UsageError
 from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.sim import Options, World, simulate

@@ -20,7 +20,7 @@ from seqcast._native import driver
 from seqcast._native.engine import Batch, Message
 from seqcast.arguments import check_min_members, check_name, check_policy, id_of, listed, nanoseconds
 from seqcast.config import Config
-from seqcast.core.endpoint import Left, Meaning
+from seqcast.core.vocabulary import Left, Meaning
 from seqcast.errors import (
     ConfigError,
     JournalWriteError,

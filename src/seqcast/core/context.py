@@ -7,10 +7,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from seqcast.core.frames.kinds import Frame, MemberInfo, NewView, Provision
+from seqcast.core.frames.kinds import Frame, MemberInfo, Provision
 from seqcast.core.rules.quorum import Allowance, is_quorum
 from seqcast.core.table import Edge
-from seqcast.types import Member, MembershipPolicy, View, ViewId
+from seqcast.core.vocabulary import Decision, Effect, Multicast, Send
+from seqcast.types import Member, MembershipPolicy, View
 
 NEVER = (1 << 63) - 1
 _MS = 1_000_000
@@ -144,154 +145,6 @@ class Plane(Protocol):
     def forwarded(self) -> int: ...
 
 
-# ---- what a step is to do, in this order; the endpoint does it ----------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    """A frame for one member."""
-
-    frame: Frame
-    member_id: int
-    address: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Multicast:
-    """A frame for everyone who listens, ourselves included."""
-
-    frame: Frame
-
-
-@dataclass(frozen=True, slots=True)
-class Install:
-    """Enter this view; ``first``: from outside, without a cut of our own."""
-
-    frame: NewView
-    first: bool
-
-
-@dataclass(frozen=True, slots=True)
-class CloseView:
-    """Stay outside ``frame``'s view: as a leaver at its cut, or excluded."""
-
-    frame: NewView
-    left: bool
-
-
-@dataclass(frozen=True, slots=True)
-class GiveWay:
-    """Out, as another primary partition of this cluster lives, with this view: there shall be one."""
-
-    view_id: ViewId
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Over:
-    """The lifecycle has ended: left, or the join failed; ``cause``: see ``Refused``."""
-
-    error: str = ""
-    cause: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Warn:
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class TellWaiting:
-    """The group that we seek exists, and takes nobody in now."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class TakeState:
-    """Take the state from a provider, as it is at the beginning of the view with this tag; begin anew."""
-
-    provider: int
-    boundary: int
-
-
-@dataclass(frozen=True, slots=True)
-class HaveState:
-    """The state is complete; boundary 0: it is our own, we are the group's first member."""
-
-    boundary: int
-
-
-@dataclass(frozen=True, slots=True)
-class LoseState:
-    """Nobody can give us the state."""
-
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
-class CallBlock:
-    """Run the application's block callback; its end is told with this number."""
-
-    run: int
-
-
-@dataclass(frozen=True, slots=True)
-class CallUnblock:
-    """Run the application's unblock callback, after the block callback that was called before."""
-
-
-@dataclass(frozen=True, slots=True)
-class TellBlocked:
-    """The application may not send to the group from here on: "flush", "pause" or "minority", and why."""
-
-    kind: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class OpenPause:
-    """What a pause stopped may go on, unless the gate is closed for a view."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class PauseHeld:
-    """The pause that this application asked for is held: all members have delivered the same, and nobody sends."""
-
-    request: int
-
-
-@dataclass(frozen=True, slots=True)
-class PauseOver:
-    """It has ended; ``reason``: why, if not because the application ended it."""
-
-    request: int
-    reason: str
-
-
-Order = (
-    Send
-    | Multicast
-    | Install
-    | CloseView
-    | GiveWay
-    | Over
-    | Warn
-    | TellWaiting
-    | TakeState
-    | HaveState
-    | LoseState
-    | CallBlock
-    | CallUnblock
-    | TellBlocked
-    | OpenPause
-    | PauseHeld
-    | PauseOver
-)
-
-
 @dataclass(slots=True)
 class Context:
     me: MemberInfo
@@ -305,7 +158,7 @@ class Context:
     lacks: tuple[int, ...] | None = None  # we lack the state, and have passed these over; see ``Ok``
     lost: bool = False  # and nobody can give it to us: we are about to leave
     departed: dict[int, None] = field(default_factory=dict)  # ids that were in a view and are no more; oldest first
-    orders: deque[Order] = field(default_factory=deque)
+    emitted: deque[Effect | Decision] = field(default_factory=deque)  # to be carried out, in this order
     counters: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(COUNTERS, 0)))
     edges: set[Edge] = field(default_factory=set)
     elder_ns: int = -NEVER  # when the coordinator of another view, with a lower id than ours, was heard last
@@ -342,10 +195,14 @@ class Context:
         """Queues a frame for a member of the view, or for a stranger at ``address``."""
         if not address and member_id in self.infos:
             address = self.infos[member_id].address
-        self.orders.append(Send(frame, member_id, address))
+        self.emit(Send(frame, member_id, address))
 
     def multicast(self, frame: Frame) -> None:
-        self.orders.append(Multicast(frame))
+        self.emit(Multicast(frame))
+
+    def emit(self, what: Effect | Decision) -> None:
+        """Queues what a machine has decided, or wants the runner to do."""
+        self.emitted.append(what)
 
 
 class Repeat:

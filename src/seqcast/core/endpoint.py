@@ -11,51 +11,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from seqcast.core.context import (
-    NEVER,
-    CallBlock,
-    CallUnblock,
-    CloseView,
-    Context,
-    EndpointSettings,
-    GiveWay,
-    HaveState,
-    Install,
-    LoseState,
-    Multicast,
-    OpenPause,
-    Over,
-    PauseHeld,
-    PauseOver,
-    Send,
-    TakeState,
-    TellBlocked,
-    TellWaiting,
-    Warn,
-)
-from seqcast.core.door import (
-    Effect,
-    Event,
-    ExcludedBy,
-    Input,
-    InterfaceNews,
-    JoinFailed,
-    LeaveGroup,
-    Left,
-    Meaning,
-    Minority,
-    PauseGroup,
-    ResumeGroup,
-    Returned,
-    StateArrived,
-    StateFrom,
-    StateHeld,
-    StateLost,
-    StateRefused,
-    ViewInstalled,
-    Waiting,
-    Warned,
-)
+from seqcast.core.context import NEVER, Context, EndpointSettings
 from seqcast.core.frames.codec import clipped
 from seqcast.core.frames.kinds import (
     PROTOCOL_VERSION,
@@ -110,38 +66,40 @@ from seqcast.core.rules.lineage import Lineage, last_delivered
 from seqcast.core.rules.quorum import Allowance
 from seqcast.core.story import Story
 from seqcast.core.table import Edge
+from seqcast.core.vocabulary import (
+    CallbackReturned,
+    CloseView,
+    Effect,
+    Event,
+    ExcludedBy,
+    GiveWay,
+    Input,
+    Install,
+    InterfaceNews,
+    JoinFailed,
+    LeaveGroup,
+    Left,
+    Meaning,
+    Minority,
+    Multicast,
+    OpenPause,
+    Over,
+    PauseGroup,
+    PauseOver,
+    ResumeGroup,
+    Send,
+    StateArrived,
+    StateRefused,
+    TellBlocked,
+    ViewInstalled,
+    Warn,
+)
 from seqcast.errors import RemoteProtocolError
 from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.types import Member, View, ViewId
 
 if TYPE_CHECKING:
     from seqcast._native.engine import Engine
-
-__all__ = [
-    "Effect",
-    "Endpoint",
-    "EndpointSettings",
-    "Event",
-    "ExcludedBy",
-    "Input",
-    "InterfaceNews",
-    "JoinFailed",
-    "LeaveGroup",
-    "Left",
-    "Meaning",
-    "Minority",
-    "PauseGroup",
-    "ResumeGroup",
-    "Returned",
-    "StateArrived",
-    "StateFrom",
-    "StateHeld",
-    "StateLost",
-    "StateRefused",
-    "ViewInstalled",
-    "Waiting",
-    "Warned",
-]
 
 _DEPARTED_MAX = 1024
 STARVED = (
@@ -255,7 +213,7 @@ class Endpoint:
             self._taker.arrived(event.boundary)
         elif isinstance(event, StateRefused):
             self._taker.refused(event.boundary, event.reason)
-        elif isinstance(event, Returned):
+        elif isinstance(event, CallbackReturned):
             self.counters["callbacks_failed"] += bool(event.trouble)
             self.counters["callbacks_late"] += self._blocker.state is not Blocking.RUNNING
             self._blocker.returned(event.run, event.trouble)
@@ -282,7 +240,7 @@ class Endpoint:
             elif kind == "links":
                 self._membership.links_changed()
             elif kind == "starved":
-                self.context.orders.append(Warn(STARVED))
+                self.context.emit(Warn(STARVED))
             elif kind == "slow":
                 self._membership.starves(details[0])
             elif kind == "cut_reached":
@@ -441,7 +399,7 @@ class Endpoint:
         # Who was allowed once, and lost the majority of those, can be allowed again, with whom it reaches now.
         if frame.side == side and not context.enough(participant.survivors):
             context.allowed = Allowance(participant.promise, participant.survivors)
-            self._effects.append(Warned("an operator allowed this side of the group to go on without the others"))
+            self._effects.append(Warn("an operator allowed this side of the group to go on without the others"))
         reached = [member.name for member in context.members if member.id in participant.survivors]
         missing = [member.name for member in context.members if member.id not in participant.survivors]
         allowed = context.allowed is not None and context.enough(participant.survivors)
@@ -560,51 +518,38 @@ class Endpoint:
             initiator.initiate(survivors)
             self._obey()
 
-    # ---- orders
+    # ---- what the machines emit
 
     def _obey(self) -> None:
-        """Does what the machines order, in that order; frames for ourselves are dispatched here."""
-        orders = self.context.orders
-        while orders:
-            order = orders.popleft()
-            match order:
+        """Carries out what the machines emitted, in that order; frames for ourselves are dispatched here."""
+        emitted = self.context.emitted
+        while emitted:
+            what = emitted.popleft()
+            match what:
                 case Send():
-                    if order.member_id == self.context.me.id:
-                        self._dispatch(order.frame, order.member_id, order.address)
+                    if what.member_id == self.context.me.id:
+                        self._dispatch(what.frame, what.member_id, what.address)
                     else:
-                        self._transmit(order.frame, order.address)
+                        self._transmit(what.frame, what.address)
                 case Multicast():
-                    self._transmit(order.frame, b"")
-                    self._dispatch(order.frame, self.context.me.id, self.context.me.address)
+                    self._transmit(what.frame, b"")
+                    self._dispatch(what.frame, self.context.me.id, self.context.me.address)
                 case Install():
-                    self._install(order.frame, order.first)
+                    self._install(what.frame, what.first)
                 case CloseView():
-                    self._close_view(order.frame, order.left)
+                    self._close_view(what.frame, what.left)
                 case GiveWay():
-                    self._give_way(order.view_id, order.reason)
+                    self._give_way(what.view_id, what.reason)
                 case Over():
                     self._abandon()
-                    self._effects.append(JoinFailed(order.error, order.cause) if order.error else self._left)
-                case Warn():
-                    self._effects.append(Warned(order.text))
-                case TellWaiting():
-                    self._effects.append(Waiting(order.reason))
-                case TakeState():
-                    name = self.story.name(order.provider)
-                    self.story.say("transfer", "%s: takes the state from %s", self.context.me.name, name)
-                    self._effects.append(StateFrom(order.provider, order.boundary))
-                case HaveState():
-                    whose = "it has the state" if order.boundary else "it is the first: its own state holds"
-                    self.story.say("transfer", "%s: %s", self.context.me.name, whose)
-                    self._effects.append(StateHeld(order.boundary))
-                case LoseState():
-                    self._effects.append(StateLost(order.error))
-                case OpenPause():
-                    self._open_pause(order.reason)
-                case CallBlock() | CallUnblock() | PauseHeld() | PauseOver():
-                    self._effects.append(order)
+                    self._effects.append(JoinFailed(what.error, what.cause) if what.error else self._left)
                 case TellBlocked():
-                    self._tell_blocked(order.kind, order.reason)
+                    self._tell_blocked(what.kind, what.reason)
+                case OpenPause():
+                    self._open_pause(what.reason)
+                case _:
+                    self.story.effect(what)
+                    self._effects.append(what)
 
     def _transmit(self, frame: Frame, address: bytes) -> None:
         assert address or not isinstance(frame, _TO_ONE), "no address"

@@ -1,6 +1,6 @@
 """What a group goes through, for people who read its log: one line for each view, and what led to it.
 
-The core does no I/O: lines are effects (`Logged`), which the world writes by the logger of their part, and the
+The core does no I/O: lines are effects (`Log`), which the world writes by the logger of their part, and the
 simulator drops. They are made where membership changes, never for a message. Those for debugging, one for each control
 frame, are made only while ``debug`` is set.
 """
@@ -8,11 +8,11 @@ frame, are made only while ``debug`` is set.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from seqcast.core.context import Context
 from seqcast.core.frames.kinds import Frame, NewView
+from seqcast.core.vocabulary import Effect, Log, StateHeld, TakeState
 from seqcast.types import MergeView, View
 
 PARTS = ("membership", "flush", "merge", "order", "transfer", "detector")
@@ -28,33 +28,17 @@ _PART_OF_FRAME = {
 _CHANGES = {"Block", "Start"}
 
 
-@dataclass(frozen=True, slots=True)
-class Logged:
-    """A line for the log.
-
-    Args:
-        part: of ``PARTS``.
-        text, args: as ``logging`` takes them, so that a line that nobody reads is never put together.
-        debug: of level DEBUG, not INFO.
-    """
-
-    part: str
-    text: str
-    args: tuple[Any, ...] = ()
-    debug: bool = False
-
-
 class Story:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.debug = False
-        self.lines: list[Logged] = []
+        self.lines: list[Log] = []
         self.closing_ns = 0  # since when the view closes; 0: it does not
 
     def say(self, part: str, text: str, *args: Any) -> None:
-        self.lines.append(Logged(part, text, args))
+        self.lines.append(Log(part, text, args))
 
-    def take(self) -> list[Logged]:
+    def take(self) -> list[Log]:
         """The lines since it was asked last."""
         lines, self.lines = self.lines, []
         return lines
@@ -77,7 +61,16 @@ class Story:
 
     def _frame(self, kind: str, text: str, frame: Frame, whom: str) -> None:
         part = _PART_OF_FRAME.get(kind, "membership")
-        self.lines.append(Logged(part, text, (self.context.me.name, whom, frame), debug=True))
+        self.lines.append(Log(part, text, (self.context.me.name, whom, frame), debug=True))
+
+    def effect(self, effect: Effect) -> None:
+        """Something that the runner is to do: of the state, it is of interest to those who read the log, too."""
+        match effect:
+            case TakeState(provider, _):
+                self.say("transfer", "%s: takes the state from %s", self.context.me.name, self.name(provider))
+            case StateHeld(boundary):
+                whose = "it has the state" if boundary else "it is the first: its own state holds"
+                self.say("transfer", "%s: %s", self.context.me.name, whose)
 
     def suspected(self, member_id: int) -> None:
         me, name = self.context.me.name, self.name(member_id)

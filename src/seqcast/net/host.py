@@ -21,29 +21,32 @@ from seqcast._native.driver import Driver, describe_address, now_ns
 from seqcast._native.engine import Engine
 from seqcast.config import Config
 from seqcast.config.derive import core_settings, driver_settings, engine_settings, nanoseconds
-from seqcast.core.context import CallBlock, CallUnblock, PauseHeld, PauseOver
-from seqcast.core.endpoint import (
+from seqcast.core.context import EndpointSettings
+from seqcast.core.endpoint import Endpoint
+from seqcast.core.vocabulary import (
+    CallbackReturned,
+    CallBlock,
+    CallUnblock,
     Effect,
-    Endpoint,
-    EndpointSettings,
     Event,
     ExcludedBy,
     Input,
     JoinFailed,
     LeaveGroup,
     Left,
+    Log,
     Minority,
     PauseGroup,
+    PauseHeld,
+    PauseOver,
     ResumeGroup,
-    Returned,
-    StateFrom,
     StateHeld,
     StateLost,
+    TakeState,
     ViewInstalled,
     Waiting,
-    Warned,
+    Warn,
 )
-from seqcast.core.story import Logged
 from seqcast.errors import JoinRefused, JoinTimeout, NameTaken, NotMember, SeqcastError, SuspendTimeout, UsageError
 from seqcast.net.callbacks import Callbacks, timed
 from seqcast.net.errors import NO_SEGMENTS, clipped_buffers, explain, only_loopback
@@ -96,7 +99,7 @@ class Host:
         self.callbacks: Callbacks | None = None
         if on_block is not None:
             self.callbacks = Callbacks(
-                name, on_block, on_unblock, lambda run, trouble: self.request(Returned(run, trouble))
+                name, on_block, on_unblock, lambda run, trouble: self.request(CallbackReturned(run, trouble))
             )
         self.order = order
         member_id = secrets.randbits(63) | 1
@@ -309,7 +312,7 @@ class Host:
                 event = self._requests.popleft() if self._requests else Event.WAKE
                 effects = self.endpoint.step(event, now_ns())
                 for effect in effects:
-                    if isinstance(effect, Logged):
+                    if isinstance(effect, Log):
                         write(effect)
                     else:
                         self._take(effect)
@@ -361,13 +364,13 @@ class Host:
                     self.callbacks.block(run)
                 case CallUnblock() if self.callbacks is not None:
                     self.callbacks.unblock()
-                case StateFrom(provider, boundary):
+                case TakeState(provider, boundary):
                     self.state_from = provider, boundary
                 case StateHeld(boundary):
                     self.state_held = boundary
                 case StateLost(error):
                     self.error = JoinTimeout(f"no state: {error}")
-                case Warned(text):
+                case Warn(text):
                     log.warning("%s: %s", self.member.name, text)
             self.changed.notify_all()
 

@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 
 from seqcast._native.driver import ADDRESS_GONE, ADDRESS_OTHER, DOWN, GONE, NO_CARRIER, REMADE, Driver, describe_address
-from seqcast.core.door import InterfaceNews
+from seqcast.core.vocabulary import InterfaceNews
 from seqcast.events import InterfaceChanged
 
 LOOK_NS = 500_000_000

@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from seqcast.core.story import PARTS, Logged
+from seqcast.core.story import PARTS
+from seqcast.core.vocabulary import Log
 
 LOOK_NS = 1_000_000_000
 _LOGGERS = {part: logging.getLogger(f"seqcast.{part}") for part in PARTS}
@@ -21,7 +22,7 @@ def debugging() -> bool:
     return any(logger.isEnabledFor(logging.DEBUG) for logger in _LOGGERS.values())
 
 
-def write(line: Logged) -> None:
+def write(line: Log) -> None:
     _LOGGERS[line.part].log(logging.DEBUG if line.debug else logging.INFO, line.text, *line.args)
 
 

@@ -19,8 +19,8 @@ from typing import IO, Any, Protocol
 from seqcast._native.driver import Refused
 from seqcast._native.engine import Batch
 from seqcast.config import Config
-from seqcast.core.endpoint import LeaveGroup, Left, Meaning, StateArrived, StateRefused
 from seqcast.core.rules.chunks import CHUNK_BYTES_MAX, Incoming, Outgoing
+from seqcast.core.vocabulary import LeaveGroup, Left, Meaning, StateArrived, StateRefused
 from seqcast.errors import JoinTimeout, NotMember, RemoteProtocolError, UsageError
 from seqcast.events import Excluded
 from seqcast.net.host import Host

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from seqcast.core.endpoint import Left
+from seqcast.core.vocabulary import Left
 from seqcast.events import Excluded, Lost
 from seqcast.sim import losses
 from seqcast.sim.node import DRAINS_NS, Delivered, Entry, Node

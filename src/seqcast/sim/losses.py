@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from seqcast.core.endpoint import Left
+from seqcast.core.vocabulary import Left
 from seqcast.events import Excluded, Lost
 from seqcast.sim.node import Delivered, Entry, Node
 from seqcast.types import MergeView, View, ViewId

@@ -10,30 +10,33 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from seqcast._native.engine import AGAIN, ENDED, LANE_DATA, LANE_UNICAST, NO_VIEW, SENT, Engine, Sending
-from seqcast.core.context import NEVER, CallBlock, CallUnblock, PauseHeld, PauseOver
-from seqcast.core.endpoint import (
-    Endpoint,
-    EndpointSettings,
+from seqcast.core.context import NEVER, EndpointSettings
+from seqcast.core.endpoint import Endpoint
+from seqcast.core.vocabulary import (
+    CallbackReturned,
+    CallBlock,
+    CallUnblock,
     Event,
     ExcludedBy,
     Input,
     JoinFailed,
     LeaveGroup,
     Left,
+    Log,
     Meaning,
     Minority,
     PauseGroup,
+    PauseHeld,
+    PauseOver,
     ResumeGroup,
-    Returned,
     StateArrived,
-    StateFrom,
     StateHeld,
     StateLost,
     StateRefused,
+    TakeState,
     ViewInstalled,
     Waiting,
 )
-from seqcast.core.story import Logged
 from seqcast.events import Blocked, Excluded, InterfaceChanged, Lost, Unblocked
 from seqcast.sim.options import MS, Options
 from seqcast.sim.policies import policy
@@ -406,7 +409,7 @@ class Node:
                 case Left() as left:
                     self.left = left
                     self.world.trace(self, "has left")
-                case StateFrom(provider, boundary):
+                case TakeState(provider, boundary):
                     self.world.trace(self, f"awaits the state of {self.world.name(provider)}")
                     self.begin_taking(provider, boundary)
                 case StateHeld(boundary):
@@ -429,7 +432,7 @@ class Node:
                     self.call_block(run)
                 case CallUnblock():
                     self.call_unblock()
-                case Logged():
+                case Log():
                     pass
                 case _:
                     self.warnings.append(effect.text)
@@ -524,7 +527,7 @@ class Node:
         # (What a pause had closed before may not open in that time: its application hears of no second block.)
         self.runs[-1].late |= clock.now - self.runs[-1].begin_ns >= BLOCK_DEADLINE_NS
         self.runs[-1].returned = True
-        self.step(Returned(run, "an error" if self.callbacks.random() < 0.2 else ""))
+        self.step(CallbackReturned(run, "an error" if self.callbacks.random() < 0.2 else ""))
         self.service()
 
     def call_unblock(self) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import ClassVar
 
-from seqcast.core.context import NEVER, CallBlock, CallUnblock, Context, Warn
+from seqcast.core.context import NEVER, Context
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
+from seqcast.core.vocabulary import CallBlock, CallUnblock, Warn
 
 
 class Blocking(Enum):
@@ -82,7 +83,7 @@ class Blocker(Machine):
         self.run += 1
         self.trouble = ""
         self.due_ns = self.context.now + self.context.settings.block_deadline_ns
-        self.context.orders.append(CallBlock(self.run))
+        self.context.emit(CallBlock(self.run))
 
     def stop(self) -> None:
         self.due_ns = NEVER
@@ -90,7 +91,7 @@ class Blocker(Machine):
     def warn(self) -> None:
         seconds = self.context.settings.block_deadline_ns / 1e9
         self.trouble = f"on_block did not return within {seconds:g} s, and the group went on"
-        self.context.orders.append(Warn(f"{self.trouble}; make it quicker, or raise block_deadline_s"))
+        self.context.emit(Warn(f"{self.trouble}; make it quicker, or raise block_deadline_s"))
 
     def unblock(self) -> None:
-        self.context.orders.append(CallUnblock())
+        self.context.emit(CallUnblock())

@@ -17,10 +17,11 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import ClassVar
 
-from seqcast.core.context import NEVER, CloseView, Context, Install, Over, Repeat, TellWaiting, Warn
+from seqcast.core.context import NEVER, Context, Repeat
 from seqcast.core.frames.kinds import PROTOCOL_VERSION, Join, Leave, NewView, Refused
 from seqcast.core.rules.cut import first_view
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
+from seqcast.core.vocabulary import CloseView, Install, Over, Waiting, Warn
 
 
 class Life(Enum):
@@ -128,7 +129,7 @@ class Lifecycle(Machine):
             self.form_ns = self.context.now + self.context.settings.group_seen_ns
             if blocked and blocked != self.told:
                 self.told = blocked
-                self.context.orders.append(TellWaiting(blocked))
+                self.context.emit(Waiting(blocked))
 
     def review(self) -> None:
         """Is all that was accepted safe, at the end of a step?"""
@@ -186,7 +187,7 @@ class Lifecycle(Machine):
         self.fire(LifeInput.VIEW, frame)
 
     def install(self, frame: NewView) -> None:
-        self.context.orders.append(Install(frame, first=self.context.view is None))
+        self.context.emit(Install(frame, first=self.context.view is None))
 
     def begin_drain(self, drain_ns: int) -> None:
         self.context.plane.end_sends()
@@ -204,13 +205,13 @@ class Lifecycle(Machine):
         self.deadline_ns = self.context.now + self.context.settings.linger_ns
 
     def close(self, frame: NewView) -> None:
-        self.context.orders.append(CloseView(frame, left=True))
+        self.context.emit(CloseView(frame, left=True))
 
     def exclude(self, frame: NewView) -> None:
-        self.context.orders.append(CloseView(frame, left=False))
+        self.context.emit(CloseView(frame, left=False))
 
     def give_up(self) -> None:
-        self.context.orders.append(Warn("no member answered the LEAVE in time; messages sent last may be lost"))
+        self.context.emit(Warn("no member answered the LEAVE in time; messages sent last may be lost"))
 
     def note_refusal(self, refusal: Refused) -> None:
         """A group that refuses us does not take us in meanwhile: whoever else says so is not believed."""
@@ -221,10 +222,10 @@ class Lifecycle(Machine):
     def fail(self, refusal: Refused | None = None) -> None:
         refusal = refusal or self.refusal
         assert refusal is not None
-        self.context.orders.append(Over(refusal.reason, refusal.cause))
+        self.context.emit(Over(refusal.reason, refusal.cause))
 
     def over(self, *_: object) -> None:
-        self.context.orders.append(Over())
+        self.context.emit(Over())
 
     def stop(self, *_: object) -> None:
         self.joins.stop()

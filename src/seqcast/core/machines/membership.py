@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar
 
-from seqcast.core.context import NEVER, Context, Warn
+from seqcast.core.context import NEVER, Context
 from seqcast.core.frames.kinds import Join, MemberInfo, Refused
 from seqcast.core.machines.participant import Part, Participant
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
+from seqcast.core.vocabulary import Warn
 from seqcast.types import MEMBERS_MAX
 
 JOINER_BEACONS = 10
@@ -203,7 +204,7 @@ class Membership(Machine):
             return
         self.slow.add(member_id)
         self.context.counters["members_slow"] += 1
-        self.context.orders.append(
+        self.context.emit(
             Warn(
                 f"{self.context.infos[member_id].name} has no room left for what it receives, and everyone waits for "
                 "it: it is excluded. Its application takes messages too slowly, or its slabs_max is too small"
@@ -305,7 +306,7 @@ class Membership(Machine):
             if self.acting() or any(me in pair for pair in cut):
                 self.warned.add(end)
                 context.counters["links_cut"] += len(cut)
-                context.orders.append(Warn(self._cut_links(end, cut)))
+                context.emit(Warn(self._cut_links(end, cut)))
 
     def _cut_links(self, end: int, cut: Sequence[tuple[int, int]]) -> str:
         """What is wrong with the links of a member that is given up, and what to check."""

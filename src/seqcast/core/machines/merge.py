@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import ClassVar
 
-from seqcast.core.context import NEVER, Context, GiveWay, Repeat, Warn
+from seqcast.core.context import NEVER, Context, Repeat
 from seqcast.core.frames.kinds import (
     SUBGROUPS_MAX,
     Beacon,
@@ -39,6 +39,7 @@ from seqcast.core.rules.cut import merged_view, sequencer_rank, why_apart
 from seqcast.core.rules.history import History, history_of
 from seqcast.core.rules.lineage import Lineage
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
+from seqcast.core.vocabulary import GiveWay, Warn
 from seqcast.errors import RemoteProtocolError
 
 HEARD_MAX = 64
@@ -278,10 +279,10 @@ class Merger(Machine):
         if not both:
             what = "has a history that this one lacks" if frame.history > own.history else "is larger"
             reason = f"another group of this cluster, founded apart from this one, {what}: join again"
-            context.orders.append(GiveWay(frame.view_id, reason))
+            context.emit(GiveWay(frame.view_id, reason))
         elif sender not in self.warned and len(self.warned) < HEARD_MAX:
             self.warned[sender] = None
-            context.orders.append(Warn(_BOTH))
+            context.emit(Warn(_BOTH))
 
     def receive(self, frame: Merging, sender: int, address: bytes) -> None:
         """A frame of a merge; those that answer us, or are answered, name its id."""
@@ -652,6 +653,4 @@ class Merger(Machine):
         if reason in self.reasons or len(self.reasons) >= APART_MAX:
             return
         self.reasons[reason] = None
-        self.context.orders.append(
-            Warn(f"another group of this cluster cannot be merged with this one: it has {reason}")
-        )
+        self.context.emit(Warn(f"another group of this cluster cannot be merged with this one: it has {reason}"))

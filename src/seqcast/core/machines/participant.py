@@ -15,7 +15,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import ClassVar
 
-from seqcast.core.context import NEVER, Context, Repeat, TellBlocked
+from seqcast.core.context import NEVER, Context, Repeat
 from seqcast.core.frames.kinds import (
     RANGES_ALL_MAX,
     RANGES_MAX,
@@ -35,6 +35,7 @@ from seqcast.core.frames.kinds import (
 from seqcast.core.machines.blocker import Blocker
 from seqcast.core.rules.cut import with_table
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
+from seqcast.core.vocabulary import TellBlocked
 from seqcast.errors import RemoteProtocolError
 
 NO_PROMISE: Attempt = (0, -1)
@@ -302,9 +303,9 @@ class Participant(Machine):
         context, plane = self.context, self.context.plane
         last = plane.gate_close(context.settings.flush_unicasts)
         if context.enough(frame.survivors):
-            context.orders.append(TellBlocked("flush", "the view is being closed"))
+            context.emit(TellBlocked("flush", "the view is being closed"))
         else:
-            context.orders.append(TellBlocked("minority", self._few(frame.survivors)))
+            context.emit(TellBlocked("minority", self._few(frame.survivors)))
         lost = [rank for rank, member in enumerate(context.members) if member.id not in frame.survivors]
         plane.freeze([context.members[rank].id for rank in lost], context.primary)
         most = min(RANGES_MAX, RANGES_ALL_MAX // max(len(lost), 1))

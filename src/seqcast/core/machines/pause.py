@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar
 
-from seqcast.core.context import NEVER, Context, OpenPause, PauseHeld, PauseOver, Repeat, TellBlocked, Warn
+from seqcast.core.context import NEVER, Context, Repeat
 from seqcast.core.frames.kinds import Resume, Resumed, Suspend, Suspended
 from seqcast.core.machines.blocker import Blocker, Blocking
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
+from seqcast.core.vocabulary import OpenPause, PauseHeld, PauseOver, TellBlocked, Warn
 from seqcast.errors import RemoteProtocolError
 
 _POLL_NS = 2_000_000  # what an answer waits for is looked at so often, at least
@@ -156,7 +157,7 @@ class Pause(Machine):
 
     def stop(self, *_: object) -> None:
         self.context.plane.pause()
-        self.context.orders.append(TellBlocked("pause", "a member paused the group"))
+        self.context.emit(TellBlocked("pause", "a member paused the group"))
 
     def answer(self, _frame: Suspend, sender: int) -> None:
         self._try_answer(sender)
@@ -192,11 +193,11 @@ class Pause(Machine):
     def lapse(self, sender: int) -> None:
         self.forget(sender)
         name = self.context.infos[sender].name
-        self.context.orders.append(Warn(f"{name} paused the group and is silent: this member goes on"))
+        self.context.emit(Warn(f"{name} paused the group and is silent: this member goes on"))
 
     def open(self) -> None:
         self.poll_ns = NEVER
-        self.context.orders.append(OpenPause("the pause has ended"))
+        self.context.emit(OpenPause("the pause has ended"))
         self.blocker.opened()
 
     def ask_release(self) -> None:
@@ -206,7 +207,7 @@ class Pause(Machine):
             self.context.send(Resumed(known.frame.view, known.frame.pause), sender)
 
     def let_go(self) -> None:
-        self.context.orders.append(OpenPause("a view change ended the pause"))
+        self.context.emit(OpenPause("a view change ended the pause"))
 
     def void(self) -> None:
         self.known.clear()
@@ -435,7 +436,7 @@ class Pauser(Machine):
         self.repeats.stop()
         self.renewals.start(self.context.now)
         self.deadline_ns = self.context.now + self.context.settings.pause_ns_max
-        self.context.orders.append(PauseHeld(self.request))
+        self.context.emit(PauseHeld(self.request))
 
     def retreat(self) -> None:
         self.context.multicast(Resume(self.context.tag, self.number))
@@ -464,18 +465,18 @@ class Pauser(Machine):
         self.missing.discard(sender)
 
     def give(self) -> None:
-        self.context.orders.append(PauseOver(self.request, ""))
+        self.context.emit(PauseOver(self.request, ""))
 
     def fail(self) -> None:
         names = ", ".join(sorted(info.name for member, info in self.context.infos.items() if member in self.missing))
-        self.context.orders.append(PauseOver(self.request, f"not all members stopped in time; missing: {names}"))
+        self.context.emit(PauseOver(self.request, f"not all members stopped in time; missing: {names}"))
 
     def lose(self) -> None:
-        self.context.orders.append(PauseOver(self.request, "a view change, or the silence of this member, ended it"))
+        self.context.emit(PauseOver(self.request, "a view change, or the silence of this member, ended it"))
 
     def expire(self) -> None:
         longest = self.context.settings.pause_ns_max / 1e9
-        self.context.orders.append(
+        self.context.emit(
             PauseOver(self.request, f"it lasted longer than pause_s_max={longest:g} s, or members were not heard")
         )
 

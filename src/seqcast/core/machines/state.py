@@ -13,9 +13,10 @@ from collections.abc import Collection, Mapping, Sequence
 from enum import Enum, auto
 from typing import ClassVar
 
-from seqcast.core.context import Context, HaveState, LoseState, Repeat, TakeState
+from seqcast.core.context import Context, Repeat
 from seqcast.core.frames.kinds import MemberInfo, NewView, Provision, StateWanted
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
+from seqcast.core.vocabulary import StateHeld, StateLost, TakeState
 
 
 class Having(Enum):
@@ -154,12 +155,12 @@ class StateTaker(Machine):
             self.context.plane.state_void(self.provision.provider)
         self.provision = provision
         self.context.lacks = self.passed
-        self.context.orders.append(TakeState(provision.provider, provision.boundary))
+        self.context.emit(TakeState(provision.provider, provision.boundary))
 
     def have(self, provision: Provision | None) -> None:
         self.context.plane.state_void(0)
         self.context.lacks = None
-        self.context.orders.append(HaveState(provision.boundary if provision else 0))
+        self.context.emit(StateHeld(provision.boundary if provision else 0))
 
     def pass_over(self, reason: str) -> None:
         assert self.provision is not None
@@ -182,4 +183,4 @@ class StateTaker(Machine):
         self.context.plane.state_void(0)
         self.context.lacks = self.passed
         self.context.lost = True
-        self.context.orders.append(LoseState("; ".join(dict.fromkeys([*self.reasons, reason]))))
+        self.context.emit(StateLost("; ".join(dict.fromkeys([*self.reasons, reason]))))

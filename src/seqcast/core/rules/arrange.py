@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from seqcast.core.context import Context, Warn
+from seqcast.core.context import Context
 from seqcast.core.frames.kinds import MemberInfo, Subgroup
+from seqcast.core.vocabulary import Warn
 from seqcast.types import Member, MembershipChange
 
 
@@ -45,5 +46,5 @@ def arranged(
     if sorted(order) == sorted(by_id):
         return [by_id[member] for member in order]
     context.counters["membership_policy_failed"] += 1
-    context.orders.append(Warn(f"membership_policy {trouble}: the view has its members in the order without a policy"))
+    context.emit(Warn(f"membership_policy {trouble}: the view has its members in the order without a policy"))
     return list(infos)

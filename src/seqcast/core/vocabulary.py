@@ -1,0 +1,333 @@
+"""What a member's core takes and gives: every input of ``Endpoint.step``, and every effect it has, once.
+
+*Inputs* come from the application (it joins, leaves, pauses the group), from the runner (a callback returned, the
+interface changed) and from the engine (a frame came, a member is suspected). *Effects* are for the runner: it
+transmits frames, calls callbacks and tells the application. Between the two stand *decisions* about this member's view,
+which the machines make and the core itself carries out, in order with the effects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+from seqcast.core.frames.kinds import Frame, NewView
+from seqcast.events import Blocked, Excluded, InterfaceChanged, Lost, Unblocked
+from seqcast.types import View, ViewId
+
+# ---- inputs: the application -------------------------------------------------------------------------------------
+
+
+class Event(Enum):
+    """Inputs without details."""
+
+    START = auto()
+    """The application joins the cluster."""
+    WAKE = auto()
+    """The engine has events, or ``deadline()`` is due."""
+    CLOSE = auto()
+    """The application closes the group without leaving; nothing follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroup:
+    """The application sends nothing more, and leaves gracefully; ``Left`` follows.
+
+    Args:
+        drain_ns: how long to wait at most until what was accepted is ordered and acknowledged, before LEAVE is sent.
+    """
+
+    drain_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class PauseGroup:
+    """The application stops the group from sending. ``PauseHeld`` follows within ``timeout_ns``, or ``PauseOver``."""
+
+    request: int
+    timeout_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeGroup:
+    """The application ends the pause of this request. ``PauseOver`` follows, if it has not come yet."""
+
+    request: int
+
+
+# ---- inputs: the runner ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackReturned:
+    """The block callback of this run returned, or raised ``trouble``."""
+
+    run: int
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StateArrived:
+    """All of the state of this boundary is here. ``StateHeld`` follows, or ``TakeState`` where a view came in between
+    that names another provider."""
+
+    boundary: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateRefused:
+    """The provider of this boundary cannot give the state, or it did not come in time."""
+
+    boundary: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceNews:
+    """The network interface changed. ``lost``: this member can no longer be reached at its address, so it is out, and
+    its application joins again."""
+
+    change: InterfaceChanged
+    lost: bool = False
+
+
+Input = (
+    Event
+    | LeaveGroup
+    | PauseGroup
+    | ResumeGroup
+    | CallbackReturned
+    | StateArrived
+    | StateRefused
+    | InterfaceNews
+)  # fmt: skip
+"""What a step takes."""
+
+# ---- effects -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ViewInstalled:
+    """The engine is in this view."""
+
+    view: View
+
+
+@dataclass(frozen=True, slots=True)
+class JoinFailed:
+    """The group refused this member; the endpoint is over.
+
+    Args:
+        error: why, and what to do.
+        cause: "name", "settings", "version" or "full"; or "incarnation": a new one (a new endpoint and engine) can
+            join at once.
+    """
+
+    error: str
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """This member has left; the endpoint is over. Also the meaning of a leaver's last marker.
+
+    Args:
+        view: the view in which the others continue, if known.
+        complete: all that was accepted is delivered by those who stay, and no ``Lost`` came before.
+    """
+
+    view: View | None = None
+    complete: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExcludedBy:
+    """The group continues without this member (the cut, step 8), or gave way to another one; the endpoint is over."""
+
+    view_id: ViewId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Minority:
+    """Blocked for want of a majority (the cut, step 9), until a view is installed or the endpoint is over."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The group that this member wants to join answers, and takes nobody in now: it is blocked for want of a
+    majority."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TakeState:
+    """This member lacks the state: a provider sends it, as it is at the beginning of the view with tag ``boundary``.
+    What came of another provider or boundary is void, and so are group messages from before that view."""
+
+    provider: int
+    boundary: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateHeld:
+    """The state that arrived is complete; boundary 0: this member is the group's first, and its own state holds."""
+
+    boundary: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateLost:
+    """Nobody can give this member the state: it can only leave.
+
+    Args:
+        error: why, and what to do.
+    """
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallBlock:
+    """Run the application's block callback; ``CallbackReturned`` with the same number tells its end."""
+
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallUnblock:
+    """Run the application's unblock callback, after the block callback that was called before."""
+
+
+@dataclass(frozen=True, slots=True)
+class PauseHeld:
+    """The pause that this application asked for is held: all members have delivered the same, and nobody sends."""
+
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class PauseOver:
+    """The pause has ended; ``reason``: why, if not because the application ended it."""
+
+    request: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Warn:
+    """Something that the user should know."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A line for the log.
+
+    Args:
+        part: of ``story.PARTS``.
+        text, args: as ``logging`` takes them, so that a line that nobody reads is never put together.
+        debug: of level DEBUG, not INFO.
+    """
+
+    part: str
+    text: str
+    args: tuple[Any, ...] = ()
+    debug: bool = False
+
+
+Effect = (
+    ViewInstalled
+    | JoinFailed
+    | Left
+    | ExcludedBy
+    | Minority
+    | Waiting
+    | TakeState
+    | StateHeld
+    | StateLost
+    | CallBlock
+    | CallUnblock
+    | PauseHeld
+    | PauseOver
+    | Warn
+    | Log
+)
+"""What the runner is to do, or to tell the application, in order."""
+
+Meaning = View | Lost | Blocked | Unblocked | InterfaceChanged | Excluded | Left
+"""Of a marker in the stream of what is delivered."""
+
+# ---- decisions, which the core carries out ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A frame for one member."""
+
+    frame: Frame
+    member_id: int
+    address: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Multicast:
+    """A frame for everyone who listens, this member included."""
+
+    frame: Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Install:
+    """Enter this view; ``first``: from outside, without a cut of our own."""
+
+    frame: NewView
+    first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CloseView:
+    """Stay outside ``frame``'s view: as a leaver at its cut, or excluded."""
+
+    frame: NewView
+    left: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GiveWay:
+    """Leave the view at once: another primary partition of this cluster has ``view_id``, and there shall be one."""
+
+    view_id: ViewId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """The lifecycle has ended: left, or the join failed; ``cause``: see ``Refused``."""
+
+    error: str = ""
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TellBlocked:
+    """The application may not send to the group from here on: "flush", "pause" or "minority", and why."""
+
+    kind: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPause:
+    """What a pause stopped may continue, unless the gate is closed for a view."""
+
+    reason: str
+
+
+Decision = Send | Multicast | Install | CloseView | GiveWay | Over | TellBlocked | OpenPause
+"""What a machine decides about this member's view."""
