@@ -50,7 +50,7 @@ void sc_blocked_drain(sc_engine *e) {
         if (sc_send_group(e, b->p, b->len, &e->blocked_state, b->wall) != SC_SENT) break;
         pop(e);
     }
-    sc_tx_close(e, e->view.sequencer >= 0 && !sc_is_sequencer(e) ? &e->forward : &e->group);
+    sc_tx_close(e, e->order.own);
     e->blocked_draining = 0;
     if (e->blocked_first) return;
     e->blocked_full = 0;

@@ -17,11 +17,7 @@ static sc_delivery *push(sc_engine *e) {
         e->queue = queue;
         e->queue_cap = cap;
     }
-    sc_delivery *d = at(e, e->queue_tail++);
-    memset(d, 0, sizeof *d);
-    d->epoch = e->epoch;
-    d->view_tag = e->view.tag;
-    return d;
+    return at(e, e->queue_tail++);
 }
 
 static void credit(sc_engine *e, const sc_delivery *d, int64_t now) {
@@ -46,43 +42,46 @@ static void credit(sc_engine *e, const sc_delivery *d, int64_t now) {
 }
 
 /* Takes a reference to the slab of its own. 0 without memory: the packet stays where it is and is tried again. */
-int sc_queue_packet(sc_engine *e, uint8_t *p, uint32_t len, sc_slab *slab, int stream, uint32_t carrier,
-                    uint64_t sender, uint64_t seqno) {
+int sc_queue_packet(sc_engine *e, const sc_delivery *packet) {
     sc_delivery *d = push(e);
     if (!d) return 0;
-    d->p = p;
-    d->len = len;
-    d->slab = slab;
-    d->stream = stream;
-    d->carrier = carrier;
-    d->sender = sender;
-    d->seqno = seqno;
-    sc_peer *peer = sc_of_pair((uint64_t)stream) ? sc_find_peer(e, sender) : NULL;
+    *d = *packet;
+    d->epoch = e->epoch;
+    d->view_tag = e->view.tag;
+    sc_peer *peer = sc_of_pair((uint64_t)d->stream) ? sc_find_peer(e, d->sender) : NULL;
     d->pair = peer ? peer->pair : 0;
-    if (stream == SC_STREAM_GROUP && carrier != e->view.rank) peer = e->peers[carrier];
-    if (peer && peer != sc_self(e)) sc_rx_of(peer, stream)->queue_bytes += len;
+    if (d->stream == SC_STREAM_GROUP && d->carrier != e->view.rank) peer = e->peers[d->carrier];
+    if (peer && peer != sc_self(e)) sc_rx_of(peer, d->stream)->queue_bytes += d->len;
     e->counters.packets_delivered++;
-    if (!e->config.receive || (sender == e->config.member && !e->config.deliver_own)) {
+    if (!e->config.receive || (d->sender == e->config.member && !e->config.deliver_own)) {
         e->queue_tail--;
         sc_taken_hand(e, d, 1);
         credit(e, d, e->now);
         return 1;
     }
-    sc_slab_ref(slab);
-    e->queue_bytes += len;
+    sc_slab_ref(d->slab);
+    e->queue_bytes += d->len;
     return 1;
 }
 
 /* An own packet of the group stream: copied, so that the send ring need not wait for the application. */
-void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno) {
+void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno, uint64_t number, uint64_t global) {
     if (e->config.receive && e->config.deliver_own) {
         sc_slab *slab;
         uint8_t *copy = sc_slab_copy_own(e->pool, p, len, &slab);
         if (copy) {
-            if (sc_queue_packet(e, copy, len, slab, SC_STREAM_GROUP, e->view.rank, e->config.member, seqno)) {
-                at(e, e->queue_tail - 1)->own = 1;
+            if (sc_queue_packet(e, &(sc_delivery){.p = copy,
+                                                  .len = len,
+                                                  .slab = slab,
+                                                  .own = 1,
+                                                  .stream = SC_STREAM_GROUP,
+                                                  .carrier = e->view.rank,
+                                                  .rank = e->view.rank,
+                                                  .sender = e->config.member,
+                                                  .seqno = seqno,
+                                                  .number = number,
+                                                  .global = global}))
                 e->own_bytes += len;
-            }
             sc_slab_unref(slab);
             return;
         }
@@ -94,8 +93,7 @@ void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno) 
 int sc_queue_marker(sc_engine *e, uint64_t marker, int inside) {
     sc_delivery *d = push(e);
     if (!d) return -1;
-    d->marker = marker;
-    d->inside = inside;
+    *d = (sc_delivery){.marker = marker, .inside = inside, .epoch = e->epoch, .view_tag = e->view.tag};
     e->markers++;
     return 0;
 }
@@ -297,16 +295,14 @@ static void append(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *t) {
         a->len = 0;
     }
     if (n > b->n) {
-        uint64_t origin = sc_get64(p + SC_OFF_ORIGIN_SEQNO);
         b->runs[b->n_runs++] = (sc_run){.sender = d->sender,
-                                        .seqno = origin ? origin : sc_get64(p + SC_OFF_SEQNO),
-                                        .global_seqno = sc_get64(p + SC_OFF_GLOBAL) + (whole - (n - b->n)),
+                                        .seqno = d->number,
+                                        .global_seqno = d->global ? d->global + (whole - (n - b->n)) : 0,
                                         .sent_ns = (int64_t)sc_get64(p + SC_OFF_SENT_NS),
                                         .first = b->n,
                                         .n = n - b->n,
                                         .index = whole - (n - b->n),
                                         .unicast = d->stream == SC_STREAM_UNICAST};
-        if (!sc_get64(p + SC_OFF_GLOBAL)) b->runs[b->n_runs - 1].global_seqno = 0;
         e->counters.messages_delivered += n - b->n;
         b->n = n;
     }

@@ -5,8 +5,6 @@
  * asked: at once, and again when what was asked for is taken. Nothing is sent where nobody asks. */
 #include "engine/internal.h"
 
-static int orders(const sc_engine *e) { return e->view.sequencer >= 0; }
-
 /* ---- the receiver's side ------------------------------------------------------------------------------------- */
 
 static void answer(sc_engine *e, sc_peer *peer) {
@@ -30,10 +28,9 @@ void sc_taken_hand(sc_engine *e, const sc_delivery *d, int now) {
     if (d->epoch != e->epoch)
         peer = sc_find_peer(e, d->sender);
     else
-        peer = e->peers[orders(e) ? sc_get16(d->p + SC_OFF_ORIGIN_RANK) : d->carrier];
+        peer = e->peers[d->rank];
     if (!peer) return; /* it is gone */
-    uint64_t origin = sc_get64(d->p + SC_OFF_ORIGIN_SEQNO), seqno = origin ? origin : d->seqno;
-    if (seqno > peer->handed) peer->handed = seqno;
+    if (d->number > peer->handed) peer->handed = d->number;
     e->handed = 1;
     if (now) take(e, peer);
 }
@@ -54,9 +51,8 @@ void sc_on_ask(sc_engine *e, sc_peer *peer, const uint8_t *p) {
 
 /* Last of the own numbering that has a part of a message in it. */
 static uint64_t last_sent(const sc_engine *e) {
-    int stamps = sc_is_sequencer(e);
-    const sc_tx_stream *tx = orders(e) && !stamps ? &e->forward : &e->group;
-    return (stamps ? e->origin_next : tx->next) - 1 + (tx->open && tx->open_pieces);
+    const sc_tx_stream *tx = e->order.own;
+    return e->own_last + (tx->open && tx->open_pieces);
 }
 
 /* Taken by the applications of all others. */
@@ -140,7 +136,7 @@ void sc_taking_packed(sc_engine *e) {
 /* A view is installed, and what no sequencer had stamped is packed again: in other packets, so that whoever waits for any
  * of it waits for all of it. Where subgroups merge it is lost. A new member owes nothing of what was sent before it. */
 void sc_taking_installed(sc_engine *e, int64_t now) {
-    uint64_t base = orders(e) ? e->view.origin_base[e->view.rank] : e->view.base[e->view.rank], last = last_sent(e);
+    uint64_t base = sc_number_base(e, e->view.rank), last = last_sent(e);
     for (sc_taking *w = e->takings; w; w = w->next) {
         if (w->queued || w->target <= base) continue;
         w->lost |= (int)e->view.merge;

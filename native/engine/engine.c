@@ -14,7 +14,8 @@ sc_engine *sc_engine_new(const sc_config *config) {
     e->blocked_last = &e->blocked_first;
     e->heartbeat_due = e->ask_due = SC_NEVER;
     e->again_tokens = INT64_MAX / 4;
-    e->view.sequencer = -1;
+    e->order.own = &e->group;
+    e->order.forward_to = -1;
     sc_tx_init(&e->group, SC_STREAM_GROUP, config->ring_packets);
     sc_tx_init(&e->forward, SC_STREAM_FORWARD, config->ring_packets);
     e->pool = sc_slab_pool_new(config->slabs_max);
@@ -297,7 +298,7 @@ int sc_engine_receive(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, size_
         size_t n = len - at < segment ? len - at : segment;
         accepted += receive_one(e, slab, p + at, n, from, lane, now);
     }
-    sc_order_stamp(e, now);
+    sc_order_settle(e, now);
     sc_view_cut_check(e);
     if (e->sends_ended) sc_drained_check(e);
     return accepted;
@@ -355,8 +356,16 @@ static int send_to_self(sc_engine *e, const uint8_t *p, uint64_t len, uint64_t *
         uint8_t *copy = sc_slab_copy_own(e->pool, packet, at + 8, &slab);
         if (!copy) return SC_AGAIN;
         e->self_bytes += at + 8;
-        int queued = sc_queue_packet(e, copy, (uint32_t)at + 8, slab, SC_STREAM_UNICAST, e->view.rank, e->config.member,
-                                     sc_get64(packet + SC_OFF_SEQNO));
+        uint64_t seqno = sc_get64(packet + SC_OFF_SEQNO);
+        int queued = sc_queue_packet(e, &(sc_delivery){.p = copy,
+                                                       .len = (uint32_t)at + 8,
+                                                       .slab = slab,
+                                                       .stream = SC_STREAM_UNICAST,
+                                                       .carrier = e->view.rank,
+                                                       .rank = e->view.rank,
+                                                       .sender = e->config.member,
+                                                       .seqno = seqno,
+                                                       .number = seqno});
         if (!queued) e->self_bytes -= at + 8;
         sc_slab_unref(slab);
         if (!queued) return SC_AGAIN;
@@ -374,9 +383,8 @@ int sc_send_group(sc_engine *e, const uint8_t *p, uint64_t len, sc_send_state *s
         state->epoch = e->epoch;
     }
     if (e->gate_closed) return SC_AGAIN;
-    int forwards = e->view.sequencer >= 0 && !sc_is_sequencer(e);
-    sc_tx_stream *tx = forwards ? &e->forward : &e->group;
-    int big = forwards && !sc_tx_keeps(tx, len);
+    sc_tx_stream *tx = e->order.own;
+    int big = e->order.waits && !sc_tx_keeps(tx, len);
     if (state->wait_seqno) { /* a large forward is packed: done when it came back */
         if (!e->big_returned) return SC_AGAIN;
         e->big_first = e->big_last = 0;
@@ -417,7 +425,7 @@ int sc_engine_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t len, sc
 
 void sc_engine_send_abort(sc_engine *e, uint64_t to, sc_send_state *state) {
     if (!e->in_view || !state->done) return;
-    sc_tx_stream *tx = e->view.sequencer >= 0 && !sc_is_sequencer(e) ? &e->forward : &e->group;
+    sc_tx_stream *tx = e->order.own;
     if (to) {
         sc_peer *peer = sc_find_peer(e, to);
         tx = peer && peer->unicast_tx && peer->unicast_tx->pair == state->epoch ? peer->unicast_tx : NULL;
@@ -437,8 +445,7 @@ uint64_t sc_engine_send_batch(sc_engine *e, const uint8_t *data, const uint64_t 
         first++;
         if (e->gate_closed || e->paused) continue; /* it was queued */
         /* It was packed: the stream is open for what follows. */
-        sc_tx_stream *tx = e->view.sequencer >= 0 && !sc_is_sequencer(e) ? &e->forward : &e->group;
-        first += sc_tx_pack_whole(e, tx, data, offsets, first, n);
+        first += sc_tx_pack_whole(e, e->order.own, data, offsets, first, n);
     }
     return first;
 }

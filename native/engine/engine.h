@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "engine/slab.h"
+#include "order/orders.h"
 #include "wire/wire.h"
 
 #define SC_NEVER INT64_MAX
@@ -290,7 +291,8 @@ typedef struct {
     uint64_t tag;
     uint32_t n;
     uint32_t rank; /* own */
-    int32_t sequencer; /* rank of the sequencer, or -1: per-sender order only */
+    uint32_t mechanism; /* SC_ORDER_*: which puts the messages in order */
+    int32_t sequencer; /* rank of the member that puts them in order, where the mechanism has one */
     uint64_t window_bytes; /* of each group stream, in charged bytes */
     uint64_t forward_window_bytes; /* of each forward stream */
     uint64_t unicast_window_bytes; /* of each unicast stream */

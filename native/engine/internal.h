@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/engine.h"
+#include "order/order.h"
 
 #define SC_GAPS_MAX 128
 #define SC_SPENT_SLABS 1024
@@ -13,7 +14,7 @@
 
 /* ---- send ring (tx.c) --------------------------------------------------------------------------------------- */
 
-typedef struct {
+typedef struct sc_tx_packet {
     uint8_t *p; /* the datagram as it goes out; a retransmission sends the same bytes */
     uint32_t len;
     uint32_t charge; /* what it takes of a receiver's socket buffer */
@@ -29,7 +30,7 @@ typedef struct {
     uint32_t messages; /* that end here */
 } sc_tx_packet;
 
-typedef struct {
+typedef struct sc_tx_stream {
     int stream; /* SC_STREAM_* */
     uint8_t type;
     uint8_t *ring;
@@ -155,7 +156,6 @@ typedef struct sc_peer {
     uint64_t taken; /* of its messages, by our application */
     uint64_t asked; /* it waits to hear that so much of them is taken; 0: it does not */
     uint64_t took; /* of our messages, by its application, as far as we know */
-    uint64_t returned; /* received table (SEQ-09): highest seqno of its own numbering that was put in order */
     sc_rx_stream group, unicast, forward, state;
     sc_tx_stream *unicast_tx, *state_tx; /* NULL until something is sent */
     int state_void; /* what it sends of its state is dropped */
@@ -178,8 +178,11 @@ typedef struct {
     uint64_t pair; /* of a unicast: sc_peer.pair when it came */
     uint64_t view_tag;
     uint64_t epoch;
+    uint64_t number; /* of the packet in the numbering of `sender` */
+    uint64_t global; /* global seqno of the first message that ends in it; 0: no total order */
     uint32_t len;
     uint32_t carrier; /* rank of the stream's sender */
+    uint32_t rank; /* of `sender`, whose messages these are */
     int stream;
 } sc_delivery;
 
@@ -254,13 +257,12 @@ struct sc_engine {
     sc_peer *peers[SC_MEMBERS_MAX]; /* by rank, own rank too */
     sc_tx_stream group;
     sc_tx_stream forward;
-    uint64_t global_next; /* sequencer: of the next message to be stamped */
-    uint64_t origin_next; /* sequencer: own numbering */
+    sc_order order;
+    uint64_t own_last; /* number of the newest closed own packet */
     uint64_t own_base; /* the view's first own packet has the next number */
     uint64_t own_first; /* oldest number that `own_ends` has */
     uint32_t *own_ends; /* by number, two rings of packets: messages that have ended up to there */
     uint32_t own_ended; /* up to the newest */
-    uint32_t stamp_turn; /* rank whose forwards are looked at first */
     uint64_t self_consumed; /* own group stream, as its own receiver */
     uint64_t peers_consumed; /* and by all others */
 
@@ -349,8 +351,12 @@ void sc_push_event(sc_engine *e, int kind, uint64_t sender, uint64_t view_tag, c
 sc_peer *sc_find_peer(sc_engine *e, uint64_t id);
 int sc_send_group(sc_engine *e, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall);
 uint64_t sc_random(sc_engine *e);
-static inline int sc_is_sequencer(const sc_engine *e) {
-    return e->view.sequencer >= 0 && (uint32_t)e->view.sequencer == e->view.rank;
+/* After which own number the messages of the member `rank` go on in this view. */
+static inline uint64_t sc_number_base(const sc_engine *e, uint32_t rank) {
+    return e->order.ops->renumbers ? e->view.origin_base[rank] : e->view.base[rank];
+}
+static inline void sc_order_settle(sc_engine *e, int64_t now) {
+    if (e->in_view && e->order.ops->settle) e->order.ops->settle(e, now);
 }
 static inline int sc_same_address(const sc_address *a, const sc_address *b) {
     return a->len == b->len && !memcmp(a->bytes, b->bytes, a->len);
@@ -374,7 +380,7 @@ void sc_tx_close(sc_engine *e, sc_tx_stream *tx);
 sc_tx_stream *sc_tx_of(sc_engine *e, const sc_peer *peer, int stream);
 sc_tx_stream *sc_tx_to(sc_engine *e, sc_peer *peer, int stream);
 void sc_tx_rewindow(sc_engine *e, sc_peer *peer);
-void sc_tx_restamp(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *forward, uint32_t messages);
+void sc_tx_restamp(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *forward, uint32_t messages, uint64_t own);
 int sc_tx_may_restamp(const sc_tx_stream *tx, uint32_t len);
 void sc_tx_purge(sc_tx_stream *tx, uint64_t upto);
 void sc_tx_credit(sc_tx_stream *tx, uint64_t consumed);
@@ -398,6 +404,11 @@ void sc_rx_naks(sc_engine *e, int64_t now);
 int64_t sc_rx_deadline(const sc_engine *e);
 void sc_rx_gap_add(sc_engine *e, sc_rx_stream *rx, uint64_t lo, uint64_t hi, int64_t due, int32_t holder);
 sc_rx_stream *sc_rx_of(sc_peer *peer, int stream);
+/* What an order does with the packet `queued` of a group stream: delivers it, 0 without memory; passes it over; or refuses
+ * it, so that it is asked for again. */
+int sc_rx_deliver(sc_engine *e, sc_peer *peer, uint32_t rank, uint64_t number, uint64_t global);
+void sc_rx_skip(sc_rx_stream *rx);
+void sc_rx_refuse(sc_engine *e, sc_rx_stream *rx);
 void sc_rx_moved(sc_rx_stream *rx, sc_rx_packet *slot); /* its reference to the slab went elsewhere */
 static inline sc_rx_packet *sc_rx_at(const sc_engine *e, const sc_rx_stream *rx, uint64_t seqno) {
     return &rx->packets[seqno & (e->config.ring_packets - 1)];
@@ -430,15 +441,20 @@ void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now)
 void sc_detect_tick(sc_engine *e, int64_t now);
 int64_t sc_detect_deadline(const sc_engine *e);
 
-/* order.c */
-void sc_order_stamp(sc_engine *e, int64_t now);
-void sc_order_own_packet(sc_engine *e, uint8_t *p, uint32_t messages);
-int sc_order_follows(const sc_engine *e, const uint8_t *p);
-int sc_order_accept(sc_engine *e, const uint8_t *p);
-
-/* view.c */
+/* cut.c, install.c, resend.c */
 void sc_view_cut_check(sc_engine *e);
 void sc_view_leave(sc_engine *e);
+typedef struct {
+    uint8_t *data; /* the messages, one behind another */
+    uint64_t *ends;
+    uint64_t n;
+    uint64_t len; /* of the data while it is collected; */
+    int open; /* and whether a message is */
+} sc_resend;
+int sc_resend_collect(const sc_engine *e, sc_resend *r);
+uint64_t sc_resend_ring(const sc_resend *r, uint32_t packet_bytes);
+int sc_resend_pack(sc_engine *e, const sc_resend *r, int64_t wall);
+void sc_resend_free(sc_resend *r);
 
 /* state.c */
 void sc_state_advance(sc_engine *e, sc_peer *peer);
@@ -466,10 +482,9 @@ void sc_taken_tick(sc_engine *e, int64_t now);
 /* Credit ends with its view: an application that takes nothing would be left with a window of its own packets for each
  * view. It may not send while those of closed views that it has not taken are more than a ring. */
 static inline int sc_own_closed_full(const sc_engine *e) { return e->own_closed_bytes > e->config.ring_bytes; }
-int sc_queue_packet(sc_engine *e, uint8_t *p, uint32_t len, sc_slab *slab, int stream, uint32_t carrier,
-                    uint64_t sender, uint64_t seqno);
+int sc_queue_packet(sc_engine *e, const sc_delivery *packet);
 int sc_queue_marker(sc_engine *e, uint64_t marker, int inside);
-void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno);
+void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno, uint64_t number, uint64_t global);
 void sc_deliver_free(sc_engine *e);
 
 #endif

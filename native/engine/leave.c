@@ -10,13 +10,14 @@ static uint32_t *ended_at(const sc_engine *e, uint64_t number) {
 
 /* A view begins: its own packets are numbered from `base` + 1 on. */
 void sc_own_reset(sc_engine *e, uint64_t base) {
-    e->own_base = e->own_first = base;
+    e->own_base = e->own_first = e->own_last = base;
     *ended_at(e, base) = e->own_ended;
 }
 
 /* The own packet with this number is closed. More than two rings of them are never on their way: one to the sequencer,
  * and one in its own stream. */
 void sc_own_packet(sc_engine *e, uint64_t number, uint32_t messages) {
+    e->own_last = number;
     e->own_ended += messages;
     *ended_at(e, number) = e->own_ended;
     if (number - e->own_first >= 2 * (uint64_t)e->config.ring_packets)
@@ -33,26 +34,14 @@ static uint64_t own_up_to(const sc_engine *e, uint64_t seqno) {
     return after->own - (after->slab == NULL);
 }
 
-/* The own number before the first own packet in the sequencer's stream that is not known to be stable. */
-static uint64_t own_before_unstable(const sc_engine *e) {
-    const sc_rx_stream *rx = &e->peers[e->view.sequencer]->group;
-    uint64_t returned = e->peers[e->view.rank]->returned;
-    for (uint64_t seqno = rx->stable + 1; rx->packets && seqno < rx->queued; seqno++) {
-        const uint8_t *p = sc_rx_at(e, rx, seqno)->p;
-        if (p && sc_get64(p + SC_OFF_SEQNO) == seqno && sc_get16(p + SC_OFF_ORIGIN_RANK) == e->view.rank)
-            return sc_get64(p + SC_OFF_ORIGIN_SEQNO) - 1;
-    }
-    return returned;
-}
-
 void sc_engine_own(const sc_engine *e, sc_own *out) {
     memset(out, 0, sizeof *out);
     if (!e->in_view) return;
     out->first = e->own_first;
-    if (e->view.sequencer >= 0 && !sc_is_sequencer(e)) {
-        out->last = e->forward.next - 1;
-        out->any = e->peers[e->view.rank]->returned; /* the sequencer has delivered what it put in order */
-        out->all = own_before_unstable(e);
+    out->last = e->own_last;
+    if (e->order.waits) {
+        out->any = e->order.ops->ordered(e); /* whoever put it in order has delivered it */
+        out->all = e->order.ops->stable(e);
         return;
     }
     uint64_t any = e->view.n > 1 ? e->view.base[e->view.rank] : e->group.next - 1, all = e->group.next - 1;
@@ -62,7 +51,6 @@ void sc_engine_own(const sc_engine *e, sc_own *out) {
         if (delivered > any) any = delivered;
         if (delivered < all) all = delivered;
     }
-    out->last = own_up_to(e, e->group.next - 1);
     out->any = own_up_to(e, any);
     out->all = own_up_to(e, all);
 }
@@ -105,6 +93,12 @@ int sc_send_late(sc_engine *e, uint64_t to, sc_send_state *state) {
     sc_engine_send_abort(e, to, state);
     memset(state, 0, sizeof *state);
     return SC_ENDED;
+}
+
+uint64_t sc_engine_unordered(const sc_engine *e) {
+    if (!e->in_view || !e->order.waits) return 0;
+    const sc_tx_stream *tx = e->order.own;
+    return e->own_last + (tx->open && tx->open_pieces) - e->order.ops->ordered(e);
 }
 
 int sc_engine_drained(const sc_engine *e) {

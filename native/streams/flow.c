@@ -112,7 +112,7 @@ void sc_flow_recount(sc_engine *e, int64_t now) {
     if (!progress) return;
     e->sendable++;
     probe_restart(e, tx, outstanding(tx, e->peers_consumed), now);
-    sc_order_stamp(e, now);
+    sc_order_settle(e, now);
     sc_blocked_drain(e);
 }
 
@@ -240,7 +240,7 @@ static int held_of(sc_engine *e, sc_peer *requester, uint64_t owner, int stream,
     uint64_t has = 0;
     if (owner == e->config.member) {
         sc_tx_stream *tx = sc_tx_of(e, requester, stream);
-        if (!tx || !tx->packets || (stream == SC_STREAM_FORWARD && requester->rank != (uint32_t)e->view.sequencer))
+        if (!tx || !tx->packets || (stream == SC_STREAM_FORWARD && (int32_t)requester->rank != e->order.forward_to))
             return 0;
         *least_held = tx->first;
         *end = tx->unsent;
@@ -342,8 +342,8 @@ void sc_flow_tick(sc_engine *e, int64_t now) {
             if (of_pair[i] && of_pair[i]->probe_due <= now) probe(e, of_pair[i], SC_LANE_UNICAST, &peer->address, now);
     }
     if (e->group.probe_due <= now) probe_group(e, now);
-    if (e->forward.probe_due <= now && e->view.sequencer >= 0)
-        probe(e, &e->forward, SC_LANE_UNICAST, &e->peers[e->view.sequencer]->address, now);
+    if (e->forward.probe_due <= now && e->order.forward_to >= 0)
+        probe(e, &e->forward, SC_LANE_UNICAST, &e->peers[e->order.forward_to]->address, now);
 }
 
 int64_t sc_flow_deadline(const sc_engine *e) {
@@ -363,14 +363,14 @@ int64_t sc_flow_deadline(const sc_engine *e) {
 /* ---- what the log tells ------------------------------------------------------------------------------------- */
 
 int sc_engine_stalled(const sc_engine *e, uint64_t *whose, uint64_t *mark) {
-    int forwards = e->view.sequencer >= 0 && !sc_is_sequencer(e);
-    const sc_tx_stream *tx = forwards ? &e->forward : &e->group;
+    const sc_tx_stream *tx = e->order.own;
+    int forwards = tx == &e->forward;
     if (!e->in_view || !tx->packets || tx->first == tx->next) return 0;
     uint64_t flight = tx->charged - tx->charged_consumed;
     int full = flight && flight + sc_charge(tx->packet_bytes, 1) > tx->window;
     if (!full && tx->next - tx->first <= tx->mask) return 0;
     *mark = tx->consumed;
-    *whose = forwards ? e->view.ids[e->view.sequencer] : e->config.member;
+    *whose = forwards ? e->view.ids[e->order.forward_to] : e->config.member;
     if (forwards) return 1;
     uint64_t least = e->self_consumed;
     for (uint32_t r = 0; r < e->view.n; r++) {

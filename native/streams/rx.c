@@ -107,41 +107,56 @@ void sc_rx_stable(sc_engine *e, sc_rx_stream *rx, uint64_t stable) {
     while (rx->first <= rx->stable && rx->first < rx->queued) drop_slot(rx, sc_rx_at(e, rx, rx->first++));
 }
 
-/* Puts what is contiguous in order. */
+static int deliver(sc_engine *e, sc_peer *peer, int stream, uint32_t rank, uint64_t number, uint64_t global) {
+    sc_rx_stream *rx = sc_rx_of(peer, stream);
+    const sc_rx_packet *slot = sc_rx_at(e, rx, rx->queued);
+    if (!sc_queue_packet(e, &(sc_delivery){.p = slot->p,
+                                           .len = slot->len,
+                                           .slab = slot->slab,
+                                           .stream = stream,
+                                           .carrier = peer->rank,
+                                           .rank = rank,
+                                           .sender = e->view.ids[rank],
+                                           .seqno = rx->queued,
+                                           .number = number,
+                                           .global = global}))
+        return 0;
+    rx->queued++;
+    return 1;
+}
+
+int sc_rx_deliver(sc_engine *e, sc_peer *peer, uint32_t rank, uint64_t number, uint64_t global) {
+    return deliver(e, peer, SC_STREAM_GROUP, rank, number, global);
+}
+
+void sc_rx_skip(sc_rx_stream *rx) { rx->consumed = rx->queued++; }
+
+void sc_rx_refuse(sc_engine *e, sc_rx_stream *rx) {
+    drop_slot(rx, sc_rx_at(e, rx, rx->queued));
+    rx->next = rx->queued;
+    sc_rx_gap_add(e, rx, rx->queued, rx->queued, e->now, -1);
+}
+
+static void advance_unicast(sc_engine *e, sc_peer *peer) {
+    sc_rx_stream *rx = &peer->unicast;
+    while (rx->queued < rx->next && deliver(e, peer, SC_STREAM_UNICAST, peer->rank, rx->queued, 0)) {
+        drop_slot(rx, sc_rx_at(e, rx, rx->queued - 1)); /* nobody else is ever served from here */
+        rx->first = rx->queued;
+    }
+}
+
+/* Puts what is contiguous in order; what came on a forward stream the order takes when it settles. */
 void sc_rx_advance(sc_engine *e, sc_peer *peer, sc_rx_stream *rx, int stream) {
     if (!rx->packets) return;
     while (rx->next <= rx->highest && sc_rx_at(e, rx, rx->next)->p) rx->next++;
-    if (stream == SC_STREAM_FORWARD) return; /* sc_order_stamp takes them */
-    if (stream == SC_STREAM_STATE) {
+    if (stream == SC_STREAM_UNICAST) {
+        advance_unicast(e, peer);
+    } else if (stream == SC_STREAM_STATE) {
         sc_state_advance(e, peer);
-        return;
+    } else if (stream == SC_STREAM_GROUP && !e->cut_set) { /* after CUT nothing is delivered until VIEW */
+        e->order.ops->advance(e, peer);
+        sc_rx_stable(e, rx, rx->stable);
     }
-    if (stream == SC_STREAM_GROUP && e->cut_set) return; /* after CUT nothing is delivered until VIEW */
-    while (rx->queued < rx->next) {
-        sc_rx_packet *slot = sc_rx_at(e, rx, rx->queued);
-        uint64_t sender = peer->id;
-        int deliver = 1;
-        if (stream == SC_STREAM_GROUP && e->view.sequencer >= 0) {
-            if (!sc_order_follows(e, slot->p)) { /* no sequencer stamped it: what it did stamp is still to come */
-                e->counters.drop_field++;
-                drop_slot(rx, slot);
-                rx->next = rx->queued;
-                sc_rx_gap_add(e, rx, rx->queued, rx->queued, e->now, -1);
-                return;
-            }
-            deliver = sc_order_accept(e, slot->p);
-            sender = e->view.ids[sc_get16(slot->p + SC_OFF_ORIGIN_RANK)];
-        }
-        if (deliver && !sc_queue_packet(e, slot->p, slot->len, slot->slab, stream, peer->rank, sender, rx->queued))
-            return;
-        if (!deliver) rx->consumed = rx->queued;
-        rx->queued++;
-        if (stream == SC_STREAM_UNICAST) { /* nobody else is ever served from here */
-            drop_slot(rx, slot);
-            rx->first = rx->queued;
-        }
-    }
-    sc_rx_stable(e, rx, rx->stable);
 }
 
 static int was_asked_for(const sc_rx_stream *rx, uint64_t seqno) {
@@ -167,12 +182,7 @@ int sc_rx_data(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab *sla
                                                      : SC_STREAM_STATE;
     sc_rx_stream *rx = sc_rx_of(peer, stream);
     uint64_t seqno = sc_get64(p + SC_OFF_SEQNO);
-    if (stream == SC_STREAM_GROUP && e->view.sequencer >= 0 &&
-        (peer->rank != (uint32_t)e->view.sequencer || sc_get16(p + SC_OFF_ORIGIN_RANK) >= e->view.n)) {
-        e->counters.drop_field++;
-        return 0;
-    }
-    if (stream == SC_STREAM_FORWARD && !sc_is_sequencer(e)) { /* SEQ-14 */
+    if (!sc_of_pair((uint64_t)stream) && !e->order.ops->accepts(e, peer, stream, p)) {
         e->counters.drop_field++;
         return 0;
     }

@@ -194,18 +194,8 @@ static void close_packet(sc_engine *e, sc_tx_stream *tx, int full) {
     packet->messages = tx->open_messages;
     packet->message_start = tx->in_message && tx->message_start ? tx->message_start : tx->next + 1;
     tx->open = NULL;
-    uint64_t seqno = tx->next++;
-    if (tx->stream == SC_STREAM_GROUP) {
-        packet->own = seqno;
-        if (sc_is_sequencer(e)) {
-            packet->own = e->origin_next;
-            sc_order_own_packet(e, p, tx->open_messages);
-        }
-        sc_own_packet(e, packet->own, tx->open_messages);
-        sc_queue_own(e, p, packet->len, seqno);
-    } else if (tx->stream == SC_STREAM_FORWARD) {
-        sc_own_packet(e, seqno, tx->open_messages);
-    }
+    tx->next++;
+    if (!sc_of_pair((uint64_t)tx->stream)) e->order.ops->packed(e, tx, packet);
 }
 
 void sc_tx_close(sc_engine *e, sc_tx_stream *tx) {
@@ -277,7 +267,7 @@ uint64_t sc_tx_pack_whole(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, c
 
 /* Takes a forward over into the own group stream, where it lies (SEQ-17): the header is rewritten in place, the slab's
  * reference moves. The caller has checked credit. */
-void sc_tx_restamp(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *forward, uint32_t messages) {
+void sc_tx_restamp(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *forward, uint32_t messages, uint64_t own) {
     sc_tx_packet *packet = sc_tx_at(tx, tx->next);
     memset(packet, 0, sizeof *packet);
     packet->p = forward->p;
@@ -289,7 +279,7 @@ void sc_tx_restamp(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *forward, 
     packet->ring_end = tx->head;
     packet->messages = messages;
     packet->message_start = tx->next + 1;
-    packet->own = e->origin_next - 1;
+    packet->own = own;
     e->unsent += forward->len;
     tx->next++;
 }
@@ -487,9 +477,9 @@ int sc_engine_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all) 
     if (all) sc_tx_close(e, &e->group);
     k += transmit_stream(e, &e->group, SC_LANE_DATA, NULL, out + k, max - k, now);
     int left = e->group.unsent < e->group.next;
-    if (e->view.sequencer >= 0 && !sc_is_sequencer(e)) {
+    if (e->order.forward_to >= 0) {
         if (all) sc_tx_close(e, &e->forward);
-        k += transmit_stream(e, &e->forward, SC_LANE_UNICAST, &e->peers[e->view.sequencer]->address, out + k, max - k,
+        k += transmit_stream(e, &e->forward, SC_LANE_UNICAST, &e->peers[e->order.forward_to]->address, out + k, max - k,
                              now);
         left |= e->forward.unsent < e->forward.next;
     }
@@ -509,6 +499,6 @@ uint64_t sc_engine_unsent(const sc_engine *e) { return e->unsent; }
 int sc_engine_urgent(const sc_engine *e) { return e->out_first != NULL || e->n_again; }
 
 uint64_t sc_engine_window(const sc_engine *e) {
-    int forwards = e->view.sequencer >= 0 && e->view.forward_window_bytes < e->view.window_bytes;
+    int forwards = e->in_view && e->order.ops->forwards && e->view.forward_window_bytes < e->view.window_bytes;
     return forwards ? e->view.forward_window_bytes : e->view.window_bytes;
 }

@@ -89,6 +89,7 @@ static int install(world *w, uint32_t n, uint32_t rank, int32_t sequencer, const
     w->awaited = 0;
     w->view.n = n;
     w->view.rank = rank;
+    w->view.mechanism = sequencer >= 0 ? SC_ORDER_SEQUENCER : SC_ORDER_FIFO;
     w->view.sequencer = sequencer;
     w->view.window_bytes = w->view.forward_window_bytes = w->view.unicast_window_bytes = w->view.state_window_bytes =
         1 << 16;

@@ -35,7 +35,8 @@ class Net:
         for rank, i in enumerate(members):
             self.engines[i].install(
                 tag=tag, ids=[self.ids[m] for m in members], addresses=[bytes([m + 1]) for m in members], rank=rank,
-                sequencer=sequencer, window_bytes=self.window, forward_window_bytes=self.window,
+                mechanism=int(sequencer >= 0), sequencer=sequencer,
+                window_bytes=self.window, forward_window_bytes=self.window,
                 unicast_window_bytes=self.window, state_window_bytes=self.window, packet_bytes=self.packet,
                 base=base or [0] * len(members), origin_base=origin or [0] * len(members), cut=(cuts or {}).get(i),
                 marker=marker, now_ns=self.now,

@@ -169,8 +169,8 @@ def test_a_member_under_verification_is_known_as_such_until_it_is_suspected():
 def enter(net: Net, rank: int, cut: list[int]) -> None:
     """One of three members installs the next view."""
     net.engines[rank].install(
-        tag=2, ids=net.ids, addresses=[bytes([m + 1]) for m in range(3)], rank=rank, sequencer=-1, packet_bytes=1472,
-        state_window_bytes=1 << 20,
+        tag=2, ids=net.ids, addresses=[bytes([m + 1]) for m in range(3)], rank=rank, mechanism=0, sequencer=-1,
+        packet_bytes=1472, state_window_bytes=1 << 20,
         window_bytes=1 << 20, forward_window_bytes=1 << 20, unicast_window_bytes=1 << 20, base=[0] * 3,
         origin_base=[0] * 3, cut=cut, marker=2, now_ns=net.now,
     )  # fmt: skip

@@ -266,6 +266,7 @@ static void open_member(member *m, uint64_t id, uint16_t port) {
 static sc_view view_of(member *members, int32_t sequencer, uint64_t tag) {
     sc_view view = {.tag = tag,
                     .n = MEMBERS,
+                    .mechanism = sequencer >= 0 ? SC_ORDER_SEQUENCER : SC_ORDER_FIFO,
                     .sequencer = sequencer,
                     .window_bytes = 1 << 18,
                     .forward_window_bytes = 1 << 18,

@@ -265,7 +265,8 @@ def test_a_view_with_a_member_twice_is_refused_and_changes_nothing() -> None:
     net.engines[0].send(b"still in the view")
     with pytest.raises(ValueError, match="once"):
         net.engines[0].install(
-            tag=2, ids=[100, 101, 101], addresses=[b"a", b"b", b"c"], rank=0, sequencer=-1, packet_bytes=1472,
+            tag=2, ids=[100, 101, 101], addresses=[b"a", b"b", b"c"], rank=0, mechanism=0, sequencer=-1,
+            packet_bytes=1472,
             window_bytes=1 << 20, forward_window_bytes=1 << 20, unicast_window_bytes=1 << 20,
             state_window_bytes=1 << 20, base=[0] * 3, origin_base=[0] * 3, cut=[1, 0], marker=2, now_ns=net.now,
         )  # fmt: skip

@@ -36,6 +36,12 @@ cdef extern from "hash/crc32c.h" nogil:
     uint32_t sc_crc32c(uint32_t crc, const void *p, size_t n)
 
 
+cdef extern from "order/orders.h" nogil:
+    enum:
+        SC_ORDER_FIFO
+        SC_ORDER_SEQUENCER
+
+
 cdef extern from "engine/engine.h" nogil:
     enum:
         SC_ADDRESS_MAX
@@ -150,6 +156,7 @@ cdef extern from "engine/engine.h" nogil:
         uint64_t tag
         uint32_t n
         uint32_t rank
+        uint32_t mechanism
         int32_t sequencer
         uint64_t window_bytes
         uint64_t forward_window_bytes

@@ -23,6 +23,8 @@ LANE_CONTROL: int
 SLAB_BYTES: int
 LANE_UNICAST: int
 SEQNO_MAX: int
+ORDER_FIFO: int
+ORDER_SEQUENCER: int
 
 RUN_DTYPE: np.dtype[Any]
 """sender u8, seqno u8, global_seqno u8, sent_ns i8, first u4, n u4, index u4, unicast u4 (see sc_run)."""
@@ -192,6 +194,7 @@ class Engine:
         ids: Sequence[int],
         addresses: Sequence[bytes],
         rank: int,
+        mechanism: int,
         sequencer: int,
         window_bytes: int,
         forward_window_bytes: int,
@@ -205,7 +208,13 @@ class Engine:
         now_ns: int,
         apart: Sequence[bool] | None = None,
     ) -> None:
-        """``apart``: where subgroups merge, by rank, who comes from another subgroup."""
+        """Installs a view.
+
+        Args:
+            mechanism: ORDER_FIFO or ORDER_SEQUENCER, which puts the messages in order.
+            sequencer: rank of the member that does, where the mechanism has one; else ignored.
+            apart: where subgroups merge: by rank, whether the member comes from another subgroup.
+        """
     def forwarded(self) -> int:
         """Last seqno of the own numbering that was handed to a sequencer; 0 without one, or at the sequencer itself."""
     def close_view(self, cut: Sequence[int] | None, marker: int) -> None: ...

@@ -24,6 +24,8 @@ LANE_CONTROL = SC_LANE_CONTROL
 SLAB_BYTES = SC_SLAB_BYTES
 LANE_UNICAST = SC_LANE_UNICAST
 SEQNO_MAX = SC_SEQNO_MAX
+ORDER_FIFO = SC_ORDER_FIFO
+ORDER_SEQUENCER = SC_ORDER_SEQUENCER
 
 DEF HELD_MAX = 1024
 DEF LINKS_MAX = 256
@@ -353,8 +355,8 @@ cdef class Engine:
         return [table[i] for i in range(self.members)]
 
     def install(
-        self, *, uint64_t tag, ids, addresses, uint32_t rank, int32_t sequencer, uint64_t window_bytes,
-        uint64_t forward_window_bytes, uint64_t unicast_window_bytes, uint64_t state_window_bytes,
+        self, *, uint64_t tag, ids, addresses, uint32_t rank, uint32_t mechanism, int32_t sequencer,
+        uint64_t window_bytes, uint64_t forward_window_bytes, uint64_t unicast_window_bytes, uint64_t state_window_bytes,
         uint32_t packet_bytes, base, origin_base, cut, uint64_t marker, int64_t now_ns, apart=None,
     ):
         cdef Py_ssize_t n, i
@@ -384,6 +386,7 @@ cdef class Engine:
             view.tag = tag
             view.n = <uint32_t>n
             view.rank = rank
+            view.mechanism = mechanism
             view.sequencer = sequencer
             view.window_bytes = window_bytes
             view.forward_window_bytes = forward_window_bytes
@@ -408,8 +411,8 @@ cdef class Engine:
             free(view)
         if result:
             raise ValueError(
-                "the view cannot be installed: it needs the own id at the own rank, packet_bytes 512..65000 that 4 "
-                "divides, and memory"
+                "the view cannot be installed: it needs the own id at the own rank, packet_bytes 512..65000 divisible by 4, "
+                "an order that this release has (with a sequencer, its rank), and memory"
             )
         self.members = <uint32_t>n
 

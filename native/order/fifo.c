@@ -1,0 +1,37 @@
+/* Order per sender only: a packet is in its place as soon as its own stream is contiguous. */
+#include "engine/internal.h"
+
+static int fits(const sc_view *view) { return 1; }
+
+static void begin(sc_engine *e) { e->order.own = &e->group; }
+
+static void packed(sc_engine *e, sc_tx_stream *tx, sc_tx_packet *packet) {
+    uint64_t seqno = tx->next - 1;
+    packet->own = seqno;
+    sc_own_packet(e, seqno, packet->messages);
+    sc_queue_own(e, packet->p, packet->len, seqno, seqno, 0);
+}
+
+static int accepts(const sc_engine *e, const sc_peer *peer, int stream, const uint8_t *p) {
+    return stream == SC_STREAM_GROUP;
+}
+
+static void advance(sc_engine *e, sc_peer *peer) {
+    sc_rx_stream *rx = &peer->group;
+    while (rx->queued < rx->next && sc_rx_deliver(e, peer, peer->rank, rx->queued, 0)) {}
+}
+
+static void finish(sc_engine *e) {
+    for (uint32_t r = 0; r < e->view.n; r++)
+        if (r != e->view.rank) advance(e, e->peers[r]);
+}
+
+const sc_order_ops sc_order_fifo = {
+    .name = "fifo",
+    .fits = fits,
+    .begin = begin,
+    .packed = packed,
+    .accepts = accepts,
+    .advance = advance,
+    .finish = finish,
+};

@@ -1,0 +1,16 @@
+/* The orders that there are: X(number on the wire, table). A build may add its own by SC_ORDERS_MORE. */
+#ifndef SEQCAST_ORDERS_H
+#define SEQCAST_ORDERS_H
+
+enum { SC_ORDER_FIFO = 0, SC_ORDER_SEQUENCER = 1 };
+
+#ifndef SC_ORDERS_MORE
+#define SC_ORDERS_MORE(X)
+#endif
+
+#define SC_ORDERS(X)                                                                                                   \
+    X(SC_ORDER_FIFO, sc_order_fifo)                                                                                    \
+    X(SC_ORDER_SEQUENCER, sc_order_sequencer)                                                                          \
+    SC_ORDERS_MORE(X)
+
+#endif

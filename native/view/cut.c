@@ -1,0 +1,130 @@
+/* What leads to the end of a view: gate, pause, freeze, cut. The policies decide; here it takes effect, each call in one
+ * step. */
+#include "engine/internal.h"
+
+uint64_t sc_engine_gate_close(sc_engine *e, int unicasts) {
+    if (!e->in_view) return 0;
+    if (!e->gate_closed) {
+        sc_tx_close(e, &e->group);
+        sc_tx_close(e, &e->forward);
+        for (uint32_t r = 0; r < e->view.n && unicasts; r++) {
+            sc_tx_stream *tx = e->peers[r]->unicast_tx;
+            if (!tx) continue;
+            sc_tx_close(e, tx);
+            e->peers[r]->unicast_mark = tx->next - 1;
+        }
+        e->gate_closed = 1;
+    }
+    return e->group.next - 1;
+}
+
+void sc_engine_pause(sc_engine *e) {
+    if (!e->in_view || e->paused) return;
+    sc_tx_close(e, &e->group);
+    sc_tx_close(e, &e->forward);
+    e->paused = 1;
+}
+
+void sc_engine_resume(sc_engine *e) {
+    if (!e->paused) return;
+    e->paused = 0;
+    e->sendable++;
+    sc_blocked_drain(e);
+}
+
+int sc_engine_mark(sc_engine *e, uint64_t marker) { return sc_queue_marker(e, marker, 1); }
+
+void sc_engine_uncount(sc_engine *e, const uint64_t *lost, size_t n) {
+    if (!e->in_view) return;
+    for (uint32_t r = 0; r < e->view.n; r++) e->peers[r]->uncounted = 0;
+    for (size_t i = 0; i < n; i++) {
+        sc_peer *peer = sc_find_peer(e, lost[i]);
+        if (peer && peer != sc_self(e)) peer->uncounted = 1;
+    }
+    sc_flow_recount(e, e->now);
+}
+
+void sc_engine_freeze(sc_engine *e, const uint64_t *lost, size_t n, int still) {
+    if (!e->in_view) return;
+    if (e->cut_set || still) e->cut_set = SC_CUT_STALE;
+    e->still |= still;
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        e->peers[r]->lost = 0;
+        e->peers[r]->group.limit = UINT64_MAX;
+    }
+    for (size_t i = 0; i < n; i++) {
+        sc_peer *peer = sc_find_peer(e, lost[i]);
+        if (peer && peer != sc_self(e)) peer->lost = 1;
+    }
+    e->frozen = 1;
+    sc_flow_recount(e, e->now);
+}
+
+static uint64_t prefix_of(const sc_engine *e, uint32_t rank) {
+    return rank == e->view.rank ? e->group.next - 1 : e->peers[rank]->group.next - 1;
+}
+
+size_t sc_engine_held(const sc_engine *e, uint32_t rank, uint64_t *prefix, uint64_t *ranges, size_t max) {
+    *prefix = 0;
+    if (!e->in_view || rank >= e->view.n) return 0;
+    *prefix = prefix_of(e, rank);
+    const sc_rx_stream *rx = &e->peers[rank]->group;
+    if (rank == e->view.rank || !rx->packets) return 0;
+    size_t n = 0;
+    uint64_t lo = 0;
+    for (uint64_t seqno = rx->next; seqno <= rx->highest + 1 && n < max; seqno++) {
+        int held = seqno <= rx->highest && sc_rx_at(e, rx, seqno)->p != NULL;
+        if (held && !lo) lo = seqno;
+        if (!held && lo) {
+            ranges[2 * n] = lo;
+            ranges[2 * n++ + 1] = seqno - 1;
+            lo = 0;
+        }
+    }
+    return n;
+}
+
+int sc_engine_cut_reached(const sc_engine *e) {
+    if (e->cut_set != SC_CUT_CURRENT) return 0;
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        const sc_peer *peer = e->peers[r];
+        if (prefix_of(e, r) < e->cut[r]) return 0;
+        if (!peer->lost && peer->unicast_tx && peer->unicast_tx->stable < peer->unicast_mark) return 0;
+    }
+    return 1;
+}
+
+void sc_view_cut_check(sc_engine *e) {
+    if (e->cut_set != SC_CUT_CURRENT || e->cut_told || !sc_engine_cut_reached(e)) return;
+    e->cut_told = 1;
+    sc_push_event(e, SC_EVENT_CUT_REACHED, 0, e->view.tag, NULL, NULL, 0);
+}
+
+void sc_engine_cut(sc_engine *e, const uint64_t *cut, const sc_fetch *fetch, size_t n_fetch) {
+    if (!e->in_view) return;
+    e->cut_set = SC_CUT_CURRENT;
+    e->cut_told = 0;
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        sc_rx_stream *rx = &e->peers[r]->group;
+        e->cut[r] = cut[r];
+        rx->limit = cut[r];
+        rx->n_gaps = 0;
+    }
+    for (size_t i = 0; i < n_fetch; i++) {
+        const sc_fetch *f = &fetch[i];
+        if (f->rank >= e->view.n || f->holder >= e->view.n || f->rank == e->view.rank || f->holder == e->view.rank)
+            continue;
+        sc_rx_stream *rx = &e->peers[f->rank]->group;
+        uint64_t lo = f->lo < rx->next ? rx->next : f->lo, hi = f->hi < rx->limit ? f->hi : rx->limit;
+        if (lo > hi) continue;
+        sc_rx_gap_add(e, rx, lo, hi, e->now, (int32_t)f->holder);
+        if (hi > rx->known) rx->known = hi;
+    }
+    sc_view_cut_check(e);
+}
+
+void sc_engine_received_table(const sc_engine *e, uint64_t *out) {
+    if (!e->in_view) return;
+    memcpy(out, e->order.returned, e->view.n * sizeof *out);
+    if (e->order.ops->received) e->order.ops->received(e, out);
+}

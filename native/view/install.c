@@ -1,0 +1,225 @@
+/* A view begins, or is left: what the old one delivers to the end, who of its members stays, the streams of the new one. */
+#include "engine/internal.h"
+
+/* What a new view needs of memory, gathered before the old one is touched. */
+typedef struct {
+    sc_resend resend;
+    sc_peer *fresh[SC_MEMBERS_MAX]; /* members that come anew, by rank */
+    const sc_order_ops *ops;
+    void *order_state;
+} preparation;
+
+static void preparation_free(preparation *new) {
+    for (uint32_t r = 0; r < SC_MEMBERS_MAX; r++) free(new->fresh[r]);
+    sc_resend_free(&new->resend);
+    free(new->order_state);
+}
+
+static int is_valid(const sc_engine *e, const sc_view *view) {
+    if (!view->n || view->n > SC_MEMBERS_MAX || view->rank >= view->n) return 0;
+    if (view->ids[view->rank] != e->config.member || view->apart[view->rank]) return 0;
+    if (view->packet_bytes < 512 || view->packet_bytes > SC_PACKET_MAX || view->packet_bytes % 4) return 0;
+    const sc_order_ops *ops = sc_order_of(view->mechanism);
+    return ops && ops->fits(view);
+}
+
+/* Across a merge nothing is sent again: a sequencer on the other side may have delivered it. */
+static int prepare(sc_engine *e, const sc_view *view, preparation *new) {
+    new->ops = sc_order_of(view->mechanism);
+    size_t bytes = new->ops->state_bytes ? new->ops->state_bytes(&e->config, view) : 0;
+    if (bytes && !(new->order_state = calloc(1, bytes))) return -1;
+    if (e->in_view && !view->merge && sc_resend_collect(e, &new->resend)) return -1;
+    for (uint32_t r = 0; r < view->n; r++) {
+        if (!view->apart[r] && sc_find_peer(e, view->ids[r])) continue;
+        if (!(new->fresh[r] = calloc(1, sizeof *new->fresh[r]))) return -1;
+    }
+    return 0;
+}
+
+static void deliver_to_cut(sc_engine *e, const uint64_t *cut) {
+    e->cut_set = SC_CUT_NONE;
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        sc_rx_stream *rx = &e->peers[r]->group;
+        if (r != e->view.rank && rx->next > cut[r] + 1) rx->next = cut[r] + 1;
+    }
+    e->order.ops->finish(e);
+}
+
+/* The old view delivers to its end. Across a merge a large message is not sent again either, once it was packed whole. */
+static void finish_view(sc_engine *e, const uint64_t *cut, int merge) {
+    if (!e->in_view) return;
+    if (cut) deliver_to_cut(e, cut);
+    if (e->big_last && (merge || (e->order.waits && e->order.ops->ordered(e) >= e->big_last))) e->big_returned = 1;
+}
+
+static void peer_free(sc_engine *e, sc_peer *peer) {
+    sc_rx_free(e, &peer->group);
+    sc_rx_free(e, &peer->unicast);
+    sc_rx_free(e, &peer->forward);
+    sc_rx_free(e, &peer->state);
+    sc_tx_stream *of_pair[] = {peer->unicast_tx, peer->state_tx};
+    for (int i = 0; i < 2; i++) {
+        if (of_pair[i]) sc_tx_free(e, of_pair[i]);
+        free(of_pair[i]);
+    }
+    free(peer);
+}
+
+static void forget_view(sc_engine *e) {
+    e->again_gone += e->n_again;
+    e->n_again = 0;
+    e->gate_closed = e->paused = e->frozen = e->still = e->cut_set = e->cut_told = 0;
+    e->epoch++;
+    e->own_closed_bytes = e->own_bytes;
+    e->sendable++;
+    free(e->order.state);
+    e->order.state = NULL;
+}
+
+void sc_view_leave(sc_engine *e) {
+    for (uint32_t r = 0; e->in_view && r < e->view.n; r++) {
+        peer_free(e, e->peers[r]);
+        e->peers[r] = NULL;
+    }
+    e->in_view = e->takes_sends = 0;
+    e->view.n = 0;
+    forget_view(e);
+    e->heartbeat_due = e->ask_due = SC_NEVER;
+}
+
+/* ---- members ------------------------------------------------------------------------------------------------- */
+
+/* A member that was not here before, or was apart. */
+static void peer_begin(sc_engine *e, sc_peer *peer, uint64_t id, uint32_t rank) {
+    peer->id = id;
+    peer->pair = e->view.tag;
+    peer->handed = peer->taken = sc_number_base(e, rank);
+    peer->took = sc_number_base(e, e->view.rank);
+    sc_rx_reset(e, &peer->unicast, 0);
+    sc_rx_reset(e, &peer->state, 0);
+}
+
+static void peer_enter(sc_engine *e, sc_peer *peer, uint32_t rank, int64_t now) {
+    uint64_t base = e->view.base[e->view.rank];
+    sc_tx_rewindow(e, peer);
+    peer->address = e->view.addresses[rank];
+    peer->rank = rank;
+    peer->lost = peer->uncounted = peer->doubted = peer->silent = peer->suspected = 0;
+    peer->unicast_mark = 0;
+    peer->again_left = 2 * (int64_t)e->config.ring_bytes;
+    peer->starved = peer->slow = 0;
+    peer->again_sent = e->first_bytes;
+    peer->again_refilled = now;
+    peer->heard = peer->overheard = now;
+    peer->vouched = peer->refused = 0;
+    memset(peer->unheard, 0, sizeof peer->unheard);
+    peer->acked = (sc_mark){base, base};
+    peer->consumed = base;
+    memset(peer->digest, 0, sizeof peer->digest);
+    sc_rx_reset(e, &peer->group, e->view.base[rank]);
+    sc_rx_reset(e, &peer->forward, e->view.origin_base[rank]);
+}
+
+/* Members of both views keep the streams between them; the others go. */
+static void replace_members(sc_engine *e, uint32_t n_old, preparation *new, int64_t now) {
+    sc_peer *old[SC_MEMBERS_MAX];
+    memcpy(old, e->peers, sizeof old);
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        sc_peer *peer = new->fresh[r];
+        int is_new = peer != NULL;
+        new->fresh[r] = NULL;
+        for (uint32_t i = 0; i < n_old && !peer; i++) {
+            if (!old[i] || old[i]->id != e->view.ids[r]) continue;
+            peer = old[i];
+            old[i] = NULL;
+        }
+        if (is_new) peer_begin(e, peer, e->view.ids[r], r);
+        peer_enter(e, peer, r, now);
+        e->peers[r] = peer;
+    }
+    for (uint32_t i = 0; i < n_old; i++)
+        if (old[i]) peer_free(e, old[i]);
+}
+
+/* ---- streams ------------------------------------------------------------------------------------------------- */
+
+static void order_begin(sc_engine *e, preparation *new) {
+    e->order = (sc_order){.ops = new->ops, .state = new->order_state, .forward_to = -1};
+    new->order_state = NULL;
+    memcpy(e->order.returned, e->view.origin_base, sizeof e->order.returned);
+    e->order.ops->begin(e);
+}
+
+/* A stream that is used has a ring of its window; each packet may leave its alignment unused, and one packet does not wrap
+ * around the end. What is sent again fits, whatever the window. */
+static int stream_begin(sc_engine *e, sc_tx_stream *tx, uint64_t base, uint64_t window, int used, uint64_t resend) {
+    uint64_t packet = e->view.packet_bytes;
+    if (!used) return sc_tx_reset(e, tx, base, 0, e->view.packet_bytes, 0);
+    if (window > e->config.ring_bytes) window = e->config.ring_bytes;
+    if (window < 2 * packet) window = 2 * packet;
+    uint64_t ring = window + window / 8 + 4 * packet;
+    return sc_tx_reset(e, tx, base, window, e->view.packet_bytes, ring > resend ? ring : resend);
+}
+
+static int streams_begin(sc_engine *e, const sc_resend *resend) {
+    uint64_t ring = sc_resend_ring(resend, e->view.packet_bytes);
+    uint64_t base = e->view.base[e->view.rank], forward_base = e->view.origin_base[e->view.rank];
+    int forwards = e->order.forward_to >= 0, multicasts = e->order.own == &e->group;
+    if (stream_begin(e, &e->group, base, e->view.window_bytes, multicasts, ring)) return -1;
+    if (!forwards && !e->forward.packets) return 0;
+    return stream_begin(e, &e->forward, forward_base, e->view.forward_window_bytes, forwards, ring);
+}
+
+/* ---- the view ------------------------------------------------------------------------------------------------ */
+
+/* -1 without memory for the rings, or for what is sent again: this member is then in no view, and never in one in silence
+ * without some of what it sent. */
+static int begin(sc_engine *e, const sc_view *view, preparation *new, int64_t now) {
+    uint32_t n_old = e->in_view ? e->view.n : 0;
+    e->view_before = e->in_view ? e->view.tag : 0;
+    e->installed = now;
+    forget_view(e);
+    e->view = *view;
+    order_begin(e, new);
+    replace_members(e, n_old, new, now);
+    e->in_view = 1;
+    e->takes_sends = !e->sends_ended;
+    if (streams_begin(e, &new->resend)) return -1;
+    e->self_consumed = e->peers_consumed = view->base[view->rank];
+    e->unsent = 0;
+    sc_own_reset(e, sc_number_base(e, view->rank));
+    e->big_first = e->big_last = 0;
+    e->heartbeat_due = now;
+    int failed = sc_resend_pack(e, &new->resend, e->wall);
+    sc_taking_installed(e, now);
+    return failed;
+}
+
+int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, uint64_t marker, int64_t now) {
+    if (!is_valid(e, view)) return -1;
+    e->now = now;
+    preparation new = {0};
+    finish_view(e, cut, (int)view->merge);
+    if (prepare(e, view, &new) || sc_queue_marker(e, marker, 0)) {
+        preparation_free(&new);
+        return -1;
+    }
+    int failed = begin(e, view, &new, now);
+    preparation_free(&new);
+    if (failed)
+        sc_view_leave(e);
+    else
+        sc_blocked_drain(e);
+    sc_drained_check(e);
+    return failed;
+}
+
+uint64_t sc_engine_view(const sc_engine *e) { return e->in_view ? e->view.tag : 0; }
+
+uint64_t sc_engine_forwarded(const sc_engine *e) { return e->in_view && e->order.waits ? e->own_last : 0; }
+
+void sc_engine_close(sc_engine *e, const uint64_t *cut, uint64_t marker) {
+    finish_view(e, cut, 0);
+    sc_queue_marker(e, marker, 0);
+    sc_view_leave(e);
+}

@@ -1,0 +1,65 @@
+/* Own messages that a view change leaves without an order are sent again in the next view, before anything newer. */
+#include "engine/internal.h"
+
+/* Packets up to this number have their place: their messages are delivered, and not sent again. */
+static void collect_packet(const sc_engine *e, sc_resend *r, uint64_t seqno, uint64_t ordered) {
+    const uint8_t *p = sc_tx_at(e->order.own, seqno)->p;
+    uint32_t pieces = sc_get16(p + SC_OFF_PIECES), data_len = sc_get32(p + SC_OFF_DATA_LEN);
+    const uint8_t *offset = p + sc_wire_offsets(data_len);
+    for (uint32_t i = 0; i < pieces; i++) {
+        uint32_t from = sc_get32(offset + 4 * (size_t)i), to = sc_get32(offset + 4 * (size_t)i + 4);
+        int continued = i == 0 && (p[SC_OFF_FLAGS] & SC_FLAG_CONT_IN);
+        int continues = i == pieces - 1 && (p[SC_OFF_FLAGS] & SC_FLAG_CONT_OUT);
+        if (!continued) {
+            r->open = !(continues && seqno == e->big_first);
+            r->len = r->n ? r->ends[r->n - 1] : 0;
+        }
+        if (!r->open) continue;
+        memcpy(r->data + r->len, p + SC_DATA_HEADER + from, to - from);
+        r->len += to - from;
+        if (continues) continue;
+        r->open = 0;
+        if (seqno > ordered) r->ends[r->n++] = r->len;
+    }
+}
+
+/* Whole messages only: one that the application is still packing starts again by itself (sc_send_state.epoch). The first may
+ * begin in a packet that has its place: receivers drop that piece, so the message is sent whole. */
+int sc_resend_collect(const sc_engine *e, sc_resend *r) {
+    const sc_tx_stream *tx = e->order.own;
+    if (!e->order.waits || !tx->packets) return 0;
+    uint64_t bytes = 0, messages = 0;
+    for (uint64_t seqno = tx->first; seqno < tx->next; seqno++) {
+        bytes += sc_tx_at(tx, seqno)->len;
+        messages += sc_tx_at(tx, seqno)->messages;
+    }
+    if (!messages) return 0;
+    r->data = malloc(bytes);
+    r->ends = malloc(messages * sizeof *r->ends);
+    if (!r->data || !r->ends) return -1;
+    for (uint64_t seqno = tx->first; seqno < tx->next; seqno++) collect_packet(e, r, seqno, e->order.ops->ordered(e));
+    return 0;
+}
+
+/* Full packets of at least this much data, each with its header and alignment. */
+uint64_t sc_resend_ring(const sc_resend *r, uint32_t packet_bytes) {
+    uint64_t least = packet_bytes - SC_DATA_HEADER - 64 - 8;
+    return r->n ? ((r->ends[r->n - 1] + 4 * r->n) / least + 8) * ((uint64_t)packet_bytes + 64) : 0;
+}
+
+/* Forced past credit, into a ring that was made large enough; -1 where it has too few descriptors all the same. */
+int sc_resend_pack(sc_engine *e, const sc_resend *r, int64_t wall) {
+    uint64_t start = 0;
+    for (uint64_t i = 0; i < r->n; i++) {
+        uint64_t done = 0;
+        if (sc_tx_pack(e, e->order.own, r->data + start, r->ends[i] - start, &done, wall, 1) != SC_SENT) return -1;
+        e->counters.messages_sent--; /* counted when it was first sent */
+        start = r->ends[i];
+    }
+    return 0;
+}
+
+void sc_resend_free(sc_resend *r) {
+    free(r->data);
+    free(r->ends);
+}
