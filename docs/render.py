@@ -82,27 +82,15 @@ class Settings(TypedDict, total=False):
 def wire_page(header: str) -> str:
     """docs/wire.md from the text of native/wire/wire.h."""
     constants = dict(re.findall(r"^#define SC_(\w+) (0x\w+|\d+)\b", header, re.M))
-    offsets = [
-        (name, int(offset), comment.strip())
-        for name, offset, comment in re.findall(r"^#define SC_OFF_(\w+) (\d+)\b *(?:/\* *(.*?) *\*/)?", header, re.M)
-    ]
-    common, data = int(constants["COMMON_HEADER"]), int(constants["DATA_HEADER"])
     parts = [
         "# The wire",
         "Made from `native/wire/wire.h` by `docs/render.py`; do not edit.",
         sentence("".join(re.findall(r"/\* The wire: (.*?)\*/", header, re.S))),
         f"Magic {constants['WIRE_MAGIC']}, version {constants['WIRE_VERSION']}; the largest datagram has "
         f"{constants['PACKET_MAX']} bytes; at most {constants['MEMBERS_MAX']} members.",
-        f"## Common header, {common} bytes",
-        table(["offset", "bytes", "field", "meaning"], fields(offsets, 0, common)),
-        f"## Header of data packets, from {common} to {data}",
-        table(["offset", "bytes", "field", "meaning"], fields(offsets, common, data)),
         "## Datagram types",
         table(["type", "name", "meaning"], enumeration(header, "SC_TYPE_")),
-        "## Bodies of the other types",
-        "\n".join(
-            f"- **{name}**: {prose(text)}" for name, text in re.findall(r"/\* (\w+) body, (.*?)\*/", header, re.S)
-        ),
+        *layouts(header),
         f"A NAK names at most {constants['NAK_RANGES_MAX']} ranges.",
         "## Streams",
         table(["stream", "name", "meaning"], enumeration(header, "SC_STREAM_")),
@@ -116,14 +104,26 @@ def wire_page(header: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def fields(offsets: list[tuple[str, int, str]], begin: int, end: int) -> list[list[str]]:
-    """Rows of the fields between two offsets; each is as long as it is far to the next."""
-    inside = [row for row in offsets if begin <= row[1] < end]
-    ends = [row[1] for row in inside[1:]] + [end]
-    return [
-        [str(offset), str(after - offset), f"`{name.lower()}`", comment]
-        for (name, offset, comment), after in zip(inside, ends, strict=True)
-    ]
+def layouts(header: str) -> list[str]:
+    """A heading, what the comment adds to it, and a table of the fields for each run of fields in wire.h."""
+    parts = []
+    for title, more, lines in re.findall(
+        r"/\* (Common header|Header of data packets|Body of [\w ]+)[.;:] ?(.*?) ?\*/\n((?:SC_[A-Z]+\([^\n]*\n)+)",
+        header,
+        re.S,
+    ):
+        rows = []
+        for kind, numbers, name, comment in re.findall(
+            r"SC_(FIELD|ENTRIES|BYTES)\((.*), (\w+)\);(?: /\* (.*?) \*/)?\n", lines
+        ):
+            offset, *rest = (int(number) for number in numbers.split(","))
+            at = f"{offset} + {rest[0]} i" if kind == "ENTRIES" else str(offset)
+            field = name.partition("_")[2] if title.startswith("Body") else name
+            rows.append([at, str(rest[-1] if kind == "BYTES" else rest[-1] // 8), f"`{field}`", comment])
+        assert len(rows) == lines.count("\n"), title
+        parts += [f"## {title}", *([sentence(more)] if more else [])]
+        parts.append(table(["offset", "bytes", "field", "meaning"], rows))
+    return parts
 
 
 def enumeration(header: str, prefix: str) -> list[list[str]]:

@@ -228,9 +228,9 @@ static void tail_spill(sc_engine *e, sc_batch *b, tail *t) {
 static void append(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *t) {
     const uint8_t *p = d->p;
     const uint8_t *data = p + SC_DATA_HEADER;
-    uint32_t pieces = sc_get16(p + SC_OFF_PIECES), data_len = sc_get32(p + SC_OFF_DATA_LEN);
+    uint32_t pieces = sc_get_pieces(p), data_len = sc_get_data_len(p);
     const uint8_t *offset = p + sc_wire_offsets(data_len);
-    int in = p[SC_OFF_FLAGS] & SC_FLAG_CONT_IN, out = p[SC_OFF_FLAGS] & SC_FLAG_CONT_OUT;
+    int in = sc_get_flags(p) & SC_FLAG_CONT_IN, out = sc_get_flags(p) & SC_FLAG_CONT_OUT;
     uint32_t whole = out ? pieces - 1 : pieces, i = 0, n = b->n;
     sc_assembly *a = NULL;
     if (in || out || t->owner || e->assemblies_active) {
@@ -247,7 +247,7 @@ static void append(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *t) {
         }
     }
     if (in) {
-        uint32_t end = sc_get32(offset + 4);
+        uint32_t end = sc_get_offset(offset, 1);
         if (!a->active) {
             e->counters.drop_partial_message++; /* its beginning was in a closed view */
         } else if (t->owner && !a->len && t->len + end <= e->config.message_bytes_max) {
@@ -278,14 +278,14 @@ static void append(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *t) {
         i = 1;
     }
     if (i < whole) {
-        uint32_t from = sc_get32(offset + 4 * (size_t)i), to = sc_get32(offset + 4 * (size_t)whole);
+        uint32_t from = sc_get_offset(offset, i), to = sc_get_offset(offset, whole);
         if (to > from) memcpy(b->data + b->data_len, data + from, to - from);
         int32_t shift = (int32_t)b->data_len - (int32_t)from;
-        for (uint32_t k = i + 1; k <= whole; k++) b->offsets[++n] = (int32_t)sc_get32(offset + 4 * (size_t)k) + shift;
+        for (uint32_t k = i + 1; k <= whole; k++) b->offsets[++n] = (int32_t)sc_get_offset(offset, k) + shift;
         b->data_len += to - from;
     }
     if (out) {
-        uint32_t from = sc_get32(offset + 4 * (size_t)whole);
+        uint32_t from = sc_get_offset(offset, whole);
         if (data_len > from) memcpy(b->data + b->data_len, data + from, data_len - from);
         t->owner = a;
         t->len = data_len - from;
@@ -298,7 +298,7 @@ static void append(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *t) {
         b->runs[b->n_runs++] = (sc_run){.sender = d->sender,
                                         .seqno = d->number,
                                         .global_seqno = d->global ? d->global + (whole - (n - b->n)) : 0,
-                                        .sent_ns = (int64_t)sc_get64(p + SC_OFF_SENT_NS),
+                                        .sent_ns = (int64_t)sc_get_sent_ns(p),
                                         .first = b->n,
                                         .n = n - b->n,
                                         .index = whole - (n - b->n),
@@ -333,7 +333,7 @@ int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_
         }
         if (batch->n && batch->data_len + t.len + d->len > bytes_max) break;
         if (t.len > bytes_max) tail_spill(e, batch, &t); /* a large message: out of the batch, into its assembly */
-        if (!reserve(batch, t.len, d->len, sc_get16(d->p + SC_OFF_PIECES))) break;
+        if (!reserve(batch, t.len, d->len, sc_get_pieces(d->p))) break;
         if (!batch->n) {
             batch->offsets[0] = 0;
             batch->view_tag = d->view_tag;

@@ -8,9 +8,9 @@
 /* ---- the receiver's side ------------------------------------------------------------------------------------- */
 
 static void answer(sc_engine *e, sc_peer *peer) {
-    uint8_t *p = sc_out_new(e, SC_LANE_UNICAST, &peer->address, SC_TYPE_TAKEN, SC_ASK_LEN);
+    uint8_t *p = sc_out_new(e, SC_LANE_UNICAST, &peer->address, SC_TYPE_TAKEN, SC_TAKEN_LEN);
     if (!p) return; /* it asks again */
-    sc_put64(p + 40, peer->taken);
+    sc_put_taken_seqno(p, peer->taken);
     e->counters.taken_sent++;
     if (peer->taken >= peer->asked) peer->asked = 0;
 }
@@ -43,7 +43,7 @@ void sc_engine_taken(sc_engine *e) {
 
 void sc_on_ask(sc_engine *e, sc_peer *peer, const uint8_t *p) {
     if (peer->lost) return;
-    peer->asked = sc_get64(p + 40);
+    peer->asked = sc_get_taken_seqno(p);
     answer(e, peer);
 }
 
@@ -78,9 +78,9 @@ static void ask(sc_engine *e, int64_t now) {
         sc_peer *peer = e->peers[r];
         if (r == e->view.rank || peer->took >= last) continue;
         lacking = 1;
-        uint8_t *p = peer->lost ? NULL : sc_out_new(e, SC_LANE_UNICAST, &peer->address, SC_TYPE_ASK, SC_ASK_LEN);
+        uint8_t *p = peer->lost ? NULL : sc_out_new(e, SC_LANE_UNICAST, &peer->address, SC_TYPE_ASK, SC_TAKEN_LEN);
         if (!p) continue;
-        sc_put64(p + 40, last);
+        sc_put_taken_seqno(p, last);
         e->counters.asks_sent++;
     }
     e->ask_due = lacking || e->takings ? now + e->ask_wait : SC_NEVER;
@@ -95,7 +95,7 @@ static void ask_soon(sc_engine *e, int64_t now) {
 }
 
 void sc_on_taken(sc_engine *e, sc_peer *peer, const uint8_t *p) {
-    uint64_t seqno = sc_get64(p + 40);
+    uint64_t seqno = sc_get_taken_seqno(p);
     if (seqno > last_sent(e)) {
         e->counters.drop_field++;
         return;

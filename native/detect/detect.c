@@ -76,8 +76,8 @@ void sc_engine_refused(sc_engine *e, const sc_address *to, int64_t now) {
 static void say(sc_engine *e, uint8_t type, const sc_address *to, uint64_t target, uint64_t origin) {
     uint8_t *p = sc_out_new(e, SC_LANE_UNICAST, to, type, SC_PING_LEN);
     if (!p) return;
-    sc_put64(p + 40, target);
-    sc_put64(p + 48, origin);
+    sc_put_ping_target(p, target);
+    sc_put_ping_origin(p, origin);
     e->counters.pings_sent += type == SC_TYPE_PING;
 }
 
@@ -95,7 +95,7 @@ static void ping(sc_engine *e, sc_peer *peer, int64_t now) {
 
 /* `sender` is NULL for a stranger: who is in no view yet answers for itself, and does nothing else. */
 void sc_on_ping(sc_engine *e, const sc_peer *sender, const uint8_t *p, const sc_address *from) {
-    uint64_t target = sc_get64(p + 40), origin = sc_get64(p + 48);
+    uint64_t target = sc_get_ping_target(p), origin = sc_get_ping_origin(p);
     if (target == e->config.member) {
         if (!e->in_view && e->epoch) return; /* it has left for good, or was excluded */
         say(e, SC_TYPE_PONG, from, target, origin);
@@ -110,7 +110,7 @@ void sc_on_ping(sc_engine *e, const sc_peer *sender, const uint8_t *p, const sc_
 }
 
 void sc_on_pong(sc_engine *e, const sc_peer *sender, const uint8_t *p, int64_t now) {
-    uint64_t target = sc_get64(p + 40), origin = sc_get64(p + 48);
+    uint64_t target = sc_get_ping_target(p), origin = sc_get_ping_origin(p);
     sc_peer *peer = sc_find_peer(e, origin == e->config.member ? target : origin);
     if (!peer || peer == sender) return;
     if (origin != e->config.member) {
@@ -144,19 +144,21 @@ static uint64_t progress(const sc_engine *e) {
 }
 
 static void say_heartbeat(sc_engine *e, int lane, const sc_address *to) {
-    uint8_t *p = sc_out_new(e, lane, to, SC_TYPE_HEARTBEAT, SC_HEARTBEAT_HEADER + 16 * (size_t)e->view.n);
+    uint8_t *p = sc_out_new(e, lane, to, SC_TYPE_HEARTBEAT, SC_HEARTBEAT_LEN(e->view.n));
     if (!p) return;
-    if (e->stuck) p[SC_OFF_FLAGS] = SC_FLAG_STARVED;
-    sc_put64(p + 40, e->group.unsent - 1);
-    sc_put64(p + 48, e->group.stable);
-    sc_put32(p + 56, e->view.n);
+    uint8_t unheard[SC_MEMBERS_MAX / 8] = {0};
+    if (e->stuck) sc_put_flags(p, SC_FLAG_STARVED);
+    sc_put_heartbeat_highest(p, e->group.unsent - 1);
+    sc_put_heartbeat_stable(p, e->group.stable);
+    sc_put_heartbeat_n(p, e->view.n);
     for (uint32_t r = 0; r < e->view.n; r++) {
         const sc_rx_stream *rx = &e->peers[r]->group;
         int own = r == e->view.rank;
-        if (e->peers[r]->silent) p[SC_HEARTBEAT_UNHEARD + r / 8] |= (uint8_t)(1u << r % 8);
-        sc_put64(p + SC_HEARTBEAT_HEADER + 16 * (size_t)r, own ? e->group.unsent - 1 : rx->queued - 1);
-        sc_put64(p + SC_HEARTBEAT_HEADER + 16 * (size_t)r + 8, own ? e->group.unsent - 1 : rx->highest);
+        sc_put_heartbeat_delivered(p, r, own ? e->group.unsent - 1 : rx->queued - 1);
+        sc_put_heartbeat_received(p, r, own ? e->group.unsent - 1 : rx->highest);
+        if (e->peers[r]->silent) unheard[r / 8] |= (uint8_t)(1u << r % 8);
     }
+    sc_put_heartbeat_unheard(p, unheard);
     e->counters.heartbeats_sent++;
 }
 
@@ -215,18 +217,18 @@ size_t sc_engine_strangers(const sc_engine *e, uint64_t tag) {
 }
 
 void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
-    if (sc_get32(p + 56) != e->view.n) {
+    if (sc_get_heartbeat_n(p) != e->view.n) {
         e->counters.drop_field++;
         return;
     }
     for (uint32_t r = 0; r < e->view.n; r++) {
-        peer->digest[r].delivered = sc_get64(p + SC_HEARTBEAT_HEADER + 16 * (size_t)r);
-        peer->digest[r].received = sc_get64(p + SC_HEARTBEAT_HEADER + 16 * (size_t)r + 8);
+        peer->digest[r].delivered = sc_get_heartbeat_delivered(p, r);
+        peer->digest[r].received = sc_get_heartbeat_received(p, r);
     }
-    judge_starved(e, peer, p[SC_OFF_FLAGS] & SC_FLAG_STARVED, now);
-    if (memcmp(peer->unheard, p + SC_HEARTBEAT_UNHEARD, sizeof peer->unheard)) {
+    judge_starved(e, peer, sc_get_flags(p) & SC_FLAG_STARVED, now);
+    if (memcmp(peer->unheard, sc_get_heartbeat_unheard(p), sizeof peer->unheard)) {
         int unheard = sc_hears_not(peer, e->view.rank);
-        memcpy(peer->unheard, p + SC_HEARTBEAT_UNHEARD, sizeof peer->unheard);
+        memcpy(peer->unheard, sc_get_heartbeat_unheard(p), sizeof peer->unheard);
         if (sc_hears_not(peer, e->view.rank) && !unheard) {
             e->counters.unheard_by_others++;
             health_worse(e, now);
@@ -234,8 +236,8 @@ void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now)
         links_changed(e);
     }
     if (e->cut_set || peer->lost) return;
-    sc_rx_stable(e, &peer->group, sc_get64(p + 48));
-    sc_rx_known(e, &peer->group, sc_get64(p + 40), now + e->config.nak_delay_ns);
+    sc_rx_stable(e, &peer->group, sc_get_heartbeat_stable(p));
+    sc_rx_known(e, &peer->group, sc_get_heartbeat_highest(p), now + e->config.nak_delay_ns);
     /* The maximum of what anyone received tells of a last message whose sender is gone (E-13). */
     for (uint32_t r = 0; r < e->view.n; r++)
         if (r != e->view.rank && r != peer->rank && !e->peers[r]->lost)

@@ -219,13 +219,13 @@ static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, cons
         count_drop(e, result);
         return 0;
     }
-    uint64_t sender = sc_get64(p + SC_OFF_SENDER), tag = sc_get64(p + SC_OFF_VIEW);
+    uint64_t sender = sc_get_sender(p), tag = sc_get_view_tag(p);
     if (sender == e->config.member) {
         e->counters.drop_own++;
         return 0;
     }
     sc_peer *peer = sc_find_peer(e, sender);
-    uint8_t type = p[SC_OFF_TYPE];
+    uint8_t type = sc_get_type(p);
     /* A member speaks from its own address. Only a DATA packet may come from another member, as a holder that serves one
      * which is gone: that is no sign of life. */
     int direct = !peer || sc_same_address(from, &peer->address);
@@ -240,8 +240,9 @@ static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, cons
     /* Streams of a pair live as long as both are members, through many views: they, and what is said of them, carry the
      * tag of the view since which that is so. All else belongs to one view. */
     int of_pair = type == SC_TYPE_UNICAST || type == SC_TYPE_STATE ||
-                  ((type == SC_TYPE_ACK || type == SC_TYPE_PROBE) && sc_of_pair(sc_get64(p + 40))) ||
-                  (type == SC_TYPE_NAK && sc_of_pair(sc_get32(p + 48)));
+                  (type == SC_TYPE_ACK && sc_of_pair(sc_get_ack_stream(p))) ||
+                  (type == SC_TYPE_PROBE && sc_of_pair(sc_get_probe_stream(p))) ||
+                  (type == SC_TYPE_NAK && sc_of_pair(sc_get_nak_stream(p)));
     int current = peer && tag == (of_pair ? peer->pair : e->view.tag);
     /* A member that has yet to install this view, because its Python is busy, is alive for so long as the flush has time,
      * and multicasts no heartbeat that could be expected of it. */
@@ -342,21 +343,21 @@ static int send_to_self(sc_engine *e, const uint8_t *p, uint64_t len, uint64_t *
         }
         size_t at = sc_wire_offsets((uint32_t)take);
         memset(packet, 0, SC_DATA_HEADER);
-        packet[SC_OFF_TYPE] = SC_TYPE_UNICAST;
-        packet[SC_OFF_FLAGS] = (uint8_t)((done ? SC_FLAG_CONT_IN : 0) | (done + take < len ? SC_FLAG_CONT_OUT : 0));
-        sc_put64(packet + SC_OFF_SEQNO, e->self_seqno + (done + take == len));
-        sc_put64(packet + SC_OFF_SENT_NS, (uint64_t)wall);
-        sc_put32(packet + SC_OFF_DATA_LEN, (uint32_t)take);
-        sc_put16(packet + SC_OFF_PIECES, 1);
+        sc_put_type(packet, SC_TYPE_UNICAST);
+        sc_put_flags(packet, (uint8_t)((done ? SC_FLAG_CONT_IN : 0) | (done + take < len ? SC_FLAG_CONT_OUT : 0)));
+        sc_put_seqno(packet, e->self_seqno + (done + take == len));
+        sc_put_sent_ns(packet, (uint64_t)wall);
+        sc_put_data_len(packet, (uint32_t)take);
+        sc_put_pieces(packet, 1);
         if (take) memcpy(packet + SC_DATA_HEADER, p + done, take);
         memset(packet + SC_DATA_HEADER + take, 0, at - SC_DATA_HEADER - take);
-        sc_put32(packet + at, 0);
-        sc_put32(packet + at + 4, (uint32_t)take);
+        sc_put_offset(packet + at, 0, 0);
+        sc_put_offset(packet + at, 1, (uint32_t)take);
         sc_slab *slab;
         uint8_t *copy = sc_slab_copy_own(e->pool, packet, at + 8, &slab);
         if (!copy) return SC_AGAIN;
         e->self_bytes += at + 8;
-        uint64_t seqno = sc_get64(packet + SC_OFF_SEQNO);
+        uint64_t seqno = sc_get_seqno(packet);
         int queued = sc_queue_packet(e, &(sc_delivery){.p = copy,
                                                        .len = (uint32_t)at + 8,
                                                        .slab = slab,

@@ -222,9 +222,9 @@ static int filter_own(sc_fd fd, uint64_t member) {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
         BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 8 + SC_COMMON_HEADER, 0, 5), /* too short for us: the engine counts it */
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 8 + SC_OFF_SENDER),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 8 + sc_at_sender),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, high, 0, 3),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 8 + SC_OFF_SENDER + 4),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 8 + sc_at_sender + 4),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, low, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, 0),
         BPF_STMT(BPF_RET | BPF_K, 0xffffffff),

@@ -29,9 +29,9 @@ static void begin(sc_engine *e) {
 static uint64_t stamp(sc_engine *e, uint8_t *p, uint32_t rank, uint64_t origin, uint32_t messages) {
     stamping *s = e->order.state;
     uint64_t global = s->global_next;
-    sc_put64(p + SC_OFF_ORIGIN_SEQNO, origin);
-    sc_put16(p + SC_OFF_ORIGIN_RANK, (uint16_t)rank);
-    sc_put64(p + SC_OFF_GLOBAL, global);
+    sc_put_origin_seqno(p, origin);
+    sc_put_origin_rank(p, (uint16_t)rank);
+    sc_put_global_seqno(p, global);
     s->global_next += messages;
     e->order.returned[rank] = origin; /* E-01: the forward stream is FIFO without gaps, so each is one higher */
     e->counters.stamped++;
@@ -51,7 +51,7 @@ static void packed(sc_engine *e, sc_tx_stream *tx, sc_tx_packet *packet) {
 }
 
 static uint32_t messages_ending(const uint8_t *p) {
-    return (uint32_t)sc_get16(p + SC_OFF_PIECES) - ((p[SC_OFF_FLAGS] & SC_FLAG_CONT_OUT) ? 1u : 0u);
+    return (uint32_t)sc_get_pieces(p) - ((sc_get_flags(p) & SC_FLAG_CONT_OUT) ? 1u : 0u);
 }
 
 /* The next forward of `peer` becomes a packet of the own group stream, where it lies (SEQ-17). */
@@ -59,11 +59,11 @@ static void take_forward(sc_engine *e, sc_peer *peer, int64_t now) {
     sc_rx_stream *rx = &peer->forward;
     sc_rx_packet *slot = sc_rx_at(e, rx, rx->queued);
     uint8_t *p = slot->p;
-    uint64_t number = sc_get64(p + SC_OFF_SEQNO), seqno = e->group.next;
+    uint64_t number = sc_get_seqno(p), seqno = e->group.next;
     uint32_t messages = messages_ending(p), len = slot->len;
-    p[SC_OFF_TYPE] = SC_TYPE_DATA;
-    sc_put64(p + SC_OFF_SENDER, e->config.member);
-    sc_put64(p + SC_OFF_SEQNO, seqno);
+    sc_put_type(p, SC_TYPE_DATA);
+    sc_put_sender(p, e->config.member);
+    sc_put_seqno(p, seqno);
     uint64_t global = stamp(e, p, peer->rank, number, messages);
     sc_queue_packet(e, &(sc_delivery){.p = p,
                                       .len = len,
@@ -111,7 +111,7 @@ static void settle(sc_engine *e, int64_t now) {
 /* Only the sequencer gets forwards (SEQ-14), and only it multicasts. */
 static int accepts(const sc_engine *e, const sc_peer *peer, int stream, const uint8_t *p) {
     if (stream == SC_STREAM_FORWARD) return stamps(e);
-    return peer->rank == (uint32_t)e->view.sequencer && sc_get16(p + SC_OFF_ORIGIN_RANK) < e->view.n;
+    return peer->rank == (uint32_t)e->view.sequencer && sc_get_origin_rank(p) < e->view.n;
 }
 
 /* Own packets up to `number` are in order: they leave the forward table, and give credit. */
@@ -131,8 +131,8 @@ static void advance(sc_engine *e, sc_peer *peer) {
     sc_rx_stream *rx = &peer->group;
     while (rx->queued < rx->next) {
         const uint8_t *p = sc_rx_at(e, rx, rx->queued)->p;
-        uint32_t rank = sc_get16(p + SC_OFF_ORIGIN_RANK);
-        uint64_t number = sc_get64(p + SC_OFF_ORIGIN_SEQNO), *returned = &e->order.returned[rank];
+        uint32_t rank = sc_get_origin_rank(p);
+        uint64_t number = sc_get_origin_seqno(p), *returned = &e->order.returned[rank];
         if (number > *returned + 1) { /* stamping leaves no gap (E-01): the packet is not the sequencer's */
             e->counters.drop_field++;
             sc_rx_refuse(e, rx);
@@ -146,7 +146,7 @@ static void advance(sc_engine *e, sc_peer *peer) {
         int own = rank == e->view.rank;
         if (own && !e->config.deliver_own)
             sc_rx_skip(rx);
-        else if (!sc_rx_deliver(e, peer, rank, number, sc_get64(p + SC_OFF_GLOBAL)))
+        else if (!sc_rx_deliver(e, peer, rank, number, sc_get_global_seqno(p)))
             return;
         *returned = number;
         if (own) came_back(e, number);
@@ -160,8 +160,7 @@ static uint64_t stable(const sc_engine *e) {
     const sc_rx_stream *rx = &e->peers[e->view.sequencer]->group;
     for (uint64_t seqno = rx->stable + 1; rx->packets && seqno < rx->queued; seqno++) {
         const uint8_t *p = sc_rx_at(e, rx, seqno)->p;
-        if (p && sc_get64(p + SC_OFF_SEQNO) == seqno && sc_get16(p + SC_OFF_ORIGIN_RANK) == e->view.rank)
-            return sc_get64(p + SC_OFF_ORIGIN_SEQNO) - 1;
+        if (p && sc_get_seqno(p) == seqno && sc_get_origin_rank(p) == e->view.rank) return sc_get_origin_seqno(p) - 1;
     }
     return ordered(e);
 }
@@ -173,8 +172,8 @@ static void received(const sc_engine *e, uint64_t *table) {
     const sc_rx_stream *rx = &e->peers[e->view.sequencer]->group;
     for (uint64_t seqno = rx->queued; seqno <= e->cut[e->view.sequencer] && seqno < rx->next; seqno++) {
         const uint8_t *p = sc_rx_at(e, rx, seqno)->p;
-        uint64_t number = sc_get64(p + SC_OFF_ORIGIN_SEQNO);
-        uint32_t rank = sc_get16(p + SC_OFF_ORIGIN_RANK);
+        uint64_t number = sc_get_origin_seqno(p);
+        uint32_t rank = sc_get_origin_rank(p);
         if (number == table[rank] + 1) table[rank] = number; /* what does not follow no sequencer has stamped */
     }
 }

@@ -15,12 +15,7 @@ uint8_t *sc_out_new(sc_engine *e, int lane, const sc_address *to, uint8_t type, 
     if (to) o->to = *to;
     o->len = (uint32_t)len;
     memset(o->p, 0, len);
-    o->p[SC_OFF_MAGIC] = SC_WIRE_MAGIC;
-    o->p[SC_OFF_VERSION] = SC_WIRE_VERSION;
-    o->p[SC_OFF_TYPE] = type;
-    sc_put32(o->p + SC_OFF_GROUP, e->config.group);
-    sc_put64(o->p + SC_OFF_SENDER, e->config.member);
-    sc_put64(o->p + SC_OFF_VIEW, e->in_view ? e->view.tag : 0);
+    sc_wire_head(o->p, type, e->config.group, e->config.member, e->in_view ? e->view.tag : 0);
     *e->out_last = o;
     e->out_last = &o->next;
     e->out_bytes += len;
@@ -46,11 +41,11 @@ static void ack(sc_engine *e, sc_peer *peer, int stream) {
         rx->ack_due = e->now + e->config.ack_delay_ns;
         return;
     }
-    if (sc_of_pair((uint64_t)stream)) sc_put64(p + SC_OFF_VIEW, peer->pair);
-    sc_put64(p + 40, (uint64_t)stream);
-    sc_put64(p + 48, rx->consumed >= rx->queued ? rx->consumed : rx->queued - 1);
-    sc_put64(p + 56, rx->highest);
-    sc_put64(p + 64, rx->consumed);
+    if (sc_of_pair((uint64_t)stream)) sc_put_view_tag(p, peer->pair);
+    sc_put_ack_stream(p, (uint64_t)stream);
+    sc_put_ack_delivered(p, rx->consumed >= rx->queued ? rx->consumed : rx->queued - 1);
+    sc_put_ack_received(p, rx->highest);
+    sc_put_ack_consumed(p, rx->consumed);
     rx->acked_consumed = rx->consumed;
     e->counters.acks_sent++;
 }
@@ -122,8 +117,8 @@ void sc_flow_sent(sc_engine *e, sc_tx_stream *tx, int64_t now) {
 }
 
 void sc_on_ack(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
-    int stream = (int)sc_get64(p + 40);
-    uint64_t delivered = sc_get64(p + 48), received = sc_get64(p + 56), consumed = sc_get64(p + 64);
+    int stream = (int)sc_get_ack_stream(p);
+    uint64_t delivered = sc_get_ack_delivered(p), received = sc_get_ack_received(p), consumed = sc_get_ack_consumed(p);
     sc_tx_stream *tx = sc_tx_of(e, peer, stream);
     if (!tx || !tx->packets || consumed > delivered || delivered >= tx->unsent || received >= tx->unsent) {
         e->counters.drop_field++;
@@ -257,9 +252,9 @@ static int held_of(sc_engine *e, sc_peer *requester, uint64_t owner, int stream,
 }
 
 void sc_on_nak(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
-    uint64_t owner = sc_get64(p + 40);
-    int stream = (int)sc_get32(p + 48);
-    uint32_t n = sc_get32(p + 52);
+    uint64_t owner = sc_get_nak_owner(p);
+    int stream = (int)sc_get_nak_stream(p);
+    uint32_t n = sc_get_nak_n(p);
     e->counters.naks_received++;
     uint64_t least_held, end; /* what there can be: nothing else is looked up */
     if (!held_of(e, peer, owner, stream, &least_held, &end)) {
@@ -272,8 +267,7 @@ void sc_on_nak(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
         peer->naks_refilled = now;
     }
     for (uint32_t i = 0; i < n; i++) {
-        uint64_t lo = sc_get64(p + SC_NAK_HEADER + 16 * (size_t)i),
-                 hi = sc_get64(p + SC_NAK_HEADER + 16 * (size_t)i + 8);
+        uint64_t lo = sc_get_nak_lo(p, i), hi = sc_get_nak_hi(p, i);
         if (lo < least_held || hi >= end) e->counters.retransmit_missing++;
         if (lo < least_held) lo = least_held;
         if (hi >= end) hi = end - 1;
@@ -295,10 +289,10 @@ void sc_on_nak(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
 static void say_probe(sc_engine *e, const sc_tx_stream *tx, int lane, const sc_address *to) {
     uint8_t *p = sc_out_new(e, lane, to, SC_TYPE_PROBE, SC_PROBE_LEN);
     if (!p) return;
-    if (sc_of_pair((uint64_t)tx->stream)) sc_put64(p + SC_OFF_VIEW, tx->pair);
-    sc_put64(p + 40, (uint64_t)tx->stream);
-    sc_put64(p + 48, tx->unsent - 1);
-    sc_put64(p + 56, tx->stable);
+    if (sc_of_pair((uint64_t)tx->stream)) sc_put_view_tag(p, tx->pair);
+    sc_put_probe_stream(p, (uint64_t)tx->stream);
+    sc_put_probe_highest(p, tx->unsent - 1);
+    sc_put_probe_stable(p, tx->stable);
     e->counters.probes_sent++;
 }
 
@@ -321,11 +315,11 @@ static void probe_group(sc_engine *e, int64_t now) {
 }
 
 void sc_on_probe(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
-    int stream = (int)sc_get64(p + 40);
+    int stream = (int)sc_get_probe_stream(p);
     sc_rx_stream *rx = sc_rx_of(peer, stream);
     if (peer->lost || (stream == SC_STREAM_GROUP && e->cut_set)) return;
-    sc_rx_stable(e, rx, sc_get64(p + 56));
-    sc_rx_known(e, rx, sc_get64(p + 48), now);
+    sc_rx_stable(e, rx, sc_get_probe_stable(p));
+    sc_rx_known(e, rx, sc_get_probe_highest(p), now);
     ack(e, peer, stream);
 }
 

@@ -176,12 +176,12 @@ static int beyond_share(const sc_engine *e, const sc_rx_stream *rx, int stream, 
 /* A data packet of `peer` whose wire form is valid and whose view tag fits; not `direct`: from another member, as we asked
  * for it. Returns 1 when it was new. */
 int sc_rx_data(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab *slab, int direct, int64_t now) {
-    int stream = p[SC_OFF_TYPE] == SC_TYPE_DATA      ? SC_STREAM_GROUP
-                 : p[SC_OFF_TYPE] == SC_TYPE_UNICAST ? SC_STREAM_UNICAST
-                 : p[SC_OFF_TYPE] == SC_TYPE_FORWARD ? SC_STREAM_FORWARD
+    int stream = sc_get_type(p) == SC_TYPE_DATA      ? SC_STREAM_GROUP
+                 : sc_get_type(p) == SC_TYPE_UNICAST ? SC_STREAM_UNICAST
+                 : sc_get_type(p) == SC_TYPE_FORWARD ? SC_STREAM_FORWARD
                                                      : SC_STREAM_STATE;
     sc_rx_stream *rx = sc_rx_of(peer, stream);
-    uint64_t seqno = sc_get64(p + SC_OFF_SEQNO);
+    uint64_t seqno = sc_get_seqno(p);
     if (!sc_of_pair((uint64_t)stream) && !e->order.ops->accepts(e, peer, stream, p)) {
         e->counters.drop_field++;
         return 0;
@@ -197,7 +197,7 @@ int sc_rx_data(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab *sla
         return 0;
     }
     if (direct)
-        sc_rx_stable(e, rx, sc_get64(p + SC_OFF_STABLE));
+        sc_rx_stable(e, rx, sc_get_stable(p));
     else if (!was_asked_for(rx, seqno)) {
         e->counters.drop_address++;
         return 0;
@@ -314,13 +314,16 @@ static void nak_stream(sc_engine *e, sc_peer *owner, int stream, int64_t now) {
             }
         }
         if (!n || !target) continue;
-        uint8_t *p = sc_out_new(e, SC_LANE_UNICAST, &target->address, SC_TYPE_NAK, SC_NAK_HEADER + 16 * (size_t)n);
+        uint8_t *p = sc_out_new(e, SC_LANE_UNICAST, &target->address, SC_TYPE_NAK, SC_NAK_LEN(n));
         if (!p) return;
-        if (sc_of_pair((uint64_t)stream)) sc_put64(p + SC_OFF_VIEW, owner->pair);
-        sc_put64(p + 40, owner->id);
-        sc_put32(p + 48, (uint32_t)stream);
-        sc_put32(p + 52, n);
-        for (uint32_t k = 0; k < 2 * n; k++) sc_put64(p + SC_NAK_HEADER + 8 * (size_t)k, ranges[k]);
+        if (sc_of_pair((uint64_t)stream)) sc_put_view_tag(p, owner->pair);
+        sc_put_nak_owner(p, owner->id);
+        sc_put_nak_stream(p, (uint32_t)stream);
+        sc_put_nak_n(p, n);
+        for (uint32_t k = 0; k < n; k++) {
+            sc_put_nak_lo(p, k, ranges[2 * k]);
+            sc_put_nak_hi(p, k, ranges[2 * k + 1]);
+        }
         e->counters.naks_sent++;
     }
 }

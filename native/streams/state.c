@@ -70,7 +70,7 @@ size_t sc_engine_state_read(sc_engine *e, uint64_t sender, uint8_t *p, size_t le
     e->now = now;
     while (done < len && peer->state.queued < peer->state.next) {
         const sc_rx_packet *slot = sc_rx_at(e, &peer->state, peer->state.queued);
-        uint32_t left = sc_get32(slot->p + SC_OFF_DATA_LEN) - peer->state_at;
+        uint32_t left = sc_get_data_len(slot->p) - peer->state_at;
         size_t take = left < len - done ? left : len - done;
         memcpy(p + done, slot->p + SC_DATA_HEADER + peer->state_at, take);
         done += take;

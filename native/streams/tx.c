@@ -164,20 +164,16 @@ static void close_packet(sc_engine *e, sc_tx_stream *tx, int full) {
     size_t at = sc_wire_offsets(tx->open_len);
     size_t end = at + 4 * ((size_t)tx->open_pieces + 1);
     memset(p, 0, SC_DATA_HEADER);
-    p[SC_OFF_MAGIC] = SC_WIRE_MAGIC;
-    p[SC_OFF_VERSION] = SC_WIRE_VERSION;
-    p[SC_OFF_TYPE] = tx->type;
-    p[SC_OFF_FLAGS] = tx->open_flags;
-    sc_put32(p + SC_OFF_GROUP, e->config.group);
-    sc_put64(p + SC_OFF_SENDER, e->config.member);
-    sc_put64(p + SC_OFF_VIEW, sc_of_pair((uint64_t)tx->stream) ? tx->pair : e->view.tag);
-    sc_put64(p + SC_OFF_SEQNO, tx->next);
-    sc_put64(p + SC_OFF_SENT_NS, (uint64_t)tx->open_wall);
-    sc_put32(p + SC_OFF_DATA_LEN, tx->open_len);
-    sc_put16(p + SC_OFF_PIECES, (uint16_t)tx->open_pieces);
-    sc_put16(p + SC_OFF_ORIGIN_RANK, (uint16_t)e->view.rank);
+    uint64_t tag = sc_of_pair((uint64_t)tx->stream) ? tx->pair : e->view.tag;
+    sc_wire_head(p, tx->type, e->config.group, e->config.member, tag);
+    sc_put_flags(p, tx->open_flags);
+    sc_put_seqno(p, tx->next);
+    sc_put_sent_ns(p, (uint64_t)tx->open_wall);
+    sc_put_data_len(p, tx->open_len);
+    sc_put_pieces(p, (uint16_t)tx->open_pieces);
+    sc_put_origin_rank(p, (uint16_t)e->view.rank);
     memset(p + SC_DATA_HEADER + tx->open_len, 0, at - SC_DATA_HEADER - tx->open_len);
-    for (uint32_t i = 0; i <= tx->open_pieces; i++) sc_put32(p + at + 4 * (size_t)i, (uint32_t)tx->open_offsets[i]);
+    for (uint32_t i = 0; i <= tx->open_pieces; i++) sc_put_offset(p + at, i, (uint32_t)tx->open_offsets[i]);
     if (full) {
         memset(p + end, 0, tx->packet_bytes - end);
         end = tx->packet_bytes;
@@ -382,7 +378,7 @@ static const uint8_t *again_bytes(sc_engine *e, const sc_again *a, uint32_t *len
         sc_peer *owner = sc_find_peer(e, a->owner);
         if (!owner || !owner->group.packets || a->seqno < owner->group.first) return NULL;
         sc_rx_packet *held = sc_rx_at(e, &owner->group, a->seqno);
-        if (!held->p || sc_get64(held->p + SC_OFF_SEQNO) != a->seqno) return NULL;
+        if (!held->p || sc_get_seqno(held->p) != a->seqno) return NULL;
         *len = held->len;
         sc_slab_ref(held->slab);
         e->spent_slabs[e->n_spent_slabs++] = held->slab;
@@ -432,7 +428,7 @@ static int transmit_stream(sc_engine *e, sc_tx_stream *tx, int lane, const sc_ad
         while (tx->unsent < tx->next && slab_room(e)) {
             sc_tx_packet *packet = sc_tx_at(tx, tx->unsent);
             if (!run_fits(&out[k], packet->len)) break;
-            sc_put64(packet->p + SC_OFF_STABLE, tx->stable);
+            sc_put_stable(packet->p, tx->stable);
             sc_wire_seal(packet->p, packet->len);
             run_add(&out[k], packet->p, packet->len);
             lend(e, tx, packet);

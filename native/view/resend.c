@@ -4,12 +4,12 @@
 /* Packets up to this number have their place: their messages are delivered, and not sent again. */
 static void collect_packet(const sc_engine *e, sc_resend *r, uint64_t seqno, uint64_t ordered) {
     const uint8_t *p = sc_tx_at(e->order.own, seqno)->p;
-    uint32_t pieces = sc_get16(p + SC_OFF_PIECES), data_len = sc_get32(p + SC_OFF_DATA_LEN);
+    uint32_t pieces = sc_get_pieces(p), data_len = sc_get_data_len(p);
     const uint8_t *offset = p + sc_wire_offsets(data_len);
     for (uint32_t i = 0; i < pieces; i++) {
-        uint32_t from = sc_get32(offset + 4 * (size_t)i), to = sc_get32(offset + 4 * (size_t)i + 4);
-        int continued = i == 0 && (p[SC_OFF_FLAGS] & SC_FLAG_CONT_IN);
-        int continues = i == pieces - 1 && (p[SC_OFF_FLAGS] & SC_FLAG_CONT_OUT);
+        uint32_t from = sc_get_offset(offset, i), to = sc_get_offset(offset, i + 1);
+        int continued = i == 0 && (sc_get_flags(p) & SC_FLAG_CONT_IN);
+        int continues = i == pieces - 1 && (sc_get_flags(p) & SC_FLAG_CONT_OUT);
         if (!continued) {
             r->open = !(continues && seqno == e->big_first);
             r->len = r->n ? r->ends[r->n - 1] : 0;

@@ -7,93 +7,123 @@
 /* The CRC field is taken as zero: the sum is built around it. */
 static uint32_t sum(const uint8_t *p, size_t len) {
     static const uint8_t zero[4];
-    uint32_t crc = sc_crc32c(0, p, SC_OFF_CRC);
+    uint32_t crc = sc_crc32c(0, p, sc_at_crc);
     crc = sc_crc32c(crc, zero, 4);
-    return sc_crc32c(crc, p + SC_OFF_CRC + 4, len - SC_OFF_CRC - 4);
+    return sc_crc32c(crc, p + sc_at_crc + 4, len - sc_at_crc - 4);
 }
 
-void sc_wire_seal(uint8_t *p, size_t len) { sc_put32(p + SC_OFF_CRC, sum(p, len)); }
+void sc_wire_seal(uint8_t *p, size_t len) { sc_put_crc(p, sum(p, len)); }
+
+/* ---- bodies: what each type must hold ------------------------------------------------------------------------ */
+
+static int is_seqno(uint64_t seqno) { return seqno <= SC_SEQNO_MAX; }
+
+static sc_wire_result verdict(int valid) { return valid ? SC_WIRE_OK : SC_WIRE_FIELD_BAD; }
+
+static int data_header_valid(const uint8_t *p) {
+    return sc_get_data_len(p) <= SC_PACKET_MAX && sc_get_pieces(p) &&
+           !(sc_get_flags(p) & ~(SC_FLAG_CONT_IN | SC_FLAG_CONT_OUT)) && sc_get_seqno(p) && is_seqno(sc_get_seqno(p)) &&
+           is_seqno(sc_get_origin_seqno(p)) && sc_get_origin_rank(p) < SC_MEMBERS_MAX;
+}
 
 static sc_wire_result check_data(const uint8_t *p, size_t len) {
-    if (len < SC_DATA_HEADER) return SC_WIRE_SHORT;
-    uint32_t data_len = sc_get32(p + SC_OFF_DATA_LEN);
-    uint32_t pieces = sc_get16(p + SC_OFF_PIECES);
-    if (data_len > SC_PACKET_MAX || pieces == 0) return SC_WIRE_FIELD_BAD;
-    if (p[SC_OFF_FLAGS] & ~(SC_FLAG_CONT_IN | SC_FLAG_CONT_OUT)) return SC_WIRE_FIELD_BAD;
-    if (sc_get64(p + SC_OFF_SEQNO) == 0 || sc_get64(p + SC_OFF_SEQNO) > SC_SEQNO_MAX) return SC_WIRE_FIELD_BAD;
-    if (sc_get64(p + SC_OFF_ORIGIN_SEQNO) > SC_SEQNO_MAX) return SC_WIRE_FIELD_BAD;
-    if (sc_get16(p + SC_OFF_ORIGIN_RANK) >= SC_MEMBERS_MAX) return SC_WIRE_FIELD_BAD;
+    if (!data_header_valid(p)) return SC_WIRE_FIELD_BAD;
+    uint32_t data_len = sc_get_data_len(p), pieces = sc_get_pieces(p);
     size_t at = sc_wire_offsets(data_len);
     if (at + 4u * (size_t)(pieces + 1) > len) return SC_WIRE_SHORT;
-    const uint8_t *offset = p + at;
-    uint32_t previous = 0, falls = sc_get32(offset);
+    const uint8_t *offsets = p + at;
+    uint32_t previous = 0, falls = sc_get_offset(offsets, 0);
     for (uint32_t i = 1; i <= pieces; i++) {
-        uint32_t o = sc_get32(offset + 4 * (size_t)i);
+        uint32_t o = sc_get_offset(offsets, i);
         falls |= (uint32_t)(o < previous);
         previous = o;
     }
-    return falls || previous != data_len ? SC_WIRE_FIELD_BAD : SC_WIRE_OK;
+    return verdict(!falls && previous == data_len);
 }
 
-static sc_wire_result check_seqnos(const uint8_t *p, uint32_t n) {
-    for (uint32_t i = 0; i < n; i++)
-        if (sc_get64(p + 8 * (size_t)i) > SC_SEQNO_MAX) return SC_WIRE_FIELD_BAD;
+static sc_wire_result check_ack(const uint8_t *p, size_t len) {
+    (void)len;
+    return verdict(sc_get_ack_stream(p) <= SC_STREAM_STATE && is_seqno(sc_get_ack_delivered(p)) &&
+                   is_seqno(sc_get_ack_received(p)) && is_seqno(sc_get_ack_consumed(p)));
+}
+
+static sc_wire_result check_nak(const uint8_t *p, size_t len) {
+    uint32_t n = sc_get_nak_n(p);
+    if (sc_get_nak_stream(p) > SC_STREAM_STATE || n == 0 || n > SC_NAK_RANGES_MAX) return SC_WIRE_FIELD_BAD;
+    if (len != SC_NAK_LEN(n)) return SC_WIRE_SHORT;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t lo = sc_get_nak_lo(p, i), hi = sc_get_nak_hi(p, i);
+        if (lo == 0 || lo > hi || !is_seqno(hi)) return SC_WIRE_FIELD_BAD;
+    }
     return SC_WIRE_OK;
 }
 
+static sc_wire_result check_probe(const uint8_t *p, size_t len) {
+    (void)len;
+    return verdict(sc_get_probe_stream(p) <= SC_STREAM_STATE && is_seqno(sc_get_probe_highest(p)) &&
+                   is_seqno(sc_get_probe_stable(p)));
+}
+
+static sc_wire_result check_heartbeat(const uint8_t *p, size_t len) {
+    uint32_t n = sc_get_heartbeat_n(p);
+    if (n > SC_MEMBERS_MAX) return SC_WIRE_FIELD_BAD;
+    if (len != SC_HEARTBEAT_LEN(n)) return SC_WIRE_SHORT;
+    int valid = is_seqno(sc_get_heartbeat_highest(p)) && is_seqno(sc_get_heartbeat_stable(p));
+    for (uint32_t r = n; r < SC_MEMBERS_MAX; r++) valid &= !(sc_get_heartbeat_unheard(p)[r / 8] >> r % 8 & 1);
+    for (uint32_t r = 0; r < n; r++)
+        valid &= is_seqno(sc_get_heartbeat_delivered(p, r)) && is_seqno(sc_get_heartbeat_received(p, r));
+    return verdict(valid);
+}
+
+static sc_wire_result check_ping(const uint8_t *p, size_t len) {
+    (void)len;
+    return verdict(sc_get_ping_target(p) && sc_get_ping_origin(p));
+}
+
+static sc_wire_result check_taken(const uint8_t *p, size_t len) {
+    (void)len;
+    return verdict(is_seqno(sc_get_taken_seqno(p)));
+}
+
+static sc_wire_result check_nothing(const uint8_t *p, size_t len) {
+    (void)p, (void)len;
+    return SC_WIRE_OK;
+}
+
+/* By type; a check reads no field behind the `least` bytes before it has looked at `len`. */
+static const struct {
+    size_t least, most; /* bytes of the datagram; `most` is 0 where the check looks at the length */
+    sc_wire_result (*check)(const uint8_t *p, size_t len);
+} bodies[] = {
+    [SC_TYPE_DATA] = {SC_DATA_HEADER, 0, check_data},
+    [SC_TYPE_UNICAST] = {SC_DATA_HEADER, 0, check_data},
+    [SC_TYPE_FORWARD] = {SC_DATA_HEADER, 0, check_data},
+    [SC_TYPE_ACK] = {SC_ACK_LEN, SC_ACK_LEN, check_ack},
+    [SC_TYPE_NAK] = {SC_NAK_LEN(0), 0, check_nak},
+    [SC_TYPE_PROBE] = {SC_PROBE_LEN, SC_PROBE_LEN, check_probe},
+    [SC_TYPE_HEARTBEAT] = {SC_HEARTBEAT_LEN(0), 0, check_heartbeat},
+    [SC_TYPE_CONTROL] = {SC_COMMON_HEADER, 0, check_nothing},
+    [SC_TYPE_STATE] = {SC_DATA_HEADER, 0, check_data},
+    [SC_TYPE_PING] = {SC_PING_LEN, SC_PING_LEN, check_ping},
+    [SC_TYPE_PONG] = {SC_PING_LEN, SC_PING_LEN, check_ping},
+    [SC_TYPE_ASK] = {SC_TAKEN_LEN, SC_TAKEN_LEN, check_taken},
+    [SC_TYPE_TAKEN] = {SC_TAKEN_LEN, SC_TAKEN_LEN, check_taken},
+};
+
 static sc_wire_result check_body(const uint8_t *p, size_t len) {
-    switch (p[SC_OFF_TYPE]) {
-    case SC_TYPE_DATA:
-    case SC_TYPE_UNICAST:
-    case SC_TYPE_FORWARD:
-    case SC_TYPE_STATE: return check_data(p, len);
-    case SC_TYPE_ACK:
-        if (len != SC_ACK_LEN) return SC_WIRE_SHORT;
-        return sc_get64(p + 40) <= SC_STREAM_STATE ? check_seqnos(p + 48, 3) : SC_WIRE_FIELD_BAD;
-    case SC_TYPE_NAK: {
-        if (len < SC_NAK_HEADER) return SC_WIRE_SHORT;
-        uint32_t n = sc_get32(p + 52);
-        if (sc_get32(p + 48) > SC_STREAM_STATE || n == 0 || n > SC_NAK_RANGES_MAX) return SC_WIRE_FIELD_BAD;
-        if (len != SC_NAK_HEADER + 16u * n) return SC_WIRE_SHORT;
-        for (uint32_t i = 0; i < n; i++) {
-            uint64_t lo = sc_get64(p + SC_NAK_HEADER + 16 * i), hi = sc_get64(p + SC_NAK_HEADER + 16 * i + 8);
-            if (lo == 0 || lo > hi || hi > SC_SEQNO_MAX) return SC_WIRE_FIELD_BAD;
-        }
-        return SC_WIRE_OK;
-    }
-    case SC_TYPE_PROBE:
-        if (len != SC_PROBE_LEN) return SC_WIRE_SHORT;
-        return sc_get64(p + 40) <= SC_STREAM_STATE ? check_seqnos(p + 48, 2) : SC_WIRE_FIELD_BAD;
-    case SC_TYPE_HEARTBEAT: {
-        if (len < SC_HEARTBEAT_HEADER) return SC_WIRE_SHORT;
-        uint32_t n = sc_get32(p + 56);
-        if (n > SC_MEMBERS_MAX) return SC_WIRE_FIELD_BAD;
-        if (len != SC_HEARTBEAT_HEADER + 16u * n) return SC_WIRE_SHORT;
-        if (check_seqnos(p + 40, 2) != SC_WIRE_OK) return SC_WIRE_FIELD_BAD;
-        for (uint32_t r = n; r < SC_MEMBERS_MAX; r++)
-            if (p[SC_HEARTBEAT_UNHEARD + r / 8] >> r % 8 & 1) return SC_WIRE_FIELD_BAD;
-        return check_seqnos(p + SC_HEARTBEAT_HEADER, 2 * n);
-    }
-    case SC_TYPE_PING:
-    case SC_TYPE_PONG:
-        if (len != SC_PING_LEN) return SC_WIRE_SHORT;
-        return sc_get64(p + 40) && sc_get64(p + 48) ? SC_WIRE_OK : SC_WIRE_FIELD_BAD;
-    case SC_TYPE_ASK:
-    case SC_TYPE_TAKEN:
-        if (len != SC_ASK_LEN) return SC_WIRE_SHORT;
-        return check_seqnos(p + 40, 1);
-    case SC_TYPE_CONTROL: return SC_WIRE_OK;
-    default: return SC_WIRE_FIELD_BAD;
-    }
+    uint8_t type = sc_get_type(p);
+    if (type >= sizeof bodies / sizeof *bodies || !bodies[type].check) return SC_WIRE_FIELD_BAD;
+    if (len < bodies[type].least || (bodies[type].most && len > bodies[type].most)) return SC_WIRE_SHORT;
+    return bodies[type].check(p, len);
 }
 
 sc_wire_result sc_wire_check(const uint8_t *p, size_t len, uint32_t group) {
     if (len < SC_COMMON_HEADER || len > 65535) return SC_WIRE_SHORT;
-    if (p[SC_OFF_MAGIC] != SC_WIRE_MAGIC) return SC_WIRE_MAGIC_BAD;
-    if (sc_get32(p + SC_OFF_GROUP) != group) return SC_WIRE_GROUP_BAD;
-    if (p[SC_OFF_VERSION] != SC_WIRE_VERSION) return SC_WIRE_VERSION_BAD;
-    if (sc_get16(p + SC_OFF_KEY_ID) != 0) return SC_WIRE_KEY_BAD;
-    if (sc_get32(p + SC_OFF_CRC) != sum(p, len)) return SC_WIRE_CRC_BAD;
-    if (sc_get16(p + SC_OFF_RESERVED) != 0 || sc_get64(p + SC_OFF_SENDER) == 0) return SC_WIRE_FIELD_BAD;
+    if (sc_get_magic(p) != SC_WIRE_MAGIC) return SC_WIRE_MAGIC_BAD;
+    if (sc_get_group(p) != group) return SC_WIRE_GROUP_BAD;
+    if (sc_get_version(p) != SC_WIRE_VERSION) return SC_WIRE_VERSION_BAD;
+    if (sc_get_key_id(p) != 0) return SC_WIRE_KEY_BAD;
+    if (sc_get_crc(p) != sum(p, len)) return SC_WIRE_CRC_BAD;
+    if (sc_get_reserved(p) != 0 || sc_get_sender(p) == 0) return SC_WIRE_FIELD_BAD;
     return check_body(p, len);
 }

@@ -18,13 +18,14 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define SC_WIRE_MAGIC 0xC5
 #define SC_WIRE_VERSION 1
 #define SC_COMMON_HEADER 40
 #define SC_DATA_HEADER 80
 #define SC_PACKET_MAX 65000 /* the largest datagram that is ever sent */
-#define SC_MEMBERS_MAX 128
+#define SC_MEMBERS_MAX 128 /* HEARTBEAT has a bit for each */
 #define SC_SEQNO_MAX ((uint64_t)1 << 62) /* no seqno on the wire is higher, so that sums of seqnos do not wrap */
 
 /* Datagram types. */
@@ -51,45 +52,110 @@ enum { SC_STREAM_GROUP = 0, SC_STREAM_UNICAST = 1, SC_STREAM_FORWARD = 2, SC_STR
  * heartbeat nothing came in order or was taken. */
 enum { SC_FLAG_CONT_IN = 1, SC_FLAG_CONT_OUT = 2, SC_FLAG_STARVED = 4 };
 
-/* Offsets of the fields. Common header; magic, version and group stay where they are in all versions: */
-#define SC_OFF_MAGIC 0
-#define SC_OFF_VERSION 1
-#define SC_OFF_TYPE 2
-#define SC_OFF_FLAGS 3
-#define SC_OFF_CRC 4
-#define SC_OFF_GROUP 8
-#define SC_OFF_KEY_ID 12
-#define SC_OFF_RESERVED 14 /* u16, zero */
-#define SC_OFF_SENDER 16 /* incarnation of the member that sent it */
-#define SC_OFF_VIEW 24 /* tag of the view; 0 outside any view */
-#define SC_OFF_SEQNO 32 /* packet seqno; of datagrams that are no data packets: 0 */
-/* Data header: */
-#define SC_OFF_STABLE 40 /* highest seqno of this stream that all receivers have delivered */
-#define SC_OFF_SENT_NS 48 /* wall clock of the sender when the packet was opened, ns since 1970 */
-#define SC_OFF_ORIGIN_SEQNO 56 /* sender's own seqno where a sequencer multicasts for it; else 0 */
-#define SC_OFF_GLOBAL 64 /* global seqno of the first message that ends here; 0: no total order */
-#define SC_OFF_DATA_LEN 72
-#define SC_OFF_PIECES 76
-#define SC_OFF_ORIGIN_RANK 78 /* rank of the member whose messages these are */
+/* Bytes of an integer, wherever it stands. */
+static inline uint8_t sc_get8(const uint8_t *p) { return p[0]; }
+static inline uint16_t sc_get16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
+static inline uint32_t sc_get32(const uint8_t *p) {
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+static inline uint64_t sc_get64(const uint8_t *p) { return sc_get32(p) | (uint64_t)sc_get32(p + 4) << 32; }
+static inline void sc_put8(uint8_t *p, uint8_t v) { p[0] = v; }
+static inline void sc_put16(uint8_t *p, uint16_t v) {
+    p[0] = (uint8_t)v;
+    p[1] = (uint8_t)(v >> 8);
+}
+static inline void sc_put32(uint8_t *p, uint32_t v) {
+    sc_put16(p, (uint16_t)v);
+    sc_put16(p + 2, (uint16_t)(v >> 16));
+}
+static inline void sc_put64(uint8_t *p, uint64_t v) {
+    sc_put32(p, (uint32_t)v);
+    sc_put32(p + 4, (uint32_t)(v >> 32));
+}
 
-/* ACK body, from 40: u64 stream, u64 delivered, u64 received, u64 consumed. */
+/* Each field is one line: its offset in the datagram, its size, its name. SC_FIELD defines sc_get_NAME(p), sc_put_NAME(p, v)
+ * and the constant sc_at_NAME; SC_ENTRIES defines them for a field that is repeated every `stride` bytes, SC_BYTES for one
+ * that is no integer. Nothing else reads or writes a datagram. */
+#define SC_FIELD(offset, bits, name)                                                                                   \
+    static inline uint##bits##_t sc_get_##name(const uint8_t *p) { return sc_get##bits(p + (offset)); }                \
+    static inline void sc_put_##name(uint8_t *p, uint##bits##_t v) { sc_put##bits(p + (offset), v); }                  \
+    enum { sc_at_##name = (offset) }
+#define SC_ENTRIES(offset, stride, bits, name)                                                                         \
+    static inline uint##bits##_t sc_get_##name(const uint8_t *p, size_t i) {                                           \
+        return sc_get##bits(p + (offset) + (stride) * i);                                                              \
+    }                                                                                                                  \
+    static inline void sc_put_##name(uint8_t *p, size_t i, uint##bits##_t v) {                                         \
+        sc_put##bits(p + (offset) + (stride) * i, v);                                                                  \
+    }                                                                                                                  \
+    enum { sc_at_##name = (offset) }
+#define SC_BYTES(offset, n, name)                                                                                      \
+    static inline const uint8_t *sc_get_##name(const uint8_t *p) { return p + (offset); }                              \
+    static inline void sc_put_##name(uint8_t *p, const uint8_t *v) { memcpy(p + (offset), v, n); }                     \
+    enum { sc_at_##name = (offset) }
+
+/* Common header; magic, version and group stay where they are in all versions. */
+SC_FIELD(0, 8, magic);
+SC_FIELD(1, 8, version);
+SC_FIELD(2, 8, type); /* SC_TYPE_* */
+SC_FIELD(3, 8, flags); /* SC_FLAG_* */
+SC_FIELD(4, 32, crc);
+SC_FIELD(8, 32, group); /* tag of the cluster's name */
+SC_FIELD(12, 16, key_id);
+SC_FIELD(14, 16, reserved); /* zero */
+SC_FIELD(16, 64, sender); /* incarnation of the member that sent it */
+SC_FIELD(24, 64, view_tag); /* tag of the view; 0 outside any view */
+SC_FIELD(32, 64, seqno); /* of a data packet; 0 in other datagrams */
+
+/* Header of data packets: DATA, UNICAST, FORWARD, STATE. */
+SC_FIELD(40, 64, stable); /* highest seqno of this stream that all receivers have delivered */
+SC_FIELD(48, 64, sent_ns); /* wall clock of the sender when the packet was opened, ns since 1970 */
+SC_FIELD(56, 64, origin_seqno); /* the sender's own seqno where a sequencer multicasts for it; else 0 */
+SC_FIELD(64, 64, global_seqno); /* of the first message that ends here; 0: no total order */
+SC_FIELD(72, 32, data_len); /* bytes of all pieces */
+SC_FIELD(76, 16, pieces); /* of messages, at least 1 */
+SC_FIELD(78, 16, origin_rank); /* rank of the member whose messages these are */
+
+/* Body of ACK. */
+SC_FIELD(40, 64, ack_stream); /* SC_STREAM_* */
+SC_FIELD(48, 64, ack_delivered); /* all up to this seqno are in order at the receiver */
+SC_FIELD(56, 64, ack_received); /* highest seqno received */
+SC_FIELD(64, 64, ack_consumed); /* all up to this seqno were taken from the delivery queue: credit */
 #define SC_ACK_LEN 72
-/* NAK body, from 40: u64 owner (incarnation), u32 stream, u32 n, then n times (u64 lo, u64 hi), both inclusive. */
-#define SC_NAK_HEADER 56
+
+/* Body of NAK. */
+SC_FIELD(40, 64, nak_owner); /* incarnation of the stream's sender */
+SC_FIELD(48, 32, nak_stream); /* SC_STREAM_* */
+SC_FIELD(52, 32, nak_n); /* ranges that follow */
+SC_ENTRIES(56, 16, 64, nak_lo); /* first seqno of range i */
+SC_ENTRIES(64, 16, 64, nak_hi); /* last seqno of range i */
+#define SC_NAK_LEN(n) (56 + 16 * (size_t)(n))
 #define SC_NAK_RANGES_MAX 64
-/* PROBE body, from 40: u64 stream, u64 highest, u64 stable. */
+
+/* Body of PROBE. */
+SC_FIELD(40, 64, probe_stream); /* SC_STREAM_* */
+SC_FIELD(48, 64, probe_highest); /* highest seqno sent */
+SC_FIELD(56, 64, probe_stable); /* highest seqno that all receivers have delivered */
 #define SC_PROBE_LEN 64
-/* HEARTBEAT body, from 40: u64 highest, u64 stable, u32 n, u32 zero, 128 bits by rank (the members that the sender has not
- * heard for its suspicion time), then n times (u64 delivered, u64 received), by rank. */
-#define SC_HEARTBEAT_HEADER 80
-#define SC_HEARTBEAT_UNHEARD 64 /* offset of the bits */
-/* PING body, from 40: u64 target, u64 origin (incarnations). The target answers the sender by a PONG; another member, if
- * the origin itself asks it, pings the target for it. */
-/* PONG body, from 40: u64 target, u64 origin, as in the PING. Who relayed the PING passes it on to the origin. */
+
+/* Body of HEARTBEAT. */
+SC_FIELD(40, 64, heartbeat_highest); /* highest seqno sent in the group stream */
+SC_FIELD(48, 64, heartbeat_stable); /* highest seqno of it that all receivers have delivered */
+SC_FIELD(56, 32, heartbeat_n); /* members of the sender's view */
+SC_FIELD(60, 32, heartbeat_reserved); /* zero */
+SC_BYTES(64, 16, heartbeat_unheard); /* a bit by rank: members not heard for the suspicion time */
+SC_ENTRIES(80, 16, 64, heartbeat_delivered); /* by rank: what the sender has of each member's group stream, in order */
+SC_ENTRIES(88, 16, 64, heartbeat_received); /* by rank: and the highest seqno of it that it received */
+#define SC_HEARTBEAT_LEN(n) (80 + 16 * (size_t)(n))
+
+/* Body of PING and PONG. The target of a PING answers its sender by a PONG; another member, if the origin itself asks it,
+ * pings the target for it, and passes the PONG on to the origin. */
+SC_FIELD(40, 64, ping_target); /* incarnation of the member in doubt */
+SC_FIELD(48, 64, ping_origin); /* incarnation of the member that doubts it */
 #define SC_PING_LEN 56
-/* ASK body, from 40: u64 seqno, of the asker's own numbering (as origin_seqno, or seqno without a sequencer). */
-/* TAKEN body, from 40: u64 seqno, of the numbering of whoever asked. */
-#define SC_ASK_LEN 48
+
+/* Body of ASK and TAKEN. */
+SC_FIELD(40, 64, taken_seqno); /* in the asker's own numbering: origin_seqno, or seqno where no sequencer orders */
+#define SC_TAKEN_LEN 48
 
 /* What sc_wire_check says of a datagram. */
 typedef enum {
@@ -111,27 +177,21 @@ sc_wire_result sc_wire_check(const uint8_t *p, size_t len, uint32_t group);
 /* Puts the CRC32C into a finished datagram. */
 void sc_wire_seal(uint8_t *p, size_t len);
 
-static inline uint16_t sc_get16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
-static inline uint32_t sc_get32(const uint8_t *p) {
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-static inline uint64_t sc_get64(const uint8_t *p) { return sc_get32(p) | (uint64_t)sc_get32(p + 4) << 32; }
-static inline void sc_put16(uint8_t *p, uint16_t v) {
-    p[0] = (uint8_t)v;
-    p[1] = (uint8_t)(v >> 8);
-}
-static inline void sc_put32(uint8_t *p, uint32_t v) {
-    sc_put16(p, (uint16_t)v);
-    sc_put16(p + 2, (uint16_t)(v >> 16));
-}
-static inline void sc_put64(uint8_t *p, uint64_t v) {
-    sc_put32(p, (uint32_t)v);
-    sc_put32(p + 4, (uint32_t)(v >> 32));
+/* Fills the common header of a new datagram, of which all bytes are zero. */
+static inline void sc_wire_head(uint8_t *p, uint8_t type, uint32_t group, uint64_t sender, uint64_t view_tag) {
+    sc_put_magic(p, SC_WIRE_MAGIC);
+    sc_put_version(p, SC_WIRE_VERSION);
+    sc_put_type(p, type);
+    sc_put_group(p, group);
+    sc_put_sender(p, sender);
+    sc_put_view_tag(p, view_tag);
 }
 
-/* Where the offsets of a data packet begin. */
+/* Where the offsets of a data packet begin, and each of them: piece i is data[offset i .. offset i + 1). */
 static inline size_t sc_wire_offsets(uint32_t data_len) {
     return (SC_DATA_HEADER + (size_t)data_len + 3u) & ~(size_t)3u;
 }
+static inline uint32_t sc_get_offset(const uint8_t *offsets, size_t i) { return sc_get32(offsets + 4 * i); }
+static inline void sc_put_offset(uint8_t *offsets, size_t i, uint32_t v) { sc_put32(offsets + 4 * i, v); }
 
 #endif

@@ -136,17 +136,18 @@ static size_t repair(world *w, uint8_t *p, size_t n, uint64_t sender) {
         memset(p + n, 0, SC_COMMON_HEADER - n);
         n = SC_COMMON_HEADER;
     }
-    p[SC_OFF_MAGIC] = SC_WIRE_MAGIC;
-    p[SC_OFF_VERSION] = SC_WIRE_VERSION;
-    sc_put32(p + SC_OFF_GROUP, GROUP);
-    sc_put16(p + SC_OFF_KEY_ID, 0);
-    sc_put16(p + SC_OFF_RESERVED, 0);
-    sc_put64(p + SC_OFF_SENDER, sender);
-    uint8_t type = p[SC_OFF_TYPE];
+    sc_put_magic(p, SC_WIRE_MAGIC);
+    sc_put_version(p, SC_WIRE_VERSION);
+    sc_put_group(p, GROUP);
+    sc_put_key_id(p, 0);
+    sc_put_reserved(p, 0);
+    sc_put_sender(p, sender);
+    uint8_t type = sc_get_type(p);
     int pair = type == SC_TYPE_UNICAST || type == SC_TYPE_STATE;
-    if ((type == SC_TYPE_ACK || type == SC_TYPE_PROBE) && n >= 48) pair = of_pair(sc_get64(p + 40));
-    if (type == SC_TYPE_NAK && n >= 52) pair = of_pair(sc_get32(p + 48));
-    sc_put64(p + SC_OFF_VIEW, pair ? w->pair[sender] : w->view.tag);
+    if (type == SC_TYPE_ACK && n >= SC_ACK_LEN) pair = of_pair(sc_get_ack_stream(p));
+    if (type == SC_TYPE_PROBE && n >= SC_PROBE_LEN) pair = of_pair(sc_get_probe_stream(p));
+    if (type == SC_TYPE_NAK && n >= SC_NAK_LEN(0)) pair = of_pair(sc_get_nak_stream(p));
+    sc_put_view_tag(p, pair ? w->pair[sender] : w->view.tag);
     sc_wire_seal(p, n);
     return n;
 }
@@ -154,21 +155,21 @@ static size_t repair(world *w, uint8_t *p, size_t n, uint64_t sender) {
 /* A data packet whose form is right and whose fields are arbitrary. */
 static size_t data_packet(world *w, script *s, uint8_t *p, uint64_t sender) {
     memset(p, 0, SC_DATA_HEADER);
-    p[SC_OFF_TYPE] = types[take(s, 1) % 4];
-    p[SC_OFF_FLAGS] = take(s, 1) & 3;
-    sc_put64(p + SC_OFF_SEQNO, 1 + take(s, 1));
-    sc_put64(p + SC_OFF_STABLE, take(s, 1));
-    sc_put64(p + SC_OFF_ORIGIN_SEQNO, take(s, 1));
-    sc_put64(p + SC_OFF_GLOBAL, take(s, 1));
-    sc_put16(p + SC_OFF_ORIGIN_RANK, (uint16_t)take(s, 1) % 5);
+    sc_put_type(p, types[take(s, 1) % 4]);
+    sc_put_flags(p, take(s, 1) & 3);
+    sc_put_seqno(p, 1 + take(s, 1));
+    sc_put_stable(p, take(s, 1));
+    sc_put_origin_seqno(p, take(s, 1));
+    sc_put_global_seqno(p, take(s, 1));
+    sc_put_origin_rank(p, (uint16_t)take(s, 1) % 5);
     uint32_t pieces = 1 + (uint32_t)take(s, 1) % 8, each = (uint32_t)take(s, 1);
     uint32_t len = pieces * each;
     memset(p + SC_DATA_HEADER, 'x', len);
     size_t at = sc_wire_offsets(len);
     memset(p + SC_DATA_HEADER + len, 0, at - SC_DATA_HEADER - len);
-    for (uint32_t i = 0; i <= pieces; i++) sc_put32(p + at + 4 * (size_t)i, i * each);
-    sc_put32(p + SC_OFF_DATA_LEN, len);
-    sc_put16(p + SC_OFF_PIECES, (uint16_t)pieces);
+    for (uint32_t i = 0; i <= pieces; i++) sc_put_offset(p + at, i, i * each);
+    sc_put_data_len(p, len);
+    sc_put_pieces(p, (uint16_t)pieces);
     return repair(w, p, at + 4 * ((size_t)pieces + 1), sender);
 }
 
@@ -180,24 +181,24 @@ static size_t next_packet(world *w, script *s, uint8_t *p, uint64_t sender) {
     if (how >> 4 == 14 && seqno > 1) seqno -= 1 + take(s, 1) % (seqno - 1); /* again, or what was missing */
     if (seqno >= w->next[stream][sender]) w->next[stream][sender] = seqno + 1;
     memset(p, 0, SC_DATA_HEADER);
-    p[SC_OFF_TYPE] = types[stream];
-    p[SC_OFF_FLAGS] = (uint8_t)(how >> 4 & 3); /* begins or ends in the middle of a message, or not */
-    sc_put64(p + SC_OFF_SEQNO, seqno);
-    sc_put64(p + SC_OFF_STABLE, seqno > 3 ? seqno - 3 : 0);
+    sc_put_type(p, types[stream]);
+    sc_put_flags(p, (uint8_t)(how >> 4 & 3)); /* begins or ends in the middle of a message, or not */
+    sc_put_seqno(p, seqno);
+    sc_put_stable(p, seqno > 3 ? seqno - 3 : 0);
     if (stream == SC_STREAM_GROUP && w->view.sequencer >= 0) { /* stamped: of anybody, ourselves too */
         uint32_t rank = (how >> 4) % w->view.n;
         origin = w->view.ids[rank];
-        sc_put16(p + SC_OFF_ORIGIN_RANK, (uint16_t)rank);
-        sc_put64(p + SC_OFF_ORIGIN_SEQNO, ++w->origin[origin]);
-        sc_put64(p + SC_OFF_GLOBAL, 1 + 4 * seqno);
+        sc_put_origin_rank(p, (uint16_t)rank);
+        sc_put_origin_seqno(p, ++w->origin[origin]);
+        sc_put_global_seqno(p, 1 + 4 * seqno);
     }
     uint32_t len = pieces * each;
     memset(p + SC_DATA_HEADER, 'y', len);
     size_t at = sc_wire_offsets(len);
     memset(p + SC_DATA_HEADER + len, 0, at - SC_DATA_HEADER - len);
-    for (uint32_t i = 0; i <= pieces; i++) sc_put32(p + at + 4 * (size_t)i, i * each);
-    sc_put32(p + SC_OFF_DATA_LEN, len);
-    sc_put16(p + SC_OFF_PIECES, (uint16_t)pieces);
+    for (uint32_t i = 0; i <= pieces; i++) sc_put_offset(p + at, i, i * each);
+    sc_put_data_len(p, len);
+    sc_put_pieces(p, (uint16_t)pieces);
     return repair(w, p, at + 4 * ((size_t)pieces + 1), sender);
 }
 
@@ -205,61 +206,64 @@ static size_t next_packet(world *w, script *s, uint8_t *p, uint64_t sender) {
 static size_t next_word(world *w, script *s, uint8_t *p, uint64_t sender) {
     uint32_t how = (uint32_t)take(s, 1), stream = how & 3;
     uint64_t sent = w->sent[stream][of_pair(stream) ? sender : 0], back = how >> 5;
-    memset(p, 0, SC_HEARTBEAT_HEADER + 16 * MEMBERS);
+    memset(p, 0, SC_HEARTBEAT_LEN(MEMBERS));
     switch (how >> 2 & 7) {
     case 0: /* all came, or nearly */
     case 1:
-        p[SC_OFF_TYPE] = SC_TYPE_ACK;
-        sc_put64(p + 40, stream);
-        for (int i = 0; i < 3; i++) sc_put64(p + 48 + 8 * i, sent > back && i != 1 ? sent - back : sent);
+        sc_put_type(p, SC_TYPE_ACK);
+        sc_put_ack_stream(p, stream);
+        sc_put_ack_delivered(p, sent > back ? sent - back : sent);
+        sc_put_ack_received(p, sent);
+        sc_put_ack_consumed(p, sent > back ? sent - back : sent);
         return repair(w, p, SC_ACK_LEN, sender);
     case 2: /* some did not */
     case 3: {
         uint32_t n = 1 + (how >> 6);
-        p[SC_OFF_TYPE] = SC_TYPE_NAK;
-        sc_put64(p + 40, how & 128 ? 1 + take(s, 1) % MEMBERS : 1); /* ours, or what we hold of another's */
-        sc_put32(p + 48, stream);
-        sc_put32(p + 52, n);
+        sc_put_type(p, SC_TYPE_NAK);
+        sc_put_nak_owner(p, how & 128 ? 1 + take(s, 1) % MEMBERS : 1); /* ours, or what we hold of another's */
+        sc_put_nak_stream(p, stream);
+        sc_put_nak_n(p, n);
         for (uint32_t i = 0; i < n; i++) {
             uint64_t lo = sent > back + i ? sent - back - i : 1;
-            sc_put64(p + 56 + 16 * (size_t)i, lo);
-            sc_put64(p + 64 + 16 * (size_t)i, lo + take(s, 1) % 4);
+            sc_put_nak_lo(p, i, lo);
+            sc_put_nak_hi(p, i, lo + take(s, 1) % 4);
         }
-        return repair(w, p, SC_NAK_HEADER + 16 * (size_t)n, sender);
+        return repair(w, p, SC_NAK_LEN(n), sender);
     }
     case 4: /* it has sent more than came */
-        p[SC_OFF_TYPE] = SC_TYPE_PROBE;
-        sc_put64(p + 40, stream);
-        sc_put64(p + 48, w->next[stream][sender] - 1 + back);
+        sc_put_type(p, SC_TYPE_PROBE);
+        sc_put_probe_stream(p, stream);
+        sc_put_probe_highest(p, w->next[stream][sender] - 1 + back);
         return repair(w, p, SC_PROBE_LEN, sender);
     case 5: /* of everybody's streams, and whom it does not hear */
-        p[SC_OFF_TYPE] = SC_TYPE_HEARTBEAT;
-        sc_put64(p + 40, w->next[SC_STREAM_GROUP][sender] - 1 + back);
-        sc_put32(p + 56, w->view.n);
-        p[SC_HEARTBEAT_UNHEARD] = (uint8_t)(take(s, 1) & ((1u << w->view.n) - 1));
+        sc_put_type(p, SC_TYPE_HEARTBEAT);
+        sc_put_heartbeat_highest(p, w->next[SC_STREAM_GROUP][sender] - 1 + back);
+        sc_put_heartbeat_n(p, w->view.n);
+        p[sc_at_heartbeat_unheard] = (uint8_t)(take(s, 1) & ((1u << w->view.n) - 1));
         for (uint32_t r = 0; r < w->view.n; r++) {
             uint64_t of =
                 r == w->view.rank ? w->sent[SC_STREAM_GROUP][0] : w->next[SC_STREAM_GROUP][w->view.ids[r]] - 1;
-            sc_put64(p + SC_HEARTBEAT_HEADER + 16 * (size_t)r, of);
-            sc_put64(p + SC_HEARTBEAT_HEADER + 16 * (size_t)r + 8, of + (how & 3));
+            sc_put_heartbeat_delivered(p, r, of);
+            sc_put_heartbeat_received(p, r, of + (how & 3));
         }
-        return repair(w, p, SC_HEARTBEAT_HEADER + 16 * (size_t)w->view.n, sender);
+        return repair(w, p, SC_HEARTBEAT_LEN(w->view.n), sender);
     case 6: /* it asks what our application has taken, or says what its own has */
-        p[SC_OFF_TYPE] = how & 1 ? SC_TYPE_ASK : SC_TYPE_TAKEN;
-        sc_put64(p + 40, how & 1 ? back : sc_engine_last_sent(w->engine) - (back && sc_engine_last_sent(w->engine)));
-        return repair(w, p, SC_ASK_LEN, sender);
+        sc_put_type(p, how & 1 ? SC_TYPE_ASK : SC_TYPE_TAKEN);
+        sc_put_taken_seqno(p,
+                           how & 1 ? back : sc_engine_last_sent(w->engine) - (back && sc_engine_last_sent(w->engine)));
+        return repair(w, p, SC_TAKEN_LEN, sender);
     default: /* is it there; is another */
-        p[SC_OFF_TYPE] = how & 1 ? SC_TYPE_PING : SC_TYPE_PONG;
-        sc_put64(p + 40, 1 + back % MEMBERS);
-        sc_put64(p + 48, how & 2 ? sender : 1 + take(s, 1) % MEMBERS);
+        sc_put_type(p, how & 1 ? SC_TYPE_PING : SC_TYPE_PONG);
+        sc_put_ping_target(p, 1 + back % MEMBERS);
+        sc_put_ping_origin(p, how & 2 ? sender : 1 + take(s, 1) % MEMBERS);
         return repair(w, p, SC_PING_LEN, sender);
     }
 }
 
 static void note_sent(world *w, const sc_tx *run, const uint8_t *p) {
     for (uint64_t stream = 0; stream < 4; stream++) {
-        uint64_t to = of_pair(stream) ? run->to.bytes[0] : 0, seqno = sc_get64(p + SC_OFF_SEQNO);
-        if (p[SC_OFF_TYPE] != types[stream] || sc_get64(p + SC_OFF_SENDER) != 1 || to >= IDS) continue;
+        uint64_t to = of_pair(stream) ? run->to.bytes[0] : 0, seqno = sc_get_seqno(p);
+        if (sc_get_type(p) != types[stream] || sc_get_sender(p) != 1 || to >= IDS) continue;
         if (seqno > w->sent[stream][to]) w->sent[stream][to] = seqno;
     }
 }
@@ -514,7 +518,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             n = data_packet(&w, &s, packet, sender);
             for (uint64_t k = 1 + take(&s, 1) % 4; k; k--) {
                 size_t at = take(&s, 2) % n;
-                packet[operation & 64 ? SC_OFF_DATA_LEN + at % (n - SC_OFF_DATA_LEN) : at] = (uint8_t)take(&s, 1);
+                packet[operation & 64 ? sc_at_data_len + at % (n - sc_at_data_len) : at] = (uint8_t)take(&s, 1);
             }
             n = repair(&w, packet, n, sender);
             receive(&w, packet, n, 0, sender, in_slab);
@@ -528,31 +532,41 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         case 7: { /* an acknowledgement, a request, a probe or a ping with small numbers */
             static const uint8_t words[] = {SC_TYPE_ACK,       SC_TYPE_NAK,  SC_TYPE_PROBE,
                                             SC_TYPE_HEARTBEAT, SC_TYPE_PING, SC_TYPE_PONG};
-            memset(packet, 0, SC_HEARTBEAT_HEADER + 64);
-            packet[SC_OFF_TYPE] = words[take(&s, 1) % sizeof words];
-            if (packet[SC_OFF_TYPE] == SC_TYPE_PING || packet[SC_OFF_TYPE] == SC_TYPE_PONG) {
-                for (int i = 0; i < 2; i++) sc_put64(packet + 40 + 8 * i, take(&s, 1) % (MEMBERS + 2));
+            memset(packet, 0, SC_HEARTBEAT_LEN(4));
+            sc_put_type(packet, words[take(&s, 1) % sizeof words]);
+            if (sc_get_type(packet) == SC_TYPE_PING || sc_get_type(packet) == SC_TYPE_PONG) {
+                sc_put_ping_target(packet, take(&s, 1) % (MEMBERS + 2));
+                sc_put_ping_origin(packet, take(&s, 1) % (MEMBERS + 2));
                 n = SC_PING_LEN;
-            } else if (packet[SC_OFF_TYPE] == SC_TYPE_NAK) {
-                sc_put64(packet + 40, 1 + take(&s, 1) % (MEMBERS + 1));
-                sc_put32(packet + 48, (uint32_t)take(&s, 1) % 4);
-                sc_put32(packet + 52, 1);
-                sc_put64(packet + 56, take(&s, 1));
-                sc_put64(packet + 64, take(&s, 1));
-                n = SC_NAK_HEADER + 16;
-            } else if (packet[SC_OFF_TYPE] == SC_TYPE_HEARTBEAT) {
+            } else if (sc_get_type(packet) == SC_TYPE_NAK) {
+                sc_put_nak_owner(packet, 1 + take(&s, 1) % (MEMBERS + 1));
+                sc_put_nak_stream(packet, (uint32_t)take(&s, 1) % 4);
+                sc_put_nak_n(packet, 1);
+                sc_put_nak_lo(packet, 0, take(&s, 1));
+                sc_put_nak_hi(packet, 0, take(&s, 1));
+                n = SC_NAK_LEN(1);
+            } else if (sc_get_type(packet) == SC_TYPE_HEARTBEAT) {
                 uint32_t entries = (uint32_t)take(&s, 1) % 4;
-                sc_put64(packet + 40, take(&s, 1));
-                sc_put64(packet + 48, take(&s, 1));
-                sc_put32(packet + 56, entries);
-                packet[SC_HEARTBEAT_UNHEARD] = (uint8_t)take(&s, 1);
-                for (uint32_t i = 0; i < 2 * entries; i++)
-                    sc_put64(packet + SC_HEARTBEAT_HEADER + 8 * (size_t)i, take(&s, 1));
-                n = SC_HEARTBEAT_HEADER + 16 * (size_t)entries;
+                sc_put_heartbeat_highest(packet, take(&s, 1));
+                sc_put_heartbeat_stable(packet, take(&s, 1));
+                sc_put_heartbeat_n(packet, entries);
+                packet[sc_at_heartbeat_unheard] = (uint8_t)take(&s, 1);
+                for (uint32_t i = 0; i < entries; i++) {
+                    sc_put_heartbeat_delivered(packet, i, take(&s, 1));
+                    sc_put_heartbeat_received(packet, i, take(&s, 1));
+                }
+                n = SC_HEARTBEAT_LEN(entries);
+            } else if (sc_get_type(packet) == SC_TYPE_ACK) {
+                sc_put_ack_stream(packet, take(&s, 1) % 4);
+                sc_put_ack_delivered(packet, take(&s, 1));
+                sc_put_ack_received(packet, take(&s, 1));
+                sc_put_ack_consumed(packet, take(&s, 1));
+                n = SC_ACK_LEN;
             } else {
-                sc_put64(packet + 40, take(&s, 1) % 4);
-                for (int i = 0; i < 3; i++) sc_put64(packet + 48 + 8 * i, take(&s, 1));
-                n = packet[SC_OFF_TYPE] == SC_TYPE_ACK ? SC_ACK_LEN : SC_PROBE_LEN;
+                sc_put_probe_stream(packet, take(&s, 1) % 4);
+                sc_put_probe_highest(packet, take(&s, 1));
+                sc_put_probe_stable(packet, take(&s, 1));
+                n = SC_PROBE_LEN;
             }
             receive(&w, packet, repair(&w, packet, n, sender), 0, sender, in_slab);
             break;

@@ -46,7 +46,7 @@ def _one(name: str, file: str, old: str, new: str, **more: Any) -> Break:
 BREAKS = (
     # ---- the wire and the rings
     _one("the CRC is not checked", "native/wire/wire.c",
-         "if (sc_get32(p + SC_OFF_CRC) != sum(p, len)) return SC_WIRE_CRC_BAD;",
+         "if (sc_get_crc(p) != sum(p, len)) return SC_WIRE_CRC_BAD;",
          "(void)sum;", quick=True),
     _one("seqnos are compared in 32 bits", "native/streams/rx.c", "if (seqno < rx->next) {\n        e->counters",
          "if ((uint32_t)seqno < (uint32_t)rx->next) {\n        e->counters",
@@ -72,8 +72,8 @@ BREAKS = (
          "if (peer->digest[owner->rank].received >= gap->lo) return peer;",
          "if (peer->digest[owner->rank].delivered >= gap->lo) return peer;", tests="tests/unit/test_stability.py",
          why="members repair each other before the view without the sender comes: slower, and nothing is lost"),
-    _one("what is in order counts as taken by the application", "native/delivery/taken.c", "sc_put64(p + 40, peer->taken);",
-         "sc_put64(p + 40, orders(e) ? peer->returned : peer->group.queued - 1);"),
+    _one("what is in order counts as taken by the application", "native/delivery/taken.c", "sc_put_taken_seqno(p, peer->taken);",
+         "sc_put_taken_seqno(p, orders(e) ? peer->returned : peer->group.queued - 1);"),
     _one("a wait is not moved to the packets of the next view", "native/delivery/taken.c", "w->target = last;", "(void)last;",
          tests="tests/sockets/test_taken.py", why="it takes a wait for what no sequencer had stamped, and a slow application"),
     _one("a packet is purged without the vote of the last member", "native/streams/flow.c",
