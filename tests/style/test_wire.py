@@ -5,7 +5,7 @@ import re
 from project import ROOT
 
 ROOMS = ("engine", "streams", "order", "view", "delivery", "detect", "io")
-BY_OFFSET = re.compile(r"\bsc_(?:get|put)(?:8|16|32|64)\(\w+(?:->\w+)? \+|\b(?:p|packet|datagram)\[(?:\d+|sc_at_)")
+BY_OFFSET = re.compile(r"\bsc_(?:get|put)(?:8|16|32|64)\(\w+(?:->\w+)? \+|\b(?:p|packet|datagram)\[(?:\d+\]|sc_at_)")
 
 
 def test_no_kernel_reads_or_writes_a_datagram_by_an_offset():
