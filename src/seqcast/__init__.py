@@ -10,7 +10,8 @@ TYPE_CHECKING = False  # checkers take it for that of `typing`, which takes long
 if TYPE_CHECKING:
     import seqcast.aio as aio
     from seqcast._native.engine import Batch, Message
-    from seqcast.api.group import Event, Group, join
+    from seqcast.api.group import Group, join
+    from seqcast.api.receiving import Event
     from seqcast.config import Config
     from seqcast.errors import (
         ConfigError,
@@ -74,7 +75,8 @@ _NAMES = {
     "seqcast.errors": "ConfigError JoinRefused JoinTimeout JournalWriteError NameTaken "
     "NotInView NotMember RemoteProtocolError SendTimeout SeqcastError SuspendTimeout UsageError",
     "seqcast.events": "Blocked Excluded InterfaceChanged Lost Unblocked",
-    "seqcast.api.group": "Event Group join",
+    "seqcast.api.group": "Group join",
+    "seqcast.api.receiving": "Event",
     "seqcast.net.host": "ClippedBuffer",
     "seqcast.net.state": "StateHandler",
     "seqcast.signals": "leave_on_signals",
@@ -83,7 +85,7 @@ _NAMES = {
 """Where the names above come from. Each is imported on its first use: `import seqcast` takes a millisecond, so that a
 command answers at once and a program can set itself up (signals, logging) before the rest is loaded."""
 _PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}
-_MODULES = {"aio", "config", "errors", "events", "group", "types"}
+_MODULES = {"aio", "config", "errors", "events", "types"}
 
 
 if not TYPE_CHECKING:  # checkers would take any name for one that is there

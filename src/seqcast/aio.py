@@ -1,7 +1,7 @@
 """The same group for asyncio: ``async with seqcast.aio.join("orders") as group``.
 
-What is delivered makes one file descriptor readable, on which the event loop calls back; nothing is queued per message.
-Loops without ``add_reader`` (Windows' default) wait in a thread instead.
+Deliveries make one file descriptor readable, which the event loop watches; nothing is queued per message. Event loops
+without ``add_reader`` (the default on Windows) wait in a thread instead.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import seqcast.api.group
 from seqcast._native.engine import Batch, Message
-from seqcast.api.group import Event, too_early
+from seqcast.api.pausing import too_early
+from seqcast.api.receiving import Event
 from seqcast.arguments import listed, nanoseconds
 from seqcast.config import Config
 from seqcast.errors import NotMember, SendTimeout
@@ -53,9 +54,9 @@ def join(
     min_members: int = 1,
     **settings: Unpack[Settings],
 ) -> Joining:
-    """Joins a group. To be awaited, made a task by ``asyncio.create_task``, or used by ``async with``, which leaves at
-    its end. Arguments and errors are those of ``seqcast.join``; ``on_block`` and ``on_unblock`` take the asyncio group,
-    may be coroutine functions, and run on the event loop."""
+    """Joins a group. Await it, pass it to ``asyncio.create_task``, or use it in ``async with``, which leaves the group.
+    Arguments and errors are those of ``seqcast.join``; ``on_block`` and ``on_unblock`` get the asyncio group, may be
+    coroutine functions, and run on the event loop."""
     others: dict[str, Any] = {
         "name": name, "order": order, "state": state, "config": config, "membership_policy": membership_policy,
         "min_members": min_members,
@@ -64,7 +65,7 @@ def join(
 
 
 class Joining(Coroutine[Any, Any, "Group"]):
-    """A join under way: a coroutine, to be awaited or given to ``asyncio.create_task``, and a context manager."""
+    """A join in progress: a coroutine to await or to pass to ``asyncio.create_task``, and a context manager."""
 
     def __init__(
         self,
@@ -83,7 +84,7 @@ class Joining(Coroutine[Any, Any, "Group"]):
         self._made: asyncio.Future[Group]  # callbacks may come before the join returns
 
     def _on_loop(self, callback: Callable[[Group], Any], _group: seqcast.api.group.Group) -> None:
-        """On the thread of the callbacks: has it run on the event loop, and waits for it."""
+        """On the thread of callbacks: runs the callback on the event loop, and waits for it."""
 
         async def call() -> None:
             result = callback(await asyncio.shield(self._made))
@@ -104,7 +105,7 @@ class Joining(Coroutine[Any, Any, "Group"]):
         return self._running.throw(*error)
 
     def close(self) -> None:
-        """For the event loop: gives up a join that was not begun, or is not awaited any more."""
+        """For the event loop: gives up a join that has not begun or is no longer awaited."""
         self._running.close()
 
     async def _run(self) -> Group:
@@ -128,7 +129,7 @@ class Joining(Coroutine[Any, Any, "Group"]):
             group = Group(await _on_own_thread(work))
             self._made.set_result(group)
             return group
-        except asyncio.CancelledError:  # the thread cannot be: whoever comes last leaves
+        except asyncio.CancelledError:  # the thread cannot be cancelled: whichever ends last leaves the group
             with lock:
                 cancelled = True
                 left = joined
@@ -148,14 +149,14 @@ class Joining(Coroutine[Any, Any, "Group"]):
 
 
 class Group:
-    """A group of the running event loop; made by ``join``. ``sync`` is the same group for other threads."""
+    """A group for the running event loop; made by ``join``. ``sync`` is the same group for other threads."""
 
     def __init__(self, group: seqcast.api.group.Group) -> None:
         self.sync = group
         self._driver = group._driver
         self._loop = asyncio.get_running_loop()
-        self._waiter: asyncio.Future[None] | None = None  # of the one that takes
-        self._slow = asyncio.Lock()  # held while a send waits for credit: later ones queue behind it
+        self._waiter: asyncio.Future[None] | None = None  # of the call that takes
+        self._slow = asyncio.Lock()  # held while a send waits for credit: later ones wait for the lock
         self._taking = asyncio.Lock()
         self._watching = True
         try:
@@ -175,7 +176,7 @@ class Group:
 
     @property
     def config(self) -> Config:
-        """The settings in use, defaults computed."""
+        """The settings in use, with computed defaults."""
         return self.sync.config
 
     @property
@@ -185,12 +186,12 @@ class Group:
 
     @property
     def view(self) -> View:
-        """The newest view that is installed."""
+        """The newest installed view, as ``seqcast.Group.view``."""
         return self.sync.view
 
     @property
     def sending_view(self) -> View:
-        """The view of a message that is sent to the group now, as ``seqcast.Group.sending_view``."""
+        """The view to which a message belongs that is sent now, as ``seqcast.Group.sending_view``."""
         return self.sync.sending_view
 
     @property
@@ -208,9 +209,9 @@ class Group:
     # ---- sending
 
     async def send(self, payload: Buffer, *, to: Member | None = None, timeout: float | None = None) -> None:
-        """Sends one message; waits while there is no credit. Arguments and errors are those of ``seqcast.Group.send``.
+        """Sends one message; waits for credit. Arguments and errors are those of ``seqcast.Group.send``.
 
-        A cancelled send may still be sent.
+        The message of a cancelled call may still be sent.
         """
         await self._sent(lambda wait, _: self.sync.send(payload, to=to, timeout=wait), timeout)
 
@@ -218,7 +219,7 @@ class Group:
         self, payloads: Iterable[Buffer], *, to: Member | None = None, timeout: float | None = None
     ) -> None:
         """Sends messages one after the other, as ``seqcast.Group.send_many``."""
-        messages = list(listed(payloads))  # of our own: the rest may be sent later, by a thread
+        messages = list(listed(payloads))  # a copy: a thread may send the rest later
         await self._sent(lambda wait, done: self.sync._send_many(messages, to, wait, done), timeout)
 
     async def send_batch(
@@ -232,11 +233,11 @@ class Group:
         await self._sent(lambda wait, done: self.sync._send_batch(data, offsets, wait, done), timeout)
 
     async def _sent(self, send: Callable[[float | None, int], None], timeout: float | None) -> None:
-        """Sends at once where there is credit, else in a thread, behind the sends that wait already.
+        """Sends at once if there is credit, otherwise in a thread, after the sends that already wait.
 
         Args:
-            send: of (seconds to wait, messages of this call that were sent before).
-            timeout: seconds for all of it.
+            send: function of the seconds to wait, and of the number of messages that this call has sent before.
+            timeout: seconds for the whole call; None: no limit.
         """
         deadline = _deadline(timeout)
         done = 0
@@ -253,7 +254,7 @@ class Group:
         except TimeoutError:
             error = SendTimeout(
                 f"no turn within {timeout:g} s ({done} messages of this call were sent): earlier sends wait for "
-                "credit; wait longer, or send less"
+                "credit: wait longer, or send less"
             )
             error.sent = done
             raise error from None
@@ -262,7 +263,7 @@ class Group:
         finally:
             self._slow.release()
 
-    # ---- what the others have taken
+    # ---- what the other members have received
 
     @property
     def sent_seqno(self) -> int:
@@ -275,18 +276,18 @@ class Group:
         return self.sync.consumed
 
     async def wait_consumed(self, timeout: float | None = None) -> bool:
-        """Waits until all others have taken what was sent, as ``seqcast.Group.wait_consumed``. Where it is cancelled, a
-        thread goes on waiting for at most ``timeout``, or until the group is left."""
+        """Waits until all other members have taken what was sent, as ``seqcast.Group.wait_consumed``. After a
+        cancellation a thread still waits for up to ``timeout``, or until the group is left."""
         return await _on_own_thread(functools.partial(self.sync.wait_consumed, timeout))
 
     # ---- receiving
 
     async def recv(self, timeout: float | None = None) -> Message | None:
-        """The next message; None when ``timeout`` is over. Errors are those of ``seqcast.Group.recv``."""
+        """The next message; None if none came within ``timeout``. Errors are those of ``seqcast.Group.recv``."""
         return await self._taken(lambda: self.sync.recv(0.0), timeout)
 
     async def recv_batch(self, timeout: float | None = None) -> Batch | None:
-        """The next messages; None when ``timeout`` is over. Errors are those of ``seqcast.Group.recv_batch``."""
+        """The next messages; None if none came within ``timeout``. Errors are those of ``seqcast.Group.recv_batch``."""
         return await self._taken(lambda: self.sync.recv_batch(0.0), timeout)
 
     def __aiter__(self) -> AsyncIterator[Message]:
@@ -295,7 +296,7 @@ class Group:
     async def _messages(self) -> AsyncIterator[Message]:
         while True:
             begun = self.sync._begun
-            if begun is not None:  # what is there already takes no turn of the loop
+            if begun is not None:  # messages that are here already need no turn of the loop
                 while (message := begun._take()) is not None:
                     yield message
                 begun = None
@@ -319,7 +320,7 @@ class Group:
                 yield event
 
     async def next_event(self, timeout: float | None = None) -> Event | None:
-        """The next of ``events``; None when ``timeout`` is over. Errors are those of ``seqcast.Group.next_event``."""
+        """The next event; None if none came within ``timeout``. Errors are those of ``seqcast.Group.next_event``."""
         return await self._taken(lambda: self.sync.next_event(0.0), timeout)
 
     @property
@@ -332,7 +333,7 @@ class Group:
         return await self._taken(lambda: self.sync.wait_deliverable(0.0) or None, timeout) or False
 
     async def _taken(self, take: Callable[[], T | None], timeout: float | None) -> T | None:
-        """What ``take`` gives, as soon as it gives something."""
+        """What ``take`` returns, as soon as it returns something; None after ``timeout`` seconds."""
         deadline = _deadline(timeout)
         try:
             async with asyncio.timeout(timeout):
@@ -352,7 +353,7 @@ class Group:
             self._taking.release()
 
     async def _deliverable(self, timeout: float | None) -> None:
-        """Waits until something can be taken, or may be; at most ``timeout``."""
+        """Waits until there may be something to take, for at most ``timeout`` seconds."""
         if not self._watching:
             wait = THREAD_WAIT_S if timeout is None else min(timeout, THREAD_WAIT_S)
             await asyncio.to_thread(self.sync.wait_deliverable, wait)
@@ -377,21 +378,21 @@ class Group:
     # ---- pausing the group
 
     async def suspend(self, timeout: float | None = None) -> None:
-        """Pauses the group, as ``seqcast.Group.suspend``. Where it is cancelled, the group goes on."""
+        """Pauses the group, as ``seqcast.Group.suspend``. If it is cancelled, the group is not paused."""
         pausing = asyncio.ensure_future(_on_own_thread(functools.partial(self.sync.suspend, timeout)))
         try:
             await asyncio.shield(pausing)
-        except asyncio.CancelledError:  # the thread cannot be
+        except asyncio.CancelledError:  # the thread cannot be cancelled
             pausing.add_done_callback(self._not_wanted)
             raise
 
     def _not_wanted(self, pausing: asyncio.Future[None]) -> None:
-        """A pause that nobody waits for any more."""
+        """Ends a pause that nobody awaits any more."""
         if not pausing.cancelled() and pausing.exception() is None:
             threading.Thread(target=self.sync.resume, name="seqcast-resume").start()
 
     async def resume(self) -> bool:
-        """Lets it go on, as ``seqcast.Group.resume``."""
+        """Ends the pause, as ``seqcast.Group.resume``."""
         return await _on_own_thread(self.sync.resume)
 
     @contextlib.asynccontextmanager
@@ -409,7 +410,7 @@ class Group:
     # ---- leaving
 
     async def leave(self, timeout: float | None = None) -> bool:
-        """Leaves the group, as ``seqcast.Group.leave``; sends that wait get ``NotMember`` unless they are accepted."""
+        """Leaves the group, as ``seqcast.Group.leave``. Waiting sends raise ``NotMember`` unless they are accepted."""
         if self._watching:
             self._watching = False
             self._loop.remove_reader(self._driver.watch_fd)
@@ -427,13 +428,13 @@ class Group:
         await self.close_journal()
 
     async def close_journal(self) -> None:
-        """Ends the journal, as ``seqcast.Group.close_journal``."""
+        """Closes the journal, as ``seqcast.Group.close_journal``."""
         await asyncio.to_thread(self.sync.close_journal)
 
 
 async def _on_own_thread(call: Callable[[], T]) -> T:
-    """What ``call`` returns. It is not run by asyncio's pool of a few threads, where it would wait behind sends, joins
-    and ``wait_consumed`` that may wait for exactly this call. Where it is cancelled, the thread goes on."""
+    """Runs a call on a thread of its own. In asyncio's pool of a few threads it would wait behind sends, joins and
+    calls of ``wait_consumed``, which may in turn wait for this very call. A cancellation does not stop the thread."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[T] = loop.create_future()
 

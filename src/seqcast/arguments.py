@@ -1,4 +1,4 @@
-"""Checks of what callers of ``Group``, ``join`` and ``Config`` pass."""
+"""Checks of the arguments of ``join``, ``Config`` and the methods of ``Group``."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ NAME_BYTES_MAX = 128
 
 
 def printable(text: str) -> str:
-    """The text with what is not printable, such as escape codes that a terminal obeys, written as Python escapes."""
+    """The text with unprintable characters, such as a terminal's escape codes, written as Python escapes."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def check_name(what: str, name: object) -> None:
-    # Lone surrogates stand for what an argument of a command had that is no UTF-8; they are refused as not printable.
+    # Lone surrogates stand for bytes of a command's argument that are not UTF-8; they are not printable.
     if not isinstance(name, str) or not name or len(name.encode("utf-8", "surrogatepass")) > NAME_BYTES_MAX:
         raise ConfigError(f"{what}={name!r} must be text of 1 to {NAME_BYTES_MAX} bytes")
     if not name.isprintable() or '"' in name or "\\" in name:
@@ -42,21 +42,21 @@ def id_of(to: Member) -> int:
     if not isinstance(to, Member):
         raise UsageError(f"to={to!r} must be a Member of group.view.members, or None for the group")
     if not (isinstance(to.id, int) and 0 < to.id < 1 << 64):
-        raise UsageError(f"to={to!r} has an id that no member has: take one of group.view.members")
+        raise UsageError(f"to={to!r} has an id that no member can have: use a member of group.view.members")
     return to.id
 
 
 def listed(payloads: Iterable[Any]) -> list[Any]:
-    """What the caller's iterator itself raises goes to the caller as it is."""
+    """The messages as a list. What the caller's iterator raises reaches the caller unchanged."""
     if isinstance(payloads, list):
         return payloads
     if not isinstance(payloads, Iterable):
-        raise UsageError(f"payloads={payloads!r} must be an iterable of messages; `send` takes a single one")
+        raise UsageError(f"payloads={payloads!r} must be an iterable of messages: use `send` for a single one")
     return list(payloads)
 
 
 def check_policy(policy: object) -> None:
     if policy is not None and not callable(policy):
         raise ConfigError(
-            f"membership_policy={policy!r} must be a function of a MembershipChange that returns its members in order"
+            f"membership_policy={policy!r} must be a function from a MembershipChange to its members in order"
         )

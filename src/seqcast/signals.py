@@ -1,4 +1,4 @@
-"""``leave_on_signals``: a program that is told to end leaves its groups first."""
+"""``leave_on_signals``: a program that gets a signal to end leaves its groups first."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from seqcast.errors import UsageError
 
 DEFAULT = ("SIGTERM", "SIGHUP", "SIGBREAK")
 TOGETHER_S = 0.5
-"""Signals within this time are one wish."""
+"""Signals within this time count as one."""
 
 
 def leave_on_signals(*signals: int, grace_s: float = 5.0) -> None:
-    """Has the signals that end a process leave its groups first, in order, for programs under systemd and the like.
+    """Makes the signals that end a process leave its groups first; for programs under systemd and the like.
 
-    Without it SIGTERM ends a process where it stands, which is a crash for the others of its groups: they notice after
-    a while, and what was sent last may be lost. With it the first such signal leaves all groups of the process, on a
-    thread of its own: loops over a group end when what is delivered is taken, ``send`` raises ``NotMember``, and the
-    program goes on behind them to its end. A main thread that has not ended ``grace_s`` after the groups were left,
-    because it waits for something else, gets ``SystemExit(0)``. Another of these signals meanwhile does what it did
-    before this call: by default it ends the process at once. Within half a second of the first it does nothing: those
-    who end a process often send several at once (``timeout`` signals its child, and then its whole process group).
+    Without it, SIGTERM ends the process at once. To the other members that is a crash: they notice it after a while,
+    and the last messages may be lost. With it, the first such signal leaves all groups of the process, on a thread of
+    its own: loops over a group end once every delivered message is received, ``send`` raises ``NotMember``, and the
+    program runs on to its end. If the main thread has not ended ``grace_s`` after the groups were left, because it
+    waits for something else, ``SystemExit(0)`` is raised in it. A second signal does what it did before this call: by
+    default it ends the process at once. Within half a second of the first one it is ignored, as many programs send
+    several signals to end a process (``timeout`` signals its child, and then the whole process group).
 
-    Leaving takes up to ``leave_timeout_s``, so a service manager must wait for longer than that and ``grace_s``
-    together before it kills (systemd: ``TimeoutStopSec``, by default 90 s).
+    Leaving takes up to ``leave_timeout_s``. A service manager must wait longer than that plus ``grace_s`` before it
+    kills the process (systemd: ``TimeoutStopSec``, 90 s by default).
 
     Args:
-        signals: by default SIGTERM and SIGHUP (Windows: SIGTERM and SIGBREAK), without those that the process ignores
-            (``nohup``). SIGINT, which Python makes ``KeyboardInterrupt``, may be one.
+        signals: default: SIGTERM and SIGHUP (Windows: SIGTERM and SIGBREAK), without those that the process ignores
+            (``nohup``). SIGINT, which Python turns into ``KeyboardInterrupt``, can be one of them.
         grace_s: seconds.
 
     Raises:
-        UsageError: called from another thread than the main one, which alone may set what signals do.
+        UsageError: called from another thread than the main one; only that one can set signal handlers.
     """
     if threading.current_thread() is not threading.main_thread():
-        raise UsageError("leave_on_signals must be called by the main thread: only that may set what signals do")
+        raise UsageError("leave_on_signals must be called by the main thread: only that one can set signal handlers")
     if not signals:
         named = (getattr(signal, name) for name in DEFAULT if hasattr(signal, name))
         signals = tuple(number for number in named if signal.getsignal(number) is not signal.SIG_IGN)
@@ -48,13 +48,13 @@ def leave_on_signals(*signals: int, grace_s: float = 5.0) -> None:
 
 
 class _Leaver:
-    """What the signals do, once, in the process that called."""
+    """The handler of the signals, in the process that called."""
 
     def __init__(self, signals: tuple[int, ...], grace_s: float) -> None:
         self._process = os.getpid()
         self._grace_s = grace_s
         self._over = False
-        self._begun = 0.0  # monotonic seconds; 0: nobody has asked yet
+        self._begun = 0.0  # monotonic seconds of the first signal; 0: none yet
         self._before = {number: signal.signal(number, self._handle) for number in signals}
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
@@ -64,12 +64,12 @@ class _Leaver:
             now = time.monotonic()
             if not self._begun:
                 self._begun = now
-                # Not here: the main thread may be in the middle of a call of the group, whose lock it has.
+                # On another thread: the main thread may be inside a call of the group, and hold its lock.
                 threading.Thread(target=self._leave, args=(signum,), name="seqcast-leave", daemon=True).start()
                 return
             if now < self._begun + TOGETHER_S:
                 return
-        # Again, or in a child of `fork`, which has no group: as if nobody had asked for this.
+        # A second signal, or a child of `fork`, which has no group: as before this call.
         before = self._before[signum]
         signal.signal(signum, signal.SIG_DFL if before is None else before)
         signal.raise_signal(signum)
@@ -83,7 +83,7 @@ class _Leaver:
         threading.main_thread().join(self._grace_s)
         self._over = True
         if threading.main_thread().is_alive():
-            # Into whatever call it waits in. What the handler raises comes out of that.
+            # Interrupts the call in which it waits; what the handler raises comes out of that.
             if hasattr(signal, "pthread_kill"):
                 signal.pthread_kill(threading.main_thread().ident or 0, signum)
             else:

@@ -1,4 +1,4 @@
-"""The nouns: members and views. Plain frozen values; no I/O, no clock."""
+"""Members and views, as plain frozen values; no I/O, no clock."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Member:
     """One incarnation of a process (E-06): a restarted process is a new member with a new id.
 
     Args:
-        name: what the user calls it; unique in a view.
-        id: 64-bit incarnation, never 0, never reused.
-        address: where its unicast datagrams go; opaque bytes for everyone but the world (sockets or simulator).
+        name: chosen by the user; unique in a view.
+        id: 64-bit number of the incarnation, never 0, never reused.
+        address: where unicast datagrams to it go; only sockets, or the simulator, know what the bytes mean.
     """
 
     name: str
@@ -60,10 +60,10 @@ class View:
     """An agreed, ordered list of members.
 
     Args:
-        view_id: tells views apart, and grows.
+        view_id: identifies the view; ids grow.
         members: by rank; ``members[0]`` is the coordinator.
         order: "total", "sequencer" or "fifo", as given to ``join``.
-        sequencer: rank of the member that puts the messages in order, or -1 where the order is per sender.
+        sequencer: rank of the member that orders the messages, or -1 if none does ("fifo").
     """
 
     view_id: ViewId
@@ -73,7 +73,7 @@ class View:
 
     @property
     def coordinator(self) -> Member:
-        """The member with rank 0, which takes others in and begins what is to be done."""
+        """The member with rank 0, which admits joiners and starts view changes."""
         return self.members[0]
 
     def rank(self, member_id: int) -> int:
@@ -86,10 +86,11 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class MergeView(View):
-    """A view in which groups that a partition separated are one again; each delivered its own messages meanwhile.
+    """A view that merges groups which a partition had separated. Each delivered its own messages meanwhile.
 
     Args:
-        subgroups: the views that were merged, each with those of its members that came along; the leader's first.
+        subgroups: the views that were merged, each with those of its members that are in the merged view; the merge
+            leader's first.
     """
 
     subgroups: tuple[View, ...] = ()
@@ -101,15 +102,15 @@ class MergeView(View):
 
 @dataclass(frozen=True, slots=True)
 class MembershipChange:
-    """What a membership policy is told of the view that is about to be made.
+    """The next view, as a membership policy sees it before it is made.
 
     Args:
-        members: who will be in it, in the order that it has without a policy: those who stay, by rank, then those who
-            join, by id; where groups merge, one group after the other.
-        joiners: those of ``members`` who are new.
-        leavers: members of the view that ends who leave.
-        lost: members of it that crashed, or are excluded.
-        subgroups: where groups merge, the members of each, this member's first; else empty.
+        members: the members of the next view, in the order that it has without a policy: first those that stay, by
+            rank, then those that join, by id; in a merge, one group after the other.
+        joiners: those of ``members`` that are new.
+        leavers: members of the current view that leave.
+        lost: members of the current view that crashed or are excluded.
+        subgroups: in a merge, the members of each group, this member's group first; otherwise empty.
     """
 
     members: tuple[Member, ...]
@@ -120,13 +121,13 @@ class MembershipChange:
 
 
 class OwnPackets(NamedTuple):
-    """Numbers of the packets in which a member's messages to the group are, in one view, as receivers see them.
+    """Seqnos of the packets with a member's messages to the group, in one view, as receivers see them.
 
     Args:
-        first: the messages of those behind this one can be counted.
-        last: the last one that is closed.
-        all: up to here all members of the view are known to have delivered them.
-        any: up to here at least one other member is.
+        first: messages in packets after this one can be counted.
+        last: the last packet that is complete.
+        all: all members of the view are known to have delivered the packets up to this one.
+        any: at least one other member is known to have delivered the packets up to this one.
     """
 
     first: int
@@ -136,10 +137,10 @@ class OwnPackets(NamedTuple):
 
 
 MembershipPolicy = Callable[[MembershipChange], Sequence[Member]]
-"""Gives the order of the next view's members: each of ``change.members`` once. The first one is the coordinator, and
-orders messages where a sequencer does.
+"""Returns the members of the next view in their order: each of ``change.members`` once. The first one is the
+coordinator.
 
-It is a part of the protocol, as the group's own choice is: it is asked by the member that makes the view, which may be
-any, so all members should have the same; and it is asked while the group is closed for sending. So it decides by its
-argument alone, at once, and does nothing else: it waits for nothing, and calls no method of a group.
+A policy is part of the protocol. Any member may make the next view and call its policy, so all members should use the
+same one. It is called while the group cannot send, so it must decide by its argument alone, at once, and do nothing
+else: it must not wait, and must not call methods of a group.
 """

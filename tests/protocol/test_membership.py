@@ -163,5 +163,5 @@ def test_asyncio_groups_have_one_too():
 
 
 def test_what_is_no_function_is_refused():
-    with pytest.raises(seqcast.ConfigError, match="must be a function of a MembershipChange"):
+    with pytest.raises(seqcast.ConfigError, match="must be a function from a MembershipChange"):
         join(cluster(), "a", membership_policy="by name")

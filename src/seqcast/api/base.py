@@ -1,0 +1,130 @@
+"""What all parts of an open group share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from seqcast._native import driver
+from seqcast.config import Config
+from seqcast.errors import NotMember, SeqcastError, UsageError
+from seqcast.net.host import Host
+from seqcast.net.state import StateHandler
+from seqcast.types import Member, View
+
+if TYPE_CHECKING:
+    from seqcast.journal.writer import JournalWriter
+    from seqcast.settings import Order
+
+
+class GroupBase:
+    """An open group: its member, its views and its counters."""
+
+    cluster: str
+    order: Order
+    config: Config
+
+    def __init__(self, cluster: str, order: Order, config: Config, host: Host, state: StateHandler | None) -> None:
+        self.cluster, self.order, self.config = cluster, order, config
+        self._host = host
+        self._driver = host.driver
+        self._state = state
+        self._journal: JournalWriter | None = None
+        self._forked = False  # in a child process: the group is the parent's
+
+    @property
+    def member(self) -> Member:
+        """This member."""
+        return self._host.member
+
+    @property
+    def view(self) -> View:
+        """The newest installed view. Messages of older views may still wait to be received.
+
+        It changes a moment after the view is installed, so it may lag behind ``send``: see ``sending_view``.
+
+        Raises:
+            NotMember: in a child process after ``fork``.
+        """
+        self._refuse_forked()
+        view = self._host.view
+        assert view is not None, "join returned without a view"
+        return view
+
+    @property
+    def sending_view(self) -> View:
+        """The view to which a message belongs that is sent to the group now. It never lags behind ``send``.
+
+        If one thread reads the same view before and after a ``send``, and nothing blocked the group in between, that
+        message was accepted in this view. The view in which it is *delivered* is ``Message.view_id``. That is a later
+        one if the message was queued (``send_while_blocked``), or was on its way to the sequencer when the view ended.
+
+        Raises:
+            NotMember: this member left or was excluded; or in a child process after ``fork``.
+        """
+        self._refuse_forked()
+        while tag := self._host.engine.view():
+            if (view := self._host.endpoint.view_tagged(tag)) is not None:
+                return view
+        raise self._not_member()
+
+    @property
+    def path(self) -> dict[str, Any]:
+        """How datagrams travel: interface, mtu, packet_bytes, gso, gro, rcvbuf_granted, address.
+
+        Raises:
+            NotMember: in a child process after ``fork``.
+        """
+        self._refuse_forked()
+        used = self._driver
+        return {
+            "interface": used.interface,
+            "mtu": used.mtu,
+            "packet_bytes": self._host.packet_bytes,
+            "gso": used.gso,
+            "gro": used.gro,
+            "rcvbuf_granted": used.rcvbuf_granted,
+            "address": driver.describe_address(used.address),
+        }
+
+    def counters(self) -> dict[str, int]:
+        """Counters since the join: those of the engine (native/engine/engine.h), ``io_*`` of sockets and threads,
+        ``control_*`` of the control plane, ``guard_*`` of guard connections, ``journal_*`` of the journal.
+
+        Raises:
+            NotMember: in a child process after ``fork``.
+        """
+        self._refuse_forked()
+        counters = self._host.engine.counters() | self._driver.counters()
+        counters |= {f"control_{key}": value for key, value in self._host.endpoint.counters.items()}
+        if self._host.guard is not None:
+            counters |= {f"guard_{key}": value for key, value in self._host.guard.counters.items()}
+        if self._journal is not None:
+            counters |= {f"journal_{key}": value for key, value in self._journal.counters().items()}
+        return counters
+
+    def __repr__(self) -> str:
+        return f"<seqcast.Group {self.cluster!r} member {self.member.name!r}>"
+
+    # ---- why a call is refused
+
+    def _not_member(self) -> SeqcastError:
+        """The error for a group that is no longer open in this process."""
+        if self._forked:
+            return NotMember(
+                "this group was opened before fork() and belongs to the parent process: join in the child, or start "
+                "processes with multiprocessing's 'spawn' method"
+            )
+        if self._host.excluded:
+            return NotMember("the group excluded this member, which was silent for too long: join again")
+        if self._host.error is not None:
+            return self._host.error
+        return NotMember("this member has left the group: join again")
+
+    def _refuse_forked(self) -> None:
+        if self._forked:
+            raise self._not_member()
+
+    def _refuse_callback(self, what: str) -> None:
+        """Refuses a call that cannot return before the callback that makes it."""
+        if self._host.callbacks is not None and self._host.callbacks.inside:
+            raise UsageError(f"{what} waits for the group, which waits for this callback: call it from another thread")

@@ -1,0 +1,73 @@
+"""The pausing part of a group."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from seqcast.api.base import GroupBase
+from seqcast.arguments import nanoseconds
+from seqcast.errors import SuspendTimeout
+
+
+def too_early(reason: str) -> SuspendTimeout:
+    """The error of ``suspended`` for a pause that ended before its block did."""
+    return SuspendTimeout(f"the pause ended too early: {reason}")
+
+
+class Pausing(GroupBase):
+    """Pauses the group, and resumes it."""
+
+    def suspend(self, timeout: float | None = None) -> None:
+        """Pauses the group (FLU-04). When this returns, all members have delivered the same messages, and no member can
+        send to the group until ``resume``. Block callbacks run first. Messages to single members still pass.
+
+        The pause ends early if the view changes, if this member is silent for ``lease_s``, or after ``pause_s_max``;
+        ``resume`` tells. If several members pause the group, it is paused until the last of them resumes.
+
+        Args:
+            timeout: seconds. Default: ``flush_deadline_s``.
+
+        Raises:
+            SuspendTimeout: not all members stopped in time; the group is not paused.
+            NotMember: this member left or was excluded.
+            UsageError: this member has already paused the group, ``timeout`` is not a number of seconds, or a block or
+                unblock callback called this.
+        """
+        self._refuse_forked()
+        self._refuse_callback("suspend")
+        self._host.suspend(self.config.flush_deadline_s if timeout is None else nanoseconds(timeout) / 1e9)
+
+    def resume(self) -> bool:
+        """Ends the pause of ``suspend``.
+
+        Returns:
+            True: the pause held until now: no member has sent to the group. False: it ended early; ``events`` says why.
+
+        Raises:
+            UsageError: this member has not paused the group.
+        """
+        return not self._resume()
+
+    def _resume(self) -> str:
+        """Ends the pause. Returns why it ended early, or "" if it held."""
+        self._refuse_forked()
+        return self._host.resume()
+
+    @contextlib.contextmanager
+    def suspended(self, timeout: float | None = None) -> Iterator[None]:
+        """``with group.suspended():`` pauses the group like ``suspend``, and resumes it at the end.
+
+        Args:
+            timeout: seconds. Default: ``flush_deadline_s``.
+
+        Raises:
+            SuspendTimeout: not all members stopped in time; or, at the end, the pause ended early.
+        """
+        self.suspend(timeout)
+        try:
+            yield
+        finally:
+            reason = self._resume()
+        if reason:
+            raise too_early(reason)

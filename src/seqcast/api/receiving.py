@@ -1,0 +1,351 @@
+"""The receiving part of a group: one stream of messages, views and other events, in their true order."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from seqcast._native import driver
+from seqcast._native.engine import Batch, Message
+from seqcast.api.base import GroupBase
+from seqcast.arguments import nanoseconds
+from seqcast.config import Config
+from seqcast.core.vocabulary import Left, Meaning
+from seqcast.errors import JournalWriteError, NotMember, UsageError
+from seqcast.events import Blocked, Excluded, InterfaceChanged, Lost, Unblocked
+from seqcast.net.host import Host
+from seqcast.net.state import Item, StateHandler, give_state
+from seqcast.types import View
+
+if TYPE_CHECKING:
+    from seqcast.journal.writer import JournalWriter
+    from seqcast.settings import Order
+
+Event = Message | View | Lost | Blocked | Unblocked | InterfaceChanged | Excluded
+"""What ``Group.events`` yields."""
+
+
+class _Ended(Exception):
+    """The last event of the stream was taken."""
+
+
+class Receiving(GroupBase):
+    """Takes what is delivered, writes it to the journal, and gives the application's state where it is due."""
+
+    def __init__(self, cluster: str, order: Order, config: Config, host: Host, state: StateHandler | None) -> None:
+        super().__init__(cluster, order, config, host, state)
+        self._batch_bytes = config.batch_bytes
+        self._taking = threading.Lock()
+        self._giving = 0  # id of the thread that runs get_state; 0: none
+        # Under `_taking`:
+        self._backlog: deque[Item] = deque()  # delivered before `join` returned
+        self._delivered_view: View | None = None
+        # Set under `_taking` and read without it: all messages of this batch but the last are taken without the lock.
+        self._begun: Batch | None = None
+        self._untaken = False  # senders that wait for it have yet to be told that a batch was taken
+        self._meanings: deque[Meaning] = deque()  # of the marker that was taken last
+        self._end: Excluded | Left | None = None
+        if config.journal:
+            try:
+                self._journal = self._open_journal()
+                # If the group is neither left by `with` nor read to its end, the journal gets its closing record too.
+                weakref.finalize(self, _end_journal, self._journal)
+            except BaseException:
+                self._driver.stop()
+                self._driver.close()
+                raise
+
+    def __iter__(self) -> Iterator[Message]:
+        """The messages, until this member has left.
+
+        Raises:
+            NotMember: this member was excluded.
+            JournalWriteError: as for ``recv``.
+        """
+        while True:
+            begun = self._begun
+            if begun is not None:
+                while (message := begun._take()) is not None:
+                    yield message
+                begun = None  # so that its memory can be reused
+            try:
+                message = self.recv()
+            except NotMember:
+                if self.was_left:
+                    return
+                raise
+            if message is not None:
+                yield message
+
+    def recv(self, timeout: float | None = None) -> Message | None:
+        """The next message. Views and other events are skipped.
+
+        Args:
+            timeout: seconds; None: no limit.
+
+        Returns:
+            None if no message came within ``timeout``.
+
+        Raises:
+            NotMember: this member left or was excluded, and every message delivered to it has been received.
+            UsageError: ``timeout`` is not a number of seconds.
+            JournalWriteError: with ``journal_required=True``, the journal cannot be written. What comes next stays in
+                the stream, and nothing more is received.
+        """
+        wait = -1 if timeout is None else nanoseconds(timeout)
+        begun = self._begun
+        if begun is not None and (message := begun._take()) is not None:
+            return message
+        begun = None  # so that its memory can be reused
+        if not self._begin_taking(wait):
+            return None
+        try:
+            batch = self._begun if self._begun is not None else self._next_batch(wait)
+            return None if batch is None else self._message_of(batch)
+        finally:
+            self._taking.release()
+
+    def recv_batch(self, timeout: float | None = None) -> Batch | None:
+        """The next messages, as many as are there, up to ``batch_bytes``. Views and other events are skipped.
+
+        Args:
+            timeout: seconds; None: no limit.
+
+        Returns:
+            None if no message came within ``timeout``.
+
+        Raises:
+            NotMember, UsageError, JournalWriteError: as for ``recv``.
+        """
+        wait = -1 if timeout is None else nanoseconds(timeout)
+        if not self._begin_taking(wait):
+            return None
+        try:
+            batch: Batch | None
+            if self._begun is not None:
+                batch, self._begun = self._begun._rest(), None
+            else:
+                batch = self._next_batch(wait)
+            if self._untaken:
+                self._tell_taken()
+            return batch
+        finally:
+            self._taking.release()
+
+    def events(self) -> Iterator[Event]:
+        """Everything in its true order: messages, views, ``Lost``, and, with ``block_events=True``, ``Blocked`` and
+        ``Unblocked``. Ends when this member has left, or after ``Excluded``.
+
+        Raises:
+            NotMember: in a child process after ``fork``.
+            JournalWriteError: as for ``recv``.
+        """
+        while True:
+            try:
+                event = self._next_event(-1)
+            except _Ended:
+                return
+            if event is not None:
+                yield event
+
+    def next_event(self, timeout: float | None = None) -> Event | None:
+        """The next event of ``events``.
+
+        Args:
+            timeout: seconds; None: no limit.
+
+        Returns:
+            None if nothing came within ``timeout``.
+
+        Raises:
+            NotMember: this member left, or ``Excluded`` was the last event.
+            UsageError: ``timeout`` is not a number of seconds.
+            JournalWriteError: as for ``recv``.
+        """
+        try:
+            return self._next_event(-1 if timeout is None else nanoseconds(timeout))
+        except _Ended:
+            raise self._not_member() from None
+
+    def _next_event(self, wait: int) -> Event | None:
+        begun = self._begun
+        if begun is not None and (message := begun._take()) is not None:
+            return message
+        begun = None
+        if not self._begin_taking(wait):
+            return None
+        try:
+            if self._begun is not None:
+                return self._message_of(self._begun)
+            if self._end is not None:
+                raise _Ended
+            item = self._next(wait)
+            if isinstance(item, Batch):
+                return self._message_of(item)
+            if isinstance(item, Left):
+                raise _Ended
+            return item
+        finally:
+            self._taking.release()
+
+    def wait_deliverable(self, timeout: float) -> bool:
+        """Waits until there is something to receive, without taking it.
+
+        Args:
+            timeout: seconds.
+
+        Returns:
+            True: there is a message or an event, or the stream has ended. False: nothing came within ``timeout``.
+
+        Raises:
+            NotMember: in a child process after ``fork``.
+            UsageError: ``timeout`` is not a number of seconds.
+        """
+        self._refuse_forked()
+        wait = nanoseconds(timeout)
+        if self._begun is not None or self._backlog or self._meanings or self._end is not None:
+            return True
+        return self._driver.wait_deliverable(wait)
+
+    @property
+    def was_left(self) -> bool:
+        """This member has left by itself, and every message delivered to it has been received.
+
+        Raises:
+            NotMember: in a child process after ``fork``.
+        """
+        self._refuse_forked()
+        return isinstance(self._end, Left)
+
+    def _begin_taking(self, wait: int) -> bool:
+        """Takes the lock of the stream: one thread at a time takes from it or waits for it. ``wait`` is in ns, below 0
+        for no limit; False: the lock was not free in time."""
+        if self._forked:
+            raise self._not_member()
+        if self._taking.acquire(False):
+            return True
+        if self._giving == threading.get_ident():
+            raise UsageError("get_state cannot receive: it gives the state as it is between two messages")
+        return wait != 0 and self._taking.acquire(timeout=-1 if wait < 0 else min(wait / 1e9, threading.TIMEOUT_MAX))
+
+    def _message_of(self, batch: Batch) -> Message:
+        """The next message of a batch, which is begun with it unless it was the only one."""
+        message = batch._take_any()
+        if batch._left:
+            self._begun = batch
+        else:
+            self._begun = None
+            if self._untaken:
+                self._tell_taken()
+        return message
+
+    def _tell_taken(self) -> None:
+        """Tells senders that wait for it that the application has taken the last batch."""
+        if not self._backlog:
+            self._untaken = False
+            self._driver.taken()
+
+    def _next_batch(self, wait: int) -> Batch | None:
+        """The next batch; None after ``wait`` ns (< 0: no limit). Under `_taking`."""
+        deadline = driver.now_ns() + wait
+        while True:
+            item = self._next(wait)
+            if item is None or isinstance(item, Batch):
+                return item
+            if wait > 0:  # it was a view or another event: wait for the rest of the time
+                wait = max(0, deadline - driver.now_ns())
+
+    def _next(self, wait: int) -> Batch | Meaning | None:
+        """The next entry of the stream: a batch, or a marker's meaning; None after ``wait`` ns. Under `_taking`."""
+        if self._end is not None:
+            raise self._not_member()
+        if self._meanings:
+            return self._reached(self._meanings.popleft())
+        item: Item | int | None
+        if self._backlog:
+            item = self._backlog.popleft()
+            self._untaken = True
+        else:
+            item = self._driver.deliver(self._batch_bytes, wait, self._delivered_view)
+        if isinstance(item, Batch):
+            if len(item) > 1:
+                self._untaken = True
+            if self._journal is not None:
+                try:
+                    self._journal.batch(item, item.view)
+                except JournalWriteError:  # the batch stays in the stream
+                    self._backlog.appendleft(item)
+                    raise
+            return item
+        if item is None:
+            self._refuse_forked()
+            if self._host.over and not self._host.engine.deliverable():
+                raise self._not_member()
+            return None
+        if not isinstance(item, int):
+            return self._reached(item)
+        self._meanings.extend(self._host.endpoint.marker(item))
+        return self._reached(self._meanings.popleft())
+
+    def _reached(self, meaning: Meaning) -> Meaning:
+        """An event that the stream has reached: writes it to the journal, and gives the state to the joiners of a view.
+        Under `_taking`."""
+        if isinstance(meaning, View):
+            self._delivered_view = meaning
+            if self._journal is not None:
+                try:
+                    self._journal.view(meaning, time.time_ns())
+                except JournalWriteError:
+                    self._meanings.appendleft(meaning)
+                    raise
+            if self._state is not None and (joiners := self._host.endpoint.joiners_of(meaning.view_id.tag)):
+                self._give_state(self._state, meaning, joiners)
+        elif isinstance(meaning, Excluded | Left):
+            self._end = meaning
+            if self._journal is not None:
+                self._journal.close("excluded" if isinstance(meaning, Excluded) else "leave")
+        return meaning
+
+    def _give_state(self, handler: StateHandler, view: View, joiners: tuple[int, ...]) -> None:
+        self._giving = threading.get_ident()
+        try:
+            give_state(self._host, handler, view, joiners, self.config.state_memory_bytes)
+        finally:
+            self._giving = 0
+
+    # ---- the journal
+
+    def close_journal(self) -> None:
+        """Closes the journal, if there is one. Needed only where the stream is not received to its end and the group is
+        not left by ``with``, which does it.
+
+        Raises:
+            JournalWriteError: with ``journal_required=True``, some entries could not be written; the counters say how
+                many.
+        """
+        if self._journal is not None and not self._forked:
+            self._journal.close("leave")
+
+    def _open_journal(self) -> JournalWriter:
+        from seqcast.journal.writer import JournalWriter
+
+        config = self.config
+        return JournalWriter(
+            config.journal,
+            cluster=self.cluster,
+            member=self.member,
+            payload=config.journal_payload,
+            required=config.journal_required,
+            deliver_own=config.deliver_own,
+        )
+
+
+def _end_journal(journal: JournalWriter) -> None:
+    """When the group is garbage-collected, or the interpreter exits."""
+    with contextlib.suppress(JournalWriteError):
+        journal.close("leave")

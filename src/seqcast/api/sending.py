@@ -1,0 +1,239 @@
+"""The sending part of a group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from seqcast._native import driver
+from seqcast.api.base import GroupBase
+from seqcast.arguments import id_of, listed, nanoseconds
+from seqcast.config import Config
+from seqcast.errors import NotInView, NotMember, SendTimeout, SeqcastError, UsageError
+from seqcast.net.host import Host
+from seqcast.net.state import StateHandler
+from seqcast.types import Member
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+    from typing_extensions import Buffer
+
+    from seqcast.settings import Order
+
+
+class Sending(GroupBase):
+    """Sends messages, and tells how far the other members have received them."""
+
+    def __init__(self, cluster: str, order: Order, config: Config, host: Host, state: StateHandler | None) -> None:
+        super().__init__(cluster, order, config, host, state)
+        self._send = self._driver.send  # the call of each message
+
+    def send(self, payload: Buffer, *, to: Member | None = None, timeout: float | None = None) -> None:
+        """Sends one message, to the group or to one member. Either way it is reliable and in order per sender.
+
+        Args:
+            payload: bytes, or an object with a contiguous buffer.
+            to: a member of the view; None: the group. Messages that this member sends to itself need credit too:
+                beyond ``unicast_bytes`` the call waits until another thread has received some of them.
+            timeout: seconds to wait for credit or for the end of a view change; None: no limit. With
+                ``send_while_blocked="queue"`` the call does not wait for a view change or a pause: it copies the
+                message, which is sent afterwards. If this member's membership ends first, ``Lost`` reports it.
+
+        Raises:
+            SendTimeout: the message was not sent; no part of it will be delivered.
+            NotMember: this member left, is leaving, or was excluded. If ``leave`` is called while a send waits, the
+                message is either accepted as a whole, or this error is raised and no part of it is delivered.
+            NotInView: ``to`` is not in the view.
+            UsageError: ``payload`` is not bytes-like or is larger than ``message_bytes_max``, ``to`` is not a Member,
+                or ``timeout`` is not a number of seconds.
+        """
+        try:
+            self._send(payload, 0 if to is None else id_of(to), -1 if timeout is None else nanoseconds(timeout))
+        except driver.Refused as refused:
+            raise self._refusal(refused, to, timeout) from None
+
+    def send_many(self, payloads: Iterable[Buffer], *, to: Member | None = None, timeout: float | None = None) -> None:
+        """Sends messages one after the other, faster than one ``send`` for each. A list must not be changed until the
+        call returns.
+
+        Args:
+            payloads: the messages, as for ``send``.
+            to: as for ``send``.
+            timeout: seconds for the whole call; None: no limit.
+
+        Raises:
+            SendTimeout: the first ``error.sent`` messages were sent, the others were not.
+            NotMember, NotInView, UsageError: as for ``send``; the first ``error.sent`` messages were sent.
+        """
+        self._send_many(listed(payloads), to, timeout)
+
+    def _send_many(self, payloads: list[Any], to: Member | None, timeout: float | None, done: int = 0) -> None:
+        """``done``: how many of them the same call has already sent."""
+        wait, receiver = -1 if timeout is None else nanoseconds(timeout), 0 if to is None else id_of(to)
+        try:
+            self._driver.send_many(payloads[done:] if done else payloads, receiver, wait)
+        except driver.Refused as refused:
+            raise self._refusal(refused, to, timeout, done, "payloads[{}]") from None
+
+    def send_batch(
+        self,
+        data: Buffer | npt.NDArray[np.uint8],
+        offsets: Buffer | npt.NDArray[np.signedinteger[Any]] | Sequence[int],
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """Sends the messages of an Arrow binary array to the group.
+
+        Args:
+            data: the bytes of all messages, an array of uint8 or an object with a contiguous buffer.
+            offsets: n + 1 ascending offsets into ``data``, int32 or int64: message i is
+                ``data[offsets[i]:offsets[i + 1]]``.
+            timeout: seconds to wait for credit; None: no limit.
+
+        The arrays must not be changed until the call returns. If another thread changes them, other bytes of ``data``
+        are sent, or the call raises.
+
+        Raises:
+            SendTimeout: the first ``error.sent`` messages were sent, the others were not.
+            UsageError: the arrays have other types, or the offsets descend or lie outside ``data``. ``error.sent`` is 0
+                unless another thread changed the offsets during the call.
+            NotMember: as for ``send``; the first ``error.sent`` messages were sent.
+        """
+        self._send_batch(data, offsets, timeout)
+
+    def _send_batch(self, data: Any, offsets: Any, timeout: float | None, done: int = 0) -> None:
+        import numpy as np  # here, because it takes a tenth of a second
+
+        wait = -1 if timeout is None else nanoseconds(timeout)
+        try:
+            flat = np.frombuffer(data, dtype=np.uint8) if not isinstance(data, np.ndarray) else data
+            marks = np.ascontiguousarray(offsets)
+            if flat.dtype != np.uint8 or marks.dtype not in (np.int32, np.int64):
+                raise ValueError(f"data is {flat.dtype}, offsets {marks.dtype}; wanted: uint8, and int32 or int64")
+            self._driver.send_batch(flat, marks[done:], wait)
+        except driver.Refused as refused:
+            raise self._refusal(refused, None, timeout, done) from None
+        except (TypeError, AttributeError, BufferError, ValueError) as error:
+            usage = UsageError(f"send_batch: {error}")
+            usage.sent = done
+            raise usage from None
+
+    # ---- what the other members have received
+
+    @property
+    def sent_seqno(self) -> int:
+        """Seqno (``Message.seqno``) of the packet with the end of the last message that this member sent to the group.
+        Messages that wait in the queue of ``send_while_blocked`` are in no packet yet. 0 after this member has left.
+
+        Raises:
+            NotMember: in a child process after ``fork``.
+        """
+        self._refuse_forked()
+        return self._host.engine.last_sent()
+
+    @property
+    def consumed(self) -> int:
+        """The applications of all other members have taken this member's messages to the group up to this packet seqno
+        (``Message.seqno``), as far as is known here. While it is below ``sent_seqno``, reading it asks the other
+        members, so that the next reading may return more. 0 after this member has left.
+
+        ``wait_consumed`` says what "taken" means and what it costs.
+
+        Raises:
+            NotMember: in a child process after ``fork``.
+        """
+        self._refuse_forked()
+        consumed = self._host.engine.consumed(driver.now_ns())
+        self._driver.poke()
+        return consumed
+
+    def wait_consumed(self, timeout: float | None = None) -> bool:
+        """Waits until the applications of all other members have taken every message that this member's threads sent to
+        the group before this call, also across view changes. (``send`` only promises that a message will be delivered.)
+
+        A message is taken when ``recv``, ``for`` or ``events`` returns it, or ``recv_batch`` returns its batch. If the
+        messages of one batch are returned one by one, all of them are taken when the last one is. What the application
+        then does with a message is not known here: if that matters, have the application answer with a message. A
+        member with ``receive=False`` counts as having taken everything. The call does not wait for members that leave,
+        crash or are excluded, nor for members that joined, or merged with this side, after the message was sent.
+
+        It costs one datagram to each other member and one or two back. They are repeated while the call waits: first
+        after 8 ms (``probe_s_min``), then at growing intervals of up to 100 ms (``probe_s_max``). It costs nothing when
+        nobody waits. It takes one round trip longer than the slowest application: wait once for many messages, not
+        after each. A receiver that is stuck while its process lives is never excluded: the call waits until its
+        application continues, or until ``timeout``.
+
+        Args:
+            timeout: seconds; None: no limit.
+
+        Returns:
+            True: all were taken. False: not within ``timeout``; or the group merged with another part before some of
+            the messages had an order, and ``Lost`` says which.
+
+        Raises:
+            NotMember: this member left or was excluded.
+            UsageError: ``timeout`` is not a number of seconds.
+        """
+        try:
+            return self._driver.wait_taken(-1 if timeout is None else nanoseconds(timeout))
+        except driver.Refused:
+            raise self._not_member() from None
+
+    def _refusal(
+        self,
+        refused: driver.Refused,
+        to: Member | None,
+        timeout: float | None,
+        done: int = 0,
+        which: str = "the payload",
+    ) -> SeqcastError:
+        """The error for a send that the driver refused.
+
+        Args:
+            refused: what the driver raised.
+            to: the receiver of the call; None: the group.
+            timeout: seconds that the call could wait; None: no limit.
+            done: messages that the same call had sent before.
+            which: how to name the payload; ``{}`` stands for its number.
+        """
+        result, sent, *what = refused.args
+        sent += done
+        error: SeqcastError
+        if result == driver.AGAIN:
+            why = "a receiver is slower than this sender, or a view change takes long: wait longer, or send less"
+            error = SendTimeout(
+                f"no credit within {timeout:g} s ({sent} messages of this call were sent): {self._host.minority or why}"
+            )
+        elif result == driver.TOO_LARGE:
+            error = UsageError(
+                f"the message is larger than message_bytes_max={self.config.message_bytes_max}: split it, or raise "
+                "the limit on every member"
+            )
+        elif result == driver.NO_MEMBER:
+            error = NotInView(
+                f"{to} is not in the {self.view}: send to one of its members; a restarted process is a new member"
+            )
+        elif result == driver.ENDED:
+            error = NotMember("this member is leaving the group and can no longer send: join again to send")
+        elif result == driver.NOT_BYTES:
+            error = UsageError(
+                f"a message is bytes or an object with a contiguous buffer, and {which.format(sent)} is {what[0]}; "
+                "encode text, and copy slices of an array"
+            )
+        elif result == driver.LIST_CHANGED:
+            error = UsageError(
+                f"send_many: another thread shortened the list after {sent} messages were sent: do not change it until "
+                "send_many returns, or pass a copy"
+            )
+        elif result == driver.BAD_OFFSETS:
+            error = UsageError(
+                f"send_batch: another thread changed the offsets, which now descend or lie outside data, after {sent} "
+                "messages were sent: do not change the array until send_batch returns"
+            )
+        else:
+            error = self._not_member()
+        error.sent = sent
+        return error
