@@ -14,12 +14,13 @@ demo: $(VENV)/.ready-demo ## a group on this machine: a crash, a join, and Spark
 test: $(VENV)/.ready-dev ## the test suite, three tests at a time (ARGS="-k name"; ARGS="-n 0": one by one)
 	$(BIN)/python -m pytest -n 3 --dist loadgroup $(ARGS)
 
-lint: $(VENV)/.ready-dev ## ruff, mypy, clang-format, cython-lint, the layer rule
+lint: $(VENV)/.ready-dev ## ruff, mypy, clang-format, lizard, cython-lint, the layer rule
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint src/seqcast/_native
 	$(BIN)/lint-imports
 	$(BIN)/clang-format --dry-run --Werror native/*/*.[ch] tests/*/*.[ch]
+	$(BIN)/lizard -C 15 -w -W .ci/complex.allowed native tests/fuzz tests/tsan
 
 bench: $(VENV)/.ready-dev ## benchmarks of the kernels
 	$(BIN)/python -m pytest bench $(ARGS)
