@@ -28,7 +28,7 @@ from seqcast.core.frames.kinds import (
     dump,
 )
 from seqcast.core.table import Edge
-from seqcast.core.vocabulary import Event, JoinFailed, LeaveGroup, Left, Log, ViewInstalled, Warn
+from seqcast.core.vocabulary import CloseGroup, JoinFailed, JoinGroup, LeaveGroup, Left, Log, ViewInstalled, Warn
 from seqcast.events import Excluded
 from seqcast.sim.options import MS, SECOND
 from seqcast.types import Member, MergeView
@@ -44,11 +44,11 @@ def lone(name="a", order="fifo", member_id=7, **settings):
 def test_a_lone_member_is_in_a_view_of_its_own_in_less_than_300_ms_and_leaves_it():
     endpoint = lone()
     assert endpoint.deadline() == NEVER and endpoint.view is None
-    assert endpoint.step(Event.START, 0) == []
+    assert endpoint.step([JoinGroup()], 0) == []
     now, effects = 0, []
     while not effects:
         now = endpoint.deadline()
-        effects = endpoint.step(Event.WAKE, now)
+        effects = endpoint.step([], now)
     assert now < 300 * MS
     effects = [effect for effect in effects if not isinstance(effect, Log)]
     assert effects == [ViewInstalled(endpoint.view)] and endpoint.view.members == (Member("a", 7, b"addr"),)
@@ -56,30 +56,30 @@ def test_a_lone_member_is_in_a_view_of_its_own_in_less_than_300_ms_and_leaves_it
     assert endpoint.marker(marker) == (endpoint.view,)
     with pytest.raises(KeyError):
         endpoint.marker(marker)  # each is asked for once
-    effects = endpoint.step(LeaveGroup(0), now)
+    effects = endpoint.step([LeaveGroup(0)], now)
     while not effects:
         now = endpoint.deadline()
-        effects = endpoint.step(Event.WAKE, now)
+        effects = endpoint.step([], now)
     (left,) = (effect for effect in effects if not isinstance(effect, Log))
     assert isinstance(left, Left) and left.view.members == () and endpoint.over and endpoint.deadline() == NEVER
     assert endpoint.marker(endpoint.engine.deliver()) == (left,)
-    assert endpoint.step(LeaveGroup(0), now) == endpoint.step(Event.CLOSE, now) == []
+    assert endpoint.step([LeaveGroup(0)], now) == endpoint.step([CloseGroup()], now) == []
 
 
 def test_who_never_was_in_leaves_at_once_and_who_closes_says_nothing():
     endpoint = lone()
-    endpoint.step(Event.START, 0)
-    assert endpoint.step(LeaveGroup(0), 1) == [Left(None)]
+    endpoint.step([JoinGroup()], 0)
+    assert endpoint.step([LeaveGroup(0)], 1) == [Left(None)]
     endpoint = lone()
-    endpoint.step(Event.START, 0)
-    assert endpoint.step(Event.CLOSE, 1) == [] and endpoint.over
+    endpoint.step([JoinGroup()], 0)
+    assert endpoint.step([CloseGroup()], 1) == [] and endpoint.over
 
 
 def test_an_incarnation_begins_once():
     endpoint = lone()
-    endpoint.step(Event.START, 0)
+    endpoint.step([JoinGroup()], 0)
     with pytest.raises(AssertionError, match="E-06"):
-        endpoint.step(Event.START, 1)
+        endpoint.step([JoinGroup()], 1)
 
 
 def test_the_meaning_of_a_marker_is_known_before_the_engine_has_the_marker():
@@ -93,8 +93,8 @@ def test_the_meaning_of_a_marker_is_known_before_the_engine_has_the_marker():
     endpoint = Endpoint(
         Watching(member_id=7, group_tag=1), Member("a", 7, b"addr"), "c", EndpointSettings(order="fifo", discovery_ns=0)
     )
-    endpoint.step(Event.START, 0)
-    endpoint.step(Event.WAKE, endpoint.deadline())
+    endpoint.step([JoinGroup()], 0)
+    endpoint.step([], endpoint.deadline())
     assert seen == [endpoint.view]
 
 
@@ -525,7 +525,7 @@ def test_an_initiator_that_trusts_and_doubts_the_coordinator_in_turn_does_not_wa
     stage.until(1010)
     assert b.endpoint._initiator.running
     b.endpoint._membership.suspected.clear()  # a was heard again
-    b.step(Event.WAKE)
+    b.step()
     stage.until(1030)
     b.doubt(a.id)
     stage.until(1050)  # each step asserts that the next deadline lies ahead
@@ -550,7 +550,7 @@ def test_a_member_that_has_no_room_left_is_excluded_by_name_unless_half_of_the_g
         a.endpoint._membership.starves(slow.id)
     assert not {b.id, c.id} & a.endpoint._membership.doubted()
     a.endpoint._membership.slow.discard(b.id)
-    a.step(Event.WAKE)
+    a.step()
     a.service()
     stage.until(1900)
     assert ["a", "b"] in names(a) and a.endpoint.counters["members_slow"] == 2

@@ -32,7 +32,6 @@ from seqcast.core.machines.operator import Operator
 from seqcast.core.rules.cut import fetch_up_to, first_view
 from seqcast.core.rules.quorum import Allowance, is_quorum, to_repeat
 from seqcast.core.table import Edge
-from seqcast.core.vocabulary import Event
 from seqcast.errors import SeqcastError, UsageError
 from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.sim import Options, World, simulate
@@ -203,7 +202,7 @@ def test_one_that_was_seen_elsewhere_counts_again_when_it_closes_our_view():
     stage.group("a", "b", "c")
     a, b, c = stage.nodes
     c.endpoint._membership.gone |= {a.id, b.id}
-    c.step(Event.WAKE)
+    c.step()
     c.service()
     stage.until(2000)
     assert [names(node)[-1] for node in stage.nodes] == [["a", "b", "c"]] * 3 and c.blocked is None

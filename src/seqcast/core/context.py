@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from seqcast.core.frames.kinds import Frame, MemberInfo, Provision
+from seqcast.core.port import EnginePort
 from seqcast.core.rules.quorum import Allowance, is_quorum
 from seqcast.core.table import Edge
-from seqcast.core.vocabulary import Decision, Effect, Multicast, Send
+from seqcast.core.vocabulary import Command, Effect, Multicast, Send
 from seqcast.types import Member, MembershipPolicy, View
 
 NEVER = (1 << 63) - 1
@@ -123,34 +123,12 @@ class EndpointSettings:
     elsewhere_ns: int = 500 * _MS
 
 
-class Plane(Protocol):
-    """What the policies use of the engine; see ``_native/engine.pyi``."""
-
-    def doubted(self) -> list[int]: ...
-    def links(self) -> list[tuple[int, int]]: ...
-    def end_sends(self) -> None: ...
-    def drained(self) -> bool: ...
-    def strangers(self, tag: int) -> int: ...
-    def gate_close(self, unicasts: bool = False) -> int: ...
-    def pause(self) -> None: ...
-    def uncount(self, lost: Sequence[int]) -> None: ...
-    def freeze(self, lost: Sequence[int], still: bool = False) -> None: ...
-    def held(self, rank: int) -> tuple[int, list[tuple[int, int]]]: ...
-    def cut(self, cut: Sequence[int], fetch: Sequence[tuple[int, int, int, int]]) -> None: ...
-    def cut_reached(self) -> bool: ...
-    def received_table(self) -> list[int]: ...
-    def state_void(self, sender: int) -> None: ...
-    def counters(self) -> dict[str, int]: ...
-    def unordered(self) -> int: ...
-    def forwarded(self) -> int: ...
-
-
 @dataclass(slots=True)
 class Context:
     me: MemberInfo
     cluster: str
     settings: EndpointSettings
-    plane: Plane
+    plane: EnginePort
     now: int = 0
     view: View | None = None
     infos: dict[int, MemberInfo] = field(default_factory=dict)
@@ -158,7 +136,7 @@ class Context:
     lacks: tuple[int, ...] | None = None  # we lack the state, and have passed these over; see ``Ok``
     lost: bool = False  # and nobody can give it to us: we are about to leave
     departed: dict[int, None] = field(default_factory=dict)  # ids that were in a view and are no more; oldest first
-    emitted: deque[Effect | Decision] = field(default_factory=deque)  # to be carried out, in this order
+    emitted: deque[Effect | Command] = field(default_factory=deque)  # to be carried out, in this order
     counters: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(COUNTERS, 0)))
     edges: set[Edge] = field(default_factory=set)
     elder_ns: int = -NEVER  # when the coordinator of another view, with a lower id than ours, was heard last
@@ -200,7 +178,7 @@ class Context:
     def multicast(self, frame: Frame) -> None:
         self.emit(Multicast(frame))
 
-    def emit(self, what: Effect | Decision) -> None:
+    def emit(self, what: Effect | Command) -> None:
         """Queues what a machine has decided, or wants the runner to do."""
         self.emitted.append(what)
 

@@ -1,4 +1,4 @@
-"""The one door to the control plane of one member: ``step(event, now_ns)`` gives what happened.
+"""The one door to the control plane of one member: ``step(inputs, now_ns)`` gives what is to be done.
 
 The endpoint owns the engine's control side and the machines of ``machines/``: it takes control frames from the engine,
 hands each to the machine that it is for, and does what they order. It does no I/O: after a step the world transmits
@@ -7,9 +7,9 @@ what the engine has. All its methods but ``marker`` are called by one thread at 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 from seqcast.core.context import NEVER, Context, EndpointSettings
 from seqcast.core.frames.codec import clipped
@@ -61,6 +61,7 @@ from seqcast.core.machines.merge import COUNTER_STEP_MAX, Merger
 from seqcast.core.machines.participant import NO_PROMISE, Part, Participant
 from seqcast.core.machines.pause import Pause, Pauser
 from seqcast.core.machines.state import StateTaker
+from seqcast.core.port import EnginePort
 from seqcast.core.rules.cut import apart, view_of
 from seqcast.core.rules.lineage import Lineage, last_delivered
 from seqcast.core.rules.quorum import Allowance
@@ -68,18 +69,25 @@ from seqcast.core.story import Story
 from seqcast.core.table import Edge
 from seqcast.core.vocabulary import (
     CallbackReturned,
+    CloseGroup,
     CloseView,
+    CutReached,
     Effect,
-    Event,
     ExcludedBy,
+    FrameReceived,
     GiveWay,
     Input,
     Install,
     InterfaceNews,
     JoinFailed,
+    JoinGroup,
     LeaveGroup,
     Left,
+    LinksChanged,
     Meaning,
+    MemberAlive,
+    MemberStarved,
+    MemberSuspected,
     Minority,
     Multicast,
     OpenPause,
@@ -88,6 +96,8 @@ from seqcast.core.vocabulary import (
     PauseOver,
     ResumeGroup,
     Send,
+    SendsDrained,
+    SlabsExhausted,
     StateArrived,
     StateRefused,
     TellBlocked,
@@ -97,9 +107,6 @@ from seqcast.core.vocabulary import (
 from seqcast.errors import RemoteProtocolError
 from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.types import Member, View, ViewId
-
-if TYPE_CHECKING:
-    from seqcast._native.engine import Engine
 
 _DEPARTED_MAX = 1024
 STARVED = (
@@ -121,7 +128,7 @@ class Endpoint:
         settings: times and what this member tells of itself.
     """
 
-    def __init__(self, engine: Engine, me: Member, cluster: str, settings: EndpointSettings) -> None:
+    def __init__(self, engine: EnginePort, me: Member, cluster: str, settings: EndpointSettings) -> None:
         info = MemberInfo(
             me.name,
             me.id,
@@ -196,55 +203,22 @@ class Endpoint:
         return tuple(p.joiner for p in self.context.providers if p.provider == me and p.boundary == tag)
 
     def deadline(self) -> int:
-        """Monotonic ns at which ``Event.WAKE`` is due; 2**63 - 1: only when the engine has events."""
+        """Monotonic ns at which a step is due though nothing came; 2**63 - 1: none is."""
         machines = [getattr(self, name) for name in (*_TIMED, "_membership")]
         return NEVER if self.over else min(machine.due() for machine in machines)
 
-    def step(self, event: Input, now_ns: int) -> list[Effect]:
-        """Takes one event, and what the engine has; returns what happened, in order."""
+    def step(self, inputs: Sequence[Input], now_ns: int) -> list[Effect]:
+        """Takes what came since the last step, in order; returns what is to be done about it, in order.
+
+        Args:
+            inputs: none, where only time has passed.
+            now_ns: monotonic ns, never less than before.
+        """
         self.context.now = now_ns
-        if event is Event.START:
-            self._lifecycle.fire(LifeInput.BEGIN)
-        elif event is Event.CLOSE:
-            self._close()
-        elif isinstance(event, LeaveGroup):
-            self._lifecycle.fire(LifeInput.LEAVE, event.drain_ns)
-        elif isinstance(event, StateArrived):
-            self._taker.arrived(event.boundary)
-        elif isinstance(event, StateRefused):
-            self._taker.refused(event.boundary, event.reason)
-        elif isinstance(event, CallbackReturned):
-            self.counters["callbacks_failed"] += bool(event.trouble)
-            self.counters["callbacks_late"] += self._blocker.state is not Blocking.RUNNING
-            self._blocker.returned(event.run, event.trouble)
-            self._heed_callback()
-        elif isinstance(event, PauseGroup):
-            self._pause_group(event)
-        elif isinstance(event, InterfaceNews):
-            self._interface(event)
-        elif isinstance(event, ResumeGroup):
-            self._pauser.resume(event.request)
-        events = self.engine.events()
-        if event is Event.WAKE and not events and now_ns < self.deadline():
+        if not inputs and now_ns < self.deadline():
             return []
-        self._obey()
-        for kind, *details in events:
-            if kind == "control":
-                self._receive(*details)
-            elif kind == "suspect":
-                self.story.suspected(details[0])
-                self._membership.suspected.add(details[0])
-            elif kind == "alive":
-                self.story.alive(details[0])
-                self._membership.suspected.discard(details[0])
-            elif kind == "links":
-                self._membership.links_changed()
-            elif kind == "starved":
-                self.context.emit(Warn(STARVED))
-            elif kind == "slow":
-                self._membership.starves(details[0])
-            elif kind == "cut_reached":
-                self._participant.reached()
+        for each in inputs:
+            _TAKES[type(each)](self, each)
             self._obey()
         for name in _TIMED:
             machine = getattr(self, name)  # looked up late: one may install a view, which has machines of its own
@@ -258,18 +232,32 @@ class Endpoint:
         effects, self._effects = self._effects + self.story.take(), []
         return effects
 
-    def suspect(self, member_id: int, now_ns: int) -> None:
-        """Evidence from outside the engine that a member is gone, such as a refused port; a ``step`` is due afterwards.
+    # ---- inputs: the application, and the runner
 
-        The engine withdraws it where it raised suspicion itself and hears the member again; a doubt from here stays
-        until the next view.
-        """
-        if member_id in self.context.infos and member_id != self.context.me.id:
-            self.context.now = now_ns
-            self._membership.suspected.add(member_id)
-            self._review()
+    def _join_group(self, _: JoinGroup) -> None:
+        self._lifecycle.fire(LifeInput.BEGIN)
 
-    # ---- application
+    def _close_group(self, _: CloseGroup) -> None:
+        self._lifecycle.fire(LifeInput.CLOSE)
+        self._abandon()
+
+    def _leave_group(self, leave: LeaveGroup) -> None:
+        self._lifecycle.fire(LifeInput.LEAVE, leave.drain_ns)
+
+    def _resume_group(self, resume: ResumeGroup) -> None:
+        self._pauser.resume(resume.request)
+
+    def _callback_returned(self, returned: CallbackReturned) -> None:
+        self.counters["callbacks_failed"] += bool(returned.trouble)
+        self.counters["callbacks_late"] += self._blocker.state is not Blocking.RUNNING
+        self._blocker.returned(returned.run, returned.trouble)
+        self._heed_callback()
+
+    def _state_arrived(self, arrived: StateArrived) -> None:
+        self._taker.arrived(arrived.boundary)
+
+    def _state_refused(self, refused: StateRefused) -> None:
+        self._taker.refused(refused.boundary, refused.reason)
 
     def _pause_group(self, event: PauseGroup) -> None:
         if self.context.view is None:
@@ -290,17 +278,38 @@ class Endpoint:
         if self._participant.state is Part.BLOCKING and self._blocker.state is Blocking.BLOCKED:
             self._participant.returned()
 
-    def _close(self) -> None:
-        self._lifecycle.fire(LifeInput.CLOSE)
-        self._abandon()
+    # ---- inputs: the engine
+
+    def _member_suspected(self, report: MemberSuspected) -> None:
+        self.story.suspected(report.member)
+        self._membership.suspected.add(report.member)
+
+    def _member_alive(self, report: MemberAlive) -> None:
+        self.story.alive(report.member)
+        self._membership.suspected.discard(report.member)
+
+    def _links_changed(self, _: LinksChanged) -> None:
+        self._membership.links_changed()
+
+    def _slabs_exhausted(self, _: SlabsExhausted) -> None:
+        self.context.emit(Warn(STARVED))
+
+    def _member_starved(self, report: MemberStarved) -> None:
+        self._membership.starves(report.member)
+
+    def _cut_reached(self, _: CutReached) -> None:
+        self._participant.reached()
+
+    def _sends_drained(self, _: SendsDrained) -> None:
+        """The lifecycle looks at the end of each step: a view change may have come in between."""
 
     # ---- frames in
 
-    def _receive(self, sender: int, address: bytes, _tag: int, payload: bytes) -> None:
+    def _receive(self, received: FrameReceived) -> None:
         self.counters["frames_received"] += 1
         try:
-            frame = load(payload)
-            self._dispatch(frame, sender, address)
+            frame = load(received.payload)
+            self._dispatch(frame, received.sender, received.address)
         except RemoteProtocolError:
             self.counters["frames_bad"] += 1
 
@@ -764,3 +773,25 @@ class Endpoint:
         alone = [info.id for info in frame.members] == [me] and (fell or len(view.members) == 1)
         self._unshared = self._alone(frame, False) if alone and (fell or self._unshared is not None) else None
         return lost
+
+
+_TAKES: dict[type[Input], Callable[[Endpoint, Any], None]] = {
+    JoinGroup: Endpoint._join_group,
+    CloseGroup: Endpoint._close_group,
+    LeaveGroup: Endpoint._leave_group,
+    PauseGroup: Endpoint._pause_group,
+    ResumeGroup: Endpoint._resume_group,
+    CallbackReturned: Endpoint._callback_returned,
+    StateArrived: Endpoint._state_arrived,
+    StateRefused: Endpoint._state_refused,
+    InterfaceNews: Endpoint._interface,
+    FrameReceived: Endpoint._receive,
+    MemberSuspected: Endpoint._member_suspected,
+    MemberAlive: Endpoint._member_alive,
+    LinksChanged: Endpoint._links_changed,
+    SlabsExhausted: Endpoint._slabs_exhausted,
+    MemberStarved: Endpoint._member_starved,
+    CutReached: Endpoint._cut_reached,
+    SendsDrained: Endpoint._sends_drained,
+}
+"""Who takes which input."""

@@ -2,14 +2,13 @@
 
 *Inputs* come from the application (it joins, leaves, pauses the group), from the runner (a callback returned, the
 interface changed) and from the engine (a frame came, a member is suspected). *Effects* are for the runner: it
-transmits frames, calls callbacks and tells the application. Between the two stand *decisions* about this member's view,
-which the machines make and the core itself carries out, in order with the effects.
+calls callbacks and tells the application. What the machines decide about this member's view are *commands*, which the
+core itself carries out, in order with the effects.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Any
 
 from seqcast.core.frames.kinds import Frame, NewView
@@ -19,15 +18,14 @@ from seqcast.types import View, ViewId
 # ---- inputs: the application -------------------------------------------------------------------------------------
 
 
-class Event(Enum):
-    """Inputs without details."""
-
-    START = auto()
+@dataclass(frozen=True, slots=True)
+class JoinGroup:
     """The application joins the cluster."""
-    WAKE = auto()
-    """The engine has events, or ``deadline()`` is due."""
-    CLOSE = auto()
-    """The application closes the group without leaving; nothing follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseGroup:
+    """The application is gone without leaving: out of the view at once, without the others' knowledge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +90,80 @@ class InterfaceNews:
     lost: bool = False
 
 
+# ---- inputs: the engine ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FrameReceived:
+    """A control frame came, whole and undamaged; nothing else about it is checked.
+
+    Args:
+        sender: id of the member or stranger that sent it.
+        address: where it came from.
+        payload: see ``frames``.
+    """
+
+    sender: int
+    address: bytes
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSuspected:
+    """A member is silent, and nobody else has heard it, or its port is closed."""
+
+    member: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemberAlive:
+    """A suspected member is heard again."""
+
+    member: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinksChanged:
+    """Other members than before do not hear each other's multicasts; ``EnginePort.links`` tells which."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlabsExhausted:
+    """This member drops datagrams, as all its receive buffers are in use."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberStarved:
+    """Another member has long said so of itself."""
+
+    member: int
+
+
+@dataclass(frozen=True, slots=True)
+class CutReached:
+    """Everything up to the cut is here."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendsDrained:
+    """All that was accepted before this member left is ordered and acknowledged."""
+
+
+Report = (
+    FrameReceived
+    | MemberSuspected
+    | MemberAlive
+    | LinksChanged
+    | SlabsExhausted
+    | MemberStarved
+    | CutReached
+    | SendsDrained
+)
+"""What the engine tells."""
+
 Input = (
-    Event
+    JoinGroup
+    | CloseGroup
     | LeaveGroup
     | PauseGroup
     | ResumeGroup
@@ -101,7 +171,8 @@ Input = (
     | StateArrived
     | StateRefused
     | InterfaceNews
-)  # fmt: skip
+    | Report
+)
 """What a step takes."""
 
 # ---- effects -----------------------------------------------------------------------------------------------------
@@ -263,7 +334,7 @@ Effect = (
 Meaning = View | Lost | Blocked | Unblocked | InterfaceChanged | Excluded | Left
 """Of a marker in the stream of what is delivered."""
 
-# ---- decisions, which the core carries out ------------------------------------------------------------------------
+# ---- commands to the core itself ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,5 +400,5 @@ class OpenPause:
     reason: str
 
 
-Decision = Send | Multicast | Install | CloseView | GiveWay | Over | TellBlocked | OpenPause
+Command = Send | Multicast | Install | CloseView | GiveWay | Over | TellBlocked | OpenPause
 """What a machine decides about this member's view."""

@@ -23,15 +23,17 @@ from seqcast.config import Config
 from seqcast.config.derive import core_settings, driver_settings, engine_settings, nanoseconds
 from seqcast.core.context import EndpointSettings
 from seqcast.core.endpoint import Endpoint
+from seqcast.core.port import reports
 from seqcast.core.vocabulary import (
     CallbackReturned,
     CallBlock,
     CallUnblock,
+    CloseGroup,
     Effect,
-    Event,
     ExcludedBy,
     Input,
     JoinFailed,
+    JoinGroup,
     LeaveGroup,
     Left,
     Log,
@@ -129,7 +131,7 @@ class Host:
         self._pause_number = 0
         self._slow = SlowReceivers(name)
         self.guard: Guard | None = None
-        self._requests: deque[Input] = deque([Event.START])
+        self._requests: deque[Input] = deque([JoinGroup()])
         self._interface = Interface(self.driver)
         self._segments = config.gso and sys.platform.startswith("linux")  # until the kernel refuses them
         self._threads = [
@@ -286,7 +288,7 @@ class Host:
         with self.changed:
             over = self.over
         if not over:
-            self.request(Event.CLOSE)
+            self.request(CloseGroup())
             self.wait_over(1.0)
         self.driver.stop()
         if self.guard is not None:
@@ -309,8 +311,8 @@ class Host:
                     self._slow.look(self.engine.stalled(), now_ns(), self.name_of)
                 self._look()
                 self.endpoint.story.debug = debugging()
-                event = self._requests.popleft() if self._requests else Event.WAKE
-                effects = self.endpoint.step(event, now_ns())
+                asked = [self._requests.popleft()] if self._requests else []
+                effects = self.endpoint.step([*asked, *reports(self.engine.events())], now_ns())
                 for effect in effects:
                     if isinstance(effect, Log):
                         write(effect)

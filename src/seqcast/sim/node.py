@@ -12,18 +12,21 @@ from typing import TYPE_CHECKING, Any
 from seqcast._native.engine import AGAIN, ENDED, LANE_DATA, LANE_UNICAST, NO_VIEW, SENT, Engine, Sending
 from seqcast.core.context import NEVER, EndpointSettings
 from seqcast.core.endpoint import Endpoint
+from seqcast.core.port import reports
 from seqcast.core.vocabulary import (
     CallbackReturned,
     CallBlock,
     CallUnblock,
-    Event,
+    CloseGroup,
     ExcludedBy,
     Input,
     JoinFailed,
+    JoinGroup,
     LeaveGroup,
     Left,
     Log,
     Meaning,
+    MemberSuspected,
     Minority,
     PauseGroup,
     PauseHeld,
@@ -230,7 +233,7 @@ class Node:
     # ---- the world
 
     def start(self) -> None:
-        self.step(Event.START)
+        self.step(JoinGroup())
         self.world.clock.at(self.world.clock.now, self.produce)
 
     def receive(self, datagram: bytes, address: bytes, lane: int = LANE_DATA) -> None:
@@ -340,14 +343,14 @@ class Node:
         if self.up and self.world.clock.now >= max(self.paused_until, self.stalled_until):
             self.world.trace(self, "leaves, as it is" if leaves else "closes")
             self.leaving, self.sending = True, False
-            self.step(LeaveGroup(self.drain_ns) if leaves else Event.CLOSE)
+            self.step(LeaveGroup(self.drain_ns) if leaves else CloseGroup())
             self.service()
 
     def doubt(self, member_id: int) -> None:
         if self.up and self.world.clock.now >= max(self.paused_until, self.stalled_until):
             self.world.trace(self, f"doubts {next(node.name for node in self.world.nodes if node.id == member_id)}")
             self.world.doubted = True
-            self.endpoint.suspect(member_id, self.now)
+            self.step(MemberSuspected(member_id))
             self.service()
 
     def service(self) -> None:
@@ -357,7 +360,7 @@ class Node:
         if engine.deadline() <= now:
             engine.tick(now)
         if not busy:
-            self.step(Event.WAKE)
+            self.step()
             if self.world.clock.now >= self.slow_until:
                 self.consume()
                 self.waits.look()
@@ -386,8 +389,8 @@ class Node:
             self.timer = max(due, self.world.clock.now + 1)
             self.world.clock.at(self.timer, self.wake, self.timer)
 
-    def step(self, event: Input) -> None:
-        for effect in self.endpoint.step(event, self.now):
+    def step(self, *inputs: Input) -> None:
+        for effect in self.endpoint.step([*inputs, *reports(self.engine.events())], self.now):
             match effect:
                 case ViewInstalled(view):
                     self.note_view(view)

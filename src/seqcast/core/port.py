@@ -1,0 +1,96 @@
+"""The engine as the core sees it: what it reports, and what it is asked and told during a step.
+
+Everything that the core learns comes by an input or as the answer of a port's method; so a recording of both replays to
+the same effects, without an engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from seqcast.core.vocabulary import (
+    CutReached,
+    FrameReceived,
+    LinksChanged,
+    MemberAlive,
+    MemberStarved,
+    MemberSuspected,
+    Report,
+    SendsDrained,
+    SlabsExhausted,
+)
+from seqcast.types import OwnPackets
+
+_REPORTS: dict[str, Callable[..., Report]] = {
+    "control": lambda sender, address, _view, payload: FrameReceived(sender, address, payload),
+    "suspect": MemberSuspected,
+    "alive": MemberAlive,
+    "links": LinksChanged,
+    "starved": SlabsExhausted,
+    "slow": MemberStarved,
+    "cut_reached": CutReached,
+    "drained": SendsDrained,
+}
+
+
+def reports(events: Sequence[tuple[Any, ...]]) -> list[Report]:
+    """What ``Engine.events`` gave, as inputs of a step."""
+    return [_REPORTS[kind](*details) for kind, *details in events]
+
+
+class EnginePort(Protocol):
+    """The methods of the engine that a step calls; ``_native/engine.pyi`` says what each does. They answer at once, and
+    none of them waits."""
+
+    # What it knows.
+    def doubted(self) -> list[int]: ...
+    def links(self) -> list[tuple[int, int]]: ...
+    def strangers(self, tag: int) -> int: ...
+    def counters(self) -> dict[str, int]: ...
+    # The cut.
+    def gate_close(self, unicasts: bool = False) -> int: ...
+    def uncount(self, lost: Sequence[int]) -> None: ...
+    def freeze(self, lost: Sequence[int], still: bool = False) -> None: ...
+    def held(self, rank: int) -> tuple[int, list[tuple[int, int]]]: ...
+    def cut(self, cut: Sequence[int], fetch: Sequence[tuple[int, int, int, int]]) -> None: ...
+    def cut_reached(self) -> bool: ...
+    def received_table(self) -> list[int]: ...
+    # Pauses, leaving, and the state for a joiner.
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+    def end_sends(self) -> None: ...
+    def drained(self) -> bool: ...
+    def unordered(self) -> int: ...
+    def forwarded(self) -> int: ...
+    def state_void(self, sender: int) -> None: ...
+    # What this member sent.
+    def own(self) -> OwnPackets: ...
+    def own_messages(self, first: int, last: int, waiting: bool = False) -> list[int]: ...
+    def unacknowledged(self) -> list[int]: ...
+    def blocked_end(self) -> int: ...
+    # The view.
+    def mark(self, marker: int) -> None: ...
+    def install(
+        self,
+        *,
+        tag: int,
+        ids: Sequence[int],
+        addresses: Sequence[bytes],
+        rank: int,
+        mechanism: int,
+        sequencer: int,
+        window_bytes: int,
+        forward_window_bytes: int,
+        unicast_window_bytes: int,
+        state_window_bytes: int,
+        packet_bytes: int,
+        base: Sequence[int],
+        origin_base: Sequence[int],
+        cut: Sequence[int] | None,
+        marker: int,
+        now_ns: int,
+        apart: Sequence[bool] | None = None,
+    ) -> None: ...
+    def close_view(self, cut: Sequence[int] | None, marker: int) -> None: ...
+    def control_send(self, payload: bytes, address: bytes = b"") -> bool: ...
