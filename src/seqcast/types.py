@@ -64,12 +64,14 @@ class View:
         members: by rank; ``members[0]`` is the coordinator.
         order: "total", "sequencer" or "fifo", as given to ``join``.
         sequencer: rank of the member that orders the messages, or -1 if none does ("fifo").
+        mechanism: how the order comes about: "fifo" or "sequencer".
     """
 
     view_id: ViewId
     members: tuple[Member, ...]
     order: str = "fifo"
     sequencer: int = -1
+    mechanism: str = "fifo"
 
     @property
     def coordinator(self) -> Member:

@@ -254,7 +254,9 @@ def _join(a: Attacker, member: int, name: str, address: bytes) -> Any:
     settings = a.groups[0]._host.endpoint.context.settings
     info = frames.MemberInfo(name, member, address, 1 << 20, 1472, 1 << 20)
     more = {"nonce": 7} if "nonce" in frames.SHAPES["join"][1] else {}
-    return frames.Join(frames.PROTOCOL_VERSION, a.groups[0].cluster, settings.order, info, 0, settings.shared, **more)
+    known = (a.entered.mechanism,)
+    version, cluster = frames.PROTOCOL_VERSION, a.groups[0].cluster
+    return frames.Join(version, cluster, settings.order, known, info, 0, settings.shared, **more)
 
 
 @stranger(guard=True)
@@ -310,7 +312,8 @@ def _beacons(a: Attacker, primary: int | None, n: int, history: int = 0) -> None
     settings = a.groups[0]._host.endpoint.context.settings
     view_id = ViewId(1 << 40, a.own, (1, a.own))
     for _ in range(n):
-        beacon = frames.Beacon(a.groups[0].cluster, settings.order, view_id, primary, settings.shared, history)
+        cluster, by = a.groups[0].cluster, a.entered.mechanism
+        beacon = frames.Beacon(cluster, settings.order, by, view_id, primary, settings.shared, history)
         a.say(beacon, a.own, 1, 0.1)
 
 
@@ -356,7 +359,8 @@ def questions_about_closed_views(a: Attacker) -> None:
                 a.control(datagram)
     settings = a.groups[0]._host.endpoint.context.settings
     for frame in [each for group in a.groups for each in group._host.endpoint._lineage.closed.values()]:
-        beacon = frames.Beacon(a.groups[0].cluster, settings.order, frame.closes, None, settings.shared)
+        cluster, by = a.groups[0].cluster, frame.mechanism
+        beacon = frames.Beacon(cluster, settings.order, by, frame.closes, None, settings.shared)
         a.say(beacon, a.own, 10)
     time.sleep(0.3)
     assert a.drain() < sent / 2, "strangers are served views"

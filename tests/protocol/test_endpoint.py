@@ -221,6 +221,8 @@ def refusal(stage, join, sender):
     ("changes", "reason"),
     [
         ({"order": "total"}, "join with the same order"),
+        ({"order": "of a later release"}, "join with the same order"),
+        ({"mechanisms": (1, 2)}, "release of seqcast does not know: run the same release"),
         ({"shared": (("heartbeat_s", "9"),)}, "the group has heartbeat_s=none, not 9: join with the same"),
         ({"cluster": "other"}, "choose another address or port"),
     ],
@@ -232,7 +234,8 @@ def test_a_joiner_that_does_not_fit_is_told_why(changes, reason):
     stage.refuse = lambda source, node, frame: isinstance(frame, Join)
     stage.until(1001)
     x = stage.nodes[-1]
-    fields = {"version": PROTOCOL_VERSION, "cluster": "sim", "order": "fifo", "info": x.endpoint.context.me, "tries": 0}
+    fields = {"version": PROTOCOL_VERSION, "cluster": "sim", "order": "fifo", "mechanisms": (0, 1), "tries": 0}
+    fields["info"] = x.endpoint.context.me
     stage.refuse = lambda source, node, frame: isinstance(frame, Join) and frame.tries > 0  # but this one
     refusal(stage, Join(**{**fields, **changes}), x)
     assert reason in x.error and x.endpoint.over

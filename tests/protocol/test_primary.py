@@ -13,6 +13,7 @@ from sim_stage import Stage, names, send, views
 
 import seqcast
 from seqcast.cli import main as command
+from seqcast.core import orders
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.frames.kinds import (
     Accepted,
@@ -61,7 +62,7 @@ def test_any_two_quorums_have_a_member_in_common_and_of_two_sides_at_most_one_is
 # ---- what is proposed again -----------------------------------------------------------------------------------------
 
 INFOS = [MemberInfo(name, number, b"x", 1 << 20, 1472, 1 << 20) for number, name in enumerate("abc", 1)]
-FIRST = first_view(INFOS, "fifo", 1)
+FIRST = first_view(INFOS, "fifo", orders.resolve("fifo"), 1)
 
 
 def proposal(survivors, cut, counter=2):
@@ -396,7 +397,8 @@ def test_a_proposal_that_its_sender_may_not_make_is_counted_and_dropped():
     promise = b.endpoint._participant.promise
     assert promise == (1, 0)
     infos = list(a.endpoint.context.infos.values())
-    made = replace(first_view(infos, "fifo", a.id), closes=view.view_id, cut=(0, 0, 0), table=(0, 0, 0), survivors=ids)
+    first = first_view(infos, "fifo", orders.resolve("fifo"), a.id)
+    made = replace(first, closes=view.view_id, cut=(0, 0, 0), table=(0, 0, 0), survivors=ids)
     made = replace(made, view_id=replace(view.view_id, counter=99))
     before = b.endpoint.counters["frames_bad"]
     bad = [Propose(tag, promise, made), Propose(tag, promise, replace(made, cut=(0, 0), table=(0, 0)))]

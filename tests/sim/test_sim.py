@@ -175,7 +175,7 @@ def test_the_checkers_see_a_message_from_nowhere_and_two_views_of_one_id():
     fault = Fault("fifo")
     place = max(i for i, entry in enumerate(fault.log) if isinstance(entry, View))
     view = fault.log[place]
-    fault.log[place] = View(view.view_id, view.members[::-1], view.order, view.sequencer)
+    fault.log[place] = replace(view, members=view.members[::-1])
     assert "view agreement" in fault.found()
 
 

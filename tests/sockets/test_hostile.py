@@ -104,7 +104,7 @@ def test_a_joiner_does_not_wait_for_ever_for_one_with_a_lower_id():
 
     def joins(frame):
         info = frames.MemberInfo("evil", 1, b"\4", 1 << 20, 1472, 1 << 20)
-        return frames.Join(frame.version, frame.cluster, frame.order, info, 0, frame.shared, 1)
+        return frames.Join(frame.version, frame.cluster, frame.order, frame.mechanisms, info, 0, frame.shared, 1)
 
     with Heckler(name, joins), join(name, "x", join_timeout_s=10.0) as x:
         assert len(x.view.members) == 1

@@ -3,8 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seqcast.core import orders
 from seqcast.core.frames.kinds import FETCH_MAX, Fetch, Held, MemberInfo, Ok
-from seqcast.core.rules.cut import first_view, fix_cut, merged_view, next_view, sequencer_rank, windows
+from seqcast.core.rules.cut import first_view, fix_cut, merged_view, next_view, windows
 from seqcast.types import MEMBERS_MAX, View, ViewId
 
 INFOS = [MemberInfo(name, number + 1, b"%d" % number, 160_000, 1500, 1 << 20) for number, name in enumerate("abcde")]
@@ -72,7 +73,7 @@ def test_a_bounded_list_of_ranges_never_cuts_off_what_one_survivor_holds_as_a_pr
 
 
 def test_the_next_view_has_the_survivors_in_their_old_order_then_the_joiners_by_id():
-    view = View(ViewId(5, 1, (1, 1)), tuple(info.member for info in INFOS[:3]), "sequencer", 0)
+    view = View(ViewId(5, 1, (1, 1)), tuple(info.member for info in INFOS[:3]), "sequencer", 0, "sequencer")
     infos = {info.id: info for info in INFOS[:3]}
     frame = next_view(view, infos, (2, 1), (2, 3), (9, 4, 6), (50, 40, 60), {2}, [INFOS[4], INFOS[3]], {}, ())
     assert [info.name for info in frame.members] == ["c", "d", "e"]
@@ -86,7 +87,7 @@ def test_in_another_order_each_member_keeps_its_own_seqnos():
         return list(infos)[::-1]
 
     def closed(first, members, cut):
-        view = View(ViewId(5, first, (1, first)), tuple(info.member for info in members), "sequencer", 0)
+        view = View(ViewId(5, first, (1, first)), tuple(info.member for info in members), "sequencer", 0, "sequencer")
         infos = {info.id: info for info in members}
         table = [10 * seqno for seqno in cut]
         return next_view(view, infos, (1, 0), [*infos], cut, table, set(), [], {}, (), backwards)
@@ -115,25 +116,20 @@ def test_only_as_many_joiners_come_in_as_a_view_has_room_for():
 
 
 def test_the_first_view_starts_every_stream_at_one():
-    frame = first_view(INFOS[:1], "total", 1)
+    frame = first_view(INFOS[:1], "total", orders.resolve("total"), 1)
     assert frame.base == frame.origin_base == (0,) and frame.closes is None and frame.view_id == ViewId(1, 1, (1, 1))
-
-
-def test_who_orders():
-    assert [sequencer_rank(order, 3) for order in ("fifo", "sequencer", "total")] == [-1, 0, 0]
-    assert sequencer_rank("sequencer", 0) == -1
 
 
 def test_windows_of_all_senders_together_fit_the_smallest_receive_buffer():
     members = [MemberInfo(str(n), n, b"x", 1 << (20 + n % 2), 1500 + n, 1 << 30) for n in range(1, 6)]
-    for sequencer, senders in ((-1, 4), (0, 1)):
-        window, forward, unicast, state, packet_bytes = windows(members, sequencer)
+    for multicasters, senders in ((5, 4), (1, 1)):
+        window, forward, unicast, state, packet_bytes = windows(members, multicasters)
         assert window * senders <= 1 << 20 and (forward + unicast) * 4 <= 1 << 20 and unicast * 4 + state <= 1 << 20
         assert packet_bytes == 1500
 
 
 def test_a_window_is_at_most_what_the_members_allow_and_at_least_two_packets():
     small = [MemberInfo(str(n), n, b"x", 1000, 9002, 1 << 30) for n in range(1, 6)]
-    assert windows(small, -1) == (18_000, 18_000, 18_000, 18_000, 9000)  # offsets in a packet are aligned to 4
+    assert windows(small, 5) == (18_000, 18_000, 18_000, 18_000, 9000)  # offsets in a packet are aligned to 4
     modest = [MemberInfo(str(n), n, b"x", 1 << 30, 1500, 4000) for n in range(1, 6)]
-    assert windows(modest, -1) == (4000, 4000, 4000, 4000, 1500)
+    assert windows(modest, 5) == (4000, 4000, 4000, 4000, 1500)

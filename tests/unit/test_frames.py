@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqcast._native import engine
+from seqcast.core import orders
 from seqcast.core.frames.kinds import (
     FETCH_MAX,
     FRAME_BYTES_MAX,
@@ -65,12 +66,12 @@ from seqcast.types import MEMBERS_MAX
 TOP = (1 << 64) - 1
 SEQNO = engine.SEQNO_MAX
 INFO = MemberInfo("ä/1", TOP, b"\x00" * 28, 1 << 20, 1472, 1 << 20, True, True)
-VIEW = first_view([INFO, replace(INFO, name="b", id=2)], "total", TOP)
+VIEW = first_view([INFO, replace(INFO, name="b", id=2)], "total", orders.resolve("total"), TOP)
 NEXT = replace(
     VIEW, closes=VIEW.view_id, view_id=replace(VIEW.view_id, counter=2), answers=(4, 1), cut=(1, 2), table=(0, 2)
 )
 FRAMES = [
-    Join(PROTOCOL_VERSION, "orders", "total", INFO, 3),
+    Join(PROTOCOL_VERSION, "orders", "total", (0, 1, 255), INFO, 3),
     Wait(TOP),
     Refused("because", "name"),
     Leave(1),
@@ -99,8 +100,8 @@ FRAMES = [
     Resume(TOP, 0),
     Resumed(TOP, (1 << 53) - 1),
     StateWanted(TOP),
-    Beacon("orders", "total", VIEW.view_id),
-    Beacon("orders", "total", VIEW.view_id, 0, (("heartbeat_s", "0.05"),)),
+    Beacon("orders", "total", 1, VIEW.view_id),
+    Beacon("orders", "total", 1, VIEW.view_id, 0, (("heartbeat_s", "0.05"),)),
     Unblock("orders", 1, None),
     Unblock("orders", 1, Side(TOP, (1, 0))),
     BlockedSide(1, Side(TOP, (1, 0)), "a", ("a", "b"), ("c",), True),
@@ -159,6 +160,12 @@ def test_what_is_no_frame_is_refused(data):
         replace(VIEW, members=(INFO, replace(INFO, id=9))),  # one name twice
         replace(VIEW, base=(0,)),
         replace(VIEW, sequencer=2),
+        replace(VIEW, sequencer=-1),
+        replace(VIEW, mechanism=0),  # which has no sequencer
+        replace(VIEW, mechanism=0, sequencer=-1),  # which is no total order
+        replace(VIEW, mechanism=255),  # which this release does not know
+        replace(VIEW, order="fifo"),
+        replace(VIEW, order="none"),
         replace(VIEW, closes=VIEW.view_id),
         replace(VIEW, providers=(Provision(2, TOP, 1),) * 2),
         replace(VIEW, providers=(Provision(2, 2, 1),)),
@@ -216,7 +223,7 @@ def test_the_largest_frames_stay_within_the_limit():
         MemberInfo(f"{i:03}" + "n" * 125, TOP - i, b"\xff" * 28, (1 << 53) - 1, 65000, (1 << 53) - 1, False)
         for i in range(MEMBERS_MAX)
     )
-    view = first_view(infos, "sequencer", TOP)
+    view = first_view(infos, "sequencer", orders.resolve("sequencer"), TOP)
     top = (1 << 40,) * MEMBERS_MAX  # 2**40 packets: years at full speed
     ids = tuple(i.id for i in infos)
     full = replace(

@@ -6,6 +6,7 @@ from engines import MS, Net
 from seqcast._native.engine import SENT, Engine
 from seqcast.config import Config
 from seqcast.config.derive import capacity
+from seqcast.core import orders
 from seqcast.core.frames.kinds import MemberInfo
 from seqcast.core.rules.cut import windows
 
@@ -74,7 +75,7 @@ def test_the_windows_of_all_senders_fit_into_the_slabs(slabs_max, members, order
         MemberInfo(name=f"m{i}", id=i + 1, address=b"", capacity=granted, packet_bytes=8972, window_bytes=1 << 30)
         for i in range(members)
     ]
-    window, forward, unicast, state, _ = windows(infos, -1 if order == "fifo" else 0)
+    window, forward, unicast, state, _ = windows(infos, orders.resolve(order).multicasters(len(infos)))
     others = members - 1
     multicast = window * (others if order == "fifo" else 1)
     charged = multicast + others * (unicast + (forward if order == "total" else 0)) + state

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from seqcast.core.frames.kinds import Frame, MemberInfo, Provision
+from seqcast.core.orders.order import Choose, first
 from seqcast.core.port import EnginePort
 from seqcast.core.rules.quorum import Allowance, is_quorum
 from seqcast.core.table import Edge
@@ -39,7 +40,8 @@ class EndpointSettings:
     """Settings of the control plane. Times are ns.
 
     Args:
-        order: "fifo", "sequencer" or "total"; all members of a group have the same.
+        order: "total", or the name of a mechanism of ``core/orders``; all members of a group have the same.
+        choose_sequencer: of the views that this member makes, where the mechanism has a sequencer.
         nonce: 64 bits that nobody can guess; answers to this member's JOINs carry them.
         capacity, packet_bytes, window_bytes, gro, state: see ``MemberInfo``.
         first_seqno: with which the group streams of those begin that this member takes in. The same at all members; any
@@ -84,6 +86,7 @@ class EndpointSettings:
     """
 
     order: str = "total"
+    choose_sequencer: Choose = first
     nonce: int = 1
     capacity: int = 4 << 20
     packet_bytes: int = 1472

@@ -61,6 +61,7 @@ from seqcast.core.machines.merge import COUNTER_STEP_MAX, Merger
 from seqcast.core.machines.participant import NO_PROMISE, Part, Participant
 from seqcast.core.machines.pause import Pause, Pauser
 from seqcast.core.machines.state import StateTaker
+from seqcast.core.orders import by_name
 from seqcast.core.port import EnginePort
 from seqcast.core.rules.cut import apart, view_of
 from seqcast.core.rules.lineage import Lineage, last_delivered
@@ -764,7 +765,7 @@ class Endpoint:
         lost = self._lineage.lost()
         # What no sequencer has ordered is not sent again across a merge: one on the other side may have delivered it.
         last = last_delivered(view, frame, view.rank(me))
-        if frame.subgroups and view.sequencer >= 0:
+        if frame.subgroups and by_name(view.mechanism).resends:
             lost += self._undelivered(last, None, waiting=True)
         if frame.has(me):
             strangers = apart(frame, me) or [False] * len(frame.members)

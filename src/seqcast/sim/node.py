@@ -42,7 +42,7 @@ from seqcast.core.vocabulary import (
 )
 from seqcast.events import Blocked, Excluded, InterfaceChanged, Lost, Unblocked
 from seqcast.sim.options import MS, Options
-from seqcast.sim.policies import policy
+from seqcast.sim.policies import choice, policy
 from seqcast.sim.state import SILENCE_NS_MAX, Chain, Giving, Taking
 from seqcast.sim.taken import Waits
 from seqcast.types import Member, MergeView, View, ViewId
@@ -156,6 +156,7 @@ class Node:
             "sim",
             EndpointSettings(
                 options.order,
+                choose_sequencer=choice(options.sequencer, random.Random(f"sequencer {options.seed} {index}")),
                 capacity=capacity,
                 packet_bytes=options.packet_bytes,
                 window_bytes=1 << 20,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from seqcast.sim import families
-from seqcast.sim.policies import BAD, GOOD
+from seqcast.sim.policies import BAD, GOOD, SEQUENCERS
 
 MS, SECOND = families.MS, families.SECOND
 
@@ -20,6 +20,7 @@ class Options:
         seed: of everything that is random in the run.
         members: processes that are started.
         order: "fifo", "sequencer" or "total".
+        sequencer: which member of each view, where one orders: "first", "last" or "any".
         duration_ns: the safety phase, with faults; the liveness phase, without, follows.
         loss, duplicate: probability that a datagram is lost, or comes twice.
         flips: probability that one to three bits of a datagram are flipped on its way.
@@ -127,6 +128,7 @@ class Options:
     queue_bytes: int = 0
     flush_unicasts: bool = False
     policy: str = ""
+    sequencer: str = "first"
     packet_bytes: int = 1472
     capacity: int = 256 << 10
     starving_ns: int = 0
@@ -177,6 +179,7 @@ class Options:
         stormy = rng.random() < 1 / 3 or bool(family)
         drawn = families.draw(rng, _engine(rng), family) if stormy else _wide(rng) | _engine(rng)
         given = {"members": members, "order": order, "duration_ns": duration_ns, "partition": partition}
+        drawn["sequencer"] = random.Random(f"sequencer {seed}").choice(("first", *SEQUENCERS))
         options = Options(seed=seed, **{**drawn, **{name: value for name, value in given.items() if value}})
         # A pause is held by leases, which mean nothing to a clock that jumps.
         return replace(options, jumps=0) if options.suspends else options

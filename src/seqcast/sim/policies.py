@@ -1,12 +1,14 @@
-"""Membership policies of simulated applications, good ones and bad ones."""
+"""Membership policies of simulated applications, good ones and bad ones; and choices of the sequencer."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
 
+from seqcast.core.orders.order import Choose, first
 from seqcast.types import Member, MembershipChange, MembershipPolicy
 
+SEQUENCERS = ("first", "last", "any")
 GOOD = ("by_name", "reversed", "joiners_first", "shuffled")
 BAD = ("raises", "rubbish")
 
@@ -54,3 +56,10 @@ def policy(name: str, rng: random.Random) -> MembershipPolicy | None:
         name = rng.choice((*GOOD, *BAD))
     call = _POLICIES.get(name)
     return None if call is None else lambda change: call(change, rng)
+
+
+def choice(name: str, rng: random.Random) -> Choose:
+    """The sequencer of each view: the "first" member, the "last" (so each joiner), or "any"."""
+    if name == "last":
+        return lambda members: len(members) - 1
+    return first if name == "first" else lambda members: rng.randrange(len(members))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from seqcast.arguments import NAME_BYTES_MAX
+from seqcast.core import orders
 from seqcast.core.frames.codec import (
     ADDRESS,
     FLAG,
@@ -26,9 +27,9 @@ from seqcast.core.frames.codec import (
     text,
 )
 from seqcast.errors import RemoteProtocolError
-from seqcast.types import MEMBERS_MAX, ORDERS, Member, ViewId
+from seqcast.types import MEMBERS_MAX, Member, ViewId
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 """Version of these frames and of the rules behind them; a joiner of another version is refused."""
 FRAME_BYTES_MAX = 60_000
 REFUSALS = ("name", "settings", "version", "full", "incarnation")
@@ -41,8 +42,9 @@ FETCH_MAX = 900
 WAIT_BYTES_MAX = 1000
 SHARED_MAX = 32
 SUBGROUPS_MAX = 16
-SHORTFALLS_MAX = 48
+SHORTFALLS_MAX = 47
 """Shortfalls that one frame carries; of older ones nobody is told any more."""
+MECHANISMS_MAX = 64
 
 Attempt = tuple[int, int]
 """Id of one attempt to close a view: (attempt, rank of the initiator). Totally ordered (the cut, step 1)."""
@@ -134,6 +136,7 @@ class Join:
 
     Args:
         version: of the protocol; the only field that another version must find in its place.
+        mechanisms: numbers of the orders' mechanisms that the joiner knows.
         shared: settings that are the same at all members, by name.
         nonce: the answers carry it: a stranger that has not heard the question cannot give one.
     """
@@ -141,6 +144,7 @@ class Join:
     version: int
     cluster: str
     order: str
+    mechanisms: tuple[int, ...]
     info: MemberInfo
     tries: int
     shared: tuple[tuple[str, str], ...] = ()
@@ -263,7 +267,9 @@ class NewView:
         attempt: under which it is sent.
         answers: it is served in answer to a START of this attempt, by a member that has left that view already.
         survivors: who took part in the cut: members and leavers.
-        view_id, members, order, sequencer: the new view; no members: everyone left.
+        view_id, members: of the new view; no members: everyone left.
+        order: as given to ``join``.
+        mechanism, sequencer: by which number of ``core/orders`` the order comes about, and which rank orders.
         cut, table: by rank of the closed view: the last seqno of each stream, and the received table at it.
         base, origin_base: by rank of the new view, where each stream and each sender's own numbering go on.
         window, forward_window, unicast_window, state_window: charged bytes of each stream.
@@ -282,6 +288,7 @@ class NewView:
     view_id: ViewId
     members: tuple[MemberInfo, ...]
     order: str
+    mechanism: int
     sequencer: int
     cut: tuple[int, ...]
     table: tuple[int, ...]
@@ -385,12 +392,14 @@ class Beacon:
     """Acting coordinator to all, periodically: this view lives. Other views learn so that there are several.
 
     ``primary``: of a primary partition: how many members are not doubted, 0 where those are no majority; else None.
+    ``mechanism``: as in a VIEW.
     ``shared``: settings that are the same at all members, by name.
     ``history``: of the group, up to now; see ``core/rules/history.py``.
     """
 
     cluster: str
     order: str
+    mechanism: int
     view_id: ViewId
     primary: int | None = None
     shared: tuple[tuple[str, str], ...] = ()
@@ -510,7 +519,8 @@ _PACKET_BYTES = integer("bytes, 512 to 65000", 512, 65_000)
 _RANK = integer("rank", 0, MEMBERS_MAX - 1)
 _HISTORY = integer("0, 1 or 2", 0, 2)
 _NAME = text(NAME_BYTES_MAX)
-_ORDER = choice(*ORDERS)
+_ORDER = text(32)
+_MECHANISM = integer("0 to 255", 0, 255)
 _PHASE = choice("block", "stop", "hold")
 _ATTEMPT = record(lambda *parts: tuple(parts), ("attempt", "rank"), _COUNT, _RANK)
 _PROMISE = record(lambda *parts: tuple(parts), ("attempt", "rank"), _COUNT, integer("rank or -1", -1, MEMBERS_MAX - 1))
@@ -563,6 +573,7 @@ _VIEW: dict[str, Shape] = {
     "view_id": _VIEW_ID,
     "members": listed(_INFO, MEMBERS_MAX),
     "order": _ORDER,
+    "mechanism": _MECHANISM,
     "sequencer": integer("rank or -1", -1, MEMBERS_MAX - 1),
     "cut": _SEQNOS,
     "table": _SEQNOS,
@@ -587,6 +598,7 @@ SHAPES: dict[str, tuple[type[Any], dict[str, Shape]]] = {
             "version": _COUNT,
             "cluster": text(255),
             "order": _ORDER,
+            "mechanisms": listed(_MECHANISM, MECHANISMS_MAX),
             "info": _INFO,
             "tries": _COUNT,
             "shared": listed(_SETTING, SHARED_MAX),
@@ -634,6 +646,7 @@ SHAPES: dict[str, tuple[type[Any], dict[str, Shape]]] = {
         {
             "cluster": text(255),
             "order": _ORDER,
+            "mechanism": _MECHANISM,
             "view_id": _VIEW_ID,
             "primary": optional(integer("count", 0, MEMBERS_MAX)),
             "shared": listed(_SETTING, SHARED_MAX),
@@ -718,7 +731,11 @@ def _check_view(frame: NewView) -> None:
     need(len({info.id for info in frame.members}) == count, "a member twice")
     need(len({info.name for info in frame.members}) == count, "a name twice")
     need(len(frame.base) == len(frame.origin_base) == count, "base is not by rank")
-    need(frame.sequencer < max(count, 1), "sequencer of no rank")
+    mechanism = orders.by_number(frame.mechanism)
+    need(mechanism is not None, f"this release does not know order {frame.mechanism}")
+    assert mechanism is not None
+    need(mechanism.serves(frame.order), f"{mechanism.name} does not bring about order {frame.order!r}")
+    need(mechanism.allows(frame.sequencer, max(count, 1)), f"a sequencer that {mechanism.name} cannot have")
     need(512 <= frame.packet_bytes <= 65_000 and frame.packet_bytes % 4 == 0, "packet_bytes that no stream can have")
     need(not count or frame.view_id.coordinator == frame.members[0].id, "the coordinator has not rank 0")
     members = {info.id for info in frame.members}

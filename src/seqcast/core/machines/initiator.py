@@ -375,6 +375,7 @@ class Initiator(Machine):
             lacking,
             context.providers,
             self.arrange,
+            context.settings.choose_sequencer,
             context.settings.first_seqno,
         )
         frame = replace(frame, history=history_of(context))

@@ -17,6 +17,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import ClassVar
 
+from seqcast.core import orders
 from seqcast.core.context import NEVER, Context, Repeat
 from seqcast.core.frames.kinds import PROTOCOL_VERSION, Join, Leave, NewView, Refused
 from seqcast.core.rules.cut import first_view
@@ -173,6 +174,7 @@ class Lifecycle(Machine):
                 PROTOCOL_VERSION,
                 context.cluster,
                 context.settings.order,
+                orders.numbers(),
                 context.me,
                 min(self.tries, 1 << 32),
                 context.settings.shared,
@@ -183,7 +185,9 @@ class Lifecycle(Machine):
 
     def form(self) -> None:
         settings = self.context.settings
-        frame = first_view([self.context.me], settings.order, self.context.me.id, settings.first_seqno)
+        mechanism, choose = orders.resolve(settings.order), settings.choose_sequencer
+        me = self.context.me
+        frame = first_view([me], settings.order, mechanism, me.id, choose, settings.first_seqno)
         self.fire(LifeInput.VIEW, frame)
 
     def install(self, frame: NewView) -> None:

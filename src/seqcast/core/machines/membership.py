@@ -22,6 +22,7 @@ from typing import ClassVar
 from seqcast.core.context import NEVER, Context
 from seqcast.core.frames.kinds import Join, MemberInfo, Refused
 from seqcast.core.machines.participant import Part, Participant
+from seqcast.core.orders import by_name
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
 from seqcast.core.vocabulary import Warn
 from seqcast.types import MEMBERS_MAX
@@ -172,6 +173,10 @@ class Membership(Machine):
         if frame.order != context.settings.order:
             reason = f"the group has order={context.settings.order!r}, not {frame.order!r}: join with the same order"
             return Refused(reason, "settings", frame.nonce)
+        if context.view is not None and by_name(context.view.mechanism).number not in frame.mechanisms:
+            reason = f"the group's messages are ordered by {context.view.mechanism!r}, which the joiner's release of "
+            reason += "seqcast does not know: run the same release on every member"
+            return Refused(reason, "version", frame.nonce)
         if differ := difference(dict(context.settings.shared), dict(frame.shared)):
             return Refused(f"{differ}: join with the same", "settings", frame.nonce)
         if info.id in context.departed:  # E-06: what was sent to or by it in its view is over

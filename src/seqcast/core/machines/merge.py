@@ -35,7 +35,8 @@ from seqcast.core.frames.kinds import (
 )
 from seqcast.core.machines.initiator import Attempting, AttemptInput, Initiator
 from seqcast.core.machines.membership import Membership, difference
-from seqcast.core.rules.cut import merged_view, sequencer_rank, why_apart
+from seqcast.core.orders import by_name
+from seqcast.core.rules.cut import merged_view, why_apart
 from seqcast.core.rules.history import History, history_of
 from seqcast.core.rules.lineage import Lineage
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
@@ -211,6 +212,11 @@ class Merger(Machine):
             self._shun(tag)
             self._warn(f"order={frame.order!r}, and this one {context.settings.order!r}")
             return
+        if frame.mechanism != self._mechanism():
+            self._shun(tag)
+            assert context.view is not None
+            self._warn(f"another mechanism (number {frame.mechanism}) for its order than {context.view.mechanism!r}")
+            return
         if differ := difference(dict(context.settings.shared), dict(frame.shared)):
             self._shun(tag)
             self._warn(f"other settings: {differ}")
@@ -356,10 +362,8 @@ class Merger(Machine):
         known = self.ready.get(sender)
         if known is not None and known.view.closes == view.closes and view.attempt < known.view.attempt:
             return  # overtaken on its way: that cut is not held any more
-        if (view.order, view.sequencer) != (self.context.settings.order, sequencer_rank(view.order, len(view.members))):
-            raise RemoteProtocolError(
-                "MERGE_READY: another order, or another sequencer, than a view of ours could have"
-            )
+        if (view.order, view.mechanism) != (self.context.settings.order, self._mechanism()):
+            raise RemoteProtocolError("MERGE_READY: another order, or another mechanism for it, than the group has")
         assert self.context.view is not None
         if view.view_id.counter > self.context.view.view_id.counter + COUNTER_STEP_MAX:
             raise RemoteProtocolError("MERGE_READY: its counter is far above that of our view")
@@ -483,7 +487,7 @@ class Merger(Machine):
         for member in sorted(self.ready):
             parts.append(self.ready[member].view)
             shortfalls += self.ready[member].shortfalls
-        self.merged = merged_view(parts, shortfalls, self.initiator.arrange)
+        self.merged = merged_view(parts, shortfalls, self.initiator.arrange, self.context.settings.choose_sequencer)
         self._time(self.context.settings.merge_deadline_ns)
         self.context.merging = False
         self.say_go()
@@ -577,7 +581,13 @@ class Merger(Machine):
         context, settings = self.context, self.context.settings
         assert context.view is not None
         history = history_of(context) if context.primary else 0
-        return Beacon(context.cluster, settings.order, context.view.view_id, primary, settings.shared, history)
+        view_id, shared = context.view.view_id, settings.shared
+        return Beacon(context.cluster, settings.order, self._mechanism(), view_id, primary, shared, history)
+
+    def _mechanism(self) -> int:
+        """Number of the mechanism that orders the messages of our group."""
+        assert self.context.view is not None
+        return by_name(self.context.view.mechanism).number
 
     def _holds(self) -> bool:
         return self.initiator.state is Attempting.HOLDING
@@ -620,9 +630,8 @@ class Merger(Machine):
         group = next((group for group in template.subgroups if self.context.me.id in group.ids), None)
         if group is None or group.view_id != own.closes or not {info.id for info in own.members}.issuperset(group.ids):
             raise RemoteProtocolError("MERGE_GO: this subgroup is not among those that it merges")
-        ordered = sequencer_rank(self.context.settings.order, len(template.members))
-        if (template.order, template.sequencer) != (self.context.settings.order, ordered):
-            raise RemoteProtocolError("MERGE_GO: another order, or another sequencer, than the group has")
+        if (template.order, template.mechanism) != (self.context.settings.order, self._mechanism()):
+            raise RemoteProtocolError("MERGE_GO: another order, or another mechanism for it, than the group has")
         if template.view_id.counter > own.view_id.counter + COUNTER_STEP_MAX:
             raise RemoteProtocolError("MERGE_GO: its counter is far above that of our view")
         if not template.view_id > own.view_id:

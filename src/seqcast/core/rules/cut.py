@@ -19,6 +19,8 @@ from seqcast.core.frames.kinds import (
     Subgroup,
 )
 from seqcast.core.machines.state import name_providers
+from seqcast.core.orders import Order, by_name, by_number
+from seqcast.core.orders.order import NOBODY, Choose, first
 from seqcast.types import MEMBERS_MAX, Member, MergeView, View, ViewId
 
 Arrange = Callable[[Sequence[MemberInfo], Sequence[Subgroup]], list[MemberInfo]]
@@ -96,23 +98,28 @@ def _reach(held: Held, seqno: int) -> int:
     return next((hi for lo, hi in held.ranges if lo <= seqno <= hi), 0)
 
 
-def sequencer_rank(order: str, n: int) -> int:
-    """Who orders in a view of ``n`` members: rank 0, or -1 where each sender orders its own (TOT-04)."""
-    return -1 if order == "fifo" or n == 0 else 0
+def order_of(frame: NewView) -> Order:
+    """The mechanism that a VIEW names; those that this release does not know are refused where frames are read."""
+    order = by_number(frame.mechanism)
+    assert order is not None
+    return order
 
 
-def windows(infos: Sequence[MemberInfo], sequencer: int) -> tuple[int, int, int, int, int]:
+def windows(infos: Sequence[MemberInfo], multicasters: int) -> tuple[int, int, int, int, int]:
     """(window, forward_window, unicast_window, state_window, packet_bytes) of a view, windows in charged bytes.
 
     The windows of all that can send to one receiver together fill at most 11/16 of its receive buffer, so that data
     never overflows it and a retransmission still finds room: Linux gives the room of datagrams that were read back only
-    when they make a quarter of the buffer (udp_rmem_release), so no more than 3/4 can be counted on. With a sequencer
-    only that one multicasts. Forward and unicast streams share a buffer, half each; state has the half of the
-    forwards, which only the sequencer gets, and comes from one provider at a time. No window is below two full packets:
-    with one, a sender would wait for the ack of each packet.
+    when they make a quarter of the buffer (udp_rmem_release), so no more than 3/4 can be counted on. Forward and
+    unicast streams share a buffer, half each; state has the half of the forwards, which one member gets, and comes from
+    one provider at a time. No window is below two full packets: with one, a sender would wait for the ack of each.
+
+    Args:
+        multicasters: how many of the members multicast messages.
     """
     packet_bytes = min(info.packet_bytes for info in infos) & ~3  # offsets are aligned
     others = max(len(infos) - 1, 1)
+    heard = min(multicasters, others)
     room = min(info.capacity for info in infos) * 11 // 16
     most = min(info.window_bytes for info in infos)
 
@@ -120,7 +127,7 @@ def windows(infos: Sequence[MemberInfo], sequencer: int) -> tuple[int, int, int,
         return max(min(share, most), 2 * packet_bytes)
 
     one = window(room // others // 2)
-    return window(room // (others if sequencer < 0 else 1)), one, one, window(room // 2), packet_bytes
+    return window(room // heard), one, one, window(room // 2), packet_bytes
 
 
 def next_view(
@@ -135,6 +142,7 @@ def next_view(
     lacking: Mapping[int, Collection[int]],
     providers: Sequence[Provision],
     arrange: Arrange = as_they_are,
+    choose: Choose = first,
     first_seqno: int = 1,
 ) -> NewView:
     """The VIEW frame that closes ``view``: survivors but leavers in their old order, then the joiners by id.
@@ -144,6 +152,7 @@ def next_view(
         lacking: survivors that lack the state, and whom each has passed over.
         providers: of ``view``.
         arrange: gives the members another order.
+        choose: the sequencer.
         first_seqno: of who joins.
     """
     members = [infos[member] for member in survivors if member not in leavers]
@@ -151,13 +160,15 @@ def next_view(
     members = arrange(members, ()) if members else members
     initiator = view.members[attempt[1]].id
     ranks = [view.rank(info.id) for info in members]
-    frame = first_view(members or [infos[initiator]], view.order, initiator)
+    order = by_name(view.mechanism)
+    frame = first_view(members or [infos[initiator]], view.order, order, initiator, choose)
     view_id = ViewId(
         view.view_id.counter + attempt[0], members[0].id if members else initiator, (attempt[0], initiator)
     )
     lacking = {**lacking, **{info.id: () for info in joiners if info.state}}
     named = name_providers(members, lacking, providers, view_id.tag)
-    if frame.sequencer >= 0 and any(provision.joiner == members[frame.sequencer].id for provision in named):
+    forwards_to = order.forwards_to(frame.sequencer)
+    if forwards_to != NOBODY and any(provision.joiner == members[forwards_to].id for provision in named):
         frame = replace(frame, state_window=2 * frame.packet_bytes)  # it needs its buffer for the forwards
     frame = replace(
         frame,
@@ -184,11 +195,12 @@ def with_table(proposal: NewView, view: View, table: Sequence[int]) -> NewView:
 def view_of(frame: NewView) -> View:
     """The view that a VIEW frame tells of."""
     members = tuple(info.member for info in frame.members)
+    mechanism = order_of(frame).name
     if not frame.subgroups:
-        return View(frame.view_id, members, frame.order, frame.sequencer)
+        return View(frame.view_id, members, frame.order, frame.sequencer, mechanism)
     by_id = {member.id: member for member in members}
     subgroups = tuple(View(group.view_id, tuple(by_id[each] for each in group.ids)) for group in frame.subgroups)
-    return MergeView(frame.view_id, members, frame.order, frame.sequencer, subgroups)
+    return MergeView(frame.view_id, members, frame.order, frame.sequencer, mechanism, subgroups)
 
 
 def apart(frame: NewView, me: int) -> list[bool] | None:
@@ -197,10 +209,27 @@ def apart(frame: NewView, me: int) -> list[bool] | None:
     return None if ours is None else [info.id not in ours for info in frame.members]
 
 
-def first_view(members: Sequence[MemberInfo], order: str, initiator: int, first_seqno: int = 1) -> NewView:
-    """The VIEW frame of a group's first view."""
-    sequencer = sequencer_rank(order, len(members))
-    window, forward_window, unicast_window, state_window, packet_bytes = windows(members, sequencer)
+def first_view(
+    members: Sequence[MemberInfo],
+    order: str,
+    mechanism: Order,
+    initiator: int,
+    choose: Choose = first,
+    first_seqno: int = 1,
+) -> NewView:
+    """The VIEW frame of a group's first view.
+
+    Args:
+        order: that the members asked for.
+        mechanism: that brings it about.
+        initiator: id of the member that makes the view.
+        choose: the sequencer.
+        first_seqno: of every stream.
+    """
+    sequencer = mechanism.sequencer([info.member for info in members], choose)
+    assert mechanism.allows(sequencer, len(members)), f"{mechanism.name} cannot have sequencer {sequencer}"
+    shares = windows(members, mechanism.multicasters(len(members)))
+    window, forward_window, unicast_window, state_window, packet_bytes = shares
     before = (first_seqno - 1,) * len(members)
     return NewView(
         closes=None,
@@ -210,6 +239,7 @@ def first_view(members: Sequence[MemberInfo], order: str, initiator: int, first_
         view_id=ViewId(1, members[0].id, (1, initiator)),
         members=tuple(members),
         order=order,
+        mechanism=mechanism.number,
         sequencer=sequencer,
         cut=(),
         table=(),
@@ -234,7 +264,12 @@ def why_apart(members: Sequence[Member], part: NewView) -> str:
     return ""
 
 
-def merged_view(parts: Sequence[NewView], shortfalls: Sequence[Shortfall], arrange: Arrange = as_they_are) -> NewView:
+def merged_view(
+    parts: Sequence[NewView],
+    shortfalls: Sequence[Shortfall],
+    arrange: Arrange = as_they_are,
+    choose: Choose = first,
+) -> NewView:
     """The merged view of subgroups, of each of which ``parts`` has the VIEW that it would install alone, leader first.
 
     What closes a subgroup's view (``closes``, ``attempt``, ``survivors``, ``cut``, ``table``) is that subgroup's own,
@@ -251,7 +286,8 @@ def merged_view(parts: Sequence[NewView], shortfalls: Sequence[Shortfall], arran
             subgroups.append(Subgroup(part.closes, tuple(info.id for info in come)))
     members = arrange([info for info, _, _ in places.values()], subgroups)
     leader = parts[0].view_id
-    frame = first_view(members, parts[0].order, leader.flush[1])
+    order = order_of(parts[0])  # of all parts: only views of one mechanism merge
+    frame = first_view(members, parts[0].order, order, leader.flush[1], choose)
     view_id = ViewId(max(part.view_id.counter for part in parts) + 1, members[0].id, leader.flush)
     # How each subgroup closed its view goes along, for a member that turns out not to have come.
     alone = {part.view_id for part in parts}
@@ -260,7 +296,7 @@ def merged_view(parts: Sequence[NewView], shortfalls: Sequence[Shortfall], arran
         each._replace(successor=view_id) if each.successor in alone else each for each in dict.fromkeys(shortfalls)
     ]
     for part in parts:
-        lasts = part.base if part.sequencer < 0 else part.origin_base
+        lasts = order.own(part.base, part.origin_base)
         assert part.closes is not None
         known += [Shortfall(part.closes.tag, view_id, info.id, lasts[rank]) for rank, info in enumerate(part.members)]
     return replace(

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from seqcast.core.frames.kinds import SHORTFALLS_MAX, NewView, Shortfall
+from seqcast.core.orders import by_name
 from seqcast.events import Lost
 from seqcast.types import View, ViewId
 
@@ -19,7 +20,7 @@ CLOSED_VIEWS_MAX = 16
 
 def last_delivered(view: View, frame: NewView, rank: int) -> int:
     """Last seqno of the numbering of ``rank``'s own messages that those delivered who closed ``view`` by ``frame``."""
-    return (frame.cut if view.sequencer < 0 else frame.table)[rank]
+    return by_name(view.mechanism).own(frame.cut, frame.table)[rank]
 
 
 class Own(NamedTuple):

@@ -1,0 +1,74 @@
+"""What the control plane asks of an order: the contract of the files beside this one.
+
+An *order* is what a user asks for (``join(..., order=...)``); a *mechanism* brings it about. A mechanism is one file
+here and one in ``native/order/``, which share a number: this one decides what a VIEW says for the mechanism, that one
+what becomes of each packet. No other file names a mechanism. To add one, write the two files and list each in the
+registry beside it (``core/orders/__init__.py``, ``native/order/order.c``).
+
+The first coordinator of a group chooses the mechanism, which stays as long as the group lives: each view has that of
+the view it closes, and only views of one mechanism merge. The *sequencer* is chosen anew with each VIEW.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from seqcast.types import Member
+
+NOBODY = -1
+"""Rank of the sequencer where a mechanism has none."""
+
+Choose = Callable[[Sequence[Member]], int]
+"""Chooses the sequencer of a view: a rank among its members, of which there is at least one. The member that makes the
+VIEW asks its own choice; the others take what the VIEW says."""
+
+
+def first(_members: Sequence[Member]) -> int:
+    """The coordinator orders."""
+    return 0
+
+
+class Order(ABC):
+    """One mechanism. An instance has no state: what changes stands in the VIEW and in the engine."""
+
+    name: ClassVar[str]
+    """For people, and to ask for it as ``order=``."""
+    number: ClassVar[int]
+    """On the wire and in ``native/order/``: 0 to 255, never given again."""
+    total: ClassVar[bool]
+    """All members deliver in one order, so it serves those who ask for "total"."""
+    resends: ClassVar[bool]
+    """Messages that were sent before the cut may have no place in the order yet. The engine sends them again in the
+    next view, but not across a merge, where another subgroup may have ordered them: there they are lost."""
+
+    @abstractmethod
+    def sequencer(self, members: Sequence[Member], choose: Choose) -> int:
+        """Rank of the sequencer of a view with these members, or ``NOBODY``."""
+
+    @abstractmethod
+    def allows(self, sequencer: int, n: int) -> bool:
+        """Can a view of ``n`` members have this sequencer? Each VIEW that arrives is checked by it."""
+
+    @abstractmethod
+    def multicasters(self, n: int) -> int:
+        """How many of ``n`` members multicast messages: they share the buffers of each receiver."""
+
+    @abstractmethod
+    def forwards_to(self, sequencer: int) -> int:
+        """Rank of the member that gets the messages of all others before they are multicast, or ``NOBODY``: of its
+        receive buffer, state that it takes at the same time gets less."""
+
+    @abstractmethod
+    def own(self, streams: Sequence[int], origins: Sequence[int]) -> Sequence[int]:
+        """By which seqnos each member's own messages are known to the others, by rank.
+
+        Args:
+            streams: of the member's group stream.
+            origins: of the member's own numbering, which the received table counts.
+        """
+
+    def serves(self, order: str) -> bool:
+        """May it bring about what the user asked for?"""
+        return order == self.name or (order == "total" and self.total)
