@@ -2,6 +2,7 @@
 
 import pytest
 
+from seqcast._native import engine
 from seqcast.core import orders
 from seqcast.core.orders.order import NOBODY, first
 from seqcast.types import ORDERS, Member
@@ -15,6 +16,11 @@ def test_each_order_that_a_user_can_ask_for_has_a_mechanism_that_brings_it_about
         assert mechanism.serves(order) and orders.by_name(mechanism.name) is orders.by_number(mechanism.number)
         assert mechanism.number in orders.numbers()
     assert orders.resolve("total").total
+
+
+def test_the_engine_knows_each_mechanism_by_the_same_number():
+    natively = {name[6:].lower(): getattr(engine, name) for name in dir(engine) if name.startswith("ORDER_")}
+    assert natively == {orders.by_number(number).name: number for number in orders.numbers()}
 
 
 def test_an_order_is_not_brought_about_by_a_mechanism_that_promises_less():

@@ -582,7 +582,7 @@ class Endpoint:
             ids=[member.id for member in view.members],
             addresses=[member.address for member in view.members],
             rank=view.rank(context.me.id),
-            mechanism=int(view.sequencer >= 0),
+            mechanism=frame.mechanism,
             sequencer=view.sequencer,
             window_bytes=frame.window,
             forward_window_bytes=frame.forward_window,
