@@ -15,6 +15,7 @@ from typing import Any
 from unittest import mock
 
 import sim_literal_order
+from rewired import replaced
 from sim_literal_order import ACK, sealed
 
 import seqcast.core.endpoint
@@ -27,7 +28,7 @@ from seqcast.core.endpoint import Endpoint
 from seqcast.core.frames.kinds import Attempt, Cut, MergeAsk, NewView, Start, Suspend
 from seqcast.core.machines.blocker import Blocker
 from seqcast.core.machines.initiator import Initiator
-from seqcast.core.machines.lifecycle import Life, Lifecycle, LifeInput
+from seqcast.core.machines.lifecycle import Lifecycle
 from seqcast.core.machines.merge import MergeInput, Merger
 from seqcast.core.machines.participant import Participant
 from seqcast.core.machines.pause import Pause, Pauser, Pausing
@@ -209,7 +210,7 @@ def no_deadline() -> Iterator[dict[str, Any]]:
         self.block_until_ns = self.context.tag, NEVER
         initiate(self, survivors)
 
-    with mock.patch.object(Blocker, "call", forever), mock.patch.object(Initiator, "initiate", patient):
+    with replaced(Blocker, call=forever), mock.patch.object(Initiator, "initiate", patient):
         yield {}
 
 
@@ -568,13 +569,8 @@ def sends_go_on() -> Iterator[dict[str, Any]]:
 @contextlib.contextmanager
 def no_drain() -> Iterator[dict[str, Any]]:
     """LEAVE is said at once, whatever is on its way to the sequencer (SEQ-24 is not there)."""
-    with mock.patch.object(Lifecycle, "review", _leave_at_once):
+    with replaced(Lifecycle, drained=lambda self: True):
         yield {}
-
-
-def _leave_at_once(self: Lifecycle) -> None:
-    if self.state is Life.DRAINING:
-        self.fire(LifeInput.DRAINED)
 
 
 @contextlib.contextmanager

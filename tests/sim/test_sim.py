@@ -4,11 +4,12 @@ from dataclasses import replace
 from unittest import mock
 
 import pytest
+from rewired import replaced
 from sim_literal import VARIANTS, finds, storm, turnover, violation
 from sim_stage import Stage
 
 from seqcast.core.frames.kinds import Done, NewView
-from seqcast.core.machines.lifecycle import Lifecycle, LifeInput
+from seqcast.core.machines.lifecycle import Lifecycle
 from seqcast.core.machines.merge import Merger
 from seqcast.core.table import Edge, edges_of
 from seqcast.events import Excluded
@@ -125,7 +126,7 @@ def test_processes_that_start_together_end_in_one_group(capsys):
 
 def test_a_start_that_forms_two_groups_is_found(capsys):
     """Without discovery each that starts forms a group of its own, and it takes a merge to mend that."""
-    hasty = mock.patch.object(Lifecycle, "begin", lambda self: self.fire(LifeInput.ALONE))
+    hasty = replaced(Lifecycle, begin=Lifecycle.form)
     with hasty:
         assert main(["--starts", "1..2"]) == 1
         said = capsys.readouterr().out

@@ -4,9 +4,9 @@ from enum import Enum, auto
 
 import pytest
 
-from seqcast.core.machines.blocker import Blocker, Blocking
+from seqcast.core.machines.blocker import Blocker, BlockerState
 from seqcast.core.machines.initiator import Attempting, Initiator
-from seqcast.core.machines.lifecycle import Life, Lifecycle
+from seqcast.core.machines.lifecycle import Lifecycle, LifecycleState
 from seqcast.core.machines.membership import Duty, Membership
 from seqcast.core.machines.merge import Merge, Merger
 from seqcast.core.machines.participant import Part, Participant
@@ -15,12 +15,12 @@ from seqcast.core.machines.state import Having, StateTaker
 from seqcast.core.table import IGNORED, ILLEGAL, Edge, IllegalEvent, Machine, decision, edges_of, table
 
 MACHINES = [
-    (Lifecycle, Life.OUT),
+    (Lifecycle, LifecycleState.OUT),
     (Membership, Duty.QUIET),
     (Initiator, Attempting.IDLE),
     (Participant, Part.OPEN),
     (StateTaker, Having.OUT),
-    (Blocker, Blocking.IDLE),
+    (Blocker, BlockerState.IDLE),
     (Pause, Gate.OPEN),
     (Pauser, Pausing.IDLE),
     (Merger, Merge.APART),
@@ -127,10 +127,21 @@ def test_a_table_that_is_not_total_or_says_two_things_is_refused(rows, what):
         table("lamp", State, Event, *rows)
 
 
-def test_a_row_for_all_other_states_does_not_hide_a_state_with_rows_of_its_own():
-    rows = (State.A, (Event.X, Lamp.even), None, Lamp.go, "a"), (None, Event.X, None, Lamp.wait, "others")
-    with pytest.raises(AssertionError, match=r"no row for .*A"):  # a's own rows must say what an odd number does
-        table("lamp", State, Event, *rows)
+def test_a_row_without_states_is_for_what_the_others_leave_open():
+    class Other(Lamp):
+        TABLE = table(
+            "other",
+            State,
+            Event,
+            (None, (Event.X, Lamp.even), None, Lamp.wait, "any other even number"),
+            (None, Event.X, None, IGNORED, "others"),
+            (State.A, (Event.X, lambda self, by: by == 4), State.B, Lamp.go, "four"),
+        )
+
+    lamp = Other()
+    for number in (1, 2, 4, 4):
+        lamp.fire(Event.X, number)
+    assert lamp.done == [("wait", 2), ("go", 4), ("wait", 4)]
 
 
 def test_a_decision_takes_the_first_case_that_holds():

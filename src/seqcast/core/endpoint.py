@@ -53,9 +53,9 @@ from seqcast.core.frames.kinds import (
     dump,
     load,
 )
-from seqcast.core.machines.blocker import Blocker, Blocking
+from seqcast.core.machines.blocker import Blocker
 from seqcast.core.machines.initiator import Attempting, AttemptInput, Initiator
-from seqcast.core.machines.lifecycle import Life, Lifecycle, LifeInput
+from seqcast.core.machines.lifecycle import Lifecycle, LifecycleEvent
 from seqcast.core.machines.membership import Membership
 from seqcast.core.machines.merge import COUNTER_STEP_MAX, Merger
 from seqcast.core.machines.participant import NO_PROMISE, Part, Participant
@@ -178,7 +178,7 @@ class Endpoint:
     @property
     def over(self) -> bool:
         """The endpoint has left, was excluded or refused, or is closed."""
-        return self._lifecycle.state is Life.OVER
+        return self._lifecycle.over
 
     @property
     def edges(self) -> set[Edge]:
@@ -225,7 +225,6 @@ class Endpoint:
             machine = getattr(self, name)  # looked up late: one may install a view, which has machines of its own
             if not self.over and now_ns >= machine.due():
                 machine.run_timers()
-                self._heed_callback()
                 self._obey()
         self._lifecycle.review()
         self._obey()
@@ -236,23 +235,20 @@ class Endpoint:
     # ---- inputs: the application, and the runner
 
     def _join_group(self, _: JoinGroup) -> None:
-        self._lifecycle.fire(LifeInput.BEGIN)
+        self._lifecycle.fire(LifecycleEvent.BEGIN)
 
     def _close_group(self, _: CloseGroup) -> None:
-        self._lifecycle.fire(LifeInput.CLOSE)
+        self._lifecycle.fire(LifecycleEvent.CLOSE)
         self._abandon()
 
     def _leave_group(self, leave: LeaveGroup) -> None:
-        self._lifecycle.fire(LifeInput.LEAVE, leave.drain_ns)
+        self._lifecycle.fire(LifecycleEvent.LEAVE, leave.drain_ns)
 
     def _resume_group(self, resume: ResumeGroup) -> None:
         self._pauser.resume(resume.request)
 
     def _callback_returned(self, returned: CallbackReturned) -> None:
-        self.counters["callbacks_failed"] += bool(returned.trouble)
-        self.counters["callbacks_late"] += self._blocker.state is not Blocking.RUNNING
         self._blocker.returned(returned.run, returned.trouble)
-        self._heed_callback()
 
     def _state_arrived(self, arrived: StateArrived) -> None:
         self._taker.arrived(arrived.boundary)
@@ -273,11 +269,6 @@ class Endpoint:
         self.engine.mark(self._next_marker(event.change))
         if event.lost:
             self._give_way(self.context.view.view_id, event.change.reason)
-
-    def _heed_callback(self) -> None:
-        """The block callback has ended, or its deadline is over."""
-        if self._participant.state is Part.BLOCKING and self._blocker.state is Blocking.BLOCKED:
-            self._participant.returned()
 
     # ---- inputs: the engine
 
@@ -330,7 +321,7 @@ class Endpoint:
             case Wait() if frame.nonce == self.context.settings.nonce:
                 self._lifecycle.heard_group(frame.blocked)
             case Refused() if frame.nonce == self.context.settings.nonce:
-                self._lifecycle.fire(LifeInput.REFUSED, frame)
+                self._lifecycle.fire(LifecycleEvent.REFUSED, frame)
             case Leave() if frame.view == tag:
                 self._membership.leave(sender)
             case Block() if tag and frame.view == tag:
@@ -377,7 +368,7 @@ class Endpoint:
             case Installed():
                 self._initiator.installed(frame, sender)
                 if self._initiator.state is Attempting.IDLE:
-                    self._lifecycle.fire(LifeInput.SERVED)
+                    self._lifecycle.fire(LifecycleEvent.SERVED)
             case Declined() if tag and frame.view == tag and self._initiator.awaits_joiner(sender):
                 self._membership.decline(sender)
             case Beacon() if sender != self.context.me.id:
@@ -389,7 +380,7 @@ class Endpoint:
 
     def _beacon(self, frame: Beacon, sender: int, address: bytes) -> None:
         tag = frame.view_id.tag
-        if self._lifecycle.state is Life.SEEKING:
+        if self._lifecycle.seeking:
             self._lifecycle.heard_group()
         elif tag == self.context.tag:
             self._membership.elsewhere.pop(sender, None)
@@ -461,9 +452,9 @@ class Endpoint:
         if frame.view_id.tag in (context.tag, *(each.view_id.tag for each in closed)):
             if sender != me:
                 context.send(Installed(frame.view_id.tag), sender, address)
-        elif self._lifecycle.state is Life.SEEKING:
+        elif self._lifecycle.seeking:
             if frame.has(me):
-                self._lifecycle.fire(LifeInput.VIEW, frame)
+                self._lifecycle.fire(LifecycleEvent.VIEW, frame)
                 context.send(Installed(frame.view_id.tag), sender, address)
         elif context.view is None or frame.closes != context.view.view_id:
             # Two groups took us in. (In a merged view we may be as a member of another subgroup: its VIEW is to come.)
@@ -485,17 +476,17 @@ class Endpoint:
             else:  # whatever becomes of us, it is not in our position: another attempt does without it
                 self._membership.gone.add(sender)
             self._initiator.newer(frame)
-        elif not frame.has(me) and not (me in frame.survivors and self._lifecycle.state is Life.LEAVING):
+        elif not frame.has(me) and not (me in frame.survivors and self._lifecycle.leaving):
             self._left_out(frame, sender, address)
         elif self._participant.may_install(frame):
-            self._lifecycle.fire(LifeInput.VIEW if frame.has(me) else LifeInput.LEFT, frame)
+            self._lifecycle.fire(LifecycleEvent.VIEW if frame.has(me) else LifecycleEvent.LEFT, frame)
             context.send(Installed(frame.view_id.tag), sender, address)
 
     def _left_out(self, frame: NewView, sender: int, address: bytes) -> None:
         """Others closed our view without us (the cut, step 8): on with those in the same position, until both merge."""
         context = self.context
-        if context.primary or self._lifecycle.state is Life.LEAVING:
-            self._lifecycle.fire(LifeInput.EXCLUDED, frame)
+        if context.primary or self._lifecycle.leaving:
+            self._lifecycle.fire(LifecycleEvent.EXCLUDED, frame)
             return
         assert context.view is not None
         self._membership.gone.update(frame.survivors, (info.id for info in frame.members))
@@ -641,13 +632,13 @@ class Endpoint:
             self._left = self._stop(frame.cut, lost, Left(view, complete=True))
             self.story.left(view)
             if self._initiator.state is Attempting.IDLE:
-                self._lifecycle.fire(LifeInput.SERVED)
+                self._lifecycle.fire(LifecycleEvent.SERVED)
         else:
             names = ", ".join(member.name for member in view.members)
             self._exclude(view.view_id, f"the group went on as [{names}]: join again", lost)
 
     def _give_way(self, view_id: ViewId, reason: str) -> None:
-        self._lifecycle.fire(LifeInput.GIVE_WAY)
+        self._lifecycle.fire(LifecycleEvent.GIVE_WAY)
         if self.context.view is not None:
             self._exclude(view_id, reason, self._uncertain())
 
@@ -747,8 +738,8 @@ class Endpoint:
     def _unblocked(self, reason: str) -> tuple[Unblocked, ...]:
         """What follows the last ``Blocked``; to be put into the stream before the gate opens, or with the view."""
         kind, self._blocked = self._blocked, ""
-        if self._blocker.trouble:
-            reason, self._blocker.trouble = f"{reason}; {self._blocker.trouble}", ""
+        if trouble := self._blocker.take_trouble():
+            reason = f"{reason}; {trouble}"
         return (Unblocked(kind, reason),) if kind else ()
 
     def _leave_behind(self, frame: NewView) -> list[Lost]:

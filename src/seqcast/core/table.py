@@ -76,7 +76,7 @@ class Table:
         self.rows = rows
 
 
-class Decision:
+class DecisionTable:
     """Cases in order, of which the first whose guard holds is taken."""
 
     def __init__(self, name: str, rows: tuple[Row, ...]) -> None:
@@ -98,21 +98,21 @@ def table(
 
     Args:
         name: of the machine.
-        rows: (state, or several, or None for all that no other row names; event, or (event, guard); next state, or
-            None to stay; actions, or IGNORED or ILLEGAL; why).
+        rows: (state, or several, or None for every case that the rows with states leave open; event, or (event,
+            guard); next state, or None to stay; actions, or IGNORED or ILLEGAL; why).
 
     Raises:
-        AssertionError: a pair has no row without a guard, or a row behind it, or rows of its own and of None.
+        AssertionError: a pair has no row without a guard, or a row behind it.
     """
     found: dict[tuple[Enum, Enum], list[Row]] = {(state, event): [] for state in states for event in events}
     for rest in (False, True):
-        named = {pair for pair, taken in found.items() if taken}
+        settled = {pair for pair, taken in found.items() if taken and taken[-1].guard is None}
         for where, what, to, does, why in rows:
             if (where is None) is not rest:
                 continue
             event, guard = what if isinstance(what, tuple) else (what, None)
             for state in states if where is None else where if isinstance(where, tuple) else (where,):
-                if where is None and (state, event) in named:
+                if where is None and (state, event) in settled:
                     continue
                 assert (state, event) in found, f"{name}: no such pair: {state}, {event}"
                 taken = found[state, event]
@@ -123,7 +123,7 @@ def table(
     return Table(name, {pair: tuple(taken) for pair, taken in found.items()})
 
 
-def decision(name: str, *cases: tuple[Guard | None, Does, str]) -> Decision:
+def decision(name: str, *cases: tuple[Guard | None, Does, str]) -> DecisionTable:
     """Builds a decision.
 
     Args:
@@ -135,7 +135,7 @@ def decision(name: str, *cases: tuple[Guard | None, Does, str]) -> Decision:
     """
     unguarded = [guard is None for guard, _, _ in cases]
     assert unguarded == [False] * (len(cases) - 1) + [True], f"{name}: the last case, and no other, has no guard"
-    return Decision(name, tuple(_row(name, None, None, guard, None, does, why) for guard, does, why in cases))
+    return DecisionTable(name, tuple(_row(name, None, None, guard, None, does, why) for guard, does, why in cases))
 
 
 class Machine:

@@ -1,11 +1,13 @@
-"""The application's block callback: run once before the gate closes, answered for by a deadline (the cut, step 2).
+"""The application's block callback: it runs once before the gate closes, until a deadline (the cut, step 2).
 
-The callback runs on a thread of the application's side; here is only whether it runs, and until when it is waited for.
-A view change and a pause that come together share one run: who has run its callback is blocked, until the gate opens.
+The callback runs on a thread of the application's; the machine knows only whether it runs, and until when others wait
+for it. A view change and a pause that come together share one run: once the callback has run, it is not called again
+until the gate has opened.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum, auto
 from typing import ClassVar
 
@@ -14,68 +16,71 @@ from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
 from seqcast.core.vocabulary import CallBlock, CallUnblock, Warn
 
 
-class Blocking(Enum):
+class BlockerState(Enum):
     IDLE = auto()
     RUNNING = auto()
     BLOCKED = auto()
 
 
-class BlockInput(Enum):
+class BlockerEvent(Enum):
     ASK = auto()
     RETURNED = auto()
     DEADLINE = auto()
     OPENED = auto()
 
 
-B, I = Blocking, BlockInput  # noqa: E741
-TABLE: Table = table(
-    "blocker",
-    B,
-    I,
-    (B.IDLE, I.ASK, B.RUNNING, "call", "an initiator, or who pauses the group, asks"),
-    (B.RUNNING, I.ASK, None, IGNORED, "asked again, or by another one too: the one run serves both"),
-    (B.BLOCKED, I.ASK, None, IGNORED, "it has run, and the gate has not opened since"),
-    (B.RUNNING, I.RETURNED, B.BLOCKED, "stop", "it returned or raised"),
-    (None, I.RETURNED, None, IGNORED, "after its deadline"),
-    (B.RUNNING, I.DEADLINE, B.BLOCKED, "stop warn", "the group goes on without it (E-17)"),
-    (None, I.DEADLINE, None, ILLEGAL, "the deadline runs with the callback"),
-    (B.IDLE, I.OPENED, None, IGNORED, "the gate opens, and nobody had asked"),
-    (None, I.OPENED, B.IDLE, "stop unblock", "the gate opens"),
-)
+S, E = BlockerState, BlockerEvent
 
 
 class Blocker(Machine):
-    TABLE: ClassVar[Table] = TABLE
-
     def __init__(self, context: Context) -> None:
-        super().__init__(Blocking.IDLE, context.edges)
+        super().__init__(S.IDLE, context.edges)
         self.context = context
         self.run = 0  # the number of the last run
         self.due_ns = NEVER
-        self.trouble = ""  # of the last run, for the owner
+        self.trouble = ""  # of the last run, until the application is told
+        self.on_done: Callable[[], None]  # called when a run is over; the participant of the view sets it
 
-    def ask(self) -> bool:
-        """Has the callback run, if there is one. True: it need not be waited for."""
-        if not self.context.settings.blocks:
-            return True
-        self.fire(BlockInput.ASK)
-        return self.state is Blocking.BLOCKED
+    @property
+    def running(self) -> bool:
+        return self.state is S.RUNNING
+
+    @property
+    def done(self) -> bool:
+        """Nobody needs to wait: the callback has run since the gate opened, or there is none."""
+        return not self.context.settings.blocks or self.state is S.BLOCKED
+
+    # ---- inputs
+
+    def ask(self) -> None:
+        """Runs the callback, if the application has one."""
+        if self.context.settings.blocks:
+            self.fire(E.ASK)
 
     def returned(self, run: int, trouble: str) -> None:
         """The run of this number returned; ``trouble``: what it raised."""
-        if run == self.run and trouble:
-            self.trouble = trouble
-        if run == self.run:
-            self.fire(BlockInput.RETURNED)
+        self.context.counters["callbacks_failed"] += bool(trouble)
+        self.fire(E.RETURNED, run, trouble)
 
     def opened(self) -> None:
-        self.fire(BlockInput.OPENED)
+        """The gate opened, or no pause is left."""
+        self.fire(E.OPENED)
+
+    def take_trouble(self) -> str:
+        """What went wrong in the last run, once; "" if nothing did."""
+        trouble, self.trouble = self.trouble, ""
+        return trouble
 
     def due(self) -> int:
         return self.due_ns
 
     def run_timers(self) -> None:
-        self.fire(BlockInput.DEADLINE)
+        self.fire(E.DEADLINE)
+
+    # ---- guards
+
+    def of_this_run(self, run: int, _trouble: str) -> bool:
+        return run == self.run
 
     # ---- actions
 
@@ -85,7 +90,14 @@ class Blocker(Machine):
         self.due_ns = self.context.now + self.context.settings.block_deadline_ns
         self.context.emit(CallBlock(self.run))
 
-    def stop(self) -> None:
+    def note_trouble(self, run: int, trouble: str) -> None:
+        if run == self.run and trouble:
+            self.trouble = trouble
+
+    def count_late(self, _run: int, _trouble: str) -> None:
+        self.context.counters["callbacks_late"] += 1
+
+    def stop(self, *_: object) -> None:
         self.due_ns = NEVER
 
     def warn(self) -> None:
@@ -93,5 +105,24 @@ class Blocker(Machine):
         self.trouble = f"on_block did not return within {seconds:g} s, and the group went on"
         self.context.emit(Warn(f"{self.trouble}; make it quicker, or raise block_deadline_s"))
 
+    def tell_done(self, *_: object) -> None:
+        self.on_done()
+
     def unblock(self) -> None:
         self.context.emit(CallUnblock())
+
+    TABLE: ClassVar[Table] = table(
+        "blocker",
+        S,
+        E,
+        (S.IDLE, E.ASK, S.RUNNING, call, "the initiator of a view change, or the owner of a pause, asks"),
+        (S.RUNNING, E.ASK, None, IGNORED, "asked again, or by another member too: one run serves both"),
+        (S.BLOCKED, E.ASK, None, IGNORED, "it has run, and the gate has not opened since"),
+        (S.RUNNING, (E.RETURNED, of_this_run), S.BLOCKED, (note_trouble, stop, tell_done), "it returned or raised"),
+        (S.RUNNING, E.RETURNED, None, IGNORED, "a run before this one, whose deadline had passed"),
+        (None, E.RETURNED, None, (count_late, note_trouble), "after its deadline"),
+        (S.RUNNING, E.DEADLINE, S.BLOCKED, (stop, warn, tell_done), "the group goes on without it (E-17)"),
+        (None, E.DEADLINE, None, ILLEGAL, "the deadline runs only with the callback"),
+        (S.IDLE, E.OPENED, None, IGNORED, "the gate opens, and no callback had run"),
+        (None, E.OPENED, S.IDLE, (stop, unblock), "the gate opens"),
+    )

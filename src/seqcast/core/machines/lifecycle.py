@@ -1,15 +1,14 @@
-"""Coming and going of one member: joiner, member, leaver.
+"""How one member joins, is in the group, and leaves.
 
-A joiner multicasts JOIN until a view has it. Where a group exists, its members answer WAIT by turns, so that a joiner
-never forms a second group while the first one is busy with a flush. Where none answers, the joiner with the lowest
-id among those heard forms the first view, and takes the others in by the ordinary way: concurrent first starts
+A joiner multicasts JOIN until a view includes it. If a group exists, its members take turns to answer WAIT, so that a
+joiner never forms a second group while the first one is busy with a flush. If nobody answers, the joiner with the
+lowest id among those heard forms the first view, and the others join it as usual: members that start at the same time
 converge on one view.
 
-A leaver ends its application's sends first. Then what was accepted drains (SEQ-24): what is queued is sent, the
-sequencer puts it in order, receivers acknowledge what was sent to them alone, through all view changes that come
-meanwhile. A message that is on its way to the sequencer when the closing VIEW comes would be lost: nobody would send it
-again. After that, or at the deadline of the drain, it repeats LEAVE until it has the closing VIEW, of whose cut it is a
-survivor.
+A leaver first stops its application from sending. Then it drains what was accepted (SEQ-24): queued messages are sent,
+the sequencer orders them, receivers acknowledge the unicasts; view changes in between do not matter. A message that was
+still on its way to the sequencer when the closing VIEW came would be lost, as nobody would send it again. After the
+drain, or at its deadline, the leaver repeats LEAVE until it has the closing VIEW, of whose cut it is a survivor.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
 from seqcast.core.vocabulary import CloseView, Install, Over, Waiting, Warn
 
 
-class Life(Enum):
+class LifecycleState(Enum):
     OUT = auto()
     SEEKING = auto()
     IN = auto()
@@ -35,15 +34,16 @@ class Life(Enum):
     OVER = auto()
 
 
-class LifeInput(Enum):
+class LifecycleEvent(Enum):
     BEGIN = auto()
-    REPEAT = auto()
-    ALONE = auto()
-    FOREIGN = auto()
+    JOINER = auto()
+    GROUP = auto()
+    JOIN_AGAIN = auto()
     REFUSED = auto()
     VIEW = auto()
     LEAVE = auto()
-    DRAINED = auto()
+    REVIEW = auto()
+    LEAVE_AGAIN = auto()
     DEADLINE = auto()
     LEFT = auto()
     SERVED = auto()
@@ -53,89 +53,57 @@ class LifeInput(Enum):
 
 
 FOREIGN = Refused(
-    "members of this cluster are on the network whose datagrams have another wire version: use one release of seqcast "
-    "at all, or another cluster name",
+    "members of this cluster use another wire version: run the same release of seqcast on every member, or choose "
+    "another cluster name",
     "version",
 )
 
-L, I = Life, LifeInput  # noqa: E741
-INSIDE = (L.IN, L.DRAINING, L.LEAVING)
-TABLE: Table = table(
-    "lifecycle",
-    L,
-    I,
-    (L.OUT, I.BEGIN, L.SEEKING, "begin ask", "the application joins"),
-    (None, I.BEGIN, None, ILLEGAL, "an endpoint begins once: an incarnation is never used again (E-06)"),
-    (L.SEEKING, I.REPEAT, None, "ask", "JOIN is not answered yet"),
-    (L.LEAVING, I.REPEAT, None, "say_leave", "LEAVE is not answered yet"),
-    (None, I.REPEAT, None, ILLEGAL, "the timer runs only while seeking or leaving"),
-    (L.SEEKING, I.ALONE, None, "form", "no group, and no joiner with a lower id: the first view is ours"),
-    (None, I.ALONE, None, ILLEGAL, "only a joiner is alone"),
-    (L.SEEKING, I.FOREIGN, L.OVER, "stop fail", "who is there has another wire version: not a second group beside it"),
-    (None, I.FOREIGN, None, ILLEGAL, "only a joiner that would form a group looks"),
-    (L.SEEKING, I.REFUSED, None, "note_refusal", "other version, order or cluster, name taken, group full; or a lie"),
-    (None, I.REFUSED, None, IGNORED, "late, or not for us"),
-    (L.SEEKING, I.VIEW, L.IN, "stop install", "the first view"),
-    (INSIDE, I.VIEW, None, "install", "the next view"),
-    (None, I.VIEW, None, IGNORED, "late: we are out for good"),
-    ((L.OUT, L.SEEKING), I.LEAVE, L.OVER, "stop over", "never was in"),
-    (L.IN, I.LEAVE, L.DRAINING, "begin_drain", "the application leaves: it sends nothing more"),
-    (None, I.LEAVE, None, IGNORED, "said twice"),
-    (L.DRAINING, I.DRAINED, L.LEAVING, "begin_leave say_leave", "all that was accepted is ordered and acknowledged"),
-    (None, I.DRAINED, None, ILLEGAL, "asked only while draining"),
-    (L.DRAINING, I.DEADLINE, L.LEAVING, "begin_leave say_leave", "not all of it in time: `Lost` will tell"),
-    (L.SEEKING, I.DEADLINE, L.OVER, "stop fail", "we were refused, and nobody took us in for all that"),
-    (L.LEAVING, I.DEADLINE, L.OVER, "stop give_up over", "no closing VIEW in time: the others will suspect us"),
-    (L.LINGERING, I.DEADLINE, L.OVER, "stop over", "who has not the closing VIEW by now gets it from another member"),
-    (None, I.DEADLINE, None, ILLEGAL, "only leaving, and a refusal, have a deadline"),
-    (L.LEAVING, I.LEFT, L.LINGERING, "close linger", "the closing VIEW: we are a survivor of its cut, not a member"),
-    (None, I.LEFT, None, IGNORED, "late"),
-    (L.LINGERING, I.SERVED, L.OVER, "stop over", "nobody waits for the closing VIEW from us"),
-    (None, I.SERVED, None, IGNORED, "only a leaver waits for it"),
-    (INSIDE, I.EXCLUDED, L.OVER, "stop exclude", "the group went on without us (the cut, step 8)"),
-    (None, I.EXCLUDED, None, IGNORED, "not in a view"),
-    (INSIDE, I.GIVE_WAY, L.OVER, "stop", "a group founded apart stays (step 9), or our address is gone"),
-    (None, I.GIVE_WAY, None, IGNORED, "not in a view"),
-    (None, I.CLOSE, L.OVER, "stop", "the application closes without leaving"),
-)
+S, E = LifecycleState, LifecycleEvent
+INSIDE = (S.IN, S.DRAINING, S.LEAVING)
 
 
 class Lifecycle(Machine):
-    TABLE: ClassVar[Table] = TABLE
-
     def __init__(self, context: Context) -> None:
-        super().__init__(Life.OUT, context.edges)
+        super().__init__(S.OUT, context.edges)
         self.context = context
         settings = context.settings
         self.joins = Repeat(settings.join_ns_min, settings.join_ns_max)
         self.leaves = Repeat(settings.repeat_ns_min, settings.repeat_ns_max)
         self.deadline_ns = NEVER
         self.discovered_ns = NEVER
-        self.form_ns = NEVER  # not before: discovery, or a group was seen
+        self.form_ns = NEVER  # form no group before: the end of discovery, or a while after a group was heard
         self.tries = 0
         self.refusal: Refused | None = None
-        self.told = ""  # why the group that we seek takes nobody in
-        self.others: dict[int, int] = {}  # joiners with a lower id: when heard
+        self.told = ""  # why the group that we want to join admits nobody now
+        self.others: dict[int, int] = {}  # joiners with a lower id -> ns when heard
+
+    @property
+    def seeking(self) -> bool:
+        return self.state is S.SEEKING
+
+    @property
+    def leaving(self) -> bool:
+        """LEAVE was sent."""
+        return self.state is S.LEAVING
+
+    @property
+    def over(self) -> bool:
+        """Left, excluded, refused or closed."""
+        return self.state is S.OVER
 
     # ---- inputs
 
     def heard_joiner(self, joiner: int) -> None:
-        """Another joiner: one with a lower id goes first."""
-        if self.state is Life.SEEKING and joiner < self.context.me.id:
-            self.others[joiner] = self.context.now
+        """Another joiner."""
+        self.fire(E.JOINER, joiner)
 
     def heard_group(self, blocked: str = "") -> None:
-        """WAIT, or a beacon: a group exists; ``blocked``: why it takes nobody in now."""
-        if self.state is Life.SEEKING:
-            self.form_ns = self.context.now + self.context.settings.group_seen_ns
-            if blocked and blocked != self.told:
-                self.told = blocked
-                self.context.emit(Waiting(blocked))
+        """WAIT, or a beacon: a group exists; ``blocked``: why it admits nobody now."""
+        self.fire(E.GROUP, blocked)
 
     def review(self) -> None:
-        """Is all that was accepted safe, at the end of a step?"""
-        if self.state is Life.DRAINING and self.context.plane.drained():
-            self.fire(LifeInput.DRAINED)
+        """The end of a step."""
+        self.fire(E.REVIEW)
 
     def due(self) -> int:
         return min(self.joins.due, self.leaves.due, self.deadline_ns)
@@ -143,23 +111,33 @@ class Lifecycle(Machine):
     def run_timers(self) -> None:
         now = self.context.now
         if now >= self.deadline_ns:
-            self.fire(LifeInput.DEADLINE)
+            self.fire(E.DEADLINE)
         elif self.leaves.take(now):
-            self.fire(LifeInput.REPEAT)
-        elif now >= self.joins.due:
-            self.joins.take(now)
-            if now < self.discovered_ns:  # steady while discovering: whoever starts at the same time must be heard
+            self.fire(E.LEAVE_AGAIN)
+        elif self.joins.take(now):
+            if now < self.discovered_ns:  # steady while discovering: joiners that start together must hear each other
                 self.joins.start(now)
             seen = now - self.context.settings.joiner_seen_ns
             self.others = {joiner: heard for joiner, heard in self.others.items() if heard > seen}
-            # One with a lower id that forms no group in all that time is not waited for any longer.
-            yields = self.others and now < self.discovered_ns + self.context.settings.group_seen_ns
-            if now < self.form_ns or yields or self.refusal:
-                self.fire(LifeInput.REPEAT)
-            elif self.context.plane.counters()["drop_version"]:
-                self.fire(LifeInput.FOREIGN, FOREIGN)
-            else:
-                self.fire(LifeInput.ALONE)
+            self.fire(E.JOIN_AGAIN)
+
+    # ---- guards
+
+    def goes_first(self, joiner: int) -> bool:
+        return joiner < self.context.me.id
+
+    def must_wait(self) -> bool:
+        """Discovery runs, a group or a joiner with a lower id was heard, or a group refused us."""
+        now = self.context.now
+        # A joiner with a lower id that forms no group in all that time is not waited for any longer.
+        yields = bool(self.others) and now < self.discovered_ns + self.context.settings.group_seen_ns
+        return now < self.form_ns or yields or self.refusal is not None
+
+    def hears_another_version(self) -> bool:
+        return self.context.plane.counters()["drop_version"] > 0
+
+    def drained(self) -> bool:
+        return self.context.plane.drained()
 
     # ---- actions
 
@@ -183,12 +161,21 @@ class Lifecycle(Machine):
         )
         self.tries += 1
 
+    def note_joiner(self, joiner: int) -> None:
+        self.others[joiner] = self.context.now
+
+    def note_group(self, blocked: str) -> None:
+        self.form_ns = self.context.now + self.context.settings.group_seen_ns
+        if blocked and blocked != self.told:
+            self.told = blocked
+            self.context.emit(Waiting(blocked))
+
     def form(self) -> None:
         settings = self.context.settings
         mechanism, choose = orders.resolve(settings.order), settings.choose_sequencer
         me = self.context.me
         frame = first_view([me], settings.order, mechanism, me.id, choose, settings.first_seqno)
-        self.fire(LifeInput.VIEW, frame)
+        self.fire(E.VIEW, frame)
 
     def install(self, frame: NewView) -> None:
         self.context.emit(Install(frame, first=self.context.view is None))
@@ -205,6 +192,7 @@ class Lifecycle(Machine):
         self.context.multicast(Leave(self.context.tag))
 
     def linger(self, _frame: NewView) -> None:
+        """Serves the closing VIEW to members that lack it."""
         self.leaves.stop()
         self.deadline_ns = self.context.now + self.context.settings.linger_ns
 
@@ -218,20 +206,64 @@ class Lifecycle(Machine):
         self.context.emit(Warn("no member answered the LEAVE in time; messages sent last may be lost"))
 
     def note_refusal(self, refusal: Refused) -> None:
-        """A group that refuses us does not take us in meanwhile: whoever else says so is not believed."""
+        """A group that refuses us does not admit us meanwhile; we doubt any other that says it refused us."""
         if self.refusal is None:
             self.deadline_ns = self.context.now + self.context.settings.discovery_ns
         self.refusal = refusal
 
-    def fail(self, refusal: Refused | None = None) -> None:
-        refusal = refusal or self.refusal
-        assert refusal is not None
-        self.context.emit(Over(refusal.reason, refusal.cause))
+    def fail(self) -> None:
+        assert self.refusal is not None
+        self.context.emit(Over(self.refusal.reason, self.refusal.cause))
 
-    def over(self, *_: object) -> None:
+    def fail_foreign(self) -> None:
+        self.context.emit(Over(FOREIGN.reason, FOREIGN.cause))
+
+    def over_now(self, *_: object) -> None:
         self.context.emit(Over())
 
     def stop(self, *_: object) -> None:
         self.joins.stop()
         self.leaves.stop()
         self.deadline_ns = NEVER
+
+    TABLE: ClassVar[Table] = table(
+        "lifecycle",
+        S,
+        E,
+        (S.OUT, E.BEGIN, S.SEEKING, (begin, ask), "the application joins"),
+        (None, E.BEGIN, None, ILLEGAL, "an endpoint begins once: an incarnation is never used again (E-06)"),
+        (S.SEEKING, (E.JOINER, goes_first), None, note_joiner, "of joiners that hear no group the lowest id forms one"),
+        (None, E.JOINER, None, IGNORED, "it waits for us, or is the group's concern"),
+        (S.SEEKING, E.GROUP, None, note_group, "a group exists: form none"),
+        (None, E.GROUP, None, IGNORED, "known"),
+        (S.SEEKING, (E.JOIN_AGAIN, must_wait), None, ask, "JOIN is not answered yet"),
+        (S.SEEKING, (E.JOIN_AGAIN, hears_another_version), S.OVER, (stop, fail_foreign), "do not form a rival group"),
+        (S.SEEKING, E.JOIN_AGAIN, None, form, "no group, and no joiner with a lower id: the first view is ours"),
+        (None, E.JOIN_AGAIN, None, ILLEGAL, "the timer runs only while seeking"),
+        (S.SEEKING, E.REFUSED, None, note_refusal, "other version, order or cluster, name taken, group full; or a lie"),
+        (None, E.REFUSED, None, IGNORED, "late, or not for us"),
+        (S.SEEKING, E.VIEW, S.IN, (stop, install), "the first view"),
+        (INSIDE, E.VIEW, None, install, "the next view"),
+        (None, E.VIEW, None, IGNORED, "late: we are out for good"),
+        ((S.OUT, S.SEEKING), E.LEAVE, S.OVER, (stop, over_now), "we were never in"),
+        (S.IN, E.LEAVE, S.DRAINING, begin_drain, "the application leaves: it sends nothing more"),
+        (None, E.LEAVE, None, IGNORED, "said twice"),
+        (S.DRAINING, (E.REVIEW, drained), S.LEAVING, (begin_leave, say_leave), "all is ordered and acknowledged"),
+        (None, E.REVIEW, None, IGNORED, "nothing waits for the end of a step"),
+        (S.LEAVING, E.LEAVE_AGAIN, None, say_leave, "LEAVE is not answered yet"),
+        (None, E.LEAVE_AGAIN, None, ILLEGAL, "the timer runs only while leaving"),
+        (S.DRAINING, E.DEADLINE, S.LEAVING, (begin_leave, say_leave), "not all of it in time: `Lost` will tell"),
+        (S.SEEKING, E.DEADLINE, S.OVER, (stop, fail), "we were refused, and no group admitted us after all"),
+        (S.LEAVING, E.DEADLINE, S.OVER, (stop, give_up, over_now), "no closing VIEW in time: we will be suspected"),
+        (S.LINGERING, E.DEADLINE, S.OVER, (stop, over_now), "members that still lack the VIEW can ask any other"),
+        (None, E.DEADLINE, None, ILLEGAL, "only leaving, and a refusal, have a deadline"),
+        (S.LEAVING, E.LEFT, S.LINGERING, (close, linger), "the closing VIEW: a survivor of its cut, not a member"),
+        (None, E.LEFT, None, IGNORED, "late"),
+        (S.LINGERING, E.SERVED, S.OVER, (stop, over_now), "nobody waits for the closing VIEW from us"),
+        (None, E.SERVED, None, IGNORED, "only a leaver waits for it"),
+        (INSIDE, E.EXCLUDED, S.OVER, (stop, exclude), "the group went on without us (the cut, step 8)"),
+        (None, E.EXCLUDED, None, IGNORED, "not in a view"),
+        (INSIDE, E.GIVE_WAY, S.OVER, stop, "a group founded apart stays (step 9), or our address is gone"),
+        (None, E.GIVE_WAY, None, IGNORED, "not in a view"),
+        (None, E.CLOSE, S.OVER, stop, "the application closes without leaving"),
+    )

@@ -115,6 +115,7 @@ class Participant(Machine):
         super().__init__(Part.OPEN, context.edges)
         self.context = context
         self.blocker = blocker
+        blocker.on_done = self.returned
         self.promise = NO_PROMISE
         self.heeded = NO_PROMISE  # the highest attempt whose BLOCK was heard
         self.highest = 0  # attempt seen, of whomever
@@ -147,8 +148,9 @@ class Participant(Machine):
             return
         if frame.attempt < self.promise:
             self.fire(PartInput.BLOCK_BELOW, frame)
-        elif self.state in (Part.OPEN, Part.BLOCKING, Part.BLOCKED) and self.blocker.ask():
-            self.fire(PartInput.BLOCK_PASS, frame)
+        elif self.state in (Part.OPEN, Part.BLOCKING, Part.BLOCKED):
+            self.blocker.ask()
+            self.fire(PartInput.BLOCK_PASS if self.blocker.done else PartInput.BLOCK, frame)
         else:
             self.fire(PartInput.BLOCK, frame)
 

@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from seqcast.core.context import NEVER, Context, Repeat
 from seqcast.core.frames.kinds import Resume, Resumed, Suspend, Suspended
-from seqcast.core.machines.blocker import Blocker, Blocking
+from seqcast.core.machines.blocker import Blocker
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
 from seqcast.core.vocabulary import OpenPause, PauseHeld, PauseOver, TellBlocked, Warn
 from seqcast.errors import RemoteProtocolError
@@ -170,7 +170,7 @@ class Pause(Machine):
         frame = known.frame
         held = tuple(plane.held(rank)[0] for rank in range(len(self.context.members)))
         if frame.phase == "block":
-            done = self.blocker.state is not Blocking.RUNNING
+            done = not self.blocker.running
         elif frame.phase == "stop":
             done = plane.unordered() == 0
         else:
