@@ -5,13 +5,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py $(wildcard native/*/*.c native/*/*.h src/seqcast/_native/*.pyx src/seqcast/_native/*.px[di])
 
-.PHONY: demo test lint bench fuzz tsan sim mutants chaos figures clean help
+.PHONY: demo test test-all lint bench fuzz tsan sim mutants chaos figures clean help
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.ready-demo ## a group on this machine: a crash, a join, and Spark's verdict (ARGS="--input FILE")
 	$(BIN)/python -m seqcast demo $(ARGS)
 
-test: $(VENV)/.ready-dev ## the test suite, three tests at a time (ARGS="-k name"; ARGS="-n 0": one by one)
+test: $(VENV)/.ready-dev ## the tests but for the long ones, three at a time (ARGS="-k name"; ARGS="-n 0": one by one)
+	$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not long" $(ARGS)
+
+test-all: $(VENV)/.ready-dev ## all tests; the long ones: chaos, many seeds, Spark at scale (ARGS="-m long": these alone)
 	$(BIN)/python -m pytest -n 3 --dist loadgroup $(ARGS)
 
 lint: $(VENV)/.ready-dev ## ruff, mypy, clang-format, lizard, cython-lint, the layer rule
@@ -47,7 +50,7 @@ clean: ## everything that was built, and the environment
 	rm -rf build dist $(VENV) src/*.egg-info src/seqcast/_native/*.so src/seqcast/_native/*.c tests/fuzz/build tests/tsan/build
 
 help: ## this list
-	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' Makefile | expand -t 14
+	@sed -nE 's/^([a-z-]+):.*## (.*)/make \1\t\2/p' Makefile | expand -t 14
 
 # The stamps stand inside the environment, so that they go with it; an environment without them, whoever made it, is
 # completed, and one whose Python is gone is made anew.

@@ -427,9 +427,10 @@ def test_a_minority_that_is_not_told_so_is_found():
         assert any("was not told so" in words for words in World(options).run().violations)
 
 
-def test_all_guarantees_hold_where_the_partition_is_primary():
+@pytest.mark.parametrize("seeds", [range(1, 11), pytest.param(range(11, 31), marks=pytest.mark.long)], ids=str)
+def test_all_guarantees_hold_where_the_partition_is_primary(seeds):
     edges, desks = set(), 0
-    for seed in range(1, 31):
+    for seed in seeds:
         world = World(replace(Options.draw(seed, partition="primary"), duration_ns=SECOND))
         result = world.run()
         assert not result.violations, f"seqcast sim --seed {seed} --partition primary --duration 1: {result.violations}"
@@ -537,6 +538,7 @@ def test_a_joiner_with_the_other_setting_is_told_so():
         join(name, "b")
 
 
+@pytest.mark.long
 @pytest.mark.netns
 @pytest.mark.spark
 def test_who_is_cut_off_is_blocked_excluded_and_joins_again_and_the_audit_holds(spark, tmp_path):

@@ -32,6 +32,7 @@ def namespaces():
         pytest.skip(reason)
 
 
+@pytest.mark.long
 @pytest.mark.netns
 @pytest.mark.spark
 @pytest.mark.parametrize("scenario", [*DIRECTED, *map(draw, SEEDS)], ids=lambda scenario: scenario.name)
@@ -45,6 +46,7 @@ def test_all_guarantees_hold(scenario, namespaces, in_time, spark):
         assert not judge(spark, run.journals)
 
 
+@pytest.mark.long
 @pytest.mark.netns
 @pytest.mark.spark
 def test_a_falsified_journal_is_found(namespaces, spark, tmp_path):
