@@ -19,15 +19,16 @@ class Net:
     """Members whose datagrams go from one to another at once, unless `drop` says otherwise."""
 
     def __init__(
-        self, n: int, *, sequencer: int = -1, window: int = 1 << 20, packet: int = 1472, **settings: object
-    ) -> None:
+        self, n: int, *, sequencer: int = -1, mechanism: int | None = None, window: int = 1 << 20, packet: int = 1472,
+        **settings: object,
+    ) -> None:  # fmt: skip
         self.now = 0
         self.drop: Callable[[int, int, int, bytes], bool] = lambda src, dst, lane, datagram: False
         self.ids = [100 + i for i in range(n)]
         self.engines = [Engine(member_id=i, group_tag=7, **settings) for i in self.ids]  # type: ignore[arg-type]
         self.got: list[list[tuple[int, bytes]]] = [[] for _ in range(n)]
         self.markers: list[list[int]] = [[] for _ in range(n)]
-        self.window, self.packet = window, packet
+        self.window, self.packet, self.mechanism = window, packet, mechanism
         self.install(list(range(n)), sequencer=sequencer, tag=1, marker=1)
 
     def install(self, members: list[int], *, sequencer: int, tag: int, marker: int, base: list[int] | None = None,
@@ -35,7 +36,7 @@ class Net:
         for rank, i in enumerate(members):
             self.engines[i].install(
                 tag=tag, ids=[self.ids[m] for m in members], addresses=[bytes([m + 1]) for m in members], rank=rank,
-                mechanism=int(sequencer >= 0), sequencer=sequencer,
+                mechanism=int(sequencer >= 0) if self.mechanism is None else self.mechanism, sequencer=sequencer,
                 window_bytes=self.window, forward_window_bytes=self.window,
                 unicast_window_bytes=self.window, state_window_bytes=self.window, packet_bytes=self.packet,
                 base=base or [0] * len(members), origin_base=origin or [0] * len(members), cut=(cuts or {}).get(i),
