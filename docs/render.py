@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from seqcast.core.table import Table
+    from seqcast.core.table import Machine, Table
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "docs" / "figures.jsonl"
@@ -163,7 +163,8 @@ def state_page() -> str:
     from seqcast.core.machines.membership import Membership
     from seqcast.core.machines.merge import Merger
     from seqcast.core.machines.participant import Participant
-    from seqcast.core.machines.pause import Pause, Pauser
+    from seqcast.core.machines.pause_member import PauseMember
+    from seqcast.core.machines.pause_owner import PauseOwner
     from seqcast.core.machines.state import StateTaker
 
     parts = [
@@ -172,7 +173,8 @@ def state_page() -> str:
         "rows are for one event in one state, the first whose condition (*if*) holds is taken. An *ignored* event "
         "occurs in a healthy group and changes nothing; an *illegal* one is a bug and raises `IllegalEvent`.",
     ]
-    for machine in (Lifecycle, Membership, Initiator, Participant, Blocker, Pause, Pauser, Merger, StateTaker):
+    machines: list[type[Machine]] = [Lifecycle, Membership, Initiator, Participant, Blocker, PauseMember, PauseOwner]
+    for machine in (*machines, Merger, StateTaker):
         first, *paragraphs = str(sys.modules[machine.__module__].__doc__).strip().split("\n\n")
         parts.append(f"## {machine.TABLE.name.capitalize()}: {prose(first).rstrip('.')}")
         parts += [prose(paragraph) for paragraph in paragraphs]

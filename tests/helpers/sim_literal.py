@@ -31,7 +31,8 @@ from seqcast.core.machines.initiator import Initiator
 from seqcast.core.machines.lifecycle import Lifecycle
 from seqcast.core.machines.merge import MergeInput, Merger
 from seqcast.core.machines.participant import Participant
-from seqcast.core.machines.pause import Pause, Pauser, Pausing
+from seqcast.core.machines.pause_member import PauseMember
+from seqcast.core.machines.pause_owner import PauseOwner, PauseOwnerState
 from seqcast.core.rules.cut import next_view
 from seqcast.sim import Options, World, families
 from seqcast.sim.node import Node
@@ -255,13 +256,13 @@ def resumed_elsewhere() -> Iterator[dict[str, Any]]:
 def no_pause_id() -> Iterator[dict[str, Any]]:
     """A SUSPEND that comes late, after its pause has ended, stops whom it reaches; there is no lease either (E-18)."""
 
-    def due(self: Pause) -> int:
+    def due(self: PauseMember) -> int:
         return self.poll_ns
 
-    def is_over(self: Pause, frame: Suspend, sender: int) -> bool:
+    def is_over(self: PauseMember, frame: Suspend, sender: int) -> bool:
         return False
 
-    with mock.patch.object(Pause, "is_over", is_over), mock.patch.object(Pause, "due", due):
+    with mock.patch.object(PauseMember, "is_over", is_over), mock.patch.object(PauseMember, "due", due):
         yield {}
 
 
@@ -272,28 +273,29 @@ def pause_done_over() -> Iterator[dict[str, Any]]:
     pausing: dict[Endpoint, set[int]] = {}
 
     def end(self: Endpoint) -> None:
-        pausing[self] = pausing.get(self, set()) | set(self._pause.known)
+        pausing[self] = pausing.get(self, set()) | set(self._pause_member.known)
         close(self)
 
     def literal(self: Endpoint, frame: NewView, first: bool) -> None:
         paused = pausing.pop(self, set())
         install(self, frame, first)
         if paused - {info.id for info in frame.members} and frame.members[0].id == self.context.me.id:
-            self._pauser.rest()
-            self._pauser.state = Pausing.IDLE
-            self._pauser.suspend(-1, SECOND)
+            self._pause_owner.rest()
+            self._pause_owner.state = PauseOwnerState.IDLE
+            self._pause_owner.suspend(-1, SECOND)
 
-    def hold(self: Pauser, *_: object) -> None:
+    def hold(self: PauseOwner, *_: object) -> None:
         original(self)
         if self.request == -1:
             self.deadline_ns = NEVER
             self.context.emitted.pop()  # there is no application that asked
 
-    original = Pauser.hold
-    patches = (Endpoint, "_install", literal), (Endpoint, "_end_pauses", end), (Pauser, "hold", hold)
+    original = PauseOwner.hold
+    patches = (Endpoint, "_install", literal), (Endpoint, "_end_pauses", end)
     with contextlib.ExitStack() as stack:
         for patch in patches:
             stack.enter_context(mock.patch.object(*patch))
+        stack.enter_context(replaced(PauseOwner, hold=hold))
         yield {}
 
 

@@ -10,7 +10,8 @@ from seqcast.core.machines.lifecycle import Lifecycle, LifecycleState
 from seqcast.core.machines.membership import Duty, Membership
 from seqcast.core.machines.merge import Merge, Merger
 from seqcast.core.machines.participant import Part, Participant
-from seqcast.core.machines.pause import Gate, Pause, Pauser, Pausing
+from seqcast.core.machines.pause_member import PauseMember, PauseMemberState
+from seqcast.core.machines.pause_owner import PauseOwner, PauseOwnerState
 from seqcast.core.machines.state import Having, StateTaker
 from seqcast.core.table import IGNORED, ILLEGAL, Edge, IllegalEvent, Machine, decision, edges_of, table
 
@@ -21,8 +22,8 @@ MACHINES = [
     (Participant, Part.OPEN),
     (StateTaker, Having.OUT),
     (Blocker, BlockerState.IDLE),
-    (Pause, Gate.OPEN),
-    (Pauser, Pausing.IDLE),
+    (PauseMember, PauseMemberState.OPEN),
+    (PauseOwner, PauseOwnerState.IDLE),
     (Merger, Merge.APART),
 ]
 

@@ -59,7 +59,8 @@ from seqcast.core.machines.lifecycle import Lifecycle, LifecycleEvent
 from seqcast.core.machines.membership import Membership
 from seqcast.core.machines.merge import COUNTER_STEP_MAX, Merger
 from seqcast.core.machines.participant import NO_PROMISE, Part, Participant
-from seqcast.core.machines.pause import Pause, Pauser
+from seqcast.core.machines.pause_member import PauseMember
+from seqcast.core.machines.pause_owner import PauseOwner
 from seqcast.core.machines.state import StateTaker
 from seqcast.core.orders import by_name
 from seqcast.core.port import EnginePort
@@ -116,7 +117,7 @@ STARVED = (
     "member, which is excluded when it takes nothing for suspect_s_max"
 )
 _TO_ONE = BlockOk | Ok | Accepted | Promised | Installed | Declined | Wait | Refused | Suspended | Resumed | BlockedSide
-_TIMED = ("_lifecycle", "_blocker", "_pause", "_pauser", "_participant", "_initiator", "_merger", "_taker")
+_TIMED = ("_lifecycle", "_blocker", "_pause_member", "_pause_owner", "_participant", "_initiator", "_merger", "_taker")
 
 
 class Endpoint:
@@ -155,7 +156,7 @@ class Endpoint:
         self.story = Story(self.context)
         self._taker = StateTaker(self.context)
         self._blocker = Blocker(self.context)
-        self._pauser = Pauser(self.context)
+        self._pause_owner = PauseOwner(self.context)
         self._lineage = Lineage(me.id)
         self._initiator: Initiator
         self._merger: Merger
@@ -245,7 +246,7 @@ class Endpoint:
         self._lifecycle.fire(LifecycleEvent.LEAVE, leave.drain_ns)
 
     def _resume_group(self, resume: ResumeGroup) -> None:
-        self._pauser.resume(resume.request)
+        self._pause_owner.resume(resume.request)
 
     def _callback_returned(self, returned: CallbackReturned) -> None:
         self._blocker.returned(returned.run, returned.trouble)
@@ -260,7 +261,7 @@ class Endpoint:
         if self.context.view is None:
             self._effects.append(PauseOver(event.request, "this member is in no view"))
         else:
-            self._pauser.suspend(event.request, event.timeout_ns)
+            self._pause_owner.suspend(event.request, event.timeout_ns)
 
     def _interface(self, event: InterfaceNews) -> None:
         """Told in the stream, between what was delivered before and after."""
@@ -338,13 +339,13 @@ class Endpoint:
                     self._participant.show_life(frame, sender)
                     self._membership.call(sender)
             case Suspend() if tag and frame.view == tag and sender in self.context.infos:
-                self._pause.suspend(frame, sender)
+                self._pause_member.suspend(frame, sender)
             case Suspended() if tag and frame.view == tag:
-                self._pauser.suspended(frame, sender)
+                self._pause_owner.suspended(frame, sender)
             case Resume() if tag and frame.view == tag and sender in self.context.infos:
-                self._pause.resume(frame, sender)
+                self._pause_member.resume(frame, sender)
             case Resumed() if tag and frame.view == tag:
-                self._pauser.resumed(frame, sender)
+                self._pause_owner.resumed(frame, sender)
             case Block() | Start() if self._lineage.was_in(frame.view, sender, address):
                 self.context.send(replace(self._lineage.closed[frame.view], answers=frame.attempt), sender, address)
             case Ok():
@@ -411,9 +412,9 @@ class Endpoint:
         """The view begins to close, which ends its pauses (the cut, step 6)."""
         closed = self._participant.promise != NO_PROMISE
         if closed or self._participant.state is not Part.OPEN:
-            self._pause.close(closed)
+            self._pause_member.close(closed)
         if closed:
-            self._pauser.close()
+            self._pause_owner.close()
 
     def _join(self, frame: Join) -> None:
         """A joiner: served the view if it is in, else noted; the answer comes from one member after the other."""
@@ -606,12 +607,12 @@ class Endpoint:
         self._effects.append(ViewInstalled(view))
         self.story.installed(old, view, frame, why)
         self._blocker.opened()
-        self._pauser.view()
+        self._pause_owner.view()
 
     def _reset(self, initiator: Initiator | None = None) -> None:
         """Fresh machines for a new view; the initiator stays, it may be serving the VIEW."""
         self._participant = Participant(self.context, self._blocker)
-        self._pause = Pause(self.context, self._blocker)
+        self._pause_member = PauseMember(self.context, self._blocker)
         self._membership = Membership(self.context, self._participant)
         if initiator is None:
             self._initiator = Initiator(self.context, self._participant, self._membership, self._lineage)
@@ -657,7 +658,7 @@ class Endpoint:
         assert self.context.view is not None
         view_id = self.context.view.view_id
         self._blocked = ""
-        self._pauser = Pauser(self.context)
+        self._pause_owner = PauseOwner(self.context)
         lost = lost + self._unacknowledged(())
         if unsent := self.engine.blocked_end():
             lost.append(Lost(view_id, 0, 0, None, unsent, unsent))

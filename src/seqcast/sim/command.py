@@ -14,14 +14,25 @@ from seqcast.core.machines.lifecycle import Lifecycle
 from seqcast.core.machines.membership import Membership
 from seqcast.core.machines.merge import Merger
 from seqcast.core.machines.participant import Participant
-from seqcast.core.machines.pause import Pause, Pauser
+from seqcast.core.machines.pause_member import PauseMember
+from seqcast.core.machines.pause_owner import PauseOwner
 from seqcast.core.machines.state import StateTaker
 from seqcast.core.table import Edge, edges_of
 from seqcast.sim import families, heals, starts
 from seqcast.sim.options import SECOND, Options
 from seqcast.sim.world import simulate
 
-MACHINES = (Lifecycle, Membership, Initiator, Participant, Blocker, Pause, Pauser, Merger, StateTaker)
+MACHINES = (
+    Lifecycle,
+    Membership,
+    Initiator,
+    Participant,
+    Blocker,
+    PauseMember,
+    PauseOwner,
+    Merger,
+    StateTaker,
+)
 
 
 def parser() -> Parser:
