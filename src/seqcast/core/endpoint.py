@@ -70,6 +70,7 @@ from seqcast.core.rules.quorum import Allowance
 from seqcast.core.story import Story
 from seqcast.core.table import Edge
 from seqcast.core.vocabulary import (
+    CallbackOver,
     CallbackReturned,
     CloseGroup,
     CloseView,
@@ -549,6 +550,8 @@ class Endpoint:
                     self._tell_blocked(what.kind, what.reason)
                 case OpenPause():
                     self._open_pause(what.reason)
+                case CallbackOver():
+                    self._participant.returned()
                 case _:
                     self.story.effect(what)
                     self._effects.append(what)

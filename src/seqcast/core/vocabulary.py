@@ -400,5 +400,10 @@ class OpenPause:
     reason: str
 
 
-Command = Send | Multicast | Install | CloseView | GiveWay | Over | TellBlocked | OpenPause
+@dataclass(frozen=True, slots=True)
+class CallbackOver:
+    """The block callback returned, or its deadline is over: nobody waits for it any longer."""
+
+
+Command = Send | Multicast | Install | CloseView | GiveWay | Over | TellBlocked | OpenPause | CallbackOver
 """What a machine decides about this member's view."""

@@ -7,13 +7,12 @@ until the gate has opened.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import Enum, auto
 from typing import ClassVar
 
 from seqcast.core.context import NEVER, Context
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
-from seqcast.core.vocabulary import CallBlock, CallUnblock, Warn
+from seqcast.core.vocabulary import CallbackOver, CallBlock, CallUnblock, Warn
 
 
 class BlockerState(Enum):
@@ -39,7 +38,6 @@ class Blocker(Machine):
         self.run = 0  # the number of the last run
         self.due_ns = NEVER
         self.trouble = ""  # of the last run, until the application is told
-        self.on_done: Callable[[], None]  # called when a run is over; the participant of the view sets it
 
     @property
     def running(self) -> bool:
@@ -106,7 +104,7 @@ class Blocker(Machine):
         self.context.emit(Warn(f"{self.trouble}; make it quicker, or raise block_deadline_s"))
 
     def tell_done(self, *_: object) -> None:
-        self.on_done()
+        self.context.emit(CallbackOver())
 
     def unblock(self) -> None:
         self.context.emit(CallUnblock())

@@ -115,7 +115,6 @@ class Participant(Machine):
         super().__init__(Part.OPEN, context.edges)
         self.context = context
         self.blocker = blocker
-        blocker.on_done = self.returned
         self.promise = NO_PROMISE
         self.heeded = NO_PROMISE  # the highest attempt whose BLOCK was heard
         self.highest = 0  # attempt seen, of whomever
