@@ -1,7 +1,7 @@
 /* The engine: the data plane of one member, without I/O, clock, threads or randomness of its own.
  *
  * It takes datagrams and the time, and gives datagrams, deliveries, control frames and the next deadline. The socket
- * driver (driver.pyx over io.c) and the simulator run the same code. It is not thread-safe: the driver holds one mutex
+ * driver (driver.pyx over native/io) and the simulator run the same code. It is not thread-safe: the driver holds one mutex
  * around every call. `now` is a monotonic clock, `wall` the wall clock, both int64 nanoseconds.
  */
 #ifndef SEQCAST_ENGINE_H

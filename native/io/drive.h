@@ -6,8 +6,8 @@
  * in ticks of a millisecond and takes over when none drove for a whole tick; behind a caller that blocks long it sleeps
  * until that one leaves.
  *
- * Locks, in this order: `tx` (whoever runs transmit and send), `role` (the state below), the engine's. The engine's is
- * never held during a system call. Who finds `tx` taken leaves a note (`tx_wanted`), and the holder transmits again.
+ * Locks, in this order: `tx.lock` (transmitting), `role.lock` (who has the role), the engine's. The engine's is never held
+ * during a system call. A thread that finds `tx.lock` taken leaves a note (`tx.wanted`), and the holder transmits again.
  */
 #ifndef SEQCAST_DRIVE_H
 #define SEQCAST_DRIVE_H
@@ -23,9 +23,6 @@ typedef struct {
     int64_t nap_ns; /* a receiver under load lets datagrams gather for at most so long; 0: never */
 } sc_drive_config;
 
-enum { SC_ROLE_FREE = 0, SC_ROLE_IO = 1, SC_ROLE_CALLER = 2 };
-enum { SC_IO_AWAKE = 0, SC_IO_POLLING = 1, SC_IO_STANDBY = 2, SC_IO_DEEP = 3 };
-
 typedef struct {
     uint64_t turns; /* times a caller took the receive role */
     uint64_t rounds; /* receive rounds, of callers and the I/O thread */
@@ -33,59 +30,77 @@ typedef struct {
     uint64_t nap_bytes; /* most that a nap was to gather, at the rate before it */
     uint64_t kicks; /* of the I/O thread */
     uint64_t flushes_left; /* a flush found another thread transmitting, which did it */
-} sc_drive_counters; /* written under `role`, or by its holder, but the last */
+} sc_drive_counters; /* written under `role.lock`, or by the role's holder, but the last */
 
-typedef struct sc_driver {
-    sc_drive_config config;
-    sc_engine *engine;
-    sc_mutex *lock; /* the engine's */
-    sc_io io;
+/* Each part belongs to one file, which says what it is for; others call its functions (io/parts.h). */
 
-    sc_mutex tx;
-    sc_tx *runs; /* under tx */
-    sc_atomic tx_wanted; /* SC_FLUSH_* of those who found `tx` taken, as bits */
-    sc_atomic last_tx; /* monotonic time of the last transmission */
+typedef struct { /* transmit.c */
+    sc_mutex lock; /* whoever has it transmits */
+    sc_tx *runs; /* under `lock` */
+    sc_atomic wanted; /* SC_FLUSH_* of those who found `lock` taken, as bits */
+    sc_atomic last; /* monotonic time of the last transmission */
     sc_atomic last_pack; /* ... of the last message packed */
     sc_atomic flush_asked; /* the I/O thread looks after unsent bytes */
     sc_atomic sent_since; /* the application sent in this period of load measurement */
+    sc_atomic left; /* flushes left to the thread that was transmitting */
+} sc_transmitter;
 
-    sc_mutex role;
-    sc_cond role_free; /* callers wait for the role, or for what the holder finds */
+enum { SC_ROLE_FREE = 0, SC_ROLE_IO = 1, SC_ROLE_CALLER = 2 };
+enum { SC_IO_AWAKE = 0, SC_IO_POLLING = 1, SC_IO_STANDBY = 2, SC_IO_DEEP = 3 };
+
+typedef struct { /* role.c */
+    sc_mutex lock;
+    sc_cond freed; /* callers wait for the role, or for what the holder finds */
     sc_cond io_idle; /* the I/O thread stands by */
     int holder; /* SC_ROLE_* */
     int callers; /* in sc_drive, the holder counted */
     int io_state; /* SC_IO_* */
     uint64_t turns;
-    sc_atomic sleep_until; /* until when the holder waits on the sockets; 0: it is awake */
-    sc_atomic caller_wants; /* the holder is a caller that waits for SC_WANT_*, which others here may bring about */
     sc_atomic waiting; /* callers without the role: the holder tells them after each round */
-    sc_atomic stop;
+    int64_t look_ns; /* the I/O thread's: its last nap between two looks at unsent bytes */
+} sc_role;
 
-    /* Of the role's holder. */
+typedef struct { /* round.c; all of it is the role holder's */
     sc_io_datagram in[SC_IO_BATCH_MAX];
     sc_slab *slabs[SC_IO_BATCH_MAX];
     uint8_t *scratch; /* receive buffers where the slab pool is exhausted */
     int64_t deadline; /* the engine's */
-    int64_t look_ns; /* the I/O thread's: its last nap between two looks at unsent bytes */
     int64_t load_since;
     uint64_t load_bytes, load_packets;
     int64_t nap_ns; /* under load: how long datagrams may gather; else 0 */
     uint64_t nap_bytes; /* how much that is */
     uint64_t gather; /* bytes: a quarter of a window */
     int large; /* the last buffer on the data lane was a full one */
+} sc_round;
 
-    /* Under the engine's lock. */
+typedef struct { /* wake.c; under the engine's lock, but the atomics */
     sc_cond control; /* the control thread waits */
     int control_waiting, control_kicked;
-    sc_cond send_free;
-    int sending[2]; /* group, unicast: a message is packed in part, and its sender goes on before any other */
     int watched; /* an event loop waits: one wake-up of `watch` when something is deliverable or sendable */
     uint64_t watched_sendable;
     sc_fd watch[2]; /* to be written, to be polled */
-    int closed;
+    sc_atomic sleep_until; /* until when the role's holder waits on the sockets; 0: it is awake */
+    sc_atomic caller_wants; /* the holder is a caller that waits for SC_WANT_*, which others here may bring about */
+} sc_waits;
 
+typedef struct { /* call.c; under the engine's lock */
+    sc_cond free;
+    int taken[2]; /* group, unicast: a message is packed in part, and its sender continues before any other */
+} sc_turn;
+
+typedef struct sc_driver {
+    sc_drive_config config;
+    sc_engine *engine;
+    sc_mutex *lock; /* the engine's */
+    sc_io io;
+    sc_transmitter tx;
+    sc_role role;
+    sc_round round;
+    sc_waits waits;
+    sc_turn turn;
+    sc_atomic stop;
+    int closed; /* under the engine's lock */
     sc_drive_counters counters; /* read by sc_driver_counters */
-    sc_atomic flushes_left;
 } sc_driver;
 
 /* `io` is open. 0, or -1 without memory. */
@@ -171,5 +186,8 @@ void sc_driver_poke(sc_driver *d);
  * is there already is told at once (1, and nothing is watched). */
 int sc_driver_watch(sc_driver *d, int want, uint64_t mark);
 void sc_driver_watch_clear(sc_driver *d);
+
+/* In the child of a fork: closes its copies of the sockets. Takes no lock: a thread that is not there may have it. */
+void sc_driver_forked(sc_driver *d);
 
 #endif

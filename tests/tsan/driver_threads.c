@@ -181,7 +181,7 @@ static void *observer(void *arg) {
     uint64_t values[128], mark = 0;
     sc_io_counters io_counters;
     sc_drive_counters drive_counters;
-    struct pollfd fd = {.fd = m->driver.watch[1], .events = POLLIN}; /* as an event loop keeps it */
+    struct pollfd fd = {.fd = m->driver.waits.watch[1], .events = POLLIN}; /* as an event loop keeps it */
     for (int i = 0; !sc_load(&m->ends); i++) {
         if (!sc_driver_watch(&m->driver, SC_WANT_DELIVERY | SC_WANT_SENDABLE, mark)) {
             if (poll(&fd, 1, 5) > 0) sc_driver_watch_clear(&m->driver);

@@ -72,7 +72,6 @@ cdef extern from "io/io.h" nogil:
     int sc_io_mend(sc_io *io, sc_io_error *error)
     void sc_io_close(sc_io *io)
     void sc_io_format(const sc_address *address, char *text)
-    void sc_signal_close(sc_fd *ends)
 
 
 cdef extern from "io/drive.h" nogil:
@@ -98,10 +97,13 @@ cdef extern from "io/drive.h" nogil:
         uint64_t kicks
         uint64_t flushes_left
 
+    ctypedef struct sc_waits:
+        sc_fd *watch
+
     ctypedef struct sc_driver:
         sc_io io
         sc_mutex *lock
-        sc_fd *watch
+        sc_waits waits
 
     ctypedef struct sc_sending:
         uint64_t to
@@ -143,6 +145,7 @@ cdef extern from "io/drive.h" nogil:
     void sc_driver_poke(sc_driver *d)
     void sc_driver_watch_clear(sc_driver *d)
     int sc_driver_watch(sc_driver *d, int want, uint64_t mark)
+    void sc_driver_forked(sc_driver *d)
 
 
 cdef class Driver:

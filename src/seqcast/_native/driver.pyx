@@ -187,9 +187,8 @@ cdef class Driver:
                 sc_driver_close(self.d)
 
     def after_fork(self):
-        if not self.closed and not self.forked:  # no lock: a thread that does not exist here may have it
-            sc_io_close(&self.d.io)
-            sc_signal_close(self.d.watch)
+        if not self.closed and not self.forked:
+            sc_driver_forked(self.d)
         self.closed = self.forked = True
 
     cdef int check(self) except -1:
@@ -471,7 +470,7 @@ cdef class Driver:
 
     @property
     def watch_fd(self):
-        return self.d.watch[1]
+        return self.d.waits.watch[1]
 
     def watch(self, bint delivery, bint sendable, uint64_t mark=0):
         cdef int want = (SC_WANT_DELIVERY if delivery else 0) | (SC_WANT_SENDABLE if sendable else 0)

@@ -1,4 +1,4 @@
-/* Addresses, waiting, receiving and sending. */
+/* Addresses, receiving and sending. */
 #include "io/internal.h"
 
 /* ---- addresses ---------------------------------------------------------------------------------------------- */
@@ -48,105 +48,6 @@ void sc_io_format(const sc_address *address, char *text) {
     snprintf(text, 64, address->len > 7 ? "[%s]:%u" : "%s:%u", host, port);
 }
 
-/* ---- waiting ------------------------------------------------------------------------------------------------ */
-
-int sc_set_nonblocking(sc_fd fd) {
-#if defined(_WIN32)
-    u_long on = 1;
-    return ioctlsocket(fd, FIONBIO, &on);
-#else
-    return fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-#endif
-}
-
-int sc_signal_open(sc_fd ends[2]) {
-    ends[0] = ends[1] = SC_NO_FD;
-#if defined(__linux__)
-    ends[0] = ends[1] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    return ends[0] < 0 ? -1 : 0;
-#elif defined(_WIN32) /* a socket that is connected to itself */
-    struct sockaddr_in own;
-    int len = sizeof own;
-    memset(&own, 0, sizeof own);
-    own.sin_family = AF_INET;
-    own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    sc_fd fd = ends[0] = ends[1] = socket(AF_INET, SOCK_DGRAM, 0);
-    if (fd == SC_NO_FD || bind(fd, (struct sockaddr *)&own, len) != 0 ||
-        getsockname(fd, (struct sockaddr *)&own, &len) != 0 || connect(fd, (struct sockaddr *)&own, len) != 0)
-        return -1;
-    return sc_set_nonblocking(fd);
-#else
-    int both[2];
-    if (pipe(both) != 0) return -1;
-    ends[0] = both[1];
-    ends[1] = both[0];
-    for (int i = 0; i < 2; i++) {
-        sc_set_nonblocking(both[i]);
-        fcntl(both[i], F_SETFD, FD_CLOEXEC);
-    }
-    return 0;
-#endif
-}
-
-void sc_signal(sc_fd end) {
-    uint64_t one = 1;
-#if defined(_WIN32)
-    send(end, (const char *)&one, 1, 0);
-#else
-    (void)!write(end, &one, sizeof one);
-#endif
-}
-
-void sc_signal_clear(sc_fd end) {
-    uint64_t waste[8];
-#if defined(_WIN32)
-    while (recv(end, (char *)waste, sizeof waste, 0) > 0) {}
-#else
-    while (read(end, waste, sizeof waste) == (ssize_t)sizeof waste) {}
-#endif
-}
-
-void sc_signal_close(sc_fd ends[2]) {
-    if (ends[1] != SC_NO_FD && ends[1] != ends[0]) sc_close_fd(ends[1]);
-    if (ends[0] != SC_NO_FD) sc_close_fd(ends[0]);
-    ends[0] = ends[1] = SC_NO_FD;
-}
-
-void sc_io_wake(sc_io *io) { sc_signal(io->wake[0]); }
-
-/* poll rather than epoll: an epoll that stands costs each datagram a call back on its way into the socket, and that of
- * all receivers of a machine in the sender's time; a poll costs the one who waits, once. */
-int sc_io_poll(sc_io *io, int64_t timeout_ns) {
-    int ready = 0;
-#if defined(_WIN32)
-    WSAPOLLFD fds[SC_IO_SOCKETS + 1];
-#else
-    struct pollfd fds[SC_IO_SOCKETS + 1];
-#endif
-    for (int i = 0; i <= SC_IO_SOCKETS; i++) {
-        fds[i].fd = i < SC_IO_SOCKETS ? io->fd[i] : io->wake[1];
-        fds[i].events = POLLIN;
-        fds[i].revents = 0;
-    }
-#if defined(__linux__)
-    struct timespec t = {timeout_ns / 1000000000LL, timeout_ns % 1000000000LL};
-    int n = ppoll(fds, SC_IO_SOCKETS + 1, timeout_ns < 0 ? NULL : &t, NULL);
-#else
-    int64_t ms = timeout_ns < 0 ? -1 : timeout_ns > 3600000000000LL ? 3600000 : (timeout_ns + 999999) / 1000000;
-#if defined(_WIN32)
-    int n = WSAPoll(fds, SC_IO_SOCKETS + 1, (int)ms);
-#else
-    int n = poll(fds, SC_IO_SOCKETS + 1, (int)ms);
-#endif
-#endif
-    for (int i = 0; n > 0 && i <= SC_IO_SOCKETS; i++) {
-        if (fds[i].revents) ready |= 1 << i;
-        if (fds[i].revents & POLLERR) sc_store(&io->troubled, 1);
-    }
-    if (ready & SC_IO_WOKEN) sc_signal_clear(io->wake[1]);
-    return ready;
-}
-
 /* ---- receiving ---------------------------------------------------------------------------------------------- */
 
 #if !defined(_WIN32)
@@ -190,46 +91,54 @@ typedef union {
     char bytes[CMSG_SPACE(sizeof(int))];
 } sc_cmsg;
 
-int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t size) {
+/* The headers of one call, and what they point to. */
+typedef struct {
     struct mmsghdr messages[SC_IO_BATCH_MAX];
     struct iovec parts[SC_IO_BATCH_MAX];
     sc_sockaddr from[SC_IO_BATCH_MAX];
     sc_cmsg control[SC_IO_BATCH_MAX];
+} sc_receiving;
+
+/* How many came, or -1. */
+static int receive_messages(sc_io *io, sc_fd fd, struct mmsghdr *messages, int n) {
+    if (sc_load(&io->mmsg)) {
+        int got = recvmmsg(fd, messages, (unsigned)n, MSG_DONTWAIT, NULL);
+        if (got < 0 && errno == ENOSYS) sc_store(&io->mmsg, 0);
+        return got;
+    }
+    ssize_t len = recvmsg(fd, &messages[0].msg_hdr, MSG_DONTWAIT);
+    messages[0].msg_len = len < 0 ? 0 : (unsigned)len;
+    return len < 0 ? -1 : 1;
+}
+
+int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t size) {
+    sc_receiving r;
     int gro = io->gro && lane != SC_LANE_CONTROL;
     if (n > SC_IO_BATCH_MAX) n = SC_IO_BATCH_MAX;
     if (!sc_load(&io->mmsg)) n = 1;
     for (int i = 0; i < n; i++) {
-        parts[i].iov_base = in[i].p;
-        parts[i].iov_len = size;
-        messages[i].msg_hdr = (struct msghdr){.msg_name = &from[i],
-                                              .msg_namelen = sizeof from[i],
-                                              .msg_iov = &parts[i],
-                                              .msg_iovlen = 1,
-                                              .msg_control = gro ? &control[i] : NULL,
-                                              .msg_controllen = gro ? sizeof control[i] : 0};
+        r.parts[i] = (struct iovec){.iov_base = in[i].p, .iov_len = size};
+        r.messages[i].msg_hdr = (struct msghdr){.msg_name = &r.from[i],
+                                                .msg_namelen = sizeof r.from[i],
+                                                .msg_iov = &r.parts[i],
+                                                .msg_iovlen = 1,
+                                                .msg_control = gro ? &r.control[i] : NULL,
+                                                .msg_controllen = gro ? sizeof r.control[i] : 0};
     }
-    int got;
-    if (sc_load(&io->mmsg)) {
-        got = recvmmsg(io->fd[lane], messages, (unsigned)n, MSG_DONTWAIT, NULL);
-        if (got < 0 && errno == ENOSYS) sc_store(&io->mmsg, 0);
-    } else {
-        ssize_t len = recvmsg(io->fd[lane], &messages[0].msg_hdr, MSG_DONTWAIT);
-        got = len < 0 ? -1 : 1;
-        if (got > 0) messages[0].msg_len = (unsigned)len;
-    }
+    int got = receive_messages(io, io->fd[lane], r.messages, n);
     sc_count(&io->counters.receives, 1);
     if (got < 0) {
         receive_error(io, errno);
         return 0;
     }
     for (int i = 0; i < got; i++) {
-        in[i].len = messages[i].msg_len;
-        in[i].segment = gro ? gro_segment(&messages[i].msg_hdr) : 0;
-        if (messages[i].msg_hdr.msg_flags & MSG_TRUNC) {
+        in[i].len = r.messages[i].msg_len;
+        in[i].segment = gro ? gro_segment(&r.messages[i].msg_hdr) : 0;
+        if (r.messages[i].msg_hdr.msg_flags & MSG_TRUNC) {
             sc_count(&io->counters.truncated, 1);
             in[i].len = 0;
         }
-        sc_address_from(&in[i].from, &from[i]);
+        sc_address_from(&in[i].from, &r.from[i]);
     }
     return got;
 }

@@ -1,0 +1,211 @@
+/* What callers do: send, take deliveries, wait until what they sent is taken, and the streams of state. */
+#include "io/parts.h"
+
+/* ---- sending ------------------------------------------------------------------------------------------------ */
+
+static uint64_t offset_at(const sc_sending *s, uint64_t i) { /* volatile: read once, so that what is checked is used */
+    return s->wide ? (uint64_t)((const volatile int64_t *)s->offsets)[i]
+                   : (uint64_t)((const volatile int32_t *)s->offsets)[i];
+}
+
+/* Takes over the offsets of the messages from `next` on that make about `bytes`; at least one message. 0: one falls or
+ * lies outside the data. */
+static int take_marks(sc_sending *s, uint64_t bytes) {
+    uint64_t most = s->n - s->next, k = 0, at = offset_at(s, s->next), limit = at + bytes;
+    if (most > SC_SEND_MARKS) most = SC_SEND_MARKS;
+    if (most > bytes) most = bytes;
+    if (at > s->len) return 0;
+    s->marks[0] = at;
+    while (k < most) {
+        uint64_t next = offset_at(s, s->next + k + 1);
+        if (next < at || next > s->len) return 0;
+        if (k && next > limit) break;
+        s->marks[++k] = at = next;
+    }
+    s->first = s->next;
+    s->end = s->next + k;
+    return 1;
+}
+
+/* Under the engine's lock. SC_SENT: all there was, or a chunk of an array. */
+static int pack(sc_driver *d, sc_sending *s, int64_t wall) {
+    int result = SC_SENT;
+    if (s->offsets == NULL)
+        result = sc_engine_send(d->engine, s->to, s->data, s->len, &s->state, wall);
+    else if (s->next < s->end)
+        s->next = s->first + sc_engine_send_batch(d->engine, s->data, s->marks, s->next - s->first, s->end - s->first,
+                                                  &s->state, wall, &result);
+    int stream = s->to != 0;
+    if (result == SC_AGAIN) {
+        d->turn.taken[stream] = s->owner = 1;
+    } else if (s->owner) {
+        d->turn.taken[stream] = s->owner = 0;
+        sc_cond_broadcast(&d->turn.free);
+    }
+    return result;
+}
+
+/* Another sender's message is packed in part. Under the engine's lock. */
+static int is_others_turn(const sc_driver *d, const sc_sending *s) { return d->turn.taken[s->to != 0] && !s->owner; }
+
+int sc_driver_send_now(sc_driver *d, sc_sending *s, int64_t wall) {
+    return is_others_turn(d, s) ? SC_AGAIN : pack(d, s, wall);
+}
+
+/* Packs what goes now; in another sender's turn, waits for its end in place of that. */
+static int pack_in_turn(sc_driver *d, sc_sending *s, int64_t until, int64_t now, uint64_t *unsent, uint64_t *mark) {
+    int64_t wall = sc_wall();
+    int result = SC_AGAIN;
+    sc_mutex_lock(d->lock);
+    if (!is_others_turn(d, s)) {
+        *mark = sc_engine_sendable(d->engine);
+        result = pack(d, s, wall);
+        *unsent = sc_engine_unsent(d->engine);
+    } else if (sc_engine_sends_ended(d->engine)) {
+        result = SC_ENDED;
+    } else if (now < until && !sc_load(&d->stop)) {
+        sc_cond_wait_until(&d->turn.free, d->lock, until);
+    }
+    sc_mutex_unlock(d->lock);
+    return result;
+}
+
+/* `more`: the array has further messages. */
+static void flush_after_pack(sc_driver *d, const sc_sending *s, int more, uint64_t unsent, int64_t now) {
+    if (s->owner) /* out of credit: what is packed is all that can go */
+        sc_driver_flush(d, 1);
+    else if (!more)
+        sc_driver_flush_packed(d, sc_driver_packed(d, unsent, now));
+    else if (unsent >= d->config.flush_bytes)
+        sc_driver_flush(d, 0);
+    if (more) sc_store(&d->tx.last_pack, now);
+}
+
+static int has_more(const sc_sending *s) { return s->offsets != NULL && s->next < s->n; }
+
+/* The offsets of the next messages, if those taken over are used up. 0: they are bad. */
+static int has_marks(const sc_driver *d, sc_sending *s) {
+    return !has_more(s) || s->next < s->end || take_marks(s, d->config.flush_bytes);
+}
+
+static void wait_for_credit(sc_driver *d, int has_role, uint64_t mark, int64_t until) {
+    if (has_role)
+        sc_role_rounds(d, SC_WANT_SENDABLE, mark, until);
+    else
+        sc_drive(d, SC_WANT_SENDABLE, mark, until);
+}
+
+int sc_driver_send(sc_driver *d, sc_sending *s, int64_t until) {
+    /* The sender of an array takes in the acks for it as well, without a change of thread. */
+    int has_role = s->offsets != NULL && sc_role_take(d), result;
+    for (;;) {
+        uint64_t unsent = 0, mark = 0;
+        int64_t now = sc_now();
+        if (!has_marks(d, s)) {
+            result = SC_BAD_OFFSETS;
+            sc_driver_flush(d, 1); /* nothing follows on what was packed before */
+            break;
+        }
+        result = pack_in_turn(d, s, until, now, &unsent, &mark);
+        int more = result == SC_SENT && has_more(s);
+        flush_after_pack(d, s, more, unsent, now);
+        if (more) {
+            if (has_role) sc_round_run(d, 0, 0);
+            continue;
+        }
+        if (result == SC_AGAIN && sc_load(&d->stop)) result = SC_NO_VIEW;
+        if (result != SC_AGAIN || now >= until) break;
+        if (s->owner) wait_for_credit(d, has_role, mark, until);
+    }
+    if (has_role) sc_role_leave(d);
+    return result;
+}
+
+void sc_driver_send_end(sc_driver *d, sc_sending *s) {
+    if (!s->owner) return;
+    sc_mutex_lock(d->lock);
+    sc_engine_send_abort(d->engine, s->to, &s->state);
+    d->turn.taken[s->to != 0] = s->owner = 0;
+    sc_cond_broadcast(&d->turn.free);
+    sc_mutex_unlock(d->lock);
+}
+
+/* ---- delivery ----------------------------------------------------------------------------------------------- */
+
+/* What is there for the application now, and what its credit brings about. */
+static int take_batch(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int later) {
+    sc_mutex_lock(d->lock);
+    uint64_t before = sc_engine_unsent(d->engine), sendable = sc_engine_sendable(d->engine);
+    int result = sc_engine_deliver(d->engine, batch, bytes_max, marker, sc_now());
+    int credit = sc_engine_sendable(d->engine) != sendable;
+    if (credit && d->waits.watched) sc_tell_watcher(d);
+    if (batch->n <= 1 && !later) sc_engine_taken(d->engine);
+    /* Acks, and what a sequencer stamped with the credit that its own delivery gave. */
+    int urgent = sc_engine_urgent(d->engine) || sc_engine_unsent(d->engine) > before;
+    int question = result == SC_DELIVER_NONE && sc_engine_unsent(d->engine) > 0;
+    sc_mutex_unlock(d->lock);
+    if (credit) sc_wake_caller(d, SC_WANT_SENDABLE);
+    if (urgent || question) sc_driver_flush(d, question); /* a caller that waits for an answer has sent the question */
+    if (result == SC_DELIVER_BATCH) sc_store(&d->tx.last_pack, 0); /* what is sent next is an answer */
+    return result;
+}
+
+int sc_driver_deliver(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t until, int later) {
+    for (;;) {
+        int result = take_batch(d, batch, bytes_max, marker, later);
+        if (result != SC_DELIVER_NONE || until == 0 || sc_load(&d->stop)) return result;
+        if (!sc_drive(d, SC_WANT_DELIVERY, 0, until)) return SC_DELIVER_NONE;
+    }
+}
+
+void sc_driver_taken(sc_driver *d) {
+    sc_mutex_lock(d->lock);
+    sc_engine_taken(d->engine);
+    int urgent = sc_engine_urgent(d->engine);
+    sc_mutex_unlock(d->lock);
+    if (urgent) sc_driver_flush(d, 0);
+}
+
+int sc_driver_taking(sc_driver *d, sc_taking *w, int64_t until) {
+    sc_driver_flush(d, 1);
+    for (;;) {
+        sc_mutex_lock(d->lock);
+        uint64_t mark = sc_engine_sendable(d->engine);
+        int result = sc_taking_state(d->engine, w);
+        sc_mutex_unlock(d->lock);
+        if (result == SC_AGAIN && sc_load(&d->stop)) result = SC_NO_VIEW;
+        if (result != SC_AGAIN || sc_now() >= until) return result;
+        sc_drive(d, SC_WANT_SENDABLE, mark, until);
+    }
+}
+
+/* ---- streams of state --------------------------------------------------------------------------------------- */
+
+int sc_driver_state_send(sc_driver *d, uint64_t to, const uint8_t *p, uint64_t len, uint64_t *done, int64_t until) {
+    for (;;) {
+        int64_t now = sc_now(), wall = sc_wall();
+        sc_mutex_lock(d->lock);
+        uint64_t mark = sc_engine_sendable(d->engine);
+        int result = sc_engine_state_send(d->engine, to, p, len, done, wall);
+        uint64_t unsent = sc_engine_unsent(d->engine);
+        sc_mutex_unlock(d->lock);
+        if (result == SC_AGAIN) /* out of credit: what is packed is all that can go */
+            sc_driver_flush(d, 1);
+        else if (unsent >= d->config.flush_bytes) /* the rest goes with what follows, or by sc_engine_state_end */
+            sc_driver_flush(d, 0);
+        if (result == SC_AGAIN && sc_load(&d->stop)) result = SC_NO_VIEW;
+        if (result != SC_AGAIN || now >= until) return result;
+        sc_drive(d, SC_WANT_SENDABLE, mark, until);
+    }
+}
+
+size_t sc_driver_state_read(sc_driver *d, uint64_t sender, uint8_t *p, size_t len, int64_t until) {
+    for (;;) {
+        sc_mutex_lock(d->lock);
+        size_t n = sc_engine_state_read(d->engine, sender, p, len, sc_now());
+        int urgent = sc_engine_urgent(d->engine);
+        sc_mutex_unlock(d->lock);
+        if (urgent) sc_driver_flush(d, 0);
+        if (n || sc_load(&d->stop) || !sc_drive(d, SC_WANT_STATE, sender, until)) return n;
+    }
+}

@@ -1,0 +1,263 @@
+/* The interface: finding it, what becomes of it, and belonging to the group on it. */
+#include "io/internal.h"
+
+int sc_io_multicast_from(const sc_io *io, sc_fd fd, const sc_sockaddr *own) {
+    if (io->config.family == 6) return sc_io_set_int(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, (int)io->index);
+#if defined(_WIN32)
+    return setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, (const char *)&own->v4.sin_addr, sizeof own->v4.sin_addr);
+#else
+    struct ip_mreqn out = {.imr_address = own->v4.sin_addr, .imr_ifindex = (int)io->index};
+    return setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &out, sizeof out);
+#endif
+}
+
+int sc_io_routed_source(const sc_io *io, const sc_sockaddr *own, sc_sockaddr *out) {
+    sc_sockaddr to;
+    socklen_t len = sc_address_to(io, &io->lane[SC_LANE_DATA], &to);
+    sc_fd fd = socket(io->config.family == 4 ? AF_INET : AF_INET6, SOCK_DGRAM, 0);
+    if (fd == SC_NO_FD) return -1;
+    int result = own != NULL ? sc_io_multicast_from(io, fd, own) : 0;
+    if (result == 0) result = connect(fd, &to.any, len);
+    if (result == 0) {
+        len = sizeof *out;
+        result = getsockname(fd, &out->any, &len);
+    }
+    int code = sc_errno();
+    sc_close_fd(fd);
+#if !defined(_WIN32)
+    errno = code;
+#else
+    WSASetLastError(code);
+#endif
+    return result;
+}
+
+static int same_host(const sc_sockaddr *a, const sc_sockaddr *b) {
+    if (a->any.sa_family != b->any.sa_family) return 0;
+    if (a->any.sa_family == AF_INET) return a->v4.sin_addr.s_addr == b->v4.sin_addr.s_addr;
+    return memcmp(&a->v6.sin6_addr, &b->v6.sin6_addr, 16) == 0;
+}
+
+static int parse_host(int family, const char *text, sc_sockaddr *out) {
+    memset(out, 0, sizeof *out);
+    out->any.sa_family = family == 4 ? AF_INET : AF_INET6;
+    return inet_pton(out->any.sa_family, text, family == 4 ? (void *)&out->v4.sin_addr : (void *)&out->v6.sin6_addr) ==
+           1;
+}
+
+#if defined(_WIN32)
+
+/* Windows: an interface is given by an address of it; the MTU comes from the adapter's table. */
+int sc_io_find_interface(sc_io *io, sc_sockaddr *own, sc_io_error *error) {
+    if (io->config.interface[0] == 0) {
+        if (sc_io_routed_source(io, NULL, own) != 0)
+            parse_host(io->config.family, io->config.family == 4 ? "127.0.0.1" : "::1", own);
+    } else if (!parse_host(io->config.family, io->config.interface, own)) {
+        return sc_io_fail(error, "interface", WSAEADDRNOTAVAIL);
+    }
+    ULONG size = 1 << 16;
+    IP_ADAPTER_ADDRESSES *all = malloc(size);
+    if (all == NULL) return sc_io_fail(error, "malloc", WSA_NOT_ENOUGH_MEMORY);
+    int found = 0;
+    if (GetAdaptersAddresses(own->any.sa_family, 0, NULL, all, &size) == NO_ERROR)
+        for (IP_ADAPTER_ADDRESSES *at = all; at != NULL && !found; at = at->Next)
+            for (IP_ADAPTER_UNICAST_ADDRESS *a = at->FirstUnicastAddress; a != NULL; a = a->Next)
+                if (same_host((sc_sockaddr *)a->Address.lpSockaddr, own)) {
+                    found = 1;
+                    io->index = io->config.family == 4 ? at->IfIndex : at->Ipv6IfIndex;
+                    io->loopback = at->IfType == IF_TYPE_SOFTWARE_LOOPBACK;
+                    io->mtu = at->Mtu > 65536 ? 65536 : (int)at->Mtu;
+                    snprintf(io->name, sizeof io->name, "%s", at->AdapterName);
+                    break;
+                }
+    free(all);
+    return found ? 0 : sc_io_fail(error, "interface", WSAEADDRNOTAVAIL);
+}
+
+#else
+
+static int mtu_of(const char *name) {
+    struct ifreq request;
+    memset(&request, 0, sizeof request);
+    size_t len = strlen(name);
+    sc_fd fd = socket(AF_INET, SOCK_DGRAM, 0);
+    if (fd == SC_NO_FD || len >= sizeof request.ifr_name) return 1500;
+    memcpy(request.ifr_name, name, len);
+    int mtu = ioctl(fd, SIOCGIFMTU, &request) == 0 ? request.ifr_mtu : 1500;
+    close(fd);
+    return mtu;
+}
+
+static int flags_of(const char *name) {
+    struct ifreq request;
+    memset(&request, 0, sizeof request);
+    sc_fd fd = socket(AF_INET, SOCK_DGRAM, 0);
+    if (fd == SC_NO_FD) return IFF_UP | IFF_RUNNING;
+    snprintf(request.ifr_name, sizeof request.ifr_name, "%s", name);
+    int flags = ioctl(fd, SIOCGIFFLAGS, &request) == 0 ? request.ifr_flags & 0xffff : IFF_UP | IFF_RUNNING;
+    close(fd);
+    return flags;
+}
+
+/* What an interface is chosen by: an address, that it is the loopback, or the configured name. */
+typedef struct {
+    const sc_sockaddr *address;
+    int loopback;
+} choice;
+
+/* How well an address of an interface suits: 0 not at all; a global IPv6 address before a link-local one. */
+static int suits(const sc_io *io, const struct ifaddrs *at, const choice *by) {
+    sc_sockaddr have;
+    if (at->ifa_addr == NULL || !(at->ifa_flags & IFF_UP)) return 0;
+    if (at->ifa_addr->sa_family != (io->config.family == 4 ? AF_INET : AF_INET6)) return 0;
+    if (io->config.interface[0] == 0 && !(at->ifa_flags & (IFF_MULTICAST | IFF_LOOPBACK))) return 0;
+    memset(&have, 0, sizeof have);
+    memcpy(&have, at->ifa_addr, io->config.family == 4 ? sizeof have.v4 : sizeof have.v6);
+    int chosen = by->address    ? same_host(&have, by->address)
+                 : by->loopback ? (at->ifa_flags & IFF_LOOPBACK) != 0
+                                : strcmp(at->ifa_name, io->config.interface) == 0;
+    if (!chosen) return 0;
+    return io->config.family == 6 && IN6_IS_ADDR_LINKLOCAL(&have.v6.sin6_addr) ? 1 : 2;
+}
+
+/* Takes the address that suits best, with its interface; 0 where none suits. */
+static int choose(sc_io *io, const struct ifaddrs *all, const choice *by, sc_sockaddr *own) {
+    int best = 0;
+    for (const struct ifaddrs *at = all; at != NULL; at = at->ifa_next) {
+        int how = suits(io, at, by);
+        if (how <= best) continue;
+        best = how;
+        memcpy(own, at->ifa_addr, io->config.family == 4 ? sizeof own->v4 : sizeof own->v6);
+        snprintf(io->name, sizeof io->name, "%s", at->ifa_name);
+        io->loopback = (at->ifa_flags & IFF_LOOPBACK) != 0;
+    }
+    return best;
+}
+
+/* Finds the interface and its address: the configured name or address; else where the routes send the group's
+ * datagrams, if that interface has multicast; else loopback. */
+int sc_io_find_interface(sc_io *io, sc_sockaddr *own, sc_io_error *error) {
+    static const choice loopback = {.loopback = 1};
+    const char *name = io->config.interface;
+    sc_sockaddr host;
+    choice by = {0};
+    if (name[0] == 0 ? sc_io_routed_source(io, NULL, &host) == 0 : parse_host(io->config.family, name, &host))
+        by.address = &host;
+    struct ifaddrs *all;
+    if (getifaddrs(&all) != 0) return sc_io_fail(error, "getifaddrs", errno);
+    int found = (name[0] != 0 || by.address) && choose(io, all, &by, own);
+    if (!found && name[0] == 0) found = choose(io, all, &loopback, own);
+    freeifaddrs(all);
+    if (!found && if_nametoindex(name) == 0) return sc_io_fail(error, "interface", ENODEV);
+    if (!found) return sc_io_fail(error, "interface", flags_of(name) & IFF_UP ? EADDRNOTAVAIL : ENETDOWN);
+    io->index = if_nametoindex(io->name);
+    io->mtu = mtu_of(io->name);
+    return 0;
+}
+
+#endif
+
+/* ---- the group's membership --------------------------------------------------------------------------------- */
+
+int sc_io_group(const sc_io *io, sc_fd fd, const sc_sockaddr *own, int join) {
+    if (io->config.family == 6) {
+        struct ipv6_mreq request;
+        memcpy(&request.ipv6mr_multiaddr, io->config.group, 16);
+        request.ipv6mr_interface = io->index;
+        return setsockopt(fd, IPPROTO_IPV6, join ? IPV6_JOIN_GROUP : IPV6_LEAVE_GROUP, (const char *)&request,
+                          sizeof request);
+    }
+#if defined(_WIN32)
+    struct ip_mreq request;
+    request.imr_interface = own->v4.sin_addr;
+#else
+    struct ip_mreqn request;
+    request.imr_address = own->v4.sin_addr;
+    request.imr_ifindex = (int)io->index;
+#endif
+    memcpy(&request.imr_multiaddr, io->config.group, 4);
+    return setsockopt(fd, IPPROTO_IP, join ? IP_ADD_MEMBERSHIP : IP_DROP_MEMBERSHIP, (const char *)&request,
+                      sizeof request);
+}
+
+/* ---- an interface that changes ------------------------------------------------------------------------------ */
+
+#if defined(_WIN32)
+int sc_io_look(const sc_io *io) {
+    (void)io;
+    return 0;
+}
+
+int sc_io_mend(sc_io *io, sc_io_error *error) {
+    (void)io;
+    return sc_io_fail(error, "interface", WSAEOPNOTSUPP);
+}
+#else
+
+/* Our address, on the interface that has the name now, without the port. */
+static socklen_t own_address(const sc_io *io, sc_sockaddr *own) {
+    socklen_t len = sc_address_to(io, &io->address, own);
+    if (io->config.family == 4)
+        own->v4.sin_port = 0;
+    else
+        own->v6.sin6_port = 0;
+    if (io->config.family == 6 && own->v6.sin6_scope_id != 0) own->v6.sin6_scope_id = if_nametoindex(io->name);
+    return len;
+}
+
+/* Can sockets still be bound to our address? */
+static int has_address(const sc_io *io) {
+    sc_sockaddr own;
+    socklen_t len = own_address(io, &own);
+    sc_fd fd = socket(own.any.sa_family, SOCK_DGRAM, 0);
+    if (fd == SC_NO_FD) return 1;
+    int has = bind(fd, &own.any, len) == 0 || errno != EADDRNOTAVAIL;
+    close(fd);
+    return has;
+}
+
+static int has_other_address(const sc_io *io) {
+    struct ifaddrs *all;
+    int found = 0;
+    if (getifaddrs(&all) != 0) return 0;
+    for (const struct ifaddrs *at = all; at != NULL && !found; at = at->ifa_next)
+        found = at->ifa_addr != NULL && strcmp(at->ifa_name, io->name) == 0 &&
+                at->ifa_addr->sa_family == (io->config.family == 4 ? AF_INET : AF_INET6) &&
+                !(io->config.family == 6 && IN6_IS_ADDR_LINKLOCAL(&((struct sockaddr_in6 *)at->ifa_addr)->sin6_addr));
+    freeifaddrs(all);
+    return found;
+}
+
+int sc_io_look(const sc_io *io) {
+    unsigned index = if_nametoindex(io->name);
+    if (index == 0) return SC_IO_GONE;
+    int seen = index != io->index ? SC_IO_REMADE : 0, flags = flags_of(io->name);
+    if (!(flags & IFF_UP))
+        seen |= SC_IO_DOWN;
+    else if (!(flags & IFF_RUNNING))
+        seen |= SC_IO_NO_CARRIER;
+    if (has_address(io)) return seen;
+    return seen | SC_IO_ADDRESS_GONE | (has_other_address(io) ? SC_IO_ADDRESS_OTHER : 0);
+}
+
+int sc_io_mend(sc_io *io, sc_io_error *error) {
+    sc_sockaddr own;
+    own_address(io, &own);
+    unsigned index = if_nametoindex(io->name);
+    if (index == 0) return sc_io_fail(error, "interface", ENODEV);
+    for (int lane = SC_LANE_DATA; lane <= SC_LANE_CONTROL; lane++) sc_io_group(io, io->fd[lane], &own, 0);
+#if defined(__linux__)
+    if (io->config.family == 6 && index != io->index) { /* these sockets are bound to the interface that is gone */
+        int local = IN6_IS_ADDR_LINKLOCAL(&own.v6.sin6_addr);
+        for (int lane = SC_LANE_DATA; lane <= (local ? SC_LANE_UNICAST : SC_LANE_CONTROL); lane++)
+            if (setsockopt(io->fd[lane], SOL_SOCKET, SO_BINDTODEVICE, io->name, (socklen_t)strlen(io->name)) != 0)
+                return sc_io_fail(error, "bind to the interface", errno);
+    }
+#endif
+    io->index = index;
+    for (int lane = SC_LANE_DATA; lane <= SC_LANE_CONTROL; lane++)
+        if (sc_io_group(io, io->fd[lane], &own, 1) != 0) return sc_io_fail(error, "join", errno);
+    if (sc_io_multicast_from(io, io->fd[SC_LANE_UNICAST], &own) != 0) return sc_io_fail(error, "multicast", errno);
+    return 0;
+}
+#endif

@@ -1,0 +1,42 @@
+/* What the parts of the driver call of each other. Calls go one way: role and call -> round -> transmit -> wake. */
+#ifndef SEQCAST_PARTS_H
+#define SEQCAST_PARTS_H
+
+#include "io/drive.h"
+
+static inline int64_t sc_earlier(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* wake.c. Those with `locked` in their comment: under the engine's lock. */
+int sc_waits_init(sc_waits *w);
+/* Is there what a caller wants (SC_WANT_*)? Locked. */
+int sc_has(const sc_driver *d, int want, uint64_t mark);
+/* The same; takes the lock. */
+int sc_driver_has(sc_driver *d, int want, uint64_t mark);
+/* The engine was given something: wakes the control thread and the event loop that wait for it. Locked. */
+void sc_tell_engine_news(sc_driver *d);
+void sc_tell_watcher(sc_driver *d);
+/* There is what the holder of the receive role may be waiting for on the sockets. */
+void sc_wake_caller(sc_driver *d, int what);
+/* Has the I/O thread look at unsent bytes, or at the role. Under `role.lock`. */
+void sc_kick_io(sc_driver *d);
+
+/* transmit.c */
+int sc_transmitter_init(sc_transmitter *tx);
+void sc_transmitter_free(sc_transmitter *tx);
+
+/* round.c; by the role's holder */
+int sc_round_init(sc_round *round);
+void sc_round_free(sc_driver *d);
+/* Waits at most until `until` for datagrams and takes them in, runs what is due, transmits what has to go. Returns
+ * whether it was woken. */
+int sc_round_run(sc_driver *d, int64_t until, int may_nap);
+
+/* role.c */
+void sc_role_init(sc_role *role);
+/* Takes the receive role for a while, from the I/O thread if need be; 0 where another caller has it. */
+int sc_role_take(sc_driver *d);
+void sc_role_leave(sc_driver *d);
+/* Rounds, with the role, until there is what is wanted. As sc_drive. */
+int sc_role_rounds(sc_driver *d, int want, uint64_t mark, int64_t until);
+
+#endif

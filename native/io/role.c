@@ -1,0 +1,195 @@
+/* The receive role: which thread waits on the sockets. See drive.h. */
+#include "io/parts.h"
+
+#if defined(__linux__)
+#include <sys/prctl.h>
+#endif
+
+void sc_role_init(sc_role *role) {
+    sc_mutex_init(&role->lock);
+    sc_cond_init(&role->freed);
+    sc_cond_init(&role->io_idle);
+}
+
+/* ---- callers ------------------------------------------------------------------------------------------------ */
+
+/* sc_driver_has for the holder of the role, which is about to wait: sends and views move the deadline, too. */
+static int has_or_deadline(sc_driver *d, int want, uint64_t mark) {
+    sc_mutex_lock(d->lock);
+    int satisfied = sc_has(d, want, mark);
+    if (!satisfied) d->round.deadline = sc_engine_deadline(d->engine);
+    sc_mutex_unlock(d->lock);
+    return satisfied;
+}
+
+int sc_role_rounds(sc_driver *d, int want, uint64_t mark, int64_t until) {
+    for (;;) {
+        sc_store(&d->waits.caller_wants, want); /* before the look, so that no wake-up is missed */
+        if (has_or_deadline(d, want, mark)) return 1;
+        if (sc_load(&d->stop) || sc_now() >= until) return 0;
+        int woken = sc_round_run(d, until, want == SC_WANT_DELIVERY);
+        if (sc_load(&d->role.waiting)) {
+            sc_mutex_lock(&d->role.lock);
+            sc_cond_broadcast(&d->role.freed);
+            sc_mutex_unlock(&d->role.lock);
+        }
+        if (woken) return sc_driver_has(d, want, mark);
+    }
+}
+
+/* Under `role.lock`. */
+static void become_holder(sc_driver *d) {
+    d->role.holder = SC_ROLE_CALLER;
+    d->role.turns++;
+    sc_count(&d->counters.turns, 1);
+}
+
+/* Under `role.lock`. */
+static void caller_leaves(sc_driver *d) {
+    d->role.callers--;
+    if (d->role.callers > 0 || sc_load(&d->stop))
+        sc_cond_broadcast(&d->role.freed);
+    else if (d->role.io_state == SC_IO_DEEP)
+        sc_cond_signal(&d->role.io_idle);
+}
+
+/* Another thread has the role: waits until it has found what is wanted, or has left the role. Under `role.lock`. */
+static int wait_for_holder(sc_driver *d, int want, uint64_t mark, int64_t until) {
+    sc_store(&d->role.waiting, sc_load(&d->role.waiting) + 1);
+    if (d->role.holder == SC_ROLE_IO && d->role.io_state == SC_IO_POLLING) sc_kick_io(d);
+    sc_mutex_unlock(&d->role.lock);
+    int found = sc_driver_has(d, want, mark);
+    sc_mutex_lock(&d->role.lock);
+    if (!found && d->role.holder != SC_ROLE_FREE && !sc_load(&d->stop))
+        sc_cond_wait_until(&d->role.freed, &d->role.lock, sc_earlier(until, sc_now() + 10000000));
+    sc_store(&d->role.waiting, sc_load(&d->role.waiting) - 1);
+    return found;
+}
+
+int sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until) {
+    int found = 0;
+    sc_mutex_lock(&d->role.lock);
+    d->role.callers++;
+    while (!sc_load(&d->stop)) {
+        if (d->role.holder == SC_ROLE_FREE) {
+            become_holder(d);
+            sc_mutex_unlock(&d->role.lock);
+            found = sc_role_rounds(d, want, mark, until);
+            sc_mutex_lock(&d->role.lock);
+            d->role.holder = SC_ROLE_FREE;
+            break;
+        }
+        found = wait_for_holder(d, want, mark, until);
+        if (found || sc_now() >= until) break;
+    }
+    caller_leaves(d);
+    sc_mutex_unlock(&d->role.lock);
+    return found;
+}
+
+int sc_role_take(sc_driver *d) {
+    int taken = 0;
+    sc_mutex_lock(&d->role.lock);
+    d->role.callers++;
+    while (d->role.holder == SC_ROLE_IO && !sc_load(&d->stop)) {
+        if (d->role.io_state == SC_IO_POLLING) sc_kick_io(d);
+        sc_cond_wait_until(&d->role.freed, &d->role.lock, sc_now() + 1000000);
+    }
+    if (d->role.holder == SC_ROLE_FREE && !sc_load(&d->stop)) {
+        become_holder(d);
+        taken = 1;
+    } else {
+        d->role.callers--;
+    }
+    sc_mutex_unlock(&d->role.lock);
+    return taken;
+}
+
+void sc_role_leave(sc_driver *d) {
+    sc_mutex_lock(&d->role.lock);
+    d->role.holder = SC_ROLE_FREE;
+    caller_leaves(d);
+    sc_mutex_unlock(&d->role.lock);
+}
+
+/* ---- the I/O thread ----------------------------------------------------------------------------------------- */
+
+static uint64_t unsent_bytes(sc_driver *d) {
+    sc_mutex_lock(d->lock);
+    uint64_t unsent = sc_engine_unsent(d->engine);
+    sc_mutex_unlock(d->lock);
+    return unsent;
+}
+
+/* Senders that stream transmit full packets by themselves and leave a rest, which goes with what follows: while they
+ * go on there is nothing to do here but to look again, less and less often. A rest that nothing followed goes out. When
+ * there is none, senders have to ask again. */
+static void look_after_unsent(sc_driver *d) {
+    d->role.look_ns =
+        d->role.look_ns == 0 ? d->config.flush_ns_max : sc_earlier(2 * d->role.look_ns, 4 * d->config.flush_ns_max);
+    sc_sleep(d->role.look_ns);
+    if (sc_now() - sc_load(&d->tx.last_pack) < d->config.flush_ns_max) return;
+    d->role.look_ns = 0;
+    if (unsent_bytes(d) > 0) {
+        sc_driver_flush(d, 1);
+        return;
+    }
+    sc_store(&d->tx.flush_asked, 0);
+    if (unsent_bytes(d) > 0) sc_store(&d->tx.flush_asked, 1); /* packed in between, and not asked for */
+}
+
+/* Rounds with the role until a caller wants it. Entered and left with `role.lock` held. */
+static void hold_role(sc_driver *d) {
+    d->role.holder = SC_ROLE_IO;
+    while (d->role.callers == 0 && !sc_load(&d->stop)) {
+        int hot = sc_load(&d->tx.flush_asked) != 0;
+        d->role.io_state = hot ? SC_IO_AWAKE : SC_IO_POLLING;
+        sc_mutex_unlock(&d->role.lock);
+        if (hot) look_after_unsent(d);
+        has_or_deadline(d, 0, 0); /* for the deadline */
+        sc_round_run(d, hot ? 0 : SC_NEVER, !hot);
+        sc_mutex_lock(&d->role.lock);
+        d->role.io_state = SC_IO_AWAKE;
+    }
+    d->role.holder = SC_ROLE_FREE;
+    sc_cond_broadcast(&d->role.freed);
+}
+
+void sc_driver_run(sc_driver *d) {
+#if defined(__linux__)
+    prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
+#endif
+    uint64_t seen = 0;
+    int64_t since = 0; /* no turn of a caller began or ended after that */
+    sc_mutex_lock(&d->role.lock);
+    while (!sc_load(&d->stop)) {
+        int64_t now = sc_now();
+        if (d->role.turns != seen) {
+            seen = d->role.turns;
+            since = now;
+        }
+        int quiet = now - since >= d->config.tick_ns;
+        if (d->role.holder == SC_ROLE_FREE && d->role.callers == 0 && quiet) {
+            hold_role(d);
+            since = sc_now();
+            continue;
+        }
+        if (sc_load(&d->tx.flush_asked)) {
+            sc_mutex_unlock(&d->role.lock);
+            look_after_unsent(d);
+            sc_mutex_lock(&d->role.lock);
+            continue;
+        }
+        if (quiet && d->role.holder == SC_ROLE_CALLER) { /* it blocks long, and wakes us when it leaves */
+            d->role.io_state = SC_IO_DEEP;
+            sc_cond_wait(&d->role.io_idle, &d->role.lock);
+            since = sc_now();
+        } else {
+            d->role.io_state = SC_IO_STANDBY;
+            sc_cond_wait_until(&d->role.io_idle, &d->role.lock, now + d->config.tick_ns);
+        }
+        d->role.io_state = SC_IO_AWAKE;
+    }
+    sc_cond_broadcast(&d->role.freed);
+    sc_mutex_unlock(&d->role.lock);
+}

@@ -1,0 +1,181 @@
+/* A round of the receive role's holder: wait, take in what came, run the timers, transmit what has to go. */
+#include "io/parts.h"
+
+#include <stdlib.h>
+
+#define ROUND_BYTES_MAX (1u << 20) /* a round looks at the timers again after so much */
+#define LOAD_PERIOD_NS 1000000
+#define LOAD_BYTES (256u << 10) /* in a period: the receiver is under load */
+#define LOAD_PACKETS 32
+#define GATHER_BYTES (512u << 10) /* what a nap is to gather, but no more than what an ack is sent for */
+#define LARGE_BATCH 4 /* large buffers are checked and put in order while they are in the cache */
+#define REFUSALS 16
+#define LATE_NS 1000000
+
+int sc_round_init(sc_round *round) {
+    round->scratch = malloc((size_t)SC_IO_BATCH_MAX * SC_SLAB_BYTES);
+    return round->scratch ? 0 : -1;
+}
+
+void sc_round_free(sc_driver *d) {
+    sc_mutex_lock(d->lock);
+    for (int i = 0; i < SC_IO_BATCH_MAX; i++) {
+        if (d->round.slabs[i] != NULL) sc_slab_unref(d->round.slabs[i]);
+        d->round.slabs[i] = NULL;
+    }
+    sc_mutex_unlock(d->lock);
+    free(d->round.scratch);
+    d->round.scratch = NULL;
+}
+
+/* ---- receiving ---------------------------------------------------------------------------------------------- */
+
+/* Fills the receive buffers; under the engine's lock. */
+static void prepare(sc_driver *d) {
+    sc_slab_pool *pool = sc_engine_pool(d->engine);
+    for (int i = 0; i < d->io.config.receive_batch; i++) {
+        if (d->round.slabs[i] != NULL && d->round.slabs[i]->refs > 1) { /* the engine keeps it */
+            sc_slab_unref(d->round.slabs[i]);
+            d->round.slabs[i] = NULL;
+        }
+        if (d->round.slabs[i] == NULL) d->round.slabs[i] = sc_slab_get(pool);
+        d->round.in[i].p =
+            d->round.slabs[i] != NULL ? d->round.slabs[i]->data : d->round.scratch + (size_t)i * SC_SLAB_BYTES;
+    }
+}
+
+/* Gives the engine what came on a lane; returns its bytes. */
+static uint64_t take_in(sc_driver *d, int lane, int got, int *urgent) {
+    uint64_t bytes = 0;
+    int64_t now = sc_now();
+    sc_mutex_lock(d->lock);
+    uint64_t before = sc_engine_unsent(d->engine);
+    for (int i = 0; i < got; i++) {
+        const sc_io_datagram *in = &d->round.in[i];
+        bytes += in->len;
+        d->round.load_packets += in->segment > 0 ? in->len / in->segment + 1 : 1;
+        sc_engine_receive(d->engine, d->round.slabs[i], in->p, in->len, in->segment, &in->from, lane, now);
+    }
+    prepare(d);
+    sc_tell_engine_news(d);
+    /* Acks and the like; and the whole packets that a sequencer has just stamped. */
+    *urgent |= sc_engine_urgent(d->engine) || sc_engine_unsent(d->engine) > before;
+    d->round.deadline = sc_engine_deadline(d->engine);
+    d->round.gather = sc_engine_window(d->engine) / 4;
+    sc_mutex_unlock(d->lock);
+    return bytes;
+}
+
+static uint64_t receive_lane(sc_driver *d, int lane, int *urgent) {
+    int got, batch = d->io.config.receive_batch;
+    uint64_t bytes = 0;
+    if (d->round.large && lane == SC_LANE_DATA && batch > LARGE_BATCH) batch = LARGE_BATCH;
+    do {
+        got = sc_io_receive(&d->io, lane, d->round.in, batch, SC_SLAB_BYTES);
+        if (got == 0) break;
+        size_t last = d->round.in[got - 1].len;
+        bytes += take_in(d, lane, got, urgent);
+        if (lane == SC_LANE_DATA) d->round.large = last >= SC_SLAB_BYTES / 4;
+    } while (got == batch && bytes < ROUND_BYTES_MAX);
+    return bytes;
+}
+
+/* Takes in what has come on `lanes`. *urgent is set when something has to be transmitted. */
+static uint64_t receive(sc_driver *d, int lanes, int *urgent) {
+    static const int order[SC_IO_SOCKETS] = {SC_LANE_CONTROL, SC_LANE_UNICAST, SC_LANE_DATA};
+    uint64_t bytes = 0;
+    if (d->round.in[0].p == NULL) { /* the first round */
+        sc_mutex_lock(d->lock);
+        prepare(d);
+        sc_mutex_unlock(d->lock);
+    }
+    for (int k = 0; k < SC_IO_SOCKETS; k++)
+        if (lanes & 1 << order[k]) bytes += receive_lane(d, order[k], urgent);
+    return bytes;
+}
+
+/* Refused ports, which tell that members were killed. */
+static void take_refusals(sc_driver *d, int64_t now) {
+    sc_address to[REFUSALS];
+    int n = sc_io_refused(&d->io, to, REFUSALS);
+    sc_mutex_lock(d->lock);
+    for (int i = 0; i < n; i++) sc_engine_refused(d->engine, &to[i], now);
+    d->round.deadline = sc_engine_deadline(d->engine);
+    sc_mutex_unlock(d->lock);
+}
+
+static void run_timers(sc_driver *d, int64_t now, int *urgent) {
+    sc_mutex_lock(d->lock);
+    sc_engine_tick(d->engine, now);
+    sc_tell_engine_news(d);
+    *urgent |= sc_engine_urgent(d->engine);
+    d->round.deadline = sc_engine_deadline(d->engine);
+    sc_mutex_unlock(d->lock);
+}
+
+/* Under load: many bytes, or many packets that are not the answers to what the application sends. */
+static void measure_load(sc_driver *d, uint64_t bytes, int64_t now) {
+    d->round.load_bytes += bytes;
+    int64_t period = now - d->round.load_since;
+    if (period < LOAD_PERIOD_NS) return;
+    int sent = (int)sc_exchange(&d->tx.sent_since, 0);
+    int loaded = d->round.load_bytes * LOAD_PERIOD_NS / (uint64_t)period >= LOAD_BYTES ||
+                 (!sent && d->round.load_packets * LOAD_PERIOD_NS / (uint64_t)period >= LOAD_PACKETS);
+    uint64_t gather = d->round.gather < GATHER_BYTES ? d->round.gather : GATHER_BYTES;
+    d->round.nap_ns =
+        loaded ? sc_earlier(d->config.nap_ns, (int64_t)(gather * (uint64_t)period / (d->round.load_bytes + 1))) : 0;
+    d->round.nap_bytes = (uint64_t)d->round.nap_ns * d->round.load_bytes / (uint64_t)period;
+    d->round.load_since = now;
+    d->round.load_bytes = d->round.load_packets = 0;
+}
+
+/* ---- the round ---------------------------------------------------------------------------------------------- */
+
+/* Under load: lets datagrams gather, so that more of them are taken in at once. */
+static void nap(sc_driver *d) {
+    sc_count(&d->counters.naps, 1);
+    uint64_t most = sc_counted(&d->counters.nap_bytes);
+    if (d->round.nap_bytes > most) sc_count(&d->counters.nap_bytes, d->round.nap_bytes - most);
+    sc_sleep(d->round.nap_ns);
+}
+
+/* Looks at the sockets again and again for the time of busy polling; returns the bytes that came. */
+static uint64_t spin(sc_driver *d, int64_t until, int *urgent) {
+    int64_t now = sc_now(), end = sc_earlier(now + d->config.busy_poll_ns, until);
+    uint64_t bytes = 0;
+    while (bytes == 0 && now < end && now < d->round.deadline) {
+        bytes = receive(d, SC_IO_ALL, urgent);
+        sc_relax();
+        now = sc_now();
+        if (sc_load(&d->role.waiting) || sc_load(&d->stop)) break;
+    }
+    return bytes;
+}
+
+/* Sleeps on the sockets; returns the bytes that came. */
+static uint64_t wait(sc_driver *d, int64_t until, int *woken, int *urgent) {
+    int64_t end = sc_earlier(until, d->round.deadline), left = end - sc_now();
+    sc_store(&d->waits.sleep_until, end);
+    int lanes = sc_io_poll(&d->io, left < 0 ? 0 : left);
+    sc_store(&d->waits.sleep_until, 0);
+    *woken = lanes & SC_IO_WOKEN;
+    return lanes & SC_IO_ALL ? receive(d, lanes, urgent) : 0;
+}
+
+int sc_round_run(sc_driver *d, int64_t until, int may_nap) {
+    int urgent = 0, woken = 0;
+    sc_count(&d->counters.rounds, 1);
+    if (may_nap && d->round.nap_ns > 0 && sc_earlier(until, d->round.deadline) > sc_now() + d->round.nap_ns) nap(d);
+    uint64_t bytes = d->config.busy_poll_ns > 0 ? spin(d, until, &urgent) : 0;
+    if (bytes == 0) bytes = wait(d, until, &woken, &urgent);
+    int64_t now = sc_now();
+    measure_load(d, bytes, now);
+    if (sc_load(&d->io.troubled)) take_refusals(d, now);
+    if (now >= d->round.deadline) {
+        /* A thread that got no processor must not take for silence what it has yet to read. */
+        if (now - d->round.deadline > LATE_NS) receive(d, SC_IO_ALL, &urgent);
+        run_timers(d, now, &urgent);
+    }
+    if (urgent) sc_driver_flush(d, 0);
+    return woken;
+}

@@ -1,0 +1,99 @@
+/* Waiting on the sockets, and waking those that wait. */
+#include "io/internal.h"
+
+int sc_set_nonblocking(sc_fd fd) {
+#if defined(_WIN32)
+    u_long on = 1;
+    return ioctlsocket(fd, FIONBIO, &on);
+#else
+    return fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+#endif
+}
+
+int sc_signal_open(sc_fd ends[2]) {
+    ends[0] = ends[1] = SC_NO_FD;
+#if defined(__linux__)
+    ends[0] = ends[1] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return ends[0] < 0 ? -1 : 0;
+#elif defined(_WIN32) /* a socket that is connected to itself */
+    struct sockaddr_in own;
+    int len = sizeof own;
+    memset(&own, 0, sizeof own);
+    own.sin_family = AF_INET;
+    own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    sc_fd fd = ends[0] = ends[1] = socket(AF_INET, SOCK_DGRAM, 0);
+    if (fd == SC_NO_FD || bind(fd, (struct sockaddr *)&own, len) != 0 ||
+        getsockname(fd, (struct sockaddr *)&own, &len) != 0 || connect(fd, (struct sockaddr *)&own, len) != 0)
+        return -1;
+    return sc_set_nonblocking(fd);
+#else
+    int both[2];
+    if (pipe(both) != 0) return -1;
+    ends[0] = both[1];
+    ends[1] = both[0];
+    for (int i = 0; i < 2; i++) {
+        sc_set_nonblocking(both[i]);
+        fcntl(both[i], F_SETFD, FD_CLOEXEC);
+    }
+    return 0;
+#endif
+}
+
+void sc_signal(sc_fd end) {
+    uint64_t one = 1;
+#if defined(_WIN32)
+    send(end, (const char *)&one, 1, 0);
+#else
+    (void)!write(end, &one, sizeof one);
+#endif
+}
+
+void sc_signal_clear(sc_fd end) {
+    uint64_t waste[8];
+#if defined(_WIN32)
+    while (recv(end, (char *)waste, sizeof waste, 0) > 0) {}
+#else
+    while (read(end, waste, sizeof waste) == (ssize_t)sizeof waste) {}
+#endif
+}
+
+void sc_signal_close(sc_fd ends[2]) {
+    if (ends[1] != SC_NO_FD && ends[1] != ends[0]) sc_close_fd(ends[1]);
+    if (ends[0] != SC_NO_FD) sc_close_fd(ends[0]);
+    ends[0] = ends[1] = SC_NO_FD;
+}
+
+void sc_io_wake(sc_io *io) { sc_signal(io->wake[0]); }
+
+/* poll rather than epoll: an epoll that stands costs each datagram a call back on its way into the socket, and that of
+ * all receivers of a machine in the sender's time; a poll costs the one who waits, once. */
+int sc_io_poll(sc_io *io, int64_t timeout_ns) {
+    int ready = 0;
+#if defined(_WIN32)
+    WSAPOLLFD fds[SC_IO_SOCKETS + 1];
+#else
+    struct pollfd fds[SC_IO_SOCKETS + 1];
+#endif
+    for (int i = 0; i <= SC_IO_SOCKETS; i++) {
+        fds[i].fd = i < SC_IO_SOCKETS ? io->fd[i] : io->wake[1];
+        fds[i].events = POLLIN;
+        fds[i].revents = 0;
+    }
+#if defined(__linux__)
+    struct timespec t = {timeout_ns / 1000000000LL, timeout_ns % 1000000000LL};
+    int n = ppoll(fds, SC_IO_SOCKETS + 1, timeout_ns < 0 ? NULL : &t, NULL);
+#else
+    int64_t ms = timeout_ns < 0 ? -1 : timeout_ns > 3600000000000LL ? 3600000 : (timeout_ns + 999999) / 1000000;
+#if defined(_WIN32)
+    int n = WSAPoll(fds, SC_IO_SOCKETS + 1, (int)ms);
+#else
+    int n = poll(fds, SC_IO_SOCKETS + 1, (int)ms);
+#endif
+#endif
+    for (int i = 0; n > 0 && i <= SC_IO_SOCKETS; i++) {
+        if (fds[i].revents) ready |= 1 << i;
+        if (fds[i].revents & POLLERR) sc_store(&io->troubled, 1);
+    }
+    if (ready & SC_IO_WOKEN) sc_signal_clear(io->wake[1]);
+    return ready;
+}

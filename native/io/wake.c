@@ -1,0 +1,89 @@
+/* Who waits for what, and how each is woken: the control thread, the holder of the receive role, the I/O thread, an event
+ * loop. */
+#include "io/parts.h"
+
+int sc_waits_init(sc_waits *w) {
+    sc_cond_init(&w->control);
+    return sc_signal_open(w->watch);
+}
+
+int sc_has(const sc_driver *d, int want, uint64_t mark) {
+    return ((want & SC_WANT_DELIVERY) && sc_engine_deliverable(d->engine) > 0) ||
+           ((want & SC_WANT_SENDABLE) && sc_engine_sendable(d->engine) != mark) ||
+           ((want & SC_WANT_STATE) && sc_engine_state_readable(d->engine, mark));
+}
+
+int sc_driver_has(sc_driver *d, int want, uint64_t mark) {
+    sc_mutex_lock(d->lock);
+    int has = sc_has(d, want, mark);
+    sc_mutex_unlock(d->lock);
+    return has;
+}
+
+/* ---- the control thread ------------------------------------------------------------------------------------- */
+
+void sc_driver_wait_control(sc_driver *d, int64_t until) {
+    sc_mutex_lock(d->lock);
+    while (!sc_engine_has_event(d->engine) && !d->waits.control_kicked && sc_now() < until) {
+        d->waits.control_waiting = 1;
+        sc_cond_wait_until(&d->waits.control, d->lock, until);
+        d->waits.control_waiting = 0;
+    }
+    d->waits.control_kicked = 0;
+    sc_mutex_unlock(d->lock);
+}
+
+void sc_driver_kick_control(sc_driver *d) {
+    sc_mutex_lock(d->lock);
+    d->waits.control_kicked = 1;
+    sc_cond_signal(&d->waits.control);
+    sc_mutex_unlock(d->lock);
+}
+
+void sc_tell_engine_news(sc_driver *d) {
+    if (d->waits.control_waiting && sc_engine_has_event(d->engine)) {
+        d->waits.control_waiting = 0;
+        sc_cond_signal(&d->waits.control);
+    }
+    if (d->waits.watched) sc_tell_watcher(d);
+}
+
+/* ---- threads that wait on the sockets ----------------------------------------------------------------------- */
+
+void sc_wake_caller(sc_driver *d, int what) {
+    if (!(sc_load(&d->waits.caller_wants) & what) || !sc_exchange(&d->waits.caller_wants, 0)) return;
+    sc_mutex_lock(&d->role.lock); /* sc_driver_close waits for it */
+    sc_io_wake(&d->io);
+    sc_mutex_unlock(&d->role.lock);
+}
+
+void sc_kick_io(sc_driver *d) {
+    sc_count(&d->counters.kicks, 1);
+    if (d->role.io_state == SC_IO_POLLING)
+        sc_io_wake(&d->io);
+    else if (d->role.io_state != SC_IO_AWAKE)
+        sc_cond_signal(&d->role.io_idle);
+}
+
+/* ---- event loops -------------------------------------------------------------------------------------------- */
+
+void sc_tell_watcher(sc_driver *d) {
+    if (!sc_has(d, d->waits.watched, d->waits.watched_sendable)) return;
+    d->waits.watched = 0;
+    sc_signal(d->waits.watch[0]);
+}
+
+void sc_driver_watch_clear(sc_driver *d) {
+    sc_mutex_lock(d->lock);
+    if (!d->closed) sc_signal_clear(d->waits.watch[1]);
+    sc_mutex_unlock(d->lock);
+}
+
+int sc_driver_watch(sc_driver *d, int want, uint64_t mark) {
+    sc_mutex_lock(d->lock);
+    int there = sc_has(d, want, mark);
+    d->waits.watched = there || d->closed ? 0 : want;
+    d->waits.watched_sendable = mark;
+    sc_mutex_unlock(d->lock);
+    return there;
+}
