@@ -157,6 +157,7 @@ def sentence(comment: str) -> str:
 
 def state_page() -> str:
     """docs/state-tables.md from the tables that the policies run."""
+    from seqcast.core.machines.backlog import Backlog
     from seqcast.core.machines.blocker import Blocker
     from seqcast.core.machines.initiator import Initiator
     from seqcast.core.machines.lifecycle import Lifecycle
@@ -166,6 +167,7 @@ def state_page() -> str:
     from seqcast.core.machines.pause_member import PauseMember
     from seqcast.core.machines.pause_owner import PauseOwner
     from seqcast.core.machines.state import StateTaker
+    from seqcast.core.machines.transfer import Transfer
 
     parts = [
         "# State tables",
@@ -174,7 +176,7 @@ def state_page() -> str:
         "occurs in a healthy group and changes nothing; an *illegal* one is a bug and raises `IllegalEvent`.",
     ]
     machines: list[type[Machine]] = [Lifecycle, Membership, Initiator, Participant, Blocker, PauseMember, PauseOwner]
-    for machine in (*machines, Merger, StateTaker):
+    for machine in (*machines, Merger, StateTaker, Transfer, Backlog):
         first, *paragraphs = str(sys.modules[machine.__module__].__doc__).strip().split("\n\n")
         parts.append(f"## {machine.TABLE.name.capitalize()}: {prose(first).rstrip('.')}")
         parts += [prose(paragraph) for paragraph in paragraphs]

@@ -33,11 +33,12 @@ from seqcast.core.machines.merge import MergeInput, Merger
 from seqcast.core.machines.participant import Participant
 from seqcast.core.machines.pause_member import PauseMember
 from seqcast.core.machines.pause_owner import PauseOwner, PauseOwnerState
+from seqcast.core.machines.transfer import BeginState, StateChunk, TransferEffect
 from seqcast.core.rules.cut import next_view
 from seqcast.sim import Options, World, families
 from seqcast.sim.node import Node
 from seqcast.sim.options import MS, SECOND
-from seqcast.sim.state import Taking
+from seqcast.sim.state import StateKeeper
 from seqcast.types import MembershipChange, ViewId
 
 PROBE, HEARTBEAT = 6, 7  # types of datagrams: docs/wire.md
@@ -227,28 +228,22 @@ def late_state() -> Iterator[dict[str, Any]]:
         yield {}
 
 
-class _Resumed(Taking):
-    """What the provider before it sent is kept, and the new one's bytes are taken from there on."""
-
-    def step(self, *arguments: Any) -> None:
-        kept, self.data = self.data, bytearray()
-        super().step(*arguments)
-        begin = self.incoming.offset - len(self.data)
-        self.data = kept + self.data[max(0, len(kept) - begin) :]
-
-
 @contextlib.contextmanager
 def resumed_elsewhere() -> Iterator[dict[str, Any]]:
     """Chunks go on where they were, also with another provider."""
 
-    def begin_taking(self: Node, provider: int, boundary: int) -> None:
-        kept = self.taking.data if self.taking is not None else bytearray()
-        original(self, provider, boundary)
-        self.taking = _Resumed(provider, boundary, self.now)
-        self.taking.data = kept
+    def feed(self: StateKeeper, effects: list[TransferEffect]) -> None:
+        if any(isinstance(effect, BeginState) for effect in effects):
+            self.skipped = len(self.data)  # type: ignore[attr-defined]
+        for effect in effects:
+            if isinstance(effect, StateChunk):
+                behind = min(self.skipped, len(effect.data))  # type: ignore[attr-defined]
+                self.skipped -= behind  # type: ignore[attr-defined]
+                self.data += effect.data[behind:]
+        original(self, [effect for effect in effects if not isinstance(effect, BeginState | StateChunk)])
 
-    original = Node.begin_taking
-    with mock.patch.object(Node, "begin_taking", begin_taking):
+    original = StateKeeper.feed
+    with mock.patch.object(StateKeeper, "feed", feed):
         yield {}
 
 

@@ -84,7 +84,7 @@ def test_a_transfer_starts_anew_with_another_provider(variant):
         stage.named("c", 1000)
         stage.until(1009)
         c = stage.nodes[-1]
-        assert 100_000 < len(c.taking.data) < 1_900_000
+        assert 100_000 < len(c.keeper.data) < 1_900_000
         b.pending += [(0, 100), (c.id, 100), (0, 100)]
         b.service()
         stage.until(1012)
@@ -279,10 +279,9 @@ def test_a_unicast_of_the_view_before_is_late_with_two_exceptions(why):
     view = replace(a.endpoint.view, view_id=replace(a.endpoint.view.view_id, counter=9))
     a.sent_to[b.id, 0] = a.endpoint.view.view_id
     unicast = Delivered(a.id, 0, b.id, 0, 0, 24, True, a.id)
-    b.inside, b.boundary = False, view.view_id.tag
-    for entry in (unicast, view) if "state" in why else (view, unicast):
-        b.hold_back(entry)
-    b.enter(0)
+    b.kept_over = {(a.id, 0)} if "state" in why else set()
+    b.take(view)
+    b.take(unicast)
     a.repeated = {view.view_id} if "again" in why else set()
     assert b.log[-2:] == [view, unicast]
     assert any("unicast flush" in line for line in check_safety(stage.nodes)) is not bool(why)

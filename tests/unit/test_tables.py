@@ -4,6 +4,7 @@ from enum import Enum, auto
 
 import pytest
 
+from seqcast.core.machines.backlog import Backlog, BacklogState
 from seqcast.core.machines.blocker import Blocker, BlockerState
 from seqcast.core.machines.initiator import Attempting, Initiator
 from seqcast.core.machines.lifecycle import Lifecycle, LifecycleState
@@ -13,6 +14,7 @@ from seqcast.core.machines.participant import Part, Participant
 from seqcast.core.machines.pause_member import PauseMember, PauseMemberState
 from seqcast.core.machines.pause_owner import PauseOwner, PauseOwnerState
 from seqcast.core.machines.state import Having, StateTaker
+from seqcast.core.machines.transfer import Transfer, TransferState
 from seqcast.core.table import IGNORED, ILLEGAL, Edge, IllegalEvent, Machine, decision, edges_of, table
 
 MACHINES = [
@@ -25,6 +27,8 @@ MACHINES = [
     (PauseMember, PauseMemberState.OPEN),
     (PauseOwner, PauseOwnerState.IDLE),
     (Merger, Merge.APART),
+    (Transfer, TransferState.IDLE),
+    (Backlog, BacklogState.IDLE),
 ]
 
 

@@ -15,11 +15,12 @@ from seqcast._native.engine import Batch, Message
 from seqcast.api.base import GroupBase
 from seqcast.arguments import nanoseconds
 from seqcast.config import Config
+from seqcast.core.machines.backlog import Item
 from seqcast.core.vocabulary import Left, Meaning
 from seqcast.errors import JournalWriteError, NotMember, UsageError
 from seqcast.events import Blocked, Excluded, InterfaceChanged, Lost, Unblocked
 from seqcast.net.host import Host
-from seqcast.net.state import Item, StateHandler, give_state
+from seqcast.net.state import StateHandler, give_state
 from seqcast.types import View
 
 if TYPE_CHECKING:

@@ -124,8 +124,7 @@ class Host:
         self.excluded = False
         self.left = False  # gracefully: those who stay have all that this member sent
         self.over = False
-        self.state_from: tuple[int, int] | None = None  # provider, and tag of the boundary
-        self.state_held: int | None = None  # tag of the boundary; 0: the state is our own
+        self.state_news: list[TakeState | StateHeld | StateLost] = []  # for the thread that joins
         self.pausing = ""  # "asked", "held" or "over" between `suspend` and `resume`
         self.pause_error = ""
         self._pause_number = 0
@@ -366,12 +365,8 @@ class Host:
                     self.callbacks.block(run)
                 case CallUnblock() if self.callbacks is not None:
                     self.callbacks.unblock()
-                case TakeState(provider, boundary):
-                    self.state_from = provider, boundary
-                case StateHeld(boundary):
-                    self.state_held = boundary
-                case StateLost(error):
-                    self.error = JoinTimeout(f"no state: {error}")
+                case TakeState() | StateHeld() | StateLost():
+                    self.state_news.append(effect)
                 case Warn(text):
                     log.warning("%s: %s", self.member.name, text)
             self.changed.notify_all()

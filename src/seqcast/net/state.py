@@ -1,40 +1,46 @@
-"""State transfer in the real world: the handler's bytes on their way from one process to another.
+"""State transfer in the real world: threads, spools and the application's handler.
 
-The provider's bytes are taken on its application's receiving thread, between two messages, and sent by a thread of
-their own. At the joiner the calling thread of ``join`` receives them, while another thread takes what the group sends
-meanwhile out of the engine, so that the group is not held.
+What is decided is decided in ``core/machines/transfer.py``. The provider's handler runs on its application's receiving
+thread, between two messages, and a thread for each joiner sends what it wrote. At the joiner the thread that calls
+``join`` reads the state and runs the handler. Another one takes what the group sends meanwhile out of the engine, so
+that the group is not held.
 """
 
 from __future__ import annotations
 
 import inspect
 import logging
-import tempfile
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import IO, Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
-from seqcast._native.driver import Refused
+from seqcast._native.driver import Refused, now_ns
 from seqcast._native.engine import Batch
 from seqcast.config import Config
-from seqcast.core.rules.chunks import CHUNK_BYTES_MAX, Incoming, Outgoing
-from seqcast.core.vocabulary import LeaveGroup, Left, Meaning, StateArrived, StateRefused
-from seqcast.errors import JoinTimeout, NotMember, RemoteProtocolError, UsageError
-from seqcast.events import Excluded
+from seqcast.core.machines.backlog import Item
+from seqcast.core.machines.transfer import (
+    BeginState,
+    Deliver,
+    Giver,
+    GiveUp,
+    LoadState,
+    StateChunk,
+    Transfer,
+    TransferEffect,
+)
+from seqcast.core.vocabulary import LeaveGroup, StateArrived, StateHeld, StateLost, StateRefused, TakeState
+from seqcast.errors import JoinTimeout, NotMember, UsageError
 from seqcast.net.host import Host
+from seqcast.net.spool import Spool
 from seqcast.types import View
 
 log = logging.getLogger("seqcast")
 
 SLICE_NS = 50_000_000
-"""How long a wait goes on before the rest of the world is looked at."""
+"""A wait is interrupted after so long, to see what else has happened."""
 BACKLOG_SLICE_NS = 5_000_000
 """The same where the end of ``join`` waits for it."""
-BATCH_OVERHEAD = 1024
-
-Item = Batch | Meaning
 
 
 class StateHandler(Protocol):
@@ -61,95 +67,6 @@ def check_handler(handler: Any) -> None:
             raise UsageError(f"state={handler!r} must have the functions get_state(write) and set_state(read)")
         if inspect.iscoroutinefunction(function):
             raise UsageError(f"{name} of state= must be a plain function, not a coroutine")
-
-
-class Spool:
-    """Bytes in memory up to a bound, and what is more in a temporary file. Written first, then read, by any number of
-    readers."""
-
-    def __init__(self, memory_bytes: int) -> None:
-        self.length = 0
-        self.failure: Exception | None = None
-        self._left = memory_bytes
-        self._parts: list[Any] = []  # bytes of at least a chunk, but the last
-        self._small = bytearray()  # what is not enough for one
-        self._file: IO[bytes] | None = None
-        self._lock = threading.Lock()
-
-    def write(self, data: Any) -> None:
-        """
-        Raises:
-            UsageError: it has no bytes.
-            OSError: the temporary file cannot be written.
-        """
-        if not isinstance(data, bytes):
-            try:
-                data = memoryview(data).tobytes()
-            except (TypeError, BufferError) as error:
-                raise UsageError(f"state is written as bytes, not {type(data).__name__}; encode it first") from error
-        self.append(data)
-
-    def append(self, data: bytes | bytearray) -> None:
-        """As ``write``; ``data`` is kept as it is."""
-        self.length += len(data)
-        if self._file is not None or self.length > self._left:
-            try:
-                if self._file is None:
-                    self._file = tempfile.TemporaryFile(prefix="seqcast-state-")
-                self._file.write(data)
-            except Exception as error:
-                self.failure = error
-                raise
-        elif len(data) >= CHUNK_BYTES_MAX and not self._small:
-            self._parts.append(data)
-        else:
-            self._small += data
-            if len(self._small) >= CHUNK_BYTES_MAX:
-                self._parts.append(self._small)
-                self._small = bytearray()
-
-    def chunks(self, size: int = CHUNK_BYTES_MAX) -> Iterator[Any]:
-        """All of it, in pieces of at most ``size``."""
-        for part in (*self._parts, self._small):
-            view = memoryview(part)
-            for at in range(0, len(view), size):
-                yield view[at : at + size]
-        at = 0
-        while self._file is not None:
-            with self._lock:
-                self._file.seek(at)
-                piece = self._file.read(size)
-            if not piece:
-                return
-            at += len(piece)
-            yield piece
-
-    def reader(self) -> Callable[..., bytes]:
-        """``read`` of ``set_state``."""
-        chunks = self.chunks()
-        rest: Any = b""
-
-        def read(size: int | None = -1, /) -> bytes:
-            nonlocal rest
-            wanted = self.length if size is None or size < 0 else size
-            pieces = []
-            while wanted:
-                if not rest:
-                    rest = next(chunks, b"")
-                    if not rest:
-                        break
-                pieces.append(rest[:wanted])
-                rest = rest[wanted:]
-                wanted -= len(pieces[-1])
-            return b"".join(pieces)
-
-        return read
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-        self._parts.clear()
-        self._small = bytearray()
 
 
 # ---- the provider's side ---------------------------------------------------------------------------------------------
@@ -188,26 +105,15 @@ def give_state(host: Host, handler: StateHandler, view: View, joiners: tuple[int
 
 
 def _send(host: Host, spool: Spool, refusal: str, joiner: int, boundary: int, users: list[int]) -> None:
-    driver, outgoing = host.driver, Outgoing(boundary)
-
-    def send(data: Any) -> None:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[driver.state_send(rest, joiner, 4 * SLICE_NS) :]
-            if rest and joiner not in host.endpoint.joiners_of(boundary):
-                raise NotMember("another member gives the state now")
-
+    giver = Giver(boundary, joiner, spool.chunks(), refusal)
     try:
-        if refusal:
-            send(outgoing.refusal(refusal))
-        else:
-            for chunk in spool.chunks():
-                send(outgoing.data(chunk))
-                send(chunk)
-            send(outgoing.end())
-        driver.state_end(joiner)
+        while rest := giver.rest:
+            giver.sent(host.driver.state_send(rest, joiner, 4 * SLICE_NS))
+            if not giver.wanted(host.endpoint.joiners_of(boundary)):
+                raise NotMember("another member gives the state now")
+        host.driver.state_end(joiner)
     except (Refused, NotMember) as gone:
-        log.info("%s: state for %x ends at %d bytes: %s", host.member.name, joiner, outgoing.offset, gone)
+        log.info("%s: state for %x ends at %d bytes: %s", host.member.name, joiner, giver.bytes_sent, gone)
     except OSError as error:
         log.error("%s: the temporary file of the state cannot be read: %s", host.member.name, error)
     finally:
@@ -219,194 +125,158 @@ def _send(host: Host, spool: Spool, refusal: str, joiner: int, boundary: int, us
 # ---- the joiner's side -----------------------------------------------------------------------------------------------
 
 
-class Backlog:
-    """What is delivered while the application has no state yet, taken by a thread, so that the group is not held;
-    bounded: when it is full, credit holds the senders."""
-
-    def __init__(self, host: Host, config: Config) -> None:
-        self.items: deque[Item] = deque()
-        self.full = 0
-        """How many times it was full."""
-        self._host, self._config = host, config
-        self._bytes = 0
-        self._boundary: int | None = 0  # tag of the view before which group messages are void
-        self._kept: list[Item] = []  # unicasts of before, which are not
-        self._changed = threading.Condition()
-        self._stopping = False
-        self._deadline: float | None = None
-        self.late = False
-        self._thread: threading.Thread | None = None
-
-    def restart(self, boundary: int) -> None:
-        """Group messages from before the view with this tag are void: the state has their effect."""
-        with self._changed:
-            self._boundary = boundary
-            items, self.items, self._bytes = self.items, deque(), 0
-            for item in items:
-                self._add(item)
-            self._changed.notify_all()
-        if self._thread is None:
-            name = f"seqcast-backlog-{self._host.member.name}"
-            self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-            self._thread.start()
-
-    def watch(self, deadline: float | None) -> None:
-        """The application works on the state, and the group is held for it no longer than up to ``deadline`` (monotonic
-        seconds); None: it is done."""
-        self._deadline = deadline
-
-    def stop(self) -> deque[Item]:
-        """Ends the thread; returns what the application gets first."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._boundary is None or self._host.over)
-            self._stopping = True
-            self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join()
-        return self.items
-
-    def give_up(self) -> None:
-        with self._changed:
-            self._stopping = True
-            self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join()
-
-    def _run(self) -> None:
-        host = self._host
-        view: View | None = None
-        while True:
-            with self._changed:
-                full = self._bytes >= self._config.state_backlog_bytes
-                self.full += full
-                if full:
-                    self._changed.wait(BACKLOG_SLICE_NS / 1e9)
-                if self._stopping:
-                    return
-                full = self._bytes >= self._config.state_backlog_bytes
-            if self._deadline is not None and time.monotonic() > self._deadline and not self.late:
-                self.late = True
-                host.request(LeaveGroup(0))
-            if full:
-                continue
-            item = host.driver.deliver(self._config.batch_bytes, BACKLOG_SLICE_NS, view, True)
-            if item is None:
-                if host.over and not host.engine.deliverable():
-                    return
-                continue
-            with self._changed:
-                for each in (item,) if isinstance(item, Batch) else host.endpoint.marker(item):
-                    if isinstance(each, View):
-                        view = each
-                    self._add(each)
-                self._changed.notify_all()
-
-    def _add(self, item: Item) -> None:
-        if isinstance(item, Batch):
-            if self._boundary is not None:
-                only = item.unicasts()
-                if only is not None:
-                    self._kept.append(only)
-                return
-            self._bytes += item.data.nbytes + 4 * len(item) + BATCH_OVERHEAD
-        elif self._boundary is not None and not isinstance(item, Excluded | Left):
-            if not isinstance(item, View) or item.view_id.tag != self._boundary:
-                return
-        self.items.append(item)
-        if self._boundary is not None:
-            self._boundary = None
-            self.items.extend(self._kept)
-            self._kept = []
-
-
 def take_state(host: Host, handler: StateHandler, config: Config) -> deque[Item]:
-    """Waits for the state, and has the handler set it.
+    """Waits for the state, and has the handler load it.
 
     Returns:
         What was delivered from the state's boundary on.
 
     Raises:
-        JoinTimeout: no member could give it.
+        JoinTimeout: no member could give it, or the handler took too long.
         NotMember: this member was excluded meanwhile.
         Exception: what ``set_state`` raised.
     """
-    backlog = Backlog(host, config)
-    spool: Spool | None = None
+    receiver = _Receiver(host, config)
     try:
-        spool = _receive(host, backlog, config)
-        if spool is None:  # the first member
-            return deque()
-        backlog.watch(time.monotonic() + config.state_timeout_s)
-        read = spool.reader()
+        return receiver.run(handler)
+    finally:
+        receiver.close()
+
+
+class _Receiver:
+    """The joiner's transfer, its two threads, and its spool."""
+
+    def __init__(self, host: Host, config: Config) -> None:
+        self._host, self._config = host, config
+        self._transfer = Transfer(
+            round(config.state_timeout_s * 1e9), config.state_backlog_bytes, host.name_of, host.endpoint.edges
+        )
+        self._lock = threading.Condition()  # of the transfer
+        self._spool = Spool(config.state_memory_bytes)
+        self._loading = False
+        self._error = ""
+        self._items: deque[Item] | None = None  # once the application is delivered to
+        self._thread: threading.Thread | None = None
+
+    def run(self, handler: StateHandler) -> deque[Item]:
+        """See ``take_state``."""
+        while not self._loading and self._items is None:
+            for news in self._news():
+                self._feed(self._transfer.told, news)
+            self._check()
+            self._read()
+        if self._loading:
+            self._load(handler)
+        if self._thread is not None:
+            self._thread.join()
+        self._check()
+        if self._items is None:
+            raise _excluded()
+        return self._items
+
+    def close(self) -> None:
+        self._feed(self._transfer.over)
+        if self._thread is not None:
+            self._thread.join()
+        self._spool.close()
+
+    # ---- the thread that joins
+
+    def _news(self) -> list[TakeState | StateHeld | StateLost]:
+        """What the endpoint told since; waits for it where there is nothing else to do."""
+        host = self._host
+        with host.changed:
+            if not host.state_news and not self._transfer.receiving:
+                host.changed.wait(SLICE_NS / 1e9)
+            if host.error is not None:
+                raise host.error
+            if host.over:
+                raise _excluded()
+            news, host.state_news = host.state_news, []
+            return news
+
+    def _check(self) -> None:
+        if self._error:
+            raise JoinTimeout(self._error)
+
+    def _read(self) -> None:
+        """Reads what has come from the provider, if one is named."""
+        with self._lock:
+            incoming = self._transfer.incoming if self._transfer.receiving else None
+        if incoming is not None:
+            got = self._host.driver.state_read(self._transfer.provider, incoming.room, SLICE_NS)
+            if got:
+                self._feed(self._transfer.filled, incoming, got)
+
+    def _load(self, handler: StateHandler) -> None:
+        read = self._spool.reader()
 
         def watched(size: int | None = -1, /) -> bytes:
-            backlog.watch(time.monotonic() + config.state_timeout_s)
+            self._feed(self._transfer.read)
             return read(size)
 
-        handler.set_state(watched)
-        backlog.watch(None)
-        if backlog.late:
-            raise JoinTimeout(
-                f"set_state took longer than state_timeout_s={config.state_timeout_s:g} s after its last read, and the "
-                "group was left, so that it is not held up: join again with a longer one"
-            )
-        return backlog.stop()
-    finally:
-        backlog.give_up()
-        if spool is not None:
-            spool.close()
+        try:
+            handler.set_state(watched)
+        except BaseException as error:
+            self._feed(self._transfer.failed, f"set_state raised {error!r}")
+            raise
+        self._feed(self._transfer.loaded)
 
+    # ---- the thread that takes from the engine
 
-def _receive(host: Host, backlog: Backlog, config: Config) -> Spool | None:
-    """The whole state; None where this member is the group's first, and has it."""
-    provider = boundary = 0
-    spool, incoming = Spool(config.state_memory_bytes), Incoming(0)
-    told = True  # there is nothing to wait for from the provider
-    heard = 0.0
-    complete = False
-    try:
+    def _run(self) -> None:
+        host = self._host
+        view: View | None = None
         while True:
-            with host.changed:
-                if host.state_from == (provider, boundary) and told:
-                    host.changed.wait(SLICE_NS / 1e9)
-                if host.error is not None:
-                    raise host.error
-                if host.over:
-                    raise NotMember("the group went on without this member while its state was under way: join again")
-                if host.state_held == boundary and host.state_held is not None:
-                    complete = True
-                    return spool if boundary else None
-                named = host.state_from
-            if named is None:
+            self._feed(self._transfer.run_timers)
+            with self._lock:
+                if self._transfer.ended:
+                    return
+                if not self._transfer.holds:
+                    self._lock.wait(BACKLOG_SLICE_NS / 1e9)
+                    continue
+            item = host.driver.deliver(self._config.batch_bytes, BACKLOG_SLICE_NS, view, True)
+            if item is None:
+                if host.over and not host.engine.deliverable():
+                    return
                 continue
-            if named != (provider, boundary):
-                provider, boundary = named
-                backlog.restart(boundary)
-                spool.close()
-                spool, incoming = Spool(config.state_memory_bytes), Incoming(boundary)
-                heard, told = time.monotonic(), False
-            if told:
-                continue
-            got = host.driver.state_read(provider, incoming.room, SLICE_NS)
-            refusal = None
-            if got:
-                heard = time.monotonic()
-                try:
-                    chunk = incoming.filled(got)
-                except RemoteProtocolError as error:
-                    refusal = f"{host.name_of(provider)}: {error}"
-                else:
-                    if chunk:
-                        spool.append(chunk)
-                    refusal = incoming.refusal
-            elif time.monotonic() - heard > config.state_timeout_s:
-                refusal = (
-                    f"{host.name_of(provider)}: nothing came for state_timeout_s={config.state_timeout_s:g} s; its "
-                    "application has to receive, and get_state to return, for the state to be taken"
-                )
-            if incoming.over or refusal is not None:
-                told = True
-                host.request(StateArrived(boundary) if incoming.over else StateRefused(boundary, refusal or "refused"))
-    finally:
-        if not complete:
-            spool.close()
+            for each in (item,) if isinstance(item, Batch) else host.endpoint.marker(item):
+                if isinstance(each, View):
+                    view = each
+                self._feed(self._transfer.delivered, each)
+
+    # ---- both
+
+    def _feed(self, take: Callable[..., list[TransferEffect]], *args: object) -> None:
+        """Gives the machine an input, and does what it says."""
+        with self._lock:
+            effects = take(*args, now_ns())
+            for effect in effects:
+                match effect:
+                    case StateArrived() | StateRefused() | LeaveGroup():
+                        self._host.request(effect)
+                    case LoadState():
+                        self._loading = True
+                    case Deliver(items):
+                        self._items = (self._items or deque()) + items
+                    case GiveUp(error):
+                        self._error = error
+            if effects:
+                self._lock.notify_all()
+        for effect in effects:  # files are written without the lock; only the thread that joins does so
+            if isinstance(effect, StateChunk):
+                self._spool.append(effect.data)
+            elif isinstance(effect, BeginState):
+                self._spool.close()
+                self._spool = Spool(self._config.state_memory_bytes)
+                self._take_deliveries()
+
+    def _take_deliveries(self) -> None:
+        if self._thread is None:
+            name = f"seqcast-backlog-{self._host.member.name}"
+            self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+            self._thread.start()
+
+
+def _excluded() -> NotMember:
+    return NotMember("the group went on without this member while its state was under way: join again")

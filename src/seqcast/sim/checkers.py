@@ -367,11 +367,11 @@ def check_sides(nodes: Sequence[Node], sides: Sequence[Collection[int]]) -> Iter
             # A member may be in a view of another group: both took it in when it joined.
             alive = {other.id for other in inside if other.endpoint.view == view}
             if all(member.id in alive for member in view.members):
-                if node.blocked is not None and node.blocked.kind == "minority":
+                if node.told_minority:
                     yield f"primary: {node} reaches all of {view}, and is blocked"
             elif _majority(view, alive):
                 yield f"primary: {node} is in {view} still, and can reach a majority of it"
-            elif node.blocked is None or node.blocked.kind != "minority":
+            elif not node.told_minority:
                 yield f"primary: {node} in {view} reaches no majority, and was not told so"
 
 
@@ -388,7 +388,7 @@ def check_filtered(nodes: Sequence[Node], deaf: Node, packets: Mapping[Node, int
         if view is None:  # a minority takes nobody in
             continue
         rest = {other.id for other in up if other is not deaf and other.endpoint.view == view}
-        if node.blocked is not None and node.blocked.kind == "minority":
+        if node.told_minority:
             if node is not deaf and _majority(view, rest) and len(view.members) > 2:
                 yield f"filtered: {node} is blocked, and can reach a majority of {view} without {deaf}"
         elif len(view.members) > 1 and view.rank(deaf.id) >= 0:
@@ -404,8 +404,7 @@ def lost_majority(nodes: Sequence[Node]) -> bool:
         if node.up and not node.endpoint.over and node.endpoint.view is not None:
             together.setdefault(node.endpoint.view, []).append(node)
     return bool(together) and all(
-        not _majority(view, {node.id for node in group})
-        and all(node.blocked is not None and node.blocked.kind == "minority" for node in group)
+        not _majority(view, {node.id for node in group}) and all(node.told_minority for node in group)
         for view, group in together.items()
     )
 

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 
 from seqcast.commandline import Parser, Progress, whole
+from seqcast.core.machines.backlog import Backlog
 from seqcast.core.machines.blocker import Blocker
 from seqcast.core.machines.initiator import Initiator
 from seqcast.core.machines.lifecycle import Lifecycle
@@ -17,6 +18,7 @@ from seqcast.core.machines.participant import Participant
 from seqcast.core.machines.pause_member import PauseMember
 from seqcast.core.machines.pause_owner import PauseOwner
 from seqcast.core.machines.state import StateTaker
+from seqcast.core.machines.transfer import Transfer
 from seqcast.core.table import Edge, edges_of
 from seqcast.sim import families, heals, starts
 from seqcast.sim.options import SECOND, Options
@@ -32,6 +34,8 @@ MACHINES = (
     PauseOwner,
     Merger,
     StateTaker,
+    Transfer,
+    Backlog,
 )
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import struct
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from seqcast._native.engine import AGAIN, ENDED, LANE_DATA, LANE_UNICAST, NO_VIEW, SENT, Engine, Sending
+from seqcast._native.engine import AGAIN, ENDED, LANE_DATA, LANE_UNICAST, NO_VIEW, SENT, Batch, Engine, Sending
 from seqcast.core.context import NEVER, EndpointSettings
 from seqcast.core.endpoint import Endpoint
+from seqcast.core.machines.backlog import Item
 from seqcast.core.port import reports
 from seqcast.core.vocabulary import (
     CallbackReturned,
@@ -32,10 +33,8 @@ from seqcast.core.vocabulary import (
     PauseHeld,
     PauseOver,
     ResumeGroup,
-    StateArrived,
     StateHeld,
     StateLost,
-    StateRefused,
     TakeState,
     ViewInstalled,
     Waiting,
@@ -43,7 +42,7 @@ from seqcast.core.vocabulary import (
 from seqcast.events import Blocked, Excluded, InterfaceChanged, Lost, Unblocked
 from seqcast.sim.options import MS, Options
 from seqcast.sim.policies import choice, policy
-from seqcast.sim.state import SILENCE_NS_MAX, Chain, Giving, Taking
+from seqcast.sim.state import Chain, StateKeeper
 from seqcast.sim.taken import Waits
 from seqcast.types import Member, MergeView, View, ViewId
 
@@ -203,6 +202,7 @@ class Node:
         self.waits = Waits(self)
         self.error = ""
         self.warnings: list[str] = []
+        self.minority = ""  # why this member is blocked for want of a majority
         self.waiting = ""  # why the group that it joins is blocked
         self.leaving = False
         self.refused_sends = False  # the engine takes nothing more, as this member leaves
@@ -210,13 +210,7 @@ class Node:
         self.drain_ns = random.Random(f"drain {options.seed} {index}").choice(DRAINS_NS)
         self.chain = Chain(options.state_bytes)
         self.states: dict[int, str] = {}  # at the beginning of the view with this tag
-        self.inside = not options.state  # its application has the state, and takes what is delivered
-        self.taking: Taking | None = None
-        self.giving: list[Giving] = []
-        self.held_back: list[Entry] = []  # until it is inside
-        self.boundary: int | None = None  # tag of the view before which group messages are void
-        self.kept: list[Entry] = []  # unicasts of that time, which are not
-        self.voided: list[View] = []  # and its views
+        self.keeper = StateKeeper(self)
         self.kept_over: set[tuple[int, int]] = set()  # (sender, counter) of the unicasts that came behind a state so
 
     def __str__(self) -> str:
@@ -368,9 +362,7 @@ class Node:
             self.look_at_queue()
             if self.pauses and self.pauses[-1].held_ns and self.pauses[-1].view_id is None:
                 self.world.paused(self)
-            self.giving = [giving for giving in self.giving if giving.step(engine, now)]
-            if self.taking is not None and not self.taking.told:
-                self.take_state(self.taking)
+            self.keeper.step()
             if self.pending:
                 self.send_pending()
             assert self.endpoint.deadline() > now, f"{self} would wake for ever at {now}"
@@ -382,9 +374,7 @@ class Node:
         self.look_at_queue()
         due = engine.deadline()
         if not busy:
-            due = min(due, self.endpoint.deadline())
-            if self.taking is not None and not self.taking.told:
-                due = min(due, self.taking.heard + SILENCE_NS_MAX)
+            due = min(due, self.endpoint.deadline(), self.keeper.due())
         due -= self.ahead_ns
         if due < self.timer:
             self.timer = max(due, self.world.clock.now + 1)
@@ -397,9 +387,11 @@ class Node:
                     self.note_view(view)
                     self.world.trace(self, f"installs {view} {view.view_id}")
                 case ExcludedBy(view_id, reason):
+                    self.keeper.over()
                     self.world.trace(self, f"is excluded by view {view_id}: {reason}")
                     self.world.excluded(self)
                 case Minority(reason):
+                    self.minority = reason
                     self.world.trace(self, f"is blocked: {reason}")
                 case Waiting(reason):
                     self.waiting = reason
@@ -411,19 +403,17 @@ class Node:
                     else:
                         self.error = error
                 case Left() as left:
+                    self.keeper.over()
                     self.left = left
                     self.world.trace(self, "has left")
-                case TakeState(provider, boundary):
+                case TakeState(provider):
                     self.world.trace(self, f"awaits the state of {self.world.name(provider)}")
-                    self.begin_taking(provider, boundary)
-                case StateHeld(boundary):
+                    self.keeper.told(effect)
+                case StateHeld():
                     self.world.trace(self, "has the state")
-                    self.enter(boundary)
-                case StateLost(error):
-                    self.world.trace(self, f"cannot get the state: {error}")
-                    self.pending.clear()
-                    self.leave()
-                    self.world.start_node(f"{self.name}*")
+                    self.keeper.told(effect)
+                case StateLost():
+                    self.keeper.told(effect)
                 case PauseHeld():
                     self.pauses[-1].held_ns = self.world.clock.now
                 case PauseOver(_, reason):
@@ -444,7 +434,7 @@ class Node:
 
     def note_view(self, view: View) -> None:
         """The control plane installed it."""
-        old, self.view = self.view, view
+        old, self.view, self.minority = self.view, view, ""
         self.waits.note_view(view)
         frame = self.endpoint.closed_by(old) if old else None
         if old and frame and frame.attempt != (view.view_id.flush[0], old.rank(view.view_id.flush[1])):
@@ -499,7 +489,8 @@ class Node:
         view, rng, clock = self.endpoint.view, self.callbacks, self.world.clock
         if self.runs and not self.runs[-1].unblocked:
             self.violations.append(f"callbacks: {self} is blocked twice")
-        self.runs.append(Run(view.view_id if view else None, [], clock.now, late=clock.now < self.slow_until))
+        late = clock.now < self.slow_until or not self.inside  # it cannot see that the gate closes
+        self.runs.append(Run(view.view_id if view else None, [], clock.now, late))
         self.world.trace(self, f"runs its block callback, run {run}")
         if rng.random() < 0.15:  # never returns
             return
@@ -609,15 +600,42 @@ class Node:
 
     def consume(self) -> None:
         engine = self.engine
-        while (item := engine.deliver(1 << 20, self.now, self.wall)) is not None:
-            if isinstance(item, int):
-                for meaning in self.endpoint.marker(item):
-                    self._reach(meaning)
-            else:
-                for entry in self._read(item):
-                    self.take(entry)
+        while self.inside or self.keeper.transfer.holds:
+            item = engine.deliver(1 << 20, self.now, self.wall)
+            if item is None:
+                break
+            for each in self.endpoint.marker(item) if isinstance(item, int) else (item,):
+                if self.inside:
+                    self.accept(each)
+                else:
+                    self.keeper.delivered(each)
         if self.inside:
             engine.taken()
+
+    @property
+    def inside(self) -> bool:
+        """Its application has the state, and takes what is delivered."""
+        return self.keeper.inside
+
+    @property
+    def told_minority(self) -> bool:
+        """It was told that it is blocked for want of a majority: its application, or its log while it joins."""
+        if not self.inside:
+            return bool(self.minority)
+        return self.blocked is not None and self.blocked.kind == "minority"
+
+    @property
+    def voided(self) -> list[View]:
+        """Views that it was in before the one whose state it took."""
+        return self.keeper.voided
+
+    def accept(self, item: Item) -> None:
+        """The application is delivered an item."""
+        if isinstance(item, Batch):
+            for entry in self._read(item, self.tag):
+                self.take(entry)
+        else:
+            self._reach(item)
 
     def _reach(self, meaning: Meaning) -> None:
         if isinstance(meaning, Blocked):
@@ -642,9 +660,6 @@ class Node:
             self.take(meaning)
 
     def take(self, entry: Entry) -> None:
-        if not self.inside:
-            self.hold_back(entry)
-            return
         self.log.append(entry)
         if isinstance(entry, Delivered) and not entry.to:
             self.chain.take(entry.sender, entry.counter)
@@ -663,9 +678,9 @@ class Node:
         group = (entry for entry in self.log if isinstance(entry, Delivered) and not entry.to)
         return {entry.counter: entry.tag for entry in group if entry.sender == sender}
 
-    def _read(self, batch: Any) -> Iterator[Entry]:
-        messages, tag = batch.tolist(), batch.view_tag
-        assert tag == self.tag, f"{self}: a batch of view {tag:x} in view {self.tag:x}"
+    def _read(self, batch: Batch, tag: int) -> Iterator[Delivered]:
+        messages = batch.tolist()
+        assert tag == batch.view_tag, f"{self}: a batch of view {tag:x} in view {self.tag:x}"
         for sender, seqno, global_seqno, _sent, first, n, _index, unicast in batch.runs.tolist():
             for number in range(n):
                 data = messages[first + number]
@@ -681,43 +696,29 @@ class Node:
     def give_state(self, boundary: int, joiners: tuple[int, ...]) -> None:
         self.world.trace(self, f"gives its state to {', '.join(map(self.world.name, joiners))}")
         data = None if self.world.refuses() else self.chain.dump()
-        self.giving += [Giving(joiner, boundary, data) for joiner in joiners]
+        self.keeper.give(boundary, joiners, data)
 
-    def begin_taking(self, provider: int, boundary: int) -> None:
-        self.taking = Taking(provider, boundary, self.now)
-        held, self.held_back, self.boundary = self.held_back, [], boundary
-        for entry in held:
-            self.hold_back(entry)
+    def load_state(self, data: bytes) -> None:
+        self.chain.load(data)
+        self.keeper.feed(self.keeper.transfer.loaded(self.now))
 
-    def hold_back(self, entry: Entry) -> None:
-        if self.boundary is None:
-            self.held_back.append(entry)
-        elif isinstance(entry, View) and entry.view_id.tag == self.boundary:
-            self.boundary = None
-            self.held_back += [entry, *self.kept]
-            self.kept_over |= {(each.sender, each.counter) for each in self.kept if isinstance(each, Delivered)}
-            self.kept = []
-        elif isinstance(entry, Delivered) and entry.to:
-            self.kept.append(entry)
-        elif isinstance(entry, View):
-            self.voided.append(entry)
-
-    def take_state(self, taking: Taking) -> None:
-        now = self.now
-        taking.step(self.engine, now)
-        if taking.incoming.over:
-            taking.told = True
-            self.step(StateArrived(taking.boundary))
-        elif taking.incoming.refusal is not None or now - taking.heard >= SILENCE_NS_MAX:
-            taking.told = True
-            self.step(StateRefused(taking.boundary, taking.incoming.refusal or "nothing came in time"))
-
-    def enter(self, boundary: int) -> None:
-        if boundary:
-            assert self.taking is not None and self.boundary is None
-            self.chain.load(bytes(self.taking.data))
-        self.taking, self.inside = None, True
-        held, self.held_back = self.held_back, []
-        for entry in held:
-            self.take(entry)
+    def enter(self, items: Collection[Item]) -> None:
+        """The application has the state, and is delivered what came meanwhile."""
+        views = 0
+        for item in items:
+            views += isinstance(item, View)
+            if isinstance(item, Batch) and item.view_tag != self.tag and views == 1:  # from before the boundary
+                for entry in self._read(item, item.view_tag):
+                    assert entry.to, f"{self} is delivered {entry}, which is void"
+                    self.kept_over.add((entry.sender, entry.counter))
+                    self.take(entry)
+            else:
+                self.accept(item)
         self.engine.taken()
+
+    def give_up(self, error: str) -> None:
+        """It cannot get the state: another process of its kind tries again."""
+        self.world.trace(self, f"gives up: {error}")
+        self.pending.clear()
+        self.leave()
+        self.world.start_node(f"{self.name}*")

@@ -4,12 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import TYPE_CHECKING
 
-from seqcast._native.engine import AGAIN, SENT, Engine
-from seqcast.core.rules.chunks import CHUNK_BYTES_MAX, Incoming, Outgoing
+from seqcast._native.engine import AGAIN, SENT
+from seqcast.core.machines.backlog import Item
+from seqcast.core.machines.transfer import (
+    BeginState,
+    Deliver,
+    Giver,
+    GiveUp,
+    LoadState,
+    StateChunk,
+    Transfer,
+    TransferEffect,
+)
+from seqcast.core.vocabulary import LeaveGroup, StateArrived, StateHeld, StateLost, StateRefused, TakeState
+from seqcast.types import View
+
+if TYPE_CHECKING:
+    from seqcast.sim.node import Node
 
 SILENCE_NS_MAX = 2_000_000_000
-"""A joiner passes over a provider of which nothing came for so long."""
+"""``state_timeout_s`` of simulated members."""
+BACKLOG_BYTES = 1 << 20
+CHUNK_BYTES = 4096
 
 
 class Chain:
@@ -39,45 +57,91 @@ class Chain:
         return hashlib.blake2b(repr(sorted(self.chains.items())).encode(), digest_size=8).hexdigest()
 
 
-class Giving:
-    """State on its way to one joiner."""
+class StateKeeper:
+    """The part of a simulated process that gives its application's state and takes that of others."""
 
-    def __init__(self, joiner: int, boundary: int, data: bytes | None) -> None:
-        self.joiner, self.boundary = joiner, boundary
-        outgoing = Outgoing(boundary)
-        if data is None:
-            self.rest = outgoing.refusal("the handler failed")
-            return
-        chunks = [data[at : at + CHUNK_BYTES_MAX // 64] for at in range(0, len(data), CHUNK_BYTES_MAX // 64)]
-        self.rest = b"".join(outgoing.data(chunk) + chunk for chunk in chunks) + outgoing.end()
-
-    def step(self, engine: Engine, now: int) -> bool:
-        """Sends what there is credit for; False when it is done, or the joiner is gone."""
-        if not self.rest:
-            return False
-        result, taken = engine.state_send(self.rest, self.joiner, now)
-        self.rest = self.rest[taken:]
-        if result == SENT:
-            engine.state_end(self.joiner)
-        return bool(self.rest) and result in (SENT, AGAIN)
-
-
-class Taking:
-    """State on its way from the provider."""
-
-    def __init__(self, provider: int, boundary: int, now: int) -> None:
-        self.provider, self.boundary = provider, boundary
-        self.incoming = Incoming(boundary)
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.transfer = Transfer(SILENCE_NS_MAX, BACKLOG_BYTES, node.world.name, node.endpoint.edges)
         self.data = bytearray()
-        self.heard = now
-        self.told = False
+        """What came of the state."""
+        self.entered: list[View] = []  # delivered, before the application had the state
+        self.voided: list[View] = []  # of those: from before the state
+        self._giving: list[Giver] = []
 
-    def step(self, engine: Engine, now: int) -> None:
-        """Takes what has come."""
-        while not self.incoming.over and self.incoming.refusal is None:
-            got = engine.state_read(self.provider, len(self.incoming.room), now)
+    @property
+    def inside(self) -> bool:
+        """The application has the state, and takes what is delivered."""
+        return not self.node.options.state or self.transfer.inside
+
+    def told(self, effect: TakeState | StateHeld | StateLost) -> None:
+        """By the endpoint."""
+        self.feed(self.transfer.told(effect, self.node.now))
+
+    def over(self) -> None:
+        """This member has left, or was excluded."""
+        if self.node.options.state:
+            self.feed(self.transfer.over(self.node.now))
+
+    def feed(self, effects: list[TransferEffect]) -> None:
+        node = self.node
+        for effect in effects:
+            match effect:
+                case BeginState():
+                    self.data.clear()
+                case StateChunk(data):
+                    self.data += data
+                case StateArrived() | StateRefused() | LeaveGroup():
+                    node.step(effect)
+                case LoadState():
+                    node.load_state(bytes(self.data))
+                case Deliver(items):
+                    self.voided = [view for view in self.entered if view not in items]
+                    node.enter(items)
+                case GiveUp(error):
+                    node.give_up(error)
+
+    # ---- what comes
+
+    def due(self) -> int:
+        return self.transfer.due()
+
+    def step(self) -> None:
+        """Sends and reads what there is credit for and what has come, and looks at the time."""
+        node = self.node
+        self._giving = [giver for giver in self._giving if self._give(giver)]
+        while self.transfer.receiving:
+            incoming = self.transfer.incoming
+            got = node.engine.state_read(self.transfer.provider, len(incoming.room), node.now)
             if not got:
-                return
-            self.heard = now
-            self.incoming.room[: len(got)] = got
-            self.data += self.incoming.filled(len(got)) or b""
+                break
+            incoming.room[: len(got)] = got
+            self.feed(self.transfer.filled(incoming, len(got), node.now))
+        self.feed(self.transfer.run_timers(node.now))
+
+    def delivered(self, item: Item) -> None:
+        """While the application lacks the state."""
+        if isinstance(item, View):
+            self.entered.append(item)
+        self.feed(self.transfer.delivered(item, self.node.now))
+
+    # ---- what goes
+
+    def give(self, boundary: int, joiners: tuple[int, ...], data: bytes | None) -> None:
+        """``data``: None: the application's handler failed."""
+        refusal = "the handler failed" if data is None else ""
+        pieces = [data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)] if data else []
+        self._giving += [Giver(boundary, joiner, pieces, refusal) for joiner in joiners]
+
+    def _give(self, giver: Giver) -> bool:
+        """False: it is done, or the joiner does not await it any more."""
+        engine, endpoint = self.node.engine, self.node.endpoint
+        while rest := giver.rest:
+            result, taken = engine.state_send(bytes(rest), giver.joiner, self.node.now)
+            giver.sent(taken)
+            if result not in (SENT, AGAIN) or not giver.wanted(endpoint.joiners_of(giver.boundary)):
+                return False
+            if result == AGAIN:
+                return True
+        engine.state_end(giver.joiner)
+        return False

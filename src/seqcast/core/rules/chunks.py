@@ -7,11 +7,13 @@ CRC32C of the state from the beginning up to its own end, which proves the chunk
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
-from typing import Any
 
 from seqcast._native.engine import crc32c
 from seqcast.errors import RemoteProtocolError
+
+Piece = bytes | bytearray | memoryview
 
 _HEADER = struct.Struct("<IIQQI4x")
 CHUNK_BYTES_MAX = 256 << 10
@@ -33,15 +35,19 @@ class Outgoing:
         self.boundary = boundary
         self.offset = self.crc = 0
 
-    def data(self, chunk: Any) -> bytes:
+    def pieces(self, chunks: Iterable[Piece]) -> Iterator[Piece]:
+        """A whole transfer, in order: each chunk behind its header, and the end."""
+        for chunk in chunks:
+            yield self._data(chunk)
+            yield chunk
+        yield _HEADER.pack(Kind.END, 0, self.boundary, self.offset, self.crc)
+
+    def _data(self, chunk: Piece) -> bytes:
         """The header of the next chunk."""
         self.crc = crc32c(chunk, self.crc)
         header = _HEADER.pack(Kind.DATA, len(chunk), self.boundary, self.offset, self.crc)
         self.offset += len(chunk)
         return header
-
-    def end(self) -> bytes:
-        return _HEADER.pack(Kind.END, 0, self.boundary, self.offset, self.crc)
 
     def refusal(self, reason: str) -> bytes:
         text = reason.encode("utf-8", "replace")[:REASON_BYTES_MAX]

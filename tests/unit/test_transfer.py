@@ -1,0 +1,213 @@
+"""The joiner's transfer of state and what it holds meanwhile, fed by hand."""
+
+import pytest
+from engines import Net
+
+from seqcast.core.context import NEVER
+from seqcast.core.machines.backlog import Backlog
+from seqcast.core.machines.transfer import (
+    BeginState,
+    Deliver,
+    Giver,
+    GiveUp,
+    LoadState,
+    StateChunk,
+    Transfer,
+)
+from seqcast.core.table import IllegalEvent
+from seqcast.core.vocabulary import LeaveGroup, StateArrived, StateHeld, StateLost, StateRefused, TakeState
+from seqcast.events import Blocked, Lost, Unblocked
+from seqcast.types import Member, View, ViewId
+
+TIMEOUT = 1000
+STATE = bytes(range(256)) * 40
+
+
+def view(counter):
+    member = Member("a", 100, b"1")
+    return View(ViewId(counter, 100, (1, 100)), (member,))
+
+
+BEFORE, FIRST, SECOND = view(1), view(2), view(3)
+TAG = FIRST.view_id.tag
+
+
+def batches(*messages):
+    """What the second of two members is delivered; each message: to it alone, or to the group."""
+    net = Net(2)
+    for text in messages:
+        net.engines[0].send(text, to=net.ids[1] if text.startswith(b"to b") else 0)
+    for _ in range(20):
+        net.step(take=False)
+    items = []
+    while (item := net.engines[1].deliver(1 << 20)) is not None:
+        items.append(item)
+    return [item for item in items if not isinstance(item, int)]
+
+
+def texts(items):
+    return [item.tolist() if hasattr(item, "tolist") else item for item in items]
+
+
+def transfer(backlog_bytes=1 << 20):
+    return Transfer(TIMEOUT, backlog_bytes, lambda member: f"m{member}", set())
+
+
+def receive(machine, pieces, now=1):
+    """Feeds the bytes of a giver as they fit; what the machine says to all of it."""
+    effects, data = [], b"".join(bytes(piece) for piece in pieces)
+    while data and machine.receiving:
+        incoming = machine.incoming
+        count = min(len(incoming.room), len(data))
+        incoming.room[:count], data = data[:count], data[count:]
+        effects += machine.filled(incoming, count, now)
+    return effects
+
+
+def given(boundary=TAG, refusal=""):
+    giver = Giver(boundary, 7, [STATE[:5000], STATE[5000:]], refusal)
+    while rest := giver.rest:
+        yield bytes(rest[:999])
+        giver.sent(len(rest[:999]))
+
+
+def loading():
+    machine = transfer()
+    machine.told(TakeState(9, TAG), 0)
+    receive(machine, given())
+    assert machine.told(StateHeld(TAG), 2) == [LoadState()]
+    return machine
+
+
+# ---- the backlog
+
+
+def test_the_backlog_voids_group_messages_of_before_the_boundary_and_keeps_unicasts_behind_it():
+    (before,), (after,) = batches(b"1", b"to b 1", b"2"), batches(b"3", b"to b 2")
+    backlog = Backlog(1 << 20, set())
+    backlog.restart(TAG)
+    for item in (BEFORE, before, Lost(BEFORE.view_id, 1, 1, None), FIRST, after, SECOND):
+        assert backlog.behind_boundary is (item in (after, SECOND))
+        backlog.add(item)
+    assert texts(backlog.release()) == [FIRST, [b"to b 1"], after.tolist(), SECOND]
+
+
+def test_a_later_boundary_voids_what_was_held_behind_the_one_before():
+    (one,), (two,), (three,) = batches(b"1", b"to b 1"), batches(b"2", b"to b 2"), batches(b"3")
+    backlog = Backlog(1 << 20, set())
+    backlog.restart(TAG)
+    for item in (one, FIRST, two, SECOND, three):
+        backlog.add(item)
+    backlog.restart(SECOND.view_id.tag)
+    assert texts(backlog.release()) == [SECOND, [b"to b 1"], [b"to b 2"], [b"3"]]
+
+
+def test_the_application_is_not_told_that_a_block_ended_of_which_it_was_not_told():
+    backlog = Backlog(1 << 20, set())
+    blocked, unblocked = Blocked("flush", ""), Unblocked("flush", "")
+    backlog.restart(TAG)
+    for item in (BEFORE, blocked, FIRST, unblocked, blocked, SECOND, unblocked):
+        backlog.add(item)
+    assert list(backlog.release()) == [FIRST, blocked, SECOND, unblocked]
+
+
+def test_the_backlog_is_full_at_its_bound_and_not_before_its_boundary():
+    (batch,) = batches(b"x" * 100)
+    backlog = Backlog(2000, set())
+    backlog.restart(TAG)
+    for _ in range(5):
+        backlog.add(batch)
+    assert not backlog.full
+    for item, full in ((FIRST, False), (batch, False), (batch, True)):
+        backlog.add(item)
+        assert backlog.full is full
+    backlog.restart(SECOND.view_id.tag)
+    assert not backlog.full
+
+
+def test_nothing_is_released_before_the_boundary():
+    backlog = Backlog(1000, set())
+    backlog.restart(TAG)
+    with pytest.raises(IllegalEvent):
+        backlog.release()
+
+
+# ---- the joiner
+
+
+def test_a_state_that_arrives_whole_is_loaded_and_what_was_held_is_delivered():
+    machine = transfer()
+    assert machine.told(TakeState(9, TAG), 0) == [BeginState(9)]
+    *chunks, last = receive(machine, given())
+    assert b"".join(chunk.data for chunk in chunks) == STATE and all(isinstance(chunk, StateChunk) for chunk in chunks)
+    assert last == StateArrived(TAG) and machine.due() == NEVER and not machine.receiving
+    assert machine.delivered(BEFORE, 1) == machine.delivered(FIRST, 1) == []
+    assert machine.told(StateHeld(TAG), 2) == [LoadState()]
+    (deliver,) = machine.loaded(3)
+    assert list(deliver.items) == [FIRST] and machine.inside
+    assert machine.delivered(SECOND, 4) == [Deliver(type(deliver.items)([SECOND]))]  # it was on its way to the backlog
+
+
+def test_the_application_that_is_quicker_than_the_boundary_waits_for_it():
+    machine = loading()
+    assert machine.loaded(3) == [] and not machine.inside and machine.due() == NEVER
+    assert machine.delivered(BEFORE, 3) == []
+    (deliver,) = machine.delivered(FIRST, 4)
+    assert list(deliver.items) == [FIRST] and machine.inside
+
+
+@pytest.mark.parametrize("how", ["refused", "other boundary", "silent"])
+def test_a_provider_that_cannot_give_the_state_is_reported_and_another_begins_anew(how):
+    machine = transfer()
+    machine.told(TakeState(9, TAG), 0)
+    old = machine.incoming
+    if how == "silent":
+        assert machine.run_timers(TIMEOUT - 1) == []
+        effects = machine.run_timers(TIMEOUT)
+    else:
+        effects = receive(machine, given(refusal="no") if how == "refused" else given(boundary=5))
+    (refused,) = effects
+    assert isinstance(refused, StateRefused) and refused.boundary == TAG and refused.reason.startswith("m9: ")
+    assert machine.due() == NEVER and machine.filled(old, 1, 1) == []
+    assert machine.told(TakeState(8, SECOND.view_id.tag), 5) == [BeginState(8)]
+    assert machine.due() == 5 + TIMEOUT and machine.receiving
+
+
+def test_bytes_put_off_the_end_of_patience():
+    machine = transfer()
+    machine.told(TakeState(9, TAG), 0)
+    receive(machine, list(given())[:3], now=500)
+    assert machine.due() == 500 + TIMEOUT
+
+
+def test_an_application_that_takes_too_long_leaves_and_is_told_and_reads_put_it_off():
+    machine = loading()
+    machine.read(900)
+    assert machine.run_timers(900 + TIMEOUT - 1) == []
+    leave, give_up = machine.run_timers(900 + TIMEOUT)
+    assert leave == LeaveGroup(0) and "set_state took longer" in give_up.error
+    assert machine.loaded(2000) == [] and machine.ended and not machine.inside
+
+
+def test_the_first_member_has_the_state_and_one_that_nobody_can_give_it_to_gives_up():
+    (deliver,) = transfer().told(StateHeld(0), 0)
+    assert not deliver.items
+    machine = transfer()
+    machine.told(TakeState(9, TAG), 0)
+    assert machine.told(StateLost("none left"), 1) == [GiveUp("no state: none left")]
+    assert machine.ended and not machine.holds and machine.due() == NEVER
+
+
+def test_a_handler_that_fails_gives_up():
+    machine = loading()
+    assert machine.failed("it raised", 3) == [GiveUp("it raised")]
+
+
+# ---- the provider
+
+
+def test_a_giver_sends_its_refusal_only_and_is_done_when_another_is_named():
+    giver = Giver(TAG, 7, iter([]), "cannot")
+    giver.sent(len(giver.rest))
+    assert not giver.rest
+    assert giver.wanted((6, 7)) and not giver.wanted((6,))
