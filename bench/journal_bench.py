@@ -104,9 +104,8 @@ def write(arguments: argparse.Namespace, top: Path) -> dict[str, Any]:
 
 
 def audit(arguments: argparse.Namespace, top: Path) -> dict[str, Any]:
-    from seqcast.journal.read import find
-    from seqcast.spark import audit as job
-    from seqcast.spark.session import open_session
+    from seqcast.spark import audit as audit_journals
+    from seqcast.spark import open_session
 
     who: list[Member] = [member(chr(ord("a") + number)) for number in range(arguments.members)]
     of, last = view(1, who), view(2, who)
@@ -123,7 +122,7 @@ def audit(arguments: argparse.Namespace, top: Path) -> dict[str, Any]:
     spark = open_session(arguments.master)
     started = time.perf_counter() - begin
     try:
-        runs = [job.audit(spark, find([top])) for _ in range(2)]
+        runs = [audit_journals(spark, top).reports[0] for _ in range(2)]
     finally:
         spark.stop()
     return {

@@ -24,12 +24,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from journal_data import Row, as_live, journal, member, view
 
+import seqcast.spark
 from seqcast.errors import SparkFailed, UsageError
 from seqcast.journal import seals
-from seqcast.journal.read import find
+from seqcast.journal.reader import find
 from seqcast.journal.roll import rewrite
 from seqcast.journal.schema import JournalDamaged
-from seqcast.spark.audit import audit, main
+from seqcast.spark.auditing import audit_journals, check_cluster
+from seqcast.spark.command import main
 from seqcast.spark.session import open_session, told_in_a_line
 from seqcast.spark.verdicts import CHECKS, Report
 from seqcast.types import Member, View
@@ -56,12 +58,12 @@ Story = list[tuple[View, list[Row]]]
 class Script:
     """What a group delivered: four members, then E joins, then A, which orders, crashes, then D leaves."""
 
-    def __init__(self, order: str = "sequencer") -> None:
+    def __init__(self, order: str = "sequencer", counter: int = 0) -> None:
         self.order = order
-        self.v1 = view(1, [A, B, C, D], order)
-        self.v2 = view(2, [A, B, C, D, E], order)
-        self.v3 = view(3, [B, C, D, E], order)
-        self.v4 = view(4, [B, C, E], order)
+        self.v1 = view(counter + 1, [A, B, C, D], order)
+        self.v2 = view(counter + 2, [A, B, C, D, E], order)
+        self.v3 = view(counter + 3, [B, C, D, E], order)
+        self.v4 = view(counter + 4, [B, C, E], order)
         self.seqnos: dict[Member, int] = defaultdict(int)
         rows = {of: self.rows_of(of, 60) for of in (self.v1, self.v2, self.v3, self.v4)}
         lives = {
@@ -104,7 +106,7 @@ def failed(report: Report) -> set[str]:
 
 def test_a_sound_group_with_join_crash_and_leave_passes(spark: Any, tmp_path: Path) -> None:
     stages: list[str] = []
-    report = audit(spark, find([Script().write(tmp_path)]), tell=stages.append)
+    report = check_cluster(spark, find([Script().write(tmp_path)]), tell=stages.append)
     assert len(stages) == 3 and f"judging {report.rows} rows" in stages[-1]
     assert failed(report) == set(), report.as_text()
     assert [verdict.result for verdict in report.verdicts.values()] == [True] * len(CHECKS)
@@ -248,7 +250,7 @@ def test_each_fault_is_named(
 ) -> None:
     script = Script()
     fault(script)
-    report = audit(spark, find([script.write(tmp_path)]))
+    report = check_cluster(spark, find([script.write(tmp_path)]))
     if fault is views_go_back:  # what follows which view is then another question too
         assert "views" in failed(report)
     else:
@@ -261,7 +263,7 @@ def test_a_crashed_sequencer_may_have_delivered_what_nobody_else_saw(spark: Any,
     rows = script.at(A, script.v2)
     rows[:] = script.at(B, script.v2)
     rows.append(Row(C, 10_000, 0, len(rows) + 1, b"stamped, and then the process died"))
-    report = audit(spark, find([script.write(tmp_path)]))
+    report = check_cluster(spark, find([script.write(tmp_path)]))
     assert failed(report) == set(), report.as_text()
 
 
@@ -277,7 +279,7 @@ def interleave(script: Script) -> None:
 def test_without_total_order_each_sender_is_audited(spark: Any, tmp_path: Path) -> None:
     script = Script("fifo")
     interleave(script)
-    report = audit(spark, find([script.write(tmp_path)]))
+    report = check_cluster(spark, find([script.write(tmp_path)]))
     assert failed(report) == set(), report.as_text()
     assert report.verdicts["total order"].result is None
     assert report.verdicts["agreement"].result is True
@@ -323,7 +325,7 @@ def test_each_fault_is_named_without_total_order(
     script = Script("fifo")
     interleave(script)
     fault(script)
-    report = audit(spark, find([script.write(tmp_path)]))
+    report = check_cluster(spark, find([script.write(tmp_path)]))
     assert failed(report) == named, report.as_text()
     assert re.search(example, report.as_text()), report.as_text()
 
@@ -342,23 +344,23 @@ def test_members_that_do_not_deliver_their_own_are_compared_on_the_rest(
         rows = script.at(D, script.v2)
         assert rows[9].sender is not D
         del rows[9]
-    report = audit(spark, find([script.write(tmp_path, deliver_own=False)]))
+    report = check_cluster(spark, find([script.write(tmp_path, deliver_own=False)]))
     assert ("agreement" in failed(report)) == loses, report.as_text()
     assert failed(report) <= {"agreement", "gaps"}, report.as_text()
 
 
 def test_a_payload_that_was_altered_on_disk_is_found(spark: Any, tmp_path: Path) -> None:
     top = Script().write(tmp_path, payload="full")
-    assert failed(audit(spark, find([top]))) == set()
+    assert failed(check_cluster(spark, find([top]))) == set()
     victim = next(found for found in find([top]) if found.member == D).path
     table = pq.read_table(victim / "segment-000001.parquet")
     payloads = table["payload"].to_pylist()
     payloads[33] = b"forged"
     rewrite(victim, 1, changed(table, "payload", payloads))
-    report = audit(spark, find([top]))
+    report = check_cluster(spark, find([top]))
     assert failed(report) == {"integrity"}
     assert "d's journal, row 33" in report.as_text()
-    assert failed(audit(spark, find([top]), payloads=False)) == set()
+    assert failed(check_cluster(spark, find([top]), payloads=False)) == set()
 
 
 def test_a_live_segment_with_a_torn_tail_is_read_and_counted(spark: Any, tmp_path: Path) -> None:
@@ -367,14 +369,14 @@ def test_a_live_segment_with_a_torn_tail_is_read_and_counted(spark: Any, tmp_pat
     live = as_live(crashed.path, chunk=50)
     with live.open("r+b") as file:
         file.truncate(live.stat().st_size - 500)
-    report = audit(spark, find([top]))
+    report = check_cluster(spark, find([top]))
     assert failed(report) == set(), report.as_text()
     assert (report.rows, report.torn) == (sum(found.rows for found in find([top])), 1)
     assert crashed.rows - 50 <= find([crashed.path])[0].rows < crashed.rows
     live.unlink()
     sums = live.with_suffix(".sums")
     sums.write_bytes(sums.read_bytes()[:20])  # not even the schema
-    report = audit(spark, find([top]))
+    report = check_cluster(spark, find([top]))
     assert (failed(report), report.torn) == (set(), 1), report.as_text()
     assert any("rows of a's journal went with its tail" in note for note in report.notes)
 
@@ -384,7 +386,7 @@ def test_a_journal_that_was_closed_and_ends_early_is_not_whole(spark: Any, tmp_p
     victim = next(found for found in find([top]) if found.member == C).path
     table = pq.read_table(victim / "segment-000001.parquet")
     rewrite(victim, 1, table.slice(0, table.num_rows - 3))
-    report = audit(spark, find([top]))
+    report = check_cluster(spark, find([top]))
     assert "gaps" in failed(report)
     assert re.search(r"c's journal ends before row \d+, and was closed at row \d+", report.as_text())
 
@@ -392,10 +394,10 @@ def test_a_journal_that_was_closed_and_ends_early_is_not_whole(spark: Any, tmp_p
 def test_many_segments_are_stitched(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqcast.journal.writer.GROUP_ROWS", 20)
     script = Script()
-    assert failed(audit(spark, find([script.write(tmp_path / "sound", segment_rows=20)]))) == set()
+    assert failed(check_cluster(spark, find([script.write(tmp_path / "sound", segment_rows=20)]))) == set()
     rows = script.at(B, script.v2)
     del rows[-30:-10]
-    report = audit(spark, find([script.write(tmp_path / "gap", segment_rows=20)]))
+    report = check_cluster(spark, find([script.write(tmp_path / "gap", segment_rows=20)]))
     assert failed(report) == {"gaps", "agreement"}, report.as_text()
 
 
@@ -475,7 +477,7 @@ def test_a_member_that_ended_before_its_first_view_does_not_stop_the_audit(spark
     for who in (A, B):
         journal(tmp_path, who, [(v1, [Row(A, 1, 0, 1, b"x")])])
     (journal(tmp_path, C, [], closed=None) / "views.jsonl").unlink()
-    report = audit(spark, find([tmp_path]))
+    report = check_cluster(spark, find([tmp_path]))
     assert failed(report) == set() and report.journals == 3, report.as_text()
 
 
@@ -513,10 +515,10 @@ def test_a_damaged_segment_is_bad_input(spark: Any, tmp_path: Path) -> None:
     data[100:2000] = bytes(1900)
     victim.write_bytes(data)
     with pytest.raises(UsageError, match=r"^damage: .* its checksum is not that of") as caught:
-        audit(spark, find([top]))
+        check_cluster(spark, find([top]))
     assert "\n" not in str(caught.value)
     victim.unlink()
-    with pytest.raises(JournalDamaged, match="cannot be read"):
+    with pytest.raises(JournalDamaged, match="is missing"):
         find([top])
 
 
@@ -528,7 +530,7 @@ def test_live_segments_are_read_in_tasks(spark: Any, tmp_path: Path, monkeypatch
     calls: list[Any] = []
     monkeypatch.setattr("seqcast.spark.fingerprints.segment_batches", lambda *given: calls.append(given))
     monkeypatch.setattr("seqcast.spark.segments.segment_batches", lambda *given: calls.append(given))
-    report = audit(spark, find([top]))
+    report = check_cluster(spark, find([top]))
     assert (failed(report), calls) == (set(), []), report.as_text()
     assert report.rows == sum(found.rows for found in find([top]))
 
@@ -540,11 +542,11 @@ def test_packet_seqnos_of_any_size_give_no_alarm(spark: Any, tmp_path: Path, bas
         for story in script.stories.values():
             for _, rows in story:
                 rows[:] = [replace(row, seqno=base + row.seqno) for row in rows]
-        report = audit(spark, find([script.write(tmp_path / f"{order}-sound")]))
+        report = check_cluster(spark, find([script.write(tmp_path / f"{order}-sound")]))
         assert failed(report) == set(), report.as_text()
         rows = script.at(B, script.v2)
         del rows[7]
-        report = audit(spark, find([script.write(tmp_path / f"{order}-gap")]))
+        report = check_cluster(spark, find([script.write(tmp_path / f"{order}-gap")]))
         assert "agreement" in failed(report), report.as_text()
 
 
@@ -602,9 +604,9 @@ def closed_early(path: Path) -> None:
 def test_what_a_journal_claims_is_compared_with_the_others(
     spark: Any, tmp_path: Path, change: Callable[[Path], None], check: str, says: str
 ) -> None:
-    report = audit(spark, find([damaged(Script().write(tmp_path), C, change)]))
-    assert check in failed(report), report.as_text()
-    assert re.search(says, report.as_text()), report.as_text()
+    audit = audit_journals(spark, find([damaged(Script().write(tmp_path), C, change)]))
+    assert all(check in failed(report) for report in audit.reports), audit.as_text()
+    assert re.search(says, audit.as_text()), audit.as_text()
 
 
 def test_a_gap_behind_many_views_of_one_segment_is_found(spark: Any, tmp_path: Path) -> None:
@@ -613,5 +615,37 @@ def test_a_gap_behind_many_views_of_one_segment_is_found(spark: Any, tmp_path: P
     story = [(of, [Row(A, at, 0, 1, b"x")]) for at, of in enumerate(views, 1)]
     last, (row,) = story[-1]
     story[-1] = (last, [row, replace(row, seqno=row.seqno + 1, global_seqno=3)])
-    report = audit(spark, find([journal(tmp_path, A, story).parent]))
+    report = check_cluster(spark, find([journal(tmp_path, A, story).parent]))
     assert failed(report) == {"gaps"}, report.as_text()
+
+
+def test_two_clusters_are_audited_apart_each_with_its_verdict(spark: Any, tmp_path: Path) -> None:
+    sound = Script().write(tmp_path / "sound")
+    broken = Script(counter=100)
+    lose_one(broken)
+    other = broken.write(tmp_path / "broken", cluster="other")
+    audit = seqcast.spark.audit(spark, [sound, other])
+    verdicts = {report.cluster: failed(report) for report in audit.reports}
+    assert verdicts["test"] == set() and "gaps" in verdicts["other"], audit.as_text()
+    assert not audit.holds and [each["cluster"] for each in audit.as_json()["clusters"]] == ["other", "test"]
+    rows = audit.counterexamples(spark).collect()
+    assert {row["cluster"] for row in rows} == {"other"} and "gaps" in {row["check"] for row in rows}
+    assert seqcast.spark.audit(spark, sound).as_json()["holds"] is True
+
+
+@pytest.mark.parametrize("order", ["sequencer", "fifo"])
+def test_what_retention_removed_is_left_out_and_the_rest_is_compared(spark: Any, tmp_path: Path, order: str) -> None:
+    script = Script(order)
+    many = script.rows_of(script.v4, 600)
+    for who in (B, C, E):
+        script.at(who, script.v4)[:] = many
+    top = script.write(tmp_path / "sound", segment_rows=100, keep_bytes=1)  # the newest rolled segment is kept
+    journals = find([top])
+    assert all(journal.first_idx > 0 for journal in journals if journal.member != A)
+    report = check_cluster(spark, journals)
+    assert failed(report) == set(), report.as_text()
+    assert any("what retention removed is not checked" in note for note in report.notes)
+    lost = next(at for at in range(len(many) - 40, len(many)) if many[at].index == 0 and many[at + 1].index == 0)
+    script.at(C, script.v4)[:] = [*many[:lost], *many[lost + 1 :]]
+    report = check_cluster(spark, find([script.write(tmp_path / "broken", segment_rows=100, keep_bytes=1)]))
+    assert failed(report), report.as_text()

@@ -15,9 +15,9 @@ from engines import Net, feed, messages
 from journal_data import RUN_DTYPE
 
 from seqcast._native import engine
-from seqcast.journal.read import find
+from seqcast.journal.reader import find
 from seqcast.journal.writer import JournalWriter
-from seqcast.spark.audit import audit
+from seqcast.spark.auditing import check_cluster
 from seqcast.types import Member, View, ViewId
 
 pytestmark = pytest.mark.spark
@@ -59,7 +59,7 @@ def test_what_engines_deliver_passes_the_audit(spark: Any, tmp_path: Path, seque
     for writer in net.writers:
         writer.close("leave")
     journals = find([tmp_path])
-    report = audit(spark, journals)
+    report = check_cluster(spark, journals)
     assert [verdict.result for verdict in report.verdicts.values() if verdict.check != "total order"] == [True] * 7
     assert report.verdicts["total order"].result is (True if sequencer >= 0 else None)
     assert report.rows == 3 * 600

@@ -25,10 +25,11 @@ import pyarrow as pa
 from journal_data import Delivered, Row, as_live, batch_of, journal, member, view
 
 import seqcast
+import seqcast.journal
 from seqcast._native import columns
 from seqcast.errors import JournalWriteError, UsageError
 from seqcast.journal import manifest, seals, stream
-from seqcast.journal import read as journal_read
+from seqcast.journal import reader as journal_read
 from seqcast.journal import roll as journal_roll
 from seqcast.journal import writer as journal_writer
 from seqcast.journal.schema import JournalDamaged, JournalError, directory_name, signed
@@ -424,8 +425,8 @@ def test_what_is_no_journal_is_refused_in_one_line(tmp_path: Path) -> None:
     refused("holds no journal", tmp_path / "empty")
     rolled.write_bytes(b"PAR1" + good[4:-100])
     refused("is altered: its checksum.*restore it from a copy")
-    journal_roll.rewrite(path, 1, pa.table({"idx": [1, 2]}))
-    refused("columns of journal version 3")
+    journal_roll.rewrite(path, 1, pa.table({"idx": [1, 2], "delivered_ns": [1, 2]}))
+    refused("columns of journal version 4")
     rolled.write_bytes(good)
     manifest.write_text(manifests)
     manifest.write_text(manifests.replace("hash", "hush"))
@@ -456,7 +457,7 @@ def test_what_is_no_journal_is_refused_in_one_line(tmp_path: Path) -> None:
     refused("version 99")
     header.write_text(head)
     rolled.unlink()
-    refused("segment-000001.parquet cannot be read")
+    refused("segment-000001.parquet is missing")
     rolled.write_bytes(good)
     live = as_live(path)
     live.with_suffix(".sums").rename(path / "kept")
@@ -555,3 +556,70 @@ def test_a_block_takes_no_payload_twice() -> None:
         with pytest.raises(ValueError, match="outside"):
             add(block, batch, **changed)
         assert (block.rows, block.payload_bytes) == (0, 0)
+
+
+def test_retention_removes_the_oldest_segments_and_the_reader_begins_with_what_is_kept(tmp_path: Path) -> None:
+    writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0, segment_rows=100, keep_bytes=1)
+    writer.view(V1, 1)
+    for at in range(0, 1000, 100):
+        writer.batch(batch_of(rows_of(100, first_global=at + 1, start=at + 1), V1), V1)
+        wait_for_rows(writer, at + 100)
+    writer.close("leave")
+    found = journal_read.read(writer.path)
+    assert writer.counters()["expired"] == 9 and len(list(writer.path.glob("segment-*"))) == 1
+    assert (found.first_idx, found.rows, found.end_idx, found.closed_idx) == (900, 100, 1000, 1000)
+    assert table(writer.path)["idx"].to_pylist() == list(range(900, 1000))
+    assert len(found.views) == 1  # views are few, and all are kept
+
+
+def test_retention_by_age_works_without_a_new_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_roll, "EXPIRE_EVERY_S", 0.01)
+    writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0, segment_rows=100, keep_s=3600, payload="hash")
+    writer.view(V1, 1)
+    now = time.time_ns()
+    for at, age_s in enumerate((7200, 3598.5, 0)):
+        rows = rows_of(100, first_global=at * 100 + 1, start=at * 100 + 1)
+        writer.batch(batch_of(rows, V1, now - int(age_s * 1e9)), V1)
+        wait_for_rows(writer, at * 100 + 100)
+    deadline = time.monotonic() + 20
+    while writer.counters()["expired"] < 2:  # the second grows old while nothing is written
+        assert time.monotonic() < deadline, writer.counters()
+        time.sleep(0.01)
+    writer.close("leave")
+    assert table(writer.path)["idx"].to_pylist() == list(range(200, 300))
+
+
+def test_what_retention_removes_under_a_reader_is_said_as_such(tmp_path: Path) -> None:
+    path = journal(tmp_path, A, [(V1, rows_of(100)), (V2, rows_of(100, start=100))], segment_rows=100)
+    found = journal_read.read(path)
+    before = manifest.load(path)
+    left = {number: segment for number, segment in before.rolled.items() if number > 1}
+    manifest.save(path, dataclasses.replace(before, rolled=left, first=2, first_idx=left[2].first_idx))
+    found.segments[0].path.unlink()
+    with pytest.raises(JournalError, match="removed by the journal's retention") as caught:
+        list(found.batches())
+    assert not isinstance(caught.value, JournalDamaged)
+
+
+def test_a_live_segment_is_rolled_when_it_is_old_however_little_is_written(tmp_path: Path) -> None:
+    writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0, segment_s=0.05, payload="hash")
+    writer.view(V1, 1)
+    writer.batch(batch_of(rows_of(10), V1), V1)
+    deadline = time.monotonic() + 20
+    while writer.counters()["rolled"] < 1:
+        assert time.monotonic() < deadline, writer.counters()
+        time.sleep(0.005)
+    assert [segment.live for segment in journal_read.read(writer.path).segments] == [False]
+    writer.close("leave")
+
+
+def test_messages_are_read_as_the_application_was_given_them(tmp_path: Path) -> None:
+    rows = [*rows_of(100), *rows_of(50, sender=B, start=40, first_global=101)]
+    path = journal(tmp_path, A, [(V1, rows), (V2, rows_of(3, sender=C, start=1))], payload="full")
+    messages = list(seqcast.journal.read(path).messages())
+    assert [(each.sender, each.seqno, each.index, each.global_seqno, each.payload) for each in messages[:150]] == [
+        (row.sender, row.seqno, row.index, row.global_seqno, row.payload) for row in rows
+    ]
+    assert {each.view_id for each in messages[:150]} == {V1.view_id} and messages[-1].view_id == V2.view_id
+    with pytest.raises(JournalError, match="keeps hashes of the payloads only"):
+        list(seqcast.journal.read(journal(tmp_path / "hash", B, [(V1, rows)])).messages())

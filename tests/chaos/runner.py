@@ -440,10 +440,10 @@ class Run:
 
 def judge(spark: Any, journals: Path) -> str:
     """The audit's verdict on the journals of a run: empty where all that was checked holds, else the report."""
-    from seqcast.journal.read import find
-    from seqcast.spark.audit import audit
+    from seqcast.journal.reader import find
+    from seqcast.spark.auditing import check_cluster
 
-    report = audit(spark, find([journals]))
+    report = check_cluster(spark, find([journals]))
     unchecked = [name for name in ("views", "agreement", "fifo") if report.verdicts[name].result is None]
     if unchecked:
         return f"the audit found nothing to check for {', '.join(unchecked)}\n{report.as_text()}"

@@ -7,7 +7,7 @@ from journal_data import Row, journal, member, view
 
 from seqcast.cli.fault import FAULTS, plant
 from seqcast.errors import UsageError
-from seqcast.journal import read as journals
+from seqcast.journal import reader as journals
 from seqcast.journal.schema import signed
 
 NAMES = "abc"
@@ -80,13 +80,13 @@ def test_a_journal_without_two_messages_of_one_sender_is_refused(tmp_path):
 
 @pytest.mark.spark
 def test_the_audit_finds_each_fault_and_names_the_member(tmp_path, spark):
-    from seqcast.spark.audit import audit
+    from seqcast.spark.auditing import check_cluster
 
     everyone, told = story("sequencer")
     for who in [*everyone, member("d")]:
         journal(tmp_path, who, told)
     for fault, name in zip(FAULTS, NAMES, strict=True):
         plant(fault, tmp_path, name)
-    report = audit(spark, journals.find([tmp_path]))
+    report = check_cluster(spark, journals.find([tmp_path]))
     assert not report.holds
     assert [name for name in NAMES if not re.search(rf"\b{name}\b", report.as_text())] == []

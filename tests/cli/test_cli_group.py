@@ -118,7 +118,7 @@ def test_options_may_stand_between_the_arguments(start, cluster, tmp_path):
 
 def test_every_command_that_joins_has_the_settings_that_members_share(start, cluster, tmp_path):
     pytest.importorskip("pyarrow")
-    from seqcast.journal import read as journals
+    from seqcast.journal import reader as journals
 
     shared = ["--port", "47410", "--preset", "fast", "--partition", "primary"]
     receiver = tail(start, cluster, *shared, "--journal", str(tmp_path / "tail"), "--count", "2", "--name", "r")
@@ -262,7 +262,7 @@ def test_a_send_to_nobody_says_so(start, cluster):
 def test_a_demo_that_is_ended_has_its_members_leave(start, tmp_path, number):
     """The signal goes to the process group, as a terminal or ``timeout`` sends it."""
     pytest.importorskip("pyspark")
-    from seqcast.journal import read as journals
+    from seqcast.journal import reader as journals
 
     options = ["--members", "3", "--rate", "500", "--port", "47710", "--journals", str(tmp_path / "journals")]
     demo = start("demo", *options, start_new_session=True)

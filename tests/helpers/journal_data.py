@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -83,11 +83,17 @@ def batch_of(rows: list[Row], of: View, delivered_ns: int = 1_700_000_000_000_00
 
 
 def journal(
-    top: Path, who: Member, story: list[tuple[View, list[Row]]], *, closed: str | None = "leave", **settings: Any
+    top: Path,
+    who: Member,
+    story: list[tuple[View, list[Row]]],
+    *,
+    closed: str | None = "leave",
+    cluster: str = "test",
+    **settings: Any,
 ) -> Path:
     """Journals a member's story: each view and what was delivered in it. ``closed=None``: the member crashed."""
     settings.setdefault("payload", "hash")
-    writer = JournalWriter(top, cluster="test", member=who, flush_s=0.001, **settings)
+    writer = JournalWriter(top, cluster=cluster, member=who, flush_s=0.001, **settings)
     for at, (of, rows) in enumerate(story):
         writer.view(of, at_ns=1_700_000_000_000_000_000 + at)
         for first in range(0, len(rows), 1000):
@@ -111,5 +117,5 @@ def as_live(path: Path, number: int = 1, *, chunk: int = 500) -> Path:
     rolled.unlink()
     before = manifest.load(path)
     left = {key: value for key, value in before.rolled.items() if key != number}
-    manifest.save(path, manifest.Manifest(before.started, left))
+    manifest.save(path, replace(before, rolled=left))
     return live

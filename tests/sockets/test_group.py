@@ -415,7 +415,7 @@ group.send(b"x")
 assert group.recv(timeout=10).payload == b"x"
 """
     output(script(text, cluster(), LOOPBACK, str(tmp_path)))
-    from seqcast.journal.read import find
+    from seqcast.journal.reader import find
 
     (journal,) = find([tmp_path])
     assert (journal.closed, journal.closed_idx, journal.rows) == ("leave", 1, 1)

@@ -23,7 +23,7 @@ COMMANDS = {
     "send": ("seqcast.cli.send", "send each line of a file, or of standard input, to a group as one message", ""),
     "tail": ("seqcast.cli.tail", "join a group and print what is delivered", ""),
     "perf": ("seqcast.perf", "throughput and latency, beside the raw limit measured in the same run", ""),
-    "audit": ("seqcast.spark.audit", "prove or refute the guarantees from members' journals, on Spark", "spark"),
+    "audit": ("seqcast.spark.command", "prove or refute the guarantees from members' journals, on Spark", "spark"),
     "unblock": ("seqcast.cli.unblock", "let a minority go on whose majority is gone for good", ""),
     "sim": ("seqcast.sim", "run or replay simulated schedules", ""),
 }

@@ -281,7 +281,7 @@ class Demo:
 def main(argv: Sequence[str]) -> int:
     """Runs the demo and the audit; the exit status is the audit's."""
     arguments = _parser().parse_args(argv)
-    audit = importlib.import_module("seqcast.spark.audit")
+    audit = importlib.import_module("seqcast.spark.command")
     for module in ("pyspark", "pyarrow"):  # missing, better now than after the run
         importlib.import_module(module)
     source = Path(arguments.input) if arguments.input else Path(__file__).parent / "data" / "tzdata.zi"

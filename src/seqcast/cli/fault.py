@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from seqcast.errors import UsageError
-from seqcast.journal import read as journals
+from seqcast.journal import reader as journals
 from seqcast.journal import seals
 from seqcast.journal.roll import rewrite
 from seqcast.journal.schema import VIEWS_FILE, signed

@@ -22,6 +22,7 @@ class Rolled:
 
     Args:
         first_idx: position of its first row.
+        last_ns: when its last row was delivered, ns since 1970.
         size: bytes of the file.
         hash: XXH3 of the file, 16 hexadecimal digits.
     """
@@ -29,6 +30,7 @@ class Rolled:
     number: int
     rows: int
     first_idx: int
+    last_ns: int
     size: int
     hash: str
 
@@ -39,11 +41,15 @@ class Manifest:
 
     Args:
         started: number of the newest segment of which the file was made; 0: none yet.
-        rolled: by number. The other segments up to ``started`` are streams.
+        rolled: by number. The other segments from ``first`` to ``started`` are streams.
+        first: number of the oldest segment that retention has kept.
+        first_idx: position of the first row that is kept.
     """
 
     started: int
     rolled: Mapping[int, Rolled]
+    first: int = 1
+    first_idx: int = 0
 
 
 class ManifestWriter:
@@ -69,6 +75,31 @@ class ManifestWriter:
         with self._lock:
             self._save(replace(self._manifest, rolled={**self._manifest.rolled, segment.number: segment}))
 
+    def expire(self, *, before_ns: int, bytes_max: int) -> list[int]:
+        """Drops the oldest rolled segments: those delivered before a time, and those beyond a total size.
+
+        Args:
+            before_ns: rows delivered before it are not kept, ns since 1970.
+            bytes_max: of all rolled segments; the newest rolled one is always kept.
+
+        Returns:
+            Their numbers. Their files are to be removed now: no reader that comes later looks for them.
+        """
+        with self._lock:
+            manifest, gone = self._manifest, []
+            total = sum(segment.size for segment in manifest.rolled.values())
+            number = manifest.first
+            while (oldest := manifest.rolled.get(number)) and number + 1 in manifest.rolled:
+                if oldest.last_ns >= before_ns and total <= bytes_max:
+                    break
+                gone.append(number)
+                total -= oldest.size
+                number += 1
+            if gone:
+                rolled = {key: value for key, value in manifest.rolled.items() if key >= number}
+                self._save(replace(manifest, rolled=rolled, first=number, first_idx=rolled[number].first_idx))
+            return gone
+
     def _save(self, manifest: Manifest) -> None:
         save(self._path.parent, manifest)
         self._manifest = manifest
@@ -81,7 +112,8 @@ def save(directory: Path, manifest: Manifest) -> None:
         OSError: it cannot be written; the old one is left.
     """
     rolled = [asdict(manifest.rolled[number]) for number in sorted(manifest.rolled)]
-    seals.replace(directory / MANIFEST_FILE, {"started": manifest.started, "rolled": rolled})
+    record = {"started": manifest.started, "first": manifest.first, "first_idx": manifest.first_idx, "rolled": rolled}
+    seals.replace(directory / MANIFEST_FILE, record)
 
 
 def file_digest(path: Path) -> str:
@@ -106,7 +138,7 @@ def load(directory: Path) -> Manifest:
     try:
         record: dict[str, Any] = seals.unseal(path.read_bytes())
         rolled = {entry["number"]: Rolled(**entry) for entry in record["rolled"]}
-        return Manifest(int(record["started"]), rolled)
+        return Manifest(int(record["started"]), rolled, int(record["first"]), int(record["first_idx"]))
     except OSError as error:
         raise JournalDamaged(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:

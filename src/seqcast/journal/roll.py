@@ -7,14 +7,16 @@ hence the live segment is a stream and only a finished one is rolled.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import sys
 import threading
+import time
 from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqcast.journal.manifest import Manifest, ManifestWriter, Rolled, file_digest, load, save
+from seqcast.journal.manifest import ManifestWriter, Rolled, file_digest, load, save
 from seqcast.journal.schema import JournalError, segment_name, segment_number
 from seqcast.journal.stream import SUMS_SUFFIX, read_sums, stream_batches, stream_schema
 
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 ROW_GROUP_BYTES = 64 << 20
 WAITING_MAX, WAITING_FEW = 3, 1
 """Segments that wait: above the first number they are rolled at normal priority, until the second is reached."""
+
+EXPIRE_EVERY_S = 60.0
+"""How often old segments are looked for where none is rolled, seconds."""
 
 _DICTIONARY = ("sender", "view_tag", "view_counter")
 _DELTA = ("idx", "global_seqno", "seqno", "index", "length", "sent_ns", "delivered_ns")
@@ -54,8 +59,7 @@ def roll(stream: Path, manifest: ManifestWriter) -> Path:
         table = pa.Table.from_batches(stream_batches(stream, messages), stream_schema(stream, messages))
         rows = max(1, table.num_rows * ROW_GROUP_BYTES // max(1, table.nbytes))
         pq.write_table(table, partial, row_group_size=rows, **_options(table.schema))
-        first_idx = table["idx"][0].as_py()
-        rolled = describe(partial, segment_number(stream), table.num_rows, first_idx)
+        rolled = describe(partial, segment_number(stream), table)
         del table
         partial.replace(target)
         try:
@@ -82,13 +86,13 @@ def rewrite(journal: Path, number: int, table: pa.Table) -> None:
     path = journal / segment_name(number, "parquet")
     pq.write_table(table, path, **_options(table.schema))
     before = load(journal)
-    rolled = describe(path, number, table.num_rows, table["idx"][0].as_py() if table.num_rows else 0)
-    save(journal, Manifest(before.started, {**before.rolled, number: rolled}))
+    save(journal, dataclasses.replace(before, rolled={**before.rolled, number: describe(path, number, table)}))
 
 
-def describe(path: Path, number: int, rows: int, first_idx: int) -> Rolled:
-    """What the manifest says of a rolled segment."""
-    return Rolled(number, rows, first_idx, path.stat().st_size, file_digest(path))
+def describe(path: Path, number: int, table: pa.Table) -> Rolled:
+    """What the manifest says of a rolled segment with these rows."""
+    first_idx, last_ns = (table["idx"][0].as_py(), table["delivered_ns"][-1].as_py()) if table.num_rows else (0, 0)
+    return Rolled(number, table.num_rows, first_idx, last_ns, path.stat().st_size, file_digest(path))
 
 
 def _options(schema: pa.Schema) -> dict[str, Any]:
@@ -105,11 +109,20 @@ def _options(schema: pa.Schema) -> dict[str, Any]:
 class Roller:
     """Rolls finished segments beside delivery: in a thread that gets a processor when nobody else wants it, as long as
     no more than ``WAITING_MAX`` segments wait, and like any other thread until they are few again, so that a machine
-    that is always busy does not gather streams without end."""
+    that is always busy does not gather streams without end. Removes what is older, or more, than is to be kept.
 
-    def __init__(self, counters: dict[str, int], manifest: ManifestWriter) -> None:
+    Args:
+        keep_s: age of the rows that are kept, seconds; 0: of any age.
+        keep_bytes: bound of the rolled segments together, bytes; 0: none.
+    """
+
+    def __init__(
+        self, directory: Path, counters: dict[str, int], manifest: ManifestWriter, keep_s: float, keep_bytes: int
+    ) -> None:
+        self._directory = directory
         self._counters = counters
         self._manifest = manifest
+        self._keep_s, self._keep_bytes = keep_s, keep_bytes
         self._waiting: deque[Path] = deque()
         self._condition = threading.Condition()
         self._closed = False
@@ -142,18 +155,32 @@ class Roller:
         while True:
             with self._condition:
                 self._set_priority()
-                self._condition.wait_for(lambda: self._waiting or self._closed)
-                if not self._waiting:
+                look_again = min(EXPIRE_EVERY_S, self._keep_s / 4) if self._keep_s else None
+                self._condition.wait_for(lambda: self._waiting or self._closed, look_again)
+                if self._closed and not self._waiting:
                     return
-                path = self._waiting[0]
-            try:
-                roll(path, self._manifest)
-                name = "rolled"
-            except Exception:
-                name = "roll_errors"  # the stream segment stays and is as good to read; the counter tells
-            with self._condition:
-                self._waiting.popleft()
-                self._counters[name] += 1
+                path = self._waiting[0] if self._waiting else None
+            if path is not None:
+                try:
+                    roll(path, self._manifest)
+                    name = "rolled"
+                except Exception:
+                    name = "roll_errors"  # the stream segment stays and is as good to read; the counter tells
+                with self._condition:
+                    self._waiting.popleft()
+                    self._counters[name] += 1
+            with contextlib.suppress(OSError):  # of a full disk: tried again with the next segment
+                self._expire()
+
+    def _expire(self) -> None:
+        if not self._keep_s and not self._keep_bytes:
+            return
+        before_ns = time.time_ns() - int(self._keep_s * 1e9) if self._keep_s else 0
+        gone = self._manifest.expire(before_ns=before_ns, bytes_max=self._keep_bytes or 1 << 62)
+        for number in gone:
+            (self._directory / segment_name(number, "parquet")).unlink(missing_ok=True)
+        with self._condition:
+            self._counters["expired"] += len(gone)
 
     def _set_priority(self) -> None:
         """Under the condition."""

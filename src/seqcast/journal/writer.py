@@ -46,6 +46,7 @@ GROUP_BYTES = 1 << 20
 ROW_BYTES = sum(np.dtype(kind).itemsize for kind in COLUMNS.values())
 BLOCK_ROWS, BLOCK_BYTES = 2 * GROUP_ROWS, 2 * GROUP_BYTES
 """What a block has room for, so that a batch of the usual size fits into one that is nearly full."""
+FOREVER = float("inf")
 SPARE_BLOCKS = 4
 """Blocks that are kept to be filled again: their memory is mapped, and in the processor's cache."""
 
@@ -69,7 +70,10 @@ class JournalWriter:
             survives a crash of the process; for a crash of the machine the journal does not wait (no fsync).
         required: after a write error every call raises `JournalWriteError`, so that nothing is delivered that is not
             journaled. Else delivery goes on without a journal.
-        segment_rows, segment_bytes: a live segment that reaches either is finished and rolled to Parquet.
+        segment_rows, segment_bytes, segment_s: a live segment that reaches any of them, its first row so many seconds
+            old, is finished and rolled to Parquet.
+        keep_s, keep_bytes: retention. Rolled segments older than so many seconds, or beyond so many bytes together, are
+            removed, whole and oldest first; 0: none is.
 
     Raises:
         UsageError: a setting that cannot be, or this member already has a journal there.
@@ -89,11 +93,17 @@ class JournalWriter:
         required: bool = False,
         segment_rows: int = 1_000_000,
         segment_bytes: int = 256 << 20,
+        segment_s: float = 3600.0,
+        keep_s: float = 0.0,
+        keep_bytes: int = 0,
     ) -> None:
         if payload not in PAYLOAD_MODES:
             raise UsageError(f"payload={payload!r}: a journal keeps {' or '.join(PAYLOAD_MODES)}")
-        if min(queue_bytes, segment_rows, segment_bytes) <= 0 or flush_s < 0:
-            raise UsageError("queue_bytes, segment_rows and segment_bytes must be positive, flush_s not negative")
+        if min(queue_bytes, segment_rows, segment_bytes, segment_s) <= 0 or min(flush_s, keep_s, keep_bytes) < 0:
+            raise UsageError(
+                "queue_bytes, segment_rows, segment_bytes and segment_s must be positive, flush_s, keep_s and "
+                "keep_bytes not negative"
+            )
         try:
             import pyarrow as pa
         except ImportError as error:
@@ -105,7 +115,7 @@ class JournalWriter:
         self._member = member
         self._required = required
         self._queue_bytes, self._flush_s = queue_bytes, flush_s
-        self._segment_rows, self._segment_bytes = segment_rows, segment_bytes
+        self._segment_rows, self._segment_bytes, self._segment_s = segment_rows, segment_bytes, segment_s
         self._write_header(cluster, payload, deliver_own)
         # Shared with the writer thread, under the lock:
         self._lock = threading.RLock()
@@ -128,6 +138,7 @@ class JournalWriter:
                 "unicasts_skipped",
                 "segments",
                 "rolled",
+                "expired",
                 "rows_lost",
                 "roll_errors",
             ),
@@ -138,7 +149,7 @@ class JournalWriter:
         self._tag = 0
         # Of the writer thread only:
         self._segment = _Segment(self, 1)
-        self._roller = Roller(self._counters, self._manifest)
+        self._roller = Roller(self.path, self._counters, self._manifest, keep_s, keep_bytes)
         self._thread = threading.Thread(target=self._run, name=f"journal-{member.name}", daemon=True)
         self._thread.start()
 
@@ -209,8 +220,8 @@ class JournalWriter:
 
     def counters(self) -> dict[str, int]:
         """rows, batches (Arrow), bytes (live segments), views, waits (queue full), unicasts_skipped, segments, rolled,
-        rows_lost, roll_errors, and, as they are now, queued_bytes and unrolled (finished segments that wait to be
-        rolled)."""
+        expired (segments that retention removed), rows_lost, roll_errors, and, as they are now, queued_bytes and
+        unrolled (finished segments that wait to be rolled)."""
         with self._lock:
             return {**self._counters, "queued_bytes": self._queued, "unrolled": self._roller.waiting()}
 
@@ -303,14 +314,20 @@ class JournalWriter:
     def _step(self) -> bool:
         with self._lock:
             while not self._queue and self._error is None:
-                left = self._since + self._flush_s - time.monotonic() if self._block is not None else None
-                if left is not None and left <= 0:
+                now = time.monotonic()
+                if self._block is not None and now >= self._since + self._flush_s:
                     self._hand_over()
+                elif now >= self._segment.due:
+                    break
                 else:
-                    self._condition.wait(left)
+                    due = min(self._since + self._flush_s if self._block is not None else FOREVER, self._segment.due)
+                    self._condition.wait(due - now if due < FOREVER else None)
             if self._error is not None:
                 raise JournalWriteError(self._error)
-            item = self._queue[0]  # it stays there until it is written: what fails counts as lost
+            item = self._queue[0] if self._queue else None  # it stays there until it is written: what fails is lost
+        if item is None:
+            self._finish_segment()
+            return True
         written = 0
         if isinstance(item, dict):
             self._views_file.write(seals.seal(item) + "\n")
@@ -326,7 +343,12 @@ class JournalWriter:
             self._finish_segment()
             self._views_file.close()
             return False
-        if self._segment.rows >= self._segment_rows or self._segment.bytes >= self._segment_bytes:
+        segment = self._segment
+        if (
+            segment.rows >= self._segment_rows
+            or segment.bytes >= self._segment_bytes
+            or time.monotonic() >= segment.due
+        ):
             self._finish_segment()
         return True
 
@@ -399,6 +421,8 @@ class _Segment:
         self._journal = journal
         self.number = number
         self.path = journal.path / segment_name(number, "arrows")
+        self.due = FOREVER
+        """When it is to be finished, monotonic seconds."""
         self._stream: StreamWriter | None = None
 
     @property
@@ -413,6 +437,7 @@ class _Segment:
         if self._stream is None:
             self._journal._manifest.start(self.number)
             self._stream = StreamWriter(self.path, self._journal._schema)
+            self.due = time.monotonic() + self._journal._segment_s
         self._stream.write(batch)
 
     def finish(self) -> bool:

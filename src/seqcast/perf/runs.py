@@ -150,7 +150,7 @@ def journal_rows(folder: str) -> int:
     Raises:
         RunFailed: one cannot be read.
     """
-    from seqcast.journal.read import find
+    from seqcast.journal.reader import find
     from seqcast.journal.schema import JournalError
 
     try:

@@ -12,13 +12,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from seqcast.journal.read import Installed, Journal
+from seqcast.journal.reader import Installed, Journal
 from seqcast.journal.schema import signed
 from seqcast.spark.fingerprints import FIFO_SHIFT, ORDERED_SHIFT, Content, Group, GroupKey, Place
 from seqcast.spark.members import Names
+from seqcast.spark.segments import Summary
 from seqcast.spark.verdicts import Report
 
 PREFIX_ORDERS = ("sequencer", "total", "fifo")
+NOTHING = 1 << 80
+"""Beyond every position: nothing of the view is kept."""
 EXAMPLES = 16
 """Messages that only one of a pair has in a bucket, which are looked up elsewhere."""
 
@@ -62,7 +65,7 @@ def successors(journal: Journal) -> dict[int, int | None]:
     if not journal.views:  # the member ended before its first view
         return {}
     following = [
-        signed(view.tag) if view.idx <= journal.rows or journal.closed is not None else None
+        signed(view.tag) if view.idx <= journal.end_idx or journal.closed is not None else None
         for view in journal.views[1:]
     ]
     return dict(zip((signed(view.tag) for view in journal.views), [*following, None], strict=True))
@@ -143,11 +146,43 @@ def _delivers(journal: Journal, sender: int) -> bool:
     return journal.deliver_own or journal.member.id != sender
 
 
+class Kept:
+    """From where on members are compared in a view of which retention removed the first rows at one of them."""
+
+    def __init__(self, journals: Sequence[Journal], summaries: Iterable[tuple[int, Summary]]) -> None:
+        self._cut = {
+            (number, signed(view.tag))
+            for number, journal in enumerate(journals)
+            for view in journal.views
+            if view.idx < journal.first_idx
+        }
+        self._first: dict[tuple[int, int], int] = {}
+        self._keys: dict[tuple[int, int], int] = {}
+        for number, summary in sorted(summaries, key=lambda each: (each[0], each[1].number)):
+            if journals[number].first_idx:
+                for run in summary.views:
+                    self._first.setdefault((number, run.tag), run.first)
+                for sent in summary.senders:
+                    self._keys.setdefault((number, sent.sender), sent.first)
+
+    def since(self, pair: Pair, sender: int) -> int:
+        """Lowest global seqno, or key of a sender, that both members of a pair have kept."""
+        lowest = 0
+        for number in (pair.reference, pair.other):
+            if (number, pair.tag) in self._cut:
+                first = self._first.get((number, pair.tag)) if pair.ordered else self._keys.get((number, sender))
+                lowest = max(lowest, NOTHING if first is None else first)
+        return lowest
+
+
 class Limits:
     """Up to where a pair is compared: global seqno of the view, or key of a sender's messages."""
 
-    def __init__(self, pair: Pair, groups: Groups, buckets: dict[tuple[int, int], set[tuple[int, int]]]) -> None:
+    def __init__(
+        self, pair: Pair, groups: Groups, buckets: dict[tuple[int, int], set[tuple[int, int]]], kept: Kept
+    ) -> None:
         self._pair = pair
+        self._kept = kept
         self._limits: dict[int, int] = {}
         if pair.strict:
             return
@@ -162,15 +197,21 @@ class Limits:
             other = highest.get((pair.other, stream), 0)
             self._limits[stream] = other if survived else min(other, highest.get((pair.reference, stream), 0))
 
-    def of(self, sender: int, bucket: int) -> tuple[bool, int | None]:
-        """(whether the bucket is compared, position up to which it is, or None for all of it)."""
-        if self._pair.strict:
-            return True, None
+    def of(self, sender: int, bucket: int) -> tuple[bool, int | None, int | None]:
+        """(whether the bucket is compared, first and last position that is, or None for its ends)."""
         shift = ORDERED_SHIFT if self._pair.ordered else FIFO_SHIFT
+        first = self._kept.since(self._pair, sender)
+        since = first if bucket << shift < first else None
+        if (bucket + 1) << shift <= first:
+            return False, None, None
+        if self._pair.strict:
+            return True, since, None
         limit = self._limits.get(0 if self._pair.ordered else sender, 0)
-        return limit >= max(bucket << shift, 1), limit if limit < (bucket + 1) << shift else None
+        return limit >= max(bucket << shift, first, 1), since, limit if limit < (bucket + 1) << shift else None
 
     def holds(self, place: Place) -> bool:
+        if (place.global_seqno if self._pair.ordered else place.key) < self._kept.since(self._pair, place.sender):
+            return False
         if self._pair.strict:
             return True
         if self._pair.ordered:
@@ -180,24 +221,30 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Differing:
-    """A bucket in which the fingerprints of a pair differ; ``limit``: only up to there need they be equal."""
+    """A bucket in which the fingerprints of a pair differ; only from ``since`` to ``limit`` need they be equal."""
 
     pair: Pair
     sender: int
     bucket: int
+    since: int | None
     limit: int | None
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of the bucket must be equal."""
+        return self.since is None and self.limit is None
 
 
 def differing(pair: Pair, limits: Limits, groups: Groups, buckets: Iterable[tuple[int, int]]) -> Iterator[Differing]:
     """Those of the (sender, bucket) in which both should have the same, and have not as a whole."""
     for sender, bucket in sorted(buckets):
-        compares, limit = limits.of(sender, bucket)
+        compares, since, limit = limits.of(sender, bucket)
         if sender not in pair.senders or not compares:
             continue
         one = groups.get((pair.reference, pair.tag, sender, bucket))
         other = groups.get((pair.other, pair.tag, sender, bucket))
         if one is None or other is None or (one.rows, one.fingerprint) != (other.rows, other.fingerprint):
-            yield Differing(pair, sender, bucket, limit)
+            yield Differing(pair, sender, bucket, since, limit)
 
 
 def examine(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seqcast.journal.read import Journal, Segment, segment_batches
+from seqcast.journal.reader import Journal, Segment, segment_batches
 from seqcast.journal.schema import COLUMNS
 
 if TYPE_CHECKING:
@@ -35,6 +35,9 @@ _BUCKET = f"if(global_seqno > 0, shiftright(global_seqno, {ORDERED_SHIFT}), shif
 _LOW = f"(shiftleft(seqno & {(1 << _SEQNO_SHIFT) - 1}, 16) + index)"
 """A message's key without its bucket: whole keys of seqnos from 2^47 on have no room in 64 bits."""
 _HASH = "xxhash64(global_seqno, sender, seqno, index, length, payload_hash)"
+
+EVERYTHING = 1 << 62
+"""As the last position of a part: to the end of the bucket."""
 
 GroupKey = tuple[int, int, int, int]
 """(journal, view tag, sender, bucket); ids and tags as signed integers."""
@@ -121,17 +124,17 @@ def fingerprints(rows: DataFrame) -> dict[GroupKey, Group]:
     return _groups(named, ["journal", "view_tag", "sender", "bucket"])
 
 
-def prefix_fingerprints(
-    rows: DataFrame, wanted: Iterable[tuple[int, int, int, int, int]]
+def part_fingerprints(
+    rows: DataFrame, wanted: Iterable[tuple[int, int, int, int, int, int]]
 ) -> dict[tuple[int, ...], Group]:
-    """Groups of buckets that are looked at up to a position only.
+    """Groups of buckets of which a part is looked at.
 
     Args:
-        wanted: (journal, view tag, sender, bucket, limit), the limit inside the bucket: a global seqno, or without
-            total order ``limit_inside`` of a key.
+        wanted: (journal, view tag, sender, bucket, first, last), the positions inside the bucket: global seqnos, or
+            without total order ``inside`` of keys; ``EVERYTHING`` as last: to the end.
 
     Returns:
-        The same tuples -> the group of the rows up to the limit; those without any are left out.
+        The same tuples -> the group of the rows in the part; those without any are left out.
     """
     from pyspark.sql import functions as f
 
@@ -140,14 +143,16 @@ def prefix_fingerprints(
         return {}
     keys = ["journal", "view_tag", "sender", "bucket"]
     limits = rows.sparkSession.createDataFrame(
-        tuples, "journal int, view_tag long, sender long, bucket long, `limit` long"
+        tuples, "journal int, view_tag long, sender long, bucket long, since long, `limit` long"
     )
     named = rows.withColumn("bucket", f.expr(_BUCKET)).withColumn("low", f.expr(_LOW))
-    within = named.join(f.broadcast(limits), keys).where("if(global_seqno > 0, global_seqno, low) <= `limit`")
-    return _groups(within.withColumn("hash", f.expr(_HASH)), [*keys, "limit"])
+    within = named.join(f.broadcast(limits), keys).where(
+        "if(global_seqno > 0, global_seqno, low) between since and `limit`"
+    )
+    return _groups(within.withColumn("hash", f.expr(_HASH)), [*keys, "since", "limit"])
 
 
-def limit_inside(key: int) -> int:
+def inside(key: int) -> int:
     """A key without the part that its bucket has."""
     return key & ((1 << FIFO_SHIFT) - 1)
 

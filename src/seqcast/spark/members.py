@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from seqcast.journal.read import Journal
+from seqcast.journal.reader import Journal
 from seqcast.journal.schema import signed
 from seqcast.spark.fingerprints import Place
 from seqcast.spark.segments import Found, Summary, ViewRun, follows
@@ -153,8 +153,8 @@ def judge(
 
 
 def _check_positions(who: str, journal: Journal, summaries: Sequence[Summary], report: Report) -> None:
-    """Rows of a journal are numbered from 0 without a hole, by construction."""
-    expected = 0
+    """Rows of a journal are numbered without a hole, by construction: from 0, or from the first that is kept."""
+    expected = journal.first_idx
     for summary in summaries:
         breaks = Found(summary.breaks.count, list(summary.breaks.first))
         if summary.first_idx != expected:
@@ -210,7 +210,8 @@ def _check_views(
                 "total order", f"{who} delivered messages without a global seqno in {names.view(run.tag)}", run.zeros
             )
             continue
-        before = highest.get(run.tag, 0)
+        # Where retention removed the first rows of the view, nothing is known of what came before.
+        before = highest.get(run.tag, run.first - 1 if view.idx < journal.first_idx else 0)
         if run.first <= before:
             doubts.append(Doubt("seqno back", run.tag, run.idx, before, run.first))
         doubts += [Doubt("seqno back", run.tag, *example) for example in run.back.first]

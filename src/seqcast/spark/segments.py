@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from seqcast.journal.read import Segment, segment_batches
+from seqcast.journal.reader import Segment, segment_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 CHECKS = {
     "views": "members agree on each view, and view ids grow at each member",
@@ -17,6 +20,10 @@ CHECKS = {
 }
 
 
+EXAMPLES = 100
+"""Counter-examples of a check that are kept; all are counted."""
+
+
 @dataclass(slots=True)
 class Verdict:
     """One line of the table.
@@ -24,13 +31,17 @@ class Verdict:
     Args:
         compared: what was looked at, with how many; empty: there was nothing to compare.
         violations: how many were found; a lower bound where only examples were examined.
-        first: the first counter-example: who, where, what.
+        examples: the first counter-examples: who, where, what.
     """
 
     check: str
     compared: str = ""
     violations: int = 0
-    first: str | None = None
+    examples: list[str] = field(default_factory=list)
+
+    @property
+    def first(self) -> str | None:
+        return self.examples[0] if self.examples else None
 
     @property
     def result(self) -> bool | None:
@@ -42,8 +53,9 @@ class Verdict:
 
 @dataclass(slots=True)
 class Report:
-    """All verdicts of one audit."""
+    """All verdicts of one cluster."""
 
+    cluster: str
     journals: int
     rows: int
     torn: int
@@ -56,7 +68,8 @@ class Report:
     def violation(self, check: str, what: str, count: int = 1) -> None:
         verdict = self.verdicts[check]
         verdict.violations += count
-        verdict.first = verdict.first or what
+        if len(verdict.examples) < EXAMPLES:
+            verdict.examples.append(what)
 
     @property
     def holds(self) -> bool:
@@ -64,12 +77,16 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         return {
+            "cluster": self.cluster,
             "holds": self.holds,
             "journals": self.journals,
             "rows": self.rows,
             "torn_tails": self.torn,
             "seconds": round(self.seconds, 3),
-            "checks": [{**asdict(verdict), "result": verdict.result} for verdict in self.verdicts.values()],
+            "checks": [
+                {**asdict(verdict), "first": verdict.first, "result": verdict.result}
+                for verdict in self.verdicts.values()
+            ],
             "notes": self.notes,
         }
 
@@ -86,3 +103,39 @@ class Report:
         lines += [f"note: {note}" for note in self.notes]
         lines.append("every guarantee that was checked holds" if self.holds else "NOT every guarantee holds")
         return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """The verdicts of one audit: a report for each cluster, in the order of their names."""
+
+    reports: tuple[Report, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether every guarantee that was checked holds in every cluster."""
+        return all(report.holds for report in self.reports)
+
+    def as_json(self) -> dict[str, Any]:
+        """``holds``, and ``clusters``; where there is one cluster, its report's fields beside them."""
+        clusters = [report.as_json() for report in self.reports]
+        alone = clusters[0] if len(clusters) == 1 else {}
+        return {**alone, "holds": self.holds, "clusters": clusters}
+
+    def as_text(self) -> str:
+        if len(self.reports) == 1:
+            return self.reports[0].as_text()
+        parts = [f"cluster {report.cluster!r}\n{report.as_text()}" for report in self.reports]
+        verdict = "every guarantee that was checked holds" if self.holds else "NOT every guarantee holds"
+        return "\n\n".join([*parts, f"{len(self.reports)} clusters: {verdict}"])
+
+    def counterexamples(self, spark: SparkSession) -> DataFrame:
+        """The counter-examples: ``cluster``, ``check``, ``number`` (from 1, in the check) and ``what``; at most
+        `EXAMPLES` of a check."""
+        rows = [
+            (report.cluster, verdict.check, number, what)
+            for report in self.reports
+            for verdict in report.verdicts.values()
+            for number, what in enumerate(verdict.examples, 1)
+        ]
+        return spark.createDataFrame(rows, "cluster string, `check` string, number int, what string")

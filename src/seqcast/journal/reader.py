@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seqcast._native.engine import Message
 from seqcast.journal import seals
 from seqcast.journal.manifest import Manifest, Rolled, file_digest, load
 from seqcast.journal.schema import (
@@ -21,6 +22,7 @@ from seqcast.journal.schema import (
     JournalError,
     arrow_schema,
     segment_name,
+    signed,
 )
 from seqcast.journal.stream import SUM_BYTES, SUMS_SUFFIX, read_sums, stream_batches, stream_schema
 from seqcast.types import Member, ViewId
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
+
+
+MESSAGE_COLUMNS = ("view_tag", "sender", "seqno", "index", "global_seqno", "sent_ns", "payload")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,7 @@ class Journal:
     """What one member left.
 
     Args:
+        first_idx: position of the first row that retention has kept; 0: all are there.
         closed: reason of the closing record, or None: the member crashed or still writes, or the journal ``failed``.
         closed_idx: how many rows were written, by the closing record; -1 without one.
         torn_records: view records whose line is incomplete.
@@ -89,11 +95,17 @@ class Journal:
     torn_records: int
     failed: str = ""
     """The write error that ended the journal, while the member went on."""
+    first_idx: int = 0
 
     @property
     def rows(self) -> int:
         """Rows that can be read."""
         return sum(segment.rows for segment in self.segments)
+
+    @property
+    def end_idx(self) -> int:
+        """Position behind the last row that can be read."""
+        return self.first_idx + self.rows
 
     @property
     def torn(self) -> int:
@@ -104,6 +116,26 @@ class Journal:
         """All rows, in journal order."""
         for segment in self.segments:
             yield from segment_batches(segment, columns)
+
+    def messages(self) -> Iterator[Message]:
+        """All messages as the application was given them, in journal order.
+
+        Raises:
+            JournalError: the journal keeps no payloads.
+            JournalDamaged: a segment is not as it was written.
+        """
+        if self.payload != "full":
+            raise JournalError(
+                f"{self.path} keeps hashes of the payloads only: join with journal_payload='full' to keep payloads"
+            )
+        views = {signed(view.tag): view for view in self.views}
+        senders = {signed(each.id): each for view in self.views for each in view.members}
+        for batch in self.batches(MESSAGE_COLUMNS):
+            for tag, sender, seqno, index, position, sent_ns, payload in zip(
+                *(column.to_pylist() for column in batch.columns), strict=True
+            ):
+                member = senders.get(sender) or Member(f"{sender & (1 << 64) - 1:016x}", sender & (1 << 64) - 1)
+                yield Message(payload, member, views[tag].view_id, seqno, index, position or None, sent_ns)
 
 
 def find(paths: Sequence[str | Path]) -> list[Journal]:
@@ -135,7 +167,7 @@ def read(path: Path) -> Journal:
     expected = arrow_schema(header["payload"])
     # The writer may be at work: a view is written before its rows, and the closing record after all of them.
     _, (closed, closed_idx), _ = _views(path / VIEWS_FILE)
-    segments = tuple(_segments(path, expected))
+    first_idx, segments = _segments(path, expected)
     views, _, torn_records = _views(path / VIEWS_FILE)
     failed = closed.removeprefix(FAILED) if closed and closed.startswith(FAILED) else ""
     if not views and any(segment.rows for segment in segments):
@@ -149,11 +181,12 @@ def read(path: Path) -> Journal:
         payload=header["payload"],
         deliver_own=header["deliver_own"],
         views=tuple(views),
-        segments=segments,
+        segments=tuple(segments),
         closed=None if failed else closed,
         failed=failed,
         closed_idx=closed_idx,
         torn_records=torn_records,
+        first_idx=first_idx,
     )
 
 
@@ -203,6 +236,13 @@ def check_rolled(segment: Segment) -> None:
     """
     try:
         same = segment.path.stat().st_size == segment.size and file_digest(segment.path) == segment.hash
+    except FileNotFoundError as error:
+        if load(segment.path.parent).first > segment.number:
+            raise JournalError(
+                f"{segment.path} was removed by the journal's retention while it was read: read the journal again, or "
+                "keep more (journal_keep_s, journal_keep_bytes)"
+            ) from error
+        raise JournalDamaged(f"{segment.path} is missing") from error
     except OSError as error:
         raise JournalDamaged(f"{segment.path} cannot be read: {error.strerror}") from error
     if not same:
@@ -213,6 +253,7 @@ def _now_rolled(segment: Segment) -> Segment:
     """A segment that was a stream; its first rows are those that it had then."""
     found = load(segment.path.parent).rolled.get(segment.number)
     if found is None:
+        check_rolled(segment)  # says why it is not there
         raise JournalDamaged(f"{segment.path} is missing")
     return replace(_of_manifest(segment.path.parent, found), rows=segment.rows)
 
@@ -301,12 +342,14 @@ def _installed(record: dict[str, Any]) -> Installed:
     )
 
 
-def _segments(path: Path, expected: pa.Schema) -> list[Segment]:
-    """The segments of a journal that may be written meanwhile: where one is rolled between two looks, again."""
+def _segments(path: Path, expected: pa.Schema) -> tuple[int, list[Segment]]:
+    """Position of the first row, and the segments, of a journal that may be written meanwhile: where one is rolled or
+    removed between two looks, again."""
     while True:
         manifest = load(path)
+        numbers = range(manifest.first, manifest.started + 1)
         try:
-            found = [_segment(path, number, manifest, expected) for number in range(1, manifest.started + 1)]
+            found = [_segment(path, number, manifest, expected) for number in numbers]
         except FileNotFoundError as error:
             if load(path) != manifest:
                 continue
@@ -314,7 +357,7 @@ def _segments(path: Path, expected: pa.Schema) -> list[Segment]:
         for segment in found[:-1]:
             if segment.torn:
                 raise JournalDamaged(f"{segment.path} is torn, and it is not the last segment")
-        return found
+        return manifest.first_idx, found
 
 
 def _segment(directory: Path, number: int, manifest: Manifest, expected: pa.Schema) -> Segment:
@@ -332,7 +375,7 @@ def _segment(directory: Path, number: int, manifest: Manifest, expected: pa.Sche
         if rolled := manifest.rolled.get(number):
             segment = _of_manifest(directory, rolled)
             path = segment.path
-            if path.exists() and path.stat().st_size == segment.size:
+            if path.stat().st_size == segment.size:
                 with pq.ParquetFile(path) as file:
                     schema = file.schema_arrow
             else:

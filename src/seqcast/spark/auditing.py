@@ -1,4 +1,4 @@
-"""``seqcast audit JOURNAL...``: proves or refutes the guarantees from members' journals, on Spark.
+"""The audit: proves or refutes the guarantees from members' journals, on Spark.
 
 Two formulations, each for what it is best at: one task a segment finds what a journal tells of itself (`segments`,
 `members`), one aggregate over all rows finds where members differ (`fingerprints`, `compare`), and only the buckets in
@@ -7,31 +7,30 @@ which they differ are compared row by row, so that a verdict is never that of a 
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seqcast.commandline import Parser, Progress
 from seqcast.errors import UsageError
-from seqcast.journal.read import Journal, Segment, find
+from seqcast.journal.reader import Journal, Segment, find
 from seqcast.journal.schema import JournalError, signed
 from seqcast.spark import compare, members
 from seqcast.spark.fingerprints import (
+    EVERYTHING,
     Place,
     bucket_rows,
     find_messages,
     find_positions,
     fingerprints,
+    inside,
     journal_rows,
-    limit_inside,
-    prefix_fingerprints,
+    part_fingerprints,
     slices_of,
 )
 from seqcast.spark.segments import Summary, summarize
-from seqcast.spark.verdicts import Report
+from seqcast.spark.verdicts import Audit, Report
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,16 +44,67 @@ BUCKETS_EXAMINED = 2
 
 def audit(
     spark: SparkSession,
+    paths: str | Path | Sequence[str | Path],
+    *,
+    payloads: bool = True,
+    tell: Callable[[str], None] = lambda stage: None,
+) -> Audit:
+    """Checks all guarantees that journals can show, of each cluster by itself.
+
+    Args:
+        paths: directories, each a member's journal or one that holds members' journals.
+        payloads: whether kept payloads are read and hashed again; the hashes are compared in any case.
+        tell: called with what is being done, stage by stage.
+
+    Raises:
+        JournalError: no journal there, two of one member, or a segment that cannot be read.
+        UsageError: the journals hold no messages.
+    """
+    return audit_journals(spark, journals_of(paths), payloads=payloads, tell=tell)
+
+
+def journals_of(paths: str | Path | Sequence[str | Path]) -> list[Journal]:
+    """The journals to be audited.
+
+    Raises:
+        JournalError, UsageError: as `audit`.
+    """
+    journals = find([paths] if isinstance(paths, (str, Path)) else paths)
+    if not any(journal.segments for journal in journals):
+        raise UsageError("the journals hold no messages: nothing was delivered, or nothing was written yet")
+    return journals
+
+
+def audit_journals(
+    spark: SparkSession,
+    journals: Sequence[Journal],
+    *,
+    payloads: bool = True,
+    tell: Callable[[str], None] = lambda stage: None,
+) -> Audit:
+    """As `audit`, of journals that were found already."""
+    reports = []
+    clusters = sorted({journal.cluster for journal in journals})
+    for cluster in clusters:
+        own = [journal for journal in journals if journal.cluster == cluster]
+
+        def say(stage: str, cluster: str = cluster) -> None:
+            tell(f"{cluster}: {stage}" if len(clusters) > 1 else stage)
+
+        report = check_cluster(spark, own, payloads=payloads, tell=say)
+        _check_foreign(own, [journal for journal in journals if journal.cluster != cluster], report)
+        reports.append(report)
+    return Audit(tuple(reports))
+
+
+def check_cluster(
+    spark: SparkSession,
     journals: Sequence[Journal],
     *,
     payloads: bool = True,
     tell: Callable[[str], None] = lambda stage: None,
 ) -> Report:
-    """Checks all guarantees.
-
-    Args:
-        payloads: whether kept payloads are read and hashed again; the hashes are compared in any case.
-        tell: called with what is being done, stage by stage.
+    """Checks all guarantees among the journals of one cluster; see `audit`.
 
     Raises:
         JournalError: two journals of one member, or a segment that cannot be read.
@@ -68,6 +118,7 @@ def audit(
     tell(f"reading {sum(len(journal.segments) for journal in journals)} segments of {len(journals)} journals")
     summaries = _summaries(spark, journals, payloads)
     report = Report(
+        cluster=journals[0].cluster if journals else "",
         journals=len(journals),
         rows=sum(summary.rows for _, summary in summaries),
         torn=sum(journal.torn for journal in journals),
@@ -84,7 +135,8 @@ def audit(
     tell(f"judging {report.rows} rows: members beside each other")
     groups = fingerprints(rows)
     _check_senders(journals, groups, names, report)
-    compared = _compare(rows, journals, groups, names, report)
+    kept = compare.Kept(journals, summaries)
+    compared = _compare(rows, journals, groups, kept, names, report)
     _say_compared(journals, [summary for _, summary in summaries], compared, report)
     report.seconds = time.monotonic() - begin
     return report
@@ -138,12 +190,6 @@ def _check_views(journals: Sequence[Journal], names: members.Names, report: Repo
                     f"{names.view(signed(view.tag))} has other members, another order or another sequencer at "
                     f"{names.journal(number)} than at {names.member(signed(reference.member.id))}",
                 )
-            if reference.cluster != journal.cluster:
-                report.violation(
-                    "views",
-                    f"{names.view(signed(view.tag))} is one of cluster {journal.cluster!r} at {names.journal(number)}, "
-                    f"and of {reference.cluster!r} at {names.member(signed(reference.member.id))}",
-                )
             if all(member.id != journal.member.id for member in view.members):
                 report.violation(
                     "views", f"{names.journal(number)} installed {names.view(signed(view.tag))}, and is not in it"
@@ -156,6 +202,20 @@ def _check_views(journals: Sequence[Journal], names: members.Names, report: Repo
                     f"{names.view(signed(one.tag))}",
                 )
     _check_predecessors(journals, names, report)
+
+
+def _check_foreign(journals: Sequence[Journal], others: Sequence[Journal], report: Report) -> None:
+    """A view is one of one cluster."""
+    elsewhere = {view.tag: other for other in others for view in other.views}
+    names = members.Names([*journals, *others])
+    for number, journal in enumerate(journals):
+        for view in journal.views:
+            if other := elsewhere.get(view.tag):
+                report.violation(
+                    "views",
+                    f"{names.view(signed(view.tag))} is one of cluster {journal.cluster!r} at {names.journal(number)}, "
+                    f"and of {other.cluster!r} at {names.member(signed(other.member.id))}",
+                )
 
 
 def _check_predecessors(journals: Sequence[Journal], names: members.Names, report: Report) -> None:
@@ -198,14 +258,19 @@ def _check_senders(journals: Sequence[Journal], groups: Groups, names: members.N
 
 
 def _compare(
-    rows: DataFrame, journals: Sequence[Journal], groups: Groups, names: members.Names, report: Report
+    rows: DataFrame,
+    journals: Sequence[Journal],
+    groups: Groups,
+    kept: compare.Kept,
+    names: members.Names,
+    report: Report,
 ) -> list[compare.Pair]:
     """Members against each other, by fingerprint; then row by row where these differ (formulation F4)."""
     buckets: dict[tuple[int, int], set[tuple[int, int]]] = {}
     for number, tag, sender, bucket in groups:
         buckets.setdefault((number, tag), set()).add((sender, bucket))
     pairs = compare.pairs(journals, report, names)
-    limits = {pair: compare.Limits(pair, groups, buckets) for pair in pairs}
+    limits = {pair: compare.Limits(pair, groups, buckets, kept) for pair in pairs}
     differ = [
         found
         for pair in pairs
@@ -251,25 +316,27 @@ def _compare(
 
 
 def _beyond_prefixes(rows: DataFrame, differ: Sequence[Differing]) -> list[Differing]:
-    """Without the buckets in which a prefix ends and that are equal up to there."""
+    """Without the buckets of which a part is compared, and that are equal there."""
     wanted = {
-        (number, *_prefix(found)) for found in differ if found.limit is not None
+        (number, *_part(found)) for found in differ if not found.whole
         for number in (found.pair.reference, found.pair.other)
     }  # fmt: skip
-    prefixes = prefix_fingerprints(rows, wanted)
+    parts = part_fingerprints(rows, wanted)
 
     def same(found: Differing) -> bool:
-        one, other = (prefixes.get((number, *_prefix(found))) for number in (found.pair.reference, found.pair.other))
+        one, other = (parts.get((number, *_part(found))) for number in (found.pair.reference, found.pair.other))
         if one is None or other is None:
             return one is other
         return (one.rows, one.fingerprint) == (other.rows, other.fingerprint)
 
-    return [found for found in differ if found.limit is None or not same(found)]
+    return [found for found in differ if found.whole or not same(found)]
 
 
-def _prefix(found: Differing) -> tuple[int, int, int, int]:
-    limit = found.limit or 0
-    return found.pair.tag, found.sender, found.bucket, limit if found.pair.ordered else limit_inside(limit)
+def _part(found: Differing) -> tuple[int, int, int, int, int]:
+    since, limit = found.since or 0, EVERYTHING if found.limit is None else found.limit
+    if not found.pair.ordered:
+        since, limit = inside(since), limit if limit == EVERYTHING else inside(limit)
+    return found.pair.tag, found.sender, found.bucket, since, limit
 
 
 def _first_buckets(differ: Sequence[Differing]) -> dict[compare.Pair, list[int]]:
@@ -294,9 +361,9 @@ def _note_absent(journals: Sequence[Journal], report: Report) -> None:
     }
     if absent:
         report.notes.append(f"no journal of {', '.join(sorted(absent))}: they are not compared")
-    clusters = {journal.cluster for journal in journals}
-    if len(clusters) > 1:
-        report.notes.append(f"journals of {len(clusters)} clusters ({', '.join(sorted(clusters))}), each by itself")
+    expired = sorted(journal.member.name for journal in journals if journal.first_idx)
+    if expired:
+        report.notes.append(f"what retention removed is not checked: the first rows of {', '.join(expired)}")
     crashed = sorted(journal.member.name for journal in journals if journal.closed is None)
     if crashed:
         report.notes.append(f"without a closing record (crashed, or still writing): {', '.join(crashed)}")
@@ -325,39 +392,3 @@ def _say_compared(
     if report.unexamined:
         for check in ("agreement", "integrity", "total order", "sending view"):
             verdicts[check].compared = verdicts[check].compared if verdicts[check].violations else ""
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """The command. Returns 0 when all that was checked holds, 1 when not.
-
-    Raises:
-        UsageError: bad input, or a damaged journal: what the command line turns into one line and exit status 2.
-        SparkFailed: the same with exit status 3.
-    """
-    parser = Parser(
-        "audit",
-        "Prove or refute the guarantees from the journals of members, on Spark.",
-        "exit status: 0 all that was checked holds, 1 something does not, 2 bad input or damage, 3 Spark failed",
-    )
-    parser.add_argument("journals", nargs="+", metavar="JOURNAL", help="a member's journal, or a directory of them")
-    parser.add_argument("--master", metavar="URL", help="Spark master (default: local[*], this machine)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--skip-payloads", action="store_true", help="do not hash kept payloads again")
-    arguments = parser.parse_args(argv)
-    journals = find(arguments.journals)
-    if not any(journal.segments for journal in journals):
-        raise UsageError("the journals hold no messages: nothing was delivered, or nothing was written yet")
-
-    import_module("pyspark")  # where it is missing, that is the only line
-    from seqcast.spark.session import open_session, stop, told_in_a_line
-
-    with Progress() as progress:
-        progress.stage("starting Spark")
-        spark = open_session(arguments.master)
-        try:
-            with told_in_a_line():
-                report = audit(spark, journals, payloads=not arguments.skip_payloads, tell=progress.stage)
-        finally:
-            stop(spark)
-    print(json.dumps(report.as_json(), indent=2) if arguments.json else report.as_text())
-    return 0 if report.holds else 1
