@@ -28,6 +28,10 @@ class Settings(TypedDict, total=False):
     journal: str | Path | None
     journal_payload: Literal["full", "hash"]
     journal_required: bool
+    journal_segment_bytes: int
+    journal_segment_s: float
+    journal_keep_bytes: int
+    journal_keep_s: float
     join_timeout_s: float
     leave_timeout_s: float
     discovery_s: float

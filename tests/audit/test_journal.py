@@ -623,3 +623,48 @@ def test_messages_are_read_as_the_application_was_given_them(tmp_path: Path) -> 
     assert {each.view_id for each in messages[:150]} == {V1.view_id} and messages[-1].view_id == V2.view_id
     with pytest.raises(JournalError, match="keeps hashes of the payloads only"):
         list(seqcast.journal.read(journal(tmp_path / "hash", B, [(V1, rows)])).messages())
+
+
+def test_what_happened_beside_the_messages_is_in_a_file_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seqcast.journal.events.EVERY_S", 0.02)
+    levels = {"naks_sent": 0, "heartbeats_sent": 0, "slabs_in_use": 9, "packets_retransmitted": 0}
+    writer = JournalWriter(tmp_path, cluster="test", member=A, payload="hash", sample=lambda: dict(levels))
+    writer.view(V1, 1)
+    writer.event("Lost", "lost: 3 messages", 2)
+    for beat in range(1, 4):  # heartbeats alone are not worth a line
+        levels |= {"heartbeats_sent": beat, "slabs_in_use": 9 - beat}
+        time.sleep(0.03)
+    levels |= {"naks_sent": 2, "packets_retransmitted": 7}
+
+    def told() -> list[dict[str, Any]]:
+        return [event for event in journal_read.read(writer.path).events() if event["event"] == "counters"]
+
+    deadline = time.monotonic() + 20
+    while not told():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    writer.close("leave")
+    assert [event["rose"] for event in told()] == [{"heartbeats_sent": 3, "naks_sent": 2, "packets_retransmitted": 7}]
+    first = list(journal_read.read(writer.path).events())[:2]
+    assert [(event["event"], event["at_ns"]) for event in first] == [("view", 1), ("event", 2)]
+    assert first[0]["counter"] == 1 and first[1]["text"] == "lost: 3 messages"
+
+
+def test_events_are_bounded_and_their_damage_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqcast.journal.events.FILE_BYTES", 2000)
+    writer = JournalWriter(tmp_path, cluster="test", member=A, payload="hash")
+    for at in range(100):
+        writer.event("Blocked", f"number {at}", at)
+    writer.close("leave")
+    files = sorted(writer.path.glob("events*"))
+    assert [file.name for file in files] == ["events-older.jsonl", "events.jsonl"]
+    assert all(file.stat().st_size < 2200 for file in files)
+    found = [event["at_ns"] for event in journal_read.read(writer.path).events()]
+    assert found == list(range(found[0], 100)) and len(found) > 10
+    data = bytearray(files[1].read_bytes())
+    data[30] ^= 1
+    files[1].write_bytes(data[:-5])
+    with pytest.raises(JournalDamaged, match=r"events.jsonl, line 1"):
+        list(journal_read.read(writer.path).events())

@@ -7,7 +7,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from seqcast._native import driver
@@ -306,7 +306,10 @@ class Receiving(GroupBase):
                     raise
             if self._state is not None and (joiners := self._host.endpoint.joiners_of(meaning.view_id.tag)):
                 self._give_state(self._state, meaning, joiners)
-        elif isinstance(meaning, Excluded | Left):
+        elif self._journal is not None and not isinstance(meaning, Left):
+            text = getattr(meaning, "reason", "") or str(meaning)
+            self._journal.event(type(meaning).__name__, text, time.time_ns())
+        if isinstance(meaning, Excluded | Left):
             self._end = meaning
             if self._journal is not None:
                 self._journal.close("excluded" if isinstance(meaning, Excluded) else "leave")
@@ -343,7 +346,25 @@ class Receiving(GroupBase):
             payload=config.journal_payload,
             required=config.journal_required,
             deliver_own=config.deliver_own,
+            segment_bytes=config.journal_segment_bytes,
+            segment_s=config.journal_segment_s,
+            keep_bytes=config.journal_keep_bytes,
+            keep_s=config.journal_keep_s,
+            sample=_sampler(self._host),
         )
+
+
+def _sampler(host: Host) -> Callable[[], dict[str, int] | None]:
+    """Reads a member's counters while the member is there; the journal must not keep it alive."""
+    of_host = weakref.ref(host)
+
+    def sample() -> dict[str, int] | None:
+        member = of_host()
+        if member is None:
+            return None
+        return member.engine.counters() | {f"control_{key}": value for key, value in member.endpoint.counters.items()}
+
+    return sample
 
 
 def _end_journal(journal: JournalWriter) -> None:

@@ -154,6 +154,34 @@ class Config:
         "JournalWriteError and takes nothing more, so that the application gets nothing that is not journaled, but for "
         "what was on its way to the disk.",
     )
+    journal_segment_bytes: int = _knob(
+        256 * _MIB,
+        "bytes",
+        "A journal's live file of this size is finished and rolled to Parquet, which is smaller and read by columns.",
+        low=1 << 16,
+        high=1 << 40,
+    )
+    journal_segment_s: float = _knob(
+        3600.0,
+        "s",
+        "A journal's live file of this age is finished and rolled, however small it is.",
+        low=0.01,
+        high=1e9,
+    )
+    journal_keep_bytes: int = _knob(
+        0,
+        "bytes",
+        "Retention: a journal's rolled files beyond this many bytes together are removed, the oldest first. 0: none.",
+        low=0,
+        high=1 << 60,
+    )
+    journal_keep_s: float = _knob(
+        0.0,
+        "s",
+        "Retention: a journal's rolled files whose rows are all older than this are removed. 0: none.",
+        low=0,
+        high=1e10,
+    )
 
     # -- joining and leaving
 

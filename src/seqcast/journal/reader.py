@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqcast._native.engine import Message
 from seqcast.journal import seals
+from seqcast.journal.events import read_events
 from seqcast.journal.manifest import Manifest, Rolled, file_digest, load
 from seqcast.journal.schema import (
     FAILED,
@@ -116,6 +117,14 @@ class Journal:
         """All rows, in journal order."""
         for segment in self.segments:
             yield from segment_batches(segment, columns)
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """What happened beside the messages, oldest first; see `seqcast.journal.events`.
+
+        Raises:
+            JournalDamaged: a line is not as it was written.
+        """
+        return read_events(self.path)
 
     def messages(self) -> Iterator[Message]:
         """All messages as the application was given them, in journal order.

@@ -4,6 +4,7 @@ One directory a member (a member is one incarnation, E-06), ``<name>-<id>``:
 
     journal.json             written first: version, cluster, member, what is kept of payloads
     views.jsonl              one line for each view that the member installed, and a closing record
+    events.jsonl             one line for what else happened: counters that rose, views, what the application was told
     segments.json            the manifest: which segments there are, and checksums of the rolled ones
     segment-000001.parquet   rows 1 to n, rolled
     segment-000002.arrows    the live segment: an Arrow IPC stream

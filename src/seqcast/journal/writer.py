@@ -15,6 +15,7 @@ import numpy as np
 from seqcast._native import columns
 from seqcast.errors import ConfigError, JournalWriteError, UsageError
 from seqcast.journal import seals
+from seqcast.journal.events import EventsWriter
 from seqcast.journal.manifest import ManifestWriter
 from seqcast.journal.roll import Roller
 from seqcast.journal.schema import (
@@ -34,6 +35,8 @@ from seqcast.journal.stream import StreamWriter
 from seqcast.types import Member, MergeView, View, ViewId
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     import pyarrow as pa
 
     from seqcast._native.columns import DeliveredBatch
@@ -72,6 +75,8 @@ class JournalWriter:
             journaled. Else delivery goes on without a journal.
         segment_rows, segment_bytes, segment_s: a live segment that reaches any of them, its first row so many seconds
             old, is finished and rolled to Parquet.
+        sample: gives the member's counters, or None where they cannot be had any more: once a second its thread notes
+            what rose (`seqcast.journal.events`).
         keep_s, keep_bytes: retention. Rolled segments older than so many seconds, or beyond so many bytes together, are
             removed, whole and oldest first; 0: none is.
 
@@ -96,6 +101,7 @@ class JournalWriter:
         segment_s: float = 3600.0,
         keep_s: float = 0.0,
         keep_bytes: int = 0,
+        sample: Callable[[], Mapping[str, int] | None] | None = None,
     ) -> None:
         if payload not in PAYLOAD_MODES:
             raise UsageError(f"payload={payload!r}: a journal keeps {' or '.join(PAYLOAD_MODES)}")
@@ -116,6 +122,7 @@ class JournalWriter:
         self._required = required
         self._queue_bytes, self._flush_s = queue_bytes, flush_s
         self._segment_rows, self._segment_bytes, self._segment_s = segment_rows, segment_bytes, segment_s
+        self._sample = sample
         self._write_header(cluster, payload, deliver_own)
         # Shared with the writer thread, under the lock:
         self._lock = threading.RLock()
@@ -195,6 +202,19 @@ class JournalWriter:
                 return
             self._idx += added
             self._counters["unicasts_skipped"] += rows - added
+
+    def event(self, kind: str, text: str, at_ns: int) -> None:
+        """Notes what the application is told beside messages and views.
+
+        Args:
+            kind: the event's class: "Lost", "Blocked", ...
+            text: what it says, one line.
+            at_ns: wall clock, ns since 1970.
+        """
+        with self._lock:
+            if not self._closed and self._error is None:
+                self._hand_over()
+                self._queue.append({"event": "event", "at_ns": at_ns, "kind": kind, "text": text})
 
     def close(self, reason: str) -> None:
         """Writes what waits and a closing record, rolls the last segment and ends the thread. Again: does nothing.
@@ -317,31 +337,31 @@ class JournalWriter:
                 now = time.monotonic()
                 if self._block is not None and now >= self._since + self._flush_s:
                     self._hand_over()
-                elif now >= self._segment.due:
+                elif now >= min(self._segment.due, self._events.due):
                     break
                 else:
-                    due = min(self._since + self._flush_s if self._block is not None else FOREVER, self._segment.due)
+                    due = min(self._segment.due, self._events.due)
+                    if self._block is not None:
+                        due = min(due, self._since + self._flush_s)
                     self._condition.wait(due - now if due < FOREVER else None)
             if self._error is not None:
                 raise JournalWriteError(self._error)
             item = self._queue[0] if self._queue else None  # it stays there until it is written: what fails is lost
-        if item is None:
-            self._finish_segment()
-            return True
+        self._events.look()
         written = 0
         if isinstance(item, dict):
-            self._views_file.write(seals.seal(item) + "\n")
-            self._views_file.flush()
-        else:
+            self._write_record(item)
+        elif item is not None:
             record = self._record_batch(item)
             self._segment.write(record)
             written = record.nbytes
         with self._lock:
-            if self._error is None:
+            if self._error is None and item is not None:
                 self._written(item, written)
         if isinstance(item, dict) and item["event"] == "close":
             self._finish_segment()
             self._views_file.close()
+            self._events.close()
             return False
         segment = self._segment
         if (
@@ -351,6 +371,16 @@ class JournalWriter:
         ):
             self._finish_segment()
         return True
+
+    def _write_record(self, record: dict[str, Any]) -> None:
+        if record["event"] != "event":
+            self._views_file.write(seals.seal(record) + "\n")
+            self._views_file.flush()
+        if record["event"] == "view":
+            kept = ("event", "at_ns", "tag", "members", "joined", "left")
+            record = {"counter": record["view_id"]["counter"], **{name: record[name] for name in kept}}
+        if record["event"] != "close":
+            self._events.write(record)
 
     def _written(self, item: columns.Block | dict[str, Any], written: int) -> None:
         """Under the lock."""
@@ -408,6 +438,7 @@ class JournalWriter:
             self._manifest = ManifestWriter(self.path)
             seals.replace(self.path / HEADER_FILE, header)
             self._views_file = (self.path / VIEWS_FILE).open("a", encoding="utf-8")
+            self._events = EventsWriter(self.path, self._sample)
         except FileExistsError as error:
             raise UsageError(f"{self.path} exists: a journal is written once, choose another directory") from error
         except OSError as error:

@@ -206,7 +206,7 @@ def _check_views(journals: Sequence[Journal], names: members.Names, report: Repo
 
 def _check_foreign(journals: Sequence[Journal], others: Sequence[Journal], report: Report) -> None:
     """A view is one of one cluster."""
-    elsewhere = {view.tag: other for other in others for view in other.views}
+    elsewhere = {view.tag: other for other in reversed(others) for view in other.views}
     names = members.Names([*journals, *others])
     for number, journal in enumerate(journals):
         for view in journal.views:

@@ -1,0 +1,97 @@
+"""What happened to a member beside its messages: ``events.jsonl``, sealed JSON lines, for reports on one time line.
+
+``counters``: how far the member's counters rose since the line before, at most one line a second; ``view``: an
+installed view; ``event``: what else the application was told (`Lost`, `Blocked`, ...).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from seqcast.journal import seals
+from seqcast.journal.schema import JournalDamaged
+
+EVENTS_FILE: Final = "events.jsonl"
+OLDER_FILE: Final = "events-older.jsonl"
+EVERY_S: Final = 1.0
+FILE_BYTES: Final = 16 << 20
+"""A file of this size becomes the older one, and the older one goes: the events of months on a quiet network."""
+GAUGES: Final = frozenset({"blocked_queued_bytes", "own_closed_bytes", "slabs_in_use", "window_bytes"})
+"""Counters that fall, too: levels, of which a difference says nothing."""
+AT_REST: Final = frozenset(
+    {"bytes_received", "bytes_sent", "datagrams_received", "datagrams_sent", "drop_own", "heartbeats_sent", "late"}
+)
+"""What rises at rest, with the counters of sockets and of the control plane (``io_``, ``control_frames``): alone it is
+not worth a line."""
+
+Counters = Mapping[str, int]
+
+
+class EventsWriter:
+    """Writes the events of one journal. Called by the journal's thread alone.
+
+    Args:
+        sample: the member's counters now; None where they cannot be had any more.
+
+    Raises:
+        OSError: the file cannot be made or written.
+    """
+
+    def __init__(self, directory: Path, sample: Callable[[], Counters | None] | None) -> None:
+        self._path, self._older = directory / EVENTS_FILE, directory / OLDER_FILE
+        self._sample = sample
+        self._before: Counters = {}
+        self._file = self._path.open("ab")
+        self.due = time.monotonic() + EVERY_S if sample else float("inf")
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Writes one line."""
+        if self._file.tell() >= FILE_BYTES:
+            self._file.close()
+            self._path.replace(self._older)
+            self._file = self._path.open("ab")
+        self._file.write(seals.seal(record).encode() + b"\n")
+        self._file.flush()
+
+    def look(self) -> None:
+        """Writes how far the counters rose, if it is time to."""
+        now = time.monotonic()
+        if now < self.due or self._sample is None:
+            return
+        self.due = now + EVERY_S
+        counters = self._sample()
+        if counters is None:
+            self.due = float("inf")
+            return
+        rose = {
+            name: value - self._before.get(name, 0)
+            for name, value in sorted(counters.items())
+            if value > self._before.get(name, 0) and name not in GAUGES
+        }
+        if any(name not in AT_REST and not name.startswith(("io_", "control_frames")) for name in rose):
+            self._before = dict(counters)
+            self.write({"event": "counters", "at_ns": time.time_ns(), "rose": rose})
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def read_events(directory: Path) -> Iterator[dict[str, Any]]:
+    """The events of a journal, oldest first. A torn last line is skipped.
+
+    Raises:
+        JournalDamaged: a line is not as it was written.
+    """
+    for path in (directory / OLDER_FILE, directory / EVENTS_FILE):
+        try:
+            lines = path.read_bytes().split(b"\n") if path.exists() else [b""]
+        except OSError as error:
+            raise JournalDamaged(f"{path} cannot be read: {error.strerror}") from error
+        for number, line in enumerate(lines[:-1], 1):
+            try:
+                yield seals.unseal(line)
+            except ValueError as error:
+                raise JournalDamaged(f"{path}, line {number}, is not an event: {error}") from error
