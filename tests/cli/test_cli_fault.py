@@ -78,6 +78,7 @@ def test_a_journal_without_two_messages_of_one_sender_is_refused(tmp_path):
         plant("swap", tmp_path, "a")
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_audit_finds_each_fault_and_names_the_member(tmp_path, spark):
     from seqcast.spark.auditing import check_cluster

@@ -288,6 +288,7 @@ def test_the_table_has_both_paths_side_by_side_and_says_what_was_not_measured():
     assert one.splitlines()[-1] == "veth-segmented: not measured: needs root"
 
 
+@pytest.mark.long
 @linux
 def test_settings_that_are_given_reach_the_members():
     arguments = command.parse(["--port", "47610", "--preset", "fast", "--partition", "primary"])
@@ -370,12 +371,14 @@ def test_throughput_on_loopback(order):
     assert figures["delivered_msgs_per_s"] > 100 and 0 < figures["ratio_to_limit"]
 
 
+@pytest.mark.long
 @linux
 def test_all_members_may_send():
     figures = perf("--members", "3", "--senders", "3", *SHORT)
     assert figures["lost"] == 0 and figures["wrong"] == 0 and figures["messages"] > 0
 
 
+@pytest.mark.long
 @linux
 @pytest.mark.parametrize("payload", ["hash", "full"])
 def test_journals_hold_all_that_was_delivered_and_are_gone_afterwards(payload, tmp_path):
@@ -405,6 +408,7 @@ def test_latency_on_loopback():
     assert figures["cores"] is not None and figures["wait"] == "blocking"
 
 
+@pytest.mark.long
 @pytest.mark.netns
 def test_nothing_is_lost_where_the_kernel_drops_datagrams_and_both_paths_are_shown():
     figures = perf("--members", "3", "--seconds", "0.5", "--pairs", "1", "--loss", "1", "--json")

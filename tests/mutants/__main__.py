@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,14 @@ STEP = 10
 FAMILY_SEEDS = 40
 HANGS_S = 600
 """Ten seeds take a few seconds; a run that takes this long has no end."""
+
+
+UNFIT = re.compile(r"^(?:E +)?((?:Import|ModuleNotFound|Syntax|Indentation|Name|UnboundLocal)Error\b.*)", re.M)
+"""What Python says of a break that is no program: it breaks no rule, so whatever fails then catches nothing."""
+
+
+class Unfit(Exception):
+    """The break is no program."""
 
 
 class Copy:
@@ -49,6 +58,8 @@ class Copy:
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             return 1, f"FAILED: no end within {seconds:.0f} s"
+        if done.returncode and (unfit := UNFIT.search(done.stdout)):
+            raise Unfit(unfit[1])
         return done.returncode, done.stdout
 
     def build(self) -> str:
@@ -88,7 +99,11 @@ def fails_anyway(replay: str) -> bool:
 
 
 def caught(copy: Copy, each: Break, seeds: int, seconds: float) -> str:
-    """What catches it: a seed, a test, or "" if nothing does."""
+    """What catches it: a seed, a test, or "" if nothing does.
+
+    Raises:
+        Unfit: the broken code cannot be run.
+    """
     end = time.monotonic() + seconds
     steps = [(first, ()) for first in range(1, seeds + 1, STEP)]
     if each.family:
@@ -130,21 +145,26 @@ def main() -> int:
     if arguments.list or old:
         print(f"{len(BREAKS)} breaks, {len(old)} of which no longer apply")
         return 1 if old else 0
-    missed = 0
+    missed = unfit = 0
     with tempfile.TemporaryDirectory(prefix="seqcast-mutants-") as folder:
         copy = Copy(Path(folder))
         for each in sorted(chosen, key=lambda each: each.native):
             begin = time.monotonic()
             copy.edit(each)
-            trouble = copy.build() if each.native else ""
-            found = "" if trouble else caught(copy, each, arguments.seeds, arguments.seconds)
-            missed += not found
+            found = trouble = ""
+            try:
+                trouble = copy.build() if each.native else ""
+                found = trouble or caught(copy, each, arguments.seeds, arguments.seconds)
+            except Unfit as error:
+                trouble = str(error)
+            unfit += bool(trouble)
+            missed += not (trouble or found)
+            verdict = "ERROR " if trouble else "caught" if found else "MISSED"
             took = time.monotonic() - begin
-            said = found or (f"it does not compile: {trouble[-300:]}" if trouble else "by nothing")
-            print(f"{'caught' if found else 'MISSED'}  {each.name} ({took:.0f} s): {said}", flush=True)
+            print(f"{verdict}  {each.name} ({took:.0f} s): {trouble[-300:] or found or 'by nothing'}", flush=True)
             copy.edit(each, back=True)
-    print(f"{len(chosen)} breaks, {missed} caught by nothing")
-    return 1 if missed else 0
+    print(f"{len(chosen)} breaks, {missed} caught by nothing, {unfit} that cannot be run")
+    return 1 if missed or unfit else 0
 
 
 if __name__ == "__main__":
