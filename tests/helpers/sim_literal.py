@@ -15,7 +15,7 @@ from typing import Any
 from unittest import mock
 
 import sim_literal_order
-from rewired import replaced
+from rewired import replaced, rewired
 from sim_literal_order import ACK, sealed
 
 import seqcast.core.endpoint
@@ -88,8 +88,10 @@ class _NoPromise(Participant):
         super().start(frame, sender)
 
     def promise_it(self, frame: Start) -> None:
-        super().promise_it(frame)
+        Participant.promise_it(self, frame)
         self.answered = frozenset({each for each in self.answered if each[0] == frame.attempt[0]} | {frame.attempt})
+
+    TABLE = rewired(Participant, promise_it=promise_it)
 
     def cut(self, frame: Cut, sender: int) -> None:
         if frame.attempt in self.answered:
@@ -144,7 +146,7 @@ def stale_answer() -> Iterator[dict[str, Any]]:
             self.ok = replace(first, attempt=frame.attempt)
 
     original = Participant.close_gate
-    with mock.patch.object(Participant, "close_gate", close_gate):
+    with replaced(Participant, close_gate=close_gate):
         yield {}
 
 
@@ -195,7 +197,7 @@ def no_reconciliation() -> Iterator[dict[str, Any]]:
     def held(self: Participant, frame: NewView) -> bool:
         return frame.attempt == self.promise
 
-    with mock.patch.object(Participant, "fetch", fetch), mock.patch.object(Participant, "may_install", held):
+    with replaced(Participant, fetch=fetch), mock.patch.object(Participant, "may_install", held):
         yield {}
 
 

@@ -12,6 +12,8 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+from rewired import replaced
+
 import seqcast.core.machines.initiator
 import seqcast.sim.checkers
 from seqcast._native.bare import crc32c
@@ -84,7 +86,7 @@ def order_not_levelled() -> Iterator[dict[str, Any]]:
     def held(self: Participant, frame: NewView) -> bool:
         return frame.attempt == self.promise
 
-    with mock.patch.object(Participant, "fetch", fetch), mock.patch.object(Participant, "may_install", held):
+    with replaced(Participant, fetch=fetch), mock.patch.object(Participant, "may_install", held):
         yield {}
 
 

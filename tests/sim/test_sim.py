@@ -41,7 +41,7 @@ def test_all_guarantees_hold_in_a_storm_of_view_changes(order):
         assert not result.violations, f"storm({seed}, {order!r}): {result.violations[0]}"
         edges |= result.edges
     assert edges <= edges_of(MACHINES)
-    for edge in [Edge("initiator", "STARTING", "NEWER"), Edge("participant", "PROMISED", "START_BELOW")]:
+    for edge in [Edge("initiator", "STARTING", "NEWER"), Edge("participant", "PROMISED", "START", "is_below_promise")]:
         assert edge in edges, f"the storm no longer takes {edge}"
 
 

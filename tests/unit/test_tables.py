@@ -8,9 +8,9 @@ from seqcast.core.machines.backlog import Backlog, BacklogState
 from seqcast.core.machines.blocker import Blocker, BlockerState
 from seqcast.core.machines.initiator import Attempting, Initiator
 from seqcast.core.machines.lifecycle import Lifecycle, LifecycleState
-from seqcast.core.machines.membership import Duty, Membership
+from seqcast.core.machines.membership import Membership, MembershipState
 from seqcast.core.machines.merge import Merge, Merger
-from seqcast.core.machines.participant import Part, Participant
+from seqcast.core.machines.participant import Participant, ParticipantState
 from seqcast.core.machines.pause_member import PauseMember, PauseMemberState
 from seqcast.core.machines.pause_owner import PauseOwner, PauseOwnerState
 from seqcast.core.machines.state import Having, StateTaker
@@ -19,9 +19,9 @@ from seqcast.core.table import IGNORED, ILLEGAL, Edge, IllegalEvent, Machine, de
 
 MACHINES = [
     (Lifecycle, LifecycleState.OUT),
-    (Membership, Duty.QUIET),
+    (Membership, MembershipState.QUIET),
     (Initiator, Attempting.IDLE),
-    (Participant, Part.OPEN),
+    (Participant, ParticipantState.OPEN),
     (StateTaker, Having.OUT),
     (Blocker, BlockerState.IDLE),
     (PauseMember, PauseMemberState.OPEN),

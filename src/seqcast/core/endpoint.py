@@ -58,7 +58,7 @@ from seqcast.core.machines.initiator import Attempting, AttemptInput, Initiator
 from seqcast.core.machines.lifecycle import Lifecycle, LifecycleEvent
 from seqcast.core.machines.membership import Membership
 from seqcast.core.machines.merge import COUNTER_STEP_MAX, Merger
-from seqcast.core.machines.participant import NO_PROMISE, Part, Participant
+from seqcast.core.machines.participant import Participant
 from seqcast.core.machines.pause_member import PauseMember
 from seqcast.core.machines.pause_owner import PauseOwner
 from seqcast.core.machines.state import StateTaker
@@ -276,11 +276,11 @@ class Endpoint:
 
     def _member_suspected(self, report: MemberSuspected) -> None:
         self.story.suspected(report.member)
-        self._membership.suspected.add(report.member)
+        self._membership.suspect(report.member)
 
     def _member_alive(self, report: MemberAlive) -> None:
         self.story.alive(report.member)
-        self._membership.suspected.discard(report.member)
+        self._membership.trust(report.member)
 
     def _links_changed(self, _: LinksChanged) -> None:
         self._membership.links_changed()
@@ -385,7 +385,7 @@ class Endpoint:
         if self._lifecycle.seeking:
             self._lifecycle.heard_group()
         elif tag == self.context.tag:
-            self._membership.elsewhere.pop(sender, None)
+            self._membership.seen_here(sender)
         elif self._lineage.entered(tag):  # it is behind, or was left out: it can learn so
             if self._membership.acting() and self._lineage.was_in(tag, sender, address):
                 self.context.send(self._lineage.closed[tag], sender, address)
@@ -395,7 +395,7 @@ class Endpoint:
     def _unblock(self, frame: Unblock, sender: int, address: bytes) -> None:
         """An operator asks who is blocked as a minority, or allows one side to go on (the cut, step 9)."""
         context, participant = self.context, self._participant
-        gated = context.view is not None and not self.over and participant.promise != NO_PROMISE
+        gated = context.view is not None and not self.over and participant.promised
         if not gated or (context.enough(participant.survivors) and context.allowed is None):
             return
         side = Side(context.tag, participant.promise)
@@ -411,8 +411,8 @@ class Endpoint:
 
     def _end_pauses(self) -> None:
         """The view begins to close, which ends its pauses (the cut, step 6)."""
-        closed = self._participant.promise != NO_PROMISE
-        if closed or self._participant.state is not Part.OPEN:
+        closed = self._participant.promised
+        if self._participant.closing:
             self._pause_member.close(closed)
         if closed:
             self._pause_owner.close()
@@ -437,7 +437,7 @@ class Endpoint:
         if acting and refusal:
             context.send(refusal, joiner.id, joiner.address)
         elif acting or turn:
-            blocked = clipped(self._participant.blocked, WAIT_BYTES_MAX)
+            blocked = clipped(self._participant.minority, WAIT_BYTES_MAX)
             context.send(Wait(context.tag, blocked, frame.nonce), joiner.id, joiner.address)
 
     def _serve(self, frame: Done, sender: int, address: bytes) -> None:
@@ -476,7 +476,7 @@ class Endpoint:
             if frame.has(me):
                 self._participant.check_held(frame)
             else:  # whatever becomes of us, it is not in our position: another attempt does without it
-                self._membership.gone.add(sender)
+                self._membership.went_on([sender])
             self._initiator.newer(frame)
         elif not frame.has(me) and not (me in frame.survivors and self._lifecycle.leaving):
             self._left_out(frame, sender, address)
@@ -491,9 +491,9 @@ class Endpoint:
             self._lifecycle.fire(LifecycleEvent.EXCLUDED, frame)
             return
         assert context.view is not None
-        self._membership.gone.update(frame.survivors, (info.id for info in frame.members))
+        self._membership.went_on([*frame.survivors, *(info.id for info in frame.members)])
         if frame.answers is not None:  # its sender has left the view
-            self._membership.gone.add(sender)
+            self._membership.went_on([sender])
         self._lineage.went_on(context.view, frame)
         context.send(Installed(frame.view_id.tag), sender, address)
 
@@ -511,14 +511,15 @@ class Endpoint:
                 doubted = membership.doubted()
                 waited_for = tuple(member for member in waited_for if member not in doubted)
                 passing_on = bool(waited_for)
-            membership.review(initiator.running or passing_on, waited_for, backing_off, initiator.too_few)
+            review = membership.review(
+                initiator.running or passing_on, waited_for, backing_off, initiator.too_few
+            )
             self._obey()
-            if membership.survivors is None:
+            if not review.begins:
                 self._merger.review()
                 self._obey()
                 return
-            survivors, membership.survivors = membership.survivors, None
-            initiator.initiate(survivors)
+            initiator.initiate(review.survivors)
             self._obey()
 
     # ---- what the machines emit
@@ -600,9 +601,8 @@ class Endpoint:
             del context.departed[next(iter(context.departed))]
         context.infos = {info.id: info for info in frame.members}
         self._entered = frame
-        leavers, joiners, machine = self._membership.leavers, self._membership.joiners, self._initiator
-        self._reset(machine)
-        self._membership.leavers, self._membership.joiners = leavers, joiners
+        machine = self._initiator
+        self._reset(machine, self._membership)
         self._membership.installed()
         machine.fire(AttemptInput.VIEW)
         lost_members = [member.id for member in old.members if member.id not in frame.survivors] if old else []
@@ -612,11 +612,15 @@ class Endpoint:
         self._blocker.opened()
         self._pause_owner.view()
 
-    def _reset(self, initiator: Initiator | None = None) -> None:
-        """Fresh machines for a new view; the initiator stays, it may be serving the VIEW."""
+    def _reset(self, initiator: Initiator | None = None, before: Membership | None = None) -> None:
+        """Fresh machines for a new view; the initiator stays, it may be serving the VIEW.
+
+        Args:
+            before: the membership of the view before, whose joiners and leavers stay.
+        """
         self._participant = Participant(self.context, self._blocker)
         self._pause_member = PauseMember(self.context, self._blocker)
-        self._membership = Membership(self.context, self._participant)
+        self._membership = Membership(self.context, self._participant, before)
         if initiator is None:
             self._initiator = Initiator(self.context, self._participant, self._membership, self._lineage)
             self._merger = Merger(self.context, self._initiator, self._lineage)
@@ -735,7 +739,7 @@ class Endpoint:
 
     def _open_pause(self, reason: str) -> None:
         """Before the engine goes on: nothing is sent before the application can know that it may."""
-        if self._participant.promise == NO_PROMISE and (told := self._unblocked(reason)):
+        if not self._participant.promised and (told := self._unblocked(reason)):
             self.engine.mark(self._next_marker(*told))
         self.engine.resume()
 

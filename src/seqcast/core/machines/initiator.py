@@ -208,7 +208,7 @@ class Initiator(Machine):
         if self.block_until_ns[0] != context.tag:  # callbacks have one deadline for all attempts to close a view
             margin = 2 * context.settings.repeat_ns_max
             self.block_until_ns = context.tag, context.now + context.settings.block_deadline_ns + margin
-        asks = self.participant.promise == NO_PROMISE and context.now < self.block_until_ns[1]
+        asks = not self.participant.promised and context.now < self.block_until_ns[1]
         asks = asks and any(context.infos[member].blocks for member in survivors)
         self.fire(AttemptInput.INITIATE_BLOCK if asks else AttemptInput.INITIATE, survivors)
 
@@ -432,7 +432,7 @@ class Initiator(Machine):
             self.context.send(self.frame, member, self.audience[member].address)
 
     def exclude_silent(self) -> None:
-        self.participant.lapsed |= self.missing
+        self.participant.give_up(self.missing)
 
     def back_off(self) -> None:
         self.stop()

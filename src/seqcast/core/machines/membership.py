@@ -14,16 +14,16 @@ leaves the turn to the next one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar
 
 from seqcast.core.context import NEVER, Context
 from seqcast.core.frames.kinds import Join, MemberInfo, Refused
-from seqcast.core.machines.participant import Part, Participant
+from seqcast.core.machines.participant import Participant
 from seqcast.core.orders import by_name
-from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
+from seqcast.core.table import IGNORED, Machine, Table, table
 from seqcast.core.vocabulary import Warn
 from seqcast.types import MEMBERS_MAX
 
@@ -31,42 +31,19 @@ JOINER_BEACONS = 10
 """For so many beacons a joiner is left to another coordinator that is heard; it may not hear that one."""
 
 
-class Duty(Enum):
+class MembershipState(Enum):
     QUIET = auto()
     BUNDLING = auto()
     CHANGING = auto()
 
 
-class DutyInput(Enum):
-    REASON = auto()
-    RUNNING = auto()
-    DUE = auto()
-    VERIFYING = auto()
-    NONE = auto()
-    BROKEN = auto()
+class MembershipEvent(Enum):
+    REVIEW = auto()
     VIEW = auto()
 
 
-D, I = Duty, DutyInput  # noqa: E741
-TABLE: Table = table(
-    "membership",
-    D,
-    I,
-    (D.QUIET, I.REASON, D.BUNDLING, "bundle", "it is our turn, and somebody comes, goes or fell"),
-    (D.BUNDLING, I.REASON, None, IGNORED, "more may come within the bundling delay"),
-    (D.CHANGING, I.REASON, None, ILLEGAL, "a reason without a running attempt is BROKEN"),
-    (D.CHANGING, I.RUNNING, None, IGNORED, "the attempt runs; joiners and leavers are counted when the VIEW is made"),
-    (None, I.RUNNING, D.CHANGING, "rest", "for a while it was another's turn; our attempt still runs"),
-    (D.BUNDLING, I.DUE, D.CHANGING, "initiate", "the bundling delay is over"),
-    (None, I.DUE, None, ILLEGAL, "only bundling is timed"),
-    (D.BUNDLING, I.VERIFYING, None, "wait", "others may have fallen too: their verification is awaited, within bounds"),
-    (None, I.VERIFYING, None, ILLEGAL, "only bundling is timed"),
-    (D.QUIET, I.NONE, None, IGNORED, "nothing to do, or another member's turn"),
-    (None, I.NONE, D.QUIET, "rest", "the reason is gone, or it is another member's turn"),
-    (D.CHANGING, I.BROKEN, None, "initiate", "a survivor is doubted, too few are no longer alone, or it was given up"),
-    (None, I.BROKEN, None, ILLEGAL, "no attempt of ours"),
-    (None, I.VIEW, D.QUIET, "rest", "a new view"),
-)
+S, E = MembershipState, MembershipEvent
+ANY = tuple(S)
 
 
 def difference(ours: dict[str, str], theirs: dict[str, str]) -> str:
@@ -84,11 +61,45 @@ class Joiner:
     last_ns: int
 
 
-class Membership(Machine):
-    TABLE: ClassVar[Table] = TABLE
+@dataclass(slots=True)
+class Review:
+    """What there is to consider at the end of a step.
 
-    def __init__(self, context: Context, participant: Participant) -> None:
-        super().__init__(Duty.QUIET, context.edges)
+    Args:
+        doubted: members that we doubt.
+        ours: it is our turn to change the view.
+        runs: an attempt of ours to close the view is under way, and ``survivors`` must still answer it.
+        backing_off: our attempt met a higher promise, and we wait.
+        too_few: the survivors are no majority, where they have to be.
+        survivors: of the attempt; and, when the review is over, of the one to begin, if ``begins``.
+        begins: what came of it: close the view now.
+    """
+
+    doubted: set[int]
+    ours: bool
+    runs: bool
+    backing_off: bool
+    too_few: bool
+    survivors: tuple[int, ...]
+    begins: bool = False
+
+    @property
+    def lost_one(self) -> bool:
+        """A survivor of the attempt is doubted."""
+        return not self.doubted.isdisjoint(self.survivors)
+
+
+class Membership(Machine):
+    """The members of one view, as this one sees them.
+
+    Args:
+        context: of the endpoint.
+        participant: of the same view.
+        before: the membership of the view before; its joiners and leavers are not settled yet.
+    """
+
+    def __init__(self, context: Context, participant: Participant, before: Membership | None = None) -> None:
+        super().__init__(S.QUIET, context.edges)
         self.context = context
         self.participant = participant
         self.suspected: set[int] = set()  # by the engine: silent, and verified
@@ -104,11 +115,10 @@ class Membership(Machine):
             int, tuple[int, int]
         ] = {}  # who is seen in a view of which we know nothing: since when, last
         self.calling: set[int] = set()  # who is blocked with too few, and takes us for dead or for blocked, too
-        self.joiners: dict[int, Joiner] = {}
-        self.leavers: set[int] = set()
+        self.joiners: dict[int, Joiner] = before.joiners if before else {}
+        self.leavers: set[int] = before.leavers if before else set()
         self.wanting: set[int] = set()  # who needs a VIEW that names another provider of the state
         self.bundle_due_ns = NEVER
-        self.survivors: tuple[int, ...] | None = None  # set by initiate; taken by the endpoint
 
     # ---- what is known
 
@@ -216,6 +226,22 @@ class Membership(Machine):
             )
         )
 
+    def suspect(self, member_id: int) -> None:
+        """The engine suspects a member, and has verified it."""
+        self.suspected.add(member_id)
+
+    def trust(self, member_id: int) -> None:
+        """The engine hears a member again."""
+        self.suspected.discard(member_id)
+
+    def went_on(self, member_ids: Iterable[int]) -> None:
+        """These members are in another view, without us (the cut, step 8)."""
+        self.gone.update(member_ids)
+
+    def seen_here(self, member_id: int) -> None:
+        """A member shows itself in our view."""
+        self.elsewhere.pop(member_id, None)
+
     def seen_elsewhere(self, member_id: int) -> None:
         """A member of our view shows itself in another one, of which we do not know that it closes ours.
 
@@ -231,9 +257,10 @@ class Membership(Machine):
 
     def lives(self, member_id: int) -> None:
         """A member closes our view, or is blocked in it, in a primary partition: it lives, and is not elsewhere."""
-        for doubts in (self.suspected, self.participant.lapsed, self.gone):
-            doubts.discard(member_id)
+        self.suspected.discard(member_id)
+        self.gone.discard(member_id)
         self.elsewhere.pop(member_id, None)
+        self.participant.trust(member_id)
 
     def decline(self, member_id: int) -> None:
         """One that our view names as a joiner entered another one before."""
@@ -258,35 +285,13 @@ class Membership(Machine):
         now = self.context.now
         self.links = {pair: self.links.get(pair, now) for pair in self.context.plane.links()}
 
-    def review(self, attempt_runs: bool, survivors: tuple[int, ...], backing_off: bool, too_few: bool = False) -> None:
-        """Looks whether something is to be done, at the end of each step.
-
-        Args:
-            attempt_runs: we initiate a change of this view, and wait for ``survivors``.
-            backing_off: we met a higher promise, and wait.
-            too_few: the survivors are no majority, where they have to be.
-        """
+    def review(self, runs: bool, survivors: tuple[int, ...], backing_off: bool, too_few: bool = False) -> Review:
+        """Decides at the end of each step whether to close the view; see ``Review``."""
         self._settle_links()
-        doubted = self.doubted()
-        if not (attempt_runs and too_few and self.acting()):
-            self.more_ns = NEVER
-        if backing_off or not self.acting():
-            self.fire(DutyInput.NONE)
-        elif attempt_runs:
-            self.fire(DutyInput.RUNNING)
-            if not doubted.isdisjoint(survivors) or (too_few and self._more(doubted, survivors)):
-                self.more_ns = NEVER
-                self.fire(DutyInput.BROKEN)
-        elif not self._reason(doubted):
-            self.fire(DutyInput.NONE)
-        elif self.state is Duty.CHANGING:
-            self.fire(DutyInput.BROKEN)
-        elif self.state is not Duty.BUNDLING or self.context.now < self.bundle_due_ns:
-            self.fire(DutyInput.REASON)
-        elif self.context.now < self.verified_ns and not doubted.issuperset(self.context.plane.doubted()):
-            self.fire(DutyInput.VERIFYING)
-        else:
-            self.fire(DutyInput.DUE)
+        review = Review(self.doubted(), self.acting(), runs, backing_off, too_few, survivors)
+        self._await_others(review)
+        self.fire(E.REVIEW, review)
+        return review
 
     def _settle_links(self) -> None:
         """Decides which ends of links that stayed cut are given up, and warns of them."""
@@ -335,14 +340,18 @@ class Membership(Machine):
             or bool(self.wanting)
             or self.context.merging
             or self._called(doubted)
-            or self.participant.state is not Part.OPEN  # somebody began to close the view, and is gone
+            or self.participant.closing  # somebody began to close the view, and is gone
         )
 
-    def _more(self, doubted: set[int], survivors: tuple[int, ...]) -> bool:
-        """Too few, and others are back: all of them together, so that who comes a moment later is not left out."""
-        now, back = self.context.now, {member.id for member in self.context.members} - doubted - set(survivors)
-        self.more_ns = min(self.more_ns, now + self.context.settings.verify_ns) if back else NEVER
-        return now >= self.more_ns or len(back) + len(survivors) == len(self.context.members)
+    def _await_others(self, review: Review) -> None:
+        """Too few, and others are back: wait a moment, so that all of them take part in the next attempt."""
+        few = review.runs and review.too_few and review.ours and not review.lost_one
+        waits = few and len(self._back(review)) > 0
+        self.more_ns = min(self.more_ns, self.context.now + self.context.settings.verify_ns) if waits else NEVER
+
+    def _back(self, review: Review) -> set[int]:
+        """Members outside the attempt that we do not doubt."""
+        return {member.id for member in self.context.members} - review.doubted - set(review.survivors)
 
     def _called(self, doubted: set[int]) -> bool:
         """Is one waiting that can hear us? If it cannot, an attempt with it would hold up everyone for nothing."""
@@ -361,27 +370,71 @@ class Membership(Machine):
         self.leavers &= members
         self._forget_stale()
         self.joiners = {key: joiner for key, joiner in self.joiners.items() if key not in members}
-        self.fire(DutyInput.VIEW)
+        self.fire(E.VIEW)
 
     def due(self) -> int:
         return min(self.bundle_due_ns, self.links_ns, self.more_ns)
 
+    # ---- guards
+
+    def rests(self, review: Review) -> bool:
+        """It is another member's turn, or we back off, or nothing is to be done."""
+        if review.backing_off or not review.ours:
+            return True
+        return not review.runs and not self._reason(review.doubted)
+
+    def must_begin_again(self, review: Review) -> bool:
+        """A survivor of our attempt is doubted, or too few are joined by others."""
+        if not review.runs:
+            return False
+        if review.lost_one:
+            return True
+        all_back = len(self._back(review)) + len(review.survivors) == len(self.context.members)
+        return review.too_few and (self.context.now >= self.more_ns or all_back)
+
+    def attempt_runs(self, review: Review) -> bool:
+        return review.runs
+
+    def may_bundle_more(self, _review: Review) -> bool:
+        return self.context.now < self.bundle_due_ns
+
+    def verifies_others(self, review: Review) -> bool:
+        """The engine verifies further members that fell silent, and they may wait."""
+        return self.context.now < self.verified_ns and not review.doubted.issuperset(self.context.plane.doubted())
+
     # ---- actions
 
-    def bundle(self) -> None:
+    def bundle(self, _review: Review) -> None:
         self.bundle_due_ns = self.context.now + self.context.settings.bundle_ns
         self.verified_ns = self.bundle_due_ns + self.context.settings.verify_ns
 
-    def wait(self) -> None:
+    def wait(self, _review: Review) -> None:
         self.bundle_due_ns = self.context.now + self.context.settings.verify_ns // 16 + 1
 
-    def initiate(self) -> None:
-        self.bundle_due_ns = NEVER
-        doubted = self.doubted()
-        self.survivors = tuple(member.id for member in self.context.members if member.id not in doubted)
+    def initiate(self, review: Review) -> None:
+        self.bundle_due_ns = self.more_ns = NEVER
+        review.survivors = tuple(member.id for member in self.context.members if member.id not in review.doubted)
+        review.begins = True
 
-    def rest(self) -> None:
+    def rest(self, *_: object) -> None:
         self.bundle_due_ns = NEVER
+
+    TABLE: ClassVar[Table] = table(
+        "membership",
+        S,
+        E,
+        (S.QUIET, (E.REVIEW, rests), None, IGNORED, "nothing to do, or another member's turn"),
+        ((S.BUNDLING, S.CHANGING), (E.REVIEW, rests), S.QUIET, rest, "the reason is gone, or another member's turn"),
+        (ANY, (E.REVIEW, must_begin_again), S.CHANGING, initiate, "a survivor is doubted, or more can take part"),
+        (S.CHANGING, (E.REVIEW, attempt_runs), None, IGNORED, "joiners and leavers count when the VIEW is made"),
+        (ANY, (E.REVIEW, attempt_runs), S.CHANGING, rest, "for a while it was another's turn; our attempt still runs"),
+        (S.QUIET, E.REVIEW, S.BUNDLING, bundle, "our turn, and a member comes, goes or fell: wait for more (FLU-11)"),
+        (S.BUNDLING, (E.REVIEW, may_bundle_more), None, IGNORED, "more may come within the bundling delay"),
+        (S.BUNDLING, (E.REVIEW, verifies_others), None, wait, "others may have fallen too: one view for all of them"),
+        (S.BUNDLING, E.REVIEW, S.CHANGING, initiate, "the bundling delay is over"),
+        (S.CHANGING, E.REVIEW, None, initiate, "our attempt was given up, and the reason persists"),
+        (None, E.VIEW, S.QUIET, rest, "a new view"),
+    )
 
 
 def severed(

@@ -576,7 +576,7 @@ class Merger(Machine):
         if self.context.primary:
             doubted = self.membership.doubted()
             trusted = [member.id for member in self.context.members if member.id not in doubted]
-            gated = self.initiator.participant.blocked
+            gated = self.initiator.participant.minority
             primary = 0 if gated or not self.context.enough(trusted) else len(trusted)
         context, settings = self.context, self.context.settings
         assert context.view is not None

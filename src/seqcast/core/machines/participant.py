@@ -12,6 +12,7 @@ with other survivors, may end elsewhere.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum, auto
 from typing import ClassVar
 
@@ -44,7 +45,7 @@ ATTEMPT_STEP_MAX = 1 << 20
 initiators milliseconds each. Without it one frame with the last of all numbers would leave none for those after it."""
 
 
-class Part(Enum):
+class ParticipantState(Enum):
     OPEN = auto()
     BLOCKING = auto()
     BLOCKED = auto()
@@ -53,66 +54,24 @@ class Part(Enum):
     DONE = auto()
 
 
-class PartInput(Enum):
+class ParticipantEvent(Enum):
     BLOCK = auto()
-    BLOCK_PASS = auto()
-    BLOCK_BELOW = auto()
     RETURNED = auto()
     START = auto()
-    START_AGAIN = auto()
-    START_BELOW = auto()
     CUT = auto()
-    CUT_OTHER = auto()
-    CUT_WITHOUT = auto()
     REACHED = auto()
     LEASE = auto()
     REPEAT = auto()
 
 
-P, I = Part, PartInput  # noqa: E741
-TABLE: Table = table(
-    "participant",
-    P,
-    I,
-    (P.OPEN, I.BLOCK, P.BLOCKING, "heed", "the application's callback runs; sending and stamping stay open (step 2)"),
-    (P.BLOCKING, I.BLOCK, None, "heed", "repeated, or by another initiator: the callback still runs"),
-    (P.BLOCKED, I.BLOCK, None, ILLEGAL, "the callback is waited for no longer"),
-    ((P.OPEN, P.BLOCKED), I.BLOCK_PASS, P.BLOCKED, "heed say_blocked", "there is no callback, or it has run"),
-    (P.BLOCKING, I.BLOCK_PASS, None, ILLEGAL, "the callback is waited for"),
-    (None, I.BLOCK, None, "say_blocked", "the gate is closed: its sends would wait for the VIEW"),
-    (None, I.BLOCK_PASS, None, "say_blocked", "the gate is closed"),
-    ((P.OPEN, P.BLOCKING, P.BLOCKED), I.BLOCK_BELOW, None, ILLEGAL, "nothing was promised"),
-    (None, I.BLOCK_BELOW, None, "refuse", "promised to a higher attempt; its initiator learns so"),
-    (P.BLOCKING, I.RETURNED, P.BLOCKED, "say_returned", "the callback returned, or its deadline is over"),
-    (None, I.RETURNED, None, IGNORED, "the round is over, or it ran for a pause"),
-    (None, I.START, P.PROMISED, "promise_it close_gate answer", "an attempt above the promise, with us as a survivor"),
-    ((P.OPEN, P.BLOCKING, P.BLOCKED), I.START_AGAIN, None, ILLEGAL, "nothing was promised"),
-    (None, I.START_AGAIN, None, "answer", "our OK was lost: the same OK again"),
-    ((P.OPEN, P.BLOCKING, P.BLOCKED), I.START_BELOW, None, ILLEGAL, "nothing was promised"),
-    (None, I.START_BELOW, None, "refuse", "promised to a higher attempt; its initiator learns so"),
-    (P.PROMISED, I.CUT, P.FETCHING, "fetch", "everyone answered"),
-    (P.FETCHING, I.CUT, None, IGNORED, "repeated: still fetching"),
-    (P.DONE, I.CUT, None, "say_done", "our DONE was lost"),
-    ((P.OPEN, P.BLOCKING, P.BLOCKED), I.CUT, None, ILLEGAL, "nothing was promised"),
-    (None, I.CUT_OTHER, None, IGNORED, "of an attempt that is not promised"),
-    (P.PROMISED, I.CUT_WITHOUT, P.DONE, "accept say_done await_view", "an earlier proposal, which leaves us out"),
-    (P.DONE, I.CUT_WITHOUT, None, "say_done", "our DONE was lost"),
-    (None, I.CUT_WITHOUT, None, ILLEGAL, "nothing was promised; an attempt proposes one VIEW"),
-    (P.FETCHING, I.REACHED, P.DONE, "accept say_done await_view", "everything up to the cut is here"),
-    (P.DONE, I.REACHED, None, IGNORED, "known"),
-    (None, I.REACHED, None, ILLEGAL, "no cut is set: a START makes the one before it stale"),
-    (P.OPEN, I.LEASE, None, ILLEGAL, "no lease runs"),
-    (None, I.LEASE, None, "lapse", "the initiator is silent; the gate stays closed (step 6)"),
-    (P.DONE, I.REPEAT, None, "ask_all", "the VIEW may be lost with its initiator; who has it serves it"),
-    (None, I.REPEAT, None, ILLEGAL, "the timer runs only in DONE"),
-)
+S, E = ParticipantState, ParticipantEvent
+_BEFORE = (S.OPEN, S.BLOCKING, S.BLOCKED)
+_BOUND = (S.PROMISED, S.FETCHING, S.DONE)
 
 
 class Participant(Machine):
-    TABLE: ClassVar[Table] = TABLE
-
     def __init__(self, context: Context, blocker: Blocker) -> None:
-        super().__init__(Part.OPEN, context.edges)
+        super().__init__(S.OPEN, context.edges)
         self.context = context
         self.blocker = blocker
         self.promise = NO_PROMISE
@@ -128,40 +87,51 @@ class Participant(Machine):
         self.lapsed: set[int] = set()  # initiators, and survivors of ours, that did not answer in time; perhaps we too
 
     @property
+    def closing(self) -> bool:
+        """Some member has begun to close our view."""
+        return self.state is not S.OPEN
+
+    @property
+    def promised(self) -> bool:
+        """We answered a START: our gate is closed until the next view."""
+        return self.promise != NO_PROMISE
+
+    @property
     def initiator(self) -> int:
         """Id of the member whose attempt is promised, or, before that, whose BLOCK is heeded."""
-        attempt = self.heeded if self.promise == NO_PROMISE else self.promise
+        attempt = self.promise if self.promised else self.heeded
         return self.context.members[attempt[1]].id
 
     @property
-    def blocked(self) -> str:
-        """Why our view cannot be closed by those who can be reached, and what to do; "" where it can, or none tries."""
-        gated = self.promise != NO_PROMISE and not self.context.enough(self.survivors)
-        return self._few(self.survivors) if gated else ""
+    def minority(self) -> str:
+        """Why the members that can be reached cannot close our view, and what to do; "" if they can, or none tries."""
+        few = self.promised and not self.context.enough(self.survivors)
+        return self._few(self.survivors) if few else ""
 
     # ---- inputs
 
     def block(self, frame: Block, sender: int) -> None:
         """A BLOCK: START for our view will follow."""
-        if not self._may_start(frame, sender):
-            return
-        if frame.attempt < self.promise:
-            self.fire(PartInput.BLOCK_BELOW, frame)
-        elif self.state in (Part.OPEN, Part.BLOCKING, Part.BLOCKED):
-            self.blocker.ask()
-            self.fire(PartInput.BLOCK_PASS if self.blocker.done else PartInput.BLOCK, frame)
-        else:
-            self.fire(PartInput.BLOCK, frame)
+        if self._may_start(frame, sender):
+            self.fire(E.BLOCK, frame)
 
     def returned(self) -> None:
-        """The callback returned, or is waited for no longer."""
-        self.fire(PartInput.RETURNED)
+        """The callback returned, or its deadline is over."""
+        self.fire(E.RETURNED)
+
+    def trust(self, member: int) -> None:
+        """A member lives that did not answer in time."""
+        self.lapsed.discard(member)
+
+    def give_up(self, members: Iterable[int]) -> None:
+        """Survivors of our attempt did not answer in time."""
+        self.lapsed.update(members)
 
     def _may_start(self, frame: Block | Start, sender: int) -> bool:
-        """Is it for us?
+        """Says whether it is for us.
 
         Raises:
-            RemoteProtocolError: nobody may send it.
+            RemoteProtocolError: no member may send it.
         """
         members = self.context.members
         rank = frame.attempt[1]
@@ -185,36 +155,37 @@ class Participant(Machine):
 
     def start(self, frame: Start, sender: int) -> None:
         """A START that closes our view."""
-        if not self._may_start(frame, sender):
-            return
-        if frame.attempt == self.promise:
-            self.renew()
-            self.fire(PartInput.START_AGAIN, frame)
-        else:
-            self.fire(PartInput.START if frame.attempt > self.promise else PartInput.START_BELOW, frame)
+        if self._may_start(frame, sender):
+            self.fire(E.START, frame)
 
     def show_life(self, frame: Start, sender: int) -> None:
-        """A START of too few, that leaves us out: they may take us for dead."""
+        """A START by too few, which leaves us out: they may think that we are dead."""
         self.saw(frame.attempt)
         self.context.send(Promised(frame.view, frame.attempt, self.promise), sender)
 
     def cut(self, frame: Cut, sender: int) -> None:
-        """A CUT that closes our view."""
-        if frame.attempt != self.promise:
-            self.fire(PartInput.CUT_OTHER)
-            return
-        if sender != self.initiator or len(frame.cut) != len(self.context.members):
-            raise RemoteProtocolError("CUT: not by the initiator, or not by rank")
-        self.renew()
-        self.named = frame
-        if self.proposal is not None or not self.context.primary:
-            self._take_cut(frame)
+        """A CUT that closes our view.
+
+        Raises:
+            RemoteProtocolError: it is under our promise, and cannot be right.
+        """
+        if frame.attempt == self.promise:
+            if sender != self.initiator or len(frame.cut) != len(self.context.members):
+                raise RemoteProtocolError("CUT: not by the initiator, or not by rank")
+            self.renew()
+            self.named = frame
+            if self.proposal is None and self.context.primary:
+                return
+        self._take_cut(frame)
 
     def propose(self, frame: Propose, sender: int) -> None:
-        """What comes of it when the present attempt to close our view ends well."""
+        """What comes of it when the present attempt to close our view ends well.
+
+        Raises:
+            RemoteProtocolError: it is under our promise, and cannot be right.
+        """
         context, proposal = self.context, frame.proposal
         if frame.attempt != self.promise:
-            self.fire(PartInput.CUT_OTHER)
             return
         rightful = sender == self.initiator and context.primary and context.view is not None
         if not rightful or proposal.closes != context.view.view_id or len(proposal.cut) != len(context.members):  # type: ignore[union-attr]
@@ -225,18 +196,16 @@ class Participant(Machine):
                 self._take_cut(self.named)
 
     def _take_cut(self, frame: Cut) -> None:
-        if self.proposal is not None and frame.cut != self.proposal.cut:
+        if frame.attempt == self.promise and self.proposal is not None and frame.cut != self.proposal.cut:
             raise RemoteProtocolError("PROPOSE: another cut than that of the CUT")
-        if self.proposal is not None and self.context.me.id not in self.proposal.survivors:
-            self.fire(PartInput.CUT_WITHOUT, frame)
-        else:
-            self.fire(PartInput.CUT, frame)
+        self.fire(E.CUT, frame)
+        if frame.attempt == self.promise:
             self.reached()
 
     def reached(self) -> None:
         """The engine may have everything up to the cut."""
         if self.context.plane.cut_reached():
-            self.fire(PartInput.REACHED)
+            self.fire(E.REACHED)
 
     def may_install(self, frame: NewView) -> bool:
         """Is this VIEW under our promise, and is everything up to its cut here?
@@ -246,7 +215,7 @@ class Participant(Machine):
         Raises:
             RemoteProtocolError: it is under our promise, and cannot be right.
         """
-        if self.promise == NO_PROMISE:
+        if not self.promised:
             return False
         if frame.attempt != self.promise:
             return self.context.primary and self.holds(frame)
@@ -262,7 +231,7 @@ class Participant(Machine):
         if not self.holds(frame):
             raise RemoteProtocolError("VIEW: its cut names what was never asked for")
 
-    def renew(self) -> None:
+    def renew(self, *_: object) -> None:
         self.lease_ns = self.context.now + self.context.settings.lease_ns
 
     def due(self) -> int:
@@ -270,12 +239,32 @@ class Participant(Machine):
 
     def run_timers(self) -> None:
         if self.asks.take(self.context.now):
-            self.fire(PartInput.REPEAT)
+            self.fire(E.REPEAT)
         if self.context.now >= self.lease_ns:
-            self.renew()
-            self.fire(PartInput.LEASE)
+            self.fire(E.LEASE)
+
+    # ---- guards
+
+    def callback_is_done(self, _frame: Block) -> bool:
+        return self.blocker.done
+
+    def is_below_promise(self, frame: Block | Start) -> bool:
+        return frame.attempt < self.promise
+
+    def is_promised(self, frame: Start) -> bool:
+        return frame.attempt == self.promise
+
+    def is_not_promised(self, frame: Cut) -> bool:
+        return frame.attempt != self.promise
+
+    def leaves_us_out(self, _frame: Cut) -> bool:
+        """The proposal is one that others accepted before, without us."""
+        return self.proposal is not None and self.context.me.id not in self.proposal.survivors
 
     # ---- actions
+
+    def run_callback(self, _frame: Block) -> None:
+        self.blocker.ask()
 
     def heed(self, frame: Block) -> None:
         self.heeded = max(self.heeded, frame.attempt)
@@ -364,3 +353,33 @@ class Participant(Machine):
             if member not in self.lapsed and member != self.context.me.id:
                 self.lapsed.add(member)
                 return
+
+    TABLE: ClassVar[Table] = table(
+        "participant",
+        S,
+        E,
+        ((S.OPEN, S.BLOCKED), (E.BLOCK, callback_is_done), S.BLOCKED, (heed, say_blocked), "no callback is needed"),
+        ((S.OPEN, S.BLOCKING), E.BLOCK, S.BLOCKING, (run_callback, heed), "callbacks send: all stays open (step 2)"),
+        (S.BLOCKED, E.BLOCK, None, ILLEGAL, "its callback has run"),
+        (_BOUND, (E.BLOCK, is_below_promise), None, refuse, "promised to a higher attempt; its initiator learns so"),
+        (_BOUND, E.BLOCK, None, say_blocked, "the gate is closed: what the callback sends would wait for the VIEW"),
+        (S.BLOCKING, E.RETURNED, S.BLOCKED, say_returned, "the callback returned, or its deadline is over"),
+        (None, E.RETURNED, None, IGNORED, "the round is over, or it ran for a pause"),
+        (_BOUND, (E.START, is_promised), None, (renew, answer), "our OK was lost: the same OK again"),
+        (_BOUND, (E.START, is_below_promise), None, refuse, "promised to a higher attempt; its initiator learns so"),
+        (None, E.START, S.PROMISED, (promise_it, close_gate, answer), "above the promise, with us as a survivor"),
+        (_BEFORE, (E.CUT, is_not_promised), None, IGNORED, "of an attempt that left us out, or whose START was lost"),
+        (_BEFORE, E.CUT, None, ILLEGAL, "nothing was promised"),
+        (_BOUND, (E.CUT, is_not_promised), None, IGNORED, "of another attempt"),
+        (S.PROMISED, (E.CUT, leaves_us_out), S.DONE, (accept, say_done, await_view), "an earlier proposal, without us"),
+        (S.PROMISED, E.CUT, S.FETCHING, fetch, "every survivor answered"),
+        (S.FETCHING, E.CUT, None, IGNORED, "repeated: still fetching"),
+        (S.DONE, E.CUT, None, say_done, "our DONE was lost"),
+        (S.FETCHING, E.REACHED, S.DONE, (accept, say_done, await_view), "everything up to the cut is here"),
+        (S.DONE, E.REACHED, None, IGNORED, "known"),
+        (None, E.REACHED, None, ILLEGAL, "no cut is set: a START makes the one before it stale"),
+        (S.OPEN, E.LEASE, None, ILLEGAL, "no lease runs"),
+        (None, E.LEASE, None, (renew, lapse), "the initiator is silent; the gate stays closed (step 6)"),
+        (S.DONE, E.REPEAT, None, ask_all, "the VIEW may be lost with its initiator; any member that has it serves it"),
+        (None, E.REPEAT, None, ILLEGAL, "the timer runs only in DONE"),
+    )
