@@ -21,6 +21,7 @@ from seqcast.errors import ConfigError, SeqcastError, SparkFailed, UsageError
 COMMANDS = {
     "demo": ("seqcast.cli.demo", "a whole group on this machine, with a crash and a join, audited by Spark", "spark"),
     "send": ("seqcast.cli.send", "send each line of a file, or of standard input, to a group as one message", ""),
+    "replay": ("seqcast.cli.replay", "send what a member's journal holds to a group again", "journal"),
     "tail": ("seqcast.cli.tail", "join a group and print what is delivered", ""),
     "perf": ("seqcast.perf", "throughput and latency, beside the raw limit measured in the same run", ""),
     "audit": ("seqcast.spark.command", "prove or refute the guarantees from members' journals, on Spark", "spark"),

@@ -18,8 +18,13 @@ def parser(command: str, text: str, epilog: str) -> Parser:
 
 
 def add_group_options(target: argparse.ArgumentParser) -> None:
-    """Adds what every command that joins a group has."""
+    """Adds the group's name, and what every command that joins a group has."""
     target.add_argument("cluster", metavar="CLUSTER", help="name of the group, the same at all its members")
+    add_member_options(target)
+
+
+def add_member_options(target: argparse.ArgumentParser) -> None:
+    """Adds what every command that joins a group has."""
     target.add_argument("--name", help="name of this member, unique in the group (default: host name and process id)")
     target.add_argument("--interface", help="network interface, by name or address (default: chosen by the routes)")
     add_shared_options(target)

@@ -35,7 +35,7 @@ def main(argv: Sequence[str]) -> int:
     with join(arguments.cluster, settings) as group, taking(group):
         sending = Sending(group, time.monotonic())
         try:
-            sending.run(source)
+            sending.run(read_lines(source, group.config.message_bytes_max))
         except KeyboardInterrupt:
             sending.interrupt()
         return sending.end()
@@ -53,7 +53,7 @@ def join(cluster: str, settings: dict[str, Any]) -> seqcast.Group:
 
 
 class Sending:
-    """Lines on their way, and what is known of them.
+    """Messages on their way, and what is known of them.
 
     Args:
         group: to which they go.
@@ -66,17 +66,17 @@ class Sending:
         self.receivers = others(group)
         self.sent = self.sent_bytes = 0
         self.interrupted = False
-        self._lines: list[bytes] = []  # of which some may be sent
+        self._under_way: list[bytes] = []  # of which some may be sent
 
-    def run(self, source: int) -> None:
-        """Sends the lines of a file descriptor."""
+    def run(self, messages: Iterator[list[bytes]]) -> None:
+        """Sends messages, list by list."""
         with Progress() as progress:
-            for lines in read_lines(source, self.group.config.message_bytes_max):
-                self._lines = lines
-                self.group.send_many(self._lines)
-                self.sent += len(self._lines)
-                self.sent_bytes += sum(map(len, self._lines))
-                self._lines = []
+            for each in messages:
+                self._under_way = each
+                self.group.send_many(self._under_way)
+                self.sent += len(self._under_way)
+                self.sent_bytes += sum(map(len, self._under_way))
+                self._under_way = []
                 progress.show(f"{count(self.sent, 'message')} sent")
 
     def interrupt(self) -> None:
@@ -84,7 +84,7 @@ class Sending:
         self.interrupted = True
         begun = self.group.counters()["messages_sent"] - self.sent
         self.sent += begun
-        self.sent_bytes += sum(map(len, self._lines[:begun]))
+        self.sent_bytes += sum(map(len, self._under_way[:begun]))
 
     def end(self) -> int:
         """Leaves, and says what was sent and what is known of it; returns the exit status."""

@@ -1,0 +1,102 @@
+"""``seqcast replay``: sends the messages of a journal to a group again."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import time
+from collections.abc import Iterator, Sequence
+
+from seqcast.cli.options import add_member_options, group_settings, parser
+from seqcast.cli.send import Sending, join, taking
+from seqcast.commandline import positive
+from seqcast.errors import UsageError
+
+COLUMNS = ("delivered_ns", "payload")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Joins, sends every message of the journal in its order, leaves, and says what is known of it."""
+    arguments = _parser().parse_args(argv)
+    importlib.import_module("pyarrow")  # where it is missing, that is the only line
+    from seqcast.journal.reader import Journal, find
+
+    journals = find([arguments.journal_read])
+    if len(journals) != 1:
+        raise UsageError(
+            f"{arguments.journal_read} holds {len(journals)} journals: give the directory of one member, for example "
+            f"{journals[0].path}"
+        )
+    journal: Journal = journals[0]
+    if journal.payload != "full":
+        raise UsageError(f"{journal.path} keeps hashes of the payloads only: it cannot be sent again")
+    settings = group_settings(arguments) | {"receive": bool(arguments.journal), "min_members": arguments.members}
+    with join(arguments.to, settings) as group, taking(group):
+        sending = Sending(group, time.monotonic())
+        try:
+            sending.run(paced(journal.batches(COLUMNS), arguments.speed))
+        except KeyboardInterrupt:
+            sending.interrupt()
+        return sending.end()
+
+
+def paced(batches: Iterator[object], speed: float) -> Iterator[list[bytes]]:
+    """The payloads of a journal's batches, at the times at which they were delivered.
+
+    Args:
+        batches: Arrow batches of ``COLUMNS``, in journal order.
+        speed: 2: twice as fast as they were delivered; 0: all at once.
+    """
+    begin = time.monotonic()
+    first_ns: int | None = None
+    for batch in batches:
+        times, payloads = (column.to_pylist() for column in batch.columns)  # type: ignore[attr-defined]
+        if not speed:
+            yield payloads
+            continue
+        first_ns = times[0] if first_ns is None else first_ns
+        at = 0
+        while at < len(times):
+            due = begin + (times[at] - first_ns) / speed / 1e9
+            end = at + 1
+            while end < len(times) and times[end] == times[at]:  # delivered together
+                end += 1
+            time.sleep(max(0.0, due - time.monotonic()))
+            yield payloads[at:end]
+            at = end
+
+
+def _parser() -> argparse.ArgumentParser:
+    result = parser(
+        "replay",
+        "Send the messages of one member's journal to a group, in the order in which it delivered them.",
+        "example: seqcast replay journals/a-0123456789abcdef --to orders-test --speed 1",
+    )
+    result.add_argument("journal_read", metavar="JOURNAL", help="directory of one member's journal, with full payloads")
+    result.add_argument("--to", required=True, metavar="CLUSTER", help="name of the group, the same at all its members")
+    add_member_options(result)
+    result.add_argument(
+        "--speed",
+        type=_speed,
+        default=0.0,
+        metavar="X",
+        help="1: as fast as they were delivered, 2: twice as fast, 0: as fast as the group takes them (%(default)g)",
+    )
+    result.add_argument(
+        "--members",
+        type=positive,
+        default=2,
+        metavar="N",
+        help="send only when the group has N members, this one counted (%(default)s)",
+    )
+    return result
+
+
+def _speed(text: str) -> float:
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = -1.0
+    if not 0 <= speed < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is no speed: give 0, 1, 2.5, ...")
+    return speed

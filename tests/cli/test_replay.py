@@ -1,0 +1,63 @@
+"""``seqcast replay``: what a journal holds is sent again, in its order and at its pace."""
+
+import secrets
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+import pyarrow as pa
+from journal_data import Row, journal, member, view
+from members import join
+
+from seqcast.cli import replay
+
+A, B = member("a"), member("b")
+V1 = view(1, [A, B])
+ROWS = [Row(A if at % 3 else B, 1 + at, 0, 1 + at, b"message %d" % at) for at in range(400)]
+
+
+def run(*arguments, timeout=60):
+    command = [sys.executable, "-m", "seqcast", "replay", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+
+
+def test_a_journal_is_sent_to_another_group_in_its_order(tmp_path):
+    path = journal(tmp_path, A, [(V1, ROWS)], payload="full")
+    cluster = f"test-{secrets.token_hex(6)}"
+    with join(cluster, "receiver") as group:
+        command = [sys.executable, "-m", "seqcast", "replay", str(path), "--to", cluster, "--interface", "lo"]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            payloads = [group.recv(timeout=30).payload for _ in ROWS]
+            said = process.communicate(timeout=30)[1]
+    assert payloads == [row.payload for row in ROWS]
+    assert process.returncode == 0 and "400 messages" in said
+
+
+def test_what_cannot_be_sent_again_is_refused_before_a_group_is_joined(tmp_path):
+    journal(tmp_path / "two", A, [(V1, ROWS[:3])], payload="full")
+    journal(tmp_path / "two", B, [(V1, ROWS[:3])], payload="full")
+    done = run(tmp_path / "two", "--to", "nobody")
+    assert done.returncode == 2 and "holds 2 journals: give the directory of one member" in done.stderr
+    done = run(journal(tmp_path / "hash", A, [(V1, ROWS[:3])]), "--to", "nobody")
+    assert done.returncode == 2 and "keeps hashes of the payloads only" in done.stderr
+    done = run(tmp_path / "two", "--to", "nobody", "--speed", "fast")
+    assert done.returncode == 2 and "'fast' is no speed" in done.stderr
+
+
+def test_messages_are_sent_at_the_pace_of_their_delivery(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    times = [10**9, 10**9, 3 * 10**9, 4 * 10**9]
+    payloads = [b"a", b"b", b"c", b"d"]
+    batches = [
+        pa.record_batch({"delivered_ns": times[:3], "payload": payloads[:3]}),
+        pa.record_batch({"delivered_ns": times[3:], "payload": payloads[3:]}),
+    ]
+    sent = [(now[0], given) for given in replay.paced(batches, 2.0)]
+    assert sent == [(100.0, [b"a", b"b"]), (101.0, [b"c"]), (101.5, [b"d"])]
+    assert list(replay.paced(batches, 0)) == [[b"a", b"b", b"c"], [b"d"]]
