@@ -7,6 +7,7 @@ SEQCAST_WERROR=1                   warnings of the C kernels are errors
 
 import os
 import sys
+import tomllib
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -14,7 +15,7 @@ from setuptools import Extension, setup
 
 HEADERS = sorted(str(path) for path in Path("native").glob("*/*.h"))
 # Rooms of native/: an extension is built from every kernel in its rooms.
-ENGINE = ["engine", "streams", "order", "view", "detect", "delivery", "wire", "hash"]
+ENGINE = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["tool"]["seqcast"]["engine"]
 EXTENSIONS = {
     "engine": ENGINE,
     "driver": [*ENGINE, "io"],  # it calls sc_engine_* itself

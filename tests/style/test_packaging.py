@@ -63,24 +63,6 @@ def test_numpy_is_the_only_dependency_at_run_time(sdist):
     assert "License-Expression: Apache-2.0" in info
 
 
-def rooms_of(file: str, name: str) -> list[str]:
-    """The rooms of native/ that a list in a file names."""
-    found = re.search(rf"^{name} ?= ?[\[(](.*?)[\])]$", (ROOT / file).read_text(), re.M | re.S)
-    return found[1].replace(",", "").split()
-
-
-def test_every_room_of_kernels_belongs_to_an_extension():
-    setup = (ROOT / "setup.py").read_text()
-    rooms = {path.parent.name for path in ROOT.glob("native/*/*.c")}
-    assert {room for room in rooms if f'"{room}"' not in setup} == set()
-
-
-@pytest.mark.parametrize(("tool", "more"), [("fuzz", []), ("tsan", ["io"])])
-def test_a_tool_that_is_built_from_kernels_has_all_of_the_engine(tool, more):
-    engine = [room.strip('"') for room in rooms_of("setup.py", "ENGINE")]
-    assert rooms_of(f"tests/{tool}/run", "rooms") == [*engine, *more]
-
-
 def test_each_command_that_an_extra_serves_names_an_extra_that_exists():
     from seqcast.cli import COMMANDS, EXTRAS
 
