@@ -163,6 +163,7 @@ def state_page() -> str:
     from seqcast.core.machines.lifecycle import Lifecycle
     from seqcast.core.machines.membership import Membership
     from seqcast.core.machines.merge import Merger
+    from seqcast.core.machines.operator import Operator
     from seqcast.core.machines.participant import Participant
     from seqcast.core.machines.pause_member import PauseMember
     from seqcast.core.machines.pause_owner import PauseOwner
@@ -176,7 +177,7 @@ def state_page() -> str:
         "occurs in a healthy group and changes nothing; an *illegal* one is a bug and raises `IllegalEvent`.",
     ]
     machines: list[type[Machine]] = [Lifecycle, Membership, Initiator, Participant, Blocker, PauseMember, PauseOwner]
-    for machine in (*machines, Merger, StateTaker, Transfer, Backlog):
+    for machine in (*machines, Merger, StateTaker, Transfer, Backlog, Operator):
         first, *paragraphs = str(sys.modules[machine.__module__].__doc__).strip().split("\n\n")
         parts.append(f"## {machine.TABLE.name.capitalize()}: {prose(first).rstrip('.')}")
         parts += [prose(paragraph) for paragraph in paragraphs]

@@ -372,10 +372,10 @@ def test_a_leave_for_another_side_or_an_older_attempt_is_not_heeded():
 
 
 def test_answers_to_another_command_or_too_many_of_them_are_not_heeded():
-    operator = Operator("c", 7)
+    operator = Operator("c", 7, 10, 10, 0)
     answer = BlockedSide(7, Side(5, (1, 0)), "a", ("a",), ("b",), False)
     operator.heard(replace(answer, request=8))
-    with pytest.raises(SeqcastError, match="nobody of 'c'"):
+    with pytest.raises(SeqcastError, match="no member of 'c'"):
         operator.choose()
     for number in range(2000):
         operator.heard(replace(answer, name=f"n{number}"))
@@ -528,7 +528,7 @@ def test_unblock_says_what_is_wrong_with_its_input(capsys):
         assert capsys.readouterr().err.strip()
     assert command(["unblock", "--help"]) == 0
     help_text = capsys.readouterr().out
-    assert "There is no key yet" in help_text and "really ended" in help_text
+    assert "is not authenticated" in help_text and "really ended" in help_text
 
 
 def test_a_joiner_with_the_other_setting_is_told_so():

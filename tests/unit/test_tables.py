@@ -10,6 +10,7 @@ from seqcast.core.machines.initiator import Attempting, Initiator
 from seqcast.core.machines.lifecycle import Lifecycle, LifecycleState
 from seqcast.core.machines.membership import Membership, MembershipState
 from seqcast.core.machines.merge import Merge, Merger
+from seqcast.core.machines.operator import Operator, OperatorState
 from seqcast.core.machines.participant import Participant, ParticipantState
 from seqcast.core.machines.pause_member import PauseMember, PauseMemberState
 from seqcast.core.machines.pause_owner import PauseOwner, PauseOwnerState
@@ -29,6 +30,7 @@ MACHINES = [
     (Merger, Merge.APART),
     (Transfer, TransferState.IDLE),
     (Backlog, BacklogState.IDLE),
+    (Operator, OperatorState.ASKING),
 ]
 
 

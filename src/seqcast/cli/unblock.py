@@ -13,11 +13,11 @@ from seqcast.config import Config
 from seqcast.net.operator import OperatorHost
 
 ASK_S = 1.0
-"""So long answers are awaited before a side is chosen: several may be blocked."""
+"""Answers are awaited for so long before a side is chosen: several sides may be blocked."""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Asks who is blocked, and lets them go on."""
+    """Asks which members are blocked, and lets them go on."""
     arguments = _parser().parse_args(argv)
     check_name("cluster", arguments.cluster)
     config = Config.from_environment()
@@ -25,15 +25,15 @@ def main(argv: Sequence[str]) -> int:
         config = config.replace(interface=arguments.interface)
     if arguments.port:
         config = config.replace(port=arguments.port)
-    with OperatorHost(arguments.cluster, config) as host:
+    with OperatorHost(arguments.cluster, config, ASK_S, arguments.timeout) as host:
         operator = host.operator
-        host.say(ASK_S)
+        host.ask()
         if arguments.list and operator.answers:
             for reached, missing in dict.fromkeys((each.reached, each.missing) for each in operator.answers.values()):
                 print(f"blocked: {', '.join(reached)}; out of reach: {', '.join(missing)}")
             return 0
         operator.choose(arguments.member)
-        host.say(arguments.timeout, lambda: len(operator.accepted) == len(operator.reached))
+        host.allow()
     if not operator.accepted:
         return complain(f"none of {', '.join(operator.reached)} accepted: they are not blocked as they were", 1)
     silent = sorted(set(operator.reached) - set(operator.accepted))
@@ -49,20 +49,22 @@ def _parser() -> argparse.ArgumentParser:
     result = parser(
         "unblock",
         'Let a minority of a group with partition="primary" go on, when the majority is gone for good.\n\n'
-        "Those that are blocked and can be reached from here become the group. What only the others had is lost. If\n"
-        "the others live after all, on the other side of a partition, there are two groups then, each of which takes\n"
-        "itself for the one; when they meet, the members of the smaller are excluded, with what they did meanwhile.\n"
-        "So see that the processes out of reach have really ended before you give this command.\n\n"
-        "There is no key yet: whoever can send datagrams to the group's port can give this command.",
-        "exit status: 0 if a member accepted; 1 if nobody is blocked, or several sides are; 2 for bad input\n"
+        "The members that are blocked and can be reached from here become the group. What only the others had is\n"
+        "lost. If the others are alive after all, on the other side of a partition, there are two groups; when they\n"
+        "meet, the members of the smaller one are excluded, and what they did meanwhile is lost. So make sure that\n"
+        "the processes out of reach have really ended before you give this command.\n\n"
+        "The command is not authenticated: any host that can send datagrams to the group's port can give it.",
+        "exit status: 0 if a member accepted; 1 if no member is blocked, or several sides are; 2 for bad input\n"
         "example: seqcast unblock orders",
     )
     result.add_argument("cluster", metavar="CLUSTER", help="name of the group")
     result.add_argument("--interface", help="network interface, by name or address (default: chosen by the routes)")
     result.add_argument("--port", type=port, metavar="N", help="UDP port of the group (47310)")
-    result.add_argument("--member", default="", metavar="NAME", help="if several sides are blocked: that of this one")
-    result.add_argument("--list", action="store_true", help="only say who is blocked")
     result.add_argument(
-        "--timeout", type=seconds, default=3.0, metavar="S", help="seconds to wait for those that accept (%(default)g)"
+        "--member", default="", metavar="NAME", help="if several sides are blocked: that of this member"
+    )
+    result.add_argument("--list", action="store_true", help="only list the blocked members")
+    result.add_argument(
+        "--timeout", type=seconds, default=3.0, metavar="S", help="seconds to wait until all accept (%(default)g)"
     )
     return result

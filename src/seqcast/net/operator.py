@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import secrets
 import threading
-import time
-from collections.abc import Callable
 
 from seqcast._native.driver import Driver, now_ns
 from seqcast._native.engine import Engine
@@ -13,30 +11,31 @@ from seqcast.config import Config
 from seqcast.config.derive import engine_settings
 from seqcast.core.frames.kinds import BlockedSide, dump, load
 from seqcast.core.machines.operator import Operator
+from seqcast.core.port import reports
+from seqcast.core.vocabulary import FrameReceived
 from seqcast.errors import RemoteProtocolError
 from seqcast.net.host import group_tag, open_driver
-
-REPEAT_S = 0.1
 
 
 class OperatorHost:
     """Sockets, and a thread that drives them, for one command; a context.
 
     Args:
-        cluster: whose minority.
+        cluster: the group's name.
         config: where the cluster is.
+        ask_s, allow_s: see ``Operator``, in seconds.
 
     Raises:
         ConfigError: the sockets cannot be opened.
     """
 
-    def __init__(self, cluster: str, config: Config) -> None:
+    def __init__(self, cluster: str, config: Config, ask_s: float, allow_s: float) -> None:
         member_id = secrets.randbits(63) | 1
-        self.operator = Operator(cluster, secrets.randbits(52))
         self.engine = Engine(
             member_id=member_id, group_tag=group_tag(cluster), seed=secrets.randbits(63), **engine_settings(config)
         )
         self.driver: Driver = open_driver(self.engine, cluster, member_id, config)
+        self.operator = Operator(cluster, secrets.randbits(52), round(ask_s * 1e9), round(allow_s * 1e9), now_ns())
         self._thread = threading.Thread(target=self.driver.run, name="seqcast-io-operator", daemon=True)
 
     def __enter__(self) -> OperatorHost:
@@ -48,18 +47,24 @@ class OperatorHost:
         self._thread.join(1.0)
         self.driver.close()
 
-    def say(self, seconds: float, enough: Callable[[], bool] = lambda: False) -> None:
-        """Says what is to be said again and again, and takes answers, until there are enough or the time is over."""
-        until = time.monotonic() + seconds
-        while time.monotonic() < until and not enough():
-            self.engine.control_send(dump(self.operator.frame()))
+    def ask(self) -> None:
+        """Asks all members, until the answers are in."""
+        while not self.operator.asked:
+            self._round()
+
+    def allow(self) -> None:
+        """Allows the chosen side to go on, until all of it have accepted or the time is over."""
+        while not self.operator.over:
+            self._round()
+
+    def _round(self) -> None:
+        for frame in self.operator.run_timers(now_ns()):
+            self.engine.control_send(dump(frame))
             self.driver.poke()
-            due = now_ns() + int(REPEAT_S * 1e9)
-            while now_ns() < due and not enough():
-                self.driver.wait_control(due)
-                for kind, *details in self.engine.events():
-                    if kind == "control":
-                        self._heard(details[3])
+        self.driver.wait_control(self.operator.due())
+        for report in reports(self.engine.events()):
+            if isinstance(report, FrameReceived):
+                self._heard(report.payload)
 
     def _heard(self, payload: bytes) -> None:
         try:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from seqcast.sim.world import World
 
 ASK_NS = 300 * MS
-GIVE_UP_NS = 2000 * MS
+ALLOW_NS = 1700 * MS
 
 
 class Desk:
@@ -27,38 +27,43 @@ class Desk:
         self.world, self.index, self.address = world, 1000 + number, b"desk" + number.to_bytes(2, "big")
         self.rng = random.Random(f"desk {world.options.seed} {number}")
         self.engine = Engine(member_id=self.rng.getrandbits(63) | 1, group_tag=1)
-        self.operator = Operator("sim", self.rng.getrandbits(32))
-        self.begin = world.clock.now
+        self.operator = Operator("sim", self.rng.getrandbits(32), ASK_NS, ALLOW_NS, world.clock.now)
         self.over = False
         world.by_address[self.address] = self
-        self.repeat()
+        self.wake()
 
     def __str__(self) -> str:
         return "operator"
 
-    def repeat(self) -> None:
-        """Says what is to be said, and again after a while."""
+    def wake(self) -> None:
+        """Says what is due, chooses when it is asked to, and sees when it is over."""
         world, operator = self.world, self.operator
         now = world.clock.now
-        if operator.side is None and now >= self.begin + ASK_NS:
-            sides = {answer.side for answer in operator.answers.values()}
-            founded_apart = len(sides) > 1 and len({side.view for side in sides}) == len(sides)
-            try:  # of groups that were founded apart one is as good as the other
-                operator.choose(self.rng.choice(sorted(operator.answers)) if founded_apart else "")
-            except SeqcastError as error:
-                world.trace(None, f"an operator does nothing: {error}")
-                self.over = True
-                return
-            assert operator.side is not None
-            world.trace(None, f"an operator lets {operator.reached} go on without {operator.missing}")
-            world.allowed.add(operator.side.view)
-        self.over = now >= self.begin + GIVE_UP_NS
-        if self.over:
-            return
-        self.engine.control_send(dump(operator.frame()))
+        frames = operator.run_timers(now)
+        if operator.asked:
+            self.choose()
+            frames += operator.run_timers(now)
+        for frame in frames:
+            self.engine.control_send(dump(frame))
         for _, _, datagram in self.engine.transmit(now):
             world.multicast(self, datagram)
-        world.clock.at(now + 100 * MS, self.repeat)
+        self.over = self.over or operator.over
+        if not self.over:
+            world.clock.at(operator.due(), self.wake)
+
+    def choose(self) -> None:
+        operator, world = self.operator, self.world
+        sides = {answer.side for answer in operator.answers.values()}
+        founded_apart = len(sides) > 1 and len({side.view for side in sides}) == len(sides)
+        try:  # of groups that were founded apart one is as good as the other
+            operator.choose(self.rng.choice(sorted(operator.answers)) if founded_apart else "")
+        except SeqcastError as error:
+            world.trace(None, f"an operator does nothing: {error}")
+            self.over = True
+            return
+        assert operator.side is not None
+        world.trace(None, f"an operator lets {operator.reached} go on without {operator.missing}")
+        world.allowed.add(operator.side.view)
 
     def receive(self, datagram: bytes, address: bytes) -> None:
         self.engine.receive(datagram, address, self.world.clock.now)
@@ -66,6 +71,7 @@ class Desk:
             frame = load(details[3]) if kind == "control" else None
             if isinstance(frame, BlockedSide):
                 self.operator.heard(frame)
+        self.over = self.over or self.operator.over
 
     def receive_unicast(self, datagram: bytes, address: bytes) -> None:
         self.receive(datagram, address)

@@ -1,52 +1,95 @@
-"""The operator's side of the unblocking of a minority (design: the cut, step 9); no I/O.
+"""The operator's command ``unblock``, which lets a minority go on without the majority (the cut, step 9).
 
-First everyone is asked. Who is blocked answers for its side of the partition: those that answered one attempt to close
-one view. Only then one side is allowed to go on: where the operator's machine reaches several, allowing each would make
-two groups of one.
+First everyone is asked. Members that are blocked answer for their side of the partition: those that answered one
+attempt to close one view. Then the operator chooses one side, and that one is allowed to go on, until all of it have
+accepted. Where the operator's machine reaches several sides, allowing each would make two groups of one.
+
+A frame may be lost, so each is repeated.
 """
 
 from __future__ import annotations
 
+from enum import Enum, auto
+from typing import ClassVar
+
+from seqcast.core.context import NEVER
 from seqcast.core.frames.kinds import BlockedSide, Side, Unblock
+from seqcast.core.table import IGNORED, ILLEGAL, Edge, Machine, Table, table
 from seqcast.errors import SeqcastError, UsageError
 
 ANSWERS_MAX = 1024
+REPEAT_NS = 100_000_000
 
 
-class Operator:
-    """One command.
+class OperatorState(Enum):
+    ASKING = auto()
+    ASKED = auto()
+    ALLOWING = auto()
+    OVER = auto()
+
+
+class OperatorEvent(Enum):
+    REPEAT = auto()
+    ANSWER = auto()
+    DEADLINE = auto()
+    CHOICE = auto()
+
+
+class Operator(Machine):
+    """One command, which begins to ask at once. ``ended`` asks for a choice, or says that it is over.
 
     Args:
-        cluster: whose minority.
-        request: a number of this command; answers to another are not heeded.
+        cluster: the group's name.
+        request: a number of this command; answers to another are ignored.
+        ask_ns: answers are awaited for so long before a side can be chosen.
+        allow_ns: and then, at most, until all of the side have accepted.
+        now_ns: the time.
     """
 
-    def __init__(self, cluster: str, request: int) -> None:
+    def __init__(self, cluster: str, request: int, ask_ns: int, allow_ns: int, now_ns: int) -> None:
+        edges: set[Edge] = set()
+        super().__init__(OperatorState.ASKING, edges)
         self.cluster, self.request = cluster, request
         self.side: Side | None = None  # which is allowed to go on
-        self.answers: dict[str, BlockedSide] = {}  # the newest, by the name of who answered
+        self.answers: dict[str, BlockedSide] = {}  # the newest of each member, by its name
+        self._allow_ns = allow_ns
+        self._now = now_ns
+        self._repeat_ns = now_ns
+        self._deadline_ns = now_ns + ask_ns
+        self._frames: list[Unblock] = []
 
-    def frame(self) -> Unblock:
-        """To be multicast, again and again: the question first, and once a side is chosen the permission."""
-        return Unblock(self.cluster, self.request, self.side)
+    # ---- inputs
 
     def heard(self, frame: BlockedSide) -> None:
         """An answer."""
-        if frame.request == self.request and (frame.name in self.answers or len(self.answers) < ANSWERS_MAX):
-            self.answers[frame.name] = frame
+        if frame.request == self.request:
+            self.fire(OperatorEvent.ANSWER, frame)
+
+    def due(self) -> int:
+        return min(self._repeat_ns, self._deadline_ns)
+
+    def run_timers(self, now_ns: int) -> list[Unblock]:
+        """What is to be multicast now: the question, and once a side is chosen the permission."""
+        self._now = now_ns
+        if now_ns >= self._deadline_ns:
+            self.fire(OperatorEvent.DEADLINE)
+        elif now_ns >= self._repeat_ns:
+            self.fire(OperatorEvent.REPEAT)
+        frames, self._frames = self._frames, []
+        return frames
 
     def choose(self, member: str = "") -> None:
-        """Chooses the side to be allowed.
+        """The side to be allowed; asked for when the answers are in.
 
         Args:
             member: the side of this one; "": the only one there is.
 
         Raises:
-            SeqcastError: nobody is blocked, or there are several sides.
+            SeqcastError: no member is blocked, or there are several sides.
             UsageError: ``member`` is on none.
         """
         if not self.answers:
-            raise SeqcastError(f"nobody of {self.cluster!r} that can be reached is blocked as a minority")
+            raise SeqcastError(f"no member of {self.cluster!r} that can be reached is blocked as a minority")
         sides = {answer.side: answer for answer in self.answers.values() if not member or member in answer.reached}
         if not sides:
             known = sorted({name for answer in self.answers.values() for name in answer.reached})
@@ -57,19 +100,75 @@ class Operator:
                 f"several sides are blocked, and only one may go on: {several}. If they reach each other again they "
                 "become one by themselves: wait a moment. Else name a member of the one that is to go on, by --member"
             )
-        self.side = next(iter(sides))
+        self.fire(OperatorEvent.CHOICE, next(iter(sides)))
+
+    # ---- what came of it
+
+    @property
+    def asked(self) -> bool:
+        """The answers are in: a side is to be chosen."""
+        return self.state is OperatorState.ASKED
+
+    @property
+    def over(self) -> bool:
+        """All of the side have accepted, or the time is over."""
+        return self.state is OperatorState.OVER
 
     @property
     def reached(self) -> tuple[str, ...]:
-        """Who is on the side that was chosen."""
+        """Names of the members on the chosen side."""
         return next((answer.reached for answer in self.answers.values() if answer.side == self.side), ())
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Whom it goes on without."""
+        """Names of the members that it goes on without."""
         return next((answer.missing for answer in self.answers.values() if answer.side == self.side), ())
 
     @property
     def accepted(self) -> list[str]:
-        """Who of that side has taken the permission."""
+        """Names of those on that side that have accepted."""
         return sorted(name for name, answer in self.answers.items() if answer.side == self.side and answer.allowed)
+
+    # ---- guards
+
+    def too_many(self, frame: BlockedSide) -> bool:
+        return frame.name not in self.answers and len(self.answers) >= ANSWERS_MAX
+
+    def all_accepted(self, frame: BlockedSide) -> bool:
+        accepted = {*self.accepted, frame.name} if frame.side == self.side and frame.allowed else set(self.accepted)
+        return accepted >= set(self.reached)
+
+    # ---- actions
+
+    def note(self, frame: BlockedSide) -> None:
+        self.answers[frame.name] = frame
+
+    def say(self, *_: object) -> None:
+        self._frames.append(Unblock(self.cluster, self.request, self.side))
+        self._repeat_ns = self._now + REPEAT_NS
+
+    def allow(self, side: Side) -> None:
+        self.side = side
+        self._deadline_ns = self._now + self._allow_ns
+        self._repeat_ns = self._now
+
+    def rest(self, *_: object) -> None:
+        self._repeat_ns = self._deadline_ns = NEVER
+
+    S, E = OperatorState, OperatorEvent
+    TABLE: ClassVar[Table] = table(
+        "operator",
+        S,
+        E,
+        ((S.ASKING, S.ALLOWING), E.REPEAT, None, say, "frames may be lost, and members may come to be blocked"),
+        (None, E.REPEAT, None, ILLEGAL, "the timer does not run"),
+        (S.OVER, E.ANSWER, None, IGNORED, "late"),
+        (None, (E.ANSWER, too_many), None, IGNORED, "more than a group can have: somebody makes them up"),
+        (S.ALLOWING, (E.ANSWER, all_accepted), S.OVER, (note, rest), "the whole side goes on"),
+        (None, E.ANSWER, None, note, "the newest of each member counts"),
+        (S.ASKING, E.DEADLINE, S.ASKED, rest, "the answers are in"),
+        (S.ALLOWING, E.DEADLINE, S.OVER, rest, "some do not accept"),
+        (None, E.DEADLINE, None, ILLEGAL, "the timer does not run"),
+        (S.ASKED, E.CHOICE, S.ALLOWING, allow, "one side, and no other"),
+        (None, E.CHOICE, None, ILLEGAL, "asked for once"),
+    )
