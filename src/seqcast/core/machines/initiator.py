@@ -30,8 +30,8 @@ from seqcast.core.frames.kinds import (
     Start,
     Subgroup,
 )
-from seqcast.core.machines.membership import Membership
 from seqcast.core.machines.participant import NO_PROMISE, Participant
+from seqcast.core.membership import Membership
 from seqcast.core.rules.arrange import arranged
 from seqcast.core.rules.cut import fetch_up_to, fix_cut, next_view
 from seqcast.core.rules.history import history_of

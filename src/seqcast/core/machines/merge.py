@@ -34,7 +34,8 @@ from seqcast.core.frames.kinds import (
     NewView,
 )
 from seqcast.core.machines.initiator import Attempting, AttemptInput, Initiator
-from seqcast.core.machines.membership import Membership, difference
+from seqcast.core.machines.membership import difference
+from seqcast.core.membership import Membership
 from seqcast.core.orders import by_name
 from seqcast.core.rules.cut import merged_view, why_apart
 from seqcast.core.rules.history import History, history_of
@@ -593,7 +594,7 @@ class Merger(Machine):
         return self.initiator.state is Attempting.HOLDING
 
     def _on_duty(self) -> bool:
-        stays = self.context.view is not None and self.context.me.id not in self.membership.leavers
+        stays = self.context.view is not None and self.context.me.id not in self.membership.leaving()
         return stays and self.membership.acting() and self.initiator.state is not Attempting.BACKING_OFF
 
     def _time(self, deadline_ns: int) -> None:

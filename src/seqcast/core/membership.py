@@ -1,0 +1,85 @@
+"""What the rest of the core asks of membership: who should be in the next view, and which member closes this one.
+
+Safety does not depend on the answers. Any member may begin to close the view at any time, several may at once, and they
+may disagree about who lives: the cut gives one view or none. A kind of membership can only cost time, so it can be
+replaced without a change of the cut. It owes the others:
+
+1. survivors are members of the view, this member among them, and none of them is doubted here;
+2. among members that hear each other, only briefly does nobody act, or more than one;
+3. it waits for nobody that is doubted, and for anything else only within a bound;
+4. it starts anew with each view, and keeps only the joiners and leavers that the view did not answer.
+
+``machines/membership.py`` is the only kind so far: the first member that nobody here doubts acts.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from seqcast.core.frames.kinds import Join, MemberInfo, Refused
+
+
+class Membership(Protocol):
+    """One member's part in it, for one view."""
+
+    # What it is asked.
+    def acting(self) -> bool:
+        """Is it this member's turn to close the view, and to answer for the group?"""
+
+    def doubted(self) -> set[int]:
+        """Ids of the members that this one does not expect to survive the view."""
+
+    def reasons(self) -> dict[int, str]:
+        """Why each of those is doubted, in words."""
+
+    def leaving(self) -> set[int]:
+        """Ids of the members that asked to leave."""
+
+    def joining(self) -> list[MemberInfo]:
+        """The joiners that the next view takes in, in an order that depends on who asks only."""
+
+    # What it hears: frames of others.
+    def join(self, frame: Join) -> Refused | None:
+        """A process asks to be taken in; the refusal, if this member refuses it."""
+
+    def leave(self, member_id: int) -> None:
+        """A member asks to leave."""
+
+    def want(self, member_id: int) -> None:
+        """A member asks for a view that names another provider of the state."""
+
+    def decline(self, member_id: int) -> None:
+        """A joiner that the view names entered another view."""
+
+    def seen_elsewhere(self, member_id: int) -> None:
+        """A member shows itself in a view that does not follow from this one, as far as is known."""
+
+    def lives(self, member_id: int) -> None:
+        """A member takes part in closing this view, whatever was thought of it."""
+
+    def call(self, member_id: int) -> None:
+        """A member began to close this view without this one, and cannot end it alone."""
+
+    # What it hears: the engine.
+    def starves(self, member_id: int) -> None:
+        """A member has long dropped what it received, for want of room."""
+
+    def links_changed(self) -> None:
+        """The links that carry no multicast are others than before."""
+
+    # Time, and the next view.
+    def review(self, attempt_runs: bool, survivors: tuple[int, ...], backing_off: bool, too_few: bool = False) -> None:
+        """At the end of each step: decides whether this member closes the view now, and with whom.
+
+        Args:
+            attempt_runs: this member is closing the view.
+            survivors: ids of those that it waits for.
+            backing_off: its attempt met a later one, and waits.
+            too_few: the survivors are not enough to close the view.
+        """
+
+    def due(self) -> int:
+        """When to review next if nothing else happens, in ns."""
+
+    def installed(self) -> None:
+        """A new view begins."""
