@@ -282,45 +282,63 @@ static int send_for(sender *s, int64_t warm_ns, int64_t measure_ns, sc_bare_resu
     }
 }
 
+static int wait_ready(const sender *s) {
+    int64_t deadline = clock_ns() + PATIENCE_NS;
+    while (!all_ready(s->shared, s->config->receivers) && clock_ns() < deadline) nap(1000000);
+    return all_ready(s->shared, s->config->receivers);
+}
+
+static int fits(const sc_bare_config *config, uint64_t slots) {
+    return config->packet_bytes > SC_BARE_HEADER && config->segments && config->message_bytes && config->receivers &&
+           config->receivers <= SC_BARE_RECEIVERS_MAX && slots >= config->segments &&
+           config->window_bytes >= (uint64_t)config->packet_bytes * config->segments;
+}
+
+/* The ring and what is sent; the socket cuts sends into packets. */
+static int prepare_sender(sender *s, sc_bare_result *out) {
+    int segment = (int)s->config->packet_bytes;
+    s->ring = malloc(s->slots * s->slot);
+    s->source = malloc(SOURCE_BYTES);
+    if (!s->ring || !s->source) {
+        errno = ENOMEM;
+        return failed(out, "malloc");
+    }
+    if (s->config->segments > 1 && setsockopt(s->fd, SOL_UDP_, UDP_SEGMENT, &segment, sizeof segment))
+        return failed(out, "UDP_SEGMENT");
+    memset(s->ring, 0x5a, s->slots * s->slot);
+    for (size_t i = 0; i < SOURCE_BYTES; i++) s->source[i] = (uint8_t)(i * 2654435761u >> 24);
+    return 0;
+}
+
+static int send_to_receivers(sender *s, int64_t warm_ns, int64_t measure_ns, sc_bare_result *out) {
+    if (!wait_ready(s)) {
+        errno = ETIMEDOUT;
+        return failed(out, "waiting for the receivers");
+    }
+    int result = send_for(s, warm_ns, measure_ns, out);
+    int64_t deadline = clock_ns() + LOST_NS;
+    while (slowest(s->shared, s->config->receivers) < s->sent && clock_ns() < deadline) nap(1000000);
+    out->sent = s->sent;
+    out->lost = s->sent - slowest(s->shared, s->config->receivers);
+    return result;
+}
+
 int sc_bare_send(const sc_bare_config *config, void *shared, int64_t warm_ns, int64_t measure_ns, sc_bare_result *out) {
     memset(out, 0, sizeof *out);
     sender s = {.config = config, .shared = shared, .slot = config->packet_bytes};
-    s.slots = config->ring_bytes / s.slot;
-    uint64_t burst = (uint64_t)config->packet_bytes * config->segments;
-    if (config->packet_bytes <= SC_BARE_HEADER || !config->segments || !config->message_bytes || !config->receivers ||
-        config->receivers > SC_BARE_RECEIVERS_MAX || s.slots < config->segments || config->window_bytes < burst) {
+    s.slots = s.slot ? config->ring_bytes / s.slot : 0;
+    if (!fits(config, s.slots)) {
         errno = EINVAL;
         return failed(out, "configuration");
     }
     prctl(PR_SET_TIMERSLACK, 1);
     s.fd = open_sender(config, out);
     if (s.fd < 0) return s.fd;
+    uint64_t burst = (uint64_t)config->packet_bytes * config->segments;
     s.window = window_of(config, s.fd);
     if (s.window < burst) s.window = burst;
-    int result = 0, segment = (int)config->packet_bytes;
-    s.ring = malloc(s.slots * s.slot);
-    s.source = malloc(SOURCE_BYTES);
-    if (!s.ring || !s.source) {
-        errno = ENOMEM;
-        result = failed(out, "malloc");
-    } else if (config->segments > 1 && setsockopt(s.fd, SOL_UDP_, UDP_SEGMENT, &segment, sizeof segment)) {
-        result = failed(out, "UDP_SEGMENT");
-    } else {
-        memset(s.ring, 0x5a, s.slots * s.slot);
-        for (size_t i = 0; i < SOURCE_BYTES; i++) s.source[i] = (uint8_t)(i * 2654435761u >> 24);
-        int64_t deadline = clock_ns() + PATIENCE_NS;
-        while (!all_ready(s.shared, config->receivers) && clock_ns() < deadline) nap(1000000);
-        if (!all_ready(s.shared, config->receivers)) {
-            errno = ETIMEDOUT;
-            result = failed(out, "waiting for the receivers");
-        } else {
-            result = send_for(&s, warm_ns, measure_ns, out);
-            deadline = clock_ns() + LOST_NS;
-            while (slowest(s.shared, config->receivers) < s.sent && clock_ns() < deadline) nap(1000000);
-            out->sent = s.sent;
-            out->lost = s.sent - slowest(s.shared, config->receivers);
-        }
-    }
+    int result = prepare_sender(&s, out);
+    if (result == 0) result = send_to_receivers(&s, warm_ns, measure_ns, out);
     atomic_store_explicit(&s.shared->done, 1, memory_order_release);
     free(s.ring);
     free(s.source);

@@ -202,51 +202,59 @@ static size_t next_packet(world *w, script *s, uint8_t *p, uint64_t sender) {
     return repair(w, p, at + 4 * ((size_t)pieces + 1), sender);
 }
 
+/* It lacks some of what we sent. */
+static size_t next_nak(world *w, script *s, uint8_t *p, uint64_t sender, uint32_t how, uint64_t sent) {
+    uint64_t back = how >> 5;
+    uint32_t n = 1 + (how >> 6);
+    sc_put_type(p, SC_TYPE_NAK);
+    sc_put_nak_owner(p, how & 128 ? 1 + take(s, 1) % MEMBERS : 1); /* ours, or what we hold of another's */
+    sc_put_nak_stream(p, how & 3);
+    sc_put_nak_n(p, n);
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t lo = sent > back + i ? sent - back - i : 1;
+        sc_put_nak_lo(p, i, lo);
+        sc_put_nak_hi(p, i, lo + take(s, 1) % 4);
+    }
+    return repair(w, p, SC_NAK_LEN(n), sender);
+}
+
+/* What it has of everybody's streams, and whom it does not hear. */
+static size_t next_heartbeat(world *w, script *s, uint8_t *p, uint64_t sender, uint32_t how) {
+    sc_put_type(p, SC_TYPE_HEARTBEAT);
+    sc_put_heartbeat_highest(p, w->next[SC_STREAM_GROUP][sender] - 1 + (how >> 5));
+    sc_put_heartbeat_n(p, w->view.n);
+    p[sc_at_heartbeat_unheard] = (uint8_t)(take(s, 1) & ((1u << w->view.n) - 1));
+    for (uint32_t r = 0; r < w->view.n; r++) {
+        uint64_t of = r == w->view.rank ? w->sent[SC_STREAM_GROUP][0] : w->next[SC_STREAM_GROUP][w->view.ids[r]] - 1;
+        sc_put_heartbeat_delivered(p, r, of);
+        sc_put_heartbeat_received(p, r, of + (how & 3));
+    }
+    return repair(w, p, SC_HEARTBEAT_LEN(w->view.n), sender);
+}
+
 /* What `sender` would say of what we sent: that all came, that the last packets did not, that there is more of its own. */
 static size_t next_word(world *w, script *s, uint8_t *p, uint64_t sender) {
     uint32_t how = (uint32_t)take(s, 1), stream = how & 3;
     uint64_t sent = w->sent[stream][of_pair(stream) ? sender : 0], back = how >> 5;
+    uint64_t nearly = sent > back ? sent - back : sent;
     memset(p, 0, SC_HEARTBEAT_LEN(MEMBERS));
     switch (how >> 2 & 7) {
     case 0: /* all came, or nearly */
     case 1:
         sc_put_type(p, SC_TYPE_ACK);
         sc_put_ack_stream(p, stream);
-        sc_put_ack_delivered(p, sent > back ? sent - back : sent);
+        sc_put_ack_delivered(p, nearly);
         sc_put_ack_received(p, sent);
-        sc_put_ack_consumed(p, sent > back ? sent - back : sent);
+        sc_put_ack_consumed(p, nearly);
         return repair(w, p, SC_ACK_LEN, sender);
     case 2: /* some did not */
-    case 3: {
-        uint32_t n = 1 + (how >> 6);
-        sc_put_type(p, SC_TYPE_NAK);
-        sc_put_nak_owner(p, how & 128 ? 1 + take(s, 1) % MEMBERS : 1); /* ours, or what we hold of another's */
-        sc_put_nak_stream(p, stream);
-        sc_put_nak_n(p, n);
-        for (uint32_t i = 0; i < n; i++) {
-            uint64_t lo = sent > back + i ? sent - back - i : 1;
-            sc_put_nak_lo(p, i, lo);
-            sc_put_nak_hi(p, i, lo + take(s, 1) % 4);
-        }
-        return repair(w, p, SC_NAK_LEN(n), sender);
-    }
+    case 3: return next_nak(w, s, p, sender, how, sent);
     case 4: /* it has sent more than came */
         sc_put_type(p, SC_TYPE_PROBE);
         sc_put_probe_stream(p, stream);
         sc_put_probe_highest(p, w->next[stream][sender] - 1 + back);
         return repair(w, p, SC_PROBE_LEN, sender);
-    case 5: /* of everybody's streams, and whom it does not hear */
-        sc_put_type(p, SC_TYPE_HEARTBEAT);
-        sc_put_heartbeat_highest(p, w->next[SC_STREAM_GROUP][sender] - 1 + back);
-        sc_put_heartbeat_n(p, w->view.n);
-        p[sc_at_heartbeat_unheard] = (uint8_t)(take(s, 1) & ((1u << w->view.n) - 1));
-        for (uint32_t r = 0; r < w->view.n; r++) {
-            uint64_t of =
-                r == w->view.rank ? w->sent[SC_STREAM_GROUP][0] : w->next[SC_STREAM_GROUP][w->view.ids[r]] - 1;
-            sc_put_heartbeat_delivered(p, r, of);
-            sc_put_heartbeat_received(p, r, of + (how & 3));
-        }
-        return repair(w, p, SC_HEARTBEAT_LEN(w->view.n), sender);
+    case 5: return next_heartbeat(w, s, p, sender, how);
     case 6: /* it asks what our application has taken, or says what its own has */
         sc_put_type(p, how & 1 ? SC_TYPE_ASK : SC_TYPE_TAKEN);
         sc_put_taken_seqno(p,
@@ -257,6 +265,51 @@ static size_t next_word(world *w, script *s, uint8_t *p, uint64_t sender) {
         sc_put_ping_target(p, 1 + back % MEMBERS);
         sc_put_ping_origin(p, how & 2 ? sender : 1 + take(s, 1) % MEMBERS);
         return repair(w, p, SC_PING_LEN, sender);
+    }
+}
+
+/* An acknowledgement, a request, a probe or a ping with small numbers. */
+static size_t small_word(script *s, uint8_t *p) {
+    static const uint8_t words[] = {SC_TYPE_ACK,       SC_TYPE_NAK,  SC_TYPE_PROBE,
+                                    SC_TYPE_HEARTBEAT, SC_TYPE_PING, SC_TYPE_PONG};
+    memset(p, 0, SC_HEARTBEAT_LEN(4));
+    sc_put_type(p, words[take(s, 1) % sizeof words]);
+    switch (sc_get_type(p)) {
+    case SC_TYPE_PING:
+    case SC_TYPE_PONG:
+        sc_put_ping_target(p, take(s, 1) % (MEMBERS + 2));
+        sc_put_ping_origin(p, take(s, 1) % (MEMBERS + 2));
+        return SC_PING_LEN;
+    case SC_TYPE_NAK:
+        sc_put_nak_owner(p, 1 + take(s, 1) % (MEMBERS + 1));
+        sc_put_nak_stream(p, (uint32_t)take(s, 1) % 4);
+        sc_put_nak_n(p, 1);
+        sc_put_nak_lo(p, 0, take(s, 1));
+        sc_put_nak_hi(p, 0, take(s, 1));
+        return SC_NAK_LEN(1);
+    case SC_TYPE_HEARTBEAT: {
+        uint32_t entries = (uint32_t)take(s, 1) % 4;
+        sc_put_heartbeat_highest(p, take(s, 1));
+        sc_put_heartbeat_stable(p, take(s, 1));
+        sc_put_heartbeat_n(p, entries);
+        p[sc_at_heartbeat_unheard] = (uint8_t)take(s, 1);
+        for (uint32_t i = 0; i < entries; i++) {
+            sc_put_heartbeat_delivered(p, i, take(s, 1));
+            sc_put_heartbeat_received(p, i, take(s, 1));
+        }
+        return SC_HEARTBEAT_LEN(entries);
+    }
+    case SC_TYPE_ACK:
+        sc_put_ack_stream(p, take(s, 1) % 4);
+        sc_put_ack_delivered(p, take(s, 1));
+        sc_put_ack_received(p, take(s, 1));
+        sc_put_ack_consumed(p, take(s, 1));
+        return SC_ACK_LEN;
+    default:
+        sc_put_probe_stream(p, take(s, 1) % 4);
+        sc_put_probe_highest(p, take(s, 1));
+        sc_put_probe_stable(p, take(s, 1));
+        return SC_PROBE_LEN;
     }
 }
 
@@ -445,12 +498,8 @@ static void look(world *w, script *s) {
     CHECK(sc_engine_blocked(w->engine) <= 1 << 16);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static uint8_t packet[SC_PACKET_MAX + 4096];
-    static uint8_t payload[1 << 18];
-    script s = {data, size};
-    sc_wire_check(data, size, GROUP);
-    sc_config config = {
+static sc_config settings(void) {
+    return (sc_config){
         .member = 1,
         .group = GROUP,
         .deliver_own = 1,
@@ -475,7 +524,95 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         .install_ns = 1000000000,
         .seed = 1,
     };
+}
+
+/* A datagram comes; 0 where `operation` is something else. */
+static int receive_something(world *w, script *s, uint8_t *p, uint32_t operation, uint64_t sender) {
+    size_t n, segment = 0;
+    switch (operation & 15) {
+    case 0: /* whatever it is */ n = take_bytes(s, p, 2048); break;
+    case 1: /* arbitrary behind the checks */ n = repair(w, p, take_bytes(s, p, 2048), sender); break;
+    case 2: /* what a sound member would send */
+        n = operation >> 6 & 1 ? next_word(w, s, p, sender) : next_packet(w, s, p, sender);
+        break;
+    case 3: n = next_word(w, s, p, sender); break;
+    case 4: n = data_packet(w, s, p, sender); break;
+    case 5: /* nearly right */
+        n = data_packet(w, s, p, sender);
+        for (uint64_t k = 1 + take(s, 1) % 4; k; k--) {
+            size_t at = take(s, 2) % n;
+            p[operation & 64 ? sc_at_data_len + at % (n - sc_at_data_len) : at] = (uint8_t)take(s, 1);
+        }
+        n = repair(w, p, n, sender);
+        break;
+    case 6: { /* several datagrams, as UDP_GRO hands them over */
+        segment = data_packet(w, s, p, sender);
+        size_t next = data_packet(w, s, p + segment, sender);
+        n = segment + (next < segment ? next : segment);
+        break;
+    }
+    case 7: n = repair(w, p, small_word(s, p), sender); break;
+    default: return 0;
+    }
+    receive(w, p, n, segment, sender, operation >> 7);
+    return 1;
+}
+
+/* Time passes: a little, or until something is due. */
+static void pass_time(world *w, script *s, int to_deadline) {
+    int64_t due = sc_engine_deadline(w->engine), after = (int64_t)(take(s, 1) + 1) * 1000000;
+    w->now = to_deadline && due != SC_NEVER && due > w->now ? due : w->now + after;
+    sc_engine_tick(w->engine, w->now);
+    transmit(w);
+}
+
+static void control(world *w, script *s, uint8_t *packet, uint8_t *payload, uint32_t operation, uint64_t sender) {
+    sc_address address = address_of(sender);
+    if (operation & 16) {
+        state(w, s, payload);
+    } else if (operation & 32) {
+        if (operation & 64)
+            sc_engine_pause(w->engine);
+        else
+            sc_engine_resume(w->engine);
+        if (operation >> 7) CHECK(!sc_engine_mark(w->engine, ++w->marker));
+    } else {
+        size_t n = take_bytes(s, packet, 256);
+        sc_engine_control_send(w->engine, operation & 64 ? &address : NULL, packet, n);
+    }
+}
+
+static void act(world *w, script *s, uint8_t *packet, uint8_t *payload, uint32_t operation, uint64_t sender) {
+    switch (operation & 15) {
+    case 8:
+    case 9: send(w, s, payload, operation); break;
+    case 10:
+        if (operation >> 7)
+            transmit_once(w, 1 + (operation >> 4 & 3), operation >> 6 & 1);
+        else
+            transmit(w);
+        break;
+    case 11: pass_time(w, s, operation >> 7); break;
+    case 12: deliver(w, 1 + take(s, 2)); break;
+    case 13: {
+        sc_address address = address_of(sender);
+        events(w);
+        if (operation >> 7) sc_engine_refused(w->engine, &address, w->now);
+        look(w, s);
+        break;
+    }
+    case 14: change_view(w, s); break;
+    default: control(w, s, packet, payload, operation, sender);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static uint8_t packet[SC_PACKET_MAX + 4096];
+    static uint8_t payload[1 << 18];
     static world w;
+    script s = {data, size};
+    sc_wire_check(data, size, GROUP);
+    sc_config config = settings();
     uint32_t mode = (uint32_t)take(&s, 1), kind = (uint32_t)take(&s, 1);
     config.blocked_bytes_max = kind & 1 ? 1 << 14 : 0;
     config.receive = kind >> 2 != 1;
@@ -491,125 +628,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (int step = 0; step < STEPS_MAX && s.left; step++) {
         uint32_t operation = (uint32_t)take(&s, 1);
         uint64_t sender = 1 + (operation >> 4) % (MEMBERS + 1); /* also ourselves, and a stranger */
-        int in_slab = operation >> 7;
-        size_t n;
-        switch (operation & 15) {
-        case 0: /* whatever it is */
-            n = take_bytes(&s, packet, 2048);
-            receive(&w, packet, n, 0, sender, in_slab);
-            break;
-        case 1: /* arbitrary behind the checks */
-            n = repair(&w, packet, take_bytes(&s, packet, 2048), sender);
-            receive(&w, packet, n, 0, sender, in_slab);
-            break;
-        case 2: /* what a sound member would send */
-            n = operation >> 6 & 1 ? next_word(&w, &s, packet, sender) : next_packet(&w, &s, packet, sender);
-            receive(&w, packet, n, 0, sender, in_slab);
-            break;
-        case 3:
-            n = next_word(&w, &s, packet, sender);
-            receive(&w, packet, n, 0, sender, in_slab);
-            break;
-        case 4:
-            n = data_packet(&w, &s, packet, sender);
-            receive(&w, packet, n, 0, sender, in_slab);
-            break;
-        case 5: /* nearly right */
-            n = data_packet(&w, &s, packet, sender);
-            for (uint64_t k = 1 + take(&s, 1) % 4; k; k--) {
-                size_t at = take(&s, 2) % n;
-                packet[operation & 64 ? sc_at_data_len + at % (n - sc_at_data_len) : at] = (uint8_t)take(&s, 1);
-            }
-            n = repair(&w, packet, n, sender);
-            receive(&w, packet, n, 0, sender, in_slab);
-            break;
-        case 6: { /* several datagrams, as UDP_GRO hands them over */
-            size_t a = data_packet(&w, &s, packet, sender);
-            size_t b = data_packet(&w, &s, packet + a, sender);
-            receive(&w, packet, a + (b < a ? b : a), a, sender, in_slab);
-            break;
-        }
-        case 7: { /* an acknowledgement, a request, a probe or a ping with small numbers */
-            static const uint8_t words[] = {SC_TYPE_ACK,       SC_TYPE_NAK,  SC_TYPE_PROBE,
-                                            SC_TYPE_HEARTBEAT, SC_TYPE_PING, SC_TYPE_PONG};
-            memset(packet, 0, SC_HEARTBEAT_LEN(4));
-            sc_put_type(packet, words[take(&s, 1) % sizeof words]);
-            if (sc_get_type(packet) == SC_TYPE_PING || sc_get_type(packet) == SC_TYPE_PONG) {
-                sc_put_ping_target(packet, take(&s, 1) % (MEMBERS + 2));
-                sc_put_ping_origin(packet, take(&s, 1) % (MEMBERS + 2));
-                n = SC_PING_LEN;
-            } else if (sc_get_type(packet) == SC_TYPE_NAK) {
-                sc_put_nak_owner(packet, 1 + take(&s, 1) % (MEMBERS + 1));
-                sc_put_nak_stream(packet, (uint32_t)take(&s, 1) % 4);
-                sc_put_nak_n(packet, 1);
-                sc_put_nak_lo(packet, 0, take(&s, 1));
-                sc_put_nak_hi(packet, 0, take(&s, 1));
-                n = SC_NAK_LEN(1);
-            } else if (sc_get_type(packet) == SC_TYPE_HEARTBEAT) {
-                uint32_t entries = (uint32_t)take(&s, 1) % 4;
-                sc_put_heartbeat_highest(packet, take(&s, 1));
-                sc_put_heartbeat_stable(packet, take(&s, 1));
-                sc_put_heartbeat_n(packet, entries);
-                packet[sc_at_heartbeat_unheard] = (uint8_t)take(&s, 1);
-                for (uint32_t i = 0; i < entries; i++) {
-                    sc_put_heartbeat_delivered(packet, i, take(&s, 1));
-                    sc_put_heartbeat_received(packet, i, take(&s, 1));
-                }
-                n = SC_HEARTBEAT_LEN(entries);
-            } else if (sc_get_type(packet) == SC_TYPE_ACK) {
-                sc_put_ack_stream(packet, take(&s, 1) % 4);
-                sc_put_ack_delivered(packet, take(&s, 1));
-                sc_put_ack_received(packet, take(&s, 1));
-                sc_put_ack_consumed(packet, take(&s, 1));
-                n = SC_ACK_LEN;
-            } else {
-                sc_put_probe_stream(packet, take(&s, 1) % 4);
-                sc_put_probe_highest(packet, take(&s, 1));
-                sc_put_probe_stable(packet, take(&s, 1));
-                n = SC_PROBE_LEN;
-            }
-            receive(&w, packet, repair(&w, packet, n, sender), 0, sender, in_slab);
-            break;
-        }
-        case 8:
-        case 9: send(&w, &s, payload, operation); break;
-        case 10:
-            if (in_slab)
-                transmit_once(&w, 1 + (operation >> 4 & 3), operation >> 6 & 1);
-            else
-                transmit(&w);
-            break;
-        case 11: { /* time passes: a little, or until something is due */
-            int64_t due = sc_engine_deadline(w.engine), after = (int64_t)(take(&s, 1) + 1) * 1000000;
-            w.now = in_slab && due != SC_NEVER && due > w.now ? due : w.now + after;
-            sc_engine_tick(w.engine, w.now);
-            transmit(&w);
-            break;
-        }
-        case 12: deliver(&w, 1 + take(&s, 2)); break;
-        case 13: {
-            sc_address address = address_of(sender);
-            events(&w);
-            if (in_slab) sc_engine_refused(w.engine, &address, w.now);
-            look(&w, &s);
-            break;
-        }
-        case 14: change_view(&w, &s); break;
-        default:
-            if (operation & 16) {
-                state(&w, &s, payload);
-            } else if (operation & 32) {
-                if (operation & 64)
-                    sc_engine_pause(w.engine);
-                else
-                    sc_engine_resume(w.engine);
-                if (in_slab) CHECK(!sc_engine_mark(w.engine, ++w.marker));
-            } else {
-                sc_address address = address_of(sender);
-                n = take_bytes(&s, packet, 256);
-                sc_engine_control_send(w.engine, operation & 64 ? &address : NULL, packet, n);
-            }
-        }
+        if (!receive_something(&w, &s, packet, operation, sender)) act(&w, &s, packet, payload, operation, sender);
     }
     transmit(&w);
     deliver(&w, 1 << 16);
