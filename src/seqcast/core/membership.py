@@ -14,9 +14,24 @@ replaced without a change of the cut. It owes the others:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from seqcast.core.frames.kinds import Join, MemberInfo, Refused
+
+
+class Turn(Protocol):
+    """What a review decides.
+
+    Args:
+        begins: this member is to begin an attempt to close the view,
+        survivors: with the members of these ids.
+    """
+
+    @property
+    def begins(self) -> bool: ...
+    @property
+    def survivors(self) -> tuple[int, ...]: ...
 
 
 class Membership(Protocol):
@@ -60,7 +75,19 @@ class Membership(Protocol):
     def call(self, member_id: int) -> None:
         """A member began to close this view without this one, and cannot end it alone."""
 
+    def seen_here(self, member_id: int) -> None:
+        """A member shows itself in this view."""
+
+    def went_on(self, member_ids: Iterable[int]) -> None:
+        """Members are known to have left this view for a successor without this member."""
+
     # What it hears: the engine.
+    def suspect(self, member_id: int) -> None:
+        """A member is silent, and verifying it failed."""
+
+    def trust(self, member_id: int) -> None:
+        """A suspected member is heard again."""
+
     def starves(self, member_id: int) -> None:
         """A member has long dropped what it received, for want of room."""
 
@@ -68,11 +95,11 @@ class Membership(Protocol):
         """The links that carry no multicast are others than before."""
 
     # Time, and the next view.
-    def review(self, attempt_runs: bool, survivors: tuple[int, ...], backing_off: bool, too_few: bool = False) -> None:
+    def review(self, runs: bool, survivors: tuple[int, ...], backing_off: bool, too_few: bool = False) -> Turn:
         """At the end of each step: decides whether this member closes the view now, and with whom.
 
         Args:
-            attempt_runs: this member is closing the view.
+            runs: an attempt of this member's runs.
             survivors: ids of those that it waits for.
             backing_off: its attempt met a later one, and waits.
             too_few: the survivors are not enough to close the view.
