@@ -1,9 +1,9 @@
 """Makes the parts of the documentation that are facts of the code: ``python docs/render.py`` (``make figures``).
 
 docs/wire.md comes from native/wire/wire.h, docs/state-tables.md from the tables of the machines, docs/config.md from
-the settings, and the tables of figures in README.md from docs/figures.jsonl, of which each line is what one
-``seqcast perf --json`` or ``bench/membership.py`` printed. A test compares what is in the repository with what this
-would write.
+the settings, the table of frames in docs/protocol.md from seqcast.core.frames, and the tables of figures in README.md
+from docs/figures.jsonl, of which each line is what one ``seqcast perf --json`` or ``bench/membership.py`` printed. A
+test compares what is in the repository with what this would write.
 """
 
 from __future__ import annotations
@@ -20,14 +20,12 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "docs" / "figures.jsonl"
+FRAMES = "<!-- frames -->", "<!-- /frames -->"
 BEGIN, END = "<!-- figures: made by docs/render.py -->", "<!-- end of figures -->"
 
 
 def rendered() -> dict[Path, str]:
     """What each file that is made, wholly or in part, must hold."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    before, _, rest = readme.partition(BEGIN)
-    _, _, after = rest.partition(END)
     lines = FIGURES.read_text(encoding="utf-8").splitlines() if FIGURES.exists() else []
     runs = [json.loads(line) for line in lines if line.strip()]
     return {
@@ -35,8 +33,27 @@ def rendered() -> dict[Path, str]:
         ROOT / "docs" / "state-tables.md": state_page(),
         ROOT / "docs" / "config.md": config_page(),
         ROOT / "src" / "seqcast" / "settings.py": settings_module(),
-        ROOT / "README.md": f"{before}{BEGIN}\n{figures(runs)}{END}{after}",
+        ROOT / "docs" / "protocol.md": between(ROOT / "docs" / "protocol.md", *FRAMES, frames_table()),
+        ROOT / "README.md": between(ROOT / "README.md", BEGIN, END, figures(runs)),
     }
+
+
+def between(path: Path, begin: str, end: str, text: str) -> str:
+    """A file with this text between two of its lines."""
+    before, _, rest = path.read_text(encoding="utf-8").partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n{text}{end}{after}"
+
+
+def frames_table() -> str:
+    """The control frames and their fields."""
+    from seqcast.core.frames.kinds import SHAPES
+
+    rows = []
+    for kind, (make, fields) in SHAPES.items():
+        says = (make.__doc__ or "").strip().partition("\n")[0]
+        rows.append([f"`{kind}`", says, "; ".join(f"`{name}`: {shape.text}" for name, shape in fields.items())])
+    return table(["kind", "what it says", "fields"], rows) + "\n"
 
 
 def settings_module() -> str:
