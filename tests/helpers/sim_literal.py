@@ -18,14 +18,15 @@ import sim_literal_order
 from rewired import replaced, rewired
 from sim_literal_order import ACK, sealed
 
-import seqcast.core.endpoint
 import seqcast.core.machines.initiator
 import seqcast.core.machines.merge
+import seqcast.core.member
 import seqcast.sim.node
 from seqcast._native.engine import AGAIN, SENT, Engine, Sending
 from seqcast.core.context import NEVER, Context
-from seqcast.core.endpoint import Endpoint
 from seqcast.core.frames.kinds import Attempt, Cut, MergeAsk, NewView, Start, Suspend
+from seqcast.core.installer import Installer
+from seqcast.core.losses import Losses
 from seqcast.core.machines.blocker import Blocker
 from seqcast.core.machines.initiator import Initiator
 from seqcast.core.machines.lifecycle import Lifecycle
@@ -34,6 +35,7 @@ from seqcast.core.machines.participant import Participant
 from seqcast.core.machines.pause_member import PauseMember
 from seqcast.core.machines.pause_owner import PauseOwner, PauseOwnerState
 from seqcast.core.machines.transfer import BeginState, StateChunk, TransferEffect
+from seqcast.core.member import Machines
 from seqcast.core.rules.cut import next_view
 from seqcast.sim import Options, World, families
 from seqcast.sim.node import Node
@@ -104,7 +106,7 @@ class _NoPromise(Participant):
 
 @contextlib.contextmanager
 def no_promise() -> Iterator[dict[str, Any]]:
-    with mock.patch.object(seqcast.core.endpoint, "Participant", _NoPromise):
+    with mock.patch.object(seqcast.core.member, "Participant", _NoPromise):
         yield {}
 
 
@@ -153,14 +155,14 @@ def stale_answer() -> Iterator[dict[str, Any]]:
 @contextlib.contextmanager
 def bump_of_joiner() -> Iterator[dict[str, Any]]:
     """The joiner's digest is one too high for each sender (DIG-05, E-09)."""
-    original = seqcast.core.endpoint.Endpoint._install
+    original = Installer.install
 
     def install(self: Any, frame: NewView, first: bool) -> None:
         if first and len(frame.members) > 1:
             frame = replace(frame, base=tuple(base + 1 for base in frame.base[:-1]) + frame.base[-1:])
         original(self, frame, first)
 
-    with mock.patch.object(seqcast.core.endpoint.Endpoint, "_install", install):
+    with mock.patch.object(Installer, "install", install):
         yield {}
 
 
@@ -266,20 +268,20 @@ def no_pause_id() -> Iterator[dict[str, Any]]:
 @contextlib.contextmanager
 def pause_done_over() -> Iterator[dict[str, Any]]:
     """The member after one that crashed while it paused the group does the pause over (FLU-08, E-18)."""
-    install, close = Endpoint._install, Endpoint._end_pauses
-    pausing: dict[Endpoint, set[int]] = {}
+    install, close = Installer.install, Machines.end_pauses
+    pausing: dict[Machines, set[int]] = {}
 
-    def end(self: Endpoint) -> None:
-        pausing[self] = pausing.get(self, set()) | set(self._pause_member.known)
+    def end(self: Machines) -> None:
+        pausing[self] = pausing.get(self, set()) | set(self.pause_member.known)
         close(self)
 
-    def literal(self: Endpoint, frame: NewView, first: bool) -> None:
-        paused = pausing.pop(self, set())
+    def literal(self: Installer, frame: NewView, first: bool) -> None:
+        paused = pausing.pop(self.machines, set())
         install(self, frame, first)
         if paused - {info.id for info in frame.members} and frame.members[0].id == self.context.me.id:
-            self._pause_owner.rest()
-            self._pause_owner.state = PauseOwnerState.IDLE
-            self._pause_owner.suspend(-1, SECOND)
+            self.machines.pause_owner.rest()
+            self.machines.pause_owner.state = PauseOwnerState.IDLE
+            self.machines.pause_owner.suspend(-1, SECOND)
 
     def hold(self: PauseOwner, *_: object) -> None:
         original(self)
@@ -288,7 +290,7 @@ def pause_done_over() -> Iterator[dict[str, Any]]:
             self.context.emitted.pop()  # there is no application that asked
 
     original = PauseOwner.hold
-    patches = (Endpoint, "_install", literal), (Endpoint, "_end_pauses", end)
+    patches = (Installer, "install", literal), (Machines, "end_pauses", end)
     with contextlib.ExitStack() as stack:
         for patch in patches:
             stack.enter_context(mock.patch.object(*patch))
@@ -575,14 +577,14 @@ def no_drain() -> Iterator[dict[str, Any]]:
 @contextlib.contextmanager
 def silent_loss() -> Iterator[dict[str, Any]]:
     """Whoever is out is not told what the others did not deliver."""
-    with mock.patch.object(Endpoint, "_undelivered", lambda self, *args: []):
+    with mock.patch.object(Losses, "undelivered", lambda self, *args: []):
         yield {}
 
 
 @contextlib.contextmanager
 def alone_is_well() -> Iterator[dict[str, Any]]:
     """A member that was cut off counts itself as everybody."""
-    with mock.patch.object(Endpoint, "_alone", lambda self, *args: []):
+    with mock.patch.object(Losses, "alone", lambda self, *args: []):
         yield {}
 
 

@@ -18,8 +18,8 @@ import seqcast.core.machines.initiator
 import seqcast.sim.checkers
 from seqcast._native.bare import crc32c
 from seqcast._native.engine import Engine
-from seqcast.core.endpoint import Endpoint
 from seqcast.core.frames.kinds import Cut, NewView
+from seqcast.core.installer import Installer
 from seqcast.core.machines.initiator import Initiator
 from seqcast.core.machines.participant import Participant
 from seqcast.core.rules.cut import fix_cut
@@ -153,9 +153,9 @@ def same_incarnation() -> Iterator[dict[str, Any]]:
     To its application it is the same: it goes on counting where it was. What the checkers know of processes, and not
     of ids, is left out.
     """
-    install, start = Endpoint._install, World.start_node
+    install, start = Installer.install, World.start_node
 
-    def forgetful(self: Endpoint, frame: NewView, first: bool) -> None:
+    def forgetful(self: Installer, frame: NewView, first: bool) -> None:
         install(self, frame, first)
         self.context.departed.clear()
 
@@ -175,7 +175,7 @@ def same_incarnation() -> Iterator[dict[str, Any]]:
         node.service()
 
     with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.object(Endpoint, "_install", forgetful))
+        stack.enter_context(mock.patch.object(Installer, "install", forgetful))
         stack.enter_context(mock.patch.object(World, "start_node", again))
         for name in ("_check_integrity", "check_delivered", "_check_excluded"):
             stack.enter_context(mock.patch.object(seqcast.sim.checkers, name, lambda *_: iter(())))

@@ -66,7 +66,7 @@ class Attacker:
 
     @property
     def entered(self) -> Any:
-        return self.groups[0]._host.endpoint._entered
+        return self.groups[0]._host.endpoint.context.entered
 
     def id(self, rank: int) -> int:
         return int(self.view.members[rank].id)
@@ -347,7 +347,7 @@ def merge_frames_of_nobody(a: Attacker) -> None:
 @stranger
 def questions_about_closed_views(a: Attacker) -> None:
     """Each is answered by a VIEW, which is larger: not to somebody who was never in it."""
-    closed = [tag for group in a.groups for tag in group._host.endpoint._lineage.closed]
+    closed = [tag for group in a.groups for tag in group._host.endpoint.machines.lineage.closed]
     assert closed
     a.drain()
     sent = 0
@@ -358,7 +358,7 @@ def questions_about_closed_views(a: Attacker) -> None:
                 sent += len(datagram)
                 a.control(datagram)
     settings = a.groups[0]._host.endpoint.context.settings
-    for frame in [each for group in a.groups for each in group._host.endpoint._lineage.closed.values()]:
+    for frame in [each for group in a.groups for each in group._host.endpoint.machines.lineage.closed.values()]:
         cluster, by = a.groups[0].cluster, frame.mechanism
         beacon = frames.Beacon(cluster, settings.order, by, frame.closes, None, settings.shared)
         a.say(beacon, a.own, 10)
@@ -481,7 +481,7 @@ def forwards_ahead_of_the_real_ones(a: Attacker) -> None:
 
 def _pair(a: Attacker) -> list[int]:
     """Tags that the streams of two members may carry: those of the views so far."""
-    closed = [tag for group in a.groups for tag in group._host.endpoint._lineage.closed]
+    closed = [tag for group in a.groups for tag in group._host.endpoint.machines.lineage.closed]
     return [a.tag, *dict.fromkeys(closed)]
 
 

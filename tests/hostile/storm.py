@@ -131,7 +131,7 @@ class Storm(World):
         if not inside:
             return
         victim = rng.choice(inside)
-        view, entered = victim.endpoint.view, victim.endpoint._entered
+        view, entered = victim.endpoint.view, victim.endpoint.context.entered
         assert view is not None and entered is not None
         known = Known(
             entered.members, entered, "sim", self.options.order, self.closed, victim.endpoint.context.settings.shared

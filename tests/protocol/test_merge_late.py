@@ -40,7 +40,7 @@ class Asked:
     @property
     def follows(self):
         """The number of the merge that the follower follows, or 0."""
-        merger = self.follower.endpoint._merger
+        merger = self.follower.endpoint.machines.merger
         return merger.merge[1] if merger.state is Merge.FOLLOWING else 0
 
 

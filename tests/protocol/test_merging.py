@@ -102,7 +102,7 @@ def test_of_two_sides_that_hear_each_other_one_takes_a_joiner_in():
     stage = halves()
     a, c = stage.node("a"), stage.node("c")
     for node in (a, c):
-        node.endpoint._merger.quiet_ns = node.now + 900 * MS
+        node.endpoint.machines.merger.quiet_ns = node.now + 900 * MS
     stage.network.cut.clear()
     stage.until(3200)
     stage.named("j", 3200)
@@ -149,7 +149,7 @@ def test_a_leader_whose_step_is_late_repeats_itself_and_does_not_spin():
     """Its deadline has passed and a repetition is due, while all that it asked are ready, and a member of its own fell
     in the same step: it goes on leading, and the repetition stayed due for ever."""
     stage = halves()
-    context, merger = stage.node("a").endpoint.context, stage.node("a").endpoint._merger
+    context, merger = stage.node("a").endpoint.context, stage.node("a").endpoint.machines.merger
     c = stage.node("c")
     merger.fire(MergeInput.LEAD, {c.id: (c.endpoint.view.view_id.tag, c.address)})
     merger.ready = {c.id: None}
@@ -164,9 +164,9 @@ def test_a_merge_that_does_not_come_about_is_tried_again_soon_although_others_fe
     stage = halves()
     a, c = stage.node("a"), stage.node("c")
     for node in (a, c):
-        node.endpoint._merger.pause_ns = 5000 * MS
-        node.endpoint._merger.merged_ns = node.now
-    a.endpoint._merger.quiet_ns = a.now + 700 * MS
+        node.endpoint.machines.merger.pause_ns = 5000 * MS
+        node.endpoint.machines.merger.merged_ns = node.now
+    a.endpoint.machines.merger.quiet_ns = a.now + 700 * MS
     stage.network.cut.clear()
     stage.until(4500)
     assert len(a.endpoint.view.members) == 4

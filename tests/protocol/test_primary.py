@@ -14,7 +14,6 @@ from sim_stage import Stage, names, send, views
 import seqcast
 from seqcast.cli import main as command
 from seqcast.core import orders
-from seqcast.core.endpoint import Endpoint
 from seqcast.core.frames.kinds import (
     Accepted,
     BlockedSide,
@@ -30,6 +29,7 @@ from seqcast.core.frames.kinds import (
     dump,
 )
 from seqcast.core.machines.operator import Operator
+from seqcast.core.markers import Markers
 from seqcast.core.rules.cut import fetch_up_to, first_view
 from seqcast.core.rules.quorum import Allowance, is_quorum, to_repeat
 from seqcast.core.table import Edge
@@ -202,7 +202,7 @@ def test_one_that_was_seen_elsewhere_counts_again_when_it_closes_our_view():
     stage = Stage(partition="primary")
     stage.group("a", "b", "c")
     a, b, c = stage.nodes
-    c.endpoint._membership.gone |= {a.id, b.id}
+    c.endpoint.machines.membership.gone |= {a.id, b.id}
     c.step()
     c.service()
     stage.until(2000)
@@ -362,7 +362,7 @@ def test_a_leave_for_another_side_or_an_older_attempt_is_not_heeded():
     stage = fallen_apart(["ab", "cd", "e"])
     a, *_, e = stage.nodes
     tag = e.endpoint.view.view_id.tag
-    attempt = e.endpoint._participant.promise
+    attempt = e.endpoint.machines.participant.promise
     for side in (Side(tag, (attempt[0], 0)), Side(tag, (attempt[0] + 1, attempt[1])), Side(tag + 1, attempt)):
         send(stage, a, dump(Unblock("sim", 1, side)), e)
         assert e.endpoint.context.allowed is None
@@ -394,7 +394,7 @@ def test_a_proposal_that_its_sender_may_not_make_is_counted_and_dropped():
     stage.refuse = lambda source, node, frame: source is a and not isinstance(frame, Start)
     a.doubt(c.id)
     stage.until(1010)
-    promise = b.endpoint._participant.promise
+    promise = b.endpoint.machines.participant.promise
     assert promise == (1, 0)
     infos = list(a.endpoint.context.infos.values())
     first = first_view(infos, "fifo", orders.resolve("fifo"), a.id)
@@ -407,23 +407,23 @@ def test_a_proposal_that_its_sender_may_not_make_is_counted_and_dropped():
         assert b.endpoint.counters["frames_bad"] == before + number + 1
     before = a.endpoint.counters["frames_bad"]
     elsewhere = replace(made, closes=replace(view.view_id, counter=1))
-    send(stage, b, dump(Accepted(tag, a.endpoint._initiator.attempt, (1, 0), elsewhere)), a)
+    send(stage, b, dump(Accepted(tag, a.endpoint.machines.initiator.attempt, (1, 0), elsewhere)), a)
     assert a.endpoint.counters["frames_bad"] == before + 1
-    assert len(a.endpoint._initiator.accepted) == 0
+    assert len(a.endpoint.machines.initiator.accepted) == 0
 
 
 # ---- the checkers ----------------------------------------------------------------------------------------------------
 
 
 def test_a_minority_that_is_not_told_so_is_found():
-    tell = Endpoint._tell_blocked
+    tell = Markers.tell_blocked
 
     def silent(self, kind, reason):
         tell(self, "flush", reason)
 
     options = Options(seed=1, members=3, partition="primary", split=3, order="fifo")
     assert not World(options).run().violations
-    with mock.patch.object(Endpoint, "_tell_blocked", silent):
+    with mock.patch.object(Markers, "tell_blocked", silent):
         assert any("was not told so" in words for words in World(options).run().violations)
 
 

@@ -353,9 +353,9 @@ def test_a_cut_that_cannot_be_right_is_no_trouble() -> None:
     for node in (a, b):
         sends(node, 3)
         node.service()
-        endpoint = node.endpoint
-        assert [lost.messages for lost in endpoint._undelivered(0, None)] == [3]
-        assert endpoint._undelivered(2**62, None) == [] and endpoint._undelivered(0, None, 0) == []
+        losses = node.endpoint.installer.losses
+        assert [lost.messages for lost in losses.undelivered(0, None)] == [3]
+        assert losses.undelivered(2**62, None) == [] and losses.undelivered(0, None, 0) == []
 
 
 @pytest.mark.parametrize("order", ["fifo", "total"])

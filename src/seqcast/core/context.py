@@ -6,12 +6,12 @@ from collections import Counter, deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from seqcast.core.frames.kinds import Frame, MemberInfo, Provision
+from seqcast.core.frames.kinds import Frame, MemberInfo, NewView, Provision
 from seqcast.core.orders.order import Choose, first
 from seqcast.core.port import EnginePort
 from seqcast.core.rules.quorum import Allowance, is_quorum
 from seqcast.core.table import Edge
-from seqcast.core.vocabulary import Command, Effect, Multicast, Send
+from seqcast.core.vocabulary import Command, Effect, Multicast, Unicast
 from seqcast.types import Member, MembershipPolicy, View
 
 NEVER = (1 << 63) - 1
@@ -139,7 +139,9 @@ class Context:
     lacks: tuple[int, ...] | None = None  # we lack the state, and have passed these over; see ``Ok``
     lost: bool = False  # and nobody can give it to us: we are about to leave
     departed: dict[int, None] = field(default_factory=dict)  # ids that were in a view and are no more; oldest first
-    emitted: deque[Effect | Command] = field(default_factory=deque)  # to be carried out, in this order
+    entered: NewView | None = None  # the VIEW of the view
+    emitted: deque[Effect | Command] = field(default_factory=deque)  # by machines; to be carried out, in this order
+    effects: list[Effect] = field(default_factory=list)  # of this step, for the runner
     counters: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(COUNTERS, 0)))
     edges: set[Edge] = field(default_factory=set)
     elder_ns: int = -NEVER  # when the coordinator of another view, with a lower id than ours, was heard last
@@ -176,7 +178,7 @@ class Context:
         """Queues a frame for a member of the view, or for a stranger at ``address``."""
         if not address and member_id in self.infos:
             address = self.infos[member_id].address
-        self.emit(Send(frame, member_id, address))
+        self.emit(Unicast(frame, member_id, address))
 
     def multicast(self, frame: Frame) -> None:
         self.emit(Multicast(frame))

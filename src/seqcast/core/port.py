@@ -6,6 +6,7 @@ the same effects, without an engine.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -17,6 +18,7 @@ from seqcast.core.vocabulary import (
     MemberStarved,
     MemberSuspected,
     Report,
+    Send,
     SendsDrained,
     SlabsExhausted,
 )
@@ -37,6 +39,18 @@ _REPORTS: dict[str, Callable[..., Report]] = {
 def reports(events: Sequence[tuple[Any, ...]]) -> list[Report]:
     """What ``Engine.events`` gave, as inputs of a step."""
     return [_REPORTS[kind](*details) for kind, *details in events]
+
+
+def transmit(engine: Transmitter, send: Send, counters: Counter[str]) -> None:
+    """Carries out a ``Send``: what does not fit the engine's queue is repeated like any frame that is lost."""
+    if not engine.control_send(send.payload, send.address):
+        counters["frames_unsent"] += 1
+
+
+class Transmitter(Protocol):
+    """What a runner needs of the engine for ``transmit``."""
+
+    def control_send(self, payload: bytes, address: bytes = b"") -> bool: ...
 
 
 class EnginePort(Protocol):
@@ -93,4 +107,3 @@ class EnginePort(Protocol):
         apart: Sequence[bool] | None = None,
     ) -> None: ...
     def close_view(self, cut: Sequence[int] | None, marker: int) -> None: ...
-    def control_send(self, payload: bytes, address: bytes = b"") -> bool: ...

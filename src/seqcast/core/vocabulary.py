@@ -2,8 +2,8 @@
 
 *Inputs* come from the application (it joins, leaves, pauses the group), from the runner (a callback returned, the
 interface changed) and from the engine (a frame came, a member is suspected). *Effects* are for the runner: it
-calls callbacks and tells the application. What the machines decide about this member's view are *commands*, which the
-core itself carries out, in order with the effects.
+transmits frames, calls callbacks and tells the application. What the machines decide about this member's view are
+*commands*, which the core itself carries out, in order with the effects.
 """
 
 from __future__ import annotations
@@ -179,6 +179,19 @@ Input = (
 
 
 @dataclass(frozen=True, slots=True)
+class Send:
+    """Transmit a control frame, by ``Engine.control_send``.
+
+    Args:
+        payload: see ``frames``.
+        address: of one member or stranger; empty: to everyone who listens.
+    """
+
+    payload: bytes
+    address: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class ViewInstalled:
     """The engine is in this view."""
 
@@ -313,7 +326,8 @@ class Log:
 
 
 Effect = (
-    ViewInstalled
+    Send
+    | ViewInstalled
     | JoinFailed
     | Left
     | ExcludedBy
@@ -334,11 +348,11 @@ Effect = (
 Meaning = View | Lost | Blocked | Unblocked | InterfaceChanged | Excluded | Left
 """Of a marker in the stream of what is delivered."""
 
-# ---- commands to the core itself ----------------------------------------------------------------------------------
+# ---- commands to the core itself ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class Unicast:
     """A frame for one member."""
 
     frame: Frame
@@ -386,6 +400,11 @@ class Over:
 
 
 @dataclass(frozen=True, slots=True)
+class Abandon:
+    """Leave the view at once, without the others' knowledge."""
+
+
+@dataclass(frozen=True, slots=True)
 class TellBlocked:
     """The application may not send to the group from here on: "flush", "pause" or "minority", and why."""
 
@@ -405,5 +424,8 @@ class CallbackOver:
     """The block callback returned, or its deadline is over: nobody waits for it any longer."""
 
 
-Command = Send | Multicast | Install | CloseView | GiveWay | Over | TellBlocked | OpenPause | CallbackOver
+ViewChange = Install | CloseView | GiveWay | Over | Abandon
+"""What the installer carries out, when the frames before it are on their way."""
+
+Command = Unicast | Multicast | TellBlocked | OpenPause | CallbackOver | ViewChange
 """What a machine decides about this member's view."""

@@ -23,7 +23,7 @@ from seqcast.config import Config
 from seqcast.config.derive import core_settings, driver_settings, engine_settings, nanoseconds
 from seqcast.core.context import EndpointSettings
 from seqcast.core.endpoint import Endpoint
-from seqcast.core.port import reports
+from seqcast.core.port import reports, transmit
 from seqcast.core.vocabulary import (
     CallbackReturned,
     CallBlock,
@@ -42,6 +42,7 @@ from seqcast.core.vocabulary import (
     PauseHeld,
     PauseOver,
     ResumeGroup,
+    Send,
     StateHeld,
     StateLost,
     TakeState,
@@ -313,10 +314,7 @@ class Host:
                 asked = [self._requests.popleft()] if self._requests else []
                 effects = self.endpoint.step([*asked, *reports(self.engine.events())], now_ns())
                 for effect in effects:
-                    if isinstance(effect, Log):
-                        write(effect)
-                    else:
-                        self._take(effect)
+                    self._carry_out(effect)
                 self.driver.poke()
                 if self._segments and not self.driver.gso:
                     self._segments = False
@@ -335,6 +333,15 @@ class Host:
         for news in self._interface.look(now_ns()):
             log.warning("%s: %s", self.member.name, news.change.reason)
             self._requests.append(news)
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Send():
+                transmit(self.engine, effect, self.endpoint.counters)
+            case Log():
+                write(effect)
+            case _:
+                self._take(effect)
 
     def _take(self, effect: Effect) -> None:
         with self.changed:

@@ -13,12 +13,13 @@ from seqcast._native.engine import AGAIN, ENDED, LANE_DATA, LANE_UNICAST, NO_VIE
 from seqcast.core.context import NEVER, EndpointSettings
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.machines.backlog import Item
-from seqcast.core.port import reports
+from seqcast.core.port import reports, transmit
 from seqcast.core.vocabulary import (
     CallbackReturned,
     CallBlock,
     CallUnblock,
     CloseGroup,
+    Effect,
     ExcludedBy,
     Input,
     JoinFailed,
@@ -33,6 +34,7 @@ from seqcast.core.vocabulary import (
     PauseHeld,
     PauseOver,
     ResumeGroup,
+    Send,
     StateHeld,
     StateLost,
     TakeState,
@@ -381,8 +383,16 @@ class Node:
             self.world.clock.at(self.timer, self.wake, self.timer)
 
     def step(self, *inputs: Input) -> None:
-        for effect in self.endpoint.step([*inputs, *reports(self.engine.events())], self.now):
+        effects = self.endpoint.step([*inputs, *reports(self.engine.events())], self.now)
+        self.carry_out(effects)
+        while self.endpoint.pending:
+            self.carry_out(self.endpoint.step((), self.now))
+
+    def carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
             match effect:
+                case Send():
+                    transmit(self.engine, effect, self.endpoint.counters)
                 case ViewInstalled(view):
                     self.note_view(view)
                     self.world.trace(self, f"installs {view} {view.view_id}")

@@ -1,0 +1,163 @@
+"""How this member enters a view and leaves one: the engine's view, the machines' and the application's, in one step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from seqcast.core.context import Context
+from seqcast.core.frames.kinds import NewView
+from seqcast.core.losses import Losses
+from seqcast.core.machines.initiator import Attempting, AttemptInput
+from seqcast.core.machines.lifecycle import LifecycleEvent
+from seqcast.core.machines.pause_owner import PauseOwner
+from seqcast.core.markers import Markers
+from seqcast.core.member import Machines
+from seqcast.core.rules.cut import apart, view_of
+from seqcast.core.story import Story
+from seqcast.core.vocabulary import (
+    Abandon,
+    CloseView,
+    ExcludedBy,
+    GiveWay,
+    Install,
+    JoinFailed,
+    Left,
+    Over,
+    ViewChange,
+    ViewInstalled,
+)
+from seqcast.events import Excluded, Lost
+from seqcast.types import View, ViewId
+
+DEPARTED_MAX = 1024
+
+
+class Installer:
+    def __init__(self, context: Context, machines: Machines, markers: Markers, story: Story) -> None:
+        self.context, self.machines, self.markers, self.story = context, machines, markers, story
+        self.losses = Losses(context, machines.lineage)
+        self._left = Left()
+        self._entered: dict[int, View] = {}  # by tag: the view that the engine is in, and the one before
+
+    def view_tagged(self, tag: int) -> View | None:
+        """The view that the engine is in, by its tag, or the one before. May be called from any thread."""
+        return self._entered.get(tag)
+
+    def carry_out(self, command: ViewChange) -> None:
+        match command:
+            case Install():
+                self.install(command.frame, command.first)
+            case CloseView():
+                self._close_view(command.frame, command.left)
+            case GiveWay():
+                self._give_way(command.view_id, command.reason)
+            case Abandon():
+                self._abandon()
+            case Over(error, cause):
+                self._abandon()
+                self.context.effects.append(JoinFailed(error, cause) if error else self._left)
+
+    # ---- into a view
+
+    def install(self, frame: NewView, first: bool) -> None:
+        context, machines, old = self.context, self.machines, self.context.view
+        view, why = view_of(frame), machines.membership.reasons()
+        assert old is None or view.view_id > old.view_id, f"{view.view_id} after {old.view_id}"
+        lost = self.losses.leave_behind(frame)
+        marker = self.markers.add(view, *self.markers.unblocked("the view was installed"), *lost)
+        self._entered = dict([*list(self._entered.items())[-1:], (view.view_id.tag, view)])
+        context.providers = frame.providers  # before the marker can be delivered
+        machines.taker.view(frame)
+        self._install_engine(frame, view, first, marker)
+        context.view, context.allowed, context.history = view, None, frame.history
+        context.entered = frame
+        self._note_departed(frame)
+        context.infos = {info.id: info for info in frame.members}
+        self._renew_machines(frame, old)
+        context.effects.append(ViewInstalled(view))
+        self.story.installed(old, view, frame, why)
+        machines.blocker.opened()
+        machines.pause_owner.view()
+
+    def _install_engine(self, frame: NewView, view: View, first: bool, marker: int) -> None:
+        me = self.context.me.id
+        self.context.plane.install(
+            tag=view.view_id.tag,
+            ids=[member.id for member in view.members],
+            addresses=[member.address for member in view.members],
+            rank=view.rank(me),
+            mechanism=frame.mechanism,
+            sequencer=view.sequencer,
+            window_bytes=frame.window,
+            forward_window_bytes=frame.forward_window,
+            unicast_window_bytes=frame.unicast_window,
+            state_window_bytes=frame.state_window,
+            packet_bytes=frame.packet_bytes,
+            base=frame.base,
+            origin_base=frame.origin_base,
+            cut=None if first else frame.cut,
+            marker=marker,
+            now_ns=self.context.now,
+            apart=apart(frame, me),
+        )
+
+    def _note_departed(self, frame: NewView) -> None:
+        departed = self.context.departed
+        departed.update(dict.fromkeys(frame.departed))
+        departed.update(dict.fromkeys(self.context.infos))
+        for info in frame.members:
+            departed.pop(info.id, None)
+        while len(departed) > DEPARTED_MAX:
+            del departed[next(iter(departed))]
+
+    def _renew_machines(self, frame: NewView, old: View | None) -> None:
+        machines = self.machines
+        machines.renew(machines.membership)
+        machines.membership.installed()
+        machines.initiator.fire(AttemptInput.VIEW)
+        fell = [member.id for member in old.members if member.id not in frame.survivors] if old else []
+        machines.merger.installed(merged=bool(frame.subgroups), lost=fell)
+
+    # ---- out of it
+
+    def _close_view(self, frame: NewView, left: bool) -> None:
+        view, machines = view_of(frame), self.machines
+        lost = self.losses.closed_without_us(frame, left)
+        if left:
+            self._left = self._stop(frame.cut, lost, Left(view, complete=True))
+            self.story.left(view)
+            if machines.initiator.state is Attempting.IDLE:
+                machines.lifecycle.fire(LifecycleEvent.SERVED)
+        else:
+            names = ", ".join(member.name for member in view.members)
+            self._exclude(view.view_id, f"the group went on as [{names}]: join again", lost)
+
+    def _give_way(self, view_id: ViewId, reason: str) -> None:
+        self.machines.lifecycle.fire(LifecycleEvent.GIVE_WAY)
+        if self.context.view is not None:
+            self._exclude(view_id, reason, self.losses.uncertain())
+
+    def _exclude(self, view_id: ViewId, reason: str, lost: list[Lost]) -> None:
+        self._stop(None, lost, Excluded(view_id, reason))
+        self.context.effects.append(ExcludedBy(view_id, reason))
+        self.story.excluded(reason)
+
+    def _abandon(self) -> None:
+        """Out of the view without the others' knowledge, if we are in one."""
+        if self.context.view is not None:
+            self._left = self._stop(None, self.losses.uncertain(), Left())
+
+    def _stop(self, cut: tuple[int, ...] | None, lost: list[Lost], end: Excluded | Left) -> Left:
+        """Closes the view for good; the stream ends with what is lost, and ``end``, which is returned if we left."""
+        context, machines = self.context, self.machines
+        self.markers.forget_block()
+        machines.pause_owner = PauseOwner(context)
+        lost = lost + self.losses.unsent()
+        if isinstance(end, Left) and lost:
+            end = replace(end, complete=False)
+        context.plane.close_view(cut, self.markers.add(*lost, end))
+        context.view = context.allowed = context.entered = None
+        context.providers = ()
+        machines.initiator.fire(AttemptInput.VIEW)
+        machines.renew()
+        return end if isinstance(end, Left) else Left()

@@ -1,0 +1,105 @@
+"""What became of the messages that were sent here, when a view ends or this member leaves it: what ``Lost`` tells."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from seqcast.core.context import Context
+from seqcast.core.frames.kinds import NewView
+from seqcast.core.orders import by_name
+from seqcast.core.rules.cut import apart
+from seqcast.core.rules.lineage import Lineage, last_delivered
+from seqcast.events import Lost
+from seqcast.types import ViewId
+
+
+class Losses:
+    def __init__(self, context: Context, lineage: Lineage) -> None:
+        self.context, self.lineage = context, lineage
+        self._unshared: list[Lost] | None = None  # since the others fell: what nobody else is known to have delivered
+
+    # ---- a view ends
+
+    def leave_behind(self, frame: NewView) -> list[Lost]:
+        """Remembers how our view was closed; what of ours others did not get."""
+        context, view, me = self.context, self.context.view, self.context.me.id
+        if view is None or frame.closes is None:
+            self.lineage.learn(frame.shortfalls)
+            return []
+        fell = sum(member.id not in frame.survivors for member in view.members)
+        context.counters["members_lost"] += fell
+        own, merges = context.plane.own(), bool(frame.subgroups)
+        counts = context.plane.own_messages(own.first + 1, own.last, waiting=merges) if fell else []
+        self.lineage.close(view, frame, own.first, counts)
+        lost = self.lineage.lost()
+        # What no sequencer has ordered is not sent again across a merge: one on the other side may have delivered it.
+        last = last_delivered(view, frame, view.rank(me))
+        if merges and by_name(view.mechanism).resends:
+            lost += self.undelivered(last, None, waiting=True)
+        if frame.has(me):
+            strangers = apart(frame, me) or [False] * len(frame.members)
+            together = {info.id for info, new in zip(frame.members, strangers, strict=True) if not new}
+            lost += self.unacknowledged(together)
+        alone = [info.id for info in frame.members] == [me] and (fell or len(view.members) == 1)
+        self._unshared = self.alone(frame, False) if alone and (fell or self._unshared is not None) else None
+        return lost
+
+    def closed_without_us(self, frame: NewView, left: bool) -> list[Lost]:
+        """What those who closed our view did not deliver; ``left``: we are a survivor of the cut, and leave."""
+        context = self.context
+        assert context.view is not None
+        context.plane.gate_close()  # the open packet counts
+        lost = self.undelivered(last_delivered(context.view, frame, context.rank), frame.view_id)
+        if left and frame.survivors == (context.me.id,):  # there is nobody else, by now or for long
+            lost = self.alone(frame, True)
+        self.leave_behind(frame)
+        return lost
+
+    def uncertain(self) -> list[Lost]:
+        """All that was sent in our view and that not all others are known to have, as we go without asking them."""
+        self.context.plane.gate_close()  # the open packet counts
+        return self.undelivered(self.context.plane.own().all, None)
+
+    def unsent(self) -> list[Lost]:
+        """What waits for its receivers, or for the gate, when we go for good; nothing is sent afterwards."""
+        assert self.context.view is not None
+        lost = self.unacknowledged(())
+        if queued := self.context.plane.blocked_end():
+            lost.append(Lost(self.context.view.view_id, 0, 0, None, queued, queued))
+        return lost
+
+    # ---- the parts
+
+    def undelivered(
+        self, after: int, missed_by: ViewId | None, last: int | None = None, waiting: bool = False
+    ) -> list[Lost]:
+        """Of the messages that were sent to the group in our view: those in own packets behind ``after``, up to
+        ``last`` or the last one; with ``waiting`` also the large one whose send waits until it is ordered."""
+        assert self.context.view is not None
+        own = self.context.plane.own()
+        last = own.last if last is None else min(last, own.last)
+        begin = max(after, own.first)  # `after` is what a frame says
+        count = self.context.plane.own_messages(begin + 1, last, waiting)[-1] if last > begin else 0
+        return [Lost(self.context.view.view_id, after + 1, last, missed_by, messages=count)] if count else []
+
+    def unacknowledged(self, stay: Collection[int]) -> list[Lost]:
+        """What was sent to each member of our view alone and not acknowledged, but for those who ``stay`` with us."""
+        view = self.context.view
+        assert view is not None
+        return [
+            Lost(view.view_id, 0, 0, None, messages=count, to=member)
+            for member, count in zip(view.members, self.context.plane.unacknowledged(), strict=True)
+            if count and member.id not in stay
+        ]
+
+    def alone(self, frame: NewView, leaves: bool) -> list[Lost]:
+        """What nobody else is known to have delivered when a VIEW ends our view without anybody else: of all that was
+        sent since others fell, which may live behind a cut network. Where they all left nobody lacks anything. What
+        no sequencer has put in order is sent again in the next view, unless this member leaves."""
+        view = self.context.view
+        assert view is not None
+        own = self.context.plane.own()
+        if len(view.members) == 1:
+            return [] if self._unshared is None else self._unshared + self.undelivered(own.first, None)
+        last = last_delivered(view, frame, self.context.rank)
+        return self.undelivered(min(own.any, last), None, None if leaves else last)

@@ -1,0 +1,59 @@
+"""The markers that this member puts into the stream of what is delivered, and what each means to the application.
+
+A marker stands between two packets: what it means, a view or that the group is blocked, is told in its place among the
+messages. It is registered before the engine has it, as another thread delivers.
+"""
+
+from __future__ import annotations
+
+from seqcast.core.context import Context
+from seqcast.core.member import Machines
+from seqcast.core.vocabulary import Meaning, Minority
+from seqcast.events import Blocked, Unblocked
+
+
+class Markers:
+    def __init__(self, context: Context, machines: Machines) -> None:
+        self.context, self.machines = context, machines
+        self._meanings: dict[int, tuple[Meaning, ...]] = {}
+        self._last = 0
+        self._blocked = ""  # kind of the `Blocked` that the application was told last, until `Unblocked`
+
+    def add(self, *meaning: Meaning) -> int:
+        """A new marker that means this, in order; it is for the engine."""
+        self._last += 1
+        self._meanings[self._last] = meaning
+        return self._last
+
+    def take(self, marker: int) -> tuple[Meaning, ...]:
+        """What a marker means; asked for once. May be called from any thread."""
+        return self._meanings.pop(marker)
+
+    # ---- what the application is told of its gate
+
+    def tell_blocked(self, kind: str, reason: str) -> None:
+        """Reports a block, unless one was reported already; always reports a minority."""
+        minority = kind == "minority" and self._blocked != kind
+        if minority:
+            self.context.effects.append(Minority(reason))
+        if minority or (self.context.settings.block_events and not self._blocked):
+            self._blocked = kind
+            self.context.plane.mark(self.add(Blocked(kind, reason)))
+
+    def open_pause(self, reason: str) -> None:
+        """Reports the end of a pause before the engine goes on: the application knows that it may send before anything
+        is sent."""
+        if not self.machines.participant.promised and (told := self.unblocked(reason)):
+            self.context.plane.mark(self.add(*told))
+        self.context.plane.resume()
+
+    def unblocked(self, reason: str) -> tuple[Unblocked, ...]:
+        """What follows the last ``Blocked``; to be put into the stream before the gate opens, or with the view."""
+        kind, self._blocked = self._blocked, ""
+        if trouble := self.machines.blocker.take_trouble():
+            reason = f"{reason}; {trouble}"
+        return (Unblocked(kind, reason),) if kind else ()
+
+    def forget_block(self) -> None:
+        """The membership ends: ``Unblocked`` does not follow."""
+        self._blocked = ""

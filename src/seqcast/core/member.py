@@ -1,0 +1,86 @@
+"""The machines of one member: some live as long as it does, the others begin anew with each view."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from seqcast.core.context import NEVER, Context
+from seqcast.core.machines.blocker import Blocker
+from seqcast.core.machines.initiator import Initiator
+from seqcast.core.machines.lifecycle import Lifecycle
+from seqcast.core.machines.membership import Membership
+from seqcast.core.machines.merge import Merger
+from seqcast.core.machines.participant import Participant
+from seqcast.core.machines.pause_member import PauseMember
+from seqcast.core.machines.pause_owner import PauseOwner
+from seqcast.core.machines.state import StateTaker
+from seqcast.core.rules.lineage import Lineage
+
+
+class Timed(Protocol):
+    """A machine with timers."""
+
+    def due(self) -> int:
+        """Monotonic ns at which ``run_timers`` is to be called; ``NEVER``: it is not."""
+
+    def run_timers(self) -> None: ...
+
+
+class Machines:
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.lineage = Lineage(context.me.id)
+        self.lifecycle = Lifecycle(context)
+        self.taker = StateTaker(context)
+        self.blocker = Blocker(context)
+        self.pause_owner = PauseOwner(context)
+        self._begin(None)
+        self.initiator = Initiator(context, self.participant, self.membership, self.lineage)
+        self.merger = Merger(context, self.initiator, self.lineage)
+        self.merger.membership = self.membership
+
+    def timed(self) -> Iterator[Timed]:
+        """Those with timers, in the order in which these run. Each is looked up when it is its turn: the one before
+        may have entered a view."""
+        yield self.lifecycle
+        yield self.blocker
+        yield self.pause_member
+        yield self.pause_owner
+        yield self.participant
+        yield self.initiator
+        yield self.merger
+        yield self.taker
+
+    def due(self) -> int:
+        """The earliest time at which one of them has something to do."""
+        return (
+            NEVER if self.lifecycle.over else min(self.membership.due(), *(machine.due() for machine in self.timed()))
+        )
+
+    # ---- views
+
+    def renew(self, before: Membership | None = None) -> None:
+        """Begins anew, for a new view or for none. The initiator stays: it may be serving the VIEW.
+
+        Args:
+            before: the membership of the view before, whose joiners and leavers stay.
+        """
+        self._begin(before)
+        self.initiator.participant, self.initiator.membership = self.participant, self.membership
+        self.merger.membership = self.membership
+
+    def _begin(self, before: Membership | None) -> None:
+        self.participant = Participant(self.context, self.blocker)
+        self.pause_member = PauseMember(self.context, self.blocker)
+        self.membership = Membership(self.context, self.participant, before)
+
+    # ---- what one of them means for another
+
+    def end_pauses(self) -> None:
+        """The view begins to close, which ends its pauses (the cut, step 6)."""
+        closed = self.participant.promised
+        if self.participant.closing:
+            self.pause_member.close(closed)
+        if closed:
+            self.pause_owner.close()
