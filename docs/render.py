@@ -176,6 +176,7 @@ def state_page() -> str:
     """docs/state-tables.md from the tables that the policies run."""
     from seqcast.core.machines.backlog import Backlog
     from seqcast.core.machines.blocker import Blocker
+    from seqcast.core.machines.guard import Line
     from seqcast.core.machines.initiator import Initiator
     from seqcast.core.machines.lifecycle import Lifecycle
     from seqcast.core.machines.membership import Membership
@@ -194,7 +195,7 @@ def state_page() -> str:
         "occurs in a healthy group and changes nothing; an *illegal* one is a bug and raises `IllegalEvent`.",
     ]
     machines: list[type[Machine]] = [Lifecycle, Membership, Initiator, Participant, Blocker, PauseMember, PauseOwner]
-    for machine in (*machines, Merger, StateTaker, Transfer, Backlog, Operator):
+    for machine in (*machines, Merger, StateTaker, Transfer, Backlog, Line, Operator):
         first, *paragraphs = str(sys.modules[machine.__module__].__doc__).strip().split("\n\n")
         parts.append(f"## {machine.TABLE.name.capitalize()}: {prose(first).rstrip('.')}")
         parts += [prose(paragraph) for paragraph in paragraphs]

@@ -14,7 +14,8 @@ from members import LOOPBACK, cluster, join, script, wait_until, why_no_multicas
 from netns import network, python
 
 from seqcast._native.driver import describe_address
-from seqcast.net.guard import GREETING, MAGIC, STRANGERS_MAX, Guard
+from seqcast.core.machines.guard import GREETING, MAGIC, STRANGERS_MAX
+from seqcast.net.guard import Guard
 from seqcast.net.host import group_tag
 
 if why := why_no_multicast():
@@ -110,9 +111,9 @@ def test_a_connection_that_breaks_says_nothing_of_a_member_that_takes_calls():
         wait_until(lambda: linked(a, b))
         for group in (a, b):
             guard = group._host.guard
-            for line in list(guard._lines):
+            for sock in list(guard._lines.values()):
                 with contextlib.suppress(OSError):
-                    line.sock.shutdown(socket.SHUT_RDWR)
+                    sock.shutdown(socket.SHUT_RDWR)
         time.sleep(0.3)
         wait_until(lambda: linked(a, b))
         assert len(a.view.members) == len(b.view.members) == 2

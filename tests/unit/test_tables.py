@@ -6,6 +6,7 @@ import pytest
 
 from seqcast.core.machines.backlog import Backlog, BacklogState
 from seqcast.core.machines.blocker import Blocker, BlockerState
+from seqcast.core.machines.guard import Line, LineState
 from seqcast.core.machines.initiator import Attempting, Initiator
 from seqcast.core.machines.lifecycle import Lifecycle, LifecycleState
 from seqcast.core.machines.membership import Membership, MembershipState
@@ -30,6 +31,7 @@ MACHINES = [
     (Merger, Merge.APART),
     (Transfer, TransferState.IDLE),
     (Backlog, BacklogState.IDLE),
+    (Line, LineState.NEW),
     (Operator, OperatorState.ASKING),
 ]
 

@@ -1,12 +1,4 @@
-"""Guard connections: a TCP connection between each two members, which the kernel closes when a process ends (NBC-16).
-
-A killed process is known by its closed UDP port too, but by way of ICMP, which firewalls drop. Here each member
-listens on TCP, on the number of its UDP port, and the one with the higher id connects to the other. What is sent is one
-greeting; afterwards only the end of a connection says something, and it is not believed by itself (a router may forget
-a connection, a process may have been out of descriptors): the member is called once more, and only if its kernel
-refuses that call it is gone. That counts as a refused UDP port does: a firewall may refuse for a living member, so its
-heartbeats must be missing too. Silence proves nothing here, and is left to the heartbeats.
-"""
+"""The sockets and the thread of a member's guard connections; ``core/machines/guard.py`` decides."""
 
 from __future__ import annotations
 
@@ -15,39 +7,21 @@ import errno
 import logging
 import selectors
 import socket
-import struct
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
-from seqcast._native.driver import describe_address
+from seqcast._native.driver import describe_address, now_ns
+from seqcast.core.context import NEVER
+from seqcast.core.machines import guard as core
+from seqcast.core.machines.guard import RETRY_NS, STRANGERS_MAX, CallMember, CloseLine, Greet, GuardEffect, MemberGone
+from seqcast.core.table import Edge
 from seqcast.types import Member
 
 log = logging.getLogger("seqcast")
 
-GREETING = struct.Struct("<4sIQ")  # "scg1", tag of the group, id of the member that calls
-MAGIC = b"scg1"
-RETRY_S = 1.0
-LINES_MAX = 4
-"""Connections that one member may have with us; it needs two, where both called again at the same time."""
-STRANGERS_MAX = 64
-"""Connections of which we do not know yet whose they are; the oldest is closed for one more."""
-
-
 _UNDER_WAY = (errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EALREADY)
-
-
-@dataclass(eq=False)
-class _Line:
-    """One connection."""
-
-    sock: socket.socket
-    member: int  # the other end; 0: it has not greeted yet
-    calling: bool = False  # not connected yet
-    again: bool = False  # it was connected before: a refusal says that the process is gone
-    heard: bytearray = field(default_factory=bytearray)
 
 
 class Guard:
@@ -57,19 +31,19 @@ class Guard:
         me: this member; it listens on the TCP port of its UDP address.
         tag: of the group.
         gone: called, on the guard's thread, with a member whose process has ended.
+        edges: of the endpoint.
 
     Raises:
         OSError: the port cannot be listened on.
     """
 
-    def __init__(self, me: Member, tag: int, gone: Callable[[Member], None]) -> None:
-        self.me, self.tag, self.gone = me, tag, gone
-        # Connections that stand; members found gone; what was closed because it is not of this group, or too much;
-        # members whose address cannot be called; what failed for another reason.
-        self.counters = {"connections": 0, "gone": 0, "strangers": 0, "addresses_bad": 0, "failed": 0}
+    def __init__(self, me: Member, tag: int, gone: Callable[[Member], None], edges: set[Edge] | None = None) -> None:
+        self.me, self.gone = me, gone
+        self._guard = core.Guard(me.id, tag, set() if edges is None else edges)
+        self._counters = {"addresses_bad": 0, "failed": 0}
         own = _where(me)
         if own is None:
-            raise OSError(errno.EADDRNOTAVAIL, "this member's address is none of TCP")
+            raise OSError(errno.EADDRNOTAVAIL, "this member's address is no TCP address")
         family, where = own
         self._selector = selectors.DefaultSelector()
         self._listener = socket.create_server(where, family=family, backlog=STRANGERS_MAX)
@@ -77,12 +51,20 @@ class Guard:
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
         self._views: deque[tuple[Member, ...]] = deque(maxlen=1)
-        self._members: dict[int, Member] = {}  # the others
-        self._lines: dict[_Line, None] = {}  # in the order in which they came
+        self._members: dict[int, Member] = {}  # the others, that can be called
+        self._lines: dict[int, socket.socket] = {}  # by the guard's number
+        self._calling: set[int] = set()  # of those: not connected yet
         self._stopping = False
         self.thread = threading.Thread(target=self._run, name=f"seqcast-guard-{me.name}", daemon=True)
 
     # ---- from other threads
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """connections: that stand; gone: members whose process ended; strangers: connections closed that were of no
+        member of this group, or one too many; addresses_bad: members whose address cannot be called; failed: errors."""
+        connections = len(self._lines) - len(self._calling)
+        return {"connections": max(0, connections)} | self._guard.counters | self._counters
 
     def view(self, members: tuple[Member, ...]) -> None:
         """A view was installed."""
@@ -99,7 +81,7 @@ class Guard:
 
     def after_fork(self) -> None:
         """In a child process: its copies of the descriptors would keep the connections open when the parent ends."""
-        for sock in (self._listener, self._wake_in, self._wake_out, *(line.sock for line in list(self._lines))):
+        for sock in (self._listener, self._wake_in, self._wake_out, *list(self._lines.values())):
             sock.close()
 
     # ---- the guard's thread
@@ -109,19 +91,20 @@ class Guard:
         self._selector.register(self._listener, selectors.EVENT_READ)
         try:
             while not self._stopping:
-                ready = self._selector.select(RETRY_S if self._missing() else None)
+                due = self._guard.due()
+                ready = self._selector.select(None if due == NEVER else max(0.0, (due - now_ns()) / 1e9))
                 try:
                     self._look(ready)
                 except Exception:  # what comes from outside must not end the thread
-                    if not self.counters["failed"]:
+                    if not self._counters["failed"]:
                         log.exception("the guard connections of %s failed; heartbeats go on", self.me.name)
-                    self.counters["failed"] += 1
-                    time.sleep(RETRY_S / 10)
+                    self._counters["failed"] += 1
+                    time.sleep(RETRY_NS / 1e10)
         finally:
-            for line in list(self._lines):
-                self._close(line)
-            for sock in (self._listener, self._wake_in, self._wake_out):
+            for sock in (*self._lines.values(), self._listener, self._wake_in, self._wake_out):
                 sock.close()
+            self._lines.clear()
+            self._calling.clear()
             self._selector.close()
             del self.gone  # it refers to the host, which refers to this guard: a group that was left is freed at once
 
@@ -131,51 +114,80 @@ class Guard:
                 self._wake_in.recv(4096)
             elif key.fileobj is self._listener:
                 self._accept()
+            elif key.data in self._calling:
+                self._called(key.data)
             elif key.data in self._lines:
-                self._called(key.data) if key.data.calling else self._read(key.data)
+                self._read(key.data)
         if self._views:
             self._enter(self._views.popleft())
-        for member in self._missing():
-            self._call(member, again=False)
-
-    def _missing(self) -> list[int]:
-        """Whom we are to call, and have no connection with."""
-        linked = {line.member for line in self._lines}
-        return [member for member in self._members if member < self.me.id and member not in linked]
+        self._do(self._guard.run_timers(now_ns()))
 
     def _enter(self, members: tuple[Member, ...]) -> None:
         others = [member for member in members if member.id != self.me.id]
         self._members = {member.id: member for member in others if _where(member) is not None}
-        self.counters["addresses_bad"] += len(others) - len(self._members)
-        for line in list(self._lines):
-            # Who calls may have installed this view before us, so those that we do not know yet stay.
-            if line.member and line.member < self.me.id and line.member not in self._members:
-                self._close(line)
+        self._counters["addresses_bad"] += len(others) - len(self._members)
+        self._do(self._guard.view(self._members.keys(), now_ns()))
 
     def _accept(self) -> None:
         try:
             sock, _ = self._listener.accept()
         except OSError:  # it went again, or there are no descriptors left
             return
-        strangers = [line for line in self._lines if not line.calling and line.member not in self._members]
-        if len(strangers) >= STRANGERS_MAX:
-            self.counters["strangers"] += 1
-            self._close(strangers[0])
-        self._add(_Line(sock, 0), selectors.EVENT_READ)
+        line, effects = self._guard.accepted(now_ns())
+        self._add(line, sock, selectors.EVENT_READ)
+        self._do(effects)
 
-    def _call(self, member: int, again: bool) -> None:
-        called = _where(self._members[member])
-        if called is None:
+    def _called(self, line: int) -> None:
+        """A call is answered, or fails."""
+        sock = self._lines[line]
+        if error := sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self._failed(line, error)
             return
+        self._calling.discard(line)
+        self._selector.modify(sock, selectors.EVENT_READ, line)
+        self._do(self._guard.connected(line, now_ns()))
+
+    def _failed(self, line: int, error: int) -> None:
+        refused = error == errno.ECONNREFUSED
+        self._do((self._guard.refused if refused else self._guard.failed)(line, now_ns()))
+
+    def _read(self, line: int) -> None:
+        try:
+            data = self._lines[line].recv(64)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self._do(self._guard.heard(line, data, now_ns()) if data else self._guard.ended(line, now_ns()))
+
+    # ---- effects
+
+    def _do(self, effects: list[GuardEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case CallMember(line, member):
+                    self._call(line, member)
+                case Greet(line, data):
+                    with contextlib.suppress(OSError):  # then its end is read next
+                        self._lines[line].send(data)
+                case CloseLine(line):
+                    self._close(line)
+                case MemberGone(member):
+                    self.gone(self._members[member])
+
+    def _call(self, line: int, member: int) -> None:
+        called = _where(self._members[member])
+        assert called is not None
         family, where = called
         try:
             sock = socket.socket(family, socket.SOCK_STREAM)
-        except OSError:
+        except OSError:  # no descriptors are left
+            self._do(self._guard.failed(line, now_ns()))
             return
         # A call that is over keeps its port for a minute; without this, no member could listen on that number then.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        line = _Line(sock, member, calling=True, again=again)
-        self._add(line, selectors.EVENT_WRITE)
+        self._calling.add(line)
+        self._add(line, sock, selectors.EVENT_WRITE)
         try:
             error = sock.connect_ex(where)
         except (OSError, OverflowError, ValueError):
@@ -183,69 +195,17 @@ class Guard:
         if error and error not in _UNDER_WAY:
             self._failed(line, error)
 
-    def _called(self, line: _Line) -> None:
-        error = line.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if error:
-            self._failed(line, error)
-            return
-        line.calling = False
-        self._count()
-        try:
-            line.sock.send(GREETING.pack(MAGIC, self.tag, self.me.id))
-            self._selector.modify(line.sock, selectors.EVENT_READ, line)
-        except OSError:
-            self._ended(line)
+    def _add(self, line: int, sock: socket.socket, events: int) -> None:
+        sock.setblocking(False)
+        self._lines[line] = sock
+        self._selector.register(sock, events, line)
 
-    def _failed(self, line: _Line, error: int) -> None:
-        self._close(line)
-        if line.again and error == errno.ECONNREFUSED and line.member in self._members:
-            self.counters["gone"] += 1
-            self.gone(self._members[line.member])
-
-    def _read(self, line: _Line) -> None:
-        try:
-            data = line.sock.recv(64)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self._ended(line)
-            return
-        line.heard += data
-        if line.member or len(line.heard) > GREETING.size:  # nobody says more than the greeting, and that only once
-            self.counters["strangers"] += 1
-            self._close(line)
-        elif len(line.heard) == GREETING.size:
-            magic, tag, member = GREETING.unpack(line.heard)
-            held = sum(other.member == member for other in self._lines)
-            if magic != MAGIC or tag != self.tag or member in (0, self.me.id) or held >= LINES_MAX:
-                self.counters["strangers"] += 1
-                self._close(line)
-            else:
-                line.member = member
-
-    def _ended(self, line: _Line) -> None:
-        """A connection that stood was closed by the other side, or broke: we ask its kernel."""
-        self._close(line)
-        if line.member in self._members:
-            self._call(line.member, again=True)
-
-    def _add(self, line: _Line, events: int) -> None:
-        line.sock.setblocking(False)
-        self._lines[line] = None
-        self._selector.register(line.sock, events, line)
-        self._count()
-
-    def _close(self, line: _Line) -> None:
-        if line in self._lines:
-            del self._lines[line]
-            self._selector.unregister(line.sock)
-            line.sock.close()
-            self._count()
-
-    def _count(self) -> None:
-        self.counters["connections"] = sum(not line.calling for line in self._lines)
+    def _close(self, line: int) -> None:
+        self._calling.discard(line)
+        sock = self._lines.pop(line, None)
+        if sock is not None:  # None: no socket could be had for the call
+            self._selector.unregister(sock)
+            sock.close()
 
 
 def _where(member: Member) -> tuple[socket.AddressFamily, tuple[str, int]] | None:

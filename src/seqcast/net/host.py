@@ -145,7 +145,7 @@ class Host:
         self.began = time.monotonic()
         if self.config.guard:
             try:
-                self.guard = Guard(self.member, self._tag, self._gone)
+                self.guard = Guard(self.member, self._tag, self._gone, self.endpoint.edges)
                 self._threads.append(self.guard.thread)
             except OSError as error:
                 log.warning(

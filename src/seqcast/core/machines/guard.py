@@ -1,0 +1,279 @@
+"""Guard connections: a TCP connection between each two members, which the kernel closes when a process ends (NBC-16).
+
+A killed process is known by its closed UDP port too, but by way of ICMP, which firewalls drop. Here the member with the
+higher id connects to the other, and greets it once; afterwards only the end of a connection says something.
+
+That end is not believed by itself: a router may forget a connection, and a process may run out of descriptors. The
+member is called once more, and it is gone only if its kernel refuses that call. This counts as much as a refused UDP
+port: a firewall may refuse for a living member, so its heartbeats must be missing too. Silence proves nothing, and is
+left to the heartbeats.
+
+Without the second call, each connection that breaks would make a living member suspected.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import ClassVar
+
+from seqcast.core.context import NEVER
+from seqcast.core.table import ILLEGAL, Edge, Machine, Table, table
+
+GREETING = struct.Struct("<4sIQ")  # "scg1", tag of the group, id of the member that calls
+MAGIC = b"scg1"
+RETRY_NS = 1_000_000_000
+"""Between two calls of one member that it has not taken."""
+LINES_MAX = 4
+"""Connections that one member may have with us; it needs two, where both called again at the same time."""
+STRANGERS_MAX = 64
+"""Connections of no known member; the oldest is closed for one more."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallMember:
+    """Connect to a member; ``connected``, ``refused`` or ``failed`` follows for this line."""
+
+    line: int
+    member: int
+
+
+@dataclass(frozen=True, slots=True)
+class Greet:
+    """Send this on a line."""
+
+    line: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CloseLine:
+    """Close a line, of which nothing more is to be told."""
+
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemberGone:
+    """A member's process has ended."""
+
+    member: int
+
+
+GuardEffect = CallMember | Greet | CloseLine | MemberGone
+
+
+class LineState(Enum):
+    NEW = auto()
+    CALLING = auto()
+    CHECKING = auto()
+    STANDING = auto()
+    STRANGE = auto()
+    CLOSED = auto()
+
+
+class LineEvent(Enum):
+    CALL = auto()
+    CHECK = auto()
+    ACCEPTED = auto()
+    CONNECTED = auto()
+    REFUSED = auto()
+    FAILED = auto()
+    GREETED = auto()
+    RUBBISH = auto()
+    ENDED = auto()
+    EVICTED = auto()
+
+
+class Line(Machine):
+    """One connection.
+
+    Args:
+        guard: to which it belongs.
+        number: its name between the guard and the world.
+        member: the other end; 0: it called us, and has not greeted yet.
+    """
+
+    def __init__(self, guard: Guard, number: int, member: int) -> None:
+        super().__init__(LineState.NEW, guard.edges)
+        self.guard, self.number, self.member = guard, number, member
+        self.heard = b""
+
+    @property
+    def connected(self) -> bool:
+        return self.state in (LineState.STANDING, LineState.STRANGE)
+
+    # ---- guards
+
+    def of_member(self, *_: object) -> bool:
+        return self.member in self.guard.members
+
+    def crowded(self, member: int) -> bool:
+        return self.guard.held(member) >= LINES_MAX
+
+    # ---- actions
+
+    def dial(self) -> None:
+        self.guard.effects.append(CallMember(self.number, self.member))
+
+    def greet(self) -> None:
+        self.guard.effects.append(Greet(self.number, GREETING.pack(MAGIC, self.guard.tag, self.guard.me)))
+
+    def know(self, member: int) -> None:
+        self.member = member
+
+    def close(self, *_: object) -> None:
+        self.guard.effects.append(CloseLine(self.number))
+        del self.guard.lines[self.number]
+
+    def check(self) -> None:
+        self.guard.call(self.member, LineEvent.CHECK)
+
+    def tell_gone(self) -> None:
+        self.guard.counters["gone"] += 1
+        self.guard.effects.append(MemberGone(self.member))
+
+    def count_stranger(self, *_: object) -> None:
+        self.guard.counters["strangers"] += 1
+
+    S, E = LineState, LineEvent
+    CALLS = (S.CALLING, S.CHECKING)
+    TABLE: ClassVar[Table] = table(
+        "guard line",
+        S,
+        E,
+        (S.NEW, E.CALL, S.CALLING, dial, "a member that is not connected"),
+        (S.NEW, E.CHECK, S.CHECKING, dial, "its connection ended"),
+        (S.NEW, E.ACCEPTED, S.STRANGE, (), "somebody calls us"),
+        (None, E.CALL, None, ILLEGAL, "only new"),
+        (None, E.CHECK, None, ILLEGAL, "only new"),
+        (None, E.ACCEPTED, None, ILLEGAL, "only new"),
+        (CALLS, E.CONNECTED, S.STANDING, greet, "its kernel takes calls, so the process is there"),
+        (None, E.CONNECTED, None, ILLEGAL, "only a call connects"),
+        (S.CHECKING, (E.REFUSED, of_member), S.CLOSED, (close, tell_gone), "it was connected, and its port is closed"),
+        (CALLS, E.REFUSED, S.CLOSED, close, "it may have guard=False, or have left the view"),
+        (None, E.REFUSED, None, ILLEGAL, "only a call is refused"),
+        (CALLS, E.FAILED, S.CLOSED, close, "silence proves nothing"),
+        (None, E.FAILED, None, ILLEGAL, "only a call fails"),
+        (S.STRANGE, (E.GREETED, crowded), S.CLOSED, (close, count_stranger), "more than a member needs"),
+        (S.STRANGE, E.GREETED, S.STANDING, know, "it may have installed a view with itself before us: not checked"),
+        (None, E.GREETED, None, ILLEGAL, "heard once, of lines that called us"),
+        ((S.STRANGE, S.STANDING), E.RUBBISH, S.CLOSED, (close, count_stranger), "a member greets once, and no more"),
+        (None, E.RUBBISH, None, ILLEGAL, "nothing is read of it"),
+        (S.STANDING, (E.ENDED, of_member), S.CLOSED, (close, check), "its process ended, or the connection broke"),
+        ((S.STANDING, S.STRANGE), E.ENDED, S.CLOSED, close, "of no member"),
+        (None, E.ENDED, None, ILLEGAL, "it does not stand"),
+        ((S.NEW, S.CLOSED), E.EVICTED, None, ILLEGAL, "it is not known yet, or no more"),
+        (None, E.EVICTED, S.CLOSED, close, "its member is in the view no more, or it is a stranger too many"),
+    )
+
+
+class Guard:
+    """The guard connections of one member.
+
+    The world carries out the effects, and tells of each line what comes of it. Each input returns what is to be done.
+
+    Args:
+        me: id of this member.
+        tag: of the group.
+        edges: of the endpoint.
+    """
+
+    def __init__(self, me: int, tag: int, edges: set[Edge]) -> None:
+        self.me, self.tag, self.edges = me, tag, edges
+        self.members: frozenset[int] = frozenset()  # the others in the view, that can be called
+        self.lines: dict[int, Line] = {}  # by number, the oldest first
+        self.effects: list[GuardEffect] = []
+        self.counters = {"gone": 0, "strangers": 0}
+        """gone: members whose process ended; strangers: lines closed that were of no member, or one too many."""
+        self._now = 0
+        self._numbers = 0
+        self._called: dict[int, int] = {}  # member -> when it was called last
+
+    # ---- inputs
+
+    def view(self, members: Collection[int], now_ns: int) -> list[GuardEffect]:
+        """A view was installed; ``members``: the ids of those that can be called."""
+        self._now = now_ns
+        self.members = frozenset(members) - {self.me}
+        self._called = {member: when for member, when in self._called.items() if member in self.members}
+        for line in list(self.lines.values()):
+            # A caller may have installed this view before us, so lines that called us stay.
+            if line.member and line.member < self.me and line.member not in self.members:
+                line.fire(LineEvent.EVICTED)
+        return self.run_timers(now_ns)
+
+    def accepted(self, now_ns: int) -> tuple[int, list[GuardEffect]]:
+        """Somebody called. Returns the new line's number, too."""
+        strangers = [line for line in self.lines.values() if line.connected and line.member not in self.members]
+        if len(strangers) >= STRANGERS_MAX:
+            self.counters["strangers"] += 1
+            strangers[0].fire(LineEvent.EVICTED)
+        return self._add(0, LineEvent.ACCEPTED), self.run_timers(now_ns)
+
+    def connected(self, line: int, now_ns: int) -> list[GuardEffect]:
+        return self._tell(line, LineEvent.CONNECTED, now_ns)
+
+    def refused(self, line: int, now_ns: int) -> list[GuardEffect]:
+        """The other kernel refused the call: nobody listens on that port."""
+        return self._tell(line, LineEvent.REFUSED, now_ns)
+
+    def failed(self, line: int, now_ns: int) -> list[GuardEffect]:
+        """The call came to nothing for another reason."""
+        return self._tell(line, LineEvent.FAILED, now_ns)
+
+    def ended(self, line: int, now_ns: int) -> list[GuardEffect]:
+        """The connection was closed by the other side, or broke."""
+        return self._tell(line, LineEvent.ENDED, now_ns)
+
+    def heard(self, number: int, data: bytes, now_ns: int) -> list[GuardEffect]:
+        line = self.lines[number]
+        line.heard += data
+        if line.member or len(line.heard) > GREETING.size:
+            return self._tell(number, LineEvent.RUBBISH, now_ns)
+        if len(line.heard) < GREETING.size:
+            return self.run_timers(now_ns)
+        magic, tag, member = GREETING.unpack(line.heard)
+        if magic != MAGIC or tag != self.tag or member in (0, self.me):
+            return self._tell(number, LineEvent.RUBBISH, now_ns)
+        return self._tell(number, LineEvent.GREETED, now_ns, member)
+
+    def due(self) -> int:
+        """When ``run_timers`` has a member to call; 2**63 - 1: there is none."""
+        return min((self._called.get(member, -RETRY_NS) + RETRY_NS for member in self._missing()), default=NEVER)
+
+    def run_timers(self, now_ns: int) -> list[GuardEffect]:
+        """Calls the members that are not connected, each not more often than every ``RETRY_NS``."""
+        self._now = now_ns
+        for member in self._missing():
+            if now_ns >= self._called.get(member, now_ns - RETRY_NS) + RETRY_NS:
+                self.call(member, LineEvent.CALL)
+        effects, self.effects = self.effects, []
+        return effects
+
+    # ---- for lines
+
+    def call(self, member: int, event: LineEvent) -> None:
+        self._called[member] = self._now
+        self._add(member, event)
+
+    def held(self, member: int) -> int:
+        return sum(line.member == member for line in self.lines.values())
+
+    def _tell(self, number: int, event: LineEvent, now_ns: int, *args: object) -> list[GuardEffect]:
+        self._now = now_ns
+        self.lines[number].fire(event, *args)
+        return self.run_timers(now_ns)
+
+    def _add(self, member: int, event: LineEvent) -> int:
+        self._numbers += 1
+        line = self.lines[self._numbers] = Line(self, self._numbers, member)
+        line.fire(event)
+        return self._numbers
+
+    def _missing(self) -> list[int]:
+        """The members that this one is to call, and has no connection with."""
+        linked = {line.member for line in self.lines.values()}
+        return sorted(member for member in self.members if member < self.me and member not in linked)
