@@ -62,7 +62,7 @@ def test_every_command_has_help(command, capsys):
         (["tail", "x", "--interface", "no\udcff"], "no network interface 'no\\udcff'"),  # an argument that is no UTF-8
         (["tail", "x\udcff"], "cluster='x\\udcff' must be printable"),
         (["tail", "x", "--name", ""], "name='' must be text"),
-        (["tail", "x", "--journal", ""], "--journal has an empty value"),
+        (["tail", "x", "--journal", ""], "--journal is empty"),
         (["demo", "--members", "2"], "from 3 to 16"),
         (["demo", "--input", "no such file"], "cannot read no such file"),
         (["demo", "--input", os.devnull], "has no lines"),
@@ -134,7 +134,7 @@ def test_a_full_disk_is_one_line_and_status_1(arguments):
         command = [sys.executable, "-c", f"{code}sys.argv[1:] = {arguments}; process()"]
         result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
     assert result.returncode == 1
-    assert result.stderr.count("\n") == 1 and "cannot be written: No space left on device" in result.stderr
+    assert result.stderr.count("\n") == 1 and "cannot write the output: No space left on device" in result.stderr
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")

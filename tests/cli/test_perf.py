@@ -160,7 +160,7 @@ def test_a_process_that_ends_without_a_word_is_told_with_its_last_words():
 def test_a_process_that_is_silent_is_given_up():
     place = Place(("sh", "-c", "sleep 60"), "lo", "127.0.0.1")
     process = Process(place, {"role": "member"})
-    with pytest.raises(RunFailed, match="did not say"):
+    with pytest.raises(RunFailed, match="did not report"):
         process.expect("joined", 0.1)
     process.close()
     start = time.monotonic()
@@ -316,12 +316,12 @@ def test_settings_that_are_given_reach_the_members():
         (["--loss", "60"], "--loss"),
         (["--rounds", "5"], "--latency"),
         (["--latency", "--members", "3"], "leave --members out"),
-        (["--latency", "--wait", "spinning", "--cores", "same"], "a core for each side"),
+        (["--latency", "--wait", "spinning", "--cores", "same"], "one core for each side"),
         (["--path", "moon"], "invalid choice"),
-        (["--journal", "hash", "--loss", "1"], "one at a time"),
+        (["--journal", "hash", "--loss", "1"], "cannot be combined"),
         (["--journal", "hash", "--latency"], "leave --journal out"),
-        (["--journal-folder", "/tmp"], "goes with --journal"),
-        (["--journal", "full", "--journal-folder", "/nowhere"], "name another"),
+        (["--journal-folder", "/tmp"], "needs --journal"),
+        (["--journal", "full", "--journal-folder", "/nowhere"], "not a writable directory"),
     ],
 )
 def test_bad_arguments_are_status_2_and_say_what(arguments, says, capsys):

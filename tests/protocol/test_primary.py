@@ -506,7 +506,7 @@ def test_a_minority_says_what_it_lacks_and_goes_on_when_an_operator_says_so(mino
     assert command(["unblock", name, "--interface", LOOPBACK, "--member", "z"]) == 2
     assert "'z' is not blocked as a minority; these are: c" in capsys.readouterr().err
     assert command(["unblock", name, "--interface", LOOPBACK]) == 0
-    assert "accepted by c: the group goes on without 2 members" in capsys.readouterr().out
+    assert "accepted by c: the group continues without 2 members" in capsys.readouterr().out
     assert told(group, Unblocked).kind == "minority" and [str(m) for m in group.view.members] == ["c"]
     group.send(b"on", timeout=5.0)
     assert told(group, seqcast.Message) is not None

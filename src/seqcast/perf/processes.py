@@ -1,4 +1,4 @@
-"""The processes of one run: started together, spoken with in lines of JSON, ended together."""
+"""The processes of one run: started together, commanded in lines of JSON, ended together."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Process:
             self._errors = [*self._errors[-19:], line]
 
     def tell(self, **message: Any) -> None:
-        """Sends one line; a process that is gone is found by the next ``expect``."""
+        """Sends one line; if the process is gone, the next ``expect`` raises."""
         assert self._child.stdin is not None
         with contextlib.suppress(BrokenPipeError, ValueError):
             self._child.stdin.write(json.dumps(message) + "\n")
@@ -69,12 +69,12 @@ class Process:
         """Waits for its next line, which must be this event.
 
         Raises:
-            RunFailed: it failed, ended, said something else, or nothing within ``timeout_s``.
+            RunFailed: it failed, ended, sent another event, or sent nothing within ``timeout_s``.
         """
         try:
             line = self._lines.get(timeout=timeout_s)
         except queue.Empty:
-            raise RunFailed(f"{self.name} did not say {event!r} within {timeout_s:g} s") from None
+            raise RunFailed(f"{self.name} did not report {event!r} within {timeout_s:g} s") from None
         if line is None:
             self._child.wait()
             text = "".join(self._errors).strip()
@@ -85,7 +85,7 @@ class Process:
         return message
 
     def close(self) -> None:
-        """Asks it to end (its standard input closes); ``wait`` sees to it."""
+        """Asks it to end, by closing its standard input; ``wait`` waits for that."""
         assert self._child.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._child.stdin.close()
@@ -100,7 +100,7 @@ class Process:
 
 
 class Processes:
-    """A context that ends its processes, however it is left; who does not end within ``leave_s`` is killed."""
+    """A context that ends its processes on exit; a process that does not end within ``leave_s`` is killed."""
 
     def __init__(self, leave_s: float = LEAVE_S) -> None:
         self.all: list[Process] = []

@@ -17,12 +17,12 @@ def median(values: Sequence[float], digits: int = 3) -> float:
 
 
 def spread(values: Sequence[float], digits: int = 3) -> list[float]:
-    """The least and the most, rounded."""
+    """The minimum and the maximum, rounded."""
     return [round(float(min(values)), digits), round(float(max(values)), digits)]
 
 
 def machine() -> str:
-    """One line that says on what was measured."""
+    """One line about the machine that was measured."""
     model = platform.processor() or platform.machine()
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
@@ -36,8 +36,8 @@ def machine() -> str:
 def throughput(raw: Sequence[float], limit: Sequence[float], runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The figures of one path from its pairs: MB/s of the baselines and ``group_throughput`` of each run.
 
-    Rates are medians over the pairs, ratios are medians of the ratios of each pair; ``spread`` gives the least and the
-    most of each. Losses and retransmissions are sums.
+    Rates are medians over the pairs, ratios are medians of the ratios of each pair; ``spread`` gives the minimum
+    and the maximum of each. Losses and retransmissions are sums.
     """
     to_raw = [run["delivered_mb_per_s"] / mb for run, mb in zip(runs, raw, strict=True)]
     to_limit = [run["delivered_mb_per_s"] / mb for run, mb in zip(runs, limit, strict=True)]
@@ -72,8 +72,8 @@ def throughput(raw: Sequence[float], limit: Sequence[float], runs: Sequence[Mapp
 def beside(
     name: str, ratio: str, without: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Figures of pairs of which one run is without what is measured: messages/s of those as ``name``, and the median of
-    the pairs' ratios as ``ratio``, with their spread."""
+    """Figures of pairs in which one run lacks what is measured (loss, a journal): messages/s of those runs as ``name``,
+    the median of the pairs' ratios as ``ratio``, and the spread of both."""
     before = [float(run["delivered_msgs_per_s"]) for run in without]
     ratios = [run["delivered_msgs_per_s"] / rate for run, rate in zip(runs, before, strict=True)]
     return {
@@ -122,29 +122,29 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
 
 
 ROWS_THROUGHPUT = (
-    ("delivered_msgs_per_s", "messages/s delivered, at the slowest"),
+    ("delivered_msgs_per_s", "messages/s delivered, slowest receiver"),
     ("delivered_mb_per_s", "MB/s delivered"),
     ("sent_msgs_per_s", "messages/s sent"),
-    ("raw_mb_per_s", "bare C without a protocol, MB/s"),
-    ("limit_mb_per_s", "bare C with acks, CRC and copies, MB/s"),
+    ("raw_mb_per_s", "plain C without a protocol, MB/s"),
+    ("limit_mb_per_s", "plain C with acks, CRC and copies, MB/s"),
     ("ratio_to_raw", "ratio to the first"),
     ("ratio_to_limit", "ratio to the second"),
     ("journal_free_msgs_per_s", "messages/s without the journal"),
     ("journal_ratio", "ratio to that"),
-    ("journal_missing", "delivered and not in a journal"),
+    ("journal_missing", "delivered but not in a journal"),
     ("loss_free_msgs_per_s", "messages/s without the loss"),
     ("ratio_to_loss_free", "ratio to that"),
     ("lost", "messages lost"),
     ("retransmitted_packets", "packets retransmitted"),
     ("cpu_us_per_msg", "CPU of all members per message, µs"),
     ("rss_mb", "resident memory of a member, MB"),
-    ("rss_rest_mb", "the same before the first message"),
+    ("rss_rest_mb", "resident memory before the first message, MB"),
 )
 ROWS_LATENCY = tuple(
     (f"{group}.{key}", f"{label} {key.replace('p999', 'p99.9')}")
     for group, label in (
         ("latency_us", "half round trip, µs,"),
-        ("raw_latency_us", "bare C, µs,"),
+        ("raw_latency_us", "plain C, µs,"),
         ("ratio_to_raw", "ratio,"),
     )
     for key in PERCENTILES

@@ -1,4 +1,4 @@
-"""One run of each kind: a baseline in bare C, or a group of seqcast members; each member a process of its own."""
+"""One run of each kind: a baseline in plain C, or a group of seqcast members; each member is a process of its own."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from seqcast.perf.paths import Path
 from seqcast.perf.processes import LEAVE_S, Process, Processes, RunFailed
 
 START_S = 40.0
-"""Processes start, and a group forms, within this time."""
+"""Limit for processes to start and for a group to form, s."""
 GROUP_ADDRESS = "239.255.77.77"
-"""Of the bare baselines; seqcast chooses its own."""
+"""Multicast address of the baselines; seqcast chooses its own."""
 JOURNAL_LEAVE_S = 300.0
-"""Members roll what they journaled before they end, which takes longer than writing it."""
+"""Limit for members with a journal to leave, s: they roll it first, which takes longer than writing it."""
 WARM_S = 0.3
 WARM_ROUNDS = 500
 BARE_TRIES = 3
@@ -32,8 +32,8 @@ class Load:
         size: bytes of a message.
         order: as in ``seqcast.join``.
         seconds: how long the senders send.
-        journal: what all members journal of payloads, "hash" or "full"; "": they keep no journal.
-        journal_folder: where the journals are made for the time of a run.
+        journal: what the journals keep of payloads, "hash" or "full"; "" for no journals.
+        journal_folder: where the journals stand during a run.
         settings: more of ``seqcast.join``, by name.
     """
 
@@ -69,7 +69,7 @@ class Latency:
 
 
 def port(offset: int = 0) -> int:
-    """A port that two measurements at the same time do not share."""
+    """A port that no other measurement at the same time uses."""
     return 40000 + os.getpid() % 2000 * 8 + offset
 
 
@@ -82,8 +82,8 @@ def bare_throughput(path: Path, load: Load, *, limit: bool, window_bytes: int) -
     Args:
         path: where.
         load: members, message size and seconds.
-        limit: acks, CRC and copies as well; else a free credit.
-        window_bytes: of the credit, and of the rings.
+        limit: with acks, CRC and copies; otherwise with a credit counter in shared memory only.
+        window_bytes: size of the credit window and of the rings.
 
     Raises:
         RunFailed: a process failed, lost data or found a wrong CRC.
@@ -101,7 +101,7 @@ def bare_throughput(path: Path, load: Load, *, limit: bool, window_bytes: int) -
         "window_bytes": window_bytes,
         "ring_bytes": max(window_bytes, 1 << 20),
     }
-    for _ in range(BARE_TRIES):  # nothing is sent again: a run that lost something waited for it, and does not count
+    for _ in range(BARE_TRIES):  # no retransmission: a run with losses does not count
         done = _bare_run(path, settings, load.seconds)
         if not done[0]["lost"] and not any(answer["corrupt"] for answer in done[1:]):
             return float(done[0]["bytes"] / done[0]["elapsed_ns"] * 1e3)
@@ -109,7 +109,7 @@ def bare_throughput(path: Path, load: Load, *, limit: bool, window_bytes: int) -
 
 
 def _bare_run(path: Path, settings: dict[str, Any], seconds: float) -> list[dict[str, Any]]:
-    """What the sender and then the receivers said at the end."""
+    """The results of the sender and then of the receivers."""
     from seqcast._native import bare
 
     with shared_memory(bare.SHARED_BYTES) as shared, Processes() as processes:
@@ -130,9 +130,9 @@ def group_throughput(path: Path, load: Load, cluster: str) -> dict[str, Any]:
 
     Returns:
         sent_msgs_per_s, delivered_msgs_per_s and delivered_mb_per_s (of the slowest receiver, until its last
-        message), messages, lost (by all receivers together), wrong, retransmitted_packets, cpu_us_per_msg (of the
-        whole group), rss_mb and rss_rest_mb (of the largest member), window_bytes; received; and with a journal
-        journal_missing: how many of those the journals do not hold.
+        message), messages, received, lost (sum over receivers), wrong, retransmitted_packets, cpu_us_per_msg (of the
+        whole group), rss_mb and rss_rest_mb (of the largest member), window_bytes; and with journals journal_missing,
+        the messages received that no journal holds.
 
     Raises:
         RunFailed: a member failed, or its journal cannot be read.
@@ -145,10 +145,10 @@ def group_throughput(path: Path, load: Load, cluster: str) -> dict[str, Any]:
 
 
 def journal_rows(folder: str) -> int:
-    """How many messages the journals in ``folder`` hold, by what can be read of their files.
+    """Counts the messages that the journals in ``folder`` hold.
 
     Raises:
-        RunFailed: one cannot be read.
+        RunFailed: a journal cannot be read.
     """
     from seqcast.journal.reader import find
     from seqcast.journal.schema import JournalError
@@ -160,7 +160,7 @@ def journal_rows(folder: str) -> int:
 
 
 def _group_run(path: Path, load: Load, cluster: str, journal: dict[str, str]) -> dict[str, Any]:
-    """``group_throughput`` of members with these settings of a journal."""
+    """``group_throughput``, with the settings of the members' journals."""
     # The first to join is the coordinator, and the sequencer: it sends only when all do.
     sending = [0 < number <= load.senders or load.senders == load.members for number in range(load.members)]
     receiving = [load.senders > 1 or not sends for sends in sending]
@@ -215,7 +215,7 @@ def _group_run(path: Path, load: Load, cluster: str, journal: dict[str, str]) ->
 
 
 def bare_latency(path: Path, latency: Latency) -> dict[str, float]:
-    """p50, p99, p999 of half the round trip of the bare ping-pong, µs."""
+    """p50, p99 and p999 of half a round trip of the plain C ping-pong, µs."""
     from seqcast._native import bare
 
     settings = {"group": GROUP_ADDRESS, "port": port(2), "message_bytes": latency.size}
@@ -238,7 +238,7 @@ def bare_latency(path: Path, latency: Latency) -> dict[str, float]:
 
 
 def group_latency(path: Path, latency: Latency, cluster: str) -> dict[str, float]:
-    """The same of a seqcast group of two members, by ``group.send`` and ``group.recv``."""
+    """The same for a seqcast group of two members, by ``group.send`` and ``group.recv``."""
     with Processes() as processes:
         for index in range(2):
             place = path.places[index]
@@ -265,12 +265,12 @@ def group_latency(path: Path, latency: Latency, cluster: str) -> dict[str, float
 
 
 def everyone(processes: list[Process], event: str, timeout_s: float) -> list[dict[str, Any]]:
-    """What each said when it came to ``event``."""
+    """Each process's message about ``event``, in their order."""
     return [process.expect(event, timeout_s) for process in processes]
 
 
 def shared_memory(size: int) -> tempfile._TemporaryFileWrapper[bytes]:
-    """Zeroed memory that processes share: a file without a name, in memory where the system has such a folder."""
+    """Zeroed memory that processes share: an anonymous file, in /dev/shm where the system has it."""
     folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
     file = tempfile.TemporaryFile(dir=folder)
     file.truncate(size)

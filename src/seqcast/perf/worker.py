@@ -1,6 +1,6 @@
 """One process of a measurement: ``python -m seqcast.perf.worker TASK``, the task as JSON.
 
-It speaks lines of JSON on standard output and is told what to do on standard input; when that closes it leaves.
+It reports in lines of JSON on standard output and takes commands on standard input; when that closes, it leaves.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from seqcast.errors import SendTimeout, SeqcastError
 from seqcast.perf.messages import BatchSource, Check
 
 QUIET_S = 10.0
-"""A receiver that got nothing for so long gives the rest up as lost."""
+"""After so long without a message a receiver counts the rest as lost, s."""
 SLICE_S = 0.2
-"""Waits are cut into slices of this, so that commands are seen."""
+"""Waits are cut into slices of this length, so that commands are noticed, s."""
 
 
 def say(event: str, **values: Any) -> None:
@@ -34,7 +34,7 @@ def say(event: str, **values: Any) -> None:
 
 
 class Commands:
-    """What the parent says; ``None`` when it is gone."""
+    """The parent's commands; ``None`` when the parent is gone."""
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
@@ -83,11 +83,11 @@ def pin(core: int | None) -> None:
         os.sched_setaffinity(0, {core})
 
 
-# ---- the bare C baselines ------------------------------------------------------------------------------------------
+# ---- the plain C baselines ------------------------------------------------------------------------------------------
 
 
 def bare(task: dict[str, Any]) -> None:
-    """A bare sender, receiver, ping or pong."""
+    """A sender, receiver, ping or pong in plain C."""
     from seqcast._native import bare as kernel
 
     pin(task.get("core"))
@@ -178,14 +178,14 @@ def member(task: dict[str, Any]) -> None:
             counters=group.counters(),
         )
         with contextlib.suppress(SystemExit):
-            commands.next()  # all stay until all are done
+            commands.next()  # no member leaves before all are done
     finally:
         group.leave()
         group.close_journal()
 
 
 def receive_beside(group: Any, check: Check, closed: threading.Event) -> None:
-    """Receives in a thread beside the one that sends."""
+    """Receives in a thread of its own, beside the sending one."""
     while not closed.is_set():
         try:
             check.take(group.recv_batch(timeout=SLICE_S))
@@ -194,7 +194,7 @@ def receive_beside(group: Any, check: Check, closed: threading.Event) -> None:
 
 
 def send_for(group: Any, source: BatchSource, until_ns: int, commands: Commands) -> int:
-    """Sends batches until then; returns how many messages."""
+    """Sends batches until ``until_ns`` (monotonic); returns how many messages."""
     while time.monotonic_ns() < until_ns:
         data, offsets = source.next()
         try:
@@ -207,7 +207,7 @@ def send_for(group: Any, source: BatchSource, until_ns: int, commands: Commands)
 
 
 def latency(task: dict[str, Any]) -> None:
-    """One side of a ping-pong: number 0 asks, number 1 answers until it is told to stop."""
+    """One side of a ping-pong: member 0 asks, member 1 answers until its input closes."""
     commands = Commands()
     group = join(task, commands)
     payload = bytearray(task["size"])
@@ -241,7 +241,7 @@ def latency(task: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    """Runs the task in argv; a failure is told to the parent in one line."""
+    """Runs the task in argv; reports a failure to the parent in one line."""
     task = json.loads(sys.argv[1])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:

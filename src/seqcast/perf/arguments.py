@@ -1,0 +1,176 @@
+"""The arguments of ``seqcast perf``: its help, and what each option may be."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+from seqcast.commandline import Parser, whole
+from seqcast.config import PARTITIONS, PRESETS
+from seqcast.journal.schema import PAYLOAD_MODES
+from seqcast.perf.messages import SIZE_MIN
+from seqcast.perf.paths import PATHS
+from seqcast.types import ORDERS
+
+MEMBERS_MAX = 64
+LATENCY_SIZE_MAX = 65000
+
+DESCRIPTION = """throughput and latency, beside the raw limit measured in the same run
+
+Each member is a process of its own. Each pair of runs compares a seqcast group with two baselines in plain C that send
+the same packets on the same path: "raw" has no protocol, only a credit counter in shared memory; "limit" has the same
+credit window and acks, a CRC32C on both sides, one copy in and one copy out. Figures are medians over the pairs, with
+the minimum and maximum beside them. Two paths are measured: loopback, inside one kernel, and, where network namespaces
+can be created, one on which every packet crosses on its own, as on a real network.
+"""
+
+EPILOG = """exit status: 0; 1 if a message was lost, duplicated, out of order or missing from a journal, if a member
+failed, or on an interrupt; 2 for bad input
+
+figures of --json:
+  sent_msgs_per_s, delivered_msgs_per_s (at the slowest receiver, until its last message), delivered_mb_per_s,
+  lost (sum over receivers and runs), retransmitted_packets, cpu_us_per_msg (all members, per message sent),
+  rss_mb (the largest member, after the run), raw_mb_per_s, limit_mb_per_s (whole packets), ratio_to_raw,
+  ratio_to_limit, spread (minimum and maximum of each); with --loss also loss_free_msgs_per_s and
+  ratio_to_loss_free; with --journal journal_free_msgs_per_s, journal_ratio and journal_missing (messages
+  delivered but not in a journal); with --latency latency_us and raw_latency_us (p50, p99, p999 of half a round trip);
+  other_paths: the same figures on the other paths
+"""
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Parses the arguments; ends the process with status 2 if one is wrong."""
+    parser = Parser("perf", DESCRIPTION, EPILOG)
+    parser.add_argument("--members", type=int, default=4, metavar="N", help="processes (%(default)s)")
+    parser.add_argument("--senders", type=int, default=1, metavar="N", help="how many of them send (%(default)s)")
+    parser.add_argument("--size", type=int, metavar="BYTES", help="size of a message (1024; with --latency 64)")
+    parser.add_argument("--order", choices=ORDERS, default="fifo", help="order of delivery (%(default)s)")
+    parser.add_argument("--port", type=port, metavar="N", help="UDP port of the groups (47310)")
+    parser.add_argument("--preset", choices=PRESETS, help="network that the timeouts suit (lan)")
+    parser.add_argument("--partition", choices=PARTITIONS, help="behaviour in a network partition (merge)")
+    parser.add_argument("--seconds", type=float, default=5.0, metavar="S", help="length of each run (%(default)g)")
+    parser.add_argument(
+        "--pairs", type=int, default=5, metavar="N", help="number of runs of each kind, interleaved (%(default)s)"
+    )
+    parser.add_argument(
+        "--path",
+        choices=("both", *PATHS),
+        default="both",
+        help="path of the packets; both: loopback and, where possible, veth-segmented",
+    )
+    parser.add_argument(
+        "--loss", type=float, metavar="PERCENT", help="also run with this share of datagrams dropped by the kernel"
+    )
+    parser.add_argument(
+        "--journal",
+        choices=PAYLOAD_MODES,
+        help="also run with every member journaling its deliveries: whole payloads (full) or their hashes; "
+        "the journals are checked and removed after each run",
+    )
+    parser.add_argument(
+        "--journal-folder", metavar="FOLDER", help="directory for the journals (the temporary directory)"
+    )
+    parser.add_argument(
+        "--latency", action="store_true", help="measure latency instead: a ping-pong between two members"
+    )
+    parser.add_argument("--rounds", type=int, metavar="N", help="round trips of the ping-pong (5000 for each second)")
+    parser.add_argument(
+        "--wait", choices=("blocking", "spinning"), default="blocking", help="how the ping-pong waits (%(default)s)"
+    )
+    parser.add_argument(
+        "--cores",
+        choices=("same", "different", "any"),
+        default="different",
+        help="cores that the two sides of the ping-pong run on; any: the kernel chooses (%(default)s)",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    arguments = parser.parse_args(argv)
+    check(parser, arguments)
+    return arguments
+
+
+def check(parser: Parser, arguments: argparse.Namespace) -> None:
+    """Refuses values that are out of bounds, and fills in the defaults that depend on another option."""
+    from seqcast.config import Config
+
+    if arguments.size is None:
+        arguments.size = 64 if arguments.latency else 1024
+    size_max = LATENCY_SIZE_MAX if arguments.latency else Config().message_bytes_max
+    if not SIZE_MIN <= arguments.size <= size_max:
+        parser.error(f"--size must be from {SIZE_MIN} to {size_max} bytes: each message carries a number")
+    if arguments.latency:
+        check_latency(parser, arguments)
+    elif arguments.rounds is not None:
+        parser.error("--rounds needs --latency")
+    if not 2 <= arguments.members <= MEMBERS_MAX:
+        parser.error(f"--members must be from 2 to {MEMBERS_MAX}")
+    if not 1 <= arguments.senders <= arguments.members:
+        parser.error("--senders must be from 1 to the number of members")
+    if not 0.05 <= arguments.seconds <= 3600:
+        parser.error("--seconds must be from 0.05 to 3600")
+    if not 1 <= arguments.pairs <= 1000:
+        parser.error("--pairs must be from 1 to 1000")
+    if arguments.loss is not None and not 0 < arguments.loss <= 50:
+        parser.error("--loss must be more than 0 and at most 50 percent")
+    check_journal(parser, arguments)
+
+
+def check_latency(parser: Parser, arguments: argparse.Namespace) -> None:
+    """The same for the options of a ping-pong."""
+    for name in ("members", "senders", "loss", "journal"):
+        if getattr(arguments, name) != parser.get_default(name):
+            parser.error(f"--latency runs a ping-pong between two members: leave --{name} out")
+    arguments.members = 2
+    if arguments.rounds is None:
+        arguments.rounds = max(1, int(arguments.seconds * 5000))
+    if not 1 <= arguments.rounds <= 10_000_000:
+        parser.error("--rounds must be from 1 to 10000000")
+    cores = usable_cores()
+    if arguments.wait == "spinning" and (len(cores) < 2 or arguments.cores == "same"):
+        parser.error("--wait spinning needs one core for each side")
+    if arguments.cores == "different" and len(cores) < 2:
+        parser.error("this machine has only one core: give --cores same")
+
+
+def check_journal(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    """The same for the options of journals."""
+    if arguments.journal is None:
+        if arguments.journal_folder is not None:
+            parser.error("--journal-folder needs --journal")
+        return
+    if arguments.loss is not None:
+        parser.error("--journal and --loss cannot be combined")
+    if importlib.util.find_spec("pyarrow") is None:
+        parser.error("--journal needs pyarrow: pip install 'seqcast[journal]'")
+    arguments.journal_folder = arguments.journal_folder or tempfile.gettempdir()
+    if not os.access(arguments.journal_folder, os.W_OK | os.X_OK) or not os.path.isdir(arguments.journal_folder):
+        parser.error(f"--journal-folder {arguments.journal_folder} is not a writable directory; give another")
+
+
+def usable_cores() -> list[int]:
+    """The cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def pinned(arguments: argparse.Namespace) -> tuple[int, int] | None:
+    """The cores of the two sides of a ping-pong; None: not pinned."""
+    cores = usable_cores()
+    if arguments.cores == "any" or not hasattr(os, "sched_setaffinity"):
+        return None
+    return cores[0], cores[0] if arguments.cores == "same" else cores[1]
+
+
+def settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The settings of the members that were given."""
+    return {name: value for name in ("port", "preset", "partition") if (value := getattr(arguments, name)) is not None}
+
+
+def port(text: str) -> int:
+    """A port number whose successor is a port number too."""
+    return whole(text, 1, 65534)
