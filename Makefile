@@ -23,7 +23,7 @@ lint: $(VENV)/.ready-dev ## ruff, mypy, clang-format, lizard, cython-lint, the l
 	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint src/seqcast/_native
 	$(BIN)/lint-imports
 	$(BIN)/clang-format --dry-run --Werror native/*/*.[ch] tests/*/*.[ch]
-	$(BIN)/lizard -C 15 -w -W .ci/complex.allowed native tests/fuzz tests/tsan
+	$(BIN)/lizard -C 15 -w native tests/fuzz tests/tsan
 
 bench: $(VENV)/.ready-dev ## benchmarks of the kernels
 	$(BIN)/python -m pytest bench $(ARGS)

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "engine/slab.h"
+#include "memory/slab.h"
 #include "order/orders.h"
 #include "wire/wire.h"
 

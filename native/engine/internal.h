@@ -11,6 +11,7 @@
 #define SC_GAPS_MAX 128
 #define SC_SPENT_SLABS 1024
 #define SC_NOT_LENT UINT64_MAX
+#define SC_TX_ALIGN 64u
 
 /* ---- send ring (tx.c) --------------------------------------------------------------------------------------- */
 
@@ -58,6 +59,7 @@ typedef struct sc_tx_stream {
     uint64_t message_start; /* 0: too large to be kept for a view change */
     uint64_t big_start; /* where the last message that was too large began */
     uint64_t pair; /* of a unicast stream: sc_peer.pair */
+    int ended; /* nothing follows: its memory goes when all is acknowledged */
     /* Tail probe. */
     int64_t probe_due, probe_wait;
 } sc_tx_stream;
@@ -160,7 +162,6 @@ typedef struct sc_peer {
     sc_tx_stream *unicast_tx, *state_tx; /* NULL until something is sent */
     int state_void; /* what it sends of its state is dropped */
     uint32_t state_at; /* bytes read of the first packet of it */
-    int state_ended; /* nothing follows on `state_tx`: its memory goes when all is acknowledged */
     uint64_t unicast_mark; /* of `unicast_tx`: what it must have before the cut counts as reached */
     sc_mark digest[SC_MEMBERS_MAX]; /* its last heartbeat, by rank */
 } sc_peer;
@@ -265,6 +266,7 @@ struct sc_engine {
     uint32_t own_ended; /* up to the newest */
     uint64_t self_consumed; /* own group stream, as its own receiver */
     uint64_t peers_consumed; /* and by all others */
+    int recount_due; /* one of them, or what a receiver said, has changed */
 
     /* Cut. */
     int gate_closed;
@@ -334,7 +336,6 @@ struct sc_engine {
     uint64_t blocked_bytes, blocked_messages;
     sc_send_state blocked_state; /* of the first */
     int blocked_full; /* the bound was hit since the gate closed */
-    int blocked_draining;
 
     /* Who waits until what was sent is taken (taken.c). */
     sc_taking *takings;
@@ -345,30 +346,27 @@ struct sc_engine {
     int state_void; /* nobody's state is wanted */
 };
 
-/* engine.c */
-void sc_push_event(sc_engine *e, int kind, uint64_t sender, uint64_t view_tag, const sc_address *from, const uint8_t *p,
-                   size_t len);
-sc_peer *sc_find_peer(sc_engine *e, uint64_t id);
-int sc_send_group(sc_engine *e, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall);
-uint64_t sc_random(sc_engine *e);
-/* After which own number the messages of the member `rank` go on in this view. */
-static inline uint64_t sc_number_base(const sc_engine *e, uint32_t rank) {
-    return e->order.ops->renumbers ? e->view.origin_base[rank] : e->view.base[rank];
-}
-static inline void sc_order_settle(sc_engine *e, int64_t now) {
-    if (e->in_view && e->order.ops->settle) e->order.ops->settle(e, now);
-}
 static inline int sc_same_address(const sc_address *a, const sc_address *b) {
     return a->len == b->len && !memcmp(a->bytes, b->bytes, a->len);
 }
 /* Streams between two members live as long as both are, across views; all others belong to one view. */
 static inline int sc_of_pair(uint64_t stream) { return stream == SC_STREAM_UNICAST || stream == SC_STREAM_STATE; }
 static inline sc_peer *sc_self(sc_engine *e) { return e->peers[e->view.rank]; }
+/* After which own number the messages of the member `rank` go on in this view. */
+static inline uint64_t sc_number_base(const sc_engine *e, uint32_t rank) {
+    return e->order.ops->renumbers ? e->view.origin_base[rank] : e->view.base[rank];
+}
 
-/* tx.c */
+/* base/base.c, out.c, events.c */
+sc_peer *sc_find_peer(sc_engine *e, uint64_t id);
+uint64_t sc_random(sc_engine *e);
+uint8_t *sc_out_new(sc_engine *e, int lane, const sc_address *to, uint8_t type, size_t len);
+void sc_push_event(sc_engine *e, int kind, uint64_t sender, uint64_t view_tag, const sc_address *from, const uint8_t *p,
+                   size_t len);
+
+/* streams/tx.c */
 int sc_tx_init(sc_tx_stream *tx, int stream, uint32_t ring_packets);
 void sc_tx_free(sc_engine *e, sc_tx_stream *tx);
-void sc_tx_spent_free(sc_engine *e);
 int sc_tx_reset(sc_engine *e, sc_tx_stream *tx, uint64_t base, uint64_t window, uint32_t packet_bytes,
                 uint64_t ring_bytes);
 int sc_tx_pack(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t len, uint64_t *done, int64_t wall, int force);
@@ -384,8 +382,11 @@ void sc_tx_restamp(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *forward, 
 int sc_tx_may_restamp(const sc_tx_stream *tx, uint32_t len);
 void sc_tx_purge(sc_tx_stream *tx, uint64_t upto);
 void sc_tx_credit(sc_tx_stream *tx, uint64_t consumed);
+void sc_tx_release(sc_engine *e, sc_tx_stream *tx);
+void sc_tx_probe_restart(sc_engine *e, sc_tx_stream *tx, int outstanding, int64_t now);
 static inline int sc_tx_has(const sc_tx_stream *tx, uint64_t seqno) { return seqno >= tx->first && seqno < tx->next; }
 static inline sc_tx_packet *sc_tx_at(const sc_tx_stream *tx, uint64_t seqno) { return &tx->packets[seqno & tx->mask]; }
+static inline int sc_tx_outstanding(const sc_tx_stream *tx, uint64_t acked) { return acked + 1 < tx->unsent; }
 uint32_t sc_charge(uint32_t len, int full);
 /* Is a message of `len` bytes kept whole in the ring until it is ordered? One that could fill the ring, its bytes or its
  * descriptors, is not. */
@@ -393,41 +394,101 @@ static inline int sc_tx_keeps(const sc_tx_stream *tx, uint64_t len) {
     return len <= tx->window / 2 && len / (tx->packet_bytes - SC_DATA_HEADER - 64) + 2 <= tx->mask / 2;
 }
 
-/* rx.c */
+/* streams/own.c */
+void sc_own_reset(sc_engine *e, uint64_t base);
+void sc_own_packet(sc_engine *e, uint64_t number, uint32_t messages);
+void sc_large_none(sc_engine *e);
+void sc_large_begins(sc_engine *e, uint64_t first);
+void sc_large_packed(sc_engine *e, uint64_t first, uint64_t last);
+int sc_large_returned(const sc_engine *e);
+void sc_large_done(sc_engine *e);
+void sc_large_view_ends(sc_engine *e, int merge);
+
+/* streams/ring.c */
+sc_rx_stream *sc_rx_of(sc_peer *peer, int stream);
 void sc_rx_reset(sc_engine *e, sc_rx_stream *rx, uint64_t base);
 void sc_rx_free(sc_engine *e, sc_rx_stream *rx);
-int sc_rx_data(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab *slab, int direct, int64_t now);
-void sc_rx_advance(sc_engine *e, sc_peer *peer, sc_rx_stream *rx, int stream);
-void sc_rx_known(sc_engine *e, sc_rx_stream *rx, uint64_t highest, int64_t due);
+int sc_rx_put(sc_engine *e, sc_rx_stream *rx, uint64_t seqno, uint8_t *p, size_t len, sc_slab *slab);
+void sc_rx_extend(const sc_engine *e, sc_rx_stream *rx);
 void sc_rx_stable(sc_engine *e, sc_rx_stream *rx, uint64_t stable);
-void sc_rx_naks(sc_engine *e, int64_t now);
-int64_t sc_rx_deadline(const sc_engine *e);
-void sc_rx_gap_add(sc_engine *e, sc_rx_stream *rx, uint64_t lo, uint64_t hi, int64_t due, int32_t holder);
-sc_rx_stream *sc_rx_of(sc_peer *peer, int stream);
-/* What an order does with the packet `queued` of a group stream: delivers it, 0 without memory; passes it over; or refuses
- * it, so that it is asked for again. */
-int sc_rx_deliver(sc_engine *e, sc_peer *peer, uint32_t rank, uint64_t number, uint64_t global);
+/* The packet `queued`: it is passed over; or dropped, so that its place is empty again. */
 void sc_rx_skip(sc_rx_stream *rx);
-void sc_rx_refuse(sc_engine *e, sc_rx_stream *rx);
+void sc_rx_drop(const sc_engine *e, sc_rx_stream *rx);
+void sc_rx_release(const sc_engine *e, sc_rx_stream *rx);
 void sc_rx_moved(sc_rx_stream *rx, sc_rx_packet *slot); /* its reference to the slab went elsewhere */
 static inline sc_rx_packet *sc_rx_at(const sc_engine *e, const sc_rx_stream *rx, uint64_t seqno) {
     return &rx->packets[seqno & (e->config.ring_packets - 1)];
 }
 
-/* flow.c */
+/* streams/gaps.c */
+void sc_rx_gap_add(sc_engine *e, sc_rx_stream *rx, uint64_t lo, uint64_t hi, int64_t due, int32_t holder);
+void sc_rx_known(sc_engine *e, sc_rx_stream *rx, uint64_t highest, int64_t due);
+void sc_gaps_came(sc_engine *e, sc_rx_stream *rx, uint64_t seqno, int64_t now);
+int sc_gaps_asked(const sc_rx_stream *rx, uint64_t seqno);
+void sc_gaps_prune(sc_rx_stream *rx);
+void sc_gaps_cut(sc_rx_stream *rx, uint64_t limit);
+void sc_gaps_fetch(sc_engine *e, sc_rx_stream *rx, uint64_t lo, uint64_t hi, uint32_t holder);
+void sc_rx_naks(sc_engine *e, int64_t now);
+int64_t sc_rx_deadline(const sc_engine *e);
+
+/* streams/acks.c, probes.c */
 uint64_t sc_window_of(const sc_engine *e, int stream);
-uint8_t *sc_out_new(sc_engine *e, int lane, const sc_address *to, uint8_t type, size_t len);
-void sc_on_ack(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now);
-void sc_on_nak(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now);
-void sc_on_probe(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now);
+void sc_ack(sc_engine *e, sc_peer *peer, int stream);
 void sc_flow_consumed(sc_engine *e, sc_peer *peer, int stream, uint64_t bytes, int64_t now);
+void sc_flow_self(sc_engine *e, uint64_t seqno);
 void sc_flow_progress(sc_engine *e, sc_rx_stream *rx, int stream, int64_t now);
 void sc_flow_recount(sc_engine *e, int64_t now);
+void sc_flow_sent(sc_engine *e, sc_tx_stream *tx, int64_t now);
+void sc_on_ack(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now);
+void sc_on_probe(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now);
 void sc_flow_tick(sc_engine *e, int64_t now);
 int64_t sc_flow_deadline(const sc_engine *e);
-void sc_flow_sent(sc_engine *e, sc_tx_stream *tx, int64_t now);
 
-/* detect.c */
+/* streams/again.c, transmit.c, state.c */
+void sc_on_nak(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now);
+void sc_again_forget(sc_engine *e);
+int sc_transmit_return(sc_engine *e);
+int sc_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all);
+void sc_tx_spent_free(sc_engine *e);
+void sc_state_advance(sc_engine *e, sc_peer *peer);
+
+/* delivery/queue.c */
+/* Credit ends with its view: an application that takes nothing would be left with a window of its own packets for each
+ * view. It may not send while those of closed views that it has not taken are more than a ring. */
+static inline int sc_own_closed_full(const sc_engine *e) { return e->own_closed_bytes > e->config.ring_bytes; }
+int sc_queue_packet(sc_engine *e, const sc_delivery *packet);
+int sc_queue_marker(sc_engine *e, uint64_t marker, int inside);
+void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno, uint64_t number, uint64_t global);
+void sc_queue_unicasts(sc_engine *e, sc_peer *peer);
+sc_delivery *sc_queue_first(const sc_engine *e);
+void sc_queue_pop(sc_engine *e, int64_t now);
+void sc_queue_closed(sc_engine *e);
+void sc_queue_free(sc_engine *e);
+/* What an order does with the packet `queued` of a group stream: delivers it, 0 without memory; or refuses it, so that it is
+ * asked for again. sc_rx_skip passes it over. */
+int sc_rx_deliver(sc_engine *e, sc_peer *peer, uint32_t rank, uint64_t number, uint64_t global);
+void sc_rx_refuse(sc_engine *e, sc_rx_stream *rx);
+
+/* delivery/assembly.c, batch.c */
+sc_assembly *sc_assembly_of(sc_engine *e, uint64_t sender, int unicast);
+void sc_assembly_open(sc_engine *e, sc_assembly *a);
+void sc_assembly_append(sc_engine *e, sc_assembly *a, const uint8_t *p, uint64_t len);
+void sc_assembly_close(sc_engine *e, sc_assembly *a);
+void sc_assembly_drop(sc_engine *e, sc_assembly *a);
+void sc_assembly_release(sc_assembly *a);
+void sc_assembly_view_ends(sc_engine *e);
+void sc_assembly_free(sc_engine *e);
+int sc_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now);
+
+/* delivery/taken.c */
+void sc_taken_hand(sc_engine *e, const sc_delivery *d, int now);
+void sc_on_ask(sc_engine *e, sc_peer *peer, const uint8_t *p);
+void sc_on_taken(sc_engine *e, sc_peer *peer, const uint8_t *p);
+void sc_taking_packed(sc_engine *e);
+void sc_taking_installed(sc_engine *e, int64_t now);
+void sc_taken_tick(sc_engine *e, int64_t now);
+
+/* detect/detect.c */
 void sc_detect_undoubt(sc_engine *e, sc_peer *peer);
 void sc_detect_overheard(sc_engine *e, sc_peer *peer, int64_t now);
 static inline int sc_hears_not(const sc_peer *peer, uint32_t rank) { return peer->unheard[rank / 8] >> rank % 8 & 1; }
@@ -441,8 +502,13 @@ void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now)
 void sc_detect_tick(sc_engine *e, int64_t now);
 int64_t sc_detect_deadline(const sc_engine *e);
 
-/* cut.c, install.c, resend.c */
+/* view/cut.c, resend.c, install.c */
+void sc_view_resume(sc_engine *e);
+void sc_view_uncount(sc_engine *e, const uint64_t *lost, size_t n);
+void sc_view_freeze(sc_engine *e, const uint64_t *lost, size_t n, int still);
+void sc_view_cut(sc_engine *e, const uint64_t *cut, const sc_fetch *fetch, size_t n_fetch);
 void sc_view_cut_check(sc_engine *e);
+int sc_view_install(sc_engine *e, const sc_view *view, const uint64_t *cut, uint64_t marker, int64_t now);
 void sc_view_leave(sc_engine *e);
 typedef struct {
     uint8_t *data; /* the messages, one behind another */
@@ -456,35 +522,13 @@ uint64_t sc_resend_ring(const sc_resend *r, uint32_t packet_bytes);
 int sc_resend_pack(sc_engine *e, const sc_resend *r, int64_t wall);
 void sc_resend_free(sc_resend *r);
 
-/* state.c */
-void sc_state_advance(sc_engine *e, sc_peer *peer);
-void sc_state_acked(sc_engine *e, sc_peer *peer);
-
-/* leave.c */
-void sc_own_reset(sc_engine *e, uint64_t base);
-void sc_own_packet(sc_engine *e, uint64_t number, uint32_t messages);
-int sc_send_late(sc_engine *e, uint64_t to, sc_send_state *state);
-void sc_drained_check(sc_engine *e);
-
-/* blocked.c */
+/* engine/group.c, blocked.c, leave.c, settle.c */
+int sc_send_group(sc_engine *e, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall);
+int sc_send_await_large(sc_engine *e);
 int sc_blocked_take(sc_engine *e, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall);
 void sc_blocked_drain(sc_engine *e);
-
-/* taken.c */
-void sc_taken_hand(sc_engine *e, const sc_delivery *d, int now);
-void sc_on_ask(sc_engine *e, sc_peer *peer, const uint8_t *p);
-void sc_on_taken(sc_engine *e, sc_peer *peer, const uint8_t *p);
-void sc_taking_packed(sc_engine *e);
-void sc_taking_installed(sc_engine *e, int64_t now);
-void sc_taken_tick(sc_engine *e, int64_t now);
-
-/* deliver.c */
-/* Credit ends with its view: an application that takes nothing would be left with a window of its own packets for each
- * view. It may not send while those of closed views that it has not taken are more than a ring. */
-static inline int sc_own_closed_full(const sc_engine *e) { return e->own_closed_bytes > e->config.ring_bytes; }
-int sc_queue_packet(sc_engine *e, const sc_delivery *packet);
-int sc_queue_marker(sc_engine *e, uint64_t marker, int inside);
-void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno, uint64_t number, uint64_t global);
-void sc_deliver_free(sc_engine *e);
+void sc_leave_end_sends(sc_engine *e);
+void sc_drained_check(sc_engine *e);
+void sc_settle(sc_engine *e, int64_t now);
 
 #endif

@@ -1,7 +1,10 @@
 /* Order per sender only: a packet is in its place as soon as its own stream is contiguous. */
 #include "engine/internal.h"
 
-static int fits(const sc_view *view) { return 1; }
+static int fits(const sc_view *view) {
+    (void)view;
+    return 1;
+}
 
 static void begin(sc_engine *e) { e->order.own = &e->group; }
 
@@ -13,6 +16,7 @@ static void packed(sc_engine *e, sc_tx_stream *tx, sc_tx_packet *packet) {
 }
 
 static int accepts(const sc_engine *e, const sc_peer *peer, int stream, const uint8_t *p) {
+    (void)e, (void)peer, (void)p;
     return stream == SC_STREAM_GROUP;
 }
 

@@ -12,7 +12,10 @@ static int stamps(const sc_engine *e) { return (uint32_t)e->view.sequencer == e-
 
 static int fits(const sc_view *view) { return view->sequencer >= 0 && (uint32_t)view->sequencer < view->n; }
 
-static size_t state_bytes(const sc_config *config, const sc_view *view) { return sizeof(stamping); }
+static size_t state_bytes(const sc_config *config, const sc_view *view) {
+    (void)config, (void)view;
+    return sizeof(stamping);
+}
 
 static void begin(sc_engine *e) {
     *(stamping *)e->order.state =
@@ -77,9 +80,8 @@ static void take_forward(sc_engine *e, sc_peer *peer, int64_t now) {
                                       .global = global});
     sc_tx_restamp(e, &e->group, slot, messages, ((stamping *)e->order.state)->origin_next - 1);
     sc_rx_moved(rx, slot);
-    rx->queued++;
-    rx->first = rx->queued;
-    rx->consumed = rx->queued - 1;
+    sc_rx_skip(rx);
+    sc_rx_release(e, rx);
     sc_flow_consumed(e, peer, SC_STREAM_FORWARD, len, now);
 }
 
@@ -122,9 +124,7 @@ static void came_back(sc_engine *e, uint64_t number) {
         uint64_t keep = sc_tx_at(tx, number)->message_start; /* the start of a message that goes on is kept */
         sc_tx_purge(tx, keep <= number ? keep - 1 : number);
     }
-    if (e->big_last && number >= e->big_last) e->big_returned = 1;
     e->sendable++;
-    sc_blocked_drain(e);
 }
 
 static void advance(sc_engine *e, sc_peer *peer) {

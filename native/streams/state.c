@@ -10,7 +10,7 @@ int sc_engine_state_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t l
     if (!peer || peer == sc_self(e)) return SC_NO_MEMBER;
     sc_tx_stream *tx = sc_tx_to(e, peer, SC_STREAM_STATE);
     if (!tx) return SC_AGAIN;
-    peer->state_ended = 0;
+    tx->ended = 0;
     uint64_t before = *done;
     int result = sc_tx_pack(e, tx, p, len, done, wall, 0);
     e->counters.state_bytes_sent += *done - before;
@@ -18,17 +18,12 @@ int sc_engine_state_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t l
     return result;
 }
 
-void sc_state_acked(sc_engine *e, sc_peer *peer) {
-    sc_tx_stream *tx = peer->state_tx;
-    if (peer->state_ended && tx && tx->packets && !tx->open && tx->first == tx->next) sc_tx_free(e, tx);
-}
-
 void sc_engine_state_end(sc_engine *e, uint64_t to) {
     sc_peer *peer = sc_find_peer(e, to);
     if (!peer || !peer->state_tx) return;
     sc_tx_close(e, peer->state_tx);
-    peer->state_ended = 1;
-    sc_state_acked(e, peer);
+    peer->state_tx->ended = 1;
+    sc_tx_release(e, peer->state_tx);
 }
 
 /* The first packet that waits was read to its end. */
@@ -36,11 +31,9 @@ static void next_packet(sc_engine *e, sc_peer *peer) {
     sc_rx_stream *rx = &peer->state;
     sc_rx_packet *slot = sc_rx_at(e, rx, rx->queued);
     uint32_t len = slot->len;
-    sc_slab_unref(slot->slab);
-    sc_rx_moved(rx, slot);
     peer->state_at = 0;
-    rx->consumed = rx->queued++;
-    rx->first = rx->queued;
+    sc_rx_skip(rx);
+    sc_rx_release(e, rx);
     sc_flow_consumed(e, peer, SC_STREAM_STATE, len, e->now);
 }
 
@@ -79,32 +72,4 @@ size_t sc_engine_state_read(sc_engine *e, uint64_t sender, uint8_t *p, size_t le
     }
     e->counters.state_bytes_read += done;
     return done;
-}
-
-int sc_batch_unicasts(const sc_batch *batch, sc_batch *out) {
-    memset(out, 0, sizeof *out);
-    out->view_tag = batch->view_tag;
-    out->data_cap = batch->data_len + 1;
-    out->offsets_cap = batch->n + 1;
-    out->runs_cap = batch->n_runs + 1;
-    out->data = malloc(out->data_cap);
-    out->offsets = malloc(out->offsets_cap * sizeof *out->offsets);
-    out->runs = malloc(out->runs_cap * sizeof *out->runs);
-    if (!out->data || !out->offsets || !out->runs) {
-        sc_batch_clear(out);
-        return -1;
-    }
-    out->offsets[0] = 0;
-    for (uint32_t r = 0; r < batch->n_runs; r++) {
-        const sc_run *run = &batch->runs[r];
-        if (!run->unicast) continue;
-        out->runs[out->n_runs] = *run;
-        out->runs[out->n_runs++].first = out->n;
-        int32_t from = batch->offsets[run->first], shift = (int32_t)out->data_len - from;
-        uint64_t len = (uint64_t)(batch->offsets[run->first + run->n] - from);
-        memcpy(out->data + out->data_len, batch->data + from, len);
-        out->data_len += len;
-        for (uint32_t i = 1; i <= run->n; i++) out->offsets[++out->n] = batch->offsets[run->first + i] + shift;
-    }
-    return 0;
 }

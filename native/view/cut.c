@@ -25,26 +25,24 @@ void sc_engine_pause(sc_engine *e) {
     e->paused = 1;
 }
 
-void sc_engine_resume(sc_engine *e) {
-    if (!e->paused) return;
+void sc_view_resume(sc_engine *e) {
+    e->sendable += (uint64_t)e->paused;
     e->paused = 0;
-    e->sendable++;
-    sc_blocked_drain(e);
 }
 
 int sc_engine_mark(sc_engine *e, uint64_t marker) { return sc_queue_marker(e, marker, 1); }
 
-void sc_engine_uncount(sc_engine *e, const uint64_t *lost, size_t n) {
+void sc_view_uncount(sc_engine *e, const uint64_t *lost, size_t n) {
     if (!e->in_view) return;
     for (uint32_t r = 0; r < e->view.n; r++) e->peers[r]->uncounted = 0;
     for (size_t i = 0; i < n; i++) {
         sc_peer *peer = sc_find_peer(e, lost[i]);
         if (peer && peer != sc_self(e)) peer->uncounted = 1;
     }
-    sc_flow_recount(e, e->now);
+    e->recount_due = 1;
 }
 
-void sc_engine_freeze(sc_engine *e, const uint64_t *lost, size_t n, int still) {
+void sc_view_freeze(sc_engine *e, const uint64_t *lost, size_t n, int still) {
     if (!e->in_view) return;
     if (e->cut_set || still) e->cut_set = SC_CUT_STALE;
     e->still |= still;
@@ -57,7 +55,7 @@ void sc_engine_freeze(sc_engine *e, const uint64_t *lost, size_t n, int still) {
         if (peer && peer != sc_self(e)) peer->lost = 1;
     }
     e->frozen = 1;
-    sc_flow_recount(e, e->now);
+    e->recount_due = 1;
 }
 
 static uint64_t prefix_of(const sc_engine *e, uint32_t rank) {
@@ -100,27 +98,20 @@ void sc_view_cut_check(sc_engine *e) {
     sc_push_event(e, SC_EVENT_CUT_REACHED, 0, e->view.tag, NULL, NULL, 0);
 }
 
-void sc_engine_cut(sc_engine *e, const uint64_t *cut, const sc_fetch *fetch, size_t n_fetch) {
+void sc_view_cut(sc_engine *e, const uint64_t *cut, const sc_fetch *fetch, size_t n_fetch) {
     if (!e->in_view) return;
     e->cut_set = SC_CUT_CURRENT;
     e->cut_told = 0;
     for (uint32_t r = 0; r < e->view.n; r++) {
-        sc_rx_stream *rx = &e->peers[r]->group;
         e->cut[r] = cut[r];
-        rx->limit = cut[r];
-        rx->n_gaps = 0;
+        sc_gaps_cut(&e->peers[r]->group, cut[r]);
     }
     for (size_t i = 0; i < n_fetch; i++) {
         const sc_fetch *f = &fetch[i];
         if (f->rank >= e->view.n || f->holder >= e->view.n || f->rank == e->view.rank || f->holder == e->view.rank)
             continue;
-        sc_rx_stream *rx = &e->peers[f->rank]->group;
-        uint64_t lo = f->lo < rx->next ? rx->next : f->lo, hi = f->hi < rx->limit ? f->hi : rx->limit;
-        if (lo > hi) continue;
-        sc_rx_gap_add(e, rx, lo, hi, e->now, (int32_t)f->holder);
-        if (hi > rx->known) rx->known = hi;
+        sc_gaps_fetch(e, &e->peers[f->rank]->group, f->lo, f->hi, f->holder);
     }
-    sc_view_cut_check(e);
 }
 
 void sc_engine_received_table(const sc_engine *e, uint64_t *out) {

@@ -45,11 +45,11 @@ static void deliver_to_cut(sc_engine *e, const uint64_t *cut) {
     e->order.ops->finish(e);
 }
 
-/* The old view delivers to its end. Across a merge a large message is not sent again either, once it was packed whole. */
+/* The old view delivers to its end. */
 static void finish_view(sc_engine *e, const uint64_t *cut, int merge) {
     if (!e->in_view) return;
     if (cut) deliver_to_cut(e, cut);
-    if (e->big_last && (merge || (e->order.waits && e->order.ops->ordered(e) >= e->big_last))) e->big_returned = 1;
+    sc_large_view_ends(e, merge);
 }
 
 static void peer_free(sc_engine *e, sc_peer *peer) {
@@ -66,11 +66,10 @@ static void peer_free(sc_engine *e, sc_peer *peer) {
 }
 
 static void forget_view(sc_engine *e) {
-    e->again_gone += e->n_again;
-    e->n_again = 0;
+    sc_again_forget(e);
     e->gate_closed = e->paused = e->frozen = e->still = e->cut_set = e->cut_told = 0;
     e->epoch++;
-    e->own_closed_bytes = e->own_bytes;
+    sc_queue_closed(e);
     e->sendable++;
     free(e->order.state);
     e->order.state = NULL;
@@ -188,16 +187,15 @@ static int begin(sc_engine *e, const sc_view *view, preparation *new, int64_t no
     e->self_consumed = e->peers_consumed = view->base[view->rank];
     e->unsent = 0;
     sc_own_reset(e, sc_number_base(e, view->rank));
-    e->big_first = e->big_last = 0;
+    sc_large_done(e);
     e->heartbeat_due = now;
     int failed = sc_resend_pack(e, &new->resend, e->wall);
     sc_taking_installed(e, now);
     return failed;
 }
 
-int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, uint64_t marker, int64_t now) {
+int sc_view_install(sc_engine *e, const sc_view *view, const uint64_t *cut, uint64_t marker, int64_t now) {
     if (!is_valid(e, view)) return -1;
-    e->now = now;
     preparation new = {0};
     finish_view(e, cut, (int)view->merge);
     if (prepare(e, view, &new) || sc_queue_marker(e, marker, 0)) {
@@ -206,11 +204,7 @@ int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, ui
     }
     int failed = begin(e, view, &new, now);
     preparation_free(&new);
-    if (failed)
-        sc_view_leave(e);
-    else
-        sc_blocked_drain(e);
-    sc_drained_check(e);
+    if (failed) sc_view_leave(e);
     return failed;
 }
 

@@ -1,9 +1,11 @@
 """The layer rule of docs/architecture.md, as contracts in pyproject.toml and as what the compiled parts include."""
 
+import graphlib
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,23 @@ def test_kernels_in_c_know_nothing_of_python():
     sources = [*ROOT.glob("native/*/*.c"), *ROOT.glob("native/*/*.h")]
     assert sources
     assert [path.name for path in sources if b"Python.h" in path.read_bytes()] == []
+
+
+def test_kernels_of_the_engine_call_downward_only():
+    """A kernel calls functions of its own room and of lower ones, never in a circle. A table of functions (an order)
+    is the one way by which a lower room reaches a higher one."""
+    rooms = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["seqcast"]["engine"]
+    kernels = [f"{room}/{path.name}" for room in rooms for path in sorted((ROOT / "native" / room).glob("*.c"))]
+    text = {each: re.sub(r"/\*.*?\*/", "", (ROOT / "native" / each).read_text(), flags=re.S) for each in kernels}
+    defined = re.compile(r"^(?!static)[a-z][\w ]*[ *](sc_\w+)\([^;{]*\)\s*\{", re.M)
+    home = {name: each for each in kernels for name in defined.findall(text[each])}
+    assert len(home) > 100
+    used = {each: set(re.findall(r"\b(sc_\w+)\(", text[each])) & set(home) for each in kernels}
+    calls = {each: {home[name] for name in used[each]} - {each} for each in kernels}
+    level = {each: rooms.index(each.split("/")[0]) for each in kernels}
+    upward = [f"{a} calls {b}" for a in kernels for b in sorted(calls[a]) if level[b] > level[a]]
+    assert not upward, upward
+    graphlib.TopologicalSorter(calls).prepare()  # CycleError names the kernels
 
 
 def test_compiled_modules_import_no_policy_and_no_world():

@@ -11,7 +11,7 @@ cdef extern from "io/port.h" nogil:
     void sc_mutex_unlock(sc_mutex *m)
 
 
-cdef extern from "engine/slab.h" nogil:
+cdef extern from "memory/slab.h" nogil:
     ctypedef struct sc_slab_pool:
         pass
     ctypedef struct sc_slab:

@@ -42,20 +42,20 @@ static void pop(sc_engine *e) {
 
 /* The gate has opened, or there is credit. What is packed is closed, so that it leaves with the next transmission. */
 void sc_blocked_drain(sc_engine *e) {
-    if (!e->blocked_first) e->blocked_full = 0;
-    if (!e->blocked_first || e->blocked_draining) return; /* packing gives credit where nobody else is in the view */
-    e->blocked_draining = 1;
+    if (e->gate_closed) return;
+    if (!e->blocked_first) {
+        e->blocked_full = 0;
+        return;
+    }
     while (e->blocked_first) {
         const sc_blocked *b = e->blocked_first;
         if (sc_send_group(e, b->p, b->len, &e->blocked_state, b->wall) != SC_SENT) break;
         pop(e);
     }
     sc_tx_close(e, e->order.own);
-    e->blocked_draining = 0;
     if (e->blocked_first) return;
     e->blocked_full = 0;
     e->sendable++; /* newer messages waited */
-    sc_drained_check(e);
 }
 
 uint64_t sc_engine_blocked(const sc_engine *e) { return e->blocked_messages; }

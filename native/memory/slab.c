@@ -1,9 +1,9 @@
-#include "engine/slab.h"
+#include "memory/slab.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/memory.h"
+#include "memory/memory.h"
 
 #define ARENA_SLABS (SC_HUGE_PAGE / SC_SLAB_BYTES)
 

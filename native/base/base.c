@@ -1,0 +1,15 @@
+/* What all parts use: members by id, and the jitter. */
+#include "engine/internal.h"
+
+sc_peer *sc_find_peer(sc_engine *e, uint64_t id) {
+    for (uint32_t r = 0; e->in_view && r < e->view.n; r++)
+        if (e->view.ids[r] == id) return e->peers[r];
+    return NULL;
+}
+
+uint64_t sc_random(sc_engine *e) { /* splitmix64 */
+    uint64_t z = e->random += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}

@@ -1,0 +1,32 @@
+/* Datagrams without a payload on their way out: acks, NAKs, probes, heartbeats, control frames. They have a queue of their
+ * own, bounded, that no data window blocks. */
+#include "engine/internal.h"
+
+/* A new datagram in the queue, its common header filled; the caller fills the body. NULL when the bound is hit. */
+uint8_t *sc_out_new(sc_engine *e, int lane, const sc_address *to, uint8_t type, size_t len) {
+    sc_out *o = e->out_bytes + len > e->config.control_bytes_max ? NULL : malloc(sizeof *o + len);
+    if (!o) {
+        e->counters.drop_control_full++;
+        return NULL;
+    }
+    o->next = NULL;
+    o->lane = lane;
+    memset(&o->to, 0, sizeof o->to);
+    if (to) o->to = *to;
+    o->len = (uint32_t)len;
+    memset(o->p, 0, len);
+    sc_wire_head(o->p, type, e->config.group, e->config.member, e->in_view ? e->view.tag : 0);
+    *e->out_last = o;
+    e->out_last = &o->next;
+    e->out_bytes += len;
+    return o->p;
+}
+
+int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p, size_t len) {
+    if (len > SC_PACKET_MAX - SC_COMMON_HEADER) return -1;
+    int lane = to && to->len ? SC_LANE_UNICAST : SC_LANE_CONTROL;
+    uint8_t *out = sc_out_new(e, lane, to, SC_TYPE_CONTROL, SC_COMMON_HEADER + len);
+    if (!out) return -1;
+    if (len) memcpy(out + SC_COMMON_HEADER, p, len);
+    return 0;
+}

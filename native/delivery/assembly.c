@@ -1,0 +1,85 @@
+/* Messages of which the end has not been delivered yet, one of each sender. */
+#include "engine/internal.h"
+
+sc_assembly *sc_assembly_of(sc_engine *e, uint64_t sender, int unicast) {
+    sc_assembly *a = &e->assemblies[e->assembly_last];
+    if (a->sender == sender && a->unicast == unicast) return a;
+    sc_assembly *spare = NULL;
+    for (uint32_t i = 0; i < SC_ASSEMBLIES; i++) {
+        a = &e->assemblies[i];
+        if (a->sender == sender && a->unicast == unicast) {
+            e->assembly_last = i;
+            return a;
+        }
+        if (!spare && (!a->sender || !a->active)) spare = a;
+    }
+    if (!spare) return NULL;
+    spare->sender = sender;
+    spare->unicast = unicast;
+    spare->active = spare->skip = 0;
+    spare->len = 0;
+    e->assembly_last = (uint32_t)(spare - e->assemblies);
+    return spare;
+}
+
+void sc_assembly_close(sc_engine *e, sc_assembly *a) {
+    e->assemblies_active -= (uint32_t)a->active;
+    a->active = a->skip = 0;
+}
+
+void sc_assembly_drop(sc_engine *e, sc_assembly *a) {
+    if (a->active) e->counters.drop_partial_message++;
+    sc_assembly_close(e, a);
+    a->len = 0;
+}
+
+void sc_assembly_release(sc_assembly *a) { /* a large message leaves no large buffer behind */
+    a->len = 0;
+    if (a->cap <= (1u << 20)) return;
+    free(a->p);
+    a->p = NULL;
+    a->cap = 0;
+}
+
+void sc_assembly_append(sc_engine *e, sc_assembly *a, const uint8_t *p, uint64_t len) {
+    if (a->skip) return;
+    if (a->len + len > e->config.message_bytes_max) {
+        a->skip = 1;
+        e->counters.drop_message_too_large++;
+        sc_assembly_release(a);
+        return;
+    }
+    if (a->len + len > a->cap) {
+        uint64_t cap = a->cap ? a->cap : 65536;
+        while (cap < a->len + len) cap *= 2;
+        uint8_t *grown = realloc(a->p, cap);
+        if (!grown) {
+            a->skip = 1;
+            e->counters.drop_message_too_large++;
+            sc_assembly_release(a);
+            return;
+        }
+        a->p = grown;
+        a->cap = cap;
+    }
+    if (len) memcpy(a->p + a->len, p, len);
+    a->len += len;
+}
+
+/* A message goes on in the next packet of its sender. */
+void sc_assembly_open(sc_engine *e, sc_assembly *a) {
+    e->assemblies_active += (uint32_t)!a->active;
+    a->active = 1;
+    a->skip = 0;
+    a->len = 0;
+}
+
+/* A message ends in the view that it began in, or nowhere. */
+void sc_assembly_view_ends(sc_engine *e) {
+    for (uint32_t i = 0; i < SC_ASSEMBLIES; i++)
+        if (e->assemblies[i].sender && !e->assemblies[i].unicast) sc_assembly_drop(e, &e->assemblies[i]);
+}
+
+void sc_assembly_free(sc_engine *e) {
+    for (uint32_t i = 0; i < SC_ASSEMBLIES; i++) free(e->assemblies[i].p);
+}

@@ -1,0 +1,165 @@
+/* Delivery queue: what is in order waits here for the application, with markers in their true place. What leaves it gives
+ * credit. */
+#include "engine/internal.h"
+
+#define QUEUE_FIRST 256u
+
+static sc_delivery *at(const sc_engine *e, uint64_t position) { return &e->queue[position & (e->queue_cap - 1)]; }
+
+/* The queue grows as needed; windows bound what can be in it. NULL without memory. */
+static sc_delivery *push(sc_engine *e) {
+    if (e->queue_tail - e->queue_head == e->queue_cap) {
+        uint64_t cap = e->queue_cap ? e->queue_cap * 2 : QUEUE_FIRST;
+        sc_delivery *queue = malloc(cap * sizeof *queue);
+        if (!queue) return NULL;
+        for (uint64_t i = e->queue_head; i < e->queue_tail; i++) queue[i & (cap - 1)] = *at(e, i);
+        free(e->queue);
+        e->queue = queue;
+        e->queue_cap = cap;
+    }
+    return at(e, e->queue_tail++);
+}
+
+void sc_queue_credit(sc_engine *e, const sc_delivery *d, int64_t now) {
+    if (d->stream == SC_STREAM_UNICAST && d->sender == e->config.member) { /* to itself */
+        e->self_bytes -= d->len;
+        e->sendable++;
+        return;
+    }
+    if (d->stream == SC_STREAM_GROUP) {
+        if (d->epoch != e->epoch) return; /* of a closed view: nobody waits for its credit */
+        if (d->carrier == e->view.rank) {
+            sc_flow_self(e, d->seqno);
+            return;
+        }
+    }
+    sc_peer *peer = d->stream == SC_STREAM_GROUP ? e->peers[d->carrier] : sc_find_peer(e, d->sender);
+    if (!peer || (sc_of_pair((uint64_t)d->stream) && d->pair != peer->pair)) return;
+    sc_rx_stream *rx = sc_rx_of(peer, d->stream);
+    if (d->seqno > rx->consumed) rx->consumed = d->seqno;
+    rx->queue_bytes -= d->len;
+    sc_flow_consumed(e, peer, d->stream, d->len, now);
+}
+
+/* Takes a reference to the slab of its own. 0 without memory: the packet stays where it is and is tried again. */
+int sc_queue_packet(sc_engine *e, const sc_delivery *packet) {
+    sc_delivery *d = push(e);
+    if (!d) return 0;
+    *d = *packet;
+    d->epoch = e->epoch;
+    d->view_tag = e->view.tag;
+    sc_peer *peer = sc_of_pair((uint64_t)d->stream) ? sc_find_peer(e, d->sender) : NULL;
+    d->pair = peer ? peer->pair : 0;
+    if (d->stream == SC_STREAM_GROUP && d->carrier != e->view.rank) peer = e->peers[d->carrier];
+    if (peer && peer != sc_self(e)) sc_rx_of(peer, d->stream)->queue_bytes += d->len;
+    e->counters.packets_delivered++;
+    if (!e->config.receive || (d->sender == e->config.member && !e->config.deliver_own)) {
+        e->queue_tail--;
+        sc_taken_hand(e, d, 1);
+        sc_queue_credit(e, d, e->now);
+        return 1;
+    }
+    sc_slab_ref(d->slab);
+    e->queue_bytes += d->len;
+    return 1;
+}
+
+/* An own packet of the group stream: copied, so that the send ring need not wait for the application. */
+void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno, uint64_t number, uint64_t global) {
+    if (e->config.receive && e->config.deliver_own) {
+        sc_slab *slab;
+        uint8_t *copy = sc_slab_copy_own(e->pool, p, len, &slab);
+        if (copy) {
+            if (sc_queue_packet(e, &(sc_delivery){.p = copy,
+                                                  .len = len,
+                                                  .slab = slab,
+                                                  .own = 1,
+                                                  .stream = SC_STREAM_GROUP,
+                                                  .carrier = e->view.rank,
+                                                  .rank = e->view.rank,
+                                                  .sender = e->config.member,
+                                                  .seqno = seqno,
+                                                  .number = number,
+                                                  .global = global}))
+                e->own_bytes += len;
+            sc_slab_unref(slab);
+            return;
+        }
+        e->counters.drop_slabs++; /* without memory */
+    }
+    sc_flow_self(e, seqno);
+}
+
+int sc_queue_marker(sc_engine *e, uint64_t marker, int inside) {
+    sc_delivery *d = push(e);
+    if (!d) return -1;
+    *d = (sc_delivery){.marker = marker, .inside = inside, .epoch = e->epoch, .view_tag = e->view.tag};
+    e->markers++;
+    return 0;
+}
+
+/* ---- from the receive rings ---------------------------------------------------------------------------------- */
+
+static int deliver(sc_engine *e, sc_peer *peer, int stream, uint32_t rank, uint64_t number, uint64_t global) {
+    sc_rx_stream *rx = sc_rx_of(peer, stream);
+    const sc_rx_packet *slot = sc_rx_at(e, rx, rx->queued);
+    if (!sc_queue_packet(e, &(sc_delivery){.p = slot->p,
+                                           .len = slot->len,
+                                           .slab = slot->slab,
+                                           .stream = stream,
+                                           .carrier = peer->rank,
+                                           .rank = rank,
+                                           .sender = e->view.ids[rank],
+                                           .seqno = rx->queued,
+                                           .number = number,
+                                           .global = global}))
+        return 0;
+    rx->queued++;
+    return 1;
+}
+
+int sc_rx_deliver(sc_engine *e, sc_peer *peer, uint32_t rank, uint64_t number, uint64_t global) {
+    return deliver(e, peer, SC_STREAM_GROUP, rank, number, global);
+}
+
+void sc_rx_refuse(sc_engine *e, sc_rx_stream *rx) {
+    sc_rx_drop(e, rx);
+    sc_rx_gap_add(e, rx, rx->queued, rx->queued, e->now, -1);
+}
+
+void sc_queue_unicasts(sc_engine *e, sc_peer *peer) {
+    sc_rx_stream *rx = &peer->unicast;
+    while (rx->queued < rx->next && deliver(e, peer, SC_STREAM_UNICAST, peer->rank, rx->queued, 0))
+        sc_rx_release(e, rx);
+}
+
+sc_delivery *sc_queue_first(const sc_engine *e) { return e->queue_head < e->queue_tail ? at(e, e->queue_head) : NULL; }
+
+/* The first entry was taken by the application. */
+void sc_queue_pop(sc_engine *e, int64_t now) {
+    sc_delivery *d = at(e, e->queue_head);
+    if (d->p) {
+        sc_taken_hand(e, d, 0);
+        sc_queue_credit(e, d, now);
+        e->queue_bytes -= d->len;
+        if (d->own) {
+            e->own_bytes -= d->len;
+            if (d->epoch != e->epoch) e->own_closed_bytes -= d->len;
+        }
+        sc_slab_unref(d->slab);
+    } else {
+        e->markers--;
+    }
+    e->queue_head++;
+}
+
+/* What is in the queue now belongs to closed views. */
+void sc_queue_closed(sc_engine *e) { e->own_closed_bytes = e->own_bytes; }
+
+void sc_queue_free(sc_engine *e) {
+    for (; e->queue_head < e->queue_tail; e->queue_head++)
+        if (at(e, e->queue_head)->p) sc_slab_unref(at(e, e->queue_head)->slab);
+    free(e->queue);
+}
+
+uint64_t sc_engine_deliverable(const sc_engine *e) { return e->queue_bytes + (e->markers != 0); }

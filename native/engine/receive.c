@@ -1,0 +1,248 @@
+/* A datagram's way in: is it ours, may its sender say this, and which part is it for. */
+#include "engine/internal.h"
+
+static void count_drop(sc_engine *e, sc_wire_result result) {
+    switch (result) {
+    case SC_WIRE_SHORT: e->counters.drop_short++; break;
+    case SC_WIRE_MAGIC_BAD: e->counters.drop_magic++; break;
+    case SC_WIRE_VERSION_BAD: e->counters.drop_version++; break;
+    case SC_WIRE_GROUP_BAD: e->counters.drop_group++; break;
+    case SC_WIRE_KEY_BAD: e->counters.drop_key++; break;
+    case SC_WIRE_CRC_BAD: e->counters.drop_crc++; break;
+    default: e->counters.drop_field++; break;
+    }
+}
+
+/* Frames of the control plane cost Python's time: each source has a share of it, which its frames must keep to before
+ * anybody reads them. Bytes a second, and at once. */
+#define FRAME_COST 512
+#define MEMBER_RATE 4000000
+#define SOURCE_RATE 256000
+#define STRANGERS_RATE 1000000
+#define SECOND_NS 1000000000
+
+static int spend(sc_budget *budget, int64_t cost, int64_t rate, int64_t most, int64_t now) {
+    int64_t elapsed = now - budget->refilled;
+    if (!budget->refilled || elapsed > 2 * (int64_t)SECOND_NS) elapsed = 2 * (int64_t)SECOND_NS;
+    if (elapsed > 0) {
+        budget->left += (int64_t)((double)elapsed * (double)rate / SECOND_NS);
+        budget->refilled = now > 0 ? now : 1;
+    }
+    if (budget->left > most) budget->left = most;
+    if (budget->left < cost) return 0;
+    budget->left -= cost;
+    return 1;
+}
+
+static sc_source *source_of(sc_engine *e, const sc_address *from) {
+    uint32_t i = 0;
+    while (i < SC_SOURCES - 1 && !sc_same_address(&e->sources[i].address, from)) i++;
+    sc_source found = e->sources[i];
+    if (!sc_same_address(&found.address, from)) found = (sc_source){.address = *from};
+    memmove(e->sources + 1, e->sources, i * sizeof found); /* the last used first */
+    e->sources[0] = found;
+    return &e->sources[0];
+}
+
+/* May a frame, or a ping, of `len` bytes be heard? */
+static int within_rate(sc_engine *e, sc_peer *peer, const sc_address *from, size_t len, int64_t now) {
+    int64_t cost = (int64_t)len + FRAME_COST;
+    if (peer) return spend(&peer->control, cost, MEMBER_RATE, MEMBER_RATE, now);
+    return spend(&source_of(e, from)->budget, cost, SOURCE_RATE, 2 * SOURCE_RATE, now) &&
+           spend(&e->strangers, cost, STRANGERS_RATE, 2 * STRANGERS_RATE, now);
+}
+
+/* Is this the address of a member? */
+static int is_members(const sc_engine *e, const sc_address *from) {
+    for (uint32_t r = 0; r < e->view.n; r++)
+        if (sc_same_address(from, &e->peers[r]->address)) return 1;
+    return 0;
+}
+
+/* ---- data packets -------------------------------------------------------------------------------------------- */
+
+static int drop(uint64_t *counter) {
+    ++*counter;
+    return 0;
+}
+
+static int stream_of(uint8_t type) {
+    return type == SC_TYPE_DATA      ? SC_STREAM_GROUP
+           : type == SC_TYPE_UNICAST ? SC_STREAM_UNICAST
+           : type == SC_TYPE_FORWARD ? SC_STREAM_FORWARD
+                                     : SC_STREAM_STATE;
+}
+
+/* From its OK on a survivor takes nothing of this view from outside the survivors but what the CUT names. */
+static int is_frozen(const sc_engine *e, const sc_peer *peer, int stream, uint64_t seqno) {
+    if (stream != SC_STREAM_GROUP) return peer->lost || (stream == SC_STREAM_FORWARD && e->gate_closed);
+    return (peer->lost && e->cut_set != SC_CUT_CURRENT) || seqno > peer->group.limit;
+}
+
+/* Has the sender more here than one that keeps to its window can have? Twice the window, as what a view change sends again
+ * is forced past it. What is dropped so is asked for again; the packet that comes next always has a place. */
+static int beyond_share(const sc_engine *e, const sc_rx_stream *rx, int stream, uint64_t seqno, size_t len) {
+    uint64_t share = 2 * (sc_window_of(e, stream) + e->view.packet_bytes);
+    if (rx->queue_bytes + len > share && rx->queue_bytes) return 1;
+    return rx->ring_bytes + len > share && seqno != rx->next;
+}
+
+/* Has the receive ring a free place for it? */
+static int has_place(sc_engine *e, sc_rx_stream *rx, uint64_t seqno) {
+    if (seqno < rx->next) return drop(&e->counters.packets_duplicate);
+    if (seqno >= rx->first + e->config.ring_packets) return drop(&e->counters.drop_window);
+    if (!rx->packets && !(rx->packets = calloc(e->config.ring_packets, sizeof *rx->packets)))
+        return drop(&e->counters.drop_slabs);
+    return sc_rx_at(e, rx, seqno)->p ? drop(&e->counters.packets_duplicate) : 1;
+}
+
+/* What is contiguous goes on: to the order, which puts it in the delivery queue, or to its reader. What came on a forward
+ * stream the order takes when the engine settles; after CUT nothing of the group is delivered until VIEW. */
+static void advance(sc_engine *e, sc_peer *peer, sc_rx_stream *rx, int stream) {
+    if (stream == SC_STREAM_UNICAST) {
+        sc_queue_unicasts(e, peer);
+    } else if (stream == SC_STREAM_STATE) {
+        sc_state_advance(e, peer);
+    } else if (stream == SC_STREAM_GROUP && !e->cut_set) {
+        e->order.ops->advance(e, peer);
+        sc_rx_stable(e, rx, rx->stable);
+    }
+}
+
+/* A data packet of `peer` whose wire form is valid and whose view tag fits; not `direct`: from another member, as we asked
+ * for it. Returns 1 when it was new. */
+static int receive_data(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab *slab, int direct, int64_t now) {
+    int stream = stream_of(sc_get_type(p));
+    sc_rx_stream *rx = sc_rx_of(peer, stream);
+    uint64_t seqno = sc_get_seqno(p);
+    if (!sc_of_pair((uint64_t)stream) && !e->order.ops->accepts(e, peer, stream, p))
+        return drop(&e->counters.drop_field);
+    if (is_frozen(e, peer, stream, seqno)) return drop(&e->counters.drop_frozen);
+    if (direct)
+        sc_rx_stable(e, rx, sc_get_stable(p));
+    else if (!sc_gaps_asked(rx, seqno))
+        return drop(&e->counters.drop_address);
+    if (!has_place(e, rx, seqno)) return 0;
+    if (beyond_share(e, rx, stream, seqno, len)) return drop(&e->counters.drop_share);
+    if (!sc_rx_put(e, rx, seqno, p, len, slab)) {
+        sc_detect_starved(e, now);
+        return drop(&e->counters.drop_slabs);
+    }
+    e->counters.packets_received++;
+    sc_gaps_came(e, rx, seqno, now);
+    uint64_t before = rx->next;
+    sc_rx_extend(e, rx);
+    advance(e, peer, rx, stream);
+    if (rx->next != before) {
+        sc_gaps_prune(rx);
+        sc_flow_progress(e, rx, stream, now);
+    }
+    return 1;
+}
+
+/* ---- all datagrams ------------------------------------------------------------------------------------------- */
+
+/* Streams of a pair live as long as both are members, through many views: they, and what is said of them, carry the tag of
+ * the view since which that is so. All else belongs to one view. */
+static int is_of_pair(const uint8_t *p) {
+    switch (sc_get_type(p)) {
+    case SC_TYPE_UNICAST:
+    case SC_TYPE_STATE: return 1;
+    case SC_TYPE_ACK: return sc_of_pair(sc_get_ack_stream(p));
+    case SC_TYPE_PROBE: return sc_of_pair(sc_get_probe_stream(p));
+    case SC_TYPE_NAK: return sc_of_pair(sc_get_nak_stream(p));
+    default: return 0;
+    }
+}
+
+/* A sign of life of `peer`. A member that has yet to install this view, because its Python is busy, is alive for so long as
+ * the flush has time, and multicasts no heartbeat that could be expected of it. 0: it is none. */
+static int is_alive(sc_engine *e, sc_peer *peer, uint64_t tag, int current, int control, int lane, int64_t now) {
+    int late = (tag == e->view_before || !tag) && now - e->installed < e->config.install_ns;
+    if (!current && !control && !late) return 0;
+    peer->heard = now;
+    if (lane != SC_LANE_UNICAST || (late && !current)) sc_detect_overheard(e, peer, now);
+    if (peer->doubted) sc_detect_undoubt(e, peer);
+    return 1;
+}
+
+/* May `from` send this? A member speaks from its own address. Only a DATA packet may come from another member, as a holder
+ * that serves one which is gone: that is no sign of life. */
+static int may_send(sc_engine *e, sc_peer *peer, const sc_address *from, uint8_t type, size_t len, int64_t now) {
+    if (peer && !sc_same_address(from, &peer->address) && (type != SC_TYPE_DATA || !is_members(e, from)))
+        return drop(&e->counters.drop_address);
+    int limited = type == SC_TYPE_CONTROL || (type == SC_TYPE_PING && !peer);
+    return limited && !within_rate(e, peer, from, len, now) ? drop(&e->counters.drop_rate) : 1;
+}
+
+/* A datagram of a member, of this view or of the pair. */
+static int dispatch(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab *slab, int direct, int64_t now) {
+    switch (sc_get_type(p)) {
+    case SC_TYPE_ACK:
+        if (!peer->lost) sc_on_ack(e, peer, p, now);
+        return 1;
+    case SC_TYPE_NAK:
+        if (!peer->lost) sc_on_nak(e, peer, p, now);
+        return 1;
+    case SC_TYPE_PROBE: sc_on_probe(e, peer, p, now); return 1;
+    case SC_TYPE_HEARTBEAT: sc_on_heartbeat(e, peer, p, now); return 1;
+    case SC_TYPE_ASK: sc_on_ask(e, peer, p); return 1;
+    case SC_TYPE_TAKEN: sc_on_taken(e, peer, p); return 1;
+    default: return receive_data(e, peer, p, len, slab, direct, now);
+    }
+}
+
+/* A valid datagram of somebody else, from where it may come. */
+static int receive_valid(sc_engine *e, sc_peer *peer, sc_slab *slab, uint8_t *p, size_t len, const sc_address *from,
+                         int lane, int64_t now) {
+    uint64_t tag = sc_get_view_tag(p);
+    uint8_t type = sc_get_type(p);
+    int direct = !peer || sc_same_address(from, &peer->address);
+    int current = peer && tag == (is_of_pair(p) ? peer->pair : e->view.tag);
+    int alive = peer && direct && is_alive(e, peer, tag, current, type == SC_TYPE_CONTROL, lane, now);
+    if (type == SC_TYPE_CONTROL) { /* anyone may speak to the control plane; it decides */
+        sc_push_event(e, SC_EVENT_CONTROL, sc_get_sender(p), tag, from, p + SC_COMMON_HEADER, len - SC_COMMON_HEADER);
+        return 1;
+    }
+    if (type == SC_TYPE_PING) {
+        sc_on_ping(e, tag == e->view.tag ? peer : NULL, p, from);
+        return 1;
+    }
+    if (type == SC_TYPE_HEARTBEAT && !current) sc_detect_stranger(e, tag, from, now);
+    if (!peer) return drop(&e->counters.drop_stranger);
+    if (type == SC_TYPE_PONG && alive) {
+        sc_on_pong(e, peer, p, now);
+        return 1;
+    }
+    return current ? dispatch(e, peer, p, len, slab, direct, now) : drop(&e->counters.drop_view);
+}
+
+static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, const sc_address *from, int lane,
+                       int64_t now) {
+    e->counters.datagrams_received++;
+    e->counters.bytes_received += len;
+    sc_wire_result result = sc_wire_check(p, len, e->config.group);
+    if (result != SC_WIRE_OK) {
+        count_drop(e, result);
+        return 0;
+    }
+    uint64_t sender = sc_get_sender(p);
+    if (sender == e->config.member) return drop(&e->counters.drop_own);
+    sc_peer *peer = sc_find_peer(e, sender);
+    if (!may_send(e, peer, from, sc_get_type(p), len, now)) return 0;
+    return receive_valid(e, peer, slab, p, len, from, lane, now);
+}
+
+int sc_engine_receive(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, size_t segment, const sc_address *from,
+                      int lane, int64_t now) {
+    e->now = now;
+    if (slab && len < SC_SLAB_BYTES / 4) slab = NULL; /* a copy costs less than the rest of the slab */
+    if (!segment) segment = len;
+    int accepted = 0;
+    for (size_t at = 0; at < len; at += segment) {
+        size_t n = len - at < segment ? len - at : segment;
+        accepted += receive_one(e, slab, p + at, n, from, lane, now);
+    }
+    sc_settle(e, now);
+    return accepted;
+}

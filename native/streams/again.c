@@ -1,0 +1,151 @@
+/* NAK service: which packets are sent again, to whom, and how often at most. */
+#include "engine/internal.h"
+
+static int tokens(sc_engine *e, uint32_t bytes, int64_t now) {
+    int64_t burst = (int64_t)(e->config.retransmit_bytes_per_s / 50) + 2 * SC_PACKET_MAX;
+    int64_t elapsed = now - e->again_refilled;
+    if (elapsed > 1000000000) elapsed = 1000000000;
+    if (elapsed > 0) {
+        e->again_tokens += (int64_t)((double)elapsed * (double)e->config.retransmit_bytes_per_s / 1e9);
+        e->again_refilled = now;
+    }
+    if (e->again_tokens > burst) e->again_tokens = burst;
+    if (e->again_tokens < (int64_t)bytes) return 0;
+    e->again_tokens -= bytes;
+    return 1;
+}
+
+/* A member may ask again for what is sent for the first time, once over, and a little more with time: else a NAK of
+ * 72 bytes draws a window out of us as often as it comes. */
+static int share_of(sc_engine *e, sc_peer *requester, uint32_t bytes, int64_t now) {
+    int64_t most = 2 * (int64_t)e->config.ring_bytes + 2 * SC_PACKET_MAX;
+    int64_t elapsed = now - requester->again_refilled;
+    if (elapsed > 1000000000) elapsed = 1000000000;
+    requester->again_left += (int64_t)(e->first_bytes - requester->again_sent) +
+                             (int64_t)((double)elapsed * (double)e->config.retransmit_bytes_per_s / 64e9);
+    requester->again_sent = e->first_bytes;
+    requester->again_refilled = now;
+    if (requester->again_left > most) requester->again_left = most;
+    if (requester->again_left < (int64_t)bytes) return 0;
+    requester->again_left -= bytes;
+    return 1;
+}
+
+/* Is its last retransmission still waiting to be sent? */
+static sc_again *waiting(sc_engine *e, const sc_tx_packet *packet) {
+    uint64_t place = packet->again - 1 - e->again_gone;
+    return packet->again > e->again_gone && place < e->n_again ? &e->again[place] : NULL;
+}
+
+/* An own packet: NULL where nothing of it is to be sent, for now or for good. */
+static sc_tx_packet *own_packet(sc_engine *e, sc_peer *requester, int stream, uint64_t seqno, int64_t now) {
+    sc_tx_stream *tx = sc_tx_of(e, requester, stream);
+    if (!tx || !sc_tx_has(tx, seqno) || seqno >= tx->unsent) {
+        e->counters.retransmit_missing++;
+        return NULL;
+    }
+    sc_tx_packet *packet = sc_tx_at(tx, seqno);
+    int fresh = packet->retransmitted_to && now - packet->retransmitted_at < e->config.retransmit_hold_ns;
+    if (fresh && (packet->retransmitted_to == requester->rank + 1 || packet->retransmitted_to == UINT32_MAX)) {
+        e->counters.retransmit_held++;
+        return NULL;
+    }
+    /* A second member lacks it too, and the first answer has not left: one multicast serves both. */
+    sc_again *first = fresh && stream == SC_STREAM_GROUP ? waiting(e, packet) : NULL;
+    if (first && first->owner == e->config.member && first->stream == stream && first->seqno == seqno) {
+        first->multicast = 1;
+        packet->retransmitted_to = UINT32_MAX;
+        return NULL;
+    }
+    return packet;
+}
+
+/* A packet held for a sender that is gone or does not answer. */
+static const sc_rx_packet *held_packet(sc_engine *e, uint64_t owner, int stream, uint64_t seqno) {
+    sc_peer *peer = stream == SC_STREAM_GROUP ? sc_find_peer(e, owner) : NULL;
+    const sc_rx_stream *rx = peer ? &peer->group : NULL;
+    if (rx && rx->packets && seqno >= rx->first && seqno <= rx->highest && sc_rx_at(e, rx, seqno)->p)
+        return sc_rx_at(e, rx, seqno);
+    e->counters.retransmit_missing++;
+    return NULL;
+}
+
+/* Queues one retransmission. 0 when a bound is hit: the rest of the NAK would meet the same. */
+static int again(sc_engine *e, sc_peer *requester, uint64_t owner, int stream, uint64_t seqno, int64_t now) {
+    int own = owner == e->config.member;
+    sc_tx_packet *sent = own ? own_packet(e, requester, stream, seqno, now) : NULL;
+    const sc_rx_packet *held = own ? NULL : held_packet(e, owner, stream, seqno);
+    if (!sent && !held) return 1;
+    uint32_t len = sent ? sent->len : held->len;
+    if (e->n_again == SC_AGAIN_MAX || !share_of(e, requester, len, now) || !tokens(e, len, now)) {
+        e->counters.retransmit_limited++;
+        return 0;
+    }
+    if (sent) {
+        sent->retransmitted_at = now;
+        sent->retransmitted_to = requester->rank + 1;
+        sent->again = e->again_gone + e->n_again + 1;
+    }
+    e->again[e->n_again++] =
+        (sc_again){.owner = owner, .seqno = seqno, .stream = stream, .requester = requester->rank, .multicast = 0};
+    return 1;
+}
+
+/* The seqnos [*least_held, *end) of a stream that `requester` may be served from here, as far as it has not said itself that
+ * it has them. 0: none. */
+static int held_of(sc_engine *e, sc_peer *requester, uint64_t owner, int stream, uint64_t *least_held, uint64_t *end) {
+    uint64_t has = 0;
+    if (owner == e->config.member) {
+        sc_tx_stream *tx = sc_tx_of(e, requester, stream);
+        if (!tx || !tx->packets || (stream == SC_STREAM_FORWARD && (int32_t)requester->rank != e->order.forward_to))
+            return 0;
+        *least_held = tx->first;
+        *end = tx->unsent;
+        has = stream == SC_STREAM_GROUP ? requester->acked.delivered : tx->stable;
+    } else {
+        sc_peer *peer = sc_find_peer(e, owner);
+        if (!peer || stream != SC_STREAM_GROUP || !peer->group.packets) return 0;
+        *least_held = peer->group.first;
+        *end = peer->group.highest + 1;
+        has = requester->digest[peer->rank].delivered;
+    }
+    if (has >= *least_held) *least_held = has + 1;
+    return *least_held < *end;
+}
+
+void sc_on_nak(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
+    uint64_t owner = sc_get_nak_owner(p);
+    int stream = (int)sc_get_nak_stream(p);
+    uint32_t n = sc_get_nak_n(p);
+    e->counters.naks_received++;
+    uint64_t least_held, end; /* what there can be: nothing else is looked up */
+    if (!held_of(e, peer, owner, stream, &least_held, &end)) {
+        e->counters.retransmit_missing++;
+        return;
+    }
+    /* In the time between two NAKs for one range nobody lacks more than a ring holds. */
+    if (now - peer->naks_refilled >= e->config.nak_backoff_ns_min) {
+        peer->naks_left = e->config.ring_packets;
+        peer->naks_refilled = now;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t lo = sc_get_nak_lo(p, i), hi = sc_get_nak_hi(p, i);
+        if (lo < least_held || hi >= end) e->counters.retransmit_missing++;
+        if (lo < least_held) lo = least_held;
+        if (hi >= end) hi = end - 1;
+        for (uint64_t seqno = lo; seqno <= hi; seqno++) {
+            if (peer->naks_left-- <= 0) {
+                peer->naks_left = 0;
+                e->counters.retransmit_limited++;
+                return;
+            }
+            if (!again(e, peer, owner, stream, seqno, now)) return;
+        }
+    }
+}
+
+/* What was asked for in a closed view is not sent any more. */
+void sc_again_forget(sc_engine *e) {
+    e->again_gone += e->n_again;
+    e->n_again = 0;
+}

@@ -1,0 +1,206 @@
+/* Gaps of the receive rings, with their timers, and the NAKs that ask for what is missing. */
+#include "engine/internal.h"
+
+void sc_rx_gap_add(sc_engine *e, sc_rx_stream *rx, uint64_t lo, uint64_t hi, int64_t due, int32_t holder) {
+    if (rx->n_gaps == SC_GAPS_MAX) { /* the last one grows; what is held inside it is left out when it is asked for */
+        e->counters.gaps_full++;
+        sc_gap *last = &rx->gaps[SC_GAPS_MAX - 1];
+        if (hi > last->hi) last->hi = hi;
+        return;
+    }
+    rx->gaps[rx->n_gaps++] =
+        (sc_gap){.lo = lo, .hi = hi, .due = due, .wait = e->config.nak_backoff_ns_min, .tries = 0, .holder = holder};
+}
+
+static void gap_remove(sc_rx_stream *rx, uint32_t i) {
+    rx->n_gaps--;
+    memmove(&rx->gaps[i], &rx->gaps[i + 1], (rx->n_gaps - i) * sizeof *rx->gaps);
+}
+
+/* Something of a gap came: answers are under way, so the rest is asked for only when they stop, and soon then. */
+static void gap_fill(sc_engine *e, sc_rx_stream *rx, uint64_t seqno, int64_t now) {
+    for (uint32_t i = 0; i < rx->n_gaps; i++) {
+        sc_gap *gap = &rx->gaps[i];
+        if (seqno < gap->lo || seqno > gap->hi) continue;
+        gap->wait = e->config.nak_backoff_ns_min;
+        gap->due = now + gap->wait;
+        gap->tries = 0;
+        if (gap->lo == gap->hi) {
+            gap_remove(rx, i);
+        } else if (seqno == gap->lo) {
+            gap->lo++;
+        } else if (seqno == gap->hi) {
+            gap->hi--;
+        } else if (rx->n_gaps < SC_GAPS_MAX) {
+            memmove(gap + 1, gap, (rx->n_gaps++ - i) * sizeof *gap);
+            gap[0].hi = seqno - 1;
+            gap[1].lo = seqno + 1;
+        }
+        return;
+    }
+}
+
+void sc_gaps_prune(sc_rx_stream *rx) {
+    for (uint32_t i = rx->n_gaps; i-- > 0;)
+        if (rx->gaps[i].hi < rx->next) gap_remove(rx, i);
+}
+
+/* The sender has sent up to `highest`: what is beyond `known` is missing. Asked for at `due`. */
+void sc_rx_known(sc_engine *e, sc_rx_stream *rx, uint64_t highest, int64_t due) {
+    if (highest <= rx->known || highest > rx->limit) return;
+    /* What the ring cannot hold is not asked for: a sender within its window never is that far ahead. */
+    if (highest >= rx->first + e->config.ring_packets) highest = rx->first + e->config.ring_packets - 1;
+    if (highest <= rx->known) return;
+    sc_rx_gap_add(e, rx, rx->known + 1, highest, due, -1);
+    rx->known = highest;
+}
+
+int sc_gaps_asked(const sc_rx_stream *rx, uint64_t seqno) {
+    for (uint32_t i = 0; i < rx->n_gaps; i++)
+        if (seqno >= rx->gaps[i].lo && seqno <= rx->gaps[i].hi) return rx->gaps[i].asked;
+    return 0;
+}
+
+/* The packet `seqno` came: what lies before it, and was not known of, is missing. */
+void sc_gaps_came(sc_engine *e, sc_rx_stream *rx, uint64_t seqno, int64_t now) {
+    if (seqno <= rx->known) {
+        if (rx->n_gaps) gap_fill(e, rx, seqno, now);
+        return;
+    }
+    if (seqno > rx->known + 1) sc_rx_gap_add(e, rx, rx->known + 1, seqno - 1, now + e->config.nak_delay_ns, -1);
+    rx->known = seqno;
+}
+
+/* After a CUT only what it names is asked for. */
+void sc_gaps_cut(sc_rx_stream *rx, uint64_t limit) {
+    rx->limit = limit;
+    rx->n_gaps = 0;
+}
+
+void sc_gaps_fetch(sc_engine *e, sc_rx_stream *rx, uint64_t lo, uint64_t hi, uint32_t holder) {
+    if (lo < rx->next) lo = rx->next;
+    if (hi > rx->limit) hi = rx->limit;
+    if (lo > hi) return;
+    sc_rx_gap_add(e, rx, lo, hi, e->now, (int32_t)holder);
+    if (hi > rx->known) rx->known = hi;
+}
+
+/* ---- NAKs ---------------------------------------------------------------------------------------------------- */
+
+static int may_hold(sc_engine *e, const sc_peer *peer, const sc_peer *owner) {
+    return peer != sc_self(e) && peer != owner && !peer->lost;
+}
+
+/* A holder that the CUT named, and now and then another survivor: where gaps are more than the table holds, one entry stands
+ * for ranges of several holders. */
+static sc_peer *named_target(sc_engine *e, const sc_peer *owner, const sc_gap *gap) {
+    for (uint32_t i = 0; i < e->view.n && gap->tries % 3 == 2; i++) {
+        sc_peer *peer = e->peers[(gap->tries / 3 + i) % e->view.n];
+        if (may_hold(e, peer, owner)) return peer;
+    }
+    return e->peers[gap->holder];
+}
+
+/* The sender first; where it is gone, or each second time where it does not answer, a member that said in a heartbeat that it
+ * received more (which does not say that it holds just this packet: two that lack it must not ask each other for ever). */
+static sc_peer *nak_target(sc_engine *e, sc_peer *owner, int stream, const sc_gap *gap) {
+    if (gap->holder >= 0) return named_target(e, owner, gap);
+    int gone = owner->lost || owner->suspected || sc_is_mute(owner);
+    if (stream != SC_STREAM_GROUP || (!gone && (gap->tries < 3 || gap->tries % 2 == 0))) return gone ? NULL : owner;
+    for (uint32_t i = 0; i < e->view.n; i++) {
+        sc_peer *peer = e->peers[(gap->tries + i) % e->view.n];
+        if (!may_hold(e, peer, owner) || peer->suspected || sc_is_mute(peer)) continue;
+        if (peer->digest[owner->rank].received >= gap->lo) return peer;
+    }
+    return gone ? NULL : owner;
+}
+
+typedef struct {
+    uint64_t lo[SC_NAK_RANGES_MAX], hi[SC_NAK_RANGES_MAX];
+    uint32_t n;
+} ranges;
+
+/* The missing ranges of a gap: it may hold packets, and reach beyond the ring. */
+static void add_missing(const sc_engine *e, const sc_rx_stream *rx, const sc_gap *gap, ranges *out) {
+    uint64_t end = rx->first + e->config.ring_packets, hi = gap->hi < end ? gap->hi : end - 1, lo = 0;
+    for (uint64_t seqno = gap->lo; seqno <= hi + 1 && out->n < SC_NAK_RANGES_MAX; seqno++) {
+        int missing = seqno <= hi && !(rx->packets && sc_rx_at(e, rx, seqno)->p);
+        if (missing && !lo) lo = seqno;
+        if (missing || !lo) continue;
+        out->lo[out->n] = lo;
+        out->hi[out->n++] = seqno - 1;
+        lo = 0;
+    }
+}
+
+static void asked(sc_engine *e, sc_gap *gap, int64_t now) {
+    gap->tries++;
+    gap->asked = 1;
+    gap->due = now + gap->wait + (int64_t)(sc_random(e) % (uint64_t)(gap->wait / 4 + 1));
+    gap->wait = gap->wait * 2 < e->config.nak_backoff_ns_max ? gap->wait * 2 : e->config.nak_backoff_ns_max;
+}
+
+static int send_nak(sc_engine *e, const sc_peer *target, const sc_peer *owner, int stream, const ranges *missing) {
+    uint8_t *p = sc_out_new(e, SC_LANE_UNICAST, &target->address, SC_TYPE_NAK, SC_NAK_LEN(missing->n));
+    if (!p) return 0;
+    if (sc_of_pair((uint64_t)stream)) sc_put_view_tag(p, owner->pair);
+    sc_put_nak_owner(p, owner->id);
+    sc_put_nak_stream(p, (uint32_t)stream);
+    sc_put_nak_n(p, missing->n);
+    for (uint32_t k = 0; k < missing->n; k++) {
+        sc_put_nak_lo(p, k, missing->lo[k]);
+        sc_put_nak_hi(p, k, missing->hi[k]);
+    }
+    e->counters.naks_sent++;
+    return 1;
+}
+
+/* All that is due now and has the same target goes into one NAK. */
+static void nak_stream(sc_engine *e, sc_peer *owner, int stream, int64_t now) {
+    sc_rx_stream *rx = sc_rx_of(owner, stream);
+    for (uint32_t i = 0; i < rx->n_gaps;) {
+        if (rx->gaps[i].due > now) {
+            i++;
+            continue;
+        }
+        sc_peer *target = nak_target(e, owner, stream, &rx->gaps[i]);
+        ranges missing = {.n = 0};
+        for (; i < rx->n_gaps && missing.n < SC_NAK_RANGES_MAX; i++) {
+            sc_gap *gap = &rx->gaps[i];
+            if (gap->due > now) continue;
+            if (nak_target(e, owner, stream, gap) != target) break;
+            asked(e, gap, now);
+            add_missing(e, rx, gap, &missing);
+        }
+        if (missing.n && target && !send_nak(e, target, owner, stream, &missing)) return;
+    }
+}
+
+void sc_rx_naks(sc_engine *e, int64_t now) {
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        sc_peer *peer = e->peers[r];
+        if (r == e->view.rank) continue;
+        /* Between START and CUT nothing of the lost is asked for; the CUT says what is to be fetched from whom. */
+        if (peer->group.n_gaps && (!peer->lost || e->cut_set == SC_CUT_CURRENT))
+            nak_stream(e, peer, SC_STREAM_GROUP, now);
+        if (peer->lost) continue;
+        if (peer->unicast.n_gaps) nak_stream(e, peer, SC_STREAM_UNICAST, now);
+        if (peer->forward.n_gaps) nak_stream(e, peer, SC_STREAM_FORWARD, now);
+        if (peer->state.n_gaps) nak_stream(e, peer, SC_STREAM_STATE, now);
+    }
+}
+
+int64_t sc_rx_deadline(const sc_engine *e) {
+    int64_t due = SC_NEVER;
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        sc_peer *peer = e->peers[r];
+        if (peer->lost && e->cut_set != SC_CUT_CURRENT) continue;
+        for (int s = SC_STREAM_GROUP; s <= SC_STREAM_STATE; s++) {
+            const sc_rx_stream *rx = sc_rx_of(peer, s);
+            if (peer->lost && s != SC_STREAM_GROUP) continue;
+            for (uint32_t i = 0; i < rx->n_gaps; i++)
+                if (rx->gaps[i].due < due) due = rx->gaps[i].due;
+        }
+    }
+    return due;
+}

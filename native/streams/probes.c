@@ -1,0 +1,70 @@
+/* Tail probes: a sender without progress tells how far it has sent, and is answered by an ack. And the timers of both. */
+#include "engine/internal.h"
+
+#define PROBES_QUICK 3 /* of a group stream, before those that do not answer are probed by unicast, too */
+
+static void say_probe(sc_engine *e, const sc_tx_stream *tx, int lane, const sc_address *to) {
+    uint8_t *p = sc_out_new(e, lane, to, SC_TYPE_PROBE, SC_PROBE_LEN);
+    if (!p) return;
+    if (sc_of_pair((uint64_t)tx->stream)) sc_put_view_tag(p, tx->pair);
+    sc_put_probe_stream(p, (uint64_t)tx->stream);
+    sc_put_probe_highest(p, tx->unsent - 1);
+    sc_put_probe_stable(p, tx->stable);
+    e->counters.probes_sent++;
+}
+
+static void probe(sc_engine *e, sc_tx_stream *tx, int lane, const sc_address *to, int64_t now) {
+    say_probe(e, tx, lane, to);
+    tx->probe_wait = tx->probe_wait * 2 < e->config.probe_ns_max ? tx->probe_wait * 2 : e->config.probe_ns_max;
+    tx->probe_due = now + tx->probe_wait;
+}
+
+/* A receiver that has lost multicast, as behind a switch that forgot it, learns by unicast what it lacks. */
+static void probe_group(sc_engine *e, int64_t now) {
+    int quick =
+        e->group.probe_wait < e->config.probe_ns_min << PROBES_QUICK && e->group.probe_wait < e->config.probe_ns_max;
+    for (uint32_t r = 0; r < e->view.n && !quick; r++) {
+        const sc_peer *peer = e->peers[r];
+        if (r == e->view.rank || peer->lost || !sc_tx_outstanding(&e->group, peer->acked.delivered)) continue;
+        say_probe(e, &e->group, SC_LANE_UNICAST, &peer->address);
+    }
+    probe(e, &e->group, SC_LANE_CONTROL, NULL, now);
+}
+
+void sc_on_probe(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
+    int stream = (int)sc_get_probe_stream(p);
+    sc_rx_stream *rx = sc_rx_of(peer, stream);
+    if (peer->lost || (stream == SC_STREAM_GROUP && e->cut_set)) return;
+    sc_rx_stable(e, rx, sc_get_probe_stable(p));
+    sc_rx_known(e, rx, sc_get_probe_highest(p), now);
+    sc_ack(e, peer, stream);
+}
+
+void sc_flow_tick(sc_engine *e, int64_t now) {
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        sc_peer *peer = e->peers[r];
+        if (r == e->view.rank) continue;
+        for (int s = SC_STREAM_GROUP; s <= SC_STREAM_STATE; s++)
+            if (sc_rx_of(peer, s)->ack_due <= now) sc_ack(e, peer, s);
+        sc_tx_stream *of_pair[] = {peer->unicast_tx, peer->state_tx};
+        for (int i = 0; i < 2; i++)
+            if (of_pair[i] && of_pair[i]->probe_due <= now) probe(e, of_pair[i], SC_LANE_UNICAST, &peer->address, now);
+    }
+    if (e->group.probe_due <= now) probe_group(e, now);
+    if (e->forward.probe_due <= now && e->order.forward_to >= 0)
+        probe(e, &e->forward, SC_LANE_UNICAST, &e->peers[e->order.forward_to]->address, now);
+}
+
+int64_t sc_flow_deadline(const sc_engine *e) {
+    int64_t due = e->group.probe_due;
+    if (e->forward.probe_due < due) due = e->forward.probe_due;
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        sc_peer *peer = e->peers[r];
+        if (r == e->view.rank) continue;
+        for (int s = SC_STREAM_GROUP; s <= SC_STREAM_STATE; s++)
+            if (sc_rx_of(peer, s)->ack_due < due) due = sc_rx_of(peer, s)->ack_due;
+        if (peer->unicast_tx && peer->unicast_tx->probe_due < due) due = peer->unicast_tx->probe_due;
+        if (peer->state_tx && peer->state_tx->probe_due < due) due = peer->state_tx->probe_due;
+    }
+    return due;
+}

@@ -1,0 +1,86 @@
+/* Receive ring: packets keyed by seqno. A packet stays here until it is stable, so that any member can serve it after its
+ * sender is gone. */
+#include "engine/internal.h"
+
+sc_rx_stream *sc_rx_of(sc_peer *peer, int stream) {
+    return stream == SC_STREAM_GROUP     ? &peer->group
+           : stream == SC_STREAM_UNICAST ? &peer->unicast
+           : stream == SC_STREAM_FORWARD ? &peer->forward
+                                         : &peer->state;
+}
+
+static void drop_slot(sc_rx_stream *rx, sc_rx_packet *slot) {
+    if (!slot->p) return;
+    sc_slab_unref(slot->slab);
+    sc_rx_moved(rx, slot);
+}
+
+void sc_rx_moved(sc_rx_stream *rx, sc_rx_packet *slot) {
+    slot->p = NULL;
+    rx->ring_bytes -= slot->len;
+}
+
+static void clear(sc_engine *e, sc_rx_stream *rx) {
+    if (!rx->packets) return;
+    for (uint64_t seqno = rx->first; seqno <= rx->highest; seqno++) drop_slot(rx, sc_rx_at(e, rx, seqno));
+}
+
+void sc_rx_reset(sc_engine *e, sc_rx_stream *rx, uint64_t base) {
+    clear(e, rx);
+    sc_rx_packet *packets = rx->packets;
+    memset(rx, 0, sizeof *rx);
+    rx->packets = packets;
+    rx->first = rx->next = rx->queued = base + 1;
+    rx->highest = rx->known = rx->consumed = rx->stable = base;
+    rx->acked_consumed = base;
+    rx->limit = UINT64_MAX;
+    rx->ack_due = SC_NEVER;
+}
+
+void sc_rx_free(sc_engine *e, sc_rx_stream *rx) {
+    clear(e, rx);
+    free(rx->packets);
+    rx->packets = NULL;
+}
+
+void sc_rx_stable(sc_engine *e, sc_rx_stream *rx, uint64_t stable) {
+    if (stable > rx->stable) rx->stable = stable;
+    if (!rx->packets) return;
+    while (rx->first <= rx->stable && rx->first < rx->queued) drop_slot(rx, sc_rx_at(e, rx, rx->first++));
+}
+
+void sc_rx_skip(sc_rx_stream *rx) { rx->consumed = rx->queued++; }
+
+/* A slot is free, and the ring has one for it: a packet becomes part of the stream. The packet that is next always finds a
+ * slab; the others leave the last ones to it. 0 without slabs. */
+int sc_rx_put(sc_engine *e, sc_rx_stream *rx, uint64_t seqno, uint8_t *p, size_t len, sc_slab *slab) {
+    sc_rx_packet *slot = sc_rx_at(e, rx, seqno);
+    if (seqno != rx->next && sc_slab_pool_scarce(e->pool)) return 0;
+    if (slab) {
+        sc_slab_ref(slab);
+        slot->slab = slab;
+        slot->p = p;
+    } else if (!(slot->p = sc_slab_copy(e->pool, &rx->sharing, p, len, &slot->slab))) {
+        return 0;
+    }
+    slot->len = (uint32_t)len;
+    rx->ring_bytes += len;
+    if (seqno > rx->highest) rx->highest = seqno;
+    return 1;
+}
+
+/* The contiguous prefix ends before the first slot that is empty. */
+void sc_rx_extend(const sc_engine *e, sc_rx_stream *rx) {
+    while (rx->next <= rx->highest && sc_rx_at(e, rx, rx->next)->p) rx->next++;
+}
+
+/* The packet that is next for delivery is not one of the stream: its place is empty again. */
+void sc_rx_drop(const sc_engine *e, sc_rx_stream *rx) {
+    drop_slot(rx, sc_rx_at(e, rx, rx->queued));
+    rx->next = rx->queued;
+}
+
+/* All up to `queued` has left, and nobody else is ever served from here. */
+void sc_rx_release(const sc_engine *e, sc_rx_stream *rx) {
+    while (rx->first < rx->queued) drop_slot(rx, sc_rx_at(e, rx, rx->first++));
+}

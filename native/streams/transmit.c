@@ -1,0 +1,190 @@
+/* Transmission: what is packed, asked for again or queued becomes runs of datagrams. What is handed out stays as it is until
+ * the next transmit. */
+#include "engine/internal.h"
+
+/* A packet is handed out: its memory, in the ring or in a slab, stays as it is until the next transmit. */
+static void lend(sc_engine *e, sc_tx_stream *tx, const sc_tx_packet *packet) {
+    if (packet->slab) {
+        sc_slab_ref(packet->slab);
+        e->spent_slabs[e->n_spent_slabs++] = packet->slab;
+        return;
+    }
+    uint64_t at = packet->ring_end - ((packet->len + (uint64_t)SC_TX_ALIGN - 1) & ~(uint64_t)(SC_TX_ALIGN - 1));
+    if (at < tx->lent) tx->lent = at;
+}
+
+/* Who asked for a packet in vain may get one now. */
+static int take_back(sc_tx_stream *tx) {
+    int stalled = tx && tx->lent_stall;
+    if (!tx) return 0;
+    tx->lent = SC_NOT_LENT;
+    tx->lent_stall = 0;
+    return stalled;
+}
+
+static int slab_room(const sc_engine *e) { return e->n_spent_slabs < SC_SPENT_SLABS; }
+
+static void run_start(sc_tx *run, int lane, const sc_address *to) {
+    run->lane = lane;
+    if (to)
+        run->to = *to;
+    else
+        memset(&run->to, 0, sizeof run->to);
+    run->n = 0;
+    run->segment = 0;
+    run->bytes = 0;
+}
+
+static int run_fits(const sc_tx *run, uint32_t len) {
+    if (!run->n) return 1;
+    return run->n < SC_TX_SEGMENTS && run->bytes + len <= SC_PACKET_MAX && len <= run->segment &&
+           run->len[run->n - 1] == run->segment; /* only the last one may be shorter */
+}
+
+static void run_add(sc_tx *run, const uint8_t *p, uint32_t len) {
+    if (!run->n) run->segment = len;
+    run->p[run->n] = p;
+    run->len[run->n++] = len;
+    run->bytes += len;
+}
+
+static void count_run(sc_engine *e, const sc_tx *run) {
+    e->counters.datagrams_sent += run->n;
+    e->counters.bytes_sent += run->bytes;
+}
+
+static int transmit_out(sc_engine *e, sc_tx *out, int max) {
+    int k = 0;
+    while (e->out_first && k < max) {
+        sc_out *o = e->out_first;
+        e->out_first = o->next;
+        if (!e->out_first) e->out_last = &e->out_first;
+        e->out_bytes -= o->len;
+        sc_wire_seal(o->p, o->len);
+        run_start(&out[k], o->lane, &o->to);
+        run_add(&out[k], o->p, o->len);
+        count_run(e, &out[k++]);
+        o->next = e->spent;
+        e->spent = o;
+    }
+    return k;
+}
+
+/* Where the bytes of a retransmission are now, lent; NULL when they are stable and gone. */
+static const uint8_t *again_bytes(sc_engine *e, const sc_again *a, uint32_t *len, int64_t now) {
+    if (a->owner != e->config.member) {
+        sc_peer *owner = sc_find_peer(e, a->owner);
+        if (!owner || !owner->group.packets || a->seqno < owner->group.first) return NULL;
+        sc_rx_packet *held = sc_rx_at(e, &owner->group, a->seqno);
+        if (!held->p || sc_get_seqno(held->p) != a->seqno) return NULL;
+        *len = held->len;
+        sc_slab_ref(held->slab);
+        e->spent_slabs[e->n_spent_slabs++] = held->slab;
+        return held->p;
+    }
+    sc_tx_stream *tx = sc_tx_of(e, e->peers[a->requester], a->stream);
+    if (!tx || !sc_tx_has(tx, a->seqno)) return NULL;
+    sc_tx_packet *packet = sc_tx_at(tx, a->seqno);
+    packet->retransmitted_at = now;
+    *len = packet->len;
+    lend(e, tx, packet);
+    return packet->p;
+}
+
+static int transmit_again(sc_engine *e, sc_tx *out, int max, int64_t now) {
+    int k = 0;
+    uint32_t i = 0;
+    for (; i < e->n_again && k < max && slab_room(e); i++) {
+        const sc_again *a = &e->again[i];
+        if (a->requester >= e->view.n) continue;
+        uint32_t len = 0;
+        const uint8_t *p = again_bytes(e, a, &len, now);
+        if (!p) {
+            e->counters.retransmit_missing++;
+            continue;
+        }
+        int lane = a->multicast ? SC_LANE_DATA : SC_LANE_UNICAST;
+        const sc_address *to = a->multicast ? NULL : &e->peers[a->requester]->address;
+        int joins = k && out[k - 1].lane == lane && (!to || sc_same_address(&out[k - 1].to, to));
+        if (!joins || !run_fits(&out[k - 1], len)) run_start(&out[k++], lane, to);
+        run_add(&out[k - 1], p, len);
+        e->counters.packets_retransmitted++;
+    }
+    e->n_again -= i;
+    e->again_gone += i;
+    memmove(e->again, e->again + i, e->n_again * sizeof *e->again);
+    for (int j = 0; j < k; j++) count_run(e, &out[j]);
+    return k;
+}
+
+static int transmit_stream(sc_engine *e, sc_tx_stream *tx, int lane, const sc_address *to, sc_tx *out, int max,
+                           int64_t now) {
+    int k = 0;
+    uint64_t before = tx->unsent;
+    while (tx->unsent < tx->next && k < max && slab_room(e)) {
+        run_start(&out[k], lane, to);
+        while (tx->unsent < tx->next && slab_room(e)) {
+            sc_tx_packet *packet = sc_tx_at(tx, tx->unsent);
+            if (!run_fits(&out[k], packet->len)) break;
+            sc_put_stable(packet->p, tx->stable);
+            sc_wire_seal(packet->p, packet->len);
+            run_add(&out[k], packet->p, packet->len);
+            lend(e, tx, packet);
+            e->unsent -= e->unsent < packet->len ? e->unsent : packet->len;
+            e->counters.packets_sent++;
+            tx->unsent++;
+        }
+        e->first_bytes += out[k].bytes;
+        count_run(e, &out[k++]);
+    }
+    if (tx->unsent != before) sc_flow_sent(e, tx, now);
+    return k;
+}
+
+void sc_tx_spent_free(sc_engine *e) {
+    while (e->spent) {
+        sc_out *o = e->spent;
+        e->spent = o->next;
+        free(o);
+    }
+    while (e->retired) {
+        sc_retired *r = e->retired;
+        e->retired = r->next;
+        free(r->memory);
+    }
+    while (e->n_spent_slabs) sc_slab_unref(e->spent_slabs[--e->n_spent_slabs]);
+}
+
+/* What the last transmit handed out is free again. 1: a packet could not be opened for want of it. */
+int sc_transmit_return(sc_engine *e) {
+    sc_tx_spent_free(e);
+    int stalled = take_back(&e->group) | take_back(&e->forward);
+    for (uint32_t r = 0; e->in_view && r < e->view.n; r++)
+        stalled |= take_back(e->peers[r]->unicast_tx) | take_back(e->peers[r]->state_tx);
+    return stalled;
+}
+
+int sc_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all) {
+    int k = transmit_out(e, out, max);
+    if (!e->in_view) return k;
+    k += transmit_again(e, out + k, max - k, now);
+    if (all) sc_tx_close(e, &e->group);
+    k += transmit_stream(e, &e->group, SC_LANE_DATA, NULL, out + k, max - k, now);
+    int left = e->group.unsent < e->group.next;
+    if (e->order.forward_to >= 0) {
+        if (all) sc_tx_close(e, &e->forward);
+        k += transmit_stream(e, &e->forward, SC_LANE_UNICAST, &e->peers[e->order.forward_to]->address, out + k, max - k,
+                             now);
+        left |= e->forward.unsent < e->forward.next;
+    }
+    for (uint32_t i = 0; i < 2 * e->view.n; i++) { /* state comes last */
+        sc_peer *peer = e->peers[i % e->view.n];
+        sc_tx_stream *tx = i < e->view.n ? peer->unicast_tx : peer->state_tx;
+        if (!tx) continue;
+        if (all) sc_tx_close(e, tx);
+        k += transmit_stream(e, tx, SC_LANE_UNICAST, &peer->address, out + k, max - k, now);
+        left |= tx->unsent < tx->next;
+    }
+    if (!left && all) e->unsent = 0;
+    return k;
+}
