@@ -1,0 +1,36 @@
+"""What a member's core does follows from its inputs, the time, and the engine's answers alone."""
+
+from dataclasses import replace
+
+import pytest
+from recording import Recorder, replay
+
+from seqcast.core.vocabulary import FrameReceived, Send
+from seqcast.sim import Options, World
+
+FAMILIES = ("storm", "overlapping", "majorities", "pauses", "turnover", "unicasts")
+
+
+def recorded(seed, family):
+    """The tapes of a simulated run."""
+    world = World(Options.draw(seed, 0, "", 0, "", family), make_endpoint=Recorder)
+    world.run()
+    return [node.endpoint.tape for node in world.nodes]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_recording_of_a_run_replays_to_the_same_effects(family):
+    tapes = recorded(3, family)
+    assert sum(isinstance(effect, Send) for tape in tapes for _, _, effects in tape.steps for effect in effects) > 50
+    for tape in tapes:
+        replay(tape)
+
+
+def test_a_recording_that_lacks_a_frame_does_not_replay():
+    tape = max(recorded(3, "storm"), key=lambda tape: len(tape.steps))
+    frames = [i for i, (inputs, _, _) in enumerate(tape.steps) if any(isinstance(x, FrameReceived) for x in inputs)]
+    where = next(i for i in frames if tape.steps[i][2])  # the first that the member answered
+    inputs, now_ns, effects = tape.steps[where]
+    less = tuple(each for each in inputs if not isinstance(each, FrameReceived))
+    with pytest.raises(AssertionError):
+        replay(replace(tape, steps=[*tape.steps[:where], (less, now_ns, effects), *tape.steps[where + 1 :]]))
