@@ -260,7 +260,7 @@ def hearsay() -> Iterator[dict[str, Any]]:
             self.oks = {rank: replace(own, last=own.held[rank].prefix) for rank in self.oks}
         original(self, *arguments)
 
-    with mock.patch.object(Initiator, "send_cut", send_cut):
+    with replaced(Initiator, send_cut=send_cut):
         yield {}
 
 

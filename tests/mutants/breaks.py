@@ -326,7 +326,7 @@ BREAKS = (
          family="pauses"),
     # ---- block callbacks
     _one("gates close before the block callbacks have run", MACHINES + "initiator.py",
-         "asks = asks and any(context.infos[member].blocks for member in survivors)", "asks = False",
+         "return may and any(context.infos[member].blocks for member in survivors)", "return False",
          family="storm"),
     _one("a block callback is waited for without limit", MACHINES + "blocker.py",
          "self.due_ns = self.context.now + self.context.settings.block_deadline_ns", "pass",

@@ -437,8 +437,8 @@ def test_all_guarantees_hold_where_the_partition_is_primary(seeds):
         edges |= result.edges
         desks += len(world.desks)
     wanted = [
-        Edge("initiator", "STARTING", "OK_FEW"),
-        Edge("initiator", "TOO_FEW", "ALLOWED"),
+        Edge("initiator", "STARTING", "OK", "is_last_ok_of_too_few"),
+        Edge("initiator", "TOO_FEW", "REVIEW", "is_enough"),
         Edge("lifecycle", "IN", "EXCLUDED"),
     ]
     for edge in wanted:

@@ -7,7 +7,7 @@ import pytest
 from seqcast.core.machines.backlog import Backlog, BacklogState
 from seqcast.core.machines.blocker import Blocker, BlockerState
 from seqcast.core.machines.guard import Line, LineState
-from seqcast.core.machines.initiator import Attempting, Initiator
+from seqcast.core.machines.initiator import Initiator, InitiatorState
 from seqcast.core.machines.lifecycle import Lifecycle, LifecycleState
 from seqcast.core.machines.membership import Membership, MembershipState
 from seqcast.core.machines.merge import Merge, Merger
@@ -22,7 +22,7 @@ from seqcast.core.table import IGNORED, ILLEGAL, Edge, IllegalEvent, Machine, de
 MACHINES = [
     (Lifecycle, LifecycleState.OUT),
     (Membership, MembershipState.QUIET),
-    (Initiator, Attempting.IDLE),
+    (Initiator, InitiatorState.IDLE),
     (Participant, ParticipantState.OPEN),
     (StateTaker, Having.OUT),
     (Blocker, BlockerState.IDLE),

@@ -32,7 +32,6 @@ from seqcast.core.frames.kinds import (
     load,
 )
 from seqcast.core.installer import Installer
-from seqcast.core.machines.initiator import Attempting, AttemptInput
 from seqcast.core.machines.lifecycle import LifecycleEvent
 from seqcast.core.markers import Markers
 from seqcast.core.member import Machines
@@ -279,16 +278,13 @@ class Endpoint:
             machines = self.machines
             initiator, membership = machines.initiator, machines.membership
             initiator.review()
-            if initiator.state is not Attempting.IDLE and machines.participant.promise > initiator.attempt:
-                initiator.fire(AttemptInput.OVERTAKEN)
-            backing_off = initiator.state is Attempting.BACKING_OFF
             waited_for, passing_on = initiator.waited_for, initiator.passing_on
             if passing_on:  # of those that are gone or silent nobody waits
                 doubted = membership.doubted()
                 waited_for = tuple(member for member in waited_for if member not in doubted)
                 passing_on = bool(waited_for)
             running = initiator.running or passing_on
-            review = membership.review(running, waited_for, backing_off, initiator.too_few)
+            review = membership.review(running, waited_for, initiator.backing_off, initiator.too_few)
             self._carry_out()  # warnings: it changes no view
             if not review.begins:
                 machines.merger.review()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from seqcast.core.context import Context
 from seqcast.core.frames.kinds import NewView
 from seqcast.core.losses import Losses
-from seqcast.core.machines.initiator import Attempting, AttemptInput
+from seqcast.core.machines.initiator import InitiatorEvent
 from seqcast.core.machines.lifecycle import LifecycleEvent
 from seqcast.core.machines.pause_owner import PauseOwner
 from seqcast.core.markers import Markers
@@ -114,7 +114,7 @@ class Installer:
         machines = self.machines
         machines.renew(machines.membership)
         machines.membership.installed()
-        machines.initiator.fire(AttemptInput.VIEW)
+        machines.initiator.fire(InitiatorEvent.VIEW)
         fell = [member.id for member in old.members if member.id not in frame.survivors] if old else []
         machines.merger.installed(merged=bool(frame.subgroups), lost=fell)
 
@@ -126,7 +126,7 @@ class Installer:
         if left:
             self._left = self._stop(frame.cut, lost, Left(view, complete=True))
             self.story.left(view)
-            if machines.initiator.state is Attempting.IDLE:
+            if machines.initiator.idle:
                 machines.lifecycle.fire(LifecycleEvent.SERVED)
         else:
             names = ", ".join(member.name for member in view.members)
@@ -158,6 +158,6 @@ class Installer:
         context.plane.close_view(cut, self.markers.add(*lost, end))
         context.view = context.allowed = context.entered = None
         context.providers = ()
-        machines.initiator.fire(AttemptInput.VIEW)
+        machines.initiator.fire(InitiatorEvent.VIEW)
         machines.renew()
         return end if isinstance(end, Left) else Left()

@@ -50,7 +50,6 @@ from seqcast.core.frames.kinds import (
     Unblock,
     Wait,
 )
-from seqcast.core.machines.initiator import Attempting
 from seqcast.core.machines.lifecycle import LifecycleEvent
 from seqcast.core.machines.merge import COUNTER_STEP_MAX
 from seqcast.core.member import Machines
@@ -247,7 +246,7 @@ class Router:
         """initiator: counts it; a leaver that waited for it is done"""
         machines = self.machines
         machines.initiator.installed(frame, sender)
-        if machines.initiator.state is Attempting.IDLE:
+        if machines.initiator.idle:
             machines.lifecycle.fire(LifecycleEvent.SERVED)
 
     def declined(self, _: Declined, sender: int, __: bytes) -> None:

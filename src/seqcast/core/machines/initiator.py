@@ -44,7 +44,7 @@ DEPARTED_MAX = 64
 """So many of the incarnations that came and went are told to joiners: those of a while ago do not ask any more."""
 
 
-class Attempting(Enum):
+class InitiatorState(Enum):
     IDLE = auto()
     BLOCKING = auto()
     STARTING = auto()
@@ -55,104 +55,31 @@ class Attempting(Enum):
     BACKING_OFF = auto()
 
 
-class AttemptInput(Enum):
+class InitiatorEvent(Enum):
     INITIATE = auto()
-    INITIATE_BLOCK = auto()
     BLOCK_OK = auto()
-    BLOCK_OK_LAST = auto()
     OK = auto()
-    OK_LAST = auto()
-    OK_FEW = auto()
-    ALLOWED = auto()
     DONE = auto()
-    DONE_LAST = auto()
-    DONE_HOLD = auto()
+    INSTALLED = auto()
     RELEASE = auto()
     GO = auto()
     NEWER = auto()
     PROMISED = auto()
-    OVERTAKEN = auto()
+    LIVES = auto()
+    REVIEW = auto()
     REPEAT = auto()
     DEADLINE = auto()
-    BACKED_OFF = auto()
-    INSTALLED = auto()
-    INSTALLED_LAST = auto()
     VIEW = auto()
 
 
-A, I = Attempting, AttemptInput  # noqa: E741
-_RUNNING = (A.BLOCKING, A.STARTING, A.TOO_FEW, A.CUTTING, A.HOLDING)
-TABLE: Table = table(
-    "initiator",
-    A,
-    I,
-    (A.BACKING_OFF, I.INITIATE, None, ILLEGAL, "the coordinator's duty waits for the end of the back-off"),
-    (None, I.INITIATE, A.STARTING, "begin close", "a view change, or a survivor fell; no callback is to be waited for"),
-    ((A.IDLE, A.BLOCKING, A.SERVING), I.INITIATE_BLOCK, A.BLOCKING, "begin ask_block", "a survivor has a callback"),
-    (None, I.INITIATE_BLOCK, None, ILLEGAL, "gates are closed, or a back-off runs"),
-    (A.BLOCKING, I.BLOCK_OK, None, "note_answer", "others are missing"),
-    (None, I.BLOCK_OK, None, IGNORED, "repeated, or of an attempt that is over"),
-    (A.BLOCKING, I.BLOCK_OK_LAST, A.STARTING, "close", "all survivors ran their callbacks"),
-    (None, I.BLOCK_OK_LAST, None, ILLEGAL, "only BLOCKING counts them"),
-    (A.STARTING, I.OK, None, "note_ok", "others are missing"),
-    (None, I.OK, None, IGNORED, "repeated, or of an attempt that is over"),
-    (A.STARTING, I.OK_LAST, A.CUTTING, "note_ok send_cut", "all survivors answered"),
-    (None, I.OK_LAST, None, ILLEGAL, "only STARTING counts them"),
-    (A.STARTING, I.OK_FEW, A.TOO_FEW, "note_ok wait", "all answered, and are no majority of the view (step 9)"),
-    (None, I.OK_FEW, None, ILLEGAL, "only STARTING counts them"),
-    (A.TOO_FEW, I.ALLOWED, A.CUTTING, "send_cut", "an operator says that the others are gone for good"),
-    (None, I.ALLOWED, None, ILLEGAL, "only TOO_FEW waits for it"),
-    (A.CUTTING, I.DONE, None, "note_answer", "others are missing"),
-    (None, I.DONE, None, IGNORED, "repeated, or of an attempt that is over"),
-    (A.CUTTING, I.DONE_LAST, A.SERVING, "note_answer send_view", "all survivors hold the cut"),
-    (None, I.DONE_LAST, None, ILLEGAL, "only CUTTING counts them"),
-    (A.CUTTING, I.DONE_HOLD, A.HOLDING, "note_answer hold", "all survivors hold the cut, and a merge is under way"),
-    (None, I.DONE_HOLD, None, ILLEGAL, "only CUTTING counts them"),
-    (A.HOLDING, I.RELEASE, A.SERVING, "send_plain", "no merge: the subgroup goes on alone"),
-    (None, I.RELEASE, None, ILLEGAL, "only HOLDING is released"),
-    (A.HOLDING, I.GO, A.SERVING, "send_merged", "the merged view"),
-    (None, I.GO, None, ILLEGAL, "only HOLDING waits for it"),
-    (A.BLOCKING, I.NEWER, A.STARTING, "close", "a member has left the view already: no callback is of use any more"),
-    (
-        (A.STARTING, A.TOO_FEW, A.CUTTING, A.HOLDING),
-        I.NEWER,
-        A.SERVING,
-        "adopt",
-        "a member has left the view: we serve its VIEW",
-    ),
-    (None, I.NEWER, None, IGNORED, "of an attempt that is over"),
-    (_RUNNING, I.PROMISED, A.BACKING_OFF, "back_off", "a survivor promised a higher attempt"),
-    (None, I.PROMISED, None, IGNORED, "of an attempt that is over"),
-    (_RUNNING, I.OVERTAKEN, A.IDLE, "stop", "we promised a higher attempt of another member"),
-    (A.BACKING_OFF, I.OVERTAKEN, A.IDLE, "stop", "the higher attempt reached us"),
-    (None, I.OVERTAKEN, None, IGNORED, "no attempt of ours runs"),
-    (A.BLOCKING, I.REPEAT, None, "say", "a callback runs still; the leases are renewed"),
-    (A.STARTING, I.REPEAT, None, "say", "an OK is missing"),
-    (A.TOO_FEW, I.REPEAT, None, "say", "the leases run on; and those who are left out hear that we are too few"),
-    (A.CUTTING, I.REPEAT, None, "say", "a DONE is missing"),
-    (A.HOLDING, I.REPEAT, None, "say", "the leases run on while the others are awaited"),
-    (A.SERVING, I.REPEAT, None, "say_view", "somebody has not said that it has the VIEW"),
-    (None, I.REPEAT, None, ILLEGAL, "the timer does not run"),
-    (A.BLOCKING, I.DEADLINE, A.STARTING, "close", "who is silent was asked long enough (E-17); START will tell"),
-    ((A.STARTING, A.CUTTING), I.DEADLINE, A.IDLE, "stop exclude_silent", "the flush deadline excludes who is silent"),
-    (A.SERVING, I.DEADLINE, A.IDLE, "stop", "who has not the VIEW gets it from any member that it asks"),
-    (None, I.DEADLINE, None, ILLEGAL, "no deadline runs"),
-    (A.BACKING_OFF, I.BACKED_OFF, A.IDLE, "stop", "again, if there is still a reason"),
-    (None, I.BACKED_OFF, None, ILLEGAL, "the timer does not run"),
-    (A.SERVING, I.INSTALLED, None, "note_answer", "others are missing"),
-    (None, I.INSTALLED, None, IGNORED, "repeated"),
-    (A.SERVING, I.INSTALLED_LAST, A.IDLE, "stop", "all have the VIEW"),
-    (None, I.INSTALLED_LAST, None, ILLEGAL, "only SERVING counts them"),
-    ((*_RUNNING, A.BACKING_OFF), I.VIEW, A.IDLE, "stop", "our view was closed by somebody else's attempt"),
-    (None, I.VIEW, None, IGNORED, "the VIEW is ours, or nothing runs"),
-)
+S, E = InitiatorState, InitiatorEvent
+_RUNNING = (S.BLOCKING, S.STARTING, S.TOO_FEW, S.CUTTING, S.HOLDING)
+_STARTED = (S.STARTING, S.TOO_FEW, S.CUTTING, S.HOLDING)
 
 
 class Initiator(Machine):
-    TABLE: ClassVar[Table] = TABLE
-
     def __init__(self, context: Context, participant: Participant, membership: Membership, lineage: Lineage) -> None:
-        super().__init__(Attempting.IDLE, context.edges)
+        super().__init__(S.IDLE, context.edges)
         self.context = context
         self.participant = participant
         self.membership = membership
@@ -173,6 +100,25 @@ class Initiator(Machine):
         self.audience: dict[int, MemberInfo] = {}  # who must have the VIEW
 
     @property
+    def idle(self) -> bool:
+        return self.state is S.IDLE
+
+    @property
+    def backing_off(self) -> bool:
+        """A survivor promised a higher attempt, and we wait before the next one."""
+        return self.state is S.BACKING_OFF
+
+    @property
+    def holding(self) -> bool:
+        """All survivors hold the cut, and no VIEW follows before the merge that is under way is decided."""
+        return self.state is S.HOLDING
+
+    @property
+    def serving(self) -> NewView | None:
+        """The VIEW that we repeat until all have it."""
+        return self.frame if self.state is S.SERVING and isinstance(self.frame, NewView) else None
+
+    @property
     def running(self) -> bool:
         """An attempt to close the present view is under way."""
         return self.state in _RUNNING
@@ -191,14 +137,13 @@ class Initiator(Machine):
 
     @property
     def passing_on(self) -> bool:
-        """A VIEW is served that closes the view we are still in: it goes on without us."""
-        serves = self.state is Attempting.SERVING and isinstance(self.frame, NewView) and self.context.view is not None
-        return serves and self.frame.closes == self.context.view.view_id  # type: ignore[union-attr]
+        """A VIEW is served that closes the view that we are still in: it goes on without us."""
+        view, served = self.context.view, self.serving
+        return view is not None and served is not None and served.closes == view.view_id
 
     def awaits_joiner(self, member: int) -> bool:
         """Does the VIEW that is served take this one in, and has it not entered it?"""
-        serves = self.state is Attempting.SERVING and isinstance(self.frame, NewView)
-        return serves and member in self.missing and member not in self.survivors
+        return self.serving is not None and member in self.missing and member not in self.survivors
 
     # ---- inputs
 
@@ -208,15 +153,12 @@ class Initiator(Machine):
         if self.block_until_ns[0] != context.tag:  # callbacks have one deadline for all attempts to close a view
             margin = 2 * context.settings.repeat_ns_max
             self.block_until_ns = context.tag, context.now + context.settings.block_deadline_ns + margin
-        asks = not self.participant.promised and context.now < self.block_until_ns[1]
-        asks = asks and any(context.infos[member].blocks for member in survivors)
-        self.fire(AttemptInput.INITIATE_BLOCK if asks else AttemptInput.INITIATE, survivors)
+        self.fire(E.INITIATE, survivors)
 
     def block_ok(self, frame: BlockOk, sender: int) -> None:
         if frame.attempt != self.attempt or frame.view != self.context.tag or sender not in self.survivors:
             return
-        last = self.state is Attempting.BLOCKING and self.missing <= {sender}
-        self.fire(AttemptInput.BLOCK_OK_LAST if last else AttemptInput.BLOCK_OK, sender)
+        self.fire(E.BLOCK_OK, sender)
 
     def ok(self, frame: Ok, sender: int) -> None:
         if frame.attempt != self.attempt or frame.view != self.context.tag:
@@ -227,9 +169,7 @@ class Initiator(Machine):
         if frame.accepted is not None and self.accepted.get(sender, (None,))[0] != frame.accepted:
             self.early[sender] = frame
             return
-        last = self.state is Attempting.STARTING and len(self.oks.keys() | {rank}) == len(self.survivors)
-        enough = AttemptInput.OK_FEW if self.too_few else AttemptInput.OK_LAST
-        self.fire(enough if last else AttemptInput.OK, rank, frame)
+        self.fire(E.OK, rank, frame)
 
     def note_accepted(self, frame: Accepted, sender: int) -> None:
         """What a survivor accepted before.
@@ -248,49 +188,72 @@ class Initiator(Machine):
             self.ok(early, sender)
 
     def review(self) -> None:
-        """Too few, and an operator allowed us to go on meanwhile?"""
-        if self.state is Attempting.TOO_FEW and not self.too_few:
-            self.fire(AttemptInput.ALLOWED)
+        """The end of a step: we may be overtaken, or an operator may have allowed too few to go on."""
+        self.fire(E.REVIEW)
 
     def done(self, frame: Done, sender: int) -> None:
         if frame.attempt != self.attempt or frame.view != self.context.tag or sender not in self.survivors:
             return
-        last = self.state is Attempting.CUTTING and self.missing <= {sender}
-        end = AttemptInput.DONE_HOLD if self.context.merging else AttemptInput.DONE_LAST
-        self.fire(end if last else AttemptInput.DONE, sender)
+        self.fire(E.DONE, sender)
 
     def promised(self, frame: Promised, sender: int) -> None:
-        """A survivor promised another attempt: the next one of ours must be above it. Or who was left out lives."""
+        """A survivor promised another attempt: the next one of ours must be above it. Or a member lives that we left
+        out."""
         if frame.view != self.context.tag or sender not in self.context.infos:
             return
         if sender not in self.survivors:
-            if self.too_few:
-                self.participant.saw(frame.promise)
-                self.membership.lives(sender)
+            self.fire(E.LIVES, frame, sender)
             return
         self.participant.saw(frame.promise)
         if frame.attempt == self.attempt and frame.promise > self.attempt:
-            self.fire(AttemptInput.PROMISED)
+            self.fire(E.PROMISED)
 
     def newer(self, frame: NewView) -> None:
         """A VIEW served in answer to our START, by a member that has left the view (the cut, step 1)."""
         if frame.answers == self.attempt:
-            self.fire(AttemptInput.NEWER, frame)
+            self.fire(E.NEWER, frame)
 
     def installed(self, frame: Installed, sender: int) -> None:
         if isinstance(self.frame, NewView) and frame.view == self.frame.view_id.tag:
-            last = self.state is Attempting.SERVING and self.missing <= {sender}
-            self.fire(AttemptInput.INSTALLED_LAST if last else AttemptInput.INSTALLED, sender)
+            self.fire(E.INSTALLED, sender)
 
     def due(self) -> int:
         return min(self.repeats.due, self.deadline_ns)
 
     def run_timers(self) -> None:
         if self.context.now >= self.deadline_ns:
-            backed_off = self.state is Attempting.BACKING_OFF
-            self.fire(AttemptInput.BACKED_OFF if backed_off else AttemptInput.DEADLINE)
+            self.fire(E.DEADLINE)
         elif self.repeats.take(self.context.now):
-            self.fire(AttemptInput.REPEAT)
+            self.fire(E.REPEAT)
+
+    # ---- guards
+
+    def callbacks_can_run(self, survivors: tuple[int, ...]) -> bool:
+        """A survivor has a block callback, what it sends can still leave, and the time for it is not over."""
+        context = self.context
+        may = not self.participant.promised and context.now < self.block_until_ns[1]
+        return may and any(context.infos[member].blocks for member in survivors)
+
+    def is_last(self, sender: int) -> bool:
+        return self.missing <= {sender}
+
+    def is_last_and_merges(self, sender: int) -> bool:
+        return self.missing <= {sender} and self.context.merging
+
+    def is_last_ok(self, rank: int, _frame: Ok) -> bool:
+        return len(self.oks.keys() | {rank}) == len(self.survivors)
+
+    def is_last_ok_of_too_few(self, rank: int, frame: Ok) -> bool:
+        return self.is_last_ok(rank, frame) and self.too_few
+
+    def is_by_too_few(self, _frame: Promised, _sender: int) -> bool:
+        return self.too_few
+
+    def is_overtaken(self) -> bool:
+        return self.participant.promise > self.attempt
+
+    def is_enough(self) -> bool:
+        return not self.too_few
 
     # ---- actions
 
@@ -323,8 +286,12 @@ class Initiator(Machine):
         self.oks[rank] = frame
         self.missing.discard(self.context.members[rank].id)
 
+    def note_life(self, frame: Promised, sender: int) -> None:
+        self.participant.saw(frame.promise)
+        self.membership.lives(sender)
+
     def wait(self, *_: object) -> None:
-        """Who has answered is neither waited for nor given up: there is no deadline."""
+        """No deadline: all survivors have answered, so there is none to be given up."""
         self.deadline_ns = NEVER
 
     def send_cut(self, *_: object) -> None:
@@ -446,3 +413,67 @@ class Initiator(Machine):
         self.missing = set(members)  # type: ignore[call-overload]
         self.repeats.start(self.context.now)
         self.deadline_ns = self.context.now + deadline_ns
+
+    TABLE: ClassVar[Table] = table(
+        "initiator",
+        S,
+        E,
+        (S.BACKING_OFF, E.INITIATE, None, ILLEGAL, "the coordinator's duty waits for the end of the back-off"),
+        (
+            (S.IDLE, S.BLOCKING, S.SERVING),
+            (E.INITIATE, callbacks_can_run),
+            S.BLOCKING,
+            (begin, ask_block),
+            "a survivor has a block callback",
+        ),
+        (None, E.INITIATE, S.STARTING, (begin, close), "no callback to wait for: a view change, or a survivor fell"),
+        (S.BLOCKING, (E.BLOCK_OK, is_last), S.STARTING, close, "all survivors ran their callbacks"),
+        (S.BLOCKING, E.BLOCK_OK, None, note_answer, "others are missing"),
+        (None, E.BLOCK_OK, None, IGNORED, "repeated, or of an attempt that is over"),
+        (
+            S.STARTING,
+            (E.OK, is_last_ok_of_too_few),
+            S.TOO_FEW,
+            (note_ok, wait),
+            "all answered, and are no majority of the view (step 9)",
+        ),
+        (S.STARTING, (E.OK, is_last_ok), S.CUTTING, (note_ok, send_cut), "all survivors answered"),
+        (S.STARTING, E.OK, None, note_ok, "others are missing"),
+        (None, E.OK, None, IGNORED, "repeated, or of an attempt that is over"),
+        (S.CUTTING, (E.DONE, is_last_and_merges), S.HOLDING, (note_answer, hold), "all hold the cut; a merge runs"),
+        (S.CUTTING, (E.DONE, is_last), S.SERVING, (note_answer, send_view), "all survivors hold the cut"),
+        (S.CUTTING, E.DONE, None, note_answer, "others are missing"),
+        (None, E.DONE, None, IGNORED, "repeated, or of an attempt that is over"),
+        (S.HOLDING, E.RELEASE, S.SERVING, send_plain, "no merge: the subgroup goes on alone"),
+        (None, E.RELEASE, None, ILLEGAL, "only HOLDING is released"),
+        (S.HOLDING, E.GO, S.SERVING, send_merged, "the merged view"),
+        (None, E.GO, None, ILLEGAL, "only HOLDING waits for it"),
+        (S.BLOCKING, E.NEWER, S.STARTING, close, "a member has left the view already: no callback is of use any more"),
+        (_STARTED, E.NEWER, S.SERVING, adopt, "a member has left the view: we serve its VIEW"),
+        (None, E.NEWER, None, IGNORED, "of an attempt that is over"),
+        (_RUNNING, E.PROMISED, S.BACKING_OFF, back_off, "a survivor promised a higher attempt"),
+        (None, E.PROMISED, None, IGNORED, "of an attempt that is over"),
+        (_RUNNING, (E.LIVES, is_by_too_few), None, note_life, "a member that we left out lives: it may help"),
+        (None, E.LIVES, None, IGNORED, "we are enough without it, or try nothing"),
+        (_RUNNING, (E.REVIEW, is_overtaken), S.IDLE, stop, "we promised a higher attempt of another member"),
+        (S.BACKING_OFF, (E.REVIEW, is_overtaken), S.IDLE, stop, "the higher attempt reached us"),
+        (S.TOO_FEW, (E.REVIEW, is_enough), S.CUTTING, send_cut, "an operator says that the others are gone for good"),
+        (None, E.REVIEW, None, IGNORED, "nothing waits for the end of a step"),
+        (S.BLOCKING, E.REPEAT, None, say, "a callback still runs; the leases are renewed"),
+        (S.STARTING, E.REPEAT, None, say, "an OK is missing"),
+        (S.TOO_FEW, E.REPEAT, None, say, "the leases run on; and members that are left out hear that we are too few"),
+        (S.CUTTING, E.REPEAT, None, say, "a DONE is missing"),
+        (S.HOLDING, E.REPEAT, None, say, "the leases run on while the merge is awaited"),
+        (S.SERVING, E.REPEAT, None, say_view, "a member has not said that it has the VIEW"),
+        (None, E.REPEAT, None, ILLEGAL, "the timer does not run"),
+        (S.BLOCKING, E.DEADLINE, S.STARTING, close, "silent members were asked long enough (E-17); START will tell"),
+        ((S.STARTING, S.CUTTING), E.DEADLINE, S.IDLE, (stop, exclude_silent), "silent members are excluded"),
+        (S.SERVING, E.DEADLINE, S.IDLE, stop, "a member that lacks the VIEW can ask any other for it"),
+        (S.BACKING_OFF, E.DEADLINE, S.IDLE, stop, "again, if there is still a reason"),
+        (None, E.DEADLINE, None, ILLEGAL, "no deadline runs"),
+        (S.SERVING, (E.INSTALLED, is_last), S.IDLE, stop, "all have the VIEW"),
+        (S.SERVING, E.INSTALLED, None, note_answer, "others are missing"),
+        (None, E.INSTALLED, None, IGNORED, "repeated"),
+        ((*_RUNNING, S.BACKING_OFF), E.VIEW, S.IDLE, stop, "our view was closed by another member's attempt"),
+        (None, E.VIEW, None, IGNORED, "the VIEW is ours, or nothing runs"),
+    )

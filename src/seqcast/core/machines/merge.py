@@ -33,7 +33,7 @@ from seqcast.core.frames.kinds import (
     Merging,
     NewView,
 )
-from seqcast.core.machines.initiator import Attempting, AttemptInput, Initiator
+from seqcast.core.machines.initiator import Initiator, InitiatorEvent
 from seqcast.core.machines.membership import difference
 from seqcast.core.membership import Membership
 from seqcast.core.orders import by_name
@@ -241,7 +241,7 @@ class Merger(Machine):
     def _consider(self) -> None:
         """Leads a merge, if one is possible and it is ours to lead."""
         context = self.context
-        idle = self.initiator.state in (Attempting.IDLE, Attempting.SERVING)
+        idle = not (self.initiator.running or self.initiator.backing_off)
         if self.state is Merge.APART and idle and self._on_duty() and context.now >= self.quiet_ns:
             patient = context.now - LEADER_BEACONS * context.settings.beacon_ns
             # One with a lower id that does not ask us in all that time may not hear us: we do without it.
@@ -492,7 +492,7 @@ class Merger(Machine):
         self._time(self.context.settings.merge_deadline_ns)
         self.context.merging = False
         self.say_go()
-        self.initiator.fire(AttemptInput.GO, self.merged)
+        self.initiator.fire(InitiatorEvent.GO, self.merged)
 
     def say_go(self) -> None:
         assert self.merged is not None
@@ -535,7 +535,7 @@ class Merger(Machine):
         self.taken = self.merge
         self.context.merging = False
         self.context.send(MergeTaken(self.merge), *self.leader)
-        self.initiator.fire(AttemptInput.GO, template)
+        self.initiator.fire(InitiatorEvent.GO, template)
 
     def decline(self) -> None:
         self.context.send(MergeRefused(self.merge), *self.leader)
@@ -549,7 +549,7 @@ class Merger(Machine):
         """On without the merge: what is held becomes a view of our subgroup alone."""
         self.stop()
         if self._holds():
-            self.initiator.fire(AttemptInput.RELEASE)
+            self.initiator.fire(InitiatorEvent.RELEASE)
 
     def back_off(self) -> None:
         """After a merge that did not come about. Only where merged views fall apart is there a longer pause, at each
@@ -591,11 +591,11 @@ class Merger(Machine):
         return by_name(self.context.view.mechanism).number
 
     def _holds(self) -> bool:
-        return self.initiator.state is Attempting.HOLDING
+        return self.initiator.holding
 
     def _on_duty(self) -> bool:
         stays = self.context.view is not None and self.context.me.id not in self.membership.leaving()
-        return stays and self.membership.acting() and self.initiator.state is not Attempting.BACKING_OFF
+        return stays and self.membership.acting() and not self.initiator.backing_off
 
     def _time(self, deadline_ns: int) -> None:
         self.repeats.start(self.context.now)
