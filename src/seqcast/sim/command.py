@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from seqcast.commandline import Parser, Progress, whole
 from seqcast.core.machines.backlog import Backlog
 from seqcast.core.machines.blocker import Blocker
+from seqcast.core.machines.guard import Line
 from seqcast.core.machines.initiator import Initiator
 from seqcast.core.machines.lifecycle import Lifecycle
 from seqcast.core.machines.membership import Membership
@@ -36,6 +37,7 @@ MACHINES = (
     StateTaker,
     Transfer,
     Backlog,
+    Line,
 )
 
 

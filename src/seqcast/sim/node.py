@@ -42,6 +42,7 @@ from seqcast.core.vocabulary import (
     Waiting,
 )
 from seqcast.events import Blocked, Excluded, InterfaceChanged, Lost, Unblocked
+from seqcast.sim.guard import Lines
 from seqcast.sim.options import MS, Options
 from seqcast.sim.policies import choice, policy
 from seqcast.sim.state import Chain, StateKeeper
@@ -213,6 +214,7 @@ class Node:
         self.chain = Chain(options.state_bytes)
         self.states: dict[int, str] = {}  # at the beginning of the view with this tag
         self.keeper = StateKeeper(self)
+        self.lines = Lines(self)
         self.kept_over: set[tuple[int, int]] = set()  # (sender, counter) of the unicasts that came behind a state so
 
     def __str__(self) -> str:
@@ -270,6 +272,7 @@ class Node:
 
     def crash(self) -> None:
         self.up = False
+        self.lines.stop()
         self.world.trace(self, "crashes")
 
     def pause(self, until: int) -> None:
@@ -365,6 +368,7 @@ class Node:
             if self.pauses and self.pauses[-1].held_ns and self.pauses[-1].view_id is None:
                 self.world.paused(self)
             self.keeper.step()
+            self.lines.step()
             if self.pending:
                 self.send_pending()
             assert self.endpoint.deadline() > now, f"{self} would wake for ever at {now}"
@@ -376,7 +380,7 @@ class Node:
         self.look_at_queue()
         due = engine.deadline()
         if not busy:
-            due = min(due, self.endpoint.deadline(), self.keeper.due())
+            due = min(due, self.endpoint.deadline(), self.keeper.due(), self.lines.due())
         due -= self.ahead_ns
         if due < self.timer:
             self.timer = max(due, self.world.clock.now + 1)
@@ -398,6 +402,7 @@ class Node:
                     self.world.trace(self, f"installs {view} {view.view_id}")
                 case ExcludedBy(view_id, reason):
                     self.keeper.over()
+                    self.lines.stop()
                     self.world.trace(self, f"is excluded by view {view_id}: {reason}")
                     self.world.excluded(self)
                 case Minority(reason):
@@ -414,6 +419,7 @@ class Node:
                         self.error = error
                 case Left() as left:
                     self.keeper.over()
+                    self.lines.stop()
                     self.left = left
                     self.world.trace(self, "has left")
                 case TakeState(provider):
@@ -446,6 +452,7 @@ class Node:
         """The control plane installed it."""
         old, self.view, self.minority = self.view, view, ""
         self.waits.note_view(view)
+        self.lines.view(view)
         frame = self.endpoint.closed_by(old) if old else None
         if old and frame and frame.attempt != (view.view_id.flush[0], old.rank(view.view_id.flush[1])):
             self.repeated.add(view.view_id)

@@ -58,6 +58,7 @@ class Options:
         state: the members' applications have a state, which who joins takes over.
         state_bytes: at least so large.
         state_refusals: how many times an application fails to give it.
+        guard: members have guard connections (``guard=True``), some of which break or are refused for nothing.
         suspends: how many times an application pauses the group, for up to a second.
         blocks: part of the members that have a block callback; some of those send in it, some never return.
         policy: membership policy of the members: "by_name", "reversed", "joiners_first", "shuffled", or a wrong one:
@@ -104,6 +105,7 @@ class Options:
     crashes: int = 0
     restarts: int = 0
     hosts: bool = False
+    guard: bool = False
     rejoins: int = 0
     pauses: int = 0
     stops: int = 0
@@ -180,6 +182,7 @@ class Options:
         drawn = families.draw(rng, _engine(rng), family) if stormy else _wide(rng) | _engine(rng)
         given = {"members": members, "order": order, "duration_ns": duration_ns, "partition": partition}
         drawn["sequencer"] = random.Random(f"sequencer {seed}").choice(("first", *SEQUENCERS))
+        drawn["guard"] = random.Random(f"guard {seed}").random() < 0.25
         options = Options(seed=seed, **{**drawn, **{name: value for name, value in given.items() if value}})
         # A pause is held by leases, which mean nothing to a clock that jumps.
         return replace(options, jumps=0) if options.suspends else options

@@ -1,0 +1,126 @@
+"""Simulated guard connections: what the kernels of two processes tell each other, and how they mislead.
+
+Connections break while both processes live, and a firewall refuses some calls of a living one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from seqcast.core.context import NEVER
+from seqcast.core.machines.guard import CallMember, CloseLine, Greet, Guard, GuardEffect, MemberGone
+from seqcast.sim.options import MS
+from seqcast.types import View
+
+if TYPE_CHECKING:
+    from seqcast.sim.node import Node
+
+NO_ANSWER_NS = 3000 * MS
+BREAKS = 0.3
+"""Part of the connections that break."""
+BREAK_NS_MAX = 1000 * MS
+FIREWALL = 0.1
+"""Part of the calls that are refused for a living process."""
+
+
+class Lines:
+    """The guard connections of one simulated process; none where the run has no guards."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.rng = random.Random(f"guard {node.options.seed} {node.index}")
+        self.guard = Guard(node.id, 1, node.endpoint.edges)
+        self.ends: dict[int, tuple[Lines, int]] = {}  # by our number: the other side of each connection
+
+    # ---- the process
+
+    def view(self, view: View) -> None:
+        if self.node.options.guard:
+            self.do(self.guard.view([member.id for member in view.members], self.node.now))
+
+    def due(self) -> int:
+        return self.guard.due() if self.listening else NEVER
+
+    def step(self) -> None:
+        if self.listening:
+            self.do(self.guard.run_timers(self.node.now))
+
+    def stop(self) -> None:
+        """The process ends, or closes its group; where its machine goes with it, nobody is told."""
+        ends, self.ends = self.ends, {}
+        if self.node.up or not self.node.options.hosts:
+            for other, line in ends.values():
+                self.later(other.over, line, self)
+
+    @property
+    def listening(self) -> bool:
+        return self.node.options.guard and self.node.up and not self.node.endpoint.over
+
+    def do(self, effects: list[GuardEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case CallMember(line, member):
+                    self.call(line, next(node for node in self.node.world.nodes if node.id == member))
+                case Greet(line, data):
+                    other, number = self.ends[line]
+                    self.later(other.tell, Guard.heard, number, data)
+                case CloseLine(line):
+                    if end := self.ends.pop(line, None):
+                        self.later(end[0].over, end[1], self)
+                case MemberGone(member):
+                    node = next(node for node in self.node.world.nodes if node.id == member)
+                    self.node.world.trace(self.node, f"hears that the process of {node} has ended")
+                    self.node.engine.refused(node.address, self.node.now)
+
+    # ---- between processes
+
+    def later(self, call: Callable[..., None], *args: Any) -> None:
+        """In the order in which it was sent: the kernels see to that."""
+        clock = self.node.world.clock
+        clock.at(clock.now + self.node.options.delay_ns, call, *args)
+
+    def cut_off(self, other: Lines) -> bool:
+        cut, pair = self.node.world.network.cut, (self.node.index, other.node.index)
+        return pair in cut or pair[::-1] in cut
+
+    def call(self, line: int, target: Node) -> None:
+        other, clock = target.lines, self.node.world.clock
+        dead = not target.up and self.node.options.hosts
+        if dead or self.cut_off(other):
+            clock.at(clock.now + NO_ANSWER_NS, self.tell, Guard.failed, line)
+        elif not other.listening or self.rng.random() < FIREWALL:
+            self.later(self.tell, Guard.refused, line)
+        else:
+            number, effects = other.guard.accepted(target.now)
+            self.ends[line], other.ends[number] = (other, number), (self, line)
+            other.do(effects)
+            self.later(self.tell, Guard.connected, line)
+            if self.rng.random() < BREAKS:
+                self.later(clock.at, clock.now + self.rng.randrange(BREAK_NS_MAX), self.tear, line)
+
+    def tear(self, line: int) -> None:
+        """The connection breaks: both ends see it."""
+        if line in self.ends:
+            other, number = self.ends[line]
+            self.over(line, other)
+            other.over(number, self)
+
+    def over(self, line: int, other: Lines) -> None:
+        """The other side has closed the connection; a network that is cut tells nothing of it."""
+        if not self.cut_off(other):
+            self.ends.pop(line, None)
+            self.tell(Guard.ended, line)
+
+    def tell(self, what: Callable[..., list[GuardEffect]], line: int, *args: object) -> None:
+        """The process learns it when it runs."""
+        clock = self.node.world.clock
+        if not self.listening or line not in self.guard.lines:
+            return
+        runs = max(self.node.paused_until, self.node.stalled_until)
+        if clock.now < runs:
+            clock.at(runs, self.tell, what, line, *args)
+            return
+        self.do(what(self.guard, line, *args, self.node.now))
+        self.node.service()
