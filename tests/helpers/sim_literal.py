@@ -21,7 +21,7 @@ from sim_literal_order import ACK, sealed
 import seqcast.core.machines.initiator
 import seqcast.core.machines.merge
 import seqcast.core.member
-import seqcast.sim.node
+import seqcast.sim.application
 from seqcast._native.engine import AGAIN, SENT, Engine, Sending
 from seqcast.core.context import NEVER, Context
 from seqcast.core.frames.kinds import Attempt, Cut, MergeAsk, NewView, Start, Suspend
@@ -38,8 +38,9 @@ from seqcast.core.machines.transfer import BeginState, StateChunk, TransferEffec
 from seqcast.core.member import Machines
 from seqcast.core.rules.cut import next_view
 from seqcast.sim import Options, World, families
-from seqcast.sim.node import Node
+from seqcast.sim.application import Application
 from seqcast.sim.options import MS, SECOND
+from seqcast.sim.process import Process
 from seqcast.sim.state import StateKeeper
 from seqcast.types import MembershipChange, ViewId
 
@@ -224,11 +225,11 @@ def no_deadline() -> Iterator[dict[str, Any]]:
 def late_state() -> Iterator[dict[str, Any]]:
     """The provider takes its state when it comes to it, some messages behind the boundary."""
 
-    def later(self: Node, *what: Any) -> None:
-        self.world.clock.at(self.world.clock.now + 20 * MS, original, self, *what)
+    def later(self: Application, *what: Any) -> None:
+        self.machine.clock.at(self.machine.clock.now + 20 * MS, original, self, *what)
 
-    original = Node.give_state
-    with mock.patch.object(Node, "give_state", later):
+    original = Application.give_state
+    with mock.patch.object(Application, "give_state", later):
         yield {}
 
 
@@ -354,7 +355,7 @@ class _NewerFirst:
 
 @contextlib.contextmanager
 def newer_first() -> Iterator[dict[str, Any]]:
-    with mock.patch.object(seqcast.sim.node, "Sending", _NewerFirst):
+    with mock.patch.object(seqcast.sim.application, "Sending", _NewerFirst):
         yield {"make_engine": _Queueing}
 
 
@@ -406,7 +407,7 @@ class _Silent(World):
 
     def start_node(self, name: str) -> None:
         super().start_node(name)
-        self.nodes[-1].say_last = lambda: None  # type: ignore[method-assign]
+        self.nodes[-1].application.say_last = lambda: None  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager
@@ -496,7 +497,7 @@ class _LeaderFalls(World):
 
     fallen = False
 
-    def unicast(self, source: Node, to: bytes, datagram: bytes) -> None:
+    def unicast(self, source: Process, to: bytes, datagram: bytes) -> None:
         if b'"kind":"merge_ready"' in datagram and not self.fallen:
             self.fallen = True
             self.by_address[to].crash()

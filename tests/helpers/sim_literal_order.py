@@ -15,7 +15,6 @@ from unittest import mock
 from rewired import replaced
 
 import seqcast.core.machines.initiator
-import seqcast.sim.checkers
 from seqcast._native.bare import crc32c
 from seqcast._native.engine import Engine
 from seqcast.core.frames.kinds import Cut, NewView
@@ -24,8 +23,9 @@ from seqcast.core.machines.initiator import Initiator
 from seqcast.core.machines.participant import Participant
 from seqcast.core.rules.cut import fix_cut
 from seqcast.sim import World, families
-from seqcast.sim.node import Node
+from seqcast.sim.checkers import liveness, safety
 from seqcast.sim.options import MS, SECOND
+from seqcast.sim.process import Process
 
 DATA, FORWARD, ACK = 1, 3, 4  # types of datagrams: docs/wire.md
 
@@ -165,10 +165,15 @@ def same_incarnation() -> Iterator[dict[str, Any]]:
             start(self, name)
             return
         old = fallen[-1]
-        node = Node(self, old.index, name, self.options, self.make_engine, self.make_endpoint)
-        node.sent, node.sent_to, node.counters_to = old.sent, old.sent_to, old.counters_to
-        node.counter = max(old.sent, default=-1) + 1
-        node.sending = not self.settling
+        node = Process(self, old.index, name, self.options, self.make_engine, self.make_endpoint)
+        record, fallen_record = node.record, old.record
+        record.sent, record.sent_to, record.counters_to = (
+            fallen_record.sent,
+            fallen_record.sent_to,
+            fallen_record.counters_to,
+        )
+        node.record.counter = max(old.record.sent, default=-1) + 1
+        node.application.sending = not self.settling
         self.nodes.append(node)
         self.by_address[node.address] = node
         node.start()
@@ -177,8 +182,8 @@ def same_incarnation() -> Iterator[dict[str, Any]]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(Installer, "install", forgetful))
         stack.enter_context(mock.patch.object(World, "start_node", again))
-        for name in ("_check_integrity", "check_delivered", "_check_excluded"):
-            stack.enter_context(mock.patch.object(seqcast.sim.checkers, name, lambda *_: iter(())))
+        for module, name in ((safety, "_check_integrity"), (safety, "_check_excluded"), (liveness, "check_delivered")):
+            stack.enter_context(mock.patch.object(module, name, lambda *_: iter(())))
         yield {}
 
 

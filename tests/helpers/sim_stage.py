@@ -65,8 +65,8 @@ class Stage(World):
         self.options = replace(plain, blocks=float(name in self.callbacks))
         super().start_node(name)
         self.options, node = plain, self.nodes[-1]
-        node.call_block = functools.partial(self.call_block, node)
-        node.call_unblock = functools.partial(self.trace, node, "is unblocked")
+        node.application.call_block = functools.partial(self.call_block, node)
+        node.application.call_unblock = functools.partial(self.trace, node, "is unblocked")
 
     def call_block(self, node, run):
         takes = 0 if self.quiet else self.callbacks[node.name]
@@ -85,8 +85,8 @@ class Stage(World):
 
         def start():
             self.start_node(name)
-            self.nodes[-1].sending = False
-            self.nodes[-1].pending.clear()
+            self.nodes[-1].application.sending = False
+            self.nodes[-1].record.pending.clear()
 
         self.clock.at(at_ms * MS, start)
 
@@ -219,7 +219,7 @@ def send(stage, source, payload, to=None):
 
 
 def views(node):
-    return [entry for entry in node.log if isinstance(entry, View)]
+    return [entry for entry in node.record.log if isinstance(entry, View)]
 
 
 def names(node):

@@ -164,7 +164,7 @@ class Play:
     def do_send(self, rest: str) -> None:
         member, size = split(r"(\w+) (\d+)", rest)
         node = self.node(member)
-        node.pending.append((0, int(size)))
+        node.record.pending.append((0, int(size)))
         node.service()
 
     def do_run(self, rest: str) -> None:
@@ -226,11 +226,11 @@ class Play:
         if not node.up:
             return "crashed"
         if node.endpoint.over:
-            return "left" if node.left else "cannot join" if node.error else "excluded"
-        blocked = f", blocked ({node.blocked.kind})" if node.blocked else ""
+            return "left" if node.record.left else "cannot join" if node.record.error else "excluded"
+        blocked = f", blocked ({node.record.blocked.kind})" if node.record.blocked else ""
         state = ""
         if self.stage.options.state:
-            state = f", state {node.chain.digest()[:8]}" if node.inside else ", without the state"
+            state = f", state {node.application.chain.digest()[:8]}" if node.record.inside else ", without the state"
         return f"{node.endpoint.view or 'joining'}{blocked}{state}"
 
 

@@ -22,8 +22,8 @@ from hostile.forge import Drawer, Forger, Known
 from seqcast._native.engine import Engine
 from seqcast.core.frames.kinds import SHAPES
 from seqcast.sim import Options, World
-from seqcast.sim.node import Node
 from seqcast.sim.options import MS
+from seqcast.sim.process import Process
 from seqcast.sim.world import Result
 
 WHO = ("stranger", "impostor", "faulty")
@@ -161,7 +161,7 @@ class Storm(World):
                 self.sent_bytes += len(datagram)
                 self.network.carry(2000, node.index, node.receive, datagram, address)
 
-    def forge(self, drawer: Drawer, sender: int, claimed: Any, victim: Node) -> tuple[str, bytes | None]:
+    def forge(self, drawer: Drawer, sender: int, claimed: Any, victim: Process) -> tuple[str, bytes | None]:
         rng, forger = self.draws, self.forger
         view = victim.endpoint.view
         assert view is not None

@@ -191,13 +191,13 @@ def test_the_lease_of_a_pause_runs_from_what_was_answered_not_from_when_the_answ
     stage.refuse = refuse
     b.suspend(5000 * MS)
     stage.until(1050)
-    assert b.pauses[-1].held_ns and answers
+    assert b.record.pauses[-1].held_ns and answers
     stage.refuse = lambda source, node, frame: isinstance(frame, Suspend | Resumed) and a in (source, node)
     lease_ms = a.endpoint.context.settings.lease_ns // MS
     for _ in range(6):
         stage.until(stage.clock.now // MS + lease_ms // 4)
         send(stage, a, dump(answers[-1]), b)
-    assert not b.pauses[-1].held_ns
+    assert not b.record.pauses[-1].held_ns
 
 
 def test_a_cut_by_another_than_the_initiator_is_refused():
@@ -222,7 +222,7 @@ def refusal(stage, join, sender):
     sender.engine.control_send(dump(replace(join, nonce=nonce)) if isinstance(join, Join) else join % nonce, b"")
     sender.service()
     stage.until(stage.clock.now // MS + 2 + sender.endpoint.context.settings.discovery_ns // MS)
-    return sender.error
+    return sender.record.error
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_a_joiner_that_does_not_fit_is_told_why(changes, reason):
     fields["info"] = x.endpoint.context.me
     stage.refuse = lambda source, node, frame: isinstance(frame, Join) and frame.tries > 0  # but this one
     refusal(stage, Join(**{**fields, **changes}), x)
-    assert reason in x.error and x.endpoint.over
+    assert reason in x.record.error and x.endpoint.over
 
 
 def test_a_joiner_of_another_protocol_version_is_told_so():
@@ -269,7 +269,7 @@ def test_an_initiator_whose_python_is_silent_longer_than_the_lease_is_given_up()
     a.stall(stage.clock.now + 4 * SECOND)  # its engine goes on, so nobody suspects it
     stage.refuse = lambda source, node, frame: False
     stage.until(7000)
-    assert ["b", "c"] in names(b) and ["b", "c"] in names(c) and isinstance(d.log[-1], Left)
+    assert ["b", "c"] in names(b) and ["b", "c"] in names(c) and isinstance(d.record.log[-1], Left)
     assert isinstance(a.endpoint.view, MergeView) and one_view(a, b, c)
 
 
@@ -283,7 +283,7 @@ def test_a_survivor_that_does_not_answer_within_the_flush_deadline_is_excluded()
     assert len(a.endpoint.view.members) == 3  # the deadline is not over
     stage.until(8000)
     assert [member.name for member in a.endpoint.view.members] == ["a"]
-    assert isinstance(c.log[-1], Left)
+    assert isinstance(c.record.log[-1], Left)
     stage.until(25_000)
     assert isinstance(b.endpoint.view, MergeView) and one_view(a, b)
 
@@ -386,7 +386,7 @@ def test_in_a_primary_partition_an_excluded_member_passes_the_view_on_to_others_
     assert len(a.endpoint.view.members) == 3 and d.endpoint.over and not e.endpoint.over
     stage.network.heal()
     stage.until(3000)
-    assert isinstance(e.log[-1], Excluded) and e.log[-1].view_id == a.endpoint.view.view_id
+    assert isinstance(e.record.log[-1], Excluded) and e.record.log[-1].view_id == a.endpoint.view.view_id
 
 
 def groups_of_same_name(stage):

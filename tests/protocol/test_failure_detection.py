@@ -12,8 +12,9 @@ from sim_worlds import after_formation, quiet
 from seqcast._native.engine import Engine
 from seqcast.core.machines.membership import severed
 from seqcast.sim import World
-from seqcast.sim.node import Delivered, Node
 from seqcast.sim.options import MS, SECOND
+from seqcast.sim.process import Process
+from seqcast.sim.record import Delivered
 from seqcast.types import View
 
 HEARTBEAT, PING, PONG = 7, 10, 11
@@ -259,7 +260,7 @@ def test_lost_heartbeats_exclude_a_living_member_only_where_nobody_verifies(kind
 def test_a_link_cut_in_one_direction_for_a_while_excludes_nobody_where_others_vouch(kind):
     world = kind(quiet(members=4, order="fifo", rate=50))
     world.clock.at(1500 * MS, world.network.cut.update, {(1, 2), (3, 1)})
-    world.clock.at(2200 * MS, world.heal)
+    world.clock.at(2200 * MS, world.faults.heal)
     world.run()
     assert (after_formation(world) == [4]) is (kind is World)
 
@@ -289,12 +290,14 @@ def test_members_that_crash_together_make_one_view_though_they_are_noticed_apart
         result = world.run()
         assert not result.violations
         # An attempt with a dead survivor is begun again without it; what counts is that none is begun.
-        attempts = max(entry.view_id.flush[0] for node in world.nodes for entry in node.log if isinstance(entry, View))
+        attempts = max(
+            entry.view_id.flush[0] for node in world.nodes for entry in node.record.log if isinstance(entry, View)
+        )
         outcomes.append(after_formation(world) == [6, 3] and attempts == 1)
     assert all(outcomes) if one else not all(outcomes)
 
 
-def by_rank(world: World) -> list[Node]:
+def by_rank(world: World) -> list[Process]:
     """The members of the view of all, the coordinator first."""
     (view,) = {node.endpoint.view for node in world.nodes}
     return [next(node for node in world.nodes if node.id == member.id) for member in view.members]
@@ -309,8 +312,8 @@ def deafen(world: World, listener: int, speaker: int) -> None:
 def stalled(world: World) -> list[str]:
     """Whose messages did not reach whom, of those in one view, in the last second of the faults."""
 
-    def received() -> Counter[tuple[Node, int]]:
-        return Counter((n, entry.sender) for n in world.nodes for entry in n.log if isinstance(entry, Delivered))
+    def received() -> Counter[tuple[Process, int]]:
+        return Counter((n, entry.sender) for n in world.nodes for entry in n.record.log if isinstance(entry, Delivered))
 
     world.clock.run(world.options.duration_ns - SECOND)
     before = received()

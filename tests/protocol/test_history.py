@@ -12,7 +12,7 @@ from seqcast.sim.desk import Desk
 def spoken(stage, name, count=1):
     """``name`` sends to the group, and all that are with it deliver it."""
     node = stage.node(name)
-    node.pending += [(0, 100)] * count
+    node.record.pending += [(0, 100)] * count
     node.service()
     stage.until(stage.clock.now // 1_000_000 + 100)
 
@@ -26,7 +26,7 @@ def last_holder(*restarted, order="fifo", alone=300):
     a.crash()
     b.crash()
     stage.until(3000)
-    assert c.blocked.kind == "minority"
+    assert c.record.blocked.kind == "minority"
     stage.network.partition({c.index}, set(range(3, 3 + len(restarted))))
     for name in restarted:
         stage.named(name, 3000)
@@ -42,8 +42,8 @@ def test_the_last_holder_of_a_history_does_not_give_way_to_a_founding(order):
     assert names(d) == [["d"]]
     stage.network.heal()
     stage.until(6000)
-    assert not c.endpoint.over and c.blocked.kind == "minority" and names(c)[-1] == ["a", "b", "c"]
-    assert isinstance(d.log[-1], Excluded) and "has a history" in d.log[-1].reason
+    assert not c.endpoint.over and c.record.blocked.kind == "minority" and names(c)[-1] == ["a", "b", "c"]
+    assert isinstance(d.record.log[-1], Excluded) and "has a history" in d.record.log[-1].reason
 
 
 def test_what_one_delivered_alone_yields_to_what_several_delivered_together():
@@ -52,7 +52,7 @@ def test_what_one_delivered_alone_yields_to_what_several_delivered_together():
     spoken(stage, "d", 10)
     stage.network.heal()
     stage.until(6000)
-    assert not c.endpoint.over and isinstance(stage.node("d").log[-1], Excluded)
+    assert not c.endpoint.over and isinstance(stage.node("d").record.log[-1], Excluded)
 
 
 def test_where_both_have_a_history_that_members_shared_both_wait_for_an_operator():
@@ -62,7 +62,7 @@ def test_where_both_have_a_history_that_members_shared_both_wait_for_an_operator
     stage.network.heal()
     stage.until(10_000)
     assert not any(node.endpoint.over for node in (c, d, e))
-    assert c.blocked.kind == "minority" and d.blocked is None
+    assert c.record.blocked.kind == "minority" and d.record.blocked is None
     assert sorted(names(d)[-1]) == sorted(names(e)[-1]) == [*"de"]
     warned = [line for line in stage.lines if "neither gives way by itself" in line]
     assert sorted(line.split(" warns")[0][-1] for line in warned) == ["c", "d", "e"]
@@ -115,8 +115,9 @@ def test_who_joins_a_blocked_group_is_told_whom_it_lacks_and_not_that_its_name_i
     stage.named("a", 2000)
     stage.until(6000)
     again = stage.nodes[-1]
-    assert not again.endpoint.over and not again.error and names(again) == []
-    assert "only [c] of [a, b, c] can be reached" in again.waiting and "seqcast unblock sim" in again.waiting
+    assert not again.endpoint.over and not again.record.error and names(again) == []
+    waiting = again.record.waiting
+    assert "only [c] of [a, b, c] can be reached" in waiting and "seqcast unblock sim" in waiting
     Desk(stage, 0)
     stage.until(8000)
     assert names(again)[-1] == names(c)[-1] == ["c", "a"]

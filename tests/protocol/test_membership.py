@@ -74,7 +74,7 @@ def test_a_policy_is_told_who_joins_leaves_and_was_lost_and_who_merges():
     assert ("2", "01") in said("lost", "members")
     merges = [[sorted(m.name for m in group) for group in change.subgroups] for change in told if change.subgroups]
     assert merges and all(sorted(groups) == [["m0"], ["m1"]] for groups in merges)
-    merged = [entry for entry in world.nodes[0].log if isinstance(entry, MergeView)]
+    merged = [entry for entry in world.nodes[0].record.log if isinstance(entry, MergeView)]
     assert merged and names(merged[0]) == "m0m1"
 
 
@@ -108,7 +108,7 @@ def test_a_joiner_that_speaks_for_its_group_knows_what_the_others_did_not_delive
     a, b = stage.nodes
     view = a.endpoint.view
     stage.network.partition({a.index}, {b.index})
-    a.pending.append((0, 100))
+    a.record.pending.append((0, 100))
     a.service()
     stage.until(2000)
     stage.network.partition({a.index}, {2})
@@ -118,7 +118,7 @@ def test_a_joiner_that_speaks_for_its_group_knows_what_the_others_did_not_delive
     stage.network.heal()
     stage.until(4000)
     assert len(a.endpoint.view.members) == 3
-    (lost,) = [entry for entry in a.log if isinstance(entry, Lost)]
+    (lost,) = [entry for entry in a.record.log if isinstance(entry, Lost)]
     assert (lost.view_id, lost.first_seqno, lost.last_seqno) == (view.view_id, 1, 1) and lost.missed_by is not None
 
 

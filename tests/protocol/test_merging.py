@@ -8,14 +8,16 @@ from sim_stage import Stage, names
 from seqcast.core.frames.kinds import Beacon
 from seqcast.core.machines.merge import Merge, MergeInput, Merger
 from seqcast.sim import Options, World, families, heals, main
-from seqcast.sim.checkers import check_safety
+from seqcast.sim.checkers.safety import check_safety
 from seqcast.sim.options import MS, SECOND
 from seqcast.types import MergeView, View
 
 
 def merges(stage):
     """When each merged view was entered first, in ms, in order."""
-    return sorted({entry.view_id: None for node in stage.nodes for entry in node.log if isinstance(entry, MergeView)})
+    return sorted(
+        {entry.view_id: None for node in stage.nodes for entry in node.record.log if isinstance(entry, MergeView)}
+    )
 
 
 def halves(**options):
@@ -77,8 +79,8 @@ def test_three_sides_that_hear_each_other_merge_in_one_go():
 
 def ghosts(stage, joiner):
     """For how many ms a member was in a view with a joiner that never entered it."""
-    entered = {entry.view_id for entry in joiner.log if isinstance(entry, View)}
-    return [entry for node in stage.nodes for entry in node.log
+    entered = {entry.view_id for entry in joiner.record.log if isinstance(entry, View)}
+    return [entry for node in stage.nodes for entry in node.record.log
             if isinstance(entry, View) and entry.rank(joiner.id) >= 0 and entry.view_id not in entered]  # fmt: skip
 
 
@@ -94,7 +96,7 @@ def test_a_joiner_that_two_sides_take_in_holds_up_neither():
     assert sorted("j" in side for side in sides) == [False, True] and names(j)[-1] in sides
     stage.refuse = lambda source, node, frame: False
     stage.until(3500)
-    assert len(j.endpoint.view.members) == 5 and not list(check_safety(stage.nodes))
+    assert len(j.endpoint.view.members) == 5 and not list(check_safety(stage.records))
 
 
 def test_of_two_sides_that_hear_each_other_one_takes_a_joiner_in():
@@ -141,7 +143,7 @@ def test_members_that_get_a_processor_now_and_then_are_one_group_again_soon_afte
         world.clock.run(options.duration_ns + 3 * SECOND)
         assert len(world.nodes[0].endpoint.view.members) == 4, f"seed {seed}"
         assert len({node.endpoint.view for node in world.nodes}) == 1, f"seed {seed}"
-        assert not list(check_safety(world.nodes))
+        assert not list(check_safety(world.records))
     assert fell, "the starvation no longer splits a group"
 
 

@@ -118,10 +118,14 @@ def test_of_two_the_first_goes_on_and_the_other_is_blocked_until_they_meet():
     stage.network.partition({a.index}, {b.index})
     stage.until(3000)
     assert names(a)[-1] == ["a"] and names(b)[-1] == ["a", "b"]
-    assert "[b] of [a, b]" in b.blocked.reason and "seqcast unblock sim" in b.blocked.reason and a.blocked is None
+    assert (
+        "[b] of [a, b]" in b.record.blocked.reason
+        and "seqcast unblock sim" in b.record.blocked.reason
+        and a.record.blocked is None
+    )
     stage.network.heal()
     stage.until(4000)
-    assert isinstance(b.log[-1], Excluded) and b.log[-1].view_id == a.endpoint.view.view_id
+    assert isinstance(b.record.log[-1], Excluded) and b.record.log[-1].view_id == a.endpoint.view.view_id
 
 
 @pytest.mark.parametrize("order", ["fifo", "total"])
@@ -132,12 +136,12 @@ def test_who_is_excluded_is_told_what_the_others_did_not_deliver(order, name):
     stage.group("a", "b", "c")
     node = stage.node(name)
     stage.network.partition({node.index}, {other.index for other in stage.nodes if other is not node})
-    node.pending += [(0, 100)] * 3
+    node.record.pending += [(0, 100)] * 3
     node.service()
     stage.until(2500)
     stage.network.heal()
     stage.until(3000)
-    lost, excluded = node.log[-2:]
+    lost, excluded = node.record.log[-2:]
     assert isinstance(excluded, Excluded) and excluded.view_id == stage.node("b").endpoint.view.view_id
     # All three are in one packet.
     assert lost == Lost(views(node)[-1].view_id, 1, 1, excluded.view_id, messages=3)
@@ -153,7 +157,7 @@ def test_leavers_shrink_the_view_and_count_as_long_as_they_are_there():
     assert names(stage.node("e"))[-1] == ["d", "e"]
     stage.node("e").crash()
     stage.until(4000)
-    assert names(stage.node("d"))[-1] == ["d"] and stage.node("d").blocked is None
+    assert names(stage.node("d"))[-1] == ["d"] and stage.node("d").record.blocked is None
 
 
 def test_joiners_that_die_at_once_block_nobody():
@@ -167,7 +171,7 @@ def test_joiners_that_die_at_once_block_nobody():
     for node in stage.nodes[1:]:
         node.crash()
     stage.until(5000)
-    assert names(stage.node("a"))[-1] == ["a"] and stage.node("a").blocked is None
+    assert names(stage.node("a"))[-1] == ["a"] and stage.node("a").record.blocked is None
     settings = stage.node("a").endpoint.context.settings  # not even where a policy puts the joiner first
     reverse = replace(settings, membership_policy=lambda change: list(reversed(change.members)))
     stage.node("a").endpoint.context.settings = reverse
@@ -175,7 +179,7 @@ def test_joiners_that_die_at_once_block_nobody():
     stage.until(5001)
     stage.nodes[-1].crash()
     stage.until(5900)
-    assert names(stage.node("a"))[-2:] == [["a", "g"], ["a"]] and stage.node("a").blocked is None
+    assert names(stage.node("a"))[-2:] == [["a", "g"], ["a"]] and stage.node("a").record.blocked is None
     stage.node("a").endpoint.context.settings = settings
     for name in "vwxyz":
         stage.named(name, 6000)
@@ -191,10 +195,10 @@ def test_one_that_takes_all_others_for_dead_is_heard_and_taken_in_again():
     c.doubt(a.id)
     c.doubt(b.id)
     stage.until(1009)
-    assert c.blocked.kind == "minority"
+    assert c.record.blocked.kind == "minority"
     stage.until(1500)
     assert [names(node)[-1] for node in stage.nodes] == [["a", "b", "c"]] * 3 and len(views(c)) == 2
-    assert c.blocked is None
+    assert c.record.blocked is None
 
 
 def test_one_that_was_seen_elsewhere_counts_again_when_it_closes_our_view():
@@ -206,7 +210,7 @@ def test_one_that_was_seen_elsewhere_counts_again_when_it_closes_our_view():
     c.step()
     c.service()
     stage.until(2000)
-    assert [names(node)[-1] for node in stage.nodes] == [["a", "b", "c"]] * 3 and c.blocked is None
+    assert [names(node)[-1] for node in stage.nodes] == [["a", "b", "c"]] * 3 and c.record.blocked is None
 
 
 def apart(stage, first, second):
@@ -226,7 +230,7 @@ def test_of_two_groups_that_were_founded_apart_the_smaller_gives_way(first, seco
     stage.until(4000)
     larger, smaller = sorted((first, second), key=len, reverse=True)
     for name in smaller:
-        assert stage.node(name).endpoint.over and "larger: join again" in stage.node(name).log[-1].reason
+        assert stage.node(name).endpoint.over and "larger: join again" in stage.node(name).record.log[-1].reason
     assert names(stage.node(larger[0]))[-1] == [*larger]
 
 
@@ -236,7 +240,7 @@ def test_who_is_blocked_gives_way_to_a_smaller_group_that_is_not():
     for name in "abcy":
         stage.node(name).crash()
     stage.until(4000)
-    assert stage.node("d").blocked.kind == stage.node("e").blocked.kind == "minority"
+    assert stage.node("d").record.blocked.kind == stage.node("e").record.blocked.kind == "minority"
     stage.network.heal()
     stage.until(6000)
     assert stage.node("d").endpoint.over and stage.node("e").endpoint.over and names(stage.node("x"))[-1] == ["x"]
@@ -258,7 +262,7 @@ def test_who_lacks_a_joiner_that_another_group_took_in_too_gives_way_to_it():
     d.crash()
     a.leave()
     stage.until(5000)
-    assert names(j)[-1] == ["j"] and c.endpoint.over and "larger: join again" in c.log[-1].reason
+    assert names(j)[-1] == ["j"] and c.endpoint.over and "larger: join again" in c.record.log[-1].reason
 
 
 def test_groups_of_another_setting_are_left_alone():
@@ -288,7 +292,7 @@ def fallen_apart(sides):
         others = {stage.node(name).index for other in sides[number + 1 :] for name in other}
         stage.network.partition({stage.node(name).index for name in side}, others)
     stage.until(2500)
-    assert all(node.blocked.kind == "minority" for node in stage.nodes)
+    assert all(node.record.blocked.kind == "minority" for node in stage.nodes)
     return stage
 
 
@@ -334,10 +338,10 @@ def test_who_was_allowed_and_loses_the_others_again_can_be_allowed_again():
     assert [len(node.endpoint.context.allowed.members) for node in (d, e)] == [2, 2]
     d.crash()
     stage.until(6000)
-    assert names(e)[-1] == [*"abcde"] and e.blocked.kind == "minority"
+    assert names(e)[-1] == [*"abcde"] and e.record.blocked.kind == "minority"
     Desk(stage, 1)
     stage.until(8000)
-    assert names(e)[-1] == ["e"] and e.blocked is None
+    assert names(e)[-1] == ["e"] and e.record.blocked is None
 
 
 def test_a_leaver_that_gave_up_keeps_nobody_from_forming_a_group():

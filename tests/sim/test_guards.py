@@ -7,13 +7,13 @@ from sim_stage import Stage
 
 from seqcast.core.machines.guard import Line
 from seqcast.sim import Options, simulate
-from seqcast.sim.node import Node
 from seqcast.sim.options import MS, SECOND
+from seqcast.sim.process import Process
 
 
 @pytest.mark.parametrize("guard", [True, False])
 def test_a_crash_is_known_by_guard_connections_where_no_closed_port_tells_of_it(guard):
-    with mock.patch.object(Node, "refused", lambda *_: None):  # ICMP is dropped
+    with mock.patch.object(Process, "refused", lambda *_: None):  # ICMP is dropped
         stage = Stage(guard=guard)
         stage.group("a", "b", "c")
         stage.until(1000)

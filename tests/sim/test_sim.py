@@ -14,10 +14,10 @@ from seqcast.core.machines.merge import Merger
 from seqcast.core.table import Edge, edges_of
 from seqcast.events import Excluded
 from seqcast.sim import Options, World, main, simulate
-from seqcast.sim.checkers import check_safety
+from seqcast.sim.checkers.safety import check_safety
 from seqcast.sim.command import MACHINES, replay
-from seqcast.sim.node import Delivered
 from seqcast.sim.options import MS, SECOND
+from seqcast.sim.record import Delivered
 from seqcast.types import View
 
 
@@ -84,15 +84,15 @@ def test_a_transfer_starts_anew_with_another_provider(variant):
         stage.named("c", 1000)
         stage.until(1009)
         c = stage.nodes[-1]
-        assert 100_000 < len(c.keeper.data) < 1_900_000
-        b.pending += [(0, 100), (c.id, 100), (0, 100)]
+        assert 100_000 < len(c.application.keeper.data) < 1_900_000
+        b.record.pending += [(0, 100), (c.id, 100), (0, 100)]
         b.service()
         stage.until(1012)
         a.crash()
         stage.until(2500)
-        assert c.inside and len(c.endpoint.view.members) == 2
-        assert [entry.to == c.id for entry in c.log if isinstance(entry, Delivered)] == [True]  # it is not void
-        found = {violation.partition(":")[0] for violation in check_safety(stage.nodes)}
+        assert c.record.inside and len(c.endpoint.view.members) == 2
+        assert [entry.to == c.id for entry in c.record.log if isinstance(entry, Delivered)] == [True]  # it is not void
+        found = {violation.partition(":")[0] for violation in check_safety(stage.records)}
         assert found == ({"state"} if variant == "resumed_elsewhere" else set())
 
 
@@ -114,7 +114,7 @@ def test_members_that_crash_together_make_one_view(seed):
     world.clock.at(1500 * MS, lambda nodes=world.nodes: [node.crash() for node in nodes[1:4]])
     result = world.run()
     assert not result.violations
-    after = {entry.view_id: entry for node in world.nodes for entry in node.log if isinstance(entry, View)}
+    after = {entry.view_id: entry for node in world.nodes for entry in node.record.log if isinstance(entry, View)}
     sizes = [len(after[view_id].members) for view_id in sorted(after)]
     assert sizes[-2:] == [5, 2], f"seed {seed}: {sizes}"
 
@@ -155,11 +155,11 @@ class Fault:
     def __init__(self, order):
         self.world = World(Options(seed=3, members=3, order=order, duration_ns=SECOND))
         assert not self.world.run().violations
-        self.log = self.world.nodes[0].log
+        self.log = self.world.nodes[0].record.log
         self.places = [i for i, entry in enumerate(self.log) if isinstance(entry, Delivered) and not entry.to]
 
     def found(self):
-        return {violation.partition(":")[0] for violation in check_safety(self.world.nodes)}
+        return {violation.partition(":")[0] for violation in check_safety(self.world.records)}
 
 
 def test_the_checkers_see_a_lost_a_doubled_and_a_swapped_message():
@@ -200,8 +200,8 @@ def behind(stage):
     d.crash()
     a.doubt(d.id)
     stage.until(1050)
-    assert c.blocked and c.engine.blocked() == 0
-    c.pending += [(0, 100)] * 3
+    assert c.record.blocked and c.engine.blocked() == 0
+    c.record.pending += [(0, 100)] * 3
     c.service()
     assert c.engine.blocked() == 3
     stage.refuse = lambda source, node, frame: False
@@ -217,10 +217,10 @@ def test_what_was_queued_is_sent_in_a_view_that_begins_to_close_in_the_same_step
     stage.until(1499)
     assert c.engine.blocked() == 3 and len(a.endpoint.view.members) == 3
     stage.until(3000)
-    assert c.engine.blocked() == 0 and c.counter == 3 and not c.violations
-    last, before = [entry for entry in c.log if isinstance(entry, View)][-1:-3:-1]
-    assert last == a.endpoint.view and [view for _, view in c.accepted] == [before.view_id] * 3
-    assert not list(check_safety(stage.nodes))
+    assert c.engine.blocked() == 0 and c.record.counter == 3 and not c.record.violations
+    last, before = [entry for entry in c.record.log if isinstance(entry, View)][-1:-3:-1]
+    assert last == a.endpoint.view and [view for _, view in c.record.accepted] == [before.view_id] * 3
+    assert not list(check_safety(stage.records))
 
 
 def test_what_was_queued_is_sent_in_a_view_from_which_its_sender_is_excluded_in_the_same_step():
@@ -230,9 +230,9 @@ def test_what_was_queued_is_sent_in_a_view_from_which_its_sender_is_excluded_in_
     stage.until(1499)
     assert c.engine.blocked() == 3 and len(a.endpoint.view.members) == 2
     stage.until(3000)
-    lost, excluded = c.log[-2:]
-    assert isinstance(excluded, Excluded) and (lost.last_seqno, lost.unsent) == (1, 0) and not c.queued
-    assert not list(check_safety(stage.nodes))
+    lost, excluded = c.record.log[-2:]
+    assert isinstance(excluded, Excluded) and (lost.last_seqno, lost.unsent) == (1, 0) and not c.record.queued
+    assert not list(check_safety(stage.records))
 
 
 def test_the_command_replays_and_says_so(capsys):
@@ -277,14 +277,14 @@ def test_a_unicast_of_the_view_before_is_late_with_two_exceptions(why):
     stage.group("a", "b")
     a, b = stage.nodes
     view = replace(a.endpoint.view, view_id=replace(a.endpoint.view.view_id, counter=9))
-    a.sent_to[b.id, 0] = a.endpoint.view.view_id
+    a.record.sent_to[b.id, 0] = a.endpoint.view.view_id
     unicast = Delivered(a.id, 0, b.id, 0, 0, 24, True, a.id)
-    b.kept_over = {(a.id, 0)} if "state" in why else set()
-    b.take(view)
-    b.take(unicast)
-    a.repeated = {view.view_id} if "again" in why else set()
-    assert b.log[-2:] == [view, unicast]
-    assert any("unicast flush" in line for line in check_safety(stage.nodes)) is not bool(why)
+    b.record.kept_over = {(a.id, 0)} if "state" in why else set()
+    b.application.take(view)
+    b.application.take(unicast)
+    a.record.repeated = {view.view_id} if "again" in why else set()
+    assert b.record.log[-2:] == [view, unicast]
+    assert any("unicast flush" in line for line in check_safety(stage.records)) is not bool(why)
 
 
 def test_a_view_that_is_proposed_again_is_known_as_such():
@@ -299,4 +299,4 @@ def test_a_view_that_is_proposed_again_is_known_as_such():
     stage.until(3000)
     view = b.endpoint.view
     assert [str(member) for member in view.members] == ["a", "b"] and view.view_id.flush[1] == a.id
-    assert b.repeated == {view.view_id} and not a.repeated
+    assert b.record.repeated == {view.view_id} and not a.record.repeated

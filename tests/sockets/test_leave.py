@@ -15,8 +15,8 @@ import seqcast
 from seqcast import Lost, View
 from seqcast._native.engine import AGAIN, ENDED, NO_VIEW, SENT, Engine, Sending
 from seqcast.events import Excluded
-from seqcast.sim.checkers import check_safety
-from seqcast.sim.node import Delivered
+from seqcast.sim.checkers.safety import check_safety
+from seqcast.sim.record import Delivered
 
 # ---- the engine ----------------------------------------------------------------------------------------------------
 
@@ -177,16 +177,16 @@ def test_own_messages_are_counted_by_packets_over_a_ring_and_more(sequencer: int
 
 
 def sends(node, n: int, to=None) -> None:
-    node.pending += [(to.id if to else 0, 100)] * n
-    node.send_pending()
+    node.record.pending += [(to.id if to else 0, 100)] * n
+    node.application.send_pending()
 
 
 def named(node) -> list[tuple[int, int, str]]:
-    return [(lost.messages, lost.unsent, str(lost.to or "")) for lost in node.log if isinstance(lost, Lost)]
+    return [(lost.messages, lost.unsent, str(lost.to or "")) for lost in node.record.log if isinstance(lost, Lost)]
 
 
 def delivered(node, sender) -> int:
-    return sum(isinstance(entry, Delivered) and entry.sender == sender.id for entry in node.log)
+    return sum(isinstance(entry, Delivered) and entry.sender == sender.id for entry in node.record.log)
 
 
 @pytest.mark.parametrize("order", ["fifo", "total"])
@@ -198,16 +198,16 @@ def test_leave_is_said_when_all_is_ordered_and_acknowledged(order: str) -> None:
     stage.network.partition({c.index}, {a.index, b.index})
     sends(c, 5)
     sends(c, 3, b)
-    c.drain_ns = 10**9
+    c.record.drain_ns = 10**9
     c.leave()
     c.service()
     stage.until(1100)
     assert not c.endpoint.over and not any("LEAVE" in line for line in stage.lines)
     stage.network.heal()
     stage.until(2500)
-    assert c.left.complete and not named(c)
+    assert c.record.left.complete and not named(c)
     assert (delivered(a, c), delivered(b, c)) == (5, 8)
-    assert not list(check_safety(stage.nodes))
+    assert not list(check_safety(stage.records))
 
 
 class _NoAcks(Engine):
@@ -226,11 +226,11 @@ def test_without_waiting_for_acknowledgements_they_are_lost_and_told() -> None:
         (source is c and datagram[2] == 2) or Stage.unicast(stage, source, to, datagram)
     )
     sends(c, 3, b)
-    c.drain_ns = 10**9
+    c.record.drain_ns = 10**9
     c.leave()
     stage.until(2500)
-    assert c.left.view is not None and not c.left.complete and named(c) == [(3, 0, "b")]
-    assert delivered(b, c) == 0 and not list(check_safety(stage.nodes))
+    assert c.record.left.view is not None and not c.record.left.complete and named(c) == [(3, 0, "b")]
+    assert delivered(b, c) == 0 and not list(check_safety(stage.records))
 
 
 def test_the_drain_goes_on_through_view_changes() -> None:
@@ -240,12 +240,12 @@ def test_the_drain_goes_on_through_view_changes() -> None:
     a, b, c, d = stage.nodes
     stage.network.partition({c.index}, {a.index})
     sends(c, 5)
-    c.drain_ns = 10**10
+    c.record.drain_ns = 10**10
     c.leave()
     a.crash()
     stage.until(4000)
-    assert c.left.complete and not named(c) and delivered(b, c) == delivered(d, c) == 5
-    assert not list(check_safety(stage.nodes))
+    assert c.record.left.complete and not named(c) and delivered(b, c) == delivered(d, c) == 5
+    assert not list(check_safety(stage.records))
 
 
 def test_what_cannot_drain_in_time_is_told() -> None:
@@ -256,11 +256,11 @@ def test_what_cannot_drain_in_time_is_told() -> None:
     b.suspend(10**9)
     stage.until(1050)
     sends(c, 4)
-    c.drain_ns = 10**8
+    c.record.drain_ns = 10**8
     c.leave()
     stage.until(2500)
-    assert c.left.view is not None and not c.left.complete and named(c) == [(4, 4, "")]
-    assert delivered(a, c) == 0 and not list(check_safety(stage.nodes))
+    assert c.record.left.view is not None and not c.record.left.complete and named(c) == [(4, 4, "")]
+    assert delivered(a, c) == 0 and not list(check_safety(stage.records))
 
 
 @pytest.mark.parametrize("order", ["fifo", "total"])
@@ -281,11 +281,11 @@ def test_whoever_is_cut_off_sends_and_leaves_is_told_how_much_is_lost(name: str,
     sends(node, 4)
     node.leave()
     stage.until(4000)
-    assert node.left.view is not None and not node.left.complete
+    assert node.record.left.view is not None and not node.record.left.complete
     assert sum(messages for messages, _, to in named(node) if not to) == 7
     assert [each for each in named(node) if each[2]] == [(1, 0, others[0].name)]
     assert [delivered(other, node) for other in others] == [2, 2]
-    assert not list(check_safety(stage.nodes))
+    assert not list(check_safety(stage.records))
 
 
 def test_whoever_is_left_alone_lacks_nobody() -> None:
@@ -298,7 +298,7 @@ def test_whoever_is_left_alone_lacks_nobody() -> None:
     sends(a, 2)
     a.leave()
     stage.until(2500)
-    assert a.left.complete and b.left.complete and delivered(b, a) == 2
+    assert a.record.left.complete and b.record.left.complete and delivered(b, a) == 2
 
 
 def test_the_excluded_are_told_of_messages_to_one_member_too() -> None:
@@ -312,7 +312,7 @@ def test_the_excluded_are_told_of_messages_to_one_member_too() -> None:
     stage.until(2500)
     stage.network.heal()
     stage.until(3500)
-    assert isinstance(c.log[-1], Excluded) and named(c) == [(3, 0, ""), (2, 0, "b")]
+    assert isinstance(c.record.log[-1], Excluded) and named(c) == [(3, 0, ""), (2, 0, "b")]
 
 
 def test_whoever_goes_without_an_answer_is_told_of_what_may_be_lost() -> None:
@@ -323,11 +323,11 @@ def test_whoever_goes_without_an_answer_is_told_of_what_may_be_lost() -> None:
     stage.network.partition({c.index}, {0, 1})
     stage.until(2500)
     sends(c, 3)  # waits: the gate is closed
-    c.drain_ns = 0
+    c.record.drain_ns = 0
     c.leave()
     stage.until(14_000)
-    assert c.endpoint.over and c.left.view is None and not c.left.complete
-    assert c.refused_sends and c.counter == 0 and not named(c)
+    assert c.endpoint.over and c.record.left.view is None and not c.record.left.complete
+    assert c.application.refused_sends and c.record.counter == 0 and not named(c)
 
 
 def test_views_of_two_sides_and_counts_of_what_the_other_missed() -> None:
@@ -341,7 +341,7 @@ def test_views_of_two_sides_and_counts_of_what_the_other_missed() -> None:
     stage.until(2500)
     stage.network.heal()
     stage.until(4500)
-    assert len([entry for entry in c.log if isinstance(entry, View)][-1].members) == 3
+    assert len([entry for entry in c.record.log if isinstance(entry, View)][-1].members) == 3
     assert [messages for messages, _, to in named(c) if not to] == [7]
 
 
@@ -370,7 +370,7 @@ def test_what_is_sent_again_when_a_member_is_alone_counts_once(order: str) -> No
     stage.until(2500)
     c.leave()
     stage.until(4000)
-    assert not c.left.complete and sum(messages for messages, _, _ in named(c)) == 5
+    assert not c.record.left.complete and sum(messages for messages, _, _ in named(c)) == 5
 
 
 # ---- real sockets --------------------------------------------------------------------------------------------------

@@ -107,7 +107,7 @@ def test_the_others_go_on_without_a_member_that_lost_multicast(kind, partition, 
     for _ in range(30):
         apart += not unsettled(world, lost, 100 * MS)
     assert apart >= 27, f"only {apart} of 30 times; {after_formation(world)[sizes:]}"
-    assert not world.settle() and not list(checkers.check_safety(world.nodes))
+    assert not world.settle() and not list(checkers.check_safety(world.records))
 
 
 def test_a_network_that_carries_no_multicast_at_all_leaves_nobody_waiting():
@@ -117,8 +117,8 @@ def test_a_network_that_carries_no_multicast_at_all_leaves_nobody_waiting():
     world.network.filtered_in |= {node.index for node in world.nodes}
     world.clock.run(6 * SECOND)
     assert {len(node.endpoint.view.members) for node in world.nodes} == {1}
-    assert not any(node.pending for node in world.nodes)
-    assert not world.settle() and not list(checkers.check_safety(world.nodes))
+    assert not any(node.record.pending for node in world.nodes)
+    assert not world.settle() and not list(checkers.check_safety(world.records))
 
 
 # ---- real sockets ------------------------------------------------------------------------------------------------

@@ -6,16 +6,16 @@ Connections break while both processes live, and a firewall refuses some calls o
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
+from seqcast._native.engine import Engine
 from seqcast.core.context import NEVER
+from seqcast.core.endpoint import Endpoint
 from seqcast.core.machines.guard import CallMember, CloseLine, Greet, Guard, GuardEffect, MemberGone
-from seqcast.sim.options import MS
+from seqcast.sim.network import Clock, Network
+from seqcast.sim.options import MS, Options
 from seqcast.types import View
-
-if TYPE_CHECKING:
-    from seqcast.sim.node import Node
 
 NO_ANSWER_NS = 3000 * MS
 BREAKS = 0.3
@@ -25,10 +25,43 @@ FIREWALL = 0.1
 """Part of the calls that are refused for a living process."""
 
 
+class Machine(Protocol):
+    """What guard connections need of the process whose kernel holds them."""
+
+    index: int
+    id: int
+    address: bytes
+    options: Options
+    clock: Clock
+    engine: Engine
+    endpoint: Endpoint
+    lines: Lines
+
+    @property
+    def world(self) -> Wires: ...
+    @property
+    def up(self) -> bool: ...
+    @property
+    def now(self) -> int: ...
+    @property
+    def busy_until(self) -> int: ...
+    def service(self) -> None: ...
+    def trace(self, text: str) -> None: ...
+
+
+class Wires(Protocol):
+    """What they need of the world."""
+
+    network: Network
+
+    @property
+    def nodes(self) -> Sequence[Machine]: ...
+
+
 class Lines:
     """The guard connections of one simulated process; none where the run has no guards."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Machine) -> None:
         self.node = node
         self.rng = random.Random(f"guard {node.options.seed} {node.index}")
         self.guard = Guard(node.id, 1, node.endpoint.edges)
@@ -71,22 +104,22 @@ class Lines:
                         self.later(end[0].over, end[1], self)
                 case MemberGone(member):
                     node = next(node for node in self.node.world.nodes if node.id == member)
-                    self.node.world.trace(self.node, f"hears that the process of {node} has ended")
+                    self.node.trace(f"hears that the process of {node} has ended")
                     self.node.engine.refused(node.address, self.node.now)
 
     # ---- between processes
 
     def later(self, call: Callable[..., None], *args: Any) -> None:
         """In the order in which it was sent: the kernels see to that."""
-        clock = self.node.world.clock
+        clock = self.node.clock
         clock.at(clock.now + self.node.options.delay_ns, call, *args)
 
     def cut_off(self, other: Lines) -> bool:
         cut, pair = self.node.world.network.cut, (self.node.index, other.node.index)
         return pair in cut or pair[::-1] in cut
 
-    def call(self, line: int, target: Node) -> None:
-        other, clock = target.lines, self.node.world.clock
+    def call(self, line: int, target: Machine) -> None:
+        other, clock = target.lines, self.node.clock
         dead = not target.up and self.node.options.hosts
         if dead or self.cut_off(other):
             clock.at(clock.now + NO_ANSWER_NS, self.tell, Guard.failed, line)
@@ -115,10 +148,10 @@ class Lines:
 
     def tell(self, what: Callable[..., list[GuardEffect]], line: int, *args: object) -> None:
         """The process learns it when it runs."""
-        clock = self.node.world.clock
+        clock = self.node.clock
         if not self.listening or line not in self.guard.lines:
             return
-        runs = max(self.node.paused_until, self.node.stalled_until)
+        runs = self.node.busy_until
         if clock.now < runs:
             clock.at(runs, self.tell, what, line, *args)
             return

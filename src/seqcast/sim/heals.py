@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seqcast.commandline import Progress
-from seqcast.sim.node import Node
 from seqcast.sim.options import MS, SECOND, Options
+from seqcast.sim.process import Process
 from seqcast.sim.world import World
 
 ROUNDS = 4
@@ -91,11 +91,11 @@ def _crash_one(world: World, rng: random.Random, successor: str) -> None:
             world.start_node(successor)
 
 
-def _whole(nodes: Sequence[Node]) -> bool:
-    alive = [node for node in nodes if node.up and not node.endpoint.over]
-    view = alive[0].endpoint.view
+def _whole(nodes: Sequence[Process]) -> bool:
+    alive = [node for node in nodes if node.alive]
+    view = alive[0].view
     ids = {node.id for node in alive}
-    return view is not None and {m.id for m in view.members} == ids and all(n.endpoint.view == view for n in alive)
+    return view is not None and {m.id for m in view.members} == ids and all(n.view == view for n in alive)
 
 
 def report(seeds: Sequence[int]) -> int:

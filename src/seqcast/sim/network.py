@@ -12,7 +12,9 @@ from seqcast.sim.options import Options
 NAKS_MAX = 1.5
 """Requests for each lost packet: some are lost, and one asks for several packets."""
 REPAIR_NS_MAX = 150_000_000
-CONTROL = b"\x08"  # the type of a datagram with a frame of the control plane
+CONTROL = b"\x08"  # types of datagrams: with a frame of the control plane,
+NAK = 5
+MESSAGES = (1, 2, 3, 9)  # with messages: DATA, UNICAST, FORWARD, STATE
 
 
 class Clock:
@@ -39,9 +41,6 @@ class Clock:
 class Repairs:
     """What was lost on its way to a member, and how long and how many requests it took until it was there."""
 
-    DATA = (1, 2, 3, 9)
-    NAK = 5
-
     def __init__(self) -> None:
         self.open: dict[tuple[int, bytes], int] = {}  # (to whom, which packet): lost when
         self.packets = 0
@@ -52,9 +51,9 @@ class Repairs:
         """On its way to ``target``; empty: the notice of a closed port."""
         if not datagram:
             return
-        if datagram[2] == self.NAK:
+        if datagram[2] == NAK:
             self.naks += 1
-        elif datagram[2] in self.DATA:
+        elif datagram[2] in MESSAGES:
             self.packets += (target, datagram[16:40]) not in self.open
             self.open.setdefault((target, datagram[16:40]), now)
 
@@ -62,9 +61,9 @@ class Repairs:
         """Arrives, perhaps in the place of one that was lost before; empty: the notice of a closed port."""
         if not datagram:
             return
-        if datagram[2] == self.NAK:
+        if datagram[2] == NAK:
             self.naks += 1
-        elif self.open and datagram[2] in self.DATA:
+        elif self.open and datagram[2] in MESSAGES:
             since = self.open.pop((target, datagram[16:40]), None)
             if since is not None:
                 self.longest_ns = max(self.longest_ns, then - since)

@@ -58,17 +58,17 @@ def start_together(seed: int) -> Started:
     took = -1
     while clock.now < LIMIT_NS and (took < 0 or clock.now < took + STABLE_NS):
         clock.run(clock.now + 5 * MS)
-        views = {node.endpoint.view for node in nodes}
+        views = {node.view for node in nodes}
         whole = len(nodes) == options.members and len(views) == 1 and None not in views
         if not whole:
             took = -1
         elif took < 0:
             took = clock.now
-    first = (node.log[0] for node in nodes if node.log)
+    first = (node.record.log[0] for node in nodes if node.record.log)
     return Started(
         options,
         formed=frozenset(view.view_id for view in first if isinstance(view, View) and len(view.members) == 1),
-        groups=frozenset(node.endpoint.view for node in nodes),
+        groups=frozenset(node.view for node in nodes),
         took_ns=took,
     )
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Collection
+from typing import Protocol
 
-from seqcast._native.engine import AGAIN, SENT
+from seqcast._native.engine import AGAIN, SENT, Engine
+from seqcast.core.endpoint import Endpoint
 from seqcast.core.machines.backlog import Item
 from seqcast.core.machines.transfer import (
     BeginState,
@@ -18,11 +20,9 @@ from seqcast.core.machines.transfer import (
     Transfer,
     TransferEffect,
 )
-from seqcast.core.vocabulary import LeaveGroup, StateArrived, StateHeld, StateLost, StateRefused, TakeState
+from seqcast.core.vocabulary import Input, LeaveGroup, StateArrived, StateHeld, StateLost, StateRefused, TakeState
+from seqcast.sim.record import Record
 from seqcast.types import View
-
-if TYPE_CHECKING:
-    from seqcast.sim.node import Node
 
 SILENCE_NS_MAX = 2_000_000_000
 """``state_timeout_s`` of simulated members."""
@@ -57,34 +57,49 @@ class Chain:
         return hashlib.blake2b(repr(sorted(self.chains.items())).encode(), digest_size=8).hexdigest()
 
 
-class StateKeeper:
-    """The part of a simulated process that gives its application's state and takes that of others."""
+class Machine(Protocol):
+    """What a transfer needs of the process in which it is."""
 
-    def __init__(self, node: Node) -> None:
-        self.node = node
-        self.transfer = Transfer(SILENCE_NS_MAX, BACKLOG_BYTES, node.world.name, node.endpoint.edges)
+    engine: Engine
+    endpoint: Endpoint
+
+    @property
+    def now(self) -> int: ...
+    def step(self, *inputs: Input) -> None: ...
+    def name_of(self, member_id: int) -> str: ...
+
+
+class Handler(Protocol):
+    """The application whose state it is."""
+
+    def load_state(self, data: bytes) -> None: ...
+    def enter(self, items: Collection[Item]) -> None: ...
+    def give_up(self, error: str) -> None: ...
+
+
+class StateKeeper:
+    """Gives an application's state, and takes that of others."""
+
+    def __init__(self, machine: Machine, record: Record, handler: Handler) -> None:
+        self.machine, self.record, self.handler = machine, record, handler
+        self.transfer = Transfer(SILENCE_NS_MAX, BACKLOG_BYTES, machine.name_of, machine.endpoint.edges)
         self.data = bytearray()
         """What came of the state."""
         self.entered: list[View] = []  # delivered, before the application had the state
-        self.voided: list[View] = []  # of those: from before the state
         self._giving: list[Giver] = []
-
-    @property
-    def inside(self) -> bool:
-        """The application has the state, and takes what is delivered."""
-        return not self.node.options.state or self.transfer.inside
 
     def told(self, effect: TakeState | StateHeld | StateLost) -> None:
         """By the endpoint."""
-        self.feed(self.transfer.told(effect, self.node.now))
+        self.feed(self.transfer.told(effect, self.machine.now))
 
     def over(self) -> None:
         """This member has left, or was excluded."""
-        if self.node.options.state:
-            self.feed(self.transfer.over(self.node.now))
+        if self.record.options.state:
+            self.feed(self.transfer.over(self.machine.now))
 
     def feed(self, effects: list[TransferEffect]) -> None:
-        node = self.node
+        machine, handler = self.machine, self.handler
+        self.record.inside = not self.record.options.state or self.transfer.inside
         for effect in effects:
             match effect:
                 case BeginState():
@@ -92,14 +107,14 @@ class StateKeeper:
                 case StateChunk(data):
                     self.data += data
                 case StateArrived() | StateRefused() | LeaveGroup():
-                    node.step(effect)
+                    machine.step(effect)
                 case LoadState():
-                    node.load_state(bytes(self.data))
+                    handler.load_state(bytes(self.data))
                 case Deliver(items):
-                    self.voided = [view for view in self.entered if view not in items]
-                    node.enter(items)
+                    self.record.voided = [view for view in self.entered if view not in items]
+                    handler.enter(items)
                 case GiveUp(error):
-                    node.give_up(error)
+                    handler.give_up(error)
 
     # ---- what comes
 
@@ -108,22 +123,22 @@ class StateKeeper:
 
     def step(self) -> None:
         """Sends and reads what there is credit for and what has come, and looks at the time."""
-        node = self.node
+        machine = self.machine
         self._giving = [giver for giver in self._giving if self._give(giver)]
         while self.transfer.receiving:
             incoming = self.transfer.incoming
-            got = node.engine.state_read(self.transfer.provider, len(incoming.room), node.now)
+            got = machine.engine.state_read(self.transfer.provider, len(incoming.room), machine.now)
             if not got:
                 break
             incoming.room[: len(got)] = got
-            self.feed(self.transfer.filled(incoming, len(got), node.now))
-        self.feed(self.transfer.run_timers(node.now))
+            self.feed(self.transfer.filled(incoming, len(got), machine.now))
+        self.feed(self.transfer.run_timers(machine.now))
 
     def delivered(self, item: Item) -> None:
         """While the application lacks the state."""
         if isinstance(item, View):
             self.entered.append(item)
-        self.feed(self.transfer.delivered(item, self.node.now))
+        self.feed(self.transfer.delivered(item, self.machine.now))
 
     # ---- what goes
 
@@ -135,9 +150,9 @@ class StateKeeper:
 
     def _give(self, giver: Giver) -> bool:
         """False: it is done, or the joiner does not await it any more."""
-        engine, endpoint = self.node.engine, self.node.endpoint
+        engine, endpoint = self.machine.engine, self.machine.endpoint
         while rest := giver.rest:
-            result, taken = engine.state_send(bytes(rest), giver.joiner, self.node.now)
+            result, taken = engine.state_send(bytes(rest), giver.joiner, self.machine.now)
             giver.sent(taken)
             if result not in (SENT, AGAIN) or not giver.wanted(endpoint.joiners_of(giver.boundary)):
                 return False

@@ -1,0 +1,44 @@
+"""Pauses of the group, and callbacks around a view change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from seqcast.sim.record import Delivered, Record
+
+
+def check_pauses(records: Sequence[Record]) -> Iterator[str]:
+    """While a pause was held, and its owner was told so at its end, nobody sent."""
+    for owner in records:
+        for pause in owner.pauses:
+            for record in records if pause.over_ns else ():
+                for when, view_id in record.accepted:
+                    if view_id == pause.view_id and pause.held_ns < when < pause.over_ns:
+                        yield f"pause: {owner} held it from {pause.held_ns} to {pause.over_ns}, {record} sent at {when}"
+
+
+def check_held(owner: Record, records: Sequence[Record], now: int) -> Iterator[str]:
+    """While ``owner`` holds a pause: all members have delivered the same in its view, and are told that they are
+    blocked."""
+    view, seen = owner.view, set()
+    assert view is not None
+    for other in records:
+        if other.alive and other.view == view and other.inside and now >= other.slow_until:
+            if not other.blocked:
+                yield f"pause: {owner} holds it at {now}, and {other} may send"
+            entries = [entry for entry in other.log if isinstance(entry, Delivered)]
+            seen.add(frozenset((e.sender, e.counter) for e in entries if e.tag == view.view_id.tag and not e.to))
+    if len(seen) > 1:
+        odd = sorted(frozenset.union(*seen) - frozenset.intersection(*seen))[:3]
+        yield f"pause: {owner} holds it, and members have not delivered the same: {odd}"
+
+
+def check_callbacks(record: Record) -> Iterator[str]:
+    """What a block callback sent before it returned in time is delivered before the next view (FLU-13, FLU-15)."""
+    for run in record.runs:
+        for number in run.sent if run.returned and not run.late else ():
+            if number not in record.sent:
+                continue  # the member lost the state meanwhile, and gave up sending it
+            view_id = record.sent[number][1]
+            if view_id != run.view_id:
+                yield f"block callback: {record} sent number {number} in it, and in view {view_id}, not {run.view_id}"

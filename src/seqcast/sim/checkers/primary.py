@@ -1,0 +1,97 @@
+"""Primary partitions: one successor for each view, majorities that continue, and minorities that are told so."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from seqcast.events import Excluded
+from seqcast.sim.record import Delivered, Record, Stay, stays
+from seqcast.types import View, ViewId
+
+
+def check_primary(records: Sequence[Record], allowed: Collection[int]) -> Iterator[str]:
+    """A view has one successor, at whomever and whatever became of them, unless an operator let its minority go on.
+
+    Args:
+        allowed: tags of the views where one did.
+    """
+    successors: dict[ViewId, Stay] = {}
+    for record in records:
+        for stay in stays(record):
+            if stay.successor is None or stay.view.view_id.tag in allowed:
+                continue
+            other = successors.setdefault(stay.view.view_id, stay)
+            if other.successor != stay.successor:
+                yield (
+                    f"primary: {stay.view} ({stay.view.view_id}) has two successors: {other.successor} at "
+                    f"{other.record} and {stay.successor} at {stay.record}"
+                )
+
+
+def check_histories(records: Sequence[Record]) -> Iterator[str]:
+    """A member that shared a history with others never gives way to a group founded apart (the cut, step 9)."""
+    for record in records:
+        end = record.log[-1] if record.log else None
+        if isinstance(end, Excluded) and "founded apart" in end.reason:
+            delivered = any(isinstance(entry, Delivered) and not entry.to for entry in record.log)
+            if delivered and any(isinstance(entry, View) and len(entry.members) > 1 for entry in record.log):
+                yield f"history: {record} and others had delivered messages, and it gave way: {end.reason}"
+
+
+def _majority(view: View, ids: Collection[int]) -> bool:
+    twice = 2 * sum(member.id in ids for member in view.members)
+    return twice > len(view.members) or (twice == len(view.members) and view.members[0].id in ids)
+
+
+def check_sides(records: Sequence[Record], sides: Sequence[Collection[int]]) -> Iterator[str]:
+    """What is not yet as it must be while the network has fallen into sides (of indices), and nothing else
+    happens: a member with a majority of its view on its side goes on with those, one without was told so."""
+    for side in sides:
+        inside = [record for record in records if record.index in side and record.alive]
+        for record in inside:
+            view = record.view
+            if view is None:
+                continue
+            # A member may be in a view of another group: both took it in when it joined.
+            alive = {other.id for other in inside if other.view == view}
+            if all(member.id in alive for member in view.members):
+                if record.told_minority:
+                    yield f"primary: {record} reaches all of {view}, and is blocked"
+            elif _majority(view, alive):
+                yield f"primary: {record} is in {view} still, and can reach a majority of it"
+            elif not record.told_minority:
+                yield f"primary: {record} in {view} reaches no majority, and was not told so"
+
+
+def check_filtered(records: Sequence[Record], deaf: Record, packets: Mapping[int, int]) -> Iterator[str]:
+    """What is not yet as it must be while one member has lost multicast, and nothing else happens: it is in no view
+    with another, and the others send, unless they are no majority of a primary view, and were told so.
+
+    Args:
+        packets: how many each had sent some time ago. Where that grows, what waits to be sent waits for its turn.
+    """
+    up = [record for record in records if record.alive]
+    for record in up:
+        view = record.view
+        if view is None:  # a minority takes nobody in
+            continue
+        rest = {other.id for other in up if other is not deaf and other.view == view}
+        if record.told_minority:
+            if record is not deaf and _majority(view, rest) and len(view.members) > 2:
+                yield f"filtered: {record} is blocked, and can reach a majority of {view} without {deaf}"
+        elif len(view.members) > 1 and view.rank(deaf.id) >= 0:
+            yield f"filtered: {record} is in {view}, where {deaf} sends or gets no multicast"
+        elif record.pending and record.packets_sent == packets.get(record.id):
+            yield f"filtered: {record} in {view} cannot send {len(record.pending)} messages"
+
+
+def lost_majority(records: Sequence[Record]) -> bool:
+    """All that are left in a view have lost its majority for good, and were told so: only an operator can help."""
+    together: dict[View, list[Record]] = {}
+    for record in records:
+        if record.alive and record.view is not None:
+            together.setdefault(record.view, []).append(record)
+    return bool(together) and all(
+        not _majority(view, {record.id for record in group}) and all(record.told_minority for record in group)
+        for view, group in together.items()
+    )

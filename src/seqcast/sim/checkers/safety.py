@@ -1,0 +1,223 @@
+"""Safety: views, order, agreement and integrity, in all that the applications were told up to the end of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from seqcast.events import Excluded, Lost
+from seqcast.sim.checkers import losses, pauses
+from seqcast.sim.policies import BAD
+from seqcast.sim.record import Delivered, Record, Stay, never_ordered, stays
+from seqcast.types import MergeView, View, ViewId
+
+
+def check_safety(records: Sequence[Record]) -> Iterator[str]:
+    """Each violation, in words."""
+    by_id = {record.id: record for record in records}
+    ordered = records[0].options.order != "fifo"
+    everywhere = [stay for record in records for stay in stays(record)]
+    for record in records:
+        yield from record.violations
+        if bad := record.frames_bad:
+            yield f"frames: {record} was sent {bad} frames that no member may send"
+        yield from pauses.check_callbacks(record)
+        yield from _check_queue(record)
+        yield from _check_order_of_members(record)
+        if record.options.flush_unicasts:
+            yield from _check_flushed(record, by_id)
+        yield from _check_views(record)
+        yield from _check_integrity(record, by_id)
+        yield from _check_fifo(record, by_id)
+    yield from pauses.check_pauses(records)
+    yield from _check_view_agreement(everywhere)
+    yield from _check_states(records)
+    for stay in everywhere:
+        yield from _check_stay(stay, ordered, by_id)
+    yield from _check_agreement(everywhere, ordered)
+    yield from _check_excluded(everywhere)
+    yield from losses.check_told(records, everywhere)
+    yield from losses.check_ends(records, everywhere)
+    yield from losses.check_unicasts(records, everywhere)
+
+
+def _check_views(record: Record) -> Iterator[str]:
+    last: ViewId | None = None
+    for entry in record.log:
+        if isinstance(entry, View):
+            if last is not None and not entry.view_id > last:
+                yield f"growing view ids: {record} installs {entry.view_id} after {last}"
+            if entry.rank(record.id) < 0:
+                yield f"view: {record} installs a view without itself"
+            last = entry.view_id
+
+
+def _check_integrity(record: Record, by_id: dict[int, Record]) -> Iterator[str]:
+    for entry in record.log:
+        if not isinstance(entry, Delivered):
+            continue
+        sender = by_id.get(entry.sender)
+        if not entry.intact or sender is None or entry.claimed != entry.sender:
+            yield f"integrity: {record} delivers what nobody sent: {entry}"
+        elif entry.to:
+            if entry.to != record.id or (entry.to, entry.counter) not in sender.sent_to:
+                yield f"integrity: {record} delivers a unicast that {sender} did not send to it: {entry}"
+        elif sender.sent.get(entry.counter, (0, None))[0] != entry.length:
+            yield f"integrity: {record} delivers what {sender} did not send: {entry}"
+
+
+def _check_fifo(record: Record, by_id: dict[int, Record]) -> Iterator[str]:
+    """Per sender, without a gap while both are together, and nothing twice; unicasts from the first on."""
+    seen: dict[tuple[int, bool], int] = {}
+    seqnos: dict[tuple[int, bool], int] = {}
+    known: set[int] = set()
+    apart: set[tuple[int, bool]] = set()  # with whom the record was not together since it delivered the last of them
+    # Unicasts from before the state that the record took over come behind it, and the views between them are void.
+    voided = [{member.id for member in record.together(view).members} for view in record.voided]
+    unclear = {member for at, view in enumerate(voided) for later in voided[at:] for member in view - later}
+    for entry in record.log:
+        if isinstance(entry, View):
+            if known:
+                unclear.clear()
+            together = {member.id for member in record.together(entry).members}
+            known |= {member.id for member in entry.members}
+            apart |= {(sender, unicast) for sender in known - together for unicast in (False, True)}
+        elif isinstance(entry, Delivered):
+            key = (entry.sender, bool(entry.to))
+            expected, before = seen.get(key, -1) + 1, seqnos.get(key, 0)
+            gap_is_wrong = key not in apart and (entry.to or key in seen)
+            gap_is_wrong = gap_is_wrong and not (entry.to and entry.sender in unclear)
+            gap = entry.counter > expected and gap_is_wrong and not _unordered(by_id, entry, before)
+            if entry.counter < expected or gap:
+                what = "duplicate" if entry.counter < expected else "FIFO"
+                yield f"{what}: {record} delivers number {entry.counter} of {entry.sender:x}, not {expected}: {entry}"
+            seen[key], seqnos[key] = entry.counter, entry.seqno
+            apart.discard(key)
+
+
+def _unordered(by_id: dict[int, Record], entry: Delivered, before: int) -> bool:
+    """The sender was told that what came between packet ``before`` and this one was never ordered."""
+    return any(never_ordered(each) and before <= each.first_seqno <= entry.seqno for each in by_id[entry.sender].log)
+
+
+def _check_flushed(record: Record, by_id: dict[int, Record]) -> Iterator[str]:
+    """No unicast that was sent before its sender's gate closed comes in a later view (E-16).
+
+    Unless its receiver took over a state that is of that view; and in a primary partition a view that was proposed
+    again may have members that took no part in the last attempt.
+    """
+    view_id: ViewId | None = None
+    for entry in record.log:
+        if isinstance(entry, View):
+            view_id = entry.view_id
+        elif isinstance(entry, Delivered) and entry.to and view_id is not None:
+            sender, key = by_id[entry.sender], (entry.to, entry.counter)
+            sent_in = sender.sent_to[key]
+            again = record.options.partition == "primary" and any(
+                sent_in < each <= view_id for each in record.repeated | sender.repeated
+            )
+            late = view_id > sent_in and key not in sender.sent_late and not again
+            if late and (entry.sender, entry.counter) not in record.kept_over:
+                yield f"unicast flush: {record} delivers in {view_id} what was sent in {sender.sent_to[key]}: {entry}"
+
+
+def _check_order_of_members(record: Record) -> Iterator[str]:
+    """A good policy is heeded, in each view; after a bad one those who stay are in their old order, in front."""
+    last: View | None = None
+    for view in (entry for entry in record.log if isinstance(entry, View)):
+        names = [(member.name, member.id) for member in view.members]
+        if record.options.partition == "primary":  # whose first member may have to be one that stays
+            names = names[1:]
+        if record.options.policy == "by_name" and names != sorted(names):
+            yield f"membership policy: {view}, as {record} has it, is not in the order of the names"
+        if record.options.policy in BAD and last is not None and not isinstance(view, MergeView):
+            stay = [member for member in last.members if member in view.members]
+            if list(view.members[: len(stay)]) != stay:
+                yield f"membership policy: a wrong one has changed {last} to {view}"
+        last = view
+
+
+def _check_queue(record: Record) -> Iterator[str]:
+    """Of what was queued and never sent, because its membership ended, a member was told."""
+    told = sum(entry.unsent for entry in record.log if isinstance(entry, Lost))
+    if record.up and record.over and told != len(record.queued):
+        yield f"queue: {record} was over with {len(record.queued)} messages queued, and was told of {told}"
+
+
+def _check_view_agreement(everywhere: Sequence[Stay]) -> Iterator[str]:
+    views: dict[ViewId, View] = {}
+    for stay in everywhere:
+        known = views.setdefault(stay.view.view_id, stay.view)
+        if known != stay.view:
+            yield f"view agreement: {stay.view.view_id} is {known} and, at {stay.record}, {stay.view}"
+
+
+def _check_states(records: Sequence[Record]) -> Iterator[str]:
+    """At the beginning of a view all its members' applications have one state, taken over or not."""
+    first: dict[int, tuple[Record, str]] = {}
+    for record in records:
+        for tag, state in record.states.items():
+            other, expected = first.setdefault(tag, (record, state))
+            if state != expected:
+                yield f"state: at the beginning of the view with tag {tag:x} {record} has another state than {other}"
+
+
+def _check_stay(stay: Stay, ordered: bool, by_id: dict[int, Record]) -> Iterator[str]:
+    members = {member.id for member in stay.view.members}
+    place = 0
+    for entry in stay.delivered:
+        if not entry.to and entry.sender not in members:
+            yield f"sending view: {stay.record} delivers in {stay.view} from a stranger: {entry}"
+        sender = by_id.get(entry.sender)
+        sent_in = sender.sent.get(entry.counter, (0, None))[1] if sender else None
+        if not ordered and not entry.to and sent_in not in (None, stay.view.view_id):
+            yield f"sending view: {stay.record} delivers in {stay.view} what was sent in another view: {entry}"
+        if ordered and not entry.to:
+            place += 1
+            if entry.global_seqno != place:
+                yield f"global seqno: {stay.record} in {stay.view}: {entry.global_seqno}, not {place}: {entry}"
+
+
+def _check_agreement(everywhere: Sequence[Stay], ordered: bool) -> Iterator[str]:
+    """Who installs a view and the same successor delivers the same in it; with an order, in the same order."""
+    first: dict[tuple[ViewId, ViewId], Stay] = {}
+    for stay in everywhere:
+        if stay.successor is None:
+            continue
+        other = first.setdefault((stay.view.view_id, stay.successor), stay)
+        if other is not stay:
+            yield from same(stay, other, ordered)
+
+
+def _check_excluded(everywhere: Sequence[Stay]) -> Iterator[str]:
+    """Who was excluded was told which of its messages those did not deliver that went on."""
+    first: dict[tuple[ViewId, ViewId | None], Stay] = {}
+    for stay in everywhere:
+        first.setdefault((stay.view.view_id, stay.successor), stay)
+    for stay in everywhere:
+        log = stay.record.log
+        end = log[-1] if log and stay.successor is None else None
+        other = first.get((stay.view.view_id, end.view_id)) if isinstance(end, Excluded) else None
+        if other is None:
+            continue
+        got = {(entry.sender, entry.counter) for entry in other.delivered if not entry.to}
+        told = [entry for entry in log if isinstance(entry, Lost) and entry.view_id == stay.view.view_id]
+        for entry in stay.delivered:
+            if entry.sender == stay.record.id and not entry.to and (entry.sender, entry.counter) not in got:
+                if not any(each.first_seqno <= entry.seqno <= each.last_seqno for each in told):
+                    yield f"lost: {stay.record} was excluded from {stay.view}, and not told that {entry} is lost"
+                    return
+
+
+def same(one: Stay, other: Stay, ordered: bool) -> Iterator[str]:
+    """Did both deliver the same?"""
+    a = [(entry.sender, entry.counter) for entry in one.delivered if not entry.to]
+    b = [(entry.sender, entry.counter) for entry in other.delivered if not entry.to]
+    if a == b or (not ordered and sorted(a) == sorted(b)):
+        return
+    where = f"in {one.view} ({one.view.view_id}) before {one.successor}"
+    if sorted(a) == sorted(b):
+        index = next(index for index in range(len(a)) if a[index] != b[index])
+        yield f"total order: {where}: at {index} {one.record} has {a[index]}, {other.record} {b[index]}"
+    else:
+        odd = sorted(set(a) ^ set(b))[:3]
+        yield f"agreement: {where}: {one.record} delivers {len(a)}, {other.record} {len(b)}; one of them only {odd}"

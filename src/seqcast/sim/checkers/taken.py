@@ -1,0 +1,37 @@
+"""What a wait until others have taken what was sent (``Group.wait_consumed``) promises, at the moment when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from seqcast.sim.record import Record, Together
+
+
+def check_taken(
+    waiter: Record, records: Sequence[Record], numbers: Sequence[int], views: Sequence[Together]
+) -> Iterator[str]:
+    """A member that was in all views since the one in which the sender itself took a message, and on its side of each
+    partition, must have taken it. One that the sender has not taken is not judged: it may be on its way into another
+    view.
+
+    Args:
+        waiter: whose wait has ended.
+        records: of all.
+        numbers: of its messages, which others have taken.
+        views: that it has installed.
+    """
+    own = waiter.delivered_of(waiter.id)
+    places = {view.view_id.tag: place for place, view in enumerate(views)}
+    for other in records:
+        if other is waiter or not other.up:
+            continue
+        took = other.delivered_of(waiter.id)
+        for number in numbers:
+            if number in took or own.get(number) not in places:
+                continue
+            since = views[places[own[number]] :]
+            if any(view.view_id >= since[0].view_id for view in other.voided):
+                continue  # it is in the state that this member took over
+            if other.id in since[0].members and all(other.id in view.together for view in since[1:]):
+                yield f"taken: {waiter} was told that {other} has number {number}, which it has not"
+                return

@@ -1,0 +1,296 @@
+"""What goes wrong in a simulated run, and when: all of it drawn from the seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Protocol
+
+from seqcast.sim.network import Clock, Network
+from seqcast.sim.options import MS, SECOND, Options
+from seqcast.sim.process import Process
+
+HOUR = 3600 * SECOND
+
+
+class Afflicted(Protocol):
+    """What faults need of the world."""
+
+    options: Options
+    rng: random.Random
+    clock: Clock
+    network: Network
+    nodes: list[Process]
+
+    def start_node(self, name: str) -> None: ...
+    def trace(self, node: Process | None, text: str) -> None: ...
+
+
+class Faults:
+    """Plans the faults of a run, and brings them about."""
+
+    def __init__(self, world: Afflicted) -> None:
+        self.world, self.options, self.rng = world, world.options, world.rng
+        self.clock, self.network, self.nodes = world.clock, world.network, world.nodes
+        self.ambushes: list[bytes] = []  # what a datagram holds when the next one strikes
+        self.leader_falls = self.options.falling_leader
+        self.sides: list[set[int]] = []  # into which the network has fallen: the end of another fault heals nothing
+
+    def trace(self, node: Process | None, text: str) -> None:
+        self.world.trace(node, text)
+
+    def place(self, node: Process) -> None:
+        """Where a process is that starts late: on the first side."""
+        for number, side in enumerate(self.sides):
+            if number:
+                self.network.partition({node.index}, side)
+            else:
+                side.add(node.index)
+
+    def plan(self) -> None:
+        """Schedules the processes and the faults of the safety phase."""
+        options = self.options
+        if options.apart_ns:
+            middle = options.members // 2
+            self.network.partition(set(range(middle)), set(range(middle, options.members)))
+            self.clock.at(options.apart_ns, self.heal)
+        for number in range(options.members):
+            self.clock.at(self.rng.randrange(options.spread_ns + 1), self.world.start_node, f"m{number}")
+        self._plan_departures()
+        self._plan_stops()
+        self._plan_links()
+        self._plan_frames()
+
+    def _when(self) -> int:
+        """A moment of the safety phase, not too early."""
+        return self.rng.randrange(self.options.duration_ns // 5, self.options.duration_ns)
+
+    def _plan_departures(self) -> None:
+        """Crashes and leaves."""
+        options, rng, at, when = self.options, self.rng, self.clock.at, self._when
+        together = rng.random() < 0.3  # several members fall at the same time
+        moment = when()
+        for number in range(options.crashes):
+            crash_ns = moment if together else when()
+            at(crash_ns, self.some, Process.crash)
+            if number < options.restarts:
+                at(crash_ns + rng.randrange(2 * SECOND), self.world.start_node, f"r{number}")
+        moment = when()
+        for _ in range(options.leaves):
+            at(moment if together else when(), self.some, Process.leave)
+        for _ in range(options.hasty):
+            at(rng.randrange(options.duration_ns), self.hurry)
+
+    def _plan_stops(self) -> None:
+        """Machines and applications that do not run for a while."""
+        options, rng, at, when = self.options, self.rng, self.clock.at, self._when
+        disks = (Process.slow_disk, options.slow_disks)
+        for what, count in ((Process.pause, options.pauses), (Process.stall, options.stalls), disks):
+            for _ in range(count):
+                begin = when()
+                at(begin, self.some, what, begin + rng.randrange(1, options.pause_ns))
+        if options.starving_ns:
+            at(options.duration_ns // 4, self.starve)
+        for _ in range(options.stops):
+            begin = when()
+            stop = rng.choice((Process.pause, Process.stall))
+            at(begin, self.some, stop, begin + rng.randrange(SECOND, options.stop_ns))
+
+    def _plan_links(self) -> None:
+        """Links that are cut, and members that doubt each other without a cause."""
+        options, rng, at, when = self.options, self.rng, self.clock.at, self._when
+        for _ in range(options.flaps):
+            at(when(), self.begin_flapping, rng.randrange(2, 6))
+        for _ in range(options.partitions):
+            begin = when()
+            at(begin, self.partition)
+            at(begin + rng.randrange(1500 * MS), self.heal)
+        for _ in range(options.deaf):
+            at(when(), self.deafen)
+        for _ in range(options.doubts):
+            begin = when()
+            at(begin, rng.choice((self.doubt, self.duel)))
+        for _ in range(options.duels):
+            at(when(), self.doubt_each_other)
+
+    def _plan_frames(self) -> None:
+        """Ambushes of control frames, and what else comes in between."""
+        options, rng, at, when = self.options, self.rng, self.clock.at, self._when
+        kinds: tuple[bytes, ...] = (b"start", b"cut", b"cut", b"view", b"view")
+        kinds += (b"block", b"block") if options.blocks else ()
+        kinds += (b"suspend", b"resume") if options.suspends else ()
+        kinds += (b"propose",) if options.partition == "primary" else ()
+        for _ in range(options.ambushes):
+            kind = rng.choice(kinds)
+            at(when(), self.ambushes.append, b'"kind":"%b"' % kind)
+        for _ in range(options.one_way):
+            begin = when()
+            at(begin, self.cut_one_way)
+            at(begin + rng.randrange(1500 * MS), self.heal)
+        for _ in range(options.jumps):
+            at(when(), self.some, Process.jump, rng.randrange(options.jump_ns), rng.randrange(-HOUR, HOUR))
+        for _ in range(options.suspends):
+            at(when(), self.some, Process.suspend, rng.randrange(SECOND))
+
+    def starve(self) -> None:
+        """There are too few processors for some members, until the safety phase ends; the same for all of them."""
+        options = self.options
+        rng = random.Random(f"starved {options.seed}")
+        alive = [node for node in self.nodes if node.up]
+        chosen = rng.sample(alive, round(options.starved * len(alive)))
+        self.trace(None, f"has too few processors: {[node.name for node in chosen]} wait for them")
+        for node in chosen:
+            node.starve(options.duration_ns, options.starving_ns, whole=rng.random() < 0.7)
+
+    def some(self, fault: Callable[..., None], *args: object) -> None:
+        """Does something to one living member; preferably to the coordinator, which is the hardest to lose."""
+        alive = [node for node in self.nodes if node.alive and not node.record.leaving]
+        if len(alive) > 1:
+            coordinators = [node for node in alive if node.view and node.view.rank(node.id) == 0]
+            fault(self.rng.choice(coordinators if coordinators and self.rng.random() < 0.5 else alive), *args)
+
+    def hurry(self) -> None:
+        """An application leaves or closes, whether it is in, on its way, or out; one goes on."""
+        alive = [node for node in self.nodes if node.alive and not node.record.leaving]
+        nodes = [node for node in self.nodes if node.up and (len(alive) > 1 or node not in alive)]
+        if nodes:
+            self.rng.choice(nodes).application.end(leaves=self.rng.random() < 0.6)
+
+    def doubt(self) -> None:
+        """One member takes another for dead, often the one before it, so that it starts a flush of its own."""
+        inside = [node for node in self.nodes if node.up and node.view and len(node.view.members) > 1]
+        if inside:
+            node = self.rng.choice(inside)
+            assert node.view is not None
+            others = [member.id for member in node.view.members if member.id != node.id]
+            node.doubt(others[0] if self.rng.random() < 0.5 else self.rng.choice(others))
+
+    def duel(self) -> None:
+        """Rank 1 takes rank 0 and perhaps another for dead, rank 0 somebody else: both start a flush."""
+        rng = self.rng
+        views = [node.view for node in self.nodes if node.up and node.view]
+        members = rng.choice(views).members if views else ()
+        nodes = [node for member in members for node in self.nodes if node.id == member.id and node.up]
+        if len(nodes) < 3:
+            return
+        doubts = [(nodes[1], nodes[0]), (nodes[0], rng.choice(nodes[1:]))]
+        doubts += [(nodes[1], node) for node in nodes[2:] if rng.random() < 0.3]
+        for node, other in doubts:
+            self.clock.at(self.clock.now + rng.randrange(20 * self.options.delay_ns), node.doubt, other.id)
+
+    def doubt_each_other(self) -> None:
+        """Rank 0 and rank 1 take each other for dead, and go on with the others, at nearly the same time."""
+        views = [node.view for node in self.nodes if node.up and node.view]
+        if views:
+            members = max(views, key=lambda view: len(view.members)).members
+            nodes = [node for member in members[:2] for node in self.nodes if node.id == member.id]
+            for node, other in zip(nodes, nodes[::-1], strict=True):
+                self.clock.at(self.clock.now + self.rng.randrange(4 * MS), node.doubt, other.id)
+
+    def ambush(self, source: Process, datagram: bytes) -> None:
+        """The control frame reaches some members only, and then a fault strikes its sender."""
+        rng, frame = self.rng, self.ambushes.pop().decode()
+        others = [node for node in self.nodes if node is not source]
+        reached = rng.sample(others, rng.randrange(len(others) + 1))
+        for node in reached:
+            if self.network.multicasts(source.index, node.index):
+                self.network.carry(source.index, node.index, node.receive, datagram, source.address)
+        fault = rng.choice(("crash", "pause", "stall", "cut"))
+        self.trace(source, f"is struck in the middle of {frame}: {fault}; reached {[node.name for node in reached]}")
+        if fault == "crash" and sum(node.alive for node in self.nodes) > 1:
+            source.crash()
+        elif fault == "pause":
+            source.pause(self.clock.now + rng.randrange(1, 2 * self.options.pause_ns))
+        elif fault == "stall":
+            source.stall(self.clock.now + rng.choice((300, 1500, 6000)) * MS)
+        else:
+            self.network.partition({source.index}, {node.index for node in others if node not in reached})
+            self.clock.at(self.clock.now + rng.randrange(2 * SECOND), self.heal)
+
+    def partition(self) -> None:
+        indices = [node.index for node in self.nodes]
+        self.rng.shuffle(indices)
+        if len(indices) > 1:
+            middle = self.rng.randrange(1, len(indices))
+            self.trace(None, f"splits: {[self.nodes[index].name for index in indices[:middle]]} from the others")
+            self.network.partition(set(indices[:middle]), set(indices[middle:]))
+
+    def begin_flapping(self, times: int) -> None:
+        """A link between two members, or what joins two parts of the network, goes down and up so many times."""
+        indices = [node.index for node in self.nodes]
+        self.rng.shuffle(indices)
+        if len(indices) > 1:
+            link = self.rng.random() < 0.5
+            middle = self.rng.randrange(1, len(indices))
+            one, other = (indices[:1], indices[1:2]) if link else (indices[:middle], indices[middle:])
+            self.flap(set(one), set(other), times)
+
+    def flap(self, one: set[int], other: set[int], times: int) -> None:
+        if self.network.healed:
+            return
+        sides = [[self.nodes[index].name for index in sorted(side)] for side in (one, other)]
+        self.trace(None, f"flaps between {sides[0]} and {sides[1]}")
+        self.network.partition(one, other)
+        up = self.clock.now + self.rng.randrange(1, self.options.flap_ns)
+        self.clock.at(up, self.heal)
+        if times > 1:
+            self.clock.at(up + self.rng.randrange(1, self.options.flap_ns), self.flap, one, other, times - 1)
+
+    def cut_one_way(self) -> None:
+        if len(self.nodes) > 1:
+            source, target = self.rng.sample(self.nodes, 2)
+            self.trace(None, f"carries nothing from {source} to {target}")
+            self.network.cut.add((source.index, target.index))
+
+    def deafen(self) -> None:
+        """Two members that do not coordinate: one does not hear the other any more."""
+        inside = [node for node in self.nodes if node.up and node.view and node.view.rank(node.id)]
+        if len(inside) > 1:
+            source, target = self.rng.sample(inside, 2)
+            self.trace(None, f"carries nothing from {source} to {target} any more")
+            self.network.cut.add((source.index, target.index))
+
+    def heal(self) -> None:
+        if not self.sides:
+            self.trace(None, "is whole")
+            self.network.heal()
+
+    def end(self) -> None:
+        """From now on there are none."""
+        self.sides = []
+        self.heal()
+        self.network.filtered_in.clear()
+        self.network.filtered_out.clear()
+        self.ambushes.clear()
+        self.network.healed = True
+
+    def fall_apart(self) -> list[set[int]]:
+        """The network falls into sides, for good; returns the indices on each."""
+        self.end()
+        indices = [node.index for node in self.nodes if node.alive]
+        self.rng.shuffle(indices)
+        sides = self.sides = [set(indices[number :: self.options.split]) for number in range(self.options.split)]
+        for number, side in enumerate(sides):
+            self.network.partition(side, set().union(*sides[number + 1 :]))
+        named = [sorted(self.nodes[index].name for index in side) for side in sides]
+        self.trace(None, f"falls apart: {named}")
+        return sides
+
+    def filter_one(self) -> Process | None:
+        """One member, as likely as not the coordinator, loses multicast, and no unicast; None: all are alone."""
+        ranks = {
+            node: node.view.rank(node.id)
+            for node in self.nodes
+            if node.up and node.view and not node.record.leaving
+            and len(node.view.members) > 1
+        }  # fmt: skip
+        if not ranks:
+            return None
+        inside = sorted(ranks, key=lambda node: ranks[node])
+        deaf = inside[0] if self.rng.random() < 0.5 else self.rng.choice(inside)
+        self.trace(None, f"carries no multicast of {deaf} any more: {self.options.filtered}")
+        if self.options.filtered != "out":
+            self.network.filtered_in.add(deaf.index)
+        if self.options.filtered != "in":
+            self.network.filtered_out.add(deaf.index)
+        return deaf

@@ -1,0 +1,374 @@
+"""One simulated process on its machine: clocks, the wire, the compiled engine and the endpoint; and what befalls it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from seqcast._native.engine import LANE_DATA, LANE_UNICAST, Engine
+from seqcast.core.context import NEVER, EndpointSettings
+from seqcast.core.endpoint import Endpoint
+from seqcast.core.port import reports, transmit
+from seqcast.core.vocabulary import (
+    Effect,
+    ExcludedBy,
+    Input,
+    JoinFailed,
+    JoinGroup,
+    Left,
+    MemberSuspected,
+    Minority,
+    PauseOver,
+    Send,
+    StateHeld,
+    TakeState,
+    ViewInstalled,
+    Waiting,
+    Warn,
+)
+from seqcast.sim.application import BLOCK_DEADLINE_NS, Application
+from seqcast.sim.guard import Lines, Machine
+from seqcast.sim.network import MESSAGES, Clock, Network
+from seqcast.sim.options import MS, Options
+from seqcast.sim.policies import choice, policy
+from seqcast.sim.record import DRAINS_NS, Record, Together
+from seqcast.types import Member, View
+
+BACKLOG_MAX = 2000
+"""Datagrams that a socket's buffer holds while its process is paused."""
+
+
+class Surroundings(Protocol):
+    """What a process needs of the world."""
+
+    clock: Clock
+    network: Network
+    doubted: bool  # a member was told to take another for dead
+
+    @property
+    def nodes(self) -> Sequence[Machine]: ...
+    def multicast(self, source: Process, datagram: bytes) -> None: ...
+    def unicast(self, source: Process, to: bytes, datagram: bytes) -> None: ...
+    def trace(self, process: Process | None, text: str) -> None: ...
+    def name(self, member_id: int) -> str: ...
+    def start_node(self, name: str) -> None: ...
+    def refuses(self) -> bool: ...
+    def told(self, process: Process, effect: Effect) -> None: ...
+    def held(self, process: Process) -> None: ...
+    def taken(self, process: Process, numbers: Sequence[int], since: Sequence[Together]) -> None: ...
+    def changed(self, process: Process, old: View, view: View) -> None: ...
+
+
+class Process:
+    """Crashes, pauses, stalls, and never comes back under the same id."""
+
+    def __init__(
+        self,
+        world: Surroundings,
+        index: int,
+        name: str,
+        options: Options,
+        make_engine: Callable[..., Engine],
+        make_endpoint: Callable[..., Endpoint],
+    ) -> None:
+        self.world, self.index, self.name, self.options = world, index, name, options
+        self.clock = world.clock
+        rng = random.Random(f"node {options.seed} {index}")
+        self.id = rng.getrandbits(63) | 1
+        self.address = b"sim" + index.to_bytes(2, "big")
+        capacity = options.capacity >> rng.randrange(2)
+        self.starving = random.Random(f"starving {options.seed} {index}")
+        callbacks = random.Random(f"callbacks {options.seed} {index}")  # of its own: the other choices stay
+        blocks = callbacks.random() < options.blocks
+        self.engine = make_engine(
+            member_id=self.id,
+            group_tag=1,
+            slabs_max=512,
+            ring_bytes=1 << 20,
+            unicast_bytes=256 << 10,
+            blocked_bytes_max=options.queue_bytes,
+            ring_packets=options.ring_packets,
+            heartbeat_ns=options.heartbeat_ns,
+            suspect_ns=options.suspect_ns,
+            suspect_ns_max=options.suspect_ns_max,
+            seed=rng.getrandbits(63),
+        )
+        self.endpoint = make_endpoint(
+            self.engine,
+            Member(name, self.id, self.address),
+            "sim",
+            EndpointSettings(
+                options.order,
+                choose_sequencer=choice(options.sequencer, random.Random(f"sequencer {options.seed} {index}")),
+                capacity=capacity,
+                packet_bytes=options.packet_bytes,
+                window_bytes=1 << 20,
+                nonce=random.Random(f"nonce {options.seed} {index}").getrandbits(63) | 1,
+                state=options.state,
+                first_seqno=options.first_seqno,
+                verify_ns=options.verify_ns,
+                link_ns=options.link_ns,
+                blocks=blocks,
+                block_deadline_ns=BLOCK_DEADLINE_NS,
+                block_events=True,
+                flush_unicasts=options.flush_unicasts,
+                membership_policy=policy(options.policy, random.Random(f"policy {options.seed} {index}")),
+                partition=options.partition,
+            ),
+        )
+        self.paused_until = 0
+        self.stalled_until = 0
+        clocks = random.Random(f"clocks {options.seed} {index}")
+        self.ahead_ns, self.wall_ahead_ns = clocks.randrange(1 << 50), clocks.randrange(1 << 60)
+        self.backlog: list[tuple[bytes, bytes, int]] = []
+        self.timer = NEVER
+        drain_ns = random.Random(f"drain {options.seed} {index}").choice(DRAINS_NS)
+        self.record = Record(index, name, self.id, options, drain_ns, inside=not options.state)
+        self.lines = Lines(self)
+        self.application = Application(self, self.record, rng, callbacks)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def up(self) -> bool:
+        return self.record.up
+
+    @property
+    def alive(self) -> bool:
+        """It runs, and is a member, or is on its way to be one."""
+        return self.record.alive
+
+    @property
+    def view(self) -> View | None:
+        """The newest view of which its application was told, while the membership lasts."""
+        return self.application.view
+
+    @property
+    def now(self) -> int:
+        """Its monotonic clock: no two machines' begin at the same time."""
+        return self.clock.now + self.ahead_ns
+
+    @property
+    def wall(self) -> int:
+        return self.clock.now + self.wall_ahead_ns
+
+    @property
+    def busy_until(self) -> int:
+        """Virtual time before which its Python does not run."""
+        return max(self.paused_until, self.stalled_until)
+
+    @property
+    def can_run(self) -> bool:
+        """Its Python runs now."""
+        return self.record.up and self.clock.now >= self.busy_until
+
+    @property
+    def takes(self) -> bool:
+        """Its application takes what is delivered: its journal does not wait for the disk."""
+        return self.clock.now >= self.record.slow_until
+
+    def trace(self, text: str) -> None:
+        self.world.trace(self, text)
+
+    def name_of(self, member_id: int) -> str:
+        return self.world.name(member_id)
+
+    def start_again(self) -> None:
+        self.world.start_node(f"{self.name}*")
+
+    def may_give(self) -> bool:
+        return not self.world.refuses()
+
+    def taken(self, numbers: Sequence[int], since: Sequence[Together]) -> None:
+        self.world.taken(self, numbers, since)
+
+    # ---- the wire
+
+    def start(self) -> None:
+        self.step(JoinGroup())
+        self.clock.at(self.clock.now, self.application.produce)
+
+    def receive(self, datagram: bytes, address: bytes, lane: int = LANE_DATA) -> None:
+        if not self.up:
+            return
+        if self.clock.now < self.paused_until:
+            if len(self.backlog) < BACKLOG_MAX:
+                self.backlog.append((datagram, address, lane))
+            return
+        self.engine.receive(datagram, address, self.now, lane)
+        self.application.look_at_queue()
+        self.service()
+
+    def receive_unicast(self, datagram: bytes, address: bytes) -> None:
+        self.receive(datagram, address, LANE_UNICAST)
+
+    def refused(self, _datagram: bytes, address: bytes) -> None:
+        """What was sent to ``address`` met a closed port."""
+        if self.up and self.clock.now >= self.paused_until:
+            self.engine.refused(address, self.now)
+            self.service()
+
+    def wake(self, when: int) -> None:
+        if self.up and when == self.timer:
+            self.timer = NEVER
+            if self.clock.now >= self.paused_until:
+                self.service()
+
+    def service(self) -> None:
+        """What the I/O loop of a process does: timers, the control plane, the application, and out with the packets."""
+        now, busy, application = self.now, self.clock.now < self.stalled_until, self.application
+        engine = self.engine
+        if engine.deadline() <= now:
+            engine.tick(now)
+        if not busy:
+            self.step()
+            application.run()
+            pauses = self.record.pauses
+            if pauses and pauses[-1].held_ns and pauses[-1].view_id is None:
+                self.world.held(self)
+            self.lines.step()
+            application.work_on()
+            assert self.endpoint.deadline() > now, f"{self} would wake for ever at {now}"
+        for lane, to, datagram in engine.transmit(now):
+            self.record.packets_sent += datagram[2] in MESSAGES
+            if lane == LANE_UNICAST:
+                self.world.unicast(self, to, datagram)
+            elif self.up:  # an ambush may crash it in the middle
+                self.world.multicast(self, datagram)
+        application.look_at_queue()
+        due = engine.deadline()
+        if not busy:
+            due = min(due, self.endpoint.deadline(), application.deadline(), self.lines.due())
+        due -= self.ahead_ns
+        if due < self.timer:
+            self.timer = max(due, self.clock.now + 1)
+            self.clock.at(self.timer, self.wake, self.timer)
+
+    def step(self, *inputs: Input) -> None:
+        """Hands the control plane these inputs and what the engine reports, and takes its effects."""
+        self._carry_out(self.endpoint.step([*inputs, *reports(self.engine.events())], self.now))
+        while self.endpoint.pending:
+            self._carry_out(self.endpoint.step((), self.now))
+        self.record.frames_bad = self.endpoint.counters["frames_bad"]
+
+    def _carry_out(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Send):
+                transmit(self.engine, effect, self.endpoint.counters)
+                continue
+            old = self.record.view
+            if said := self._words(effect):
+                self.trace(said)
+            self.application.told(effect)
+            if isinstance(effect, ViewInstalled):
+                self.lines.view(effect.view)
+            elif isinstance(effect, ExcludedBy | Left):
+                self.lines.stop()
+            if isinstance(effect, ViewInstalled) and old is not None:
+                self._note_attempt(old, effect.view)
+                self.world.changed(self, old, effect.view)
+            self.world.told(self, effect)
+
+    def _note_attempt(self, old: View, view: View) -> None:
+        frame = self.endpoint.closed_by(old)
+        if frame and frame.attempt != (view.view_id.flush[0], old.rank(view.view_id.flush[1])):
+            self.record.repeated.add(view.view_id)
+
+    def _words(self, effect: Effect) -> str:
+        """An effect as a trace tells it; "": it does not."""
+        match effect:
+            case ViewInstalled(view):
+                return f"installs {view} {view.view_id}"
+            case ExcludedBy(view_id, reason):
+                return f"is excluded by view {view_id}: {reason}"
+            case Minority(reason):
+                return f"is blocked: {reason}"
+            case Waiting(reason):
+                return f"waits to join: {reason}"
+            case JoinFailed(error):
+                return f"cannot join: {error}"
+            case Left():
+                return "has left"
+            case TakeState(provider):
+                return f"awaits the state of {self.name_of(provider)}"
+            case StateHeld():
+                return "has the state"
+            case PauseOver(_, reason):
+                return f"pauses no more: {reason or 'as it said'}"
+            case Warn(text):
+                return f"warns: {text}"
+        return ""
+
+    # ---- what befalls it
+
+    def crash(self) -> None:
+        self.record.up = False
+        self.lines.stop()
+        self.trace("crashes")
+
+    def resume(self) -> None:
+        """After a pause, with what waited in the socket buffer."""
+        if self.up and self.clock.now >= self.paused_until:
+            backlog, self.backlog = self.backlog, []
+            for datagram, address, lane in backlog:
+                self.engine.receive(datagram, address, self.now, lane)
+            self.application.look_at_queue()
+            self.service()
+
+    def pause(self, until: int) -> None:
+        self.trace(f"is paused for {(until - self.clock.now) / 1e6:.0f} ms")
+        self.paused_until = until
+        self.clock.at(until, self.resume)
+
+    def stall(self, until: int) -> None:
+        self.trace(f"is busy in Python for {(until - self.clock.now) / 1e6:.0f} ms")
+        self.stalled_until = until
+        self.clock.at(until, self.resume)
+
+    def starve(self, until: int, longest_ns: int, whole: bool) -> None:
+        """It gets a processor now and then only, for some ms, and waits for the next turn for up to ``longest_ns``:
+        mostly much shorter. ``whole``: all of it, else its Python alone, while its engine goes on."""
+        now, rng = self.clock.now, self.starving
+        if not self.up or now >= until:
+            return
+        turn = min(now + int(longest_ns * rng.random() ** 3), until)
+        if whole:
+            self.paused_until = max(self.paused_until, turn)
+        else:
+            self.stalled_until = max(self.stalled_until, turn)
+        self.clock.at(turn, self.resume)
+        self.clock.at(turn + rng.randrange(1, 10 * MS), self.starve, until, longest_ns, whole)
+
+    def slow_disk(self, until: int) -> None:
+        """Its journal holds the application up: nothing is taken from the stream, while the rest goes on."""
+        if not self.record.inside:
+            return
+        if self.record.runs:
+            self.record.runs[-1].late = True  # it cannot see that the gate closes
+        self.trace(f"waits for its disk for {(until - self.clock.now) / 1e6:.0f} ms")
+        self.record.slow_until = until
+        self.clock.at(until, self.resume)
+
+    def jump(self, monotonic_ns: int, wall_ns: int) -> None:
+        """Its clocks jump: the monotonic one forward, as after a sleep of the machine; the wall clock either way."""
+        self.trace(f"finds its clocks {monotonic_ns / 1e6:.0f} ms and {wall_ns / 1e6:.0f} ms ahead")
+        self.ahead_ns += monotonic_ns
+        self.wall_ahead_ns += wall_ns
+        self.timer = NEVER  # what is under way is of the clock before
+        self.resume()
+
+    def leave(self) -> None:
+        self.application.leave()
+
+    def suspend(self, hold_ns: int) -> None:
+        self.application.suspend(hold_ns)
+
+    def doubt(self, member_id: int) -> None:
+        """It takes another member for dead."""
+        if self.can_run:
+            self.world.doubted = True
+            self.trace(f"doubts {self.world.name(member_id)}")
+            self.step(MemberSuspected(member_id))
+            self.service()

@@ -1,0 +1,209 @@
+"""What one simulated application was told, in order, and what it did: all that the checkers know of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TypeGuard
+
+from seqcast._native.engine import TakenWait
+from seqcast.core.vocabulary import Left
+from seqcast.events import Blocked, Excluded, Lost
+from seqcast.sim.options import MS, Options
+from seqcast.types import MergeView, View, ViewId
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """One delivered message, as the application saw it."""
+
+    sender: int
+    counter: int
+    to: int
+    tag: int
+    global_seqno: int
+    length: int
+    intact: bool
+    claimed: int  # the sender that the engine names
+    seqno: int = 0
+
+
+@dataclass(slots=True)
+class PauseRun:
+    """One pause of the group; ``over_ns`` is set only where the application was told that it held until then."""
+
+    number: int
+    wanted: bool = True
+    view_id: ViewId | None = None
+    held_ns: int = 0
+    over_ns: int = 0
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of the block callback.
+
+    Args:
+        view_id: of the view that is being closed.
+        sent: numbers of the messages that it sends.
+        late: the group was closed for sending before it returned, or it took longer than it has time.
+        begin_ns: when it began.
+        returned: it has; if it was not late, what it sent must be delivered in its view.
+        unblocked: the unblock callback followed.
+    """
+
+    view_id: ViewId | None
+    sent: list[int]
+    begin_ns: int
+    late: bool = False
+    returned: bool = False
+    unblocked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """A view that a member installed: who is in it, and who came into it with this member, from the same side of a
+    partition."""
+
+    view_id: ViewId
+    members: frozenset[int]
+    together: frozenset[int]
+
+
+DRAINS_NS = (0, 50 * MS, 1000 * MS, 7500 * MS)
+"""Patience of an application that leaves."""
+Entry = Delivered | View | Lost | Excluded | Left
+
+
+@dataclass(slots=True, eq=False)
+class Record:
+    """One process's application.
+
+    Args:
+        index, name, id: of the process, and of its one incarnation.
+        options: of the run.
+        up: the process has not crashed.
+        over: the membership is over, and the application was told so, or ended it itself.
+        slow_until: the application takes nothing of what is delivered before this virtual time.
+        view: the newest view that was installed.
+        log: what was delivered and told, in order.
+        violations: what was seen to be wrong as it happened.
+        blocked: the application was told so, and not of the end of it.
+        minority: why the member is blocked for want of a majority, as its log tells it.
+        accepted: (when, view) of each message that was taken for the group.
+        sent: number of each message to the group -> (length, its view; None: under way).
+        sent_to: (receiver, number) of each unicast -> the view in which it was sent.
+        sent_late: of those: while the application was blocked.
+        counter, counters_to: the next number, to the group and to each receiver.
+        pending: (receiver or 0, length) of what is yet to be accepted.
+        queued: numbers of messages that were accepted while the group was closed for sending.
+        waits: until others have taken what was sent, not ended yet, each with the numbers.
+        states: digest of the state at the beginning of the view with this tag.
+        inside: the application has the state, and takes what is delivered.
+        voided: views from before the state that was taken over.
+        kept_over: (sender, number) of unicasts that came behind a state that was taken over.
+        repeated: views that were installed under another attempt than that which made them.
+        error, waiting: why it could not join, or cannot yet.
+        drain_ns: patience of the application's ``leave``.
+        frames_bad: frames that no member may send, which it was sent.
+        packets_sent: datagrams that its process has put on the wire.
+    """
+
+    index: int
+    name: str
+    id: int
+    options: Options
+    drain_ns: int
+    up: bool = True
+    over: bool = False
+    slow_until: int = 0
+    view: View | None = None
+    log: list[Entry] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    blocked: Blocked | None = None
+    minority: str = ""
+    accepted: list[tuple[int, ViewId]] = field(default_factory=list)
+    sent: dict[int, tuple[int, ViewId | None]] = field(default_factory=dict)
+    sent_to: dict[tuple[int, int], ViewId] = field(default_factory=dict)
+    sent_late: set[tuple[int, int]] = field(default_factory=set)
+    counter: int = 0
+    counters_to: dict[int, int] = field(default_factory=dict)
+    pending: list[tuple[int, int]] = field(default_factory=list)
+    queued: deque[int] = field(default_factory=deque)
+    waits: list[tuple[TakenWait, list[int]]] = field(default_factory=list)
+    pauses: list[PauseRun] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    states: dict[int, str] = field(default_factory=dict)
+    inside: bool = True
+    voided: list[View] = field(default_factory=list)
+    kept_over: set[tuple[int, int]] = field(default_factory=set)
+    repeated: set[ViewId] = field(default_factory=set)
+    error: str = ""
+    waiting: str = ""
+    leaving: bool = False
+    left: Left | None = None
+    frames_bad: int = 0
+    packets_sent: int = 0
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def alive(self) -> bool:
+        """It runs, and is a member, or is on its way to be one."""
+        return self.up and not self.over
+
+    @property
+    def told_minority(self) -> bool:
+        """It was told that it is blocked for want of a majority: its application, or its log while it joins."""
+        if not self.inside:
+            return bool(self.minority)
+        return self.blocked is not None and self.blocked.kind == "minority"
+
+    def delivered_of(self, sender: int) -> dict[int, int]:
+        """The numbers of the sender's messages to the group that the application has taken, and the tags of the views
+        in which it did."""
+        group = (entry for entry in self.log if isinstance(entry, Delivered) and not entry.to)
+        return {entry.counter: entry.tag for entry in group if entry.sender == sender}
+
+    def together(self, view: View) -> View:
+        """Those of a view with whom this member was in its last view."""
+        if isinstance(view, MergeView):
+            return next((group for group in view.subgroups if group.rank(self.id) >= 0), view)
+        return view
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """What one member delivered in one view, and what came after: a view id, or None (crash, exclusion, the end)."""
+
+    record: Record
+    view: View
+    delivered: tuple[Delivered, ...]
+    successor: ViewId | None
+
+
+def never_ordered(entry: Entry) -> TypeGuard[Lost]:
+    """Packets of messages to the group that nobody delivered."""
+    return isinstance(entry, Lost) and entry.missed_by is None and entry.last_seqno > 0
+
+
+def stays(record: Record) -> list[Stay]:
+    result: list[Stay] = []
+    view: View | None = None
+    delivered: list[Delivered] = []
+    for entry in [*record.log, None]:
+        if isinstance(entry, Delivered):
+            delivered.append(entry)
+            continue
+        if isinstance(entry, Lost):
+            continue
+        if view is not None:
+            after = entry.view_id if isinstance(entry, View) else None
+            if isinstance(entry, Left) and entry.view is not None:
+                after = entry.view.view_id
+            result.append(Stay(record, view, tuple(delivered), after))
+        delivered = []
+        view = entry if isinstance(entry, View) else None
+    return result
