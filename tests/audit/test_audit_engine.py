@@ -29,7 +29,7 @@ class JournaledNet(Net):
 
     def __init__(self, directory: Path, sequencer: int) -> None:
         order = "sequencer" if sequencer >= 0 else "fifo"
-        self.view = View(ViewId(1, 100, (1, 100)), MEMBERS, order, sequencer)
+        self.view = View(ViewId(1, 100, (1, 100)), MEMBERS, order, sequencer, order)
         self.writers = [JournalWriter(directory, cluster="engines", member=one, payload="full") for one in MEMBERS]
         for writer in self.writers:
             writer.view(self.view, 1)

@@ -34,6 +34,7 @@ from seqcast.journal import roll as journal_roll
 from seqcast.journal import writer as journal_writer
 from seqcast.journal.schema import JournalDamaged, JournalError, directory_name, signed
 from seqcast.journal.writer import JournalWriter
+from seqcast.spark.members import order_of
 from seqcast.types import Member, View, ViewId
 
 A, B, C = (member(name) for name in "abc")
@@ -83,7 +84,7 @@ def test_what_was_delivered_is_read_back_in_order(tmp_path: Path, payload: str) 
 
 
 def test_views_are_read_back_whole(tmp_path: Path) -> None:
-    third = View(ViewId(7, C.id, (3, B.id)), (C, A, B), "sequencer", 0)
+    third = View(ViewId(7, C.id, (3, B.id)), (C, A, B), "sequencer", 0, "sequencer")
     path = journal(tmp_path, A, [(V1, rows_of(4)), (V2, []), (third, rows_of(2))], closed="excluded")
     found = journal_read.read(path)
     assert [installed.view_id for installed in found.views] == [V1.view_id, V2.view_id, third.view_id]
@@ -91,6 +92,18 @@ def test_views_are_read_back_whole(tmp_path: Path) -> None:
     assert [installed.members for installed in found.views] == [V1.members, V2.members, third.members]
     assert (found.closed, found.member, found.cluster, found.torn) == ("excluded", A, "test", 0)
     assert '"joined": ["c"], "left": []' in (path / "views.jsonl").read_text()
+    assert [installed.mechanism for installed in found.views] == ["sequencer"] * 3
+
+
+def test_a_view_says_how_its_messages_were_ordered_and_an_older_journal_by_its_sequencer() -> None:
+    record = journal_writer._view_record(V1, None, A, 1) | {"idx": 0}
+    assert journal_read._installed(record).mechanism == "sequencer"
+    later = journal_read._installed(record | {"mechanism": "of a later release"})
+    with pytest.raises(JournalError, match="'of a later release', which this release of seqcast does not know"):
+        order_of(later)
+    del record["mechanism"]
+    assert order_of(journal_read._installed(record)).name == "sequencer"
+    assert order_of(journal_read._installed(record | {"sequencer": -1})).name == "fifo"
 
 
 def test_unicasts_are_counted_and_not_journaled(tmp_path: Path) -> None:

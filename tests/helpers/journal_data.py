@@ -60,7 +60,7 @@ def member(name: str, incarnation: int = 1) -> Member:
 
 def view(counter: int, members: list[Member], order: str = "sequencer", attempt: int = 1) -> View:
     sequencer = -1 if order == "fifo" else 0
-    return View(ViewId(counter, members[0].id, (attempt, members[0].id)), tuple(members), order, sequencer)
+    return View(ViewId(counter, members[0].id, (attempt, members[0].id)), tuple(members), order, sequencer, order)
 
 
 def batch_of(rows: list[Row], of: View, delivered_ns: int = 1_700_000_000_000_000_000) -> Delivered:

@@ -46,6 +46,7 @@ class Installed:
     members: tuple[Member, ...]
     order: str
     sequencer: int
+    mechanism: str
     at_ns: int
     idx: int
     """Position of the first row of the view."""
@@ -333,6 +334,11 @@ def _views(path: Path) -> tuple[list[Installed], tuple[str | None, int], int]:
     return views, closed, int(bool(tail))
 
 
+def _mechanism(sequencer: int) -> str:
+    """Of a view that was journaled when there were two mechanisms, which were known by their sequencer."""
+    return "fifo" if sequencer < 0 else "sequencer"
+
+
 def _installed(record: dict[str, Any]) -> Installed:
     identity = record["view_id"]
     attempt, initiator = identity["flush"]
@@ -345,6 +351,7 @@ def _installed(record: dict[str, Any]) -> Installed:
         members=tuple(Member(name, int(key, 16)) for name, key in record["members"]),
         order=record["order"],
         sequencer=record["sequencer"],
+        mechanism=record.get("mechanism") or _mechanism(record["sequencer"]),
         at_ns=record["at_ns"],
         idx=record["idx"],
         subgroups=tuple((int(tag, 16), tuple(int(key, 16) for key in ids)) for tag, ids in record["subgroups"]),

@@ -510,6 +510,7 @@ def _view_record(view: View, previous: View | None, member: Member, at_ns: int) 
         "rank": view.rank(member.id),
         "order": view.order,
         "sequencer": view.sequencer,
+        "mechanism": view.mechanism,
         "joined": [name for key, name in now.items() if key not in before],
         "left": [name for key, name in before.items() if key not in now],
         "subgroups": [

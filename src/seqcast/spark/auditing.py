@@ -184,7 +184,12 @@ def _check_views(journals: Sequence[Journal], names: members.Names, report: Repo
         for view in journal.views:
             reference = journals[first.setdefault(view.tag, number)]
             same = next(other for other in reference.views if other.tag == view.tag)
-            if (same.members, same.order, same.sequencer) != (view.members, view.order, view.sequencer):
+            if (same.members, same.order, same.mechanism, same.sequencer) != (
+                view.members,
+                view.order,
+                view.mechanism,
+                view.sequencer,
+            ):
                 report.violation(
                     "views",
                     f"{names.view(signed(view.tag))} has other members, another order or another sequencer at "

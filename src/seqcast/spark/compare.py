@@ -15,11 +15,10 @@ from itertools import pairwise
 from seqcast.journal.reader import Installed, Journal
 from seqcast.journal.schema import signed
 from seqcast.spark.fingerprints import FIFO_SHIFT, ORDERED_SHIFT, Content, Group, GroupKey, Place
-from seqcast.spark.members import Names
+from seqcast.spark.members import Names, order_of
 from seqcast.spark.segments import Summary
 from seqcast.spark.verdicts import Report
 
-PREFIX_ORDERS = ("sequencer", "total", "fifo")
 NOTHING = 1 << 80
 """Beyond every position: nothing of the view is kept."""
 EXAMPLES = 16
@@ -95,7 +94,7 @@ def pairs(journals: Sequence[Journal], report: Report, names: Names) -> list[Pai
         if not main:  # nobody went on: the view is the last of all
             main = [max(numbers, key=lambda n: journals[n].member.id == _sequencer(view))]
             others = [number for number in numbers if number not in main]
-        if view.order in PREFIX_ORDERS:
+        if order_of(view).prefix:
             found += _pairs(journals, view, tag, main, others, strict=False, went_on=bool(classes))
         else:
             unpromised += len(others)
@@ -105,7 +104,9 @@ def pairs(journals: Sequence[Journal], report: Report, names: Names) -> list[Pai
 
 
 def _sequencer(view: Installed) -> int:
-    return view.members[view.sequencer].id if 0 <= view.sequencer < len(view.members) else 0
+    """Id of the member whose stream has the messages of all, 0 where each sender's stream has its own."""
+    rank = order_of(view).forwards_to(view.sequencer)
+    return view.members[rank].id if 0 <= rank < len(view.members) else 0
 
 
 def _main_class(journals: Sequence[Journal], view: Installed, classes: dict[int, list[int]]) -> list[int]:
@@ -130,8 +131,8 @@ def _pairs(
 ) -> Iterator[Pair]:
     """Each of ``others`` against the first reference that delivers a sender's messages: one pair a reference."""
     alive = {signed(journals[number].member.id) for number in references} if went_on else set()
-    ordered = view.sequencer >= 0
-    survived = alive & {signed(_sequencer(view))} if ordered else alive
+    ordered, sequencer = order_of(view).total, _sequencer(view)
+    survived = alive & {signed(sequencer)} if sequencer else alive
     for other in others:
         by_reference: dict[int, set[int]] = {}
         for member in view.members:

@@ -9,11 +9,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from seqcast.journal.reader import Journal
-from seqcast.journal.schema import signed
+from seqcast.core.orders import Order, by_name
+from seqcast.journal.reader import Installed, Journal
+from seqcast.journal.schema import JournalError, signed
 from seqcast.spark.fingerprints import Place
 from seqcast.spark.segments import Found, Summary, ViewRun, follows
 from seqcast.spark.verdicts import Report
+
+
+def order_of(view: Installed) -> Order:
+    """The mechanism that ordered the messages of a view.
+
+    Raises:
+        JournalError: a later release wrote the journal, whose mechanism this one does not know.
+    """
+    try:
+        return by_name(view.mechanism)
+    except KeyError:
+        raise JournalError(
+            f"a view of the journal was ordered by {view.mechanism!r}, which this release of seqcast does not know: "
+            "use the release that wrote it"
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +219,7 @@ def _check_views(
             report.violation(
                 "sending view", f"{who} delivered a message of {names.view(run.tag)} {when} (row {at})", outside
             )
-        if view.sequencer < 0:
+        if not order_of(view).total:
             continue
         if run.zeros:
             report.violation(

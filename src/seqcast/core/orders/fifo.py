@@ -13,6 +13,7 @@ class Fifo(Order):
     name: ClassVar[str] = "fifo"
     number: ClassVar[int] = 0
     total: ClassVar[bool] = False
+    prefix: ClassVar[bool] = True
     resends: ClassVar[bool] = False
 
     def sequencer(self, members: Sequence[Member], choose: Choose) -> int:

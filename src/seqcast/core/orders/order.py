@@ -39,6 +39,9 @@ class Order(ABC):
     """On the wire and in ``native/order/``: 0 to 255, never given again."""
     total: ClassVar[bool]
     """All members deliver in one order, so it serves those who ask for "total"."""
+    prefix: ClassVar[bool]
+    """What a member delivered before it crashed or was cut off is a prefix of what the others deliver in that view, by
+    the one order or per sender. The audit checks it."""
     resends: ClassVar[bool]
     """Messages that were sent before the cut may have no place in the order yet. The engine sends them again in the
     next view, but not across a merge, where another subgroup may have ordered them: there they are lost."""
