@@ -85,16 +85,19 @@ def stale(each: Break) -> str:
     return ""
 
 
-def fails_anyway(replay: str) -> bool:
-    """Does a run, of which this is the report, fail without any break, too? Then it catches nothing."""
-    _, found, options = replay.partition("replay: seqcast sim ")
-    if not found:
+def fails_anyway(failure: str) -> bool:
+    """Does the run, or the test, of which this is the line fail without any break, too? Then it catches nothing."""
+    _, run, options = failure.partition("replay: seqcast sim ")
+    test = failure.removeprefix("FAILED ").partition(" - ")[0]
+    if not run and "::" not in test:
         return False
+    command = ["seqcast", "sim", *options.split()] if run else ["pytest", "-q", "-p", "no:cacheprovider", test]
     environment = dict(os.environ, PYTHONPATH=str(ROOT / "src"))
-    command = [sys.executable, "-m", "seqcast", "sim", *options.split()]
-    done = subprocess.run(command, env=environment, capture_output=True, timeout=HANGS_S)
+    done = subprocess.run(
+        [sys.executable, "-m", *command], cwd=ROOT, env=environment, capture_output=True, timeout=HANGS_S
+    )
     if done.returncode:
-        print(f"FAILS WITHOUT A BREAK: {replay}", flush=True)
+        print(f"FAILS WITHOUT A BREAK: {failure}", flush=True)
     return done.returncode != 0
 
 
@@ -121,7 +124,8 @@ def caught(copy: Copy, each: Break, seeds: int, seconds: float) -> str:
         pytest = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider")
         status, output = copy.run(*pytest, *each.tests.split(), seconds=300)
         if status == 1:
-            return next((line for line in output.splitlines() if line.startswith("FAILED")), output[-200:])
+            failed = next((line for line in output.splitlines() if line.startswith("FAILED")), output[-200:])
+            return "" if fails_anyway(failed) else failed
     return ""
 
 
