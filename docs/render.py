@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from seqcast.core.table import Machine, Table
+    from seqcast.core.table import DecisionTable, Machine, Row, Table
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "docs" / "figures.jsonl"
@@ -187,6 +187,7 @@ def state_page() -> str:
     from seqcast.core.machines.pause_owner import PauseOwner
     from seqcast.core.machines.state import StateTaker
     from seqcast.core.machines.transfer import Transfer
+    from seqcast.core.table import DecisionTable
 
     parts = [
         "# State tables",
@@ -200,7 +201,20 @@ def state_page() -> str:
         parts.append(f"## {machine.TABLE.name.capitalize()}: {prose(first).rstrip('.')}")
         parts += [prose(paragraph) for paragraph in paragraphs]
         parts.append(table(["event", "in", "if", "does", "then", "because"], transitions(machine.TABLE)))
+        for decision in (each for each in vars(machine).values() if isinstance(each, DecisionTable)):
+            parts.append(f"Decision *{decision.name}*, the first case that holds:")
+            parts.append(table(["if", "does", "because"], cases(decision)))
     return "\n\n".join(parts) + "\n"
+
+
+def cases(decision: DecisionTable) -> list[list[str]]:
+    """Rows of a decision, in order."""
+    return [[row.edge.guard or "otherwise", done(row), row.why] for row in decision.rows]
+
+
+def done(row: Row) -> str:
+    """What a row of a table does."""
+    return f"*{row.verdict.name.lower()}*" if row.verdict else ", ".join(each.__name__ for each in row.actions)
 
 
 def transitions(machine: Table) -> list[list[str]]:
@@ -208,9 +222,8 @@ def transitions(machine: Table) -> list[list[str]]:
     merged: dict[tuple[str, ...], list[str]] = {}
     for (state, event), rows in machine.rows.items():
         for row in rows:
-            does = f"*{row.verdict.name.lower()}*" if row.verdict else ", ".join(each.__name__ for each in row.actions)
             then = row.state.name if row.state not in (None, state) else ""
-            merged.setdefault((event.name, row.edge.guard, does, then, row.why), []).append(state.name)
+            merged.setdefault((event.name, row.edge.guard, done(row), then, row.why), []).append(state.name)
     order = list(dict.fromkeys(event.name for _, event in machine.rows))
     return [
         [event, ", ".join(states), *rest]

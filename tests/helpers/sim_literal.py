@@ -30,7 +30,7 @@ from seqcast.core.losses import Losses
 from seqcast.core.machines.blocker import Blocker
 from seqcast.core.machines.initiator import Initiator
 from seqcast.core.machines.lifecycle import Lifecycle
-from seqcast.core.machines.merge import MergeInput, Merger
+from seqcast.core.machines.merge import Merger
 from seqcast.core.machines.participant import Participant
 from seqcast.core.machines.pause_member import PauseMember
 from seqcast.core.machines.pause_owner import PauseOwner, PauseOwnerState
@@ -477,7 +477,7 @@ def own_merge_ids() -> Iterator[dict[str, Any]]:
 
     def ask(self: Merger, frame: MergeAsk, sender: int, address: bytes) -> None:
         if sender in self.heard:
-            self.fire(MergeInput.ASK_OTHER, frame, sender, address)
+            self.refuse(frame, sender, address)
         else:
             original(self, frame, sender, address)
 
@@ -488,7 +488,7 @@ def own_merge_ids() -> Iterator[dict[str, Any]]:
 @contextlib.contextmanager
 def no_merge_timer() -> Iterator[dict[str, Any]]:
     """Who follows a merge waits until its leader goes or cancels (E-12)."""
-    with mock.patch.object(Merger, "renew", lambda self, *_: None):
+    with replaced(Merger, renew=lambda self, *_: None):
         yield {}
 
 

@@ -4,7 +4,7 @@ import pytest
 from sim_stage import Stage, names, send
 
 from seqcast.core.frames.kinds import Beacon, MergeAsk, MergeCancel, MergeReady, dump
-from seqcast.core.machines.merge import Merge
+from seqcast.core.machines.merge import MergerState
 
 
 class Asked:
@@ -41,7 +41,7 @@ class Asked:
     def follows(self):
         """The number of the merge that the follower follows, or 0."""
         merger = self.follower.endpoint.machines.merger
-        return merger.merge[1] if merger.state is Merge.FOLLOWING else 0
+        return merger.merge[1] if merger.state is MergerState.FOLLOWING else 0
 
 
 @pytest.mark.parametrize("number", [1, 3])

@@ -6,7 +6,7 @@ import pytest
 from sim_stage import Stage, names
 
 from seqcast.core.frames.kinds import Beacon
-from seqcast.core.machines.merge import Merge, MergeInput, Merger
+from seqcast.core.machines.merge import Merger, MergerState
 from seqcast.sim import Options, World, families, heals, main
 from seqcast.sim.checkers.safety import check_safety
 from seqcast.sim.options import MS, SECOND
@@ -153,12 +153,13 @@ def test_a_leader_whose_step_is_late_repeats_itself_and_does_not_spin():
     stage = halves()
     context, merger = stage.node("a").endpoint.context, stage.node("a").endpoint.machines.merger
     c = stage.node("c")
-    merger.fire(MergeInput.LEAD, {c.id: (c.endpoint.view.view_id.tag, c.address)})
+    merger.state = MergerState.LEADING
+    merger.lead({c.id: (c.endpoint.view.view_id.tag, c.address)})
     merger.ready = {c.id: None}
     context.now += 2 * SECOND
     with mock.patch.object(Merger, "_holds", lambda self: True):
         merger.run_timers()
-    assert merger.state is Merge.LEADING and merger.asked and merger.due() > context.now
+    assert merger.state is MergerState.LEADING and merger.asked and merger.due() > context.now
 
 
 def test_a_merge_that_does_not_come_about_is_tried_again_soon_although_others_fell_apart():

@@ -10,7 +10,7 @@ from seqcast.core.machines.guard import Line, LineState
 from seqcast.core.machines.initiator import Initiator, InitiatorState
 from seqcast.core.machines.lifecycle import Lifecycle, LifecycleState
 from seqcast.core.machines.membership import Membership, MembershipState
-from seqcast.core.machines.merge import Merge, Merger
+from seqcast.core.machines.merge import Merger, MergerState
 from seqcast.core.machines.operator import Operator, OperatorState
 from seqcast.core.machines.participant import Participant, ParticipantState
 from seqcast.core.machines.pause_member import PauseMember, PauseMemberState
@@ -28,7 +28,7 @@ MACHINES = [
     (Blocker, BlockerState.IDLE),
     (PauseMember, PauseMemberState.OPEN),
     (PauseOwner, PauseOwnerState.IDLE),
-    (Merger, Merge.APART),
+    (Merger, MergerState.APART),
     (Transfer, TransferState.IDLE),
     (Backlog, BacklogState.IDLE),
     (Line, LineState.NEW),

@@ -194,12 +194,10 @@ def _by_name(name: str) -> Action:
     return action
 
 
-def edges_of(tables: Iterable[type[Machine]]) -> set[Edge]:
+def edges_of(tables: Iterable[type[Machine] | DecisionTable]) -> set[Edge]:
     """All edges that can be taken: those that are not ILLEGAL."""
-    return {
-        row.edge
-        for machine in tables
-        for rows in machine.TABLE.rows.values()
-        for row in rows
-        if row.verdict is not ILLEGAL
-    }
+    found: set[Edge] = set()
+    for each in tables:
+        parts = (each.rows,) if isinstance(each, DecisionTable) else each.TABLE.rows.values()
+        found.update(row.edge for rows in parts for row in rows if row.verdict is not ILLEGAL)
+    return found

@@ -20,6 +20,7 @@ from seqcast.core.machines.pause_member import PauseMember
 from seqcast.core.machines.pause_owner import PauseOwner
 from seqcast.core.machines.state import StateTaker
 from seqcast.core.machines.transfer import Transfer
+from seqcast.core.router import VIEW
 from seqcast.core.table import Edge, edges_of
 from seqcast.sim import families, heals, starts
 from seqcast.sim.options import SECOND, Options
@@ -38,6 +39,8 @@ MACHINES = (
     Transfer,
     Backlog,
     Line,
+    Merger.BEACON,
+    VIEW,
 )
 
 

@@ -40,7 +40,7 @@ from seqcast.core.orders import by_name
 from seqcast.core.rules.cut import merged_view, why_apart
 from seqcast.core.rules.history import History, history_of
 from seqcast.core.rules.lineage import Lineage
-from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
+from seqcast.core.table import IGNORED, ILLEGAL, DecisionTable, Machine, Table, decision, table
 from seqcast.core.vocabulary import GiveWay, Warn
 from seqcast.errors import RemoteProtocolError
 
@@ -84,87 +84,36 @@ class Apart:
     wait_ns: int
 
 
-class Merge(Enum):
+class MergerState(Enum):
     APART = auto()
     LEADING = auto()
     GOING = auto()
     FOLLOWING = auto()
 
 
-class MergeInput(Enum):
-    LEAD = auto()
+class MergerEvent(Enum):
+    CONSIDER = auto()
     ASK = auto()
-    ASK_AGAIN = auto()
-    ASK_OTHER = auto()
     REFUSED = auto()
     READY = auto()
-    READY_OTHER = auto()
-    HELD = auto()
-    ALL_READY = auto()
-    NONE_LEFT = auto()
     GO = auto()
     TAKEN = auto()
-    TAKEN_LAST = auto()
     CANCEL = auto()
+    REVIEW = auto()
     REPEAT = auto()
     DEADLINE = auto()
-    NO_DUTY = auto()
     VIEW = auto()
 
 
-M, I = Merge, MergeInput  # noqa: E741
-TABLE: Table = table(
-    "merger",
-    M,
-    I,
-    (M.APART, I.LEAD, M.LEADING, "lead say_ask", "another view lives, and of its coordinators ours has the lowest id"),
-    (None, I.LEAD, None, ILLEGAL, "one merge at a time"),
-    (M.APART, I.ASK, M.FOLLOWING, "follow", "no merge is under way: the id is ours now (E-11)"),
-    (None, I.ASK, None, ILLEGAL, "one merge at a time"),
-    (M.FOLLOWING, I.ASK_AGAIN, None, "renew say_ready", "the leader lives; our answer may be lost"),
-    (None, I.ASK_AGAIN, None, ILLEGAL, "only FOLLOWING has an id of another"),
-    (None, I.ASK_OTHER, None, "refuse", "another merge is under way, or we coordinate no such view"),
-    (M.LEADING, I.REFUSED, None, "drop", "without it"),
-    (None, I.REFUSED, None, IGNORED, "late"),
-    (M.LEADING, I.READY, None, "note_ready", "a subgroup is cut; now ours"),
-    (M.GOING, I.READY, None, IGNORED, "decided; GO is repeated"),
-    (None, I.READY, None, ILLEGAL, "only a leader waits for it"),
-    (None, I.READY_OTHER, None, "cancel_one", "of a merge that is over, or goes without it: it need not wait"),
-    (M.FOLLOWING, I.HELD, None, "say_ready", "our subgroup is cut"),
-    (None, I.HELD, None, ILLEGAL, "only FOLLOWING tells a leader"),
-    (M.LEADING, I.ALL_READY, M.GOING, "go", "all that were asked, and we ourselves, hold their cuts"),
-    (None, I.ALL_READY, None, ILLEGAL, "only LEADING waits for them"),
-    (M.LEADING, I.NONE_LEFT, M.APART, "release back_off", "all refused or are silent"),
-    (None, I.NONE_LEFT, None, ILLEGAL, "only LEADING waits for them"),
-    (M.FOLLOWING, I.GO, M.APART, "stop take", "the merged view"),
-    (None, I.GO, None, ILLEGAL, "only FOLLOWING takes one"),
-    (M.GOING, I.TAKEN, None, "note_taken", "others are missing"),
-    (None, I.TAKEN, None, IGNORED, "repeated"),
-    (M.GOING, I.TAKEN_LAST, M.APART, "stop", "all subgroups install it"),
-    (None, I.TAKEN_LAST, None, ILLEGAL, "only GOING counts them"),
-    (M.FOLLOWING, I.CANCEL, M.APART, "release back_off_longer", "the leader gave up: on alone"),
-    (None, I.CANCEL, None, IGNORED, "late"),
-    (M.LEADING, I.REPEAT, None, "say_ask", "somebody is not ready; and who is knows that we live"),
-    (M.GOING, I.REPEAT, None, "say_go", "somebody has not taken it"),
-    (None, I.REPEAT, None, ILLEGAL, "the timer does not run"),
-    (M.LEADING, I.DEADLINE, None, "drop_silent", "without those that are not ready by now"),
-    (M.GOING, I.DEADLINE, M.APART, "stop", "who did not take it goes on alone, and is found again"),
-    (M.FOLLOWING, I.DEADLINE, M.APART, "release back_off_longer", "the leader is silent, or takes too long: on alone"),
-    (M.APART, I.DEADLINE, None, ILLEGAL, "no deadline runs"),
-    (M.LEADING, I.NO_DUTY, M.APART, "cancel_all release", "another member coordinates now"),
-    (M.FOLLOWING, I.NO_DUTY, M.APART, "decline release", "another member coordinates now"),
-    (None, I.NO_DUTY, None, ILLEGAL, "no cut of ours is held"),
-    (M.LEADING, I.VIEW, M.APART, "cancel_all stop", "our view was closed without the merge"),
-    (M.FOLLOWING, I.VIEW, M.APART, "decline stop", "our view was closed without the merge"),
-    (None, I.VIEW, None, IGNORED, "nothing of ours is held"),
-)
+S, E = MergerState, MergerEvent
+_LEADS = (S.LEADING, S.GOING)
+Others = dict[int, tuple[int, bytes]]
+"""Coordinators of other views: the tag of the view, and the address, by id."""
 
 
 class Merger(Machine):
-    TABLE: ClassVar[Table] = TABLE
-
     def __init__(self, context: Context, initiator: Initiator, lineage: Lineage) -> None:
-        super().__init__(Merge.APART, context.edges)
+        super().__init__(S.APART, context.edges)
         self.context = context
         self.initiator = initiator
         self.lineage = lineage
@@ -187,7 +136,7 @@ class Merger(Machine):
         # Coordinators of other primary partitions to which ours may have to give way: heard first, and last.
         self.rivals: dict[int, tuple[int, int]] = {}
         self.warned: dict[int, None] = {}  # of those: told of, because neither gives way
-        self.asked: dict[int, tuple[int, bytes]] = {}  # leading: coordinators, with the tag of the view and the address
+        self.asked: Others = {}  # while leading
         self.ready: dict[int, MergeReady] = {}
         self.merged: NewView | None = None
         self.leader: tuple[int, bytes] = (0, b"")  # following
@@ -200,200 +149,77 @@ class Merger(Machine):
 
     def beacon(self, frame: Beacon, sender: int, address: bytes) -> None:
         """A view that we were never in lives."""
-        context, tag = self.context, frame.view_id.tag
-        if sender in context.infos:
+        if sender in self.context.infos:
             self.membership.seen_elsewhere(sender)
             own = self._own_beacon()
-            context.send(own, sender, address)  # if its view closed ours, it tells us
+            self.context.send(own, sender, address)  # if its view closed ours, it tells us
             if own.primary != 0:
-                return  # else it is what we lack, and may never come: two groups founded apart took it in
-        if frame.cluster != context.cluster or (tag in self.apart and context.now < self.apart[tag].until_ns):
-            return
-        if frame.order != context.settings.order:
-            self._shun(tag)
-            self._warn(f"order={frame.order!r}, and this one {context.settings.order!r}")
-            return
-        if frame.mechanism != self._mechanism():
-            self._shun(tag)
-            assert context.view is not None
-            self._warn(f"another mechanism (number {frame.mechanism}) for its order than {context.view.mechanism!r}")
-            return
-        if differ := difference(dict(context.settings.shared), dict(frame.shared)):
-            self._shun(tag)
-            self._warn(f"other settings: {differ}")
-            return
-        if context.primary:
-            if frame.primary is not None:
-                self._compare(frame, sender)
-            return
-        old = context.now - 3 * context.settings.beacon_ns
-        self.heard = {member: seen for member, seen in self.heard.items() if seen.last_ns > old}
-        if sender < context.me.id:
-            context.elder_ns = context.now
-        known = self.heard.get(sender)
-        if len(self.heard) < HEARD_MAX or known:
-            self.heard[sender] = Heard(tag, address, known.first_ns if known else context.now, context.now)
-        if not known:  # all that hear each other shall know so before one of them leads
-            self.beacon_ns = min(self.beacon_ns, max(context.now, self.said_ns + context.settings.bundle_ns))
-        self._fell_apart(sender)
-        self._consider()
-
-    def _consider(self) -> None:
-        """Leads a merge, if one is possible and it is ours to lead."""
-        context = self.context
-        idle = not (self.initiator.running or self.initiator.backing_off)
-        if self.state is Merge.APART and idle and self._on_duty() and context.now >= self.quiet_ns:
-            patient = context.now - LEADER_BEACONS * context.settings.beacon_ns
-            # One with a lower id that does not ask us in all that time may not hear us: we do without it.
-            others = {
-                member: (seen.tag, seen.address)
-                for member, seen in self.heard.items()
-                if member not in context.infos and (member > context.me.id or seen.first_ns > patient)
-            }
-            first = min((self.heard[member].first_ns for member in others), default=0)
-            due = first + GATHER * context.settings.bundle_ns
-            if others and min(others) > context.me.id and context.now < due:
-                self.lead_ns = due
-            elif others and min(others) > context.me.id:
-                self.fire(MergeInput.LEAD, dict(sorted(others.items())[: SUBGROUPS_MAX - 1]))
-
-    def _compare(self, frame: Beacon, sender: int) -> None:
-        """Another primary partition: the one with more history stays, else the larger one. It is looked at for a while,
-        as it may be a view from which ours comes, of a member that has yet to learn so.
-
-        Timeline without the history: a, b and c deliver for a day; a and b are killed, and c is blocked. a starts again
-        while it does not hear c, and founds a group, which is not blocked. They meet: c was excluded, and the day lost.
-        """
-        context, own = self.context, self._own_beacon()
-        assert frame.primary is not None and own.primary is not None
-        now, settings = context.now, context.settings
-        ours, theirs = ((each.primary, each.view_id.counter, each.view_id.tag) for each in (own, frame))
-        both = own.history == frame.history == History.SHARED
-        equals = own.history == frame.history and (not frame.primary or theirs < ours)
-        if not both and (frame.history < own.history or equals):
-            self.rivals.pop(sender, None)
-            return
-        # What a beacon says is only said. The members that it counts are heard, each from an address of its own.
-        if context.plane.strangers(frame.view_id.tag) < max(frame.primary, 1):
-            return
-        old = now - 3 * settings.beacon_ns
-        self.rivals = {member: seen for member, seen in self.rivals.items() if seen[1] > old}
-        first, _ = self.rivals.get(sender, (now, now))
-        if len(self.rivals) < HEARD_MAX or sender in self.rivals:
-            self.rivals[sender] = first, now
-        if now - first < 2 * settings.elsewhere_ns:  # who is doubted for being elsewhere counts no more by then
-            return
-        if not both:
-            what = "has a history that this one lacks" if frame.history > own.history else "is larger"
-            reason = f"another group of this cluster, founded apart from this one, {what}: join again"
-            context.emit(GiveWay(frame.view_id, reason))
-        elif sender not in self.warned and len(self.warned) < HEARD_MAX:
-            self.warned[sender] = None
-            context.emit(Warn(_BOTH))
+                return
+            # We lack a majority, and what it could tell us may never come: two groups founded apart took it in.
+        self.BEACON.take(self, self.edges, frame, sender, address)
 
     def receive(self, frame: Merging, sender: int, address: bytes) -> None:
         """A frame of a merge; those that answer us, or are answered, name its id."""
         ours = frame.merge == self.merge
+        by_leader = (sender, address) == self.leader
         match frame:
             case MergeAsk():
                 self._ask(frame, sender, address)
             case MergeRefused() if ours and self._is_asked(sender, address):
-                self.fire(MergeInput.REFUSED, sender)
+                self.fire(E.REFUSED, sender)
             case MergeReady() if frame.merge[0] == self.context.me.id:
-                self._ready(frame, sender, address)
-            case MergeGo() if frame.merge == self.taken and (sender, address) == self.leader:
+                if self._is_for_us(frame, sender, address):
+                    self._check_ready(frame)
+                self.fire(E.READY, frame, sender, address)
+            case MergeGo() if frame.merge == self.taken and by_leader:
                 self.context.send(MergeTaken(frame.merge), sender, address)
-            case MergeGo() if ours and (sender, address) == self.leader and self.state is Merge.FOLLOWING:
+            case MergeGo() if ours and by_leader:
                 if self._holds() and self.said == self.initiator.attempt and self._goes_on(frame.view):
-                    self.fire(MergeInput.GO, self._checked(frame.view))
+                    self.fire(E.GO, self._checked(frame.view))
             case MergeTaken() if ours and self._is_asked(sender, address):
-                last = self.state is Merge.GOING and self.asked.keys() <= {sender}
-                self.fire(MergeInput.TAKEN_LAST if last else MergeInput.TAKEN, sender)
-            case MergeCancel() if ours and (sender, address) == self.leader:
+                self.fire(E.TAKEN, sender)
+            case MergeCancel() if ours and by_leader:
                 if frame.reason:
                     self._warn(frame.reason)
                     if sender in self.heard:  # another coordinator leads
                         self._shun(self.heard[sender].tag)
-                self.fire(MergeInput.CANCEL)
+                self.fire(E.CANCEL)
 
     def _ask(self, frame: MergeAsk, sender: int, address: bytes) -> None:
-        context = self.context
         if frame.merge[0] != sender:
             raise RemoteProtocolError("MERGE_ASK: the sender is not the leader that its id names")
         self._fell_apart(sender)
         known = self.heard.get(sender)
         if known is not None and known.address == address:
-            self.heard[sender] = replace(known, first_ns=context.now)
-        else:
-            known = None
-        if self.state is Merge.FOLLOWING and frame.merge == self.merge and (sender, address) == self.leader:
-            self.fire(MergeInput.ASK_AGAIN, sender, address)
-        elif known is None or known.last_ns <= context.now - 3 * context.settings.beacon_ns:
-            # Its unicasts reach us, and not the multicasts that a view lives on: the merged view would fall apart. If
-            # its beacon is only late, it asks again.
-            context.counters["merges_unheard"] += 1
-        elif (
-            self.state is Merge.APART
-            and not context.primary
-            and frame.view == context.tag
-            and sender not in context.infos
-            and self._on_duty()
-            and context.now >= self.quiet_ns
-            and frame.merge != self.taken
-        ):
-            self.fire(MergeInput.ASK, frame, sender, address)
-        else:
-            self.fire(MergeInput.ASK_OTHER, frame, sender, address)
+            self.heard[sender] = replace(known, first_ns=self.context.now)
+        self.fire(E.ASK, frame, sender, address)
 
     def _is_asked(self, sender: int, address: bytes) -> bool:
         """Is it a coordinator that we asked, from where its beacons came?"""
         return sender in self.asked and self.asked[sender][1] == address
 
-    def _ready(self, frame: MergeReady, sender: int, address: bytes) -> None:
-        leads = self.state in (Merge.LEADING, Merge.GOING)
-        if not (leads and frame.merge == self.merge and self._is_asked(sender, address) and self.context.view):
-            self.fire(MergeInput.READY_OTHER, frame, sender, address)
-            return
-        view = frame.view
+    def _is_for_us(self, frame: MergeReady, sender: int, address: bytes) -> bool:
+        """Does it answer the merge that we lead, or led last?"""
+        return frame.merge == self.merge and self._is_asked(sender, address) and self.context.view is not None
+
+    def _check_ready(self, frame: MergeReady) -> None:
+        """Raises RemoteProtocolError where the view that a subgroup would install alone cannot be right."""
+        context, view = self.context, frame.view
         if view.closes is None:
             raise RemoteProtocolError("MERGE_READY: closes no view")
-        if {member.id for member in self.context.members} & set(view.survivors):
-            self._cancel(sender, "")  # one of the two views must lose it first, as after a false suspicion
-            return
-        known = self.ready.get(sender)
-        if known is not None and known.view.closes == view.closes and view.attempt < known.view.attempt:
-            return  # overtaken on its way: that cut is not held any more
-        if (view.order, view.mechanism) != (self.context.settings.order, self._mechanism()):
+        if (view.order, view.mechanism) != (context.settings.order, self._mechanism()):
             raise RemoteProtocolError("MERGE_READY: another order, or another mechanism for it, than the group has")
-        assert self.context.view is not None
-        if view.view_id.counter > self.context.view.view_id.counter + COUNTER_STEP_MAX:
+        assert context.view is not None
+        if view.view_id.counter > context.view.view_id.counter + COUNTER_STEP_MAX:
             raise RemoteProtocolError("MERGE_READY: its counter is far above that of our view")
-        if not view.members:  # all leave: there is nothing to merge
-            self._cancel(sender, "")
-            return
-        self.fire(MergeInput.READY, frame, sender, address)
 
     def review(self) -> None:
-        """Looks what is possible now, at the end of each step."""
-        if self.state not in (Merge.LEADING, Merge.FOLLOWING):
-            return
-        if not self._on_duty():
-            self.fire(MergeInput.NO_DUTY)
-        elif self.state is Merge.FOLLOWING:
-            if self._holds() and self.said != self.initiator.attempt:
-                self.fire(MergeInput.HELD)
-        else:
-            complete = self._holds() and self.asked.keys() <= self.ready.keys()
-            if complete:
-                self._drop_unfit()
-            if not self.asked:
-                self.fire(MergeInput.NONE_LEFT)
-            elif complete:
-                self.fire(MergeInput.ALL_READY)
+        """Considers at the end of each step what is possible now."""
+        self.fire(E.REVIEW)
 
     def installed(self, merged: bool, lost: Collection[int]) -> None:
         """A new view of ours; ``lost``: who was in the one before, and did not come along."""
-        self.fire(MergeInput.VIEW)
+        self.fire(E.VIEW)
         now, settings = self.context.now, self.context.settings
         if merged:
             self.merged_ns, self.parted, self.fruitless = now, {}, 0
@@ -429,19 +255,164 @@ class Merger(Machine):
         if context.now >= self.lead_ns:
             self.lead_ns = NEVER
             if context.view is not None:
-                self._consider()
+                self.consider()
         if context.now >= self.deadline_ns:
             self.deadline_ns = NEVER
-            self.fire(MergeInput.DEADLINE)
+            self.fire(E.DEADLINE)
         if self.repeats.take(context.now):  # a step may be so late that both are due, and some are awaited still
-            self.fire(MergeInput.REPEAT)
+            self.fire(E.REPEAT)
+
+    # ---- guards: beacons
+
+    def is_of_another_cluster(self, frame: Beacon, _sender: int, _address: bytes) -> bool:
+        return frame.cluster != self.context.cluster
+
+    def is_left_apart(self, frame: Beacon, _sender: int, _address: bytes) -> bool:
+        tag = frame.view_id.tag
+        return tag in self.apart and self.context.now < self.apart[tag].until_ns
+
+    def has_other_settings(self, frame: Beacon, _sender: int, _address: bytes) -> bool:
+        return bool(self._difference(frame))
+
+    def cannot_be_compared(self, frame: Beacon, _sender: int, _address: bytes) -> bool:
+        return self.context.primary and frame.primary is None
+
+    def is_primary(self, _frame: Beacon, _sender: int, _address: bytes) -> bool:
+        return self.context.primary
+
+    # ---- guards: leading
+
+    def may_lead(self, others: Others) -> bool:
+        """We coordinate, no view change runs, and of the coordinators that we hear ours has the lowest id."""
+        idle = not (self.initiator.running or self.initiator.backing_off)
+        may = idle and self._on_duty() and self.context.now >= self.quiet_ns
+        return may and bool(others) and min(others) > self.context.me.id
+
+    def may_lead_soon(self, others: Others) -> bool:
+        """So it is, but other coordinators that hear us have not had the time to say so."""
+        return self.may_lead(others) and self.context.now < self._gathered_ns(others)
+
+    def is_not_for_us(self, frame: MergeReady, sender: int, address: bytes) -> bool:
+        return not self._is_for_us(frame, sender, address)
+
+    def shares_members(self, frame: MergeReady, _sender: int, _address: bytes) -> bool:
+        """One of the two views must lose them first, as after a false suspicion."""
+        return not {member.id for member in self.context.members}.isdisjoint(frame.view.survivors)
+
+    def was_overtaken(self, frame: MergeReady, sender: int, _address: bytes) -> bool:
+        """Its sender has made another cut since, and does not hold this one any more."""
+        known = self.ready.get(sender)
+        return known is not None and known.view.closes == frame.view.closes and frame.view.attempt < known.view.attempt
+
+    def has_no_members(self, frame: MergeReady, _sender: int, _address: bytes) -> bool:
+        return not frame.view.members
+
+    def does_not_fit(self, frame: MergeReady, sender: int, _address: bytes) -> bool:
+        """It cannot be in one view with ours, or another coordinator is ready with the same view."""
+        closed = [ready.view.closes for member, ready in self.ready.items() if member != sender]
+        return bool(why_apart(self.context.members, frame.view)) or frame.view.closes in closed
+
+    def is_off_duty(self) -> bool:
+        return not self._on_duty()
+
+    def all_are_ready(self) -> bool:
+        return self._holds() and self.asked.keys() <= self.ready.keys()
+
+    def none_is_left(self) -> bool:
+        """Of those that we asked none can take part."""
+        return not self.asked or (self.all_are_ready() and len(self._unfit()) == len(self.asked))
+
+    def was_last(self, sender: int) -> bool:
+        return self.asked.keys() <= {sender}
+
+    # ---- guards: following
+
+    def is_by_our_leader(self, frame: MergeAsk, sender: int, address: bytes) -> bool:
+        return frame.merge == self.merge and (sender, address) == self.leader
+
+    def is_by_an_unheard_leader(self, _frame: MergeAsk, sender: int, address: bytes) -> bool:
+        """Its unicasts reach us, and not the multicasts that a view lives on: the merged view would fall apart. If its
+        beacon is only late, it asks again."""
+        known = self.heard.get(sender)
+        old = self.context.now - 3 * self.context.settings.beacon_ns
+        return known is None or known.address != address or known.last_ns <= old
+
+    def can_follow(self, frame: MergeAsk, sender: int, _address: bytes) -> bool:
+        context = self.context
+        ours = not context.primary and frame.view == context.tag and frame.merge != self.taken
+        return ours and sender not in context.infos and self._on_duty() and context.now >= self.quiet_ns
+
+    def has_news_for_leader(self) -> bool:
+        """Our subgroup is cut, and the leader was not told of this cut."""
+        return self._holds() and self.said != self.initiator.attempt
+
+    # ---- actions: beacons
+
+    def shun(self, frame: Beacon, _sender: int, _address: bytes) -> None:
+        self._shun(frame.view_id.tag)
+        self._warn(self._difference(frame))
+
+    def note_coordinator(self, frame: Beacon, sender: int, address: bytes) -> None:
+        context = self.context
+        old = context.now - 3 * context.settings.beacon_ns
+        self.heard = {member: seen for member, seen in self.heard.items() if seen.last_ns > old}
+        if sender < context.me.id:
+            context.elder_ns = context.now
+        known = self.heard.get(sender)
+        if len(self.heard) < HEARD_MAX or known:
+            first_ns = known.first_ns if known else context.now
+            self.heard[sender] = Heard(frame.view_id.tag, address, first_ns, context.now)
+        if not known:  # all that hear each other shall know so before one of them leads
+            self.beacon_ns = min(self.beacon_ns, max(context.now, self.said_ns + context.settings.bundle_ns))
+        self._fell_apart(sender)
+
+    def consider(self, *_: object) -> None:
+        """Leads a merge, if one is possible and it is ours to lead."""
+        self.fire(E.CONSIDER, self._others())
+
+    def compare(self, frame: Beacon, sender: int, _address: bytes) -> None:
+        """Another primary partition: the one with more history stays, else the larger one. It is looked at for a while,
+        as it may be a view from which ours comes, of a member that has yet to learn so.
+
+        Timeline without the history: a, b and c deliver for a day; a and b are killed, and c is blocked. a starts again
+        while it does not hear c, and founds a group, which is not blocked. They meet: c was excluded, and the day lost.
+        """
+        context, own = self.context, self._own_beacon()
+        assert frame.primary is not None and own.primary is not None
+        now, settings = context.now, context.settings
+        ours, theirs = ((each.primary, each.view_id.counter, each.view_id.tag) for each in (own, frame))
+        both = own.history == frame.history == History.SHARED
+        equals = own.history == frame.history and (not frame.primary or theirs < ours)
+        if not both and (frame.history < own.history or equals):
+            self.rivals.pop(sender, None)
+            return
+        # What a beacon says is only said. The members that it counts are heard, each from an address of its own.
+        if context.plane.strangers(frame.view_id.tag) < max(frame.primary, 1):
+            return
+        old = now - 3 * settings.beacon_ns
+        self.rivals = {member: seen for member, seen in self.rivals.items() if seen[1] > old}
+        first, _ = self.rivals.get(sender, (now, now))
+        if len(self.rivals) < HEARD_MAX or sender in self.rivals:
+            self.rivals[sender] = first, now
+        if now - first < 2 * settings.elsewhere_ns:  # who is doubted for being elsewhere counts no more by then
+            return
+        if not both:
+            what = "has a history that this one lacks" if frame.history > own.history else "is larger"
+            reason = f"another group of this cluster, founded apart from this one, {what}: join again"
+            context.emit(GiveWay(frame.view_id, reason))
+        elif sender not in self.warned and len(self.warned) < HEARD_MAX:
+            self.warned[sender] = None
+            context.emit(Warn(_BOTH))
 
     # ---- actions: leading
 
-    def lead(self, others: dict[int, tuple[int, bytes]]) -> None:
+    def gather(self, others: Others) -> None:
+        self.lead_ns = self._gathered_ns(others)
+
+    def lead(self, others: Others) -> None:
         self.number += 1
         self.merge = (self.context.me.id, self.number)
-        self.asked, self.ready = others, {}
+        self.asked, self.ready = dict(sorted(others.items())[: SUBGROUPS_MAX - 1]), {}
         self._time(self.context.settings.merge_deadline_ns)
 
     def say_ask(self, *_: object) -> None:
@@ -456,28 +427,36 @@ class Merger(Machine):
         for member in [member for member in self.asked if member not in self.ready or not self._holds()]:
             self._cancel(member, "")
 
-    def note_ready(self, frame: MergeReady, sender: int, address: bytes) -> None:
-        """Its subgroup joins in, if it is another view than those that are ready, and can be in one view with them."""
-        closed = [ready.view.closes for member, ready in self.ready.items() if member != sender]
+    def turn_away(self, frame: MergeReady, sender: int, _address: bytes) -> None:
+        """Its subgroup cannot join in."""
         reason = why_apart(self.context.members, frame.view)
-        if reason or frame.view.closes in closed:
-            self._cancel(sender, reason)
-            if reason:
-                self._stay_apart(frame.view, reason)
-            return
+        self._cancel(sender, reason)
+        if reason:
+            self._stay_apart(frame.view, reason)
+
+    def let_go(self, _frame: MergeReady, sender: int, _address: bytes) -> None:
+        self._cancel(sender, "")
+
+    def note_ready(self, frame: MergeReady, sender: int, address: bytes) -> None:
+        """Its subgroup joins in."""
         self.asked[sender] = self.asked[sender][0], address
         self.ready[sender] = frame
         self.context.merging = True  # so that our own cut is made, and held
 
-    def _drop_unfit(self) -> None:
-        """Subgroups that fit to ours, and not to each other: the one that comes first stays."""
-        members = list(self.context.members)
+    def drop_unfit(self) -> None:
+        for member, reason in self._unfit().items():
+            self._cancel(member, reason)
+
+    def _unfit(self) -> dict[int, str]:
+        """Of the subgroups that are ready those that do not fit to one before them, and why, by coordinator."""
+        members, unfit = list(self.context.members), {}
         for member in sorted(self.ready):
             view = self.ready[member].view
             if reason := why_apart(members, view):
-                self._cancel(member, reason)
+                unfit[member] = reason
             else:
                 members += [info.member for info in view.members]
+        return unfit
 
     def go(self) -> None:
         own = self.initiator.plain
@@ -543,6 +522,9 @@ class Merger(Machine):
     def refuse(self, frame: MergeAsk, sender: int, address: bytes) -> None:
         self.context.send(MergeRefused(frame.merge), sender, address)
 
+    def count_unheard(self, *_: object) -> None:
+        self.context.counters["merges_unheard"] += 1
+
     # ---- actions: both
 
     def release(self) -> None:
@@ -570,6 +552,34 @@ class Merger(Machine):
         self.context.merging = False
 
     # ---- the rest
+
+    def _others(self) -> Others:
+        """Coordinators to merge with. One with a lower id leads; if it does not ask us in all that time, it may not
+        hear us: we do without it."""
+        context = self.context
+        patient = context.now - LEADER_BEACONS * context.settings.beacon_ns
+        return {
+            member: (seen.tag, seen.address)
+            for member, seen in self.heard.items()
+            if member not in context.infos and (member > context.me.id or seen.first_ns > patient)
+        }
+
+    def _gathered_ns(self, others: Others) -> int:
+        """When the coordinators that hear us have had the time to say so."""
+        first = min(self.heard[member].first_ns for member in others)
+        return first + GATHER * self.context.settings.bundle_ns
+
+    def _difference(self, frame: Beacon) -> str:
+        """What its group has that ours has not, so that they cannot be merged; "" if nothing."""
+        settings = self.context.settings
+        if frame.order != settings.order:
+            return f"order={frame.order!r}, and this one {settings.order!r}"
+        if frame.mechanism != self._mechanism():
+            assert self.context.view is not None
+            ours = self.context.view.mechanism
+            return f"another mechanism (number {frame.mechanism}) for its order than {ours!r}"
+        differ = difference(dict(settings.shared), dict(frame.shared))
+        return f"other settings: {differ}" if differ else ""
 
     def _own_beacon(self) -> Beacon:
         assert self.context.view is not None
@@ -664,3 +674,59 @@ class Merger(Machine):
             return
         self.reasons[reason] = None
         self.context.emit(Warn(f"another group of this cluster cannot be merged with this one: it has {reason}"))
+
+    BEACON: ClassVar[DecisionTable] = decision(
+        "beacon",
+        (is_of_another_cluster, IGNORED, "it shares our multicast address"),
+        (is_left_apart, IGNORED, "a view that cannot be merged with ours; it is looked at again later"),
+        (has_other_settings, shun, "a group that cannot be merged with ours: warn, and leave it apart"),
+        (cannot_be_compared, IGNORED, "only primary partitions have something to compare"),
+        (is_primary, compare, "two primary partitions never merge; one of them gives way"),
+        (None, (note_coordinator, consider), "a view that ours can be merged with"),
+    )
+
+    TABLE: ClassVar[Table] = table(
+        "merger",
+        S,
+        E,
+        (S.APART, (E.CONSIDER, may_lead_soon), None, gather, "further coordinators answer the first beacon they hear"),
+        (S.APART, (E.CONSIDER, may_lead), S.LEADING, (lead, say_ask), "another view lives, and we have the lowest id"),
+        (None, E.CONSIDER, None, IGNORED, "a merge is under way, or it is not ours to lead"),
+        (S.FOLLOWING, (E.ASK, is_by_our_leader), None, (renew, say_ready), "the leader lives; our answer may be lost"),
+        (tuple(S), (E.ASK, is_by_an_unheard_leader), None, count_unheard, "a merged view would fall apart"),
+        (S.APART, (E.ASK, can_follow), S.FOLLOWING, follow, "no merge is under way: the id is ours now (E-11)"),
+        (None, E.ASK, None, refuse, "another merge is under way, or we coordinate no such view"),
+        (S.LEADING, E.REFUSED, None, drop, "without it"),
+        (None, E.REFUSED, None, IGNORED, "late"),
+        (_LEADS, (E.READY, is_not_for_us), None, cancel_one, "of a merge that is over, or goes without it"),
+        (_LEADS, (E.READY, shares_members), None, let_go, "a member is in both: one view must lose it first"),
+        (_LEADS, (E.READY, was_overtaken), None, IGNORED, "that cut is not held any more"),
+        (_LEADS, (E.READY, has_no_members), None, let_go, "all leave: there is nothing to merge"),
+        (S.LEADING, (E.READY, does_not_fit), None, turn_away, "it cannot be in one view with ours"),
+        (S.LEADING, E.READY, None, note_ready, "a subgroup is cut; now ours"),
+        (S.GOING, E.READY, None, IGNORED, "decided; GO is repeated"),
+        (None, E.READY, None, cancel_one, "of a merge that is over: it need not wait"),
+        (S.LEADING, (E.REVIEW, is_off_duty), S.APART, (cancel_all, release), "another member coordinates now"),
+        (S.LEADING, (E.REVIEW, none_is_left), S.APART, (drop_unfit, release, back_off), "all refused or are silent"),
+        (S.LEADING, (E.REVIEW, all_are_ready), S.GOING, (drop_unfit, go), "all that we asked, and we, hold the cut"),
+        (S.FOLLOWING, (E.REVIEW, is_off_duty), S.APART, (decline, release), "another member coordinates now"),
+        (S.FOLLOWING, (E.REVIEW, has_news_for_leader), None, say_ready, "our subgroup is cut"),
+        (None, E.REVIEW, None, IGNORED, "nothing has changed"),
+        (S.FOLLOWING, E.GO, S.APART, (stop, take), "the merged view"),
+        (None, E.GO, None, IGNORED, "late"),
+        (S.GOING, (E.TAKEN, was_last), S.APART, stop, "all subgroups install it"),
+        (S.GOING, E.TAKEN, None, note_taken, "others are missing"),
+        (None, E.TAKEN, None, IGNORED, "repeated"),
+        (S.FOLLOWING, E.CANCEL, S.APART, (release, back_off_longer), "the leader gave up: continue alone"),
+        (None, E.CANCEL, None, IGNORED, "late"),
+        (S.LEADING, E.REPEAT, None, say_ask, "some are not ready; and those that are learn that we live"),
+        (S.GOING, E.REPEAT, None, say_go, "some have not taken it"),
+        (None, E.REPEAT, None, ILLEGAL, "the timer does not run"),
+        (S.LEADING, E.DEADLINE, None, drop_silent, "without those that are not ready by now"),
+        (S.GOING, E.DEADLINE, S.APART, stop, "a coordinator that did not answer continues alone and is rediscovered"),
+        (S.FOLLOWING, E.DEADLINE, S.APART, (release, back_off_longer), "the leader is silent, or slow: continue alone"),
+        (S.APART, E.DEADLINE, None, ILLEGAL, "no deadline runs"),
+        (S.LEADING, E.VIEW, S.APART, (cancel_all, stop), "our view was closed without the merge"),
+        (S.FOLLOWING, E.VIEW, S.APART, (decline, stop), "our view was closed without the merge"),
+        (None, E.VIEW, None, IGNORED, "nothing of ours is held"),
+    )
