@@ -38,7 +38,7 @@ from seqcast.events import Blocked, InterfaceChanged, Lost, Unblocked
 from seqcast.sim.network import Clock
 from seqcast.sim.options import MS
 from seqcast.sim.record import Delivered, Entry, PauseRun, Record, Run, Together
-from seqcast.sim.state import Chain, StateKeeper
+from seqcast.sim.state import SILENCE_NS_MAX, Chain, StateKeeper
 from seqcast.sim.taken import Waits
 from seqcast.types import MergeView, View
 
@@ -112,6 +112,7 @@ class Application:
         self.waits = Waits(machine, record)
         self.chain = Chain(self.options.state_bytes)
         self.keeper = StateKeeper(machine, record, self)
+        self.loads = random.Random(f"loads {self.options.seed} {record.index}")
 
     @property
     def view(self) -> View | None:
@@ -453,8 +454,33 @@ class Application:
         self.keeper.give(boundary, joiners, self.chain.dump() if self.machine.may_give() else None)
 
     def load_state(self, data: bytes) -> None:
-        self.chain.load(data)
-        self.keeper.feed(self.keeper.transfer.loaded(self.machine.now))
+        """Loads it at once, or takes its time, with a read now and then; it may take too long, or fail."""
+        if self.loads.random() >= self.options.slow_loads:
+            self.loaded(data, fails=False)
+        else:
+            self.load_slowly(data, self.loads.randrange(4))
+
+    def load_slowly(self, data: bytes, reads: int) -> None:
+        clock = self.machine.clock
+        if not self.record.alive:
+            return
+        if not self.can_run:
+            clock.at(self.machine.busy_until, self.load_slowly, data, reads)
+        elif reads < 0:
+            self.loaded(data, fails=self.loads.random() < 0.2)
+            self.machine.service()
+        else:
+            self.keeper.feed(self.keeper.transfer.read(self.machine.now))
+            took_ns = self.loads.choice((MS, 300 * MS, 300 * MS, SILENCE_NS_MAX + MS))
+            clock.at(clock.now + took_ns, self.load_slowly, data, reads - 1)
+
+    def loaded(self, data: bytes, fails: bool) -> None:
+        transfer, now = self.keeper.transfer, self.machine.now
+        if fails:
+            self.keeper.feed(transfer.failed("set_state raised", now))
+        else:
+            self.chain.load(data)
+            self.keeper.feed(transfer.loaded(now))
 
     def enter(self, items: Collection[Item]) -> None:
         """It has the state, and is delivered what came meanwhile."""

@@ -59,6 +59,7 @@ class Options:
         state_bytes: at least so large.
         state_refusals: how many times an application fails to give it.
         guard: members have guard connections (``guard=True``), some of which break or are refused for nothing.
+        slow_loads: part of the joiners' applications that take their time to load it; some take too long, some fail.
         suspends: how many times an application pauses the group, for up to a second.
         blocks: part of the members that have a block callback; some of those send in it, some never return.
         policy: membership policy of the members: "by_name", "reversed", "joiners_first", "shuffled", or a wrong one:
@@ -140,6 +141,7 @@ class Options:
     state: bool = False
     state_bytes: int = 0
     state_refusals: int = 0
+    slow_loads: float = 0.0
     heartbeat_ns: int = 50 * MS
     suspect_ns: int = 400 * MS
     suspect_ns_max: int = 1600 * MS
@@ -182,6 +184,7 @@ class Options:
         drawn = families.draw(rng, _engine(rng), family) if stormy else _wide(rng) | _engine(rng)
         given = {"members": members, "order": order, "duration_ns": duration_ns, "partition": partition}
         drawn["sequencer"] = random.Random(f"sequencer {seed}").choice(("first", *SEQUENCERS))
+        drawn["slow_loads"] = random.Random(f"loads {seed}").choice((0.0, 0.0, 0.3))
         drawn["guard"] = random.Random(f"guard {seed}").random() < 0.25
         options = Options(seed=seed, **{**drawn, **{name: value for name, value in given.items() if value}})
         # A pause is held by leases, which mean nothing to a clock that jumps.
