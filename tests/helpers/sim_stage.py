@@ -139,31 +139,19 @@ class Stage(World):
         return f"view {frame.view_id.counter} [{' '.join(info.name for info in frame.members)}]"
 
     def words(self, frame):
-        names = [self.name(i) for i in getattr(frame, "survivors", ())]
+        text = PLAIN.get(type(frame))
+        if text is not None:
+            return text.format(frame=frame)
+        return self._flush_words(frame) or self._merge_words(frame) or str(frame)
+
+    def _flush_words(self, frame):
         match frame:
-            case Join():
-                return f"JOIN, try {frame.tries}"
-            case Wait():
-                return "WAIT"
-            case Refused():
-                return f"REFUSED: {frame.reason}"
-            case Leave():
-                return "LEAVE"
             case Suspend():
                 cut = f" {list(frame.cut)}" if frame.cut else ""
                 return f"SUSPEND {frame.pause}, {frame.phase}{cut}"
-            case Suspended():
-                return f"SUSPENDED {frame.pause}, {frame.phase}"
-            case Resume():
-                return f"RESUME {frame.pause}"
-            case Resumed():
-                return f"RESUMED {frame.pause}"
-            case Block():
-                return f"BLOCK {frame.attempt}, survivors {' '.join(names)}"
-            case BlockOk():
-                return f"BLOCK_OK {frame.attempt}"
-            case Start():
-                return f"START {frame.attempt}, survivors {' '.join(names)}"
+            case Block() | Start():
+                names = " ".join(self.name(i) for i in frame.survivors)
+                return f"{type(frame).__name__.upper()} {frame.attempt}, survivors {names}"
             case Ok():
                 lacks = "" if frame.lacks is None else ", lacks the state"
                 accepted = f", accepted {frame.accepted}" if frame.accepted else ""
@@ -172,6 +160,17 @@ class Stage(World):
                 return f"ACCEPTED {frame.under}: {self.view_of(frame.proposal)}"
             case Propose():
                 return f"PROPOSE {frame.attempt}: {self.view_of(frame.proposal)}"
+            case Cut():
+                return f"CUT {frame.attempt} {list(frame.cut)}, fetch {[tuple(f) for f in frame.fetch]}"
+            case NewView():
+                answers = f" answers {frame.answers}" if frame.answers else ""
+                named = [(self.name(p.joiner), self.name(p.provider)) for p in frame.providers]
+                state = "".join(f", {joiner} has the state of {provider}" for joiner, provider in named)
+                return f"VIEW {frame.attempt}{answers}: {self.view_of(frame)}{state}"
+        return None
+
+    def _merge_words(self, frame):
+        match frame:
             case Unblock():
                 side = frame.side
                 return f"UNBLOCK, attempt {side.attempt}" if side else "UNBLOCK, who?"
@@ -179,21 +178,6 @@ class Stage(World):
                 names, missing = " ".join(frame.reached), " ".join(frame.missing)
                 allowed = ", may go on" if frame.allowed else ""
                 return f"BLOCKED in {frame.side.attempt}: {names} without {missing}{allowed}"
-            case Promised():
-                return f"PROMISED {frame.promise}, not {frame.attempt}"
-            case Cut():
-                return f"CUT {frame.attempt} {list(frame.cut)}, fetch {[tuple(f) for f in frame.fetch]}"
-            case Done():
-                return f"DONE {frame.attempt}"
-            case NewView():
-                answers = f" answers {frame.answers}" if frame.answers else ""
-                named = [(self.name(p.joiner), self.name(p.provider)) for p in frame.providers]
-                state = "".join(f", {joiner} has the state of {provider}" for joiner, provider in named)
-                return f"VIEW {frame.attempt}{answers}: {self.view_of(frame)}{state}"
-            case StateWanted():
-                return "STATE WANTED"
-            case Installed():
-                return "INSTALLED"
             case Beacon():
                 return f"BEACON of view {frame.view_id.counter}" + (", blocked" if frame.primary == 0 else "")
             case MergeAsk() | MergeRefused() | MergeTaken() | MergeCancel():
@@ -208,7 +192,23 @@ class Stage(World):
                 members = " ".join(info.name for info in frame.view.members)
                 view = frame.view.view_id.counter
                 return f"MERGE GO {self.name(frame.merge[0])}#{frame.merge[1]}: view {view} [{members}]"
-        return str(frame)
+        return None
+
+
+PLAIN = {
+    Join: "JOIN, try {frame.tries}",
+    Wait: "WAIT",
+    Refused: "REFUSED: {frame.reason}",
+    Leave: "LEAVE",
+    Suspended: "SUSPENDED {frame.pause}, {frame.phase}",
+    Resume: "RESUME {frame.pause}",
+    Resumed: "RESUMED {frame.pause}",
+    BlockOk: "BLOCK_OK {frame.attempt}",
+    Promised: "PROMISED {frame.promise}, not {frame.attempt}",
+    Done: "DONE {frame.attempt}",
+    StateWanted: "STATE WANTED",
+    Installed: "INSTALLED",
+}
 
 
 def send(stage, source, payload, to=None):

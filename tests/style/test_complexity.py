@@ -1,6 +1,7 @@
 """No function has a cyclomatic complexity above 15: ruff looks at Python, lizard at C (``make lint``)."""
 
 import re
+import shutil
 import subprocess
 import sys
 
@@ -19,6 +20,12 @@ def too_complex(*arguments):
 
 def test_no_kernel_has_a_function_of_too_many_branches():
     assert too_complex(*LIZARD) == []
+
+
+def test_no_compiled_module_has_a_function_of_too_many_branches(tmp_path):
+    for path in (ROOT / "src" / "seqcast" / "_native").glob("*.px[yi]"):  # lizard reads Cython, by the name of Python
+        shutil.copy(path, tmp_path / f"{path.stem}.py")
+    assert too_complex("-C", "15", "-w", str(tmp_path)) == []
 
 
 def test_a_function_of_too_many_branches_is_found(tmp_path):

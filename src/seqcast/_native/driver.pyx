@@ -269,6 +269,33 @@ cdef class Driver:
         if result != SC_SENT:
             raise Refused(result, 0)
 
+    cdef Py_ssize_t pack_list(self, list items, Py_ssize_t i, sc_sending *s, int *result) except -1:
+        """Packs the bytes objects of `items` from `i` on that fit now, up to 64 KB. Returns the index behind them."""
+        cdef int64_t now = sc_now()
+        cdef uint64_t unsent, bytes_ = 0
+        cdef Py_ssize_t n = len(items)
+        result[0] = SC_SENT
+        self.lock_engine()
+        # No Python code runs while the lock is held, and nothing raises: others' methods would wait for the lock
+        # with the GIL, and nobody would give it back.
+        while i < n and bytes_ < 65536:
+            payload = <object>PyList_GET_ITEM(items, i)
+            if not PyBytes_CheckExact(payload):
+                break
+            s.data = <const uint8_t *>PyBytes_AS_STRING(payload)
+            s.len = PyBytes_GET_SIZE(payload)
+            memset(&s.state, 0, sizeof(s.state))
+            result[0] = sc_driver_send_now(self.d, s, now + self.wall_offset)
+            if result[0] != SC_SENT:
+                break
+            bytes_ += s.len
+            i += 1
+        unsent = sc_engine_unsent(self.engine.e)
+        sc_mutex_unlock(&self.engine.lock)
+        if result[0] != SC_AGAIN:
+            self.flush(sc_driver_packed(self.d, unsent, now))
+        return i
+
     def send_many(self, messages, uint64_t to=0, int64_t timeout_ns=-1):
         cdef list source = messages if type(messages) is list else list(messages)
         cdef list items = []  # the next few of `source`, which other threads may change whenever this one waits
@@ -276,44 +303,20 @@ cdef class Driver:
         cdef int64_t deadline = deadline_after(timeout_ns)
         cdef sc_sending s
         cdef int result
-        cdef int64_t now
-        cdef uint64_t unsent, bytes_
         self.check()
         while i < n:
             memset(&s, 0, sizeof(s))
             s.to = to
-            result = SC_SENT
             start = i
             if i == stop:
                 base, stop = i, min(n, i + MANY_MESSAGES)
                 items = source[base:stop]
                 if len(items) != stop - base:
                     raise Refused(LIST_CHANGED, i)
-            bytes_ = 0
-            now = sc_now()
-            self.lock_engine()
-            # No Python code runs while the lock is held, and nothing raises: others' methods would wait for the lock
-            # with the GIL, and nobody would give it back.
-            while i < stop and bytes_ < 65536:
-                payload = <object>PyList_GET_ITEM(items, i - base)
-                if not PyBytes_CheckExact(payload):
-                    break
-                s.data = <const uint8_t *>PyBytes_AS_STRING(payload)
-                s.len = PyBytes_GET_SIZE(payload)
-                memset(&s.state, 0, sizeof(s.state))
-                result = sc_driver_send_now(self.d, &s, now + self.wall_offset)
-                if result != SC_SENT:
-                    break
-                bytes_ += s.len
-                i += 1
-            unsent = sc_engine_unsent(self.engine.e)
-            sc_mutex_unlock(&self.engine.lock)
+            i = base + self.pack_list(items, i - base, &s, &result)
             if result == SC_AGAIN:
                 result = self.finish(&s, result, deadline)
-                if result == SC_SENT:
-                    i += 1
-            else:
-                self.flush(sc_driver_packed(self.d, unsent, now))
+                i += result == SC_SENT
             if result != SC_SENT:
                 raise Refused(result, i)
             if i == start:  # not a bytes object
