@@ -1,5 +1,5 @@
 /* What all parts use: members by id, and the jitter. */
-#include "engine/internal.h"
+#include "engine/self.h"
 
 sc_peer *sc_find_peer(sc_engine *e, uint64_t id) {
     for (uint32_t r = 0; e->in_view && r < e->view.n; r++)

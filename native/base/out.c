@@ -1,10 +1,10 @@
 /* Datagrams without a payload on their way out: acks, NAKs, probes, heartbeats, control frames. They have a queue of their
  * own, bounded, that no data window blocks. */
-#include "engine/internal.h"
+#include "engine/self.h"
 
 /* A new datagram in the queue, its common header filled; the caller fills the body. NULL when the bound is hit. */
 uint8_t *sc_out_new(sc_engine *e, int lane, const sc_address *to, uint8_t type, size_t len) {
-    sc_out *o = e->out_bytes + len > e->config.control_bytes_max ? NULL : malloc(sizeof *o + len);
+    sc_out *o = e->out.bytes + len > e->config.control_bytes_max ? NULL : malloc(sizeof *o + len);
     if (!o) {
         e->counters.drop_control_full++;
         return NULL;
@@ -16,9 +16,9 @@ uint8_t *sc_out_new(sc_engine *e, int lane, const sc_address *to, uint8_t type, 
     o->len = (uint32_t)len;
     memset(o->p, 0, len);
     sc_wire_head(o->p, type, e->config.group, e->config.member, e->in_view ? e->view.tag : 0);
-    *e->out_last = o;
-    e->out_last = &o->next;
-    e->out_bytes += len;
+    *e->out.last = o;
+    e->out.last = &o->next;
+    e->out.bytes += len;
     return o->p;
 }
 
@@ -29,4 +29,20 @@ int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p,
     if (!out) return -1;
     if (len) memcpy(out + SC_COMMON_HEADER, p, len);
     return 0;
+}
+
+/* Takes the first datagram, which is the caller's to free; NULL: there is none. */
+sc_out *sc_out_pop(sc_engine *e) {
+    sc_out *o = e->out.first;
+    if (!o) return NULL;
+    e->out.first = o->next;
+    if (!e->out.first) e->out.last = &e->out.first;
+    e->out.bytes -= o->len;
+    return o;
+}
+
+void sc_out_init(sc_engine *e) { e->out.last = &e->out.first; }
+
+void sc_out_free(sc_engine *e) {
+    for (sc_out *o; (o = sc_out_pop(e));) free(o);
 }

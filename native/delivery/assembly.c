@@ -1,14 +1,14 @@
 /* Messages of which the end has not been delivered yet, one of each sender. */
-#include "engine/internal.h"
+#include "engine/self.h"
 
 sc_assembly *sc_assembly_of(sc_engine *e, uint64_t sender, int unicast) {
-    sc_assembly *a = &e->assemblies[e->assembly_last];
+    sc_assembly *a = &e->assembly.of[e->assembly.last];
     if (a->sender == sender && a->unicast == unicast) return a;
     sc_assembly *spare = NULL;
     for (uint32_t i = 0; i < SC_ASSEMBLIES; i++) {
-        a = &e->assemblies[i];
+        a = &e->assembly.of[i];
         if (a->sender == sender && a->unicast == unicast) {
-            e->assembly_last = i;
+            e->assembly.last = i;
             return a;
         }
         if (!spare && (!a->sender || !a->active)) spare = a;
@@ -18,12 +18,12 @@ sc_assembly *sc_assembly_of(sc_engine *e, uint64_t sender, int unicast) {
     spare->unicast = unicast;
     spare->active = spare->skip = 0;
     spare->len = 0;
-    e->assembly_last = (uint32_t)(spare - e->assemblies);
+    e->assembly.last = (uint32_t)(spare - e->assembly.of);
     return spare;
 }
 
 void sc_assembly_close(sc_engine *e, sc_assembly *a) {
-    e->assemblies_active -= (uint32_t)a->active;
+    e->assembly.active -= (uint32_t)a->active;
     a->active = a->skip = 0;
 }
 
@@ -68,7 +68,7 @@ void sc_assembly_append(sc_engine *e, sc_assembly *a, const uint8_t *p, uint64_t
 
 /* A message goes on in the next packet of its sender. */
 void sc_assembly_open(sc_engine *e, sc_assembly *a) {
-    e->assemblies_active += (uint32_t)!a->active;
+    e->assembly.active += (uint32_t)!a->active;
     a->active = 1;
     a->skip = 0;
     a->len = 0;
@@ -77,9 +77,9 @@ void sc_assembly_open(sc_engine *e, sc_assembly *a) {
 /* A message ends in the view that it began in, or nowhere. */
 void sc_assembly_view_ends(sc_engine *e) {
     for (uint32_t i = 0; i < SC_ASSEMBLIES; i++)
-        if (e->assemblies[i].sender && !e->assemblies[i].unicast) sc_assembly_drop(e, &e->assemblies[i]);
+        if (e->assembly.of[i].sender && !e->assembly.of[i].unicast) sc_assembly_drop(e, &e->assembly.of[i]);
 }
 
 void sc_assembly_free(sc_engine *e) {
-    for (uint32_t i = 0; i < SC_ASSEMBLIES; i++) free(e->assemblies[i].p);
+    for (uint32_t i = 0; i < SC_ASSEMBLIES; i++) free(e->assembly.of[i].p);
 }

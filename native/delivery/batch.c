@@ -1,5 +1,5 @@
 /* The batches that the application takes from the delivery queue: Arrow layout, one copy. */
-#include "engine/internal.h"
+#include "engine/self.h"
 #include "memory/memory.h"
 
 /* `open` bytes behind the whole messages are kept, too. */
@@ -57,7 +57,7 @@ static void tail_spill(sc_engine *e, sc_batch *b, tail *t) {
  * open messages than there can be members. */
 static int find_assembly(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *t, sc_assembly **found) {
     uint8_t flags = sc_get_flags(d->p);
-    if (!(flags & (SC_FLAG_CONT_IN | SC_FLAG_CONT_OUT)) && !t->owner && !e->assemblies_active) return 1;
+    if (!(flags & (SC_FLAG_CONT_IN | SC_FLAG_CONT_OUT)) && !t->owner && !e->assembly.active) return 1;
     sc_assembly *a = sc_assembly_of(e, d->sender, d->stream == SC_STREAM_UNICAST);
     if (t->owner && t->owner != a) tail_spill(e, b, t);
     if (!a) {

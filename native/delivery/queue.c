@@ -1,29 +1,35 @@
 /* Delivery queue: what is in order waits here for the application, with markers in their true place. What leaves it gives
  * credit. */
-#include "engine/internal.h"
+#include "engine/self.h"
 
 #define QUEUE_FIRST 256u
 
-static sc_delivery *at(const sc_engine *e, uint64_t position) { return &e->queue[position & (e->queue_cap - 1)]; }
+static sc_delivery *at(const sc_engine *e, uint64_t position) {
+    return &e->queue.entries[position & (e->queue.cap - 1)];
+}
 
 /* The queue grows as needed; windows bound what can be in it. NULL without memory. */
 static sc_delivery *push(sc_engine *e) {
-    if (e->queue_tail - e->queue_head == e->queue_cap) {
-        uint64_t cap = e->queue_cap ? e->queue_cap * 2 : QUEUE_FIRST;
+    if (e->queue.tail - e->queue.head == e->queue.cap) {
+        uint64_t cap = e->queue.cap ? e->queue.cap * 2 : QUEUE_FIRST;
         sc_delivery *queue = malloc(cap * sizeof *queue);
         if (!queue) return NULL;
-        for (uint64_t i = e->queue_head; i < e->queue_tail; i++) queue[i & (cap - 1)] = *at(e, i);
-        free(e->queue);
-        e->queue = queue;
-        e->queue_cap = cap;
+        for (uint64_t i = e->queue.head; i < e->queue.tail; i++) queue[i & (cap - 1)] = *at(e, i);
+        free(e->queue.entries);
+        e->queue.entries = queue;
+        e->queue.cap = cap;
     }
-    return at(e, e->queue_tail++);
+    return at(e, e->queue.tail++);
 }
 
-void sc_queue_credit(sc_engine *e, const sc_delivery *d, int64_t now) {
-    if (d->stream == SC_STREAM_UNICAST && d->sender == e->config.member) { /* to itself */
-        e->self_bytes -= d->len;
-        e->sendable++;
+static int is_to_self(const sc_engine *e, const sc_delivery *d) {
+    return d->stream == SC_STREAM_UNICAST && d->sender == e->config.member;
+}
+
+static void credit(sc_engine *e, const sc_delivery *d, int64_t now) {
+    if (is_to_self(e, d)) {
+        e->queue.self_bytes -= d->len;
+        sc_may_send(e);
         return;
     }
     if (d->stream == SC_STREAM_GROUP) {
@@ -52,15 +58,17 @@ int sc_queue_packet(sc_engine *e, const sc_delivery *packet) {
     d->pair = peer ? peer->pair : 0;
     if (d->stream == SC_STREAM_GROUP && d->carrier != e->view.rank) peer = e->peers[d->carrier];
     if (peer && peer != sc_self(e)) sc_rx_of(peer, d->stream)->queue_bytes += d->len;
+    if (is_to_self(e, d)) e->queue.self_bytes += d->len;
     e->counters.packets_delivered++;
     if (!e->config.receive || (d->sender == e->config.member && !e->config.deliver_own)) {
-        e->queue_tail--;
+        e->queue.tail--;
         sc_taken_hand(e, d, 1);
-        sc_queue_credit(e, d, e->now);
+        credit(e, d, e->now);
         return 1;
     }
     sc_slab_ref(d->slab);
-    e->queue_bytes += d->len;
+    e->queue.bytes += d->len;
+    if (d->own) e->queue.own_bytes += d->len;
     return 1;
 }
 
@@ -70,18 +78,17 @@ void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno, 
         sc_slab *slab;
         uint8_t *copy = sc_slab_copy_own(e->pool, p, len, &slab);
         if (copy) {
-            if (sc_queue_packet(e, &(sc_delivery){.p = copy,
-                                                  .len = len,
-                                                  .slab = slab,
-                                                  .own = 1,
-                                                  .stream = SC_STREAM_GROUP,
-                                                  .carrier = e->view.rank,
-                                                  .rank = e->view.rank,
-                                                  .sender = e->config.member,
-                                                  .seqno = seqno,
-                                                  .number = number,
-                                                  .global = global}))
-                e->own_bytes += len;
+            sc_queue_packet(e, &(sc_delivery){.p = copy,
+                                              .len = len,
+                                              .slab = slab,
+                                              .own = 1,
+                                              .stream = SC_STREAM_GROUP,
+                                              .carrier = e->view.rank,
+                                              .rank = e->view.rank,
+                                              .sender = e->config.member,
+                                              .seqno = seqno,
+                                              .number = number,
+                                              .global = global});
             sc_slab_unref(slab);
             return;
         }
@@ -94,7 +101,7 @@ int sc_queue_marker(sc_engine *e, uint64_t marker, int inside) {
     sc_delivery *d = push(e);
     if (!d) return -1;
     *d = (sc_delivery){.marker = marker, .inside = inside, .epoch = e->epoch, .view_tag = e->view.tag};
-    e->markers++;
+    e->queue.markers++;
     return 0;
 }
 
@@ -133,33 +140,33 @@ void sc_queue_unicasts(sc_engine *e, sc_peer *peer) {
         sc_rx_release(e, rx);
 }
 
-sc_delivery *sc_queue_first(const sc_engine *e) { return e->queue_head < e->queue_tail ? at(e, e->queue_head) : NULL; }
+sc_delivery *sc_queue_first(const sc_engine *e) { return e->queue.head < e->queue.tail ? at(e, e->queue.head) : NULL; }
 
 /* The first entry was taken by the application. */
 void sc_queue_pop(sc_engine *e, int64_t now) {
-    sc_delivery *d = at(e, e->queue_head);
+    sc_delivery *d = at(e, e->queue.head);
     if (d->p) {
         sc_taken_hand(e, d, 0);
-        sc_queue_credit(e, d, now);
-        e->queue_bytes -= d->len;
+        credit(e, d, now);
+        e->queue.bytes -= d->len;
         if (d->own) {
-            e->own_bytes -= d->len;
-            if (d->epoch != e->epoch) e->own_closed_bytes -= d->len;
+            e->queue.own_bytes -= d->len;
+            if (d->epoch != e->epoch) e->queue.closed_bytes -= d->len;
         }
         sc_slab_unref(d->slab);
     } else {
-        e->markers--;
+        e->queue.markers--;
     }
-    e->queue_head++;
+    e->queue.head++;
 }
 
 /* What is in the queue now belongs to closed views. */
-void sc_queue_closed(sc_engine *e) { e->own_closed_bytes = e->own_bytes; }
+void sc_queue_closed(sc_engine *e) { e->queue.closed_bytes = e->queue.own_bytes; }
 
 void sc_queue_free(sc_engine *e) {
-    for (; e->queue_head < e->queue_tail; e->queue_head++)
-        if (at(e, e->queue_head)->p) sc_slab_unref(at(e, e->queue_head)->slab);
-    free(e->queue);
+    for (; e->queue.head < e->queue.tail; e->queue.head++)
+        if (at(e, e->queue.head)->p) sc_slab_unref(at(e, e->queue.head)->slab);
+    free(e->queue.entries);
 }
 
-uint64_t sc_engine_deliverable(const sc_engine *e) { return e->queue_bytes + (e->markers != 0); }
+uint64_t sc_engine_deliverable(const sc_engine *e) { return e->queue.bytes + (e->queue.markers != 0); }

@@ -3,22 +3,22 @@
  * multicast them and however many views ago, and only when the application has them in its hands. So each member notes of
  * each other the highest of *its own* seqnos (the received table's numbering) that was handed out, and answers when it is
  * asked: at once, and again when what was asked for is taken. Nothing is sent where nobody asks. */
-#include "engine/internal.h"
+#include "engine/self.h"
 
 /* ---- the receiver's side ------------------------------------------------------------------------------------- */
 
 static void answer(sc_engine *e, sc_peer *peer) {
     uint8_t *p = sc_out_new(e, SC_LANE_UNICAST, &peer->address, SC_TYPE_TAKEN, SC_TAKEN_LEN);
     if (!p) return; /* it asks again */
-    sc_put_taken_seqno(p, peer->taken);
+    sc_put_taken_seqno(p, peer->taken.taken);
     e->counters.taken_sent++;
-    if (peer->taken >= peer->asked) peer->asked = 0;
+    if (peer->taken.taken >= peer->taken.asked) peer->taken.asked = 0;
 }
 
 static void take(sc_engine *e, sc_peer *peer) {
-    if (peer->handed <= peer->taken) return;
-    peer->taken = peer->handed;
-    if (peer->asked && peer->taken >= peer->asked) answer(e, peer);
+    if (peer->taken.handed <= peer->taken.taken) return;
+    peer->taken.taken = peer->taken.handed;
+    if (peer->taken.asked && peer->taken.taken >= peer->taken.asked) answer(e, peer);
 }
 
 /* A packet of the group left the delivery queue: into a batch, or, where the application wants none, into nothing. */
@@ -30,20 +30,20 @@ void sc_taken_hand(sc_engine *e, const sc_delivery *d, int now) {
     else
         peer = e->peers[d->rank];
     if (!peer) return; /* it is gone */
-    if (d->number > peer->handed) peer->handed = d->number;
-    e->handed = 1;
+    if (d->number > peer->taken.handed) peer->taken.handed = d->number;
+    e->taken.handed = 1;
     if (now) take(e, peer);
 }
 
 void sc_engine_taken(sc_engine *e) {
-    if (!e->handed) return;
-    e->handed = 0;
+    if (!e->taken.handed) return;
+    e->taken.handed = 0;
     for (uint32_t r = 0; e->in_view && r < e->view.n; r++) take(e, e->peers[r]);
 }
 
 void sc_on_ask(sc_engine *e, sc_peer *peer, const uint8_t *p) {
-    if (peer->lost) return;
-    peer->asked = sc_get_taken_seqno(p);
+    if (peer->cut.lost) return;
+    peer->taken.asked = sc_get_taken_seqno(p);
     answer(e, peer);
 }
 
@@ -52,21 +52,21 @@ void sc_on_ask(sc_engine *e, sc_peer *peer, const uint8_t *p) {
 /* Last of the own numbering that has a part of a message in it. */
 static uint64_t last_sent(const sc_engine *e) {
     const sc_tx_stream *tx = e->order.own;
-    return e->own_last + (tx->open && tx->open_pieces);
+    return e->own.last + (tx->open && tx->open_pieces);
 }
 
 /* Taken by the applications of all others. */
 static uint64_t taken_by_all(const sc_engine *e) {
     uint64_t least = last_sent(e);
     for (uint32_t r = 0; r < e->view.n; r++)
-        if (r != e->view.rank && e->peers[r]->took < least) least = e->peers[r]->took;
+        if (r != e->view.rank && e->peers[r]->taken.took < least) least = e->peers[r]->taken.took;
     return least;
 }
 
 /* The last seqno that somebody wants to hear of. */
 static uint64_t wanted(const sc_engine *e) {
-    uint64_t last = e->curious, most = last_sent(e);
-    for (const sc_taking *w = e->takings; w; w = w->next)
+    uint64_t last = e->taken.curious, most = last_sent(e);
+    for (const sc_taking *w = e->taken.waits; w; w = w->next)
         if (!w->queued && w->target > last) last = w->target;
     return last < most ? last : most;
 }
@@ -76,22 +76,22 @@ static void ask(sc_engine *e, int64_t now) {
     int lacking = 0;
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer *peer = e->peers[r];
-        if (r == e->view.rank || peer->took >= last) continue;
+        if (r == e->view.rank || peer->taken.took >= last) continue;
         lacking = 1;
-        uint8_t *p = peer->lost ? NULL : sc_out_new(e, SC_LANE_UNICAST, &peer->address, SC_TYPE_ASK, SC_TAKEN_LEN);
+        uint8_t *p = peer->cut.lost ? NULL : sc_out_new(e, SC_LANE_UNICAST, &peer->address, SC_TYPE_ASK, SC_TAKEN_LEN);
         if (!p) continue;
         sc_put_taken_seqno(p, last);
         e->counters.asks_sent++;
     }
-    e->ask_due = lacking || e->takings ? now + e->ask_wait : SC_NEVER;
-    if (!lacking || e->ask_wait >= e->config.probe_ns_max)
-        e->curious = 0; /* who asked has asked again, or does not care */
-    e->ask_wait = e->ask_wait * 2 < e->config.probe_ns_max ? e->ask_wait * 2 : e->config.probe_ns_max;
+    e->taken.ask_due = lacking || e->taken.waits ? now + e->taken.ask_wait : SC_NEVER;
+    if (!lacking || e->taken.ask_wait >= e->config.probe_ns_max)
+        e->taken.curious = 0; /* who asked has asked again, or does not care */
+    e->taken.ask_wait = e->taken.ask_wait * 2 < e->config.probe_ns_max ? e->taken.ask_wait * 2 : e->config.probe_ns_max;
 }
 
 static void ask_soon(sc_engine *e, int64_t now) {
-    e->ask_wait = e->config.probe_ns_min;
-    e->ask_due = now;
+    e->taken.ask_wait = e->config.probe_ns_min;
+    e->taken.ask_due = now;
 }
 
 void sc_on_taken(sc_engine *e, sc_peer *peer, const uint8_t *p) {
@@ -100,14 +100,14 @@ void sc_on_taken(sc_engine *e, sc_peer *peer, const uint8_t *p) {
         e->counters.drop_field++;
         return;
     }
-    if (seqno <= peer->took) return;
-    peer->took = seqno;
-    e->sendable++;
+    if (seqno <= peer->taken.took) return;
+    peer->taken.took = seqno;
+    sc_may_send(e);
 }
 
 void sc_taking_begin(sc_engine *e, sc_taking *w, int64_t now) {
-    *w = (sc_taking){.next = e->takings, .queued = e->blocked_messages};
-    e->takings = w;
+    *w = (sc_taking){.next = e->taken.waits, .queued = e->blocked.messages};
+    e->taken.waits = w;
     if (!e->in_view) return;
     w->target = last_sent(e);
     ask_soon(e, now);
@@ -120,7 +120,7 @@ int sc_taking_state(const sc_engine *e, const sc_taking *w) {
 }
 
 void sc_taking_end(sc_engine *e, sc_taking *w) {
-    for (sc_taking **each = &e->takings; *each; each = &(*each)->next) {
+    for (sc_taking **each = &e->taken.waits; *each; each = &(*each)->next) {
         if (*each != w) continue;
         *each = w->next;
         return;
@@ -129,7 +129,7 @@ void sc_taking_end(sc_engine *e, sc_taking *w) {
 
 /* A message of the queue of what was sent while blocked is packed. */
 void sc_taking_packed(sc_engine *e) {
-    for (sc_taking *w = e->takings; w; w = w->next)
+    for (sc_taking *w = e->taken.waits; w; w = w->next)
         if (w->queued && !--w->queued) w->target = last_sent(e);
 }
 
@@ -137,21 +137,21 @@ void sc_taking_packed(sc_engine *e) {
  * of it waits for all of it. Where subgroups merge it is lost. A new member owes nothing of what was sent before it. */
 void sc_taking_installed(sc_engine *e, int64_t now) {
     uint64_t base = sc_number_base(e, e->view.rank), last = last_sent(e);
-    for (sc_taking *w = e->takings; w; w = w->next) {
+    for (sc_taking *w = e->taken.waits; w; w = w->next) {
         if (w->queued || w->target <= base) continue;
         w->lost |= (int)e->view.merge;
         w->target = last;
     }
-    e->curious = 0;
-    if (e->takings) ask_soon(e, now);
+    e->taken.curious = 0;
+    if (e->taken.waits) ask_soon(e, now);
 }
 
 uint64_t sc_engine_consumed(sc_engine *e, int64_t now) {
     if (!e->in_view) return 0;
     uint64_t taken = taken_by_all(e), last = last_sent(e);
-    if (taken < last && e->curious < last) {
-        e->curious = last;
-        if (e->ask_due == SC_NEVER) ask_soon(e, now);
+    if (taken < last && e->taken.curious < last) {
+        e->taken.curious = last;
+        if (e->taken.ask_due == SC_NEVER) ask_soon(e, now);
     }
     return taken;
 }
@@ -159,5 +159,14 @@ uint64_t sc_engine_consumed(sc_engine *e, int64_t now) {
 uint64_t sc_engine_last_sent(const sc_engine *e) { return e->in_view ? last_sent(e) : 0; }
 
 void sc_taken_tick(sc_engine *e, int64_t now) {
-    if (e->ask_due <= now) ask(e, now);
+    if (e->taken.ask_due <= now) ask(e, now);
+}
+
+/* Out of any view nobody is asked. */
+void sc_taking_stop(sc_engine *e) { e->taken.ask_due = SC_NEVER; }
+
+/* A member comes anew: of what was sent before it owes nothing, and is owed nothing. */
+void sc_taken_peer_begin(sc_engine *e, sc_peer *peer, uint32_t rank) {
+    peer->taken.handed = peer->taken.taken = sc_number_base(e, rank);
+    peer->taken.took = sc_number_base(e, e->view.rank);
 }

@@ -16,7 +16,7 @@
  * Local health (after Lifeguard, arXiv:1707.00788): a member that finds its own heartbeat late by more than H, or reads
  * in another's that it is not heard, has reason to doubt its own judgement: S grows by suspect_ns up to suspect_ns_max,
  * and falls again by as much after each 8 suspect_ns without such a sign. */
-#include "engine/internal.h"
+#include "engine/self.h"
 
 #define RELAYS 3 /* asked at a time to ping for us */
 #define PINGS_MIN 2 /* without an answer, before anybody is suspected */
@@ -25,49 +25,50 @@
 
 static int64_t doubt_after(const sc_engine *e) { return e->config.heartbeat_ns + e->config.heartbeat_ns / 2; }
 
-static int64_t suspect_after(const sc_engine *e) { return e->config.suspect_ns * (1 + e->health); }
+static int64_t suspect_after(const sc_engine *e) { return e->config.suspect_ns * (1 + e->detect.health); }
 
 static void health_worse(sc_engine *e, int64_t now) {
-    if (suspect_after(e) < e->config.suspect_ns_max) e->health++;
-    e->health_due = now + RECOVERY * e->config.suspect_ns;
+    if (suspect_after(e) < e->config.suspect_ns_max) e->detect.health++;
+    e->detect.health_due = now + RECOVERY * e->config.suspect_ns;
 }
 
 static void links_changed(sc_engine *e) {
-    if (e->links_told) return;
-    e->links_told = 1;
+    if (e->detect.links_told) return;
+    e->detect.links_told = 1;
     sc_push_event(e, SC_EVENT_LINKS, 0, e->view.tag, NULL, NULL, 0);
 }
 
 /* ---- signs of life ------------------------------------------------------------------------------------------- */
 
 static void unsuspect(sc_engine *e, sc_peer *peer) {
-    if (!peer->suspected) return;
-    peer->suspected = 0;
+    if (!peer->detect.suspected) return;
+    peer->detect.suspected = 0;
     sc_push_event(e, SC_EVENT_ALIVE, peer->id, e->view.tag, NULL, NULL, 0);
 }
 
-void sc_detect_undoubt(sc_engine *e, sc_peer *peer) {
-    peer->doubted = 0;
-    peer->refused = 0;
-    if (peer->silent) links_changed(e); /* of one that is suspected none are told */
+/* A sign of life, straight from it; `multicast`: which shows that its multicasts come. */
+void sc_detect_heard(sc_engine *e, sc_peer *peer, int64_t now, int multicast) {
+    peer->detect.heard = now;
+    if (multicast) {
+        peer->detect.overheard = now;
+        if (peer->detect.silent) links_changed(e);
+        peer->detect.silent = 0;
+    }
+    if (!peer->detect.doubted) return;
+    peer->detect.doubted = 0;
+    peer->detect.refused = 0;
+    if (peer->detect.silent) links_changed(e); /* of one that is suspected none are told */
     unsuspect(e, peer);
-}
-
-void sc_detect_overheard(sc_engine *e, sc_peer *peer, int64_t now) {
-    peer->overheard = now;
-    if (!peer->silent) return;
-    peer->silent = 0;
-    links_changed(e);
 }
 
 void sc_engine_refused(sc_engine *e, const sc_address *to, int64_t now) {
     for (uint32_t r = 0; e->in_view && r < e->view.n; r++) {
         sc_peer *peer = e->peers[r];
-        if (r == e->view.rank || peer->refused || !sc_same_address(to, &peer->address)) continue;
+        if (r == e->view.rank || peer->detect.refused || !sc_same_address(to, &peer->address)) continue;
         e->counters.ports_refused++;
-        if (!peer->doubted) peer->pings = 0;
-        peer->doubted = 1;
-        peer->refused = peer->ping_due = now;
+        if (!peer->detect.doubted) peer->detect.pings = 0;
+        peer->detect.doubted = 1;
+        peer->detect.refused = peer->detect.ping_due = now;
     }
 }
 
@@ -83,14 +84,15 @@ static void say(sc_engine *e, uint8_t type, const sc_address *to, uint64_t targe
 
 static void ping(sc_engine *e, sc_peer *peer, int64_t now) {
     say(e, SC_TYPE_PING, &peer->address, peer->id, e->config.member);
-    int asked = peer->pings || peer->refused ? 0 : RELAYS;
+    int asked = peer->detect.pings || peer->detect.refused ? 0 : RELAYS;
     for (uint32_t i = 0; i < e->view.n && asked < RELAYS; i++) { /* others each time */
-        const sc_peer *relay = e->peers[(peer->rank + i + peer->pings) % e->view.n];
-        if (relay == peer || relay->rank == e->view.rank || relay->doubted) continue;
+        const sc_peer *relay = e->peers[(peer->rank + i + peer->detect.pings) % e->view.n];
+        if (relay == peer || relay->rank == e->view.rank || relay->detect.doubted) continue;
         say(e, SC_TYPE_PING, &relay->address, peer->id, e->config.member);
         asked++;
     }
-    peer->ping_due = now + (peer->pings++ < PINGS_QUICK ? e->config.heartbeat_ns / 2 + 1 : e->config.heartbeat_ns);
+    peer->detect.ping_due =
+        now + (peer->detect.pings++ < PINGS_QUICK ? e->config.heartbeat_ns / 2 + 1 : e->config.heartbeat_ns);
 }
 
 /* `sender` is NULL for a stranger: who is in no view yet answers for itself, and does nothing else. */
@@ -118,16 +120,16 @@ void sc_on_pong(sc_engine *e, const sc_peer *sender, const uint8_t *p, int64_t n
         return;
     }
     e->counters.vouched++;
-    peer->vouched = now;
-    peer->refused = 0;
-    if (peer->silent) links_changed(e);
+    peer->detect.vouched = now;
+    peer->detect.refused = 0;
+    if (peer->detect.silent) links_changed(e);
     unsuspect(e, peer);
 }
 
 /* ---- heartbeats ---------------------------------------------------------------------------------------------- */
 
 static int is_starved(const sc_engine *e, int64_t now) {
-    return e->starved && now - e->starved < 2 * e->config.heartbeat_ns;
+    return e->detect.starved && now - e->detect.starved < 2 * e->config.heartbeat_ns;
 }
 
 /* Grows with all that comes from others in order, or is taken. A view change moves it, too, which counts once. */
@@ -147,7 +149,7 @@ static void say_heartbeat(sc_engine *e, int lane, const sc_address *to) {
     uint8_t *p = sc_out_new(e, lane, to, SC_TYPE_HEARTBEAT, SC_HEARTBEAT_LEN(e->view.n));
     if (!p) return;
     uint8_t unheard[SC_MEMBERS_MAX / 8] = {0};
-    if (e->stuck) sc_put_flags(p, SC_FLAG_STARVED);
+    if (e->detect.stuck) sc_put_flags(p, SC_FLAG_STARVED);
     sc_put_heartbeat_highest(p, e->group.unsent - 1);
     sc_put_heartbeat_stable(p, e->group.stable);
     sc_put_heartbeat_n(p, e->view.n);
@@ -156,30 +158,30 @@ static void say_heartbeat(sc_engine *e, int lane, const sc_address *to) {
         int own = r == e->view.rank;
         sc_put_heartbeat_delivered(p, r, own ? e->group.unsent - 1 : rx->queued - 1);
         sc_put_heartbeat_received(p, r, own ? e->group.unsent - 1 : rx->highest);
-        if (e->peers[r]->silent) unheard[r / 8] |= (uint8_t)(1u << r % 8);
+        if (e->peers[r]->detect.silent) unheard[r / 8] |= (uint8_t)(1u << r % 8);
     }
     sc_put_heartbeat_unheard(p, unheard);
     e->counters.heartbeats_sent++;
 }
 
 static void heartbeat(sc_engine *e, int64_t now) {
-    e->heartbeat_due = now + e->config.heartbeat_ns;
-    uint64_t before = e->progress;
-    e->progress = progress(e);
-    e->stuck = is_starved(e, now) && e->progress == before;
+    e->detect.heartbeat_due = now + e->config.heartbeat_ns;
+    uint64_t before = e->detect.progress;
+    e->detect.progress = progress(e);
+    e->detect.stuck = is_starved(e, now) && e->detect.progress == before;
     say_heartbeat(e, SC_LANE_CONTROL, NULL);
     for (uint32_t r = 0; r < e->view.n; r++) {
         const sc_peer *peer = e->peers[r];
-        if (r == e->view.rank || peer->suspected || peer->lost) continue;
-        if (peer->silent || sc_hears_not(peer, e->view.rank)) say_heartbeat(e, SC_LANE_UNICAST, &peer->address);
+        if (r == e->view.rank || peer->detect.suspected || peer->cut.lost) continue;
+        if (peer->detect.silent || sc_hears_not(peer, e->view.rank)) say_heartbeat(e, SC_LANE_UNICAST, &peer->address);
     }
 }
 
 /* Something was dropped here for want of slabs. */
 void sc_detect_starved(sc_engine *e, int64_t now) {
-    if (!e->starved || now - e->starved >= e->config.suspect_ns)
+    if (!e->detect.starved || now - e->detect.starved >= e->config.suspect_ns)
         sc_push_event(e, SC_EVENT_STARVED, 0, e->view.tag, NULL, NULL, 0);
-    e->starved = now > 0 ? now : 1;
+    e->detect.starved = now > 0 ? now : 1;
 }
 
 /* A member that has no slabs left and gets nowhere is deaf, and all others wait for it: if that lasts it is slow, which the
@@ -187,20 +189,20 @@ void sc_detect_starved(sc_engine *e, int64_t now) {
  * asked for again. */
 static void judge_starved(sc_engine *e, sc_peer *peer, int starved, int64_t now) {
     if (!starved)
-        peer->starved = 0;
-    else if (!peer->starved)
-        peer->starved = now > 0 ? now : 1;
-    else if (!peer->slow && now - peer->starved >= e->config.suspect_ns_max && !is_starved(e, now)) {
-        peer->slow = 1;
+        peer->detect.starved = 0;
+    else if (!peer->detect.starved)
+        peer->detect.starved = now > 0 ? now : 1;
+    else if (!peer->detect.slow && now - peer->detect.starved >= e->config.suspect_ns_max && !is_starved(e, now)) {
+        peer->detect.slow = 1;
         sc_push_event(e, SC_EVENT_SLOW, peer->id, e->view.tag, NULL, NULL, 0);
     }
 }
 
 /* Heartbeats of other views show how many members those have: what their beacons say is only said. */
 void sc_detect_stranger(sc_engine *e, uint64_t tag, const sc_address *from, int64_t now) {
-    sc_beat *place = &e->beats[0];
+    sc_beat *place = &e->detect.beats[0];
     for (uint32_t i = 0; i < SC_MEMBERS_MAX; i++) {
-        sc_beat *beat = &e->beats[i];
+        sc_beat *beat = &e->detect.beats[i];
         if (beat->heard < place->heard) place = beat;
         if (!beat->heard || !sc_same_address(&beat->address, from)) continue;
         place = beat;
@@ -212,7 +214,8 @@ void sc_detect_stranger(sc_engine *e, uint64_t tag, const sc_address *from, int6
 size_t sc_engine_strangers(const sc_engine *e, uint64_t tag) {
     size_t n = 0;
     for (uint32_t i = 0; i < SC_MEMBERS_MAX; i++)
-        n += e->beats[i].heard && e->beats[i].tag == tag && e->now - e->beats[i].heard <= e->config.suspect_ns;
+        n += e->detect.beats[i].heard && e->detect.beats[i].tag == tag &&
+             e->now - e->detect.beats[i].heard <= e->config.suspect_ns;
     return n;
 }
 
@@ -226,21 +229,21 @@ void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now)
         peer->digest[r].received = sc_get_heartbeat_received(p, r);
     }
     judge_starved(e, peer, sc_get_flags(p) & SC_FLAG_STARVED, now);
-    if (memcmp(peer->unheard, sc_get_heartbeat_unheard(p), sizeof peer->unheard)) {
+    if (memcmp(peer->detect.unheard, sc_get_heartbeat_unheard(p), sizeof peer->detect.unheard)) {
         int unheard = sc_hears_not(peer, e->view.rank);
-        memcpy(peer->unheard, sc_get_heartbeat_unheard(p), sizeof peer->unheard);
+        memcpy(peer->detect.unheard, sc_get_heartbeat_unheard(p), sizeof peer->detect.unheard);
         if (sc_hears_not(peer, e->view.rank) && !unheard) {
             e->counters.unheard_by_others++;
             health_worse(e, now);
         }
         links_changed(e);
     }
-    if (e->cut_set || peer->lost) return;
+    if (e->cut.set || peer->cut.lost) return;
     sc_rx_stable(e, &peer->group, sc_get_heartbeat_stable(p));
     sc_rx_known(e, &peer->group, sc_get_heartbeat_highest(p), now + e->config.nak_delay_ns);
     /* The maximum of what anyone received tells of a last message whose sender is gone (E-13). */
     for (uint32_t r = 0; r < e->view.n; r++)
-        if (r != e->view.rank && r != peer->rank && !e->peers[r]->lost)
+        if (r != e->view.rank && r != peer->rank && !e->peers[r]->cut.lost)
             sc_rx_known(e, &e->peers[r]->group, peer->digest[r].received, now + e->config.nak_backoff_ns_min);
 }
 
@@ -253,61 +256,62 @@ static void was_late(sc_engine *e, int64_t late, int64_t now) {
     health_worse(e, now);
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer *peer = e->peers[r];
-        if (r == e->view.rank || peer->suspected) continue;
-        peer->heard = peer->heard + late < now ? peer->heard + late : now;
-        peer->overheard = peer->overheard + late < now ? peer->overheard + late : now;
-        if (peer->refused) peer->refused = peer->refused + late < now ? peer->refused + late : now;
+        if (r == e->view.rank || peer->detect.suspected) continue;
+        peer->detect.heard = peer->detect.heard + late < now ? peer->detect.heard + late : now;
+        peer->detect.overheard = peer->detect.overheard + late < now ? peer->detect.overheard + late : now;
+        if (peer->detect.refused)
+            peer->detect.refused = peer->detect.refused + late < now ? peer->detect.refused + late : now;
     }
 }
 
 static void judge(sc_engine *e, sc_peer *peer, int64_t now) {
-    int64_t silence = now - peer->heard, limit = suspect_after(e);
-    int64_t last = peer->vouched > peer->heard ? peer->vouched : peer->heard;
-    if (peer->pings < PINGS_MIN) return;
-    int refused =
-        peer->refused && now - peer->refused >= e->config.heartbeat_ns && silence >= 2 * e->config.heartbeat_ns;
-    if (peer->suspected || (now - last < limit && !refused)) return;
-    peer->suspected = 1;
-    if (peer->silent) links_changed(e);
+    int64_t silence = now - peer->detect.heard, limit = suspect_after(e);
+    int64_t last = peer->detect.vouched > peer->detect.heard ? peer->detect.vouched : peer->detect.heard;
+    if (peer->detect.pings < PINGS_MIN) return;
+    int refused = peer->detect.refused && now - peer->detect.refused >= e->config.heartbeat_ns &&
+                  silence >= 2 * e->config.heartbeat_ns;
+    if (peer->detect.suspected || (now - last < limit && !refused)) return;
+    peer->detect.suspected = 1;
+    if (peer->detect.silent) links_changed(e);
     e->counters.suspicions++;
     sc_push_event(e, SC_EVENT_SUSPECT, peer->id, e->view.tag, NULL, NULL, 0);
 }
 
 void sc_detect_tick(sc_engine *e, int64_t now) {
-    if (e->heartbeat_due <= now) {
-        int64_t late = now - e->heartbeat_due;
+    if (e->detect.heartbeat_due <= now) {
+        int64_t late = now - e->detect.heartbeat_due;
         if (late > e->config.heartbeat_ns) was_late(e, late, now);
         heartbeat(e, now);
     }
-    if (e->health && now >= e->health_due) {
-        e->health--;
-        e->health_due = now + RECOVERY * e->config.suspect_ns;
+    if (e->detect.health && now >= e->detect.health_due) {
+        e->detect.health--;
+        e->detect.health_due = now + RECOVERY * e->config.suspect_ns;
     }
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer *peer = e->peers[r];
         if (r == e->view.rank) continue;
-        if (!peer->silent && now - peer->overheard >= suspect_after(e)) {
-            peer->silent = 1;
+        if (!peer->detect.silent && now - peer->detect.overheard >= suspect_after(e)) {
+            peer->detect.silent = 1;
             links_changed(e);
         }
-        if (!peer->doubted && now - peer->heard >= doubt_after(e)) {
+        if (!peer->detect.doubted && now - peer->detect.heard >= doubt_after(e)) {
             e->counters.doubts++;
-            peer->doubted = 1;
-            peer->pings = 0;
-            peer->ping_due = now;
+            peer->detect.doubted = 1;
+            peer->detect.pings = 0;
+            peer->detect.ping_due = now;
         }
-        if (!peer->doubted || peer->ping_due > now) continue;
+        if (!peer->detect.doubted || peer->detect.ping_due > now) continue;
         judge(e, peer, now);
         ping(e, peer, now);
     }
 }
 
 int64_t sc_detect_deadline(const sc_engine *e) {
-    int64_t due = e->heartbeat_due;
+    int64_t due = e->detect.heartbeat_due;
     for (uint32_t r = 0; r < e->view.n; r++) {
         const sc_peer *peer = e->peers[r];
-        int64_t own = peer->doubted ? peer->ping_due : peer->heard + doubt_after(e);
-        int64_t unheard = peer->silent ? SC_NEVER : peer->overheard + suspect_after(e);
+        int64_t own = peer->detect.doubted ? peer->detect.ping_due : peer->detect.heard + doubt_after(e);
+        int64_t unheard = peer->detect.silent ? SC_NEVER : peer->detect.overheard + suspect_after(e);
         if (unheard < own) own = unheard;
         if (r != e->view.rank && own < due) due = own;
     }
@@ -320,25 +324,35 @@ size_t sc_engine_doubted(const sc_engine *e, uint64_t *ids) {
     size_t n = 0;
     for (uint32_t r = 0; e->in_view && r < e->view.n; r++) {
         const sc_peer *peer = e->peers[r];
-        if (r == e->view.rank || !peer->doubted || peer->suspected) continue;
-        if (peer->vouched <= peer->heard || e->now - peer->vouched > 2 * e->config.heartbeat_ns) ids[n++] = peer->id;
+        if (r == e->view.rank || !peer->detect.doubted || peer->detect.suspected) continue;
+        if (peer->detect.vouched <= peer->detect.heard || e->now - peer->detect.vouched > 2 * e->config.heartbeat_ns)
+            ids[n++] = peer->id;
     }
     return n;
 }
 
 size_t sc_engine_links(sc_engine *e, uint64_t *pairs, size_t max) {
     size_t n = 0;
-    e->links_told = 0;
+    e->detect.links_told = 0;
     for (uint32_t r = 0; e->in_view && r < e->view.n; r++) {
         const sc_peer *listener = e->peers[r];
-        if (listener->suspected || listener->lost) continue;
+        if (listener->detect.suspected || listener->cut.lost) continue;
         for (uint32_t s = 0; s < e->view.n && n < max; s++) {
             const sc_peer *speaker = e->peers[s];
-            int unheard = r == e->view.rank ? speaker->silent : sc_hears_not(listener, s);
-            if (!unheard || speaker->suspected || r == s) continue;
+            int unheard = r == e->view.rank ? speaker->detect.silent : sc_hears_not(listener, s);
+            if (!unheard || speaker->detect.suspected || r == s) continue;
             pairs[2 * n] = listener->id;
             pairs[2 * n++ + 1] = speaker->id;
         }
     }
     return n;
+}
+
+/* ---- views --------------------------------------------------------------------------------------------------- */
+
+void sc_detect_begin(sc_engine *e, int64_t now) { e->detect.heartbeat_due = now; }
+void sc_detect_stop(sc_engine *e) { e->detect.heartbeat_due = SC_NEVER; }
+
+void sc_detect_peer_begin(sc_peer *peer, int64_t now) {
+    peer->detect = (sc_peer_detection){.heard = now, .overheard = now};
 }

@@ -1,7 +1,7 @@
 /* The engine as its callers see it: creation, time, counters, and the calls that several parts answer. */
 #include "engine/engine.h"
 
-#include "engine/internal.h"
+#include "engine/self.h"
 
 sc_engine *sc_engine_new(const sc_config *config) {
     if (!config->member || config->ring_packets < 8 || (config->ring_packets & (config->ring_packets - 1))) return NULL;
@@ -9,20 +9,20 @@ sc_engine *sc_engine_new(const sc_config *config) {
     if (!e) return NULL;
     e->config = *config;
     e->random = config->seed * 0x9E3779B97F4A7C15u + config->member;
-    e->out_last = &e->out_first;
-    e->event_last = &e->event_first;
-    e->blocked_last = &e->blocked_first;
-    e->heartbeat_due = e->ask_due = SC_NEVER;
-    e->again_tokens = INT64_MAX / 4;
+    sc_out_init(e);
+    sc_events_init(e);
+    sc_blocked_init(e);
+    sc_again_init(e);
+    sc_detect_stop(e);
+    sc_taking_stop(e);
     e->order.own = &e->group;
     e->order.forward_to = -1;
     sc_tx_init(&e->group, SC_STREAM_GROUP, config->ring_packets);
     sc_tx_init(&e->forward, SC_STREAM_FORWARD, config->ring_packets);
     e->pool = sc_slab_pool_new(config->slabs_max);
-    e->own_ends = calloc(2 * (size_t)config->ring_packets, sizeof *e->own_ends);
-    if (!e->pool || !e->own_ends) {
+    if (sc_own_init(e) || !e->pool) {
         if (e->pool) sc_slab_pool_free(e->pool);
-        free(e->own_ends);
+        sc_own_free(e);
         free(e);
         return NULL;
     }
@@ -38,17 +38,10 @@ void sc_engine_free(sc_engine *e) {
     sc_assembly_free(e);
     sc_tx_spent_free(e);
     sc_engine_blocked_end(e);
-    for (sc_out *o = e->out_first, *next; o; o = next) {
-        next = o->next;
-        free(o);
-    }
-    for (sc_event_node *node = e->event_first, *next; node; node = next) {
-        next = node->next;
-        free(node->event.payload);
-        free(node);
-    }
+    sc_out_free(e);
+    sc_events_free(e);
     sc_slab_pool_free(e->pool);
-    free(e->own_ends);
+    sc_own_free(e);
     free(e);
 }
 
@@ -59,7 +52,7 @@ size_t sc_engine_counter_values(const sc_engine *e, const char **names, uint64_t
     sc_counters counters = e->counters;
     counters.slabs_in_use = sc_slab_pool_in_use(e->pool);
     counters.slabs_exhausted = sc_slab_pool_exhausted(e->pool);
-    counters.own_closed_bytes = e->own_closed_bytes;
+    counters.own_closed_bytes = e->queue.closed_bytes;
     counters.window_bytes = e->in_view ? (e->group.window ? e->group.window : e->forward.window) : 0;
     size_t i = 0;
 #define X(name)                                                                                                        \
@@ -99,7 +92,7 @@ int64_t sc_engine_deadline(const sc_engine *e) {
     if (!e->in_view) return SC_NEVER;
     int64_t due = sc_rx_deadline(e), flow = sc_flow_deadline(e), detect = sc_detect_deadline(e);
     if (flow < due) due = flow;
-    if (e->ask_due < due) due = e->ask_due;
+    if (e->taken.ask_due < due) due = e->taken.ask_due;
     return detect < due ? detect : due;
 }
 
@@ -108,7 +101,7 @@ int64_t sc_engine_deadline(const sc_engine *e) {
 int sc_engine_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all) {
     if (sc_transmit_return(e)) {
         e->counters.lent_stalls++;
-        e->sendable++;
+        sc_may_send(e);
         sc_settle(e, now);
     }
     int n = sc_transmit(e, out, max, now, all);
@@ -119,7 +112,7 @@ int sc_engine_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all) 
 /* Credit ends with its view: what the application took of closed views lets it send again. */
 int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now) {
     int full = sc_own_closed_full(e), result = sc_deliver(e, batch, bytes_max, marker, now);
-    if (full && !sc_own_closed_full(e)) e->sendable++;
+    if (full && !sc_own_closed_full(e)) sc_may_send(e);
     sc_settle(e, now);
     return result;
 }

@@ -1,10 +1,10 @@
 /* A message to the group on its way into packets, over as many calls as credit and view changes ask for. */
-#include "engine/internal.h"
+#include "engine/self.h"
 
 static int send_large(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t len, sc_send_state *state,
                       int64_t wall) {
     int result = sc_tx_pack(e, tx, p, len, &state->done, wall, 0);
-    if (!e->big_first && tx->in_message) sc_large_begins(e, tx->big_start);
+    if (!e->own.large_first && tx->in_message) sc_large_begins(e, tx->big_start);
     if (result != SC_SENT) return result;
     state->wait_seqno = tx->next; /* the open packet, in which it ends */
     sc_large_packed(e, tx->big_start, tx->next);
@@ -24,9 +24,9 @@ int sc_send_group(sc_engine *e, const uint8_t *p, uint64_t len, sc_send_state *s
         state->done = state->wait_seqno = 0;
         state->epoch = e->epoch;
     }
-    if (e->gate_closed) return SC_AGAIN;
+    if (e->cut.gate_closed) return SC_AGAIN;
     if (state->wait_seqno) return sc_send_await_large(e);
-    if (e->paused) return SC_AGAIN;
+    if (e->cut.paused) return SC_AGAIN;
     sc_tx_stream *tx = e->order.own;
     if (!state->done && !tx->in_message) sc_large_none(e);
     if (e->order.waits && !sc_tx_keeps(tx, len)) return send_large(e, tx, p, len, state, wall);

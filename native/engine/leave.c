@@ -1,6 +1,6 @@
 /* The end of the application's sends, and what became of them: a member that leaves waits until everything that was accepted
  * is safe, and is told what is not. */
-#include "engine/internal.h"
+#include "engine/self.h"
 
 void sc_engine_unacknowledged(const sc_engine *e, uint64_t *out) {
     for (uint32_t r = 0; e->in_view && r < e->view.n; r++) {
@@ -13,15 +13,14 @@ void sc_engine_unacknowledged(const sc_engine *e, uint64_t *out) {
 }
 
 void sc_leave_end_sends(sc_engine *e) {
-    e->sends_ended = 1;
-    e->takes_sends = 0;
-    e->sendable++; /* whoever waits for credit is told */
+    e->leave.ended = 1;
+    sc_may_send(e); /* whoever waits for credit is told */
 }
 
-int sc_engine_sends_ended(const sc_engine *e) { return e->sends_ended; }
+int sc_engine_sends_ended(const sc_engine *e) { return e->leave.ended; }
 
 int sc_engine_drained(const sc_engine *e) {
-    if (!e->in_view || e->blocked_first || sc_engine_unordered(e)) return 0;
+    if (!e->in_view || e->blocked.first || sc_engine_unordered(e)) return 0;
     for (uint32_t r = 0; r < e->view.n; r++) {
         const sc_tx_stream *tx = e->peers[r]->unicast_tx;
         if (tx && tx->packets && (tx->stable + 1 < tx->next || (tx->open && tx->open_messages))) return 0;
@@ -30,7 +29,7 @@ int sc_engine_drained(const sc_engine *e) {
 }
 
 void sc_drained_check(sc_engine *e) {
-    if (!e->sends_ended || e->drained_told || !sc_engine_drained(e)) return;
-    e->drained_told = 1;
+    if (!e->leave.ended || e->leave.told || !sc_engine_drained(e)) return;
+    e->leave.told = 1;
     sc_push_event(e, SC_EVENT_DRAINED, 0, e->view.tag, NULL, NULL, 0);
 }

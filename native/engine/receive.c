@@ -1,5 +1,5 @@
 /* A datagram's way in: is it ours, may its sender say this, and which part is it for. */
-#include "engine/internal.h"
+#include "engine/self.h"
 
 static void count_drop(sc_engine *e, sc_wire_result result) {
     switch (result) {
@@ -36,20 +36,20 @@ static int spend(sc_budget *budget, int64_t cost, int64_t rate, int64_t most, in
 
 static sc_source *source_of(sc_engine *e, const sc_address *from) {
     uint32_t i = 0;
-    while (i < SC_SOURCES - 1 && !sc_same_address(&e->sources[i].address, from)) i++;
-    sc_source found = e->sources[i];
+    while (i < SC_SOURCES - 1 && !sc_same_address(&e->intake.sources[i].address, from)) i++;
+    sc_source found = e->intake.sources[i];
     if (!sc_same_address(&found.address, from)) found = (sc_source){.address = *from};
-    memmove(e->sources + 1, e->sources, i * sizeof found); /* the last used first */
-    e->sources[0] = found;
-    return &e->sources[0];
+    memmove(e->intake.sources + 1, e->intake.sources, i * sizeof found); /* the last used first */
+    e->intake.sources[0] = found;
+    return &e->intake.sources[0];
 }
 
 /* May a frame, or a ping, of `len` bytes be heard? */
 static int within_rate(sc_engine *e, sc_peer *peer, const sc_address *from, size_t len, int64_t now) {
     int64_t cost = (int64_t)len + FRAME_COST;
-    if (peer) return spend(&peer->control, cost, MEMBER_RATE, MEMBER_RATE, now);
+    if (peer) return spend(&peer->budget, cost, MEMBER_RATE, MEMBER_RATE, now);
     return spend(&source_of(e, from)->budget, cost, SOURCE_RATE, 2 * SOURCE_RATE, now) &&
-           spend(&e->strangers, cost, STRANGERS_RATE, 2 * STRANGERS_RATE, now);
+           spend(&e->intake.strangers, cost, STRANGERS_RATE, 2 * STRANGERS_RATE, now);
 }
 
 /* Is this the address of a member? */
@@ -75,8 +75,8 @@ static int stream_of(uint8_t type) {
 
 /* From its OK on a survivor takes nothing of this view from outside the survivors but what the CUT names. */
 static int is_frozen(const sc_engine *e, const sc_peer *peer, int stream, uint64_t seqno) {
-    if (stream != SC_STREAM_GROUP) return peer->lost || (stream == SC_STREAM_FORWARD && e->gate_closed);
-    return (peer->lost && e->cut_set != SC_CUT_CURRENT) || seqno > peer->group.limit;
+    if (stream != SC_STREAM_GROUP) return peer->cut.lost || (stream == SC_STREAM_FORWARD && e->cut.gate_closed);
+    return (peer->cut.lost && e->cut.set != SC_CUT_CURRENT) || seqno > peer->group.limit;
 }
 
 /* Has the sender more here than one that keeps to its window can have? Twice the window, as what a view change sends again
@@ -103,7 +103,7 @@ static void advance(sc_engine *e, sc_peer *peer, sc_rx_stream *rx, int stream) {
         sc_queue_unicasts(e, peer);
     } else if (stream == SC_STREAM_STATE) {
         sc_state_advance(e, peer);
-    } else if (stream == SC_STREAM_GROUP && !e->cut_set) {
+    } else if (stream == SC_STREAM_GROUP && !e->cut.set) {
         e->order.ops->advance(e, peer);
         sc_rx_stable(e, rx, rx->stable);
     }
@@ -160,9 +160,7 @@ static int is_of_pair(const uint8_t *p) {
 static int is_alive(sc_engine *e, sc_peer *peer, uint64_t tag, int current, int control, int lane, int64_t now) {
     int late = (tag == e->view_before || !tag) && now - e->installed < e->config.install_ns;
     if (!current && !control && !late) return 0;
-    peer->heard = now;
-    if (lane != SC_LANE_UNICAST || (late && !current)) sc_detect_overheard(e, peer, now);
-    if (peer->doubted) sc_detect_undoubt(e, peer);
+    sc_detect_heard(e, peer, now, lane != SC_LANE_UNICAST || (late && !current));
     return 1;
 }
 
@@ -179,10 +177,10 @@ static int may_send(sc_engine *e, sc_peer *peer, const sc_address *from, uint8_t
 static int dispatch(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab *slab, int direct, int64_t now) {
     switch (sc_get_type(p)) {
     case SC_TYPE_ACK:
-        if (!peer->lost) sc_on_ack(e, peer, p, now);
+        if (!peer->cut.lost) sc_on_ack(e, peer, p, now);
         return 1;
     case SC_TYPE_NAK:
-        if (!peer->lost) sc_on_nak(e, peer, p, now);
+        if (!peer->cut.lost) sc_on_nak(e, peer, p, now);
         return 1;
     case SC_TYPE_PROBE: sc_on_probe(e, peer, p, now); return 1;
     case SC_TYPE_HEARTBEAT: sc_on_heartbeat(e, peer, p, now); return 1;

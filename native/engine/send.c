@@ -1,5 +1,5 @@
 /* What the application sends: to the group, to one member, to itself. */
-#include "engine/internal.h"
+#include "engine/self.h"
 
 /* A message to itself goes straight into the delivery queue, as one or more packets of a stream of its own. What the
  * application takes of it gives credit, as with any stream. */
@@ -11,7 +11,7 @@ static int send_to_self(sc_engine *e, const uint8_t *p, uint64_t len, uint64_t *
     if (window > e->config.unicast_bytes) window = e->config.unicast_bytes;
     do {
         uint64_t take = len - done < most ? len - done : most;
-        if (e->self_bytes && e->self_bytes + take > window) {
+        if (e->queue.self_bytes && e->queue.self_bytes + take > window) {
             e->counters.credit_stalls++;
             return SC_AGAIN;
         }
@@ -30,7 +30,6 @@ static int send_to_self(sc_engine *e, const uint8_t *p, uint64_t len, uint64_t *
         sc_slab *slab;
         uint8_t *copy = sc_slab_copy_own(e->pool, packet, at + 8, &slab);
         if (!copy) return SC_AGAIN;
-        e->self_bytes += at + 8;
         uint64_t seqno = sc_get_seqno(packet);
         int queued = sc_queue_packet(e, &(sc_delivery){.p = copy,
                                                        .len = (uint32_t)at + 8,
@@ -41,7 +40,6 @@ static int send_to_self(sc_engine *e, const uint8_t *p, uint64_t len, uint64_t *
                                                        .sender = e->config.member,
                                                        .seqno = seqno,
                                                        .number = seqno});
-        if (!queued) e->self_bytes -= at + 8;
         sc_slab_unref(slab);
         if (!queued) return SC_AGAIN;
         *progress = done += take;
@@ -65,7 +63,7 @@ static int send_late(sc_engine *e, uint64_t to, sc_send_state *state) {
 int sc_engine_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall) {
     e->wall = wall;
     if (len > e->config.message_bytes_max) return SC_TOO_LARGE;
-    if (!e->takes_sends) return send_late(e, to, state);
+    if (!e->in_view || e->leave.ended) return send_late(e, to, state);
     if (to == e->config.member) return send_to_self(e, p, len, &state->done, wall);
     if (to) {
         sc_peer *peer = sc_find_peer(e, to);
@@ -79,7 +77,7 @@ int sc_engine_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t len, sc
         return sc_tx_pack(e, tx, p, len, &state->done, wall, 0);
     }
     /* A large forward that is packed is not queued: whether it was ordered the view will tell. */
-    if ((e->gate_closed || e->paused || e->blocked_first) && !state->wait_seqno)
+    if ((e->cut.gate_closed || e->cut.paused || e->blocked.first) && !state->wait_seqno)
         return sc_blocked_take(e, p, len, state, wall);
     return sc_send_group(e, p, len, state, wall);
 }
@@ -92,7 +90,7 @@ uint64_t sc_engine_send_batch(sc_engine *e, const uint8_t *data, const uint64_t 
         if (*result != SC_SENT) return first;
         state->done = state->wait_seqno = 0;
         first++;
-        if (e->gate_closed || e->paused) continue; /* it was queued */
+        if (e->cut.gate_closed || e->cut.paused) continue; /* it was queued */
         /* It was packed: the stream is open for what follows. */
         first += sc_tx_pack_whole(e, e->order.own, data, offsets, first, n);
     }

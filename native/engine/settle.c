@@ -8,15 +8,15 @@
  *
  * Packing and stamping may take the last credit and give none, so once around is enough, but for a stream without receivers
  * and a member that takes nothing, which credit themselves. */
-#include "engine/internal.h"
+#include "engine/self.h"
 
 void sc_settle(sc_engine *e, int64_t now) {
     if (!e->in_view) return;
     do {
-        if (e->recount_due) sc_flow_recount(e, now);
+        if (e->credit.due) sc_flow_recount(e, now);
         if (e->order.ops->settle) e->order.ops->settle(e, now);
         sc_blocked_drain(e);
-    } while (e->recount_due);
+    } while (e->credit.due);
     sc_view_cut_check(e);
     sc_drained_check(e);
 }

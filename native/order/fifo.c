@@ -1,5 +1,5 @@
 /* Order per sender only: a packet is in its place as soon as its own stream is contiguous. */
-#include "engine/internal.h"
+#include "engine/self.h"
 
 static int fits(const sc_view *view) {
     (void)view;

@@ -1,6 +1,6 @@
 /* The sequencer's mechanism (S0): members send their packets on the forward stream to the sequencer, which multicasts them,
  * its own among them, in its group stream. Which member that is the view says. */
-#include "engine/internal.h"
+#include "engine/self.h"
 
 typedef struct {
     uint64_t global_next; /* of the next message to be stamped */
@@ -87,12 +87,12 @@ static void take_forward(sc_engine *e, sc_peer *peer, int64_t now) {
 
 /* Stamps what was forwarded, one packet of each member in turn, while the group stream has credit. */
 static void settle(sc_engine *e, int64_t now) {
-    if (!stamps(e) || e->gate_closed) return;
+    if (!stamps(e) || e->cut.gate_closed) return;
     stamping *s = e->order.state;
     for (uint32_t idle = 0; idle < e->view.n;) {
         sc_peer *peer = e->peers[s->turn];
         const sc_rx_stream *rx = &peer->forward;
-        if (peer->lost || rx->queued >= rx->next) {
+        if (peer->cut.lost || rx->queued >= rx->next) {
             s->turn = (s->turn + 1) % e->view.n;
             idle++;
             continue;
@@ -124,7 +124,7 @@ static void came_back(sc_engine *e, uint64_t number) {
         uint64_t keep = sc_tx_at(tx, number)->message_start; /* the start of a message that goes on is kept */
         sc_tx_purge(tx, keep <= number ? keep - 1 : number);
     }
-    e->sendable++;
+    sc_may_send(e);
 }
 
 static void advance(sc_engine *e, sc_peer *peer) {
@@ -168,9 +168,9 @@ static uint64_t stable(const sc_engine *e) {
 /* ---- the end of the view ------------------------------------------------------------------------------------- */
 
 static void received(const sc_engine *e, uint64_t *table) {
-    if (stamps(e) || e->cut_set != SC_CUT_CURRENT) return;
+    if (stamps(e) || e->cut.set != SC_CUT_CURRENT) return;
     const sc_rx_stream *rx = &e->peers[e->view.sequencer]->group;
-    for (uint64_t seqno = rx->queued; seqno <= e->cut[e->view.sequencer] && seqno < rx->next; seqno++) {
+    for (uint64_t seqno = rx->queued; seqno <= e->cut.end[e->view.sequencer] && seqno < rx->next; seqno++) {
         const uint8_t *p = sc_rx_at(e, rx, seqno)->p;
         uint64_t number = sc_get_origin_seqno(p);
         uint32_t rank = sc_get_origin_rank(p);

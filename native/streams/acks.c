@@ -1,5 +1,5 @@
 /* Acks: what a receiver says of a stream, and what its sender makes of that, credit and stability. */
-#include "engine/internal.h"
+#include "engine/self.h"
 
 /* ---- the receiver's side ------------------------------------------------------------------------------------- */
 
@@ -14,7 +14,7 @@ void sc_ack(sc_engine *e, sc_peer *peer, int stream) {
     sc_rx_stream *rx = sc_rx_of(peer, stream);
     rx->ack_due = SC_NEVER;
     rx->unacked_bytes = 0;
-    if (peer->lost) return;
+    if (peer->cut.lost) return;
     uint8_t *p = sc_out_new(e, SC_LANE_UNICAST, &peer->address, SC_TYPE_ACK, SC_ACK_LEN);
     if (!p) {
         rx->ack_due = e->now + e->config.ack_delay_ns;
@@ -61,46 +61,47 @@ void sc_flow_consumed(sc_engine *e, sc_peer *peer, int stream, uint64_t bytes, i
 
 /* Recomputes what all receivers of the group stream have delivered (purge) and consumed (credit). */
 void sc_flow_recount(sc_engine *e, int64_t now) {
-    e->recount_due = 0;
+    e->credit.due = 0;
     sc_tx_stream *tx = &e->group;
     uint64_t delivered = tx->unsent - 1, consumed = tx->unsent - 1;
     for (uint32_t r = 0; r < e->view.n; r++) {
         const sc_peer *peer = e->peers[r];
-        if (r == e->view.rank || (peer->lost && !e->still)) continue;
-        if (peer->acked.delivered < delivered) delivered = peer->acked.delivered;
-        if (!peer->lost && !peer->uncounted && peer->consumed < consumed) consumed = peer->consumed;
+        if (r == e->view.rank || (peer->cut.lost && !e->cut.still)) continue;
+        if (peer->credit.acked.delivered < delivered) delivered = peer->credit.acked.delivered;
+        if (!peer->cut.lost && !peer->cut.uncounted && peer->credit.consumed < consumed)
+            consumed = peer->credit.consumed;
     }
-    int progress = delivered > tx->stable || consumed > e->peers_consumed;
-    e->peers_consumed = consumed;
-    if (e->self_consumed < consumed) consumed = e->self_consumed;
+    int progress = delivered > tx->stable || consumed > e->credit.peers;
+    e->credit.peers = consumed;
+    if (e->credit.self < consumed) consumed = e->credit.self;
     progress |= consumed > tx->consumed;
     if (delivered > tx->stable) tx->stable = delivered;
     sc_tx_credit(tx, consumed);
     sc_tx_purge(tx, consumed < tx->stable ? consumed : tx->stable);
     if (!progress) return;
-    e->sendable++;
-    sc_tx_probe_restart(e, tx, sc_tx_outstanding(tx, e->peers_consumed), now);
+    sc_may_send(e);
+    sc_tx_probe_restart(e, tx, sc_tx_outstanding(tx, e->credit.peers), now);
 }
 
 /* Up to here the own application has taken the own group stream. */
 void sc_flow_self(sc_engine *e, uint64_t seqno) {
-    if (seqno <= e->self_consumed) return;
-    e->self_consumed = seqno;
-    e->recount_due = 1;
+    if (seqno <= e->credit.self) return;
+    e->credit.self = seqno;
+    e->credit.due = 1;
 }
 
 void sc_flow_sent(sc_engine *e, sc_tx_stream *tx, int64_t now) {
     if (tx->probe_due == SC_NEVER) sc_tx_probe_restart(e, tx, 1, now);
-    if (tx->stream == SC_STREAM_GROUP && e->view.n == 1) e->recount_due = 1; /* nobody else is to ack it */
+    if (tx->stream == SC_STREAM_GROUP && e->view.n == 1) e->credit.due = 1; /* nobody else is to ack it */
 }
 
 /* Of a group stream: what all receivers have is counted anew when the engine settles. */
 static void group_acked(sc_engine *e, sc_peer *peer, const uint8_t *p) {
     uint64_t delivered = sc_get_ack_delivered(p), received = sc_get_ack_received(p), consumed = sc_get_ack_consumed(p);
-    if (delivered > peer->acked.delivered) peer->acked.delivered = delivered;
-    if (received > peer->acked.received) peer->acked.received = received;
-    if (consumed > peer->consumed) peer->consumed = consumed;
-    e->recount_due = 1;
+    if (delivered > peer->credit.acked.delivered) peer->credit.acked.delivered = delivered;
+    if (received > peer->credit.acked.received) peer->credit.acked.received = received;
+    if (consumed > peer->credit.consumed) peer->credit.consumed = consumed;
+    e->credit.due = 1;
 }
 
 /* Of a stream to one member. Forwards are kept until they come back. */
@@ -112,7 +113,7 @@ static void stream_acked(sc_engine *e, sc_tx_stream *tx, uint64_t delivered, uin
         sc_tx_purge(tx, consumed);
     }
     if (!progress) return;
-    e->sendable++;
+    sc_may_send(e);
     sc_tx_probe_restart(e, tx, sc_tx_outstanding(tx, of_pair ? tx->consumed : tx->stable), now);
     sc_tx_release(e, tx);
 }
@@ -141,12 +142,21 @@ int sc_engine_stalled(const sc_engine *e, uint64_t *whose, uint64_t *mark) {
     *mark = tx->consumed;
     *whose = forwards ? e->view.ids[e->order.forward_to] : e->config.member;
     if (forwards) return 1;
-    uint64_t least = e->self_consumed;
+    uint64_t least = e->credit.self;
     for (uint32_t r = 0; r < e->view.n; r++) {
         const sc_peer *peer = e->peers[r];
-        if (r == e->view.rank || peer->lost || peer->uncounted || peer->consumed > least) continue;
-        least = peer->consumed;
+        if (r == e->view.rank || peer->cut.lost || peer->cut.uncounted || peer->credit.consumed > least) continue;
+        least = peer->credit.consumed;
         *whose = peer->id;
     }
     return 1;
+}
+
+/* A view begins: its own group stream goes on behind `base`. */
+void sc_credit_begin(sc_engine *e, uint64_t base) { e->credit = (sc_credit){.self = base, .peers = base}; }
+
+void sc_credit_due(sc_engine *e) { e->credit.due = 1; }
+
+void sc_credit_peer_begin(sc_peer *peer, uint64_t base) {
+    peer->credit = (sc_peer_credit){.acked = {base, base}, .consumed = base};
 }

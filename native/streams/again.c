@@ -1,17 +1,17 @@
 /* NAK service: which packets are sent again, to whom, and how often at most. */
-#include "engine/internal.h"
+#include "engine/self.h"
 
 static int tokens(sc_engine *e, uint32_t bytes, int64_t now) {
     int64_t burst = (int64_t)(e->config.retransmit_bytes_per_s / 50) + 2 * SC_PACKET_MAX;
-    int64_t elapsed = now - e->again_refilled;
+    int64_t elapsed = now - e->again.refilled;
     if (elapsed > 1000000000) elapsed = 1000000000;
     if (elapsed > 0) {
-        e->again_tokens += (int64_t)((double)elapsed * (double)e->config.retransmit_bytes_per_s / 1e9);
-        e->again_refilled = now;
+        e->again.tokens += (int64_t)((double)elapsed * (double)e->config.retransmit_bytes_per_s / 1e9);
+        e->again.refilled = now;
     }
-    if (e->again_tokens > burst) e->again_tokens = burst;
-    if (e->again_tokens < (int64_t)bytes) return 0;
-    e->again_tokens -= bytes;
+    if (e->again.tokens > burst) e->again.tokens = burst;
+    if (e->again.tokens < (int64_t)bytes) return 0;
+    e->again.tokens -= bytes;
     return 1;
 }
 
@@ -19,22 +19,22 @@ static int tokens(sc_engine *e, uint32_t bytes, int64_t now) {
  * 72 bytes draws a window out of us as often as it comes. */
 static int share_of(sc_engine *e, sc_peer *requester, uint32_t bytes, int64_t now) {
     int64_t most = 2 * (int64_t)e->config.ring_bytes + 2 * SC_PACKET_MAX;
-    int64_t elapsed = now - requester->again_refilled;
+    int64_t elapsed = now - requester->again.refilled;
     if (elapsed > 1000000000) elapsed = 1000000000;
-    requester->again_left += (int64_t)(e->first_bytes - requester->again_sent) +
+    requester->again.left += (int64_t)(e->lent.first_bytes - requester->again.sent) +
                              (int64_t)((double)elapsed * (double)e->config.retransmit_bytes_per_s / 64e9);
-    requester->again_sent = e->first_bytes;
-    requester->again_refilled = now;
-    if (requester->again_left > most) requester->again_left = most;
-    if (requester->again_left < (int64_t)bytes) return 0;
-    requester->again_left -= bytes;
+    requester->again.sent = e->lent.first_bytes;
+    requester->again.refilled = now;
+    if (requester->again.left > most) requester->again.left = most;
+    if (requester->again.left < (int64_t)bytes) return 0;
+    requester->again.left -= bytes;
     return 1;
 }
 
 /* Is its last retransmission still waiting to be sent? */
 static sc_again *waiting(sc_engine *e, const sc_tx_packet *packet) {
-    uint64_t place = packet->again - 1 - e->again_gone;
-    return packet->again > e->again_gone && place < e->n_again ? &e->again[place] : NULL;
+    uint64_t place = packet->again - 1 - e->again.gone;
+    return packet->again > e->again.gone && place < e->again.n ? &e->again.queue[place] : NULL;
 }
 
 /* An own packet: NULL where nothing of it is to be sent, for now or for good. */
@@ -77,16 +77,16 @@ static int again(sc_engine *e, sc_peer *requester, uint64_t owner, int stream, u
     const sc_rx_packet *held = own ? NULL : held_packet(e, owner, stream, seqno);
     if (!sent && !held) return 1;
     uint32_t len = sent ? sent->len : held->len;
-    if (e->n_again == SC_AGAIN_MAX || !share_of(e, requester, len, now) || !tokens(e, len, now)) {
+    if (e->again.n == SC_AGAIN_MAX || !share_of(e, requester, len, now) || !tokens(e, len, now)) {
         e->counters.retransmit_limited++;
         return 0;
     }
     if (sent) {
         sent->retransmitted_at = now;
         sent->retransmitted_to = requester->rank + 1;
-        sent->again = e->again_gone + e->n_again + 1;
+        sent->again = e->again.gone + e->again.n + 1;
     }
-    e->again[e->n_again++] =
+    e->again.queue[e->again.n++] =
         (sc_again){.owner = owner, .seqno = seqno, .stream = stream, .requester = requester->rank, .multicast = 0};
     return 1;
 }
@@ -101,7 +101,7 @@ static int held_of(sc_engine *e, sc_peer *requester, uint64_t owner, int stream,
             return 0;
         *least_held = tx->first;
         *end = tx->unsent;
-        has = stream == SC_STREAM_GROUP ? requester->acked.delivered : tx->stable;
+        has = stream == SC_STREAM_GROUP ? requester->credit.acked.delivered : tx->stable;
     } else {
         sc_peer *peer = sc_find_peer(e, owner);
         if (!peer || stream != SC_STREAM_GROUP || !peer->group.packets) return 0;
@@ -124,9 +124,9 @@ void sc_on_nak(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
         return;
     }
     /* In the time between two NAKs for one range nobody lacks more than a ring holds. */
-    if (now - peer->naks_refilled >= e->config.nak_backoff_ns_min) {
-        peer->naks_left = e->config.ring_packets;
-        peer->naks_refilled = now;
+    if (now - peer->again.naks_refilled >= e->config.nak_backoff_ns_min) {
+        peer->again.naks_left = e->config.ring_packets;
+        peer->again.naks_refilled = now;
     }
     for (uint32_t i = 0; i < n; i++) {
         uint64_t lo = sc_get_nak_lo(p, i), hi = sc_get_nak_hi(p, i);
@@ -134,8 +134,8 @@ void sc_on_nak(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
         if (lo < least_held) lo = least_held;
         if (hi >= end) hi = end - 1;
         for (uint64_t seqno = lo; seqno <= hi; seqno++) {
-            if (peer->naks_left-- <= 0) {
-                peer->naks_left = 0;
+            if (peer->again.naks_left-- <= 0) {
+                peer->again.naks_left = 0;
                 e->counters.retransmit_limited++;
                 return;
             }
@@ -146,6 +146,21 @@ void sc_on_nak(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
 
 /* What was asked for in a closed view is not sent any more. */
 void sc_again_forget(sc_engine *e) {
-    e->again_gone += e->n_again;
-    e->n_again = 0;
+    e->again.gone += e->again.n;
+    e->again.n = 0;
+}
+
+/* The first `n` have been transmitted. */
+void sc_again_pop(sc_engine *e, uint32_t n) {
+    e->again.n -= n;
+    e->again.gone += n;
+    memmove(e->again.queue, e->again.queue + n, e->again.n * sizeof *e->again.queue);
+}
+
+void sc_again_init(sc_engine *e) { e->again.tokens = INT64_MAX / 4; }
+
+void sc_again_peer_begin(sc_engine *e, sc_peer *peer, int64_t now) {
+    peer->again.left = 2 * (int64_t)e->config.ring_bytes;
+    peer->again.sent = e->lent.first_bytes;
+    peer->again.refilled = now;
 }

@@ -1,5 +1,5 @@
 /* Gaps of the receive rings, with their timers, and the NAKs that ask for what is missing. */
-#include "engine/internal.h"
+#include "engine/self.h"
 
 void sc_rx_gap_add(sc_engine *e, sc_rx_stream *rx, uint64_t lo, uint64_t hi, int64_t due, int32_t holder) {
     if (rx->n_gaps == SC_GAPS_MAX) { /* the last one grows; what is held inside it is left out when it is asked for */
@@ -88,7 +88,7 @@ void sc_gaps_fetch(sc_engine *e, sc_rx_stream *rx, uint64_t lo, uint64_t hi, uin
 /* ---- NAKs ---------------------------------------------------------------------------------------------------- */
 
 static int may_hold(sc_engine *e, const sc_peer *peer, const sc_peer *owner) {
-    return peer != sc_self(e) && peer != owner && !peer->lost;
+    return peer != sc_self(e) && peer != owner && !peer->cut.lost;
 }
 
 /* A holder that the CUT named, and now and then another survivor: where gaps are more than the table holds, one entry stands
@@ -105,11 +105,11 @@ static sc_peer *named_target(sc_engine *e, const sc_peer *owner, const sc_gap *g
  * received more (which does not say that it holds just this packet: two that lack it must not ask each other for ever). */
 static sc_peer *nak_target(sc_engine *e, sc_peer *owner, int stream, const sc_gap *gap) {
     if (gap->holder >= 0) return named_target(e, owner, gap);
-    int gone = owner->lost || owner->suspected || sc_is_mute(owner);
+    int gone = owner->cut.lost || owner->detect.suspected || sc_is_mute(owner);
     if (stream != SC_STREAM_GROUP || (!gone && (gap->tries < 3 || gap->tries % 2 == 0))) return gone ? NULL : owner;
     for (uint32_t i = 0; i < e->view.n; i++) {
         sc_peer *peer = e->peers[(gap->tries + i) % e->view.n];
-        if (!may_hold(e, peer, owner) || peer->suspected || sc_is_mute(peer)) continue;
+        if (!may_hold(e, peer, owner) || peer->detect.suspected || sc_is_mute(peer)) continue;
         if (peer->digest[owner->rank].received >= gap->lo) return peer;
     }
     return gone ? NULL : owner;
@@ -181,9 +181,9 @@ void sc_rx_naks(sc_engine *e, int64_t now) {
         sc_peer *peer = e->peers[r];
         if (r == e->view.rank) continue;
         /* Between START and CUT nothing of the lost is asked for; the CUT says what is to be fetched from whom. */
-        if (peer->group.n_gaps && (!peer->lost || e->cut_set == SC_CUT_CURRENT))
+        if (peer->group.n_gaps && (!peer->cut.lost || e->cut.set == SC_CUT_CURRENT))
             nak_stream(e, peer, SC_STREAM_GROUP, now);
-        if (peer->lost) continue;
+        if (peer->cut.lost) continue;
         if (peer->unicast.n_gaps) nak_stream(e, peer, SC_STREAM_UNICAST, now);
         if (peer->forward.n_gaps) nak_stream(e, peer, SC_STREAM_FORWARD, now);
         if (peer->state.n_gaps) nak_stream(e, peer, SC_STREAM_STATE, now);
@@ -194,10 +194,10 @@ int64_t sc_rx_deadline(const sc_engine *e) {
     int64_t due = SC_NEVER;
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer *peer = e->peers[r];
-        if (peer->lost && e->cut_set != SC_CUT_CURRENT) continue;
+        if (peer->cut.lost && e->cut.set != SC_CUT_CURRENT) continue;
         for (int s = SC_STREAM_GROUP; s <= SC_STREAM_STATE; s++) {
             const sc_rx_stream *rx = sc_rx_of(peer, s);
-            if (peer->lost && s != SC_STREAM_GROUP) continue;
+            if (peer->cut.lost && s != SC_STREAM_GROUP) continue;
             for (uint32_t i = 0; i < rx->n_gaps; i++)
                 if (rx->gaps[i].due < due) due = rx->gaps[i].due;
         }

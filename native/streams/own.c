@@ -1,32 +1,32 @@
 /* Own numbers: the packets with own messages to the group, numbered as their receivers see them, and how many messages end
  * in them. */
-#include "engine/internal.h"
+#include "engine/self.h"
 
 static uint32_t *ended_at(const sc_engine *e, uint64_t number) {
-    return &e->own_ends[number & (2 * (uint64_t)e->config.ring_packets - 1)];
+    return &e->own.ends[number & (2 * (uint64_t)e->config.ring_packets - 1)];
 }
 
 /* A view begins: its own packets are numbered from `base` + 1 on. */
 void sc_own_reset(sc_engine *e, uint64_t base) {
-    e->own_base = e->own_first = e->own_last = base;
-    *ended_at(e, base) = e->own_ended;
+    e->own.base = e->own.first = e->own.last = base;
+    *ended_at(e, base) = e->own.ended;
 }
 
 /* The own packet with this number is closed. More than two rings of them are never on their way: one to the sequencer,
  * and one in its own stream. */
 void sc_own_packet(sc_engine *e, uint64_t number, uint32_t messages) {
-    e->own_last = number;
-    e->own_ended += messages;
-    *ended_at(e, number) = e->own_ended;
-    if (number - e->own_first >= 2 * (uint64_t)e->config.ring_packets)
-        e->own_first = number + 1 - 2 * (uint64_t)e->config.ring_packets;
+    e->own.last = number;
+    e->own.ended += messages;
+    *ended_at(e, number) = e->own.ended;
+    if (number - e->own.first >= 2 * (uint64_t)e->config.ring_packets)
+        e->own.first = number + 1 - 2 * (uint64_t)e->config.ring_packets;
 }
 
 /* The highest own number up to the packet `seqno` of the own group stream. It may be purged, but not by more than a ring
  * of newer packets: where the ring is full its slot has just been taken, and the next packet tells. */
 static uint64_t own_up_to(const sc_engine *e, uint64_t seqno) {
     const sc_tx_stream *tx = &e->group;
-    if (seqno <= e->view.base[e->view.rank] || !tx->packets) return e->own_base;
+    if (seqno <= e->view.base[e->view.rank] || !tx->packets) return e->own.base;
     if (tx->next - seqno <= (uint64_t)tx->mask + 1) return sc_tx_at(tx, seqno)->own;
     const sc_tx_packet *after = sc_tx_at(tx, seqno + 1);
     return after->own - (after->slab == NULL);
@@ -35,8 +35,8 @@ static uint64_t own_up_to(const sc_engine *e, uint64_t seqno) {
 void sc_engine_own(const sc_engine *e, sc_own *out) {
     memset(out, 0, sizeof *out);
     if (!e->in_view) return;
-    out->first = e->own_first;
-    out->last = e->own_last;
+    out->first = e->own.first;
+    out->last = e->own.last;
     if (e->order.waits) {
         out->any = e->order.ops->ordered(e); /* whoever put it in order has delivered it */
         out->all = e->order.ops->stable(e);
@@ -45,7 +45,7 @@ void sc_engine_own(const sc_engine *e, sc_own *out) {
     uint64_t any = e->view.n > 1 ? e->view.base[e->view.rank] : e->group.next - 1, all = e->group.next - 1;
     for (uint32_t r = 0; r < e->view.n; r++) {
         if (r == e->view.rank) continue;
-        uint64_t delivered = e->peers[r]->acked.delivered;
+        uint64_t delivered = e->peers[r]->credit.acked.delivered;
         if (delivered > any) any = delivered;
         if (delivered < all) all = delivered;
     }
@@ -54,15 +54,15 @@ void sc_engine_own(const sc_engine *e, sc_own *out) {
 }
 
 uint32_t sc_engine_own_messages(const sc_engine *e, uint64_t seqno, int waiting) {
-    if (seqno < e->own_first) seqno = e->own_first;
-    int waits = !waiting && e->big_last && !sc_large_returned(e) && seqno >= e->big_last;
+    if (seqno < e->own.first) seqno = e->own.first;
+    int waits = !waiting && e->own.large_last && !sc_large_returned(e) && seqno >= e->own.large_last;
     return *ended_at(e, seqno) - (uint32_t)waits;
 }
 
 uint64_t sc_engine_unordered(const sc_engine *e) {
     if (!e->in_view || !e->order.waits) return 0;
     const sc_tx_stream *tx = e->order.own;
-    return e->own_last + (tx->open && tx->open_pieces) - e->order.ops->ordered(e);
+    return e->own.last + (tx->open && tx->open_pieces) - e->order.ops->ordered(e);
 }
 
 /* ---- large messages ------------------------------------------------------------------------------------------ */
@@ -70,26 +70,34 @@ uint64_t sc_engine_unordered(const sc_engine *e) {
 /* A message that is too large to be kept until it has its order: its sender waits until the packet in which it ends returns.
  * One at a time. */
 
-void sc_large_none(sc_engine *e) { e->big_first = 0; }
+void sc_large_none(sc_engine *e) { e->own.large_first = 0; }
 
 /* It begins in this packet of the own stream; */
-void sc_large_begins(sc_engine *e, uint64_t first) { e->big_first = first; }
+void sc_large_begins(sc_engine *e, uint64_t first) { e->own.large_first = first; }
 
 /* and is packed whole, ending in this one. */
 void sc_large_packed(sc_engine *e, uint64_t first, uint64_t last) {
-    e->big_first = first;
-    e->big_last = last;
-    e->big_returned = 0;
+    e->own.large_first = first;
+    e->own.large_last = last;
+    e->own.large_returned = 0;
 }
 
 int sc_large_returned(const sc_engine *e) {
-    return e->big_returned || (e->big_last && e->order.waits && e->order.ops->ordered(e) >= e->big_last);
+    return e->own.large_returned ||
+           (e->own.large_last && e->order.waits && e->order.ops->ordered(e) >= e->own.large_last);
 }
 
-void sc_large_done(sc_engine *e) { e->big_first = e->big_last = 0; }
+void sc_large_done(sc_engine *e) { e->own.large_first = e->own.large_last = 0; }
 
 /* The view is delivered to its end. Across a merge a large message is not sent again, once it was packed whole: it counts as
  * returned. */
 void sc_large_view_ends(sc_engine *e, int merge) {
-    if (e->big_last && (merge || sc_large_returned(e))) e->big_returned = 1;
+    if (e->own.large_last && (merge || sc_large_returned(e))) e->own.large_returned = 1;
 }
+
+int sc_own_init(sc_engine *e) {
+    e->own.ends = calloc(2 * (size_t)e->config.ring_packets, sizeof *e->own.ends);
+    return e->own.ends ? 0 : -1;
+}
+
+void sc_own_free(sc_engine *e) { free(e->own.ends); }

@@ -1,5 +1,5 @@
 /* Tail probes: a sender without progress tells how far it has sent, and is answered by an ack. And the timers of both. */
-#include "engine/internal.h"
+#include "engine/self.h"
 
 #define PROBES_QUICK 3 /* of a group stream, before those that do not answer are probed by unicast, too */
 
@@ -25,7 +25,8 @@ static void probe_group(sc_engine *e, int64_t now) {
         e->group.probe_wait < e->config.probe_ns_min << PROBES_QUICK && e->group.probe_wait < e->config.probe_ns_max;
     for (uint32_t r = 0; r < e->view.n && !quick; r++) {
         const sc_peer *peer = e->peers[r];
-        if (r == e->view.rank || peer->lost || !sc_tx_outstanding(&e->group, peer->acked.delivered)) continue;
+        if (r == e->view.rank || peer->cut.lost || !sc_tx_outstanding(&e->group, peer->credit.acked.delivered))
+            continue;
         say_probe(e, &e->group, SC_LANE_UNICAST, &peer->address);
     }
     probe(e, &e->group, SC_LANE_CONTROL, NULL, now);
@@ -34,7 +35,7 @@ static void probe_group(sc_engine *e, int64_t now) {
 void sc_on_probe(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
     int stream = (int)sc_get_probe_stream(p);
     sc_rx_stream *rx = sc_rx_of(peer, stream);
-    if (peer->lost || (stream == SC_STREAM_GROUP && e->cut_set)) return;
+    if (peer->cut.lost || (stream == SC_STREAM_GROUP && e->cut.set)) return;
     sc_rx_stable(e, rx, sc_get_probe_stable(p));
     sc_rx_known(e, rx, sc_get_probe_highest(p), now);
     sc_ack(e, peer, stream);

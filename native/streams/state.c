@@ -1,7 +1,7 @@
 /* The stream of state from one member to a joiner. It uses the same rings, windows and acknowledgements as messages to
  * one member, but what came waits in the receive ring until it is read: it must not queue behind messages that the
  * application of a joiner takes only once it has the state. */
-#include "engine/internal.h"
+#include "engine/self.h"
 
 int sc_engine_state_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t len, uint64_t *done, int64_t wall) {
     e->wall = wall;
@@ -31,7 +31,7 @@ static void next_packet(sc_engine *e, sc_peer *peer) {
     sc_rx_stream *rx = &peer->state;
     sc_rx_packet *slot = sc_rx_at(e, rx, rx->queued);
     uint32_t len = slot->len;
-    peer->state_at = 0;
+    peer->reading.at = 0;
     sc_rx_skip(rx);
     sc_rx_release(e, rx);
     sc_flow_consumed(e, peer, SC_STREAM_STATE, len, e->now);
@@ -39,13 +39,13 @@ static void next_packet(sc_engine *e, sc_peer *peer) {
 
 /* Packets of `peer` have become contiguous. */
 void sc_state_advance(sc_engine *e, sc_peer *peer) {
-    while ((e->state_void || peer->state_void) && peer->state.queued < peer->state.next) next_packet(e, peer);
+    while ((e->state_void || peer->reading.is_void) && peer->state.queued < peer->state.next) next_packet(e, peer);
 }
 
 void sc_engine_state_void(sc_engine *e, uint64_t sender) {
     if (!sender) e->state_void = 1;
     for (uint32_t r = 0; e->in_view && r < e->view.n; r++) {
-        if (e->peers[r]->id == sender) e->peers[r]->state_void = 1;
+        if (e->peers[r]->id == sender) e->peers[r]->reading.is_void = 1;
         sc_state_advance(e, e->peers[r]);
     }
 }
@@ -63,11 +63,11 @@ size_t sc_engine_state_read(sc_engine *e, uint64_t sender, uint8_t *p, size_t le
     e->now = now;
     while (done < len && peer->state.queued < peer->state.next) {
         const sc_rx_packet *slot = sc_rx_at(e, &peer->state, peer->state.queued);
-        uint32_t left = sc_get_data_len(slot->p) - peer->state_at;
+        uint32_t left = sc_get_data_len(slot->p) - peer->reading.at;
         size_t take = left < len - done ? left : len - done;
-        memcpy(p + done, slot->p + SC_DATA_HEADER + peer->state_at, take);
+        memcpy(p + done, slot->p + SC_DATA_HEADER + peer->reading.at, take);
         done += take;
-        peer->state_at += (uint32_t)take;
+        peer->reading.at += (uint32_t)take;
         if (take == left) next_packet(e, peer);
     }
     e->counters.state_bytes_read += done;

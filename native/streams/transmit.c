@@ -1,12 +1,12 @@
 /* Transmission: what is packed, asked for again or queued becomes runs of datagrams. What is handed out stays as it is until
  * the next transmit. */
-#include "engine/internal.h"
+#include "engine/self.h"
 
 /* A packet is handed out: its memory, in the ring or in a slab, stays as it is until the next transmit. */
 static void lend(sc_engine *e, sc_tx_stream *tx, const sc_tx_packet *packet) {
     if (packet->slab) {
         sc_slab_ref(packet->slab);
-        e->spent_slabs[e->n_spent_slabs++] = packet->slab;
+        e->lent.slabs[e->lent.n_slabs++] = packet->slab;
         return;
     }
     uint64_t at = packet->ring_end - ((packet->len + (uint64_t)SC_TX_ALIGN - 1) & ~(uint64_t)(SC_TX_ALIGN - 1));
@@ -22,7 +22,7 @@ static int take_back(sc_tx_stream *tx) {
     return stalled;
 }
 
-static int slab_room(const sc_engine *e) { return e->n_spent_slabs < SC_SPENT_SLABS; }
+static int slab_room(const sc_engine *e) { return e->lent.n_slabs < SC_SPENT_SLABS; }
 
 static void run_start(sc_tx *run, int lane, const sc_address *to) {
     run->lane = lane;
@@ -55,17 +55,14 @@ static void count_run(sc_engine *e, const sc_tx *run) {
 
 static int transmit_out(sc_engine *e, sc_tx *out, int max) {
     int k = 0;
-    while (e->out_first && k < max) {
-        sc_out *o = e->out_first;
-        e->out_first = o->next;
-        if (!e->out_first) e->out_last = &e->out_first;
-        e->out_bytes -= o->len;
+    while (e->out.first && k < max) {
+        sc_out *o = sc_out_pop(e);
         sc_wire_seal(o->p, o->len);
         run_start(&out[k], o->lane, &o->to);
         run_add(&out[k], o->p, o->len);
         count_run(e, &out[k++]);
-        o->next = e->spent;
-        e->spent = o;
+        o->next = e->lent.spent;
+        e->lent.spent = o;
     }
     return k;
 }
@@ -79,7 +76,7 @@ static const uint8_t *again_bytes(sc_engine *e, const sc_again *a, uint32_t *len
         if (!held->p || sc_get_seqno(held->p) != a->seqno) return NULL;
         *len = held->len;
         sc_slab_ref(held->slab);
-        e->spent_slabs[e->n_spent_slabs++] = held->slab;
+        e->lent.slabs[e->lent.n_slabs++] = held->slab;
         return held->p;
     }
     sc_tx_stream *tx = sc_tx_of(e, e->peers[a->requester], a->stream);
@@ -94,8 +91,8 @@ static const uint8_t *again_bytes(sc_engine *e, const sc_again *a, uint32_t *len
 static int transmit_again(sc_engine *e, sc_tx *out, int max, int64_t now) {
     int k = 0;
     uint32_t i = 0;
-    for (; i < e->n_again && k < max && slab_room(e); i++) {
-        const sc_again *a = &e->again[i];
+    for (; i < e->again.n && k < max && slab_room(e); i++) {
+        const sc_again *a = &e->again.queue[i];
         if (a->requester >= e->view.n) continue;
         uint32_t len = 0;
         const uint8_t *p = again_bytes(e, a, &len, now);
@@ -110,9 +107,7 @@ static int transmit_again(sc_engine *e, sc_tx *out, int max, int64_t now) {
         run_add(&out[k - 1], p, len);
         e->counters.packets_retransmitted++;
     }
-    e->n_again -= i;
-    e->again_gone += i;
-    memmove(e->again, e->again + i, e->n_again * sizeof *e->again);
+    sc_again_pop(e, i);
     for (int j = 0; j < k; j++) count_run(e, &out[j]);
     return k;
 }
@@ -130,11 +125,11 @@ static int transmit_stream(sc_engine *e, sc_tx_stream *tx, int lane, const sc_ad
             sc_wire_seal(packet->p, packet->len);
             run_add(&out[k], packet->p, packet->len);
             lend(e, tx, packet);
-            e->unsent -= e->unsent < packet->len ? e->unsent : packet->len;
+            sc_tx_sent(e, packet->len);
             e->counters.packets_sent++;
             tx->unsent++;
         }
-        e->first_bytes += out[k].bytes;
+        e->lent.first_bytes += out[k].bytes;
         count_run(e, &out[k++]);
     }
     if (tx->unsent != before) sc_flow_sent(e, tx, now);
@@ -142,17 +137,13 @@ static int transmit_stream(sc_engine *e, sc_tx_stream *tx, int lane, const sc_ad
 }
 
 void sc_tx_spent_free(sc_engine *e) {
-    while (e->spent) {
-        sc_out *o = e->spent;
-        e->spent = o->next;
+    while (e->lent.spent) {
+        sc_out *o = e->lent.spent;
+        e->lent.spent = o->next;
         free(o);
     }
-    while (e->retired) {
-        sc_retired *r = e->retired;
-        e->retired = r->next;
-        free(r->memory);
-    }
-    while (e->n_spent_slabs) sc_slab_unref(e->spent_slabs[--e->n_spent_slabs]);
+    sc_tx_retired_free(e);
+    while (e->lent.n_slabs) sc_slab_unref(e->lent.slabs[--e->lent.n_slabs]);
 }
 
 /* What the last transmit handed out is free again. 1: a packet could not be opened for want of it. */
@@ -185,6 +176,6 @@ int sc_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all) {
         k += transmit_stream(e, tx, SC_LANE_UNICAST, &peer->address, out + k, max - k, now);
         left |= tx->unsent < tx->next;
     }
-    if (!left && all) e->unsent = 0;
+    if (!left && all) sc_tx_all_sent(e);
     return k;
 }

@@ -1,7 +1,7 @@
 /* Send ring: a packet is packed in place in a byte ring, goes out from there, and stays there until every receiver has
  * consumed it, so that a retransmission sends the same bytes. Byte ring and descriptors are bounded; a packet is opened
  * only where credit, descriptors and bytes are there, so whatever is packed may be transmitted at once. */
-#include "engine/internal.h"
+#include "engine/self.h"
 #include "memory/memory.h"
 
 /* A message is not split for less than this: a sliver at the end of a packet costs an offset and a reassembly. */
@@ -23,8 +23,8 @@ int sc_tx_init(sc_tx_stream *tx, int stream, uint32_t ring_packets) {
 static void retire_ring(sc_engine *e, sc_tx_stream *tx) {
     if (tx->ring) {
         sc_retired *r = (sc_retired *)(tx->ring + tx->ring_bytes);
-        *r = (sc_retired){.next = e->retired, .memory = tx->ring};
-        e->retired = r;
+        *r = (sc_retired){.next = e->packing.retired, .memory = tx->ring};
+        e->packing.retired = r;
     }
     tx->ring = NULL;
     tx->ring_bytes = 0;
@@ -221,7 +221,7 @@ int sc_tx_pack(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t len, u
         if (take) memcpy(tx->open + SC_DATA_HEADER + tx->open_len, p + *done, take);
         tx->open_len += (uint32_t)take;
         tx->open_offsets[++tx->open_pieces] = (int32_t)tx->open_len;
-        e->unsent += take + 4;
+        e->packing.unsent += take + 4;
         *done += take;
         if (*done == len) {
             tx->in_message = 0;
@@ -255,7 +255,7 @@ uint64_t sc_tx_pack_whole(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, c
     tx->open_len += (uint32_t)(end - base);
     tx->open_pieces += (uint32_t)k;
     tx->open_messages += (uint32_t)k;
-    e->unsent += end - base + 4 * k;
+    e->packing.unsent += end - base + 4 * k;
     e->counters.messages_sent += k;
     return k;
 }
@@ -275,7 +275,7 @@ void sc_tx_restamp(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *forward, 
     packet->messages = messages;
     packet->message_start = tx->next + 1;
     packet->own = own;
-    e->unsent += forward->len;
+    e->packing.unsent += forward->len;
     tx->next++;
 }
 
@@ -311,11 +311,25 @@ void sc_tx_probe_restart(sc_engine *e, sc_tx_stream *tx, int outstanding, int64_
     tx->probe_due = outstanding ? now + tx->probe_wait : SC_NEVER;
 }
 
-uint64_t sc_engine_unsent(const sc_engine *e) { return e->unsent; }
+uint64_t sc_engine_unsent(const sc_engine *e) { return e->packing.unsent; }
 
-int sc_engine_urgent(const sc_engine *e) { return e->out_first != NULL || e->n_again; }
+int sc_engine_urgent(const sc_engine *e) { return e->out.first != NULL || e->again.n; }
 
 uint64_t sc_engine_window(const sc_engine *e) {
     int forwards = e->in_view && e->order.ops->forwards && e->view.forward_window_bytes < e->view.window_bytes;
     return forwards ? e->view.forward_window_bytes : e->view.window_bytes;
+}
+
+/* So much of what was packed is transmitted; or all of it. */
+void sc_tx_sent(sc_engine *e, uint64_t bytes) {
+    e->packing.unsent -= bytes < e->packing.unsent ? bytes : e->packing.unsent;
+}
+void sc_tx_all_sent(sc_engine *e) { e->packing.unsent = 0; }
+
+void sc_tx_retired_free(sc_engine *e) {
+    while (e->packing.retired) {
+        sc_retired *r = e->packing.retired;
+        e->packing.retired = r->next;
+        free(r->memory);
+    }
 }

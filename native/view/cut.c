@@ -1,61 +1,61 @@
 /* What leads to the end of a view: gate, pause, freeze, cut. The policies decide; here it takes effect, each call in one
  * step. */
-#include "engine/internal.h"
+#include "engine/self.h"
 
 uint64_t sc_engine_gate_close(sc_engine *e, int unicasts) {
     if (!e->in_view) return 0;
-    if (!e->gate_closed) {
+    if (!e->cut.gate_closed) {
         sc_tx_close(e, &e->group);
         sc_tx_close(e, &e->forward);
         for (uint32_t r = 0; r < e->view.n && unicasts; r++) {
             sc_tx_stream *tx = e->peers[r]->unicast_tx;
             if (!tx) continue;
             sc_tx_close(e, tx);
-            e->peers[r]->unicast_mark = tx->next - 1;
+            e->peers[r]->cut.unicast_mark = tx->next - 1;
         }
-        e->gate_closed = 1;
+        e->cut.gate_closed = 1;
     }
     return e->group.next - 1;
 }
 
 void sc_engine_pause(sc_engine *e) {
-    if (!e->in_view || e->paused) return;
+    if (!e->in_view || e->cut.paused) return;
     sc_tx_close(e, &e->group);
     sc_tx_close(e, &e->forward);
-    e->paused = 1;
+    e->cut.paused = 1;
 }
 
 void sc_view_resume(sc_engine *e) {
-    e->sendable += (uint64_t)e->paused;
-    e->paused = 0;
+    e->sendable += (uint64_t)e->cut.paused;
+    e->cut.paused = 0;
 }
 
 int sc_engine_mark(sc_engine *e, uint64_t marker) { return sc_queue_marker(e, marker, 1); }
 
 void sc_view_uncount(sc_engine *e, const uint64_t *lost, size_t n) {
     if (!e->in_view) return;
-    for (uint32_t r = 0; r < e->view.n; r++) e->peers[r]->uncounted = 0;
+    for (uint32_t r = 0; r < e->view.n; r++) e->peers[r]->cut.uncounted = 0;
     for (size_t i = 0; i < n; i++) {
         sc_peer *peer = sc_find_peer(e, lost[i]);
-        if (peer && peer != sc_self(e)) peer->uncounted = 1;
+        if (peer && peer != sc_self(e)) peer->cut.uncounted = 1;
     }
-    e->recount_due = 1;
+    sc_credit_due(e);
 }
 
 void sc_view_freeze(sc_engine *e, const uint64_t *lost, size_t n, int still) {
     if (!e->in_view) return;
-    if (e->cut_set || still) e->cut_set = SC_CUT_STALE;
-    e->still |= still;
+    if (e->cut.set || still) e->cut.set = SC_CUT_STALE;
+    e->cut.still |= still;
     for (uint32_t r = 0; r < e->view.n; r++) {
-        e->peers[r]->lost = 0;
+        e->peers[r]->cut.lost = 0;
         e->peers[r]->group.limit = UINT64_MAX;
     }
     for (size_t i = 0; i < n; i++) {
         sc_peer *peer = sc_find_peer(e, lost[i]);
-        if (peer && peer != sc_self(e)) peer->lost = 1;
+        if (peer && peer != sc_self(e)) peer->cut.lost = 1;
     }
-    e->frozen = 1;
-    e->recount_due = 1;
+    e->cut.frozen = 1;
+    sc_credit_due(e);
 }
 
 static uint64_t prefix_of(const sc_engine *e, uint32_t rank) {
@@ -83,27 +83,27 @@ size_t sc_engine_held(const sc_engine *e, uint32_t rank, uint64_t *prefix, uint6
 }
 
 int sc_engine_cut_reached(const sc_engine *e) {
-    if (e->cut_set != SC_CUT_CURRENT) return 0;
+    if (e->cut.set != SC_CUT_CURRENT) return 0;
     for (uint32_t r = 0; r < e->view.n; r++) {
         const sc_peer *peer = e->peers[r];
-        if (prefix_of(e, r) < e->cut[r]) return 0;
-        if (!peer->lost && peer->unicast_tx && peer->unicast_tx->stable < peer->unicast_mark) return 0;
+        if (prefix_of(e, r) < e->cut.end[r]) return 0;
+        if (!peer->cut.lost && peer->unicast_tx && peer->unicast_tx->stable < peer->cut.unicast_mark) return 0;
     }
     return 1;
 }
 
 void sc_view_cut_check(sc_engine *e) {
-    if (e->cut_set != SC_CUT_CURRENT || e->cut_told || !sc_engine_cut_reached(e)) return;
-    e->cut_told = 1;
+    if (e->cut.set != SC_CUT_CURRENT || e->cut.told || !sc_engine_cut_reached(e)) return;
+    e->cut.told = 1;
     sc_push_event(e, SC_EVENT_CUT_REACHED, 0, e->view.tag, NULL, NULL, 0);
 }
 
 void sc_view_cut(sc_engine *e, const uint64_t *cut, const sc_fetch *fetch, size_t n_fetch) {
     if (!e->in_view) return;
-    e->cut_set = SC_CUT_CURRENT;
-    e->cut_told = 0;
+    e->cut.set = SC_CUT_CURRENT;
+    e->cut.told = 0;
     for (uint32_t r = 0; r < e->view.n; r++) {
-        e->cut[r] = cut[r];
+        e->cut.end[r] = cut[r];
         sc_gaps_cut(&e->peers[r]->group, cut[r]);
     }
     for (size_t i = 0; i < n_fetch; i++) {
@@ -119,3 +119,10 @@ void sc_engine_received_table(const sc_engine *e, uint64_t *out) {
     memcpy(out, e->order.returned, e->view.n * sizeof *out);
     if (e->order.ops->received) e->order.ops->received(e, out);
 }
+
+/* The view delivers what the cut took in: nothing is held back any more. */
+void sc_cut_over(sc_engine *e) { e->cut.set = SC_CUT_NONE; }
+
+void sc_cut_reset(sc_engine *e) { memset(&e->cut, 0, offsetof(sc_cut, end)); }
+
+void sc_cut_peer_begin(sc_peer *peer) { memset(&peer->cut, 0, sizeof peer->cut); }

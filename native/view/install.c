@@ -1,5 +1,5 @@
 /* A view begins, or is left: what the old one delivers to the end, who of its members stays, the streams of the new one. */
-#include "engine/internal.h"
+#include "engine/self.h"
 
 /* What a new view needs of memory, gathered before the old one is touched. */
 typedef struct {
@@ -37,7 +37,7 @@ static int prepare(sc_engine *e, const sc_view *view, preparation *new) {
 }
 
 static void deliver_to_cut(sc_engine *e, const uint64_t *cut) {
-    e->cut_set = SC_CUT_NONE;
+    sc_cut_over(e);
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_rx_stream *rx = &e->peers[r]->group;
         if (r != e->view.rank && rx->next > cut[r] + 1) rx->next = cut[r] + 1;
@@ -67,10 +67,10 @@ static void peer_free(sc_engine *e, sc_peer *peer) {
 
 static void forget_view(sc_engine *e) {
     sc_again_forget(e);
-    e->gate_closed = e->paused = e->frozen = e->still = e->cut_set = e->cut_told = 0;
+    sc_cut_reset(e);
     e->epoch++;
     sc_queue_closed(e);
-    e->sendable++;
+    sc_may_send(e);
     free(e->order.state);
     e->order.state = NULL;
 }
@@ -80,10 +80,11 @@ void sc_view_leave(sc_engine *e) {
         peer_free(e, e->peers[r]);
         e->peers[r] = NULL;
     }
-    e->in_view = e->takes_sends = 0;
+    e->in_view = 0;
     e->view.n = 0;
     forget_view(e);
-    e->heartbeat_due = e->ask_due = SC_NEVER;
+    sc_detect_stop(e);
+    sc_taking_stop(e);
 }
 
 /* ---- members ------------------------------------------------------------------------------------------------- */
@@ -92,28 +93,19 @@ void sc_view_leave(sc_engine *e) {
 static void peer_begin(sc_engine *e, sc_peer *peer, uint64_t id, uint32_t rank) {
     peer->id = id;
     peer->pair = e->view.tag;
-    peer->handed = peer->taken = sc_number_base(e, rank);
-    peer->took = sc_number_base(e, e->view.rank);
+    sc_taken_peer_begin(e, peer, rank);
     sc_rx_reset(e, &peer->unicast, 0);
     sc_rx_reset(e, &peer->state, 0);
 }
 
 static void peer_enter(sc_engine *e, sc_peer *peer, uint32_t rank, int64_t now) {
-    uint64_t base = e->view.base[e->view.rank];
     sc_tx_rewindow(e, peer);
     peer->address = e->view.addresses[rank];
     peer->rank = rank;
-    peer->lost = peer->uncounted = peer->doubted = peer->silent = peer->suspected = 0;
-    peer->unicast_mark = 0;
-    peer->again_left = 2 * (int64_t)e->config.ring_bytes;
-    peer->starved = peer->slow = 0;
-    peer->again_sent = e->first_bytes;
-    peer->again_refilled = now;
-    peer->heard = peer->overheard = now;
-    peer->vouched = peer->refused = 0;
-    memset(peer->unheard, 0, sizeof peer->unheard);
-    peer->acked = (sc_mark){base, base};
-    peer->consumed = base;
+    sc_cut_peer_begin(peer);
+    sc_again_peer_begin(e, peer, now);
+    sc_detect_peer_begin(peer, now);
+    sc_credit_peer_begin(peer, e->view.base[e->view.rank]);
     memset(peer->digest, 0, sizeof peer->digest);
     sc_rx_reset(e, &peer->group, e->view.base[rank]);
     sc_rx_reset(e, &peer->forward, e->view.origin_base[rank]);
@@ -182,13 +174,12 @@ static int begin(sc_engine *e, const sc_view *view, preparation *new, int64_t no
     order_begin(e, new);
     replace_members(e, n_old, new, now);
     e->in_view = 1;
-    e->takes_sends = !e->sends_ended;
     if (streams_begin(e, &new->resend)) return -1;
-    e->self_consumed = e->peers_consumed = view->base[view->rank];
-    e->unsent = 0;
+    sc_credit_begin(e, view->base[view->rank]);
+    sc_tx_all_sent(e);
     sc_own_reset(e, sc_number_base(e, view->rank));
     sc_large_done(e);
-    e->heartbeat_due = now;
+    sc_detect_begin(e, now);
     int failed = sc_resend_pack(e, &new->resend, e->wall);
     sc_taking_installed(e, now);
     return failed;
@@ -210,7 +201,7 @@ int sc_view_install(sc_engine *e, const sc_view *view, const uint64_t *cut, uint
 
 uint64_t sc_engine_view(const sc_engine *e) { return e->in_view ? e->view.tag : 0; }
 
-uint64_t sc_engine_forwarded(const sc_engine *e) { return e->in_view && e->order.waits ? e->own_last : 0; }
+uint64_t sc_engine_forwarded(const sc_engine *e) { return e->in_view && e->order.waits ? e->own.last : 0; }
 
 void sc_engine_close(sc_engine *e, const uint64_t *cut, uint64_t marker) {
     finish_view(e, cut, 0);

@@ -1,5 +1,5 @@
 /* Own messages that a view change leaves without an order are sent again in the next view, before anything newer. */
-#include "engine/internal.h"
+#include "engine/self.h"
 
 /* Packets up to this number have their place: their messages are delivered, and not sent again. */
 static void collect_packet(const sc_engine *e, sc_resend *r, uint64_t seqno, uint64_t ordered) {
@@ -11,7 +11,7 @@ static void collect_packet(const sc_engine *e, sc_resend *r, uint64_t seqno, uin
         int continued = i == 0 && (sc_get_flags(p) & SC_FLAG_CONT_IN);
         int continues = i == pieces - 1 && (sc_get_flags(p) & SC_FLAG_CONT_OUT);
         if (!continued) {
-            r->open = !(continues && seqno == e->big_first);
+            r->open = !(continues && seqno == e->own.large_first);
             r->len = r->n ? r->ends[r->n - 1] : 0;
         }
         if (!r->open) continue;

@@ -54,21 +54,60 @@ def test_kernels_in_c_know_nothing_of_python():
     assert [path.name for path in sources if b"Python.h" in path.read_bytes()] == []
 
 
+def engine_rooms() -> list[str]:
+    rooms: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["seqcast"]["engine"]
+    return rooms
+
+
+def kernels() -> list[str]:
+    """Kernels of the engine, as room/file, from the bottom up."""
+    return [f"{room}/{path.name}" for room in engine_rooms() for path in sorted((ROOT / "native" / room).glob("*.c"))]
+
+
 def test_kernels_of_the_engine_call_downward_only():
     """A kernel calls functions of its own room and of lower ones, never in a circle. A table of functions (an order)
     is the one way by which a lower room reaches a higher one."""
-    rooms = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["seqcast"]["engine"]
-    kernels = [f"{room}/{path.name}" for room in rooms for path in sorted((ROOT / "native" / room).glob("*.c"))]
-    text = {each: re.sub(r"/\*.*?\*/", "", (ROOT / "native" / each).read_text(), flags=re.S) for each in kernels}
+    rooms, every = engine_rooms(), kernels()
+    text = {each: re.sub(r"/\*.*?\*/", "", (ROOT / "native" / each).read_text(), flags=re.S) for each in every}
     defined = re.compile(r"^(?!static)[a-z][\w ]*[ *](sc_\w+)\([^;{]*\)\s*\{", re.M)
-    home = {name: each for each in kernels for name in defined.findall(text[each])}
+    home = {name: each for each in every for name in defined.findall(text[each])}
     assert len(home) > 100
-    used = {each: set(re.findall(r"\b(sc_\w+)\(", text[each])) & set(home) for each in kernels}
-    calls = {each: {home[name] for name in used[each]} - {each} for each in kernels}
-    level = {each: rooms.index(each.split("/")[0]) for each in kernels}
-    upward = [f"{a} calls {b}" for a in kernels for b in sorted(calls[a]) if level[b] > level[a]]
+    used = {each: set(re.findall(r"\b(sc_\w+)\(", text[each])) & set(home) for each in every}
+    calls = {each: {home[name] for name in used[each]} - {each} for each in every}
+    level = {each: rooms.index(each.split("/")[0]) for each in every}
+    upward = [f"{a} calls {b}" for a in every for b in sorted(calls[a]) if level[b] > level[a]]
     assert not upward, upward
     graphlib.TopologicalSorter(calls).prepare()  # CycleError names the kernels
+
+
+def test_headers_of_the_engine_include_downward_only():
+    """A header includes those of its own room and of lower ones. engine.h is the interface, which any may need; self.h
+    puts the engine together from all parts, for kernels alone."""
+    rooms = engine_rooms()
+    headers = [path for room in rooms for path in (ROOT / "native" / room).glob("*.h") if path.name != "self.h"]
+    assert len(headers) > 20
+    for path in headers:
+        for included in re.findall(r'^#include "(\w+/\w+\.h)"', path.read_text(), re.M):
+            room = included.split("/")[0]
+            assert included == "engine/engine.h" or rooms.index(room) <= rooms.index(path.parent.name), (path, included)
+
+
+def test_parts_of_the_engine_are_written_by_their_kernel_alone():
+    """engine/self.h names the kernel of each part of the engine and of a member: all may read, that one writes."""
+    parts = r"^    [\w *]+?\b(\w+)(?:\[\w+\])?;\s*/\* (\w+/\w+\.c)"
+    owners = dict(re.findall(parts, (ROOT / "native/engine/self.h").read_text(), re.M))
+    assert len(owners) > 20
+    write = re.compile(
+        r"(?:\be|peer|requester|owner|\])->(\w+)(?:\.\w+|\[[^]]*\])*\s*(?:\+\+|--|(?:[-+|&*]|<<|>>)?=(?!=))"
+    )
+    found: dict[str, set[str]] = {name: set() for name in owners}
+    for path in kernels():
+        text = re.sub(r"/\*.*?\*/", "", (ROOT / "native" / path).read_text(), flags=re.S)
+        for name in write.findall(text):
+            found.get(name, set()).add(path)
+    assert sum(owners[name] in by for name, by in found.items()) > 15
+    strangers = {name: by - {owners[name]} for name, by in found.items() if by - {owners[name]}}
+    assert not strangers, strangers
 
 
 def test_compiled_modules_import_no_policy_and_no_world():

@@ -1,0 +1,25 @@
+#ifndef SEQCAST_BASE_EVENTS_H
+#define SEQCAST_BASE_EVENTS_H
+
+#include "engine/engine.h"
+
+/* What the engine tells the control plane. */
+
+typedef struct sc_event_node {
+    struct sc_event_node *next;
+    int strange; /* a frame of somebody that is not in the view */
+    sc_event event;
+} sc_event_node;
+
+typedef struct {
+    sc_event_node *first, **last;
+    uint64_t bytes;
+    uint64_t stranger_bytes; /* of them: frames of those that are not in the view */
+} sc_event_queue;
+
+void sc_events_init(sc_engine *e);
+void sc_events_free(sc_engine *e);
+void sc_push_event(sc_engine *e, int kind, uint64_t sender, uint64_t view_tag, const sc_address *from, const uint8_t *p,
+                   size_t len);
+
+#endif

@@ -1,0 +1,35 @@
+#ifndef SEQCAST_DELIVERY_ASSEMBLY_H
+#define SEQCAST_DELIVERY_ASSEMBLY_H
+
+#include "engine/engine.h"
+
+/* Open messages. */
+
+/* A message of which the end has not been delivered yet. */
+typedef struct {
+    uint64_t sender; /* 0: free */
+    int unicast;
+    int active; /* a message is open */
+    int skip; /* its pieces are dropped: too large, or no memory */
+    uint8_t *p;
+    uint64_t len, cap;
+} sc_assembly;
+
+#define SC_ASSEMBLIES (2 * SC_MEMBERS_MAX)
+
+typedef struct {
+    sc_assembly of[SC_ASSEMBLIES];
+    uint32_t last; /* looked up last */
+    uint32_t active; /* how many have an open message */
+} sc_assemblies;
+
+sc_assembly *sc_assembly_of(sc_engine *e, uint64_t sender, int unicast);
+void sc_assembly_open(sc_engine *e, sc_assembly *a);
+void sc_assembly_append(sc_engine *e, sc_assembly *a, const uint8_t *p, uint64_t len);
+void sc_assembly_close(sc_engine *e, sc_assembly *a);
+void sc_assembly_drop(sc_engine *e, sc_assembly *a);
+void sc_assembly_release(sc_assembly *a);
+void sc_assembly_view_ends(sc_engine *e);
+void sc_assembly_free(sc_engine *e);
+
+#endif

@@ -1,0 +1,8 @@
+#ifndef SEQCAST_DELIVERY_BATCH_H
+#define SEQCAST_DELIVERY_BATCH_H
+
+#include "engine/engine.h"
+
+int sc_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now);
+
+#endif

@@ -1,0 +1,52 @@
+#ifndef SEQCAST_DELIVERY_QUEUE_H
+#define SEQCAST_DELIVERY_QUEUE_H
+
+#include "engine/engine.h"
+#include "streams/ring.h"
+
+/* Delivery queue. */
+
+typedef struct {
+    uint8_t *p; /* NULL: a marker */
+    sc_slab *slab;
+    uint64_t sender;
+    uint64_t seqno; /* of the carrying stream, for credit */
+    uint64_t marker;
+    int inside; /* the marker stands inside a view: open messages go on behind it */
+    int own; /* a copy of an own packet, which the pool does not bound */
+    uint64_t pair; /* of a unicast: sc_peer.pair when it came */
+    uint64_t view_tag;
+    uint64_t epoch;
+    uint64_t number; /* of the packet in the numbering of `sender` */
+    uint64_t global; /* global seqno of the first message that ends in it; 0: no total order */
+    uint32_t len;
+    uint32_t carrier; /* rank of the stream's sender */
+    uint32_t rank; /* of `sender`, whose messages these are */
+    int stream;
+} sc_delivery;
+
+typedef struct {
+    sc_delivery *entries;
+    uint64_t head, tail, cap; /* monotonic; cap a power of two */
+    uint64_t bytes;
+    uint64_t own_bytes, closed_bytes; /* of them copies of own packets; of those, of closed views */
+    uint64_t self_bytes; /* of messages sent to itself: their window is that of a unicast stream */
+    uint64_t markers;
+} sc_delivery_queue;
+
+struct sc_peer;
+
+int sc_queue_packet(sc_engine *e, const sc_delivery *packet);
+int sc_queue_marker(sc_engine *e, uint64_t marker, int inside);
+void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno, uint64_t number, uint64_t global);
+void sc_queue_unicasts(sc_engine *e, struct sc_peer *peer);
+sc_delivery *sc_queue_first(const sc_engine *e);
+void sc_queue_pop(sc_engine *e, int64_t now);
+void sc_queue_closed(sc_engine *e);
+void sc_queue_free(sc_engine *e);
+/* What an order does with the packet `queued` of a group stream: delivers it, 0 without memory; or refuses it, so that it is
+ * asked for again. sc_rx_skip passes it over. */
+int sc_rx_deliver(sc_engine *e, struct sc_peer *peer, uint32_t rank, uint64_t number, uint64_t global);
+void sc_rx_refuse(sc_engine *e, sc_rx_stream *rx);
+
+#endif

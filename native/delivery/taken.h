@@ -1,0 +1,34 @@
+#ifndef SEQCAST_DELIVERY_TAKEN_H
+#define SEQCAST_DELIVERY_TAKEN_H
+
+#include "engine/engine.h"
+#include "delivery/queue.h"
+
+/* What applications have taken. */
+
+typedef struct {
+    sc_taking *waits; /* until what was sent is taken */
+    uint64_t curious; /* somebody asked how far it is; 0: nobody did */
+    int64_t ask_due, ask_wait;
+    int handed; /* something that is not taken yet */
+} sc_taken;
+
+/* Of each member, each in the numbering of the sender. */
+typedef struct {
+    uint64_t handed; /* of its messages: into a batch */
+    uint64_t taken; /* of its messages, by our application */
+    uint64_t asked; /* it waits to hear that so much of them is taken; 0: it does not */
+    uint64_t took; /* of our messages, by its application, as far as we know */
+} sc_peer_taken;
+
+void sc_taken_peer_begin(sc_engine *e, struct sc_peer *peer, uint32_t rank);
+void sc_taking_stop(sc_engine *e);
+
+void sc_taken_hand(sc_engine *e, const sc_delivery *d, int now);
+void sc_on_ask(sc_engine *e, struct sc_peer *peer, const uint8_t *p);
+void sc_on_taken(sc_engine *e, struct sc_peer *peer, const uint8_t *p);
+void sc_taking_packed(sc_engine *e);
+void sc_taking_installed(sc_engine *e, int64_t now);
+void sc_taken_tick(sc_engine *e, int64_t now);
+
+#endif

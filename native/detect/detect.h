@@ -1,0 +1,56 @@
+#ifndef SEQCAST_DETECT_H
+#define SEQCAST_DETECT_H
+
+#include "engine/engine.h"
+
+/* Failure detection. */
+
+/* A member of another view, by its last heartbeat. */
+typedef struct {
+    sc_address address;
+    uint64_t tag;
+    int64_t heard;
+} sc_beat;
+
+typedef struct {
+    sc_beat beats[SC_MEMBERS_MAX];
+    int64_t starved; /* when something was last dropped for want of slabs; 0: never */
+    int stuck; /* and nothing was received in order or taken between the last two heartbeats */
+    uint64_t progress; /* what progress() said at the last heartbeat */
+    int64_t heartbeat_due;
+    int health; /* 0: well; each step adds suspect_ns to the suspicion time */
+    int64_t health_due; /* when it gets better by one */
+    int links_told;
+} sc_detection;
+
+/* Of each member. */
+typedef struct {
+    int doubted; /* under verification; set as long as one of the next two is */
+    int silent; /* no multicast of it came for the suspicion time; it may answer unicasts, others may vouch for it */
+    int suspected; /* told to the control plane */
+    int64_t starved; /* since when its heartbeats say that it gets nowhere for want of slabs; 0: they do not */
+    int slow; /* told to the control plane: that lasts */
+    uint32_t pings; /* of this verification */
+    int64_t heard; /* last sign of life, straight from it */
+    int64_t overheard; /* last multicast, straight from it */
+    int64_t vouched; /* last time that another member said that it answered */
+    int64_t refused; /* its port was first refused, since it was heard; 0: not */
+    int64_t ping_due; /* while doubted */
+    uint8_t unheard[SC_MEMBERS_MAX / 8]; /* whom it does not hear, by rank, as its last heartbeat says */
+} sc_peer_detection;
+
+struct sc_peer;
+
+void sc_detect_begin(sc_engine *e, int64_t now);
+void sc_detect_peer_begin(struct sc_peer *peer, int64_t now);
+void sc_detect_stop(sc_engine *e);
+void sc_detect_heard(sc_engine *e, struct sc_peer *peer, int64_t now, int multicast);
+void sc_on_ping(sc_engine *e, const struct sc_peer *sender, const uint8_t *p, const sc_address *from);
+void sc_on_pong(sc_engine *e, const struct sc_peer *sender, const uint8_t *p, int64_t now);
+void sc_detect_stranger(sc_engine *e, uint64_t tag, const sc_address *from, int64_t now);
+void sc_detect_starved(sc_engine *e, int64_t now);
+void sc_on_heartbeat(sc_engine *e, struct sc_peer *peer, const uint8_t *p, int64_t now);
+void sc_detect_tick(sc_engine *e, int64_t now);
+int64_t sc_detect_deadline(const sc_engine *e);
+
+#endif

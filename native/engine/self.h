@@ -1,0 +1,114 @@
+/* The engine, put together: each part is a struct of the kernel of that name, which alone writes it (a test checks it); all may
+ * read it. For kernels only: a header includes what lies below it, and this one lies above all. */
+#ifndef SEQCAST_SELF_H
+#define SEQCAST_SELF_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/events.h"
+#include "base/out.h"
+#include "delivery/assembly.h"
+#include "delivery/batch.h"
+#include "delivery/queue.h"
+#include "delivery/taken.h"
+#include "detect/detect.h"
+#include "engine/engine.h"
+#include "engine/receive.h"
+#include "engine/send.h"
+#include "order/order.h"
+#include "streams/acks.h"
+#include "streams/again.h"
+#include "streams/gaps.h"
+#include "streams/own.h"
+#include "streams/ring.h"
+#include "streams/state.h"
+#include "streams/transmit.h"
+#include "streams/tx.h"
+#include "view/cut.h"
+#include "view/install.h"
+#include "view/resend.h"
+
+/* A member of the view. */
+typedef struct sc_peer {
+    uint64_t id;
+    uint64_t pair; /* tag of the view since which both are together: the unicast streams between them began with it */
+    sc_address address;
+    uint32_t rank;
+    sc_rx_stream group, unicast, forward, state;
+    sc_tx_stream *unicast_tx, *state_tx; /* NULL until something is sent */
+    sc_peer_credit credit; /* streams/acks.c */
+    sc_peer_again again; /* streams/again.c */
+    sc_peer_state reading; /* streams/state.c */
+    sc_peer_taken taken; /* delivery/taken.c */
+    sc_peer_cut cut; /* view/cut.c */
+    sc_peer_detection detect; /* detect/detect.c */
+    sc_budget budget; /* engine/receive.c: for its control frames */
+    sc_mark digest[SC_MEMBERS_MAX]; /* detect/detect.c: its last heartbeat, by rank */
+} sc_peer;
+
+struct sc_engine {
+    sc_config config;
+    sc_slab_pool *pool;
+    sc_counters counters;
+    uint64_t random;
+    int64_t now; /* of the last receive or tick */
+    int64_t wall; /* of the last send */
+    uint64_t sendable; /* grows when a sender that waits may get further */
+
+    int in_view; /* view/install.c */
+    uint64_t epoch; /* view/install.c: grows with each install and close */
+    sc_view view; /* view/install.c */
+    sc_peer *peers[SC_MEMBERS_MAX]; /* view/install.c: by rank, own rank too */
+    int64_t installed; /* view/install.c */
+    uint64_t view_before; /* view/install.c: tag of the view that it closed, or 0 */
+    sc_order order; /* order/ */
+
+    sc_tx_stream group, forward;
+    sc_packing packing; /* streams/tx.c */
+    sc_lent lent; /* streams/transmit.c */
+    sc_own_numbers own; /* streams/own.c */
+    sc_credit credit; /* streams/acks.c */
+    sc_again_queue again; /* streams/again.c */
+    int state_void; /* streams/state.c: nobody's state is wanted */
+    sc_delivery_queue queue; /* delivery/queue.c */
+    sc_assemblies assembly; /* delivery/assembly.c */
+    sc_taken taken; /* delivery/taken.c */
+    sc_cut cut; /* view/cut.c */
+    sc_detection detect; /* detect/detect.c */
+    sc_out_queue out; /* base/out.c */
+    sc_event_queue events; /* base/events.c */
+    sc_intake intake; /* engine/receive.c */
+    uint64_t self_seqno; /* engine/send.c: of messages sent to itself */
+    sc_blocked_queue blocked; /* engine/blocked.c */
+    sc_leaving leave; /* engine/leave.c */
+};
+
+/* base/base.c */
+sc_peer *sc_find_peer(sc_engine *e, uint64_t id);
+uint64_t sc_random(sc_engine *e);
+
+static inline void sc_may_send(sc_engine *e) { e->sendable++; }
+static inline int sc_same_address(const sc_address *a, const sc_address *b) {
+    return a->len == b->len && !memcmp(a->bytes, b->bytes, a->len);
+}
+/* Streams between two members live as long as both are, across views; all others belong to one view. */
+static inline int sc_of_pair(uint64_t stream) { return stream == SC_STREAM_UNICAST || stream == SC_STREAM_STATE; }
+static inline sc_peer *sc_self(sc_engine *e) { return e->peers[e->view.rank]; }
+/* After which own number the messages of the member `rank` go on in this view. */
+static inline uint64_t sc_number_base(const sc_engine *e, uint32_t rank) {
+    return e->order.ops->renumbers ? e->view.origin_base[rank] : e->view.base[rank];
+}
+static inline sc_rx_packet *sc_rx_at(const sc_engine *e, const sc_rx_stream *rx, uint64_t seqno) {
+    return &rx->packets[seqno & (e->config.ring_packets - 1)];
+}
+/* Credit ends with its view: an application that takes nothing would be left with a window of its own packets for each
+ * view. It may not send while those of closed views that it has not taken are more than a ring. */
+static inline int sc_own_closed_full(const sc_engine *e) { return e->queue.closed_bytes > e->config.ring_bytes; }
+static inline int sc_hears_not(const sc_peer *peer, uint32_t rank) {
+    return peer->detect.unheard[rank / 8] >> rank % 8 & 1;
+}
+/* Neither its multicasts nor its answers come. */
+static inline int sc_is_mute(const sc_peer *peer) { return peer->detect.silent && peer->detect.doubted; }
+
+#endif

@@ -1,0 +1,41 @@
+#ifndef SEQCAST_STREAMS_AGAIN_H
+#define SEQCAST_STREAMS_AGAIN_H
+
+#include "engine/engine.h"
+
+/* Retransmission. */
+
+typedef struct {
+    uint64_t owner; /* incarnation of the stream's sender */
+    uint64_t seqno;
+    int stream;
+    uint32_t requester; /* rank */
+    int multicast;
+} sc_again;
+
+#define SC_AGAIN_MAX 1024
+
+typedef struct {
+    sc_again queue[SC_AGAIN_MAX];
+    uint32_t n;
+    uint64_t gone; /* entries that have left the front */
+    int64_t tokens, refilled;
+} sc_again_queue;
+
+/* Of each member: what it may ask for grows with what is sent for the first time, and slowly with time. */
+typedef struct {
+    int64_t left, refilled;
+    uint64_t sent; /* sc_lent.first_bytes when that was last looked at */
+    int64_t naks_left, naks_refilled; /* seqnos that may be looked up for it */
+} sc_peer_again;
+
+void sc_again_init(sc_engine *e);
+void sc_again_peer_begin(sc_engine *e, struct sc_peer *peer, int64_t now);
+void sc_again_pop(sc_engine *e, uint32_t n);
+
+struct sc_peer;
+
+void sc_on_nak(sc_engine *e, struct sc_peer *peer, const uint8_t *p, int64_t now);
+void sc_again_forget(sc_engine *e);
+
+#endif

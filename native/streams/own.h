@@ -1,0 +1,32 @@
+#ifndef SEQCAST_STREAMS_OWN_H
+#define SEQCAST_STREAMS_OWN_H
+
+#include "engine/engine.h"
+
+/* Own numbers, and the large message under way. */
+
+typedef struct {
+    uint64_t last; /* number of the newest closed own packet */
+    uint64_t base; /* the view's first own packet has the next number */
+    uint64_t first; /* oldest number that `ends` has */
+    uint32_t *ends; /* by number, two rings of packets: messages that have ended up to there */
+    uint32_t ended; /* up to the newest */
+    /* The message under way that is too large to be kept for a view change: it starts in packet `large_first` of the own
+     * stream and ends in `large_last`; its sender waits until it returned, which is kept across its view. */
+    uint64_t large_first, large_last;
+    int large_returned;
+} sc_own_numbers;
+
+int sc_own_init(sc_engine *e); /* -1 without memory */
+void sc_own_free(sc_engine *e);
+
+void sc_own_reset(sc_engine *e, uint64_t base);
+void sc_own_packet(sc_engine *e, uint64_t number, uint32_t messages);
+void sc_large_none(sc_engine *e);
+void sc_large_begins(sc_engine *e, uint64_t first);
+void sc_large_packed(sc_engine *e, uint64_t first, uint64_t last);
+int sc_large_returned(const sc_engine *e);
+void sc_large_done(sc_engine *e);
+void sc_large_view_ends(sc_engine *e, int merge);
+
+#endif

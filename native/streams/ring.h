@@ -1,0 +1,49 @@
+#ifndef SEQCAST_STREAMS_RING_H
+#define SEQCAST_STREAMS_RING_H
+
+#include "engine/engine.h"
+#include "streams/gaps.h"
+
+/* Receive ring. */
+
+typedef struct {
+    uint8_t *p;
+    uint32_t len;
+    sc_slab *slab;
+} sc_rx_packet;
+
+typedef struct sc_rx_stream {
+    sc_rx_packet *packets; /* NULL until the first packet */
+    uint64_t first; /* oldest seqno kept (all below are stable) */
+    uint64_t next; /* end of the contiguous prefix, + 1 */
+    uint64_t queued; /* next to go into the delivery queue (== next but after a CUT) */
+    uint64_t highest; /* highest seqno received */
+    uint64_t known; /* highest seqno known to exist; [next, known] is held or in `gaps` */
+    uint64_t consumed; /* taken by the application */
+    uint64_t stable;
+    uint64_t limit; /* after a CUT: nothing above is accepted; else UINT64_MAX */
+    sc_gap gaps[SC_GAPS_MAX];
+    uint32_t n_gaps;
+    uint64_t unacked_bytes;
+    uint64_t acked_consumed;
+    int64_t ack_due;
+    /* What a sender that keeps to its window can have here is bounded, twice: in the ring, and in the delivery queue. */
+    uint64_t ring_bytes, queue_bytes;
+    sc_sharing sharing; /* takes copies of its small packets, so that they hold no slab of others */
+} sc_rx_stream;
+
+struct sc_peer;
+
+sc_rx_stream *sc_rx_of(struct sc_peer *peer, int stream);
+void sc_rx_reset(sc_engine *e, sc_rx_stream *rx, uint64_t base);
+void sc_rx_free(sc_engine *e, sc_rx_stream *rx);
+int sc_rx_put(sc_engine *e, sc_rx_stream *rx, uint64_t seqno, uint8_t *p, size_t len, sc_slab *slab);
+void sc_rx_extend(const sc_engine *e, sc_rx_stream *rx);
+void sc_rx_stable(sc_engine *e, sc_rx_stream *rx, uint64_t stable);
+/* The packet `queued`: it is passed over; or dropped, so that its place is empty again. */
+void sc_rx_skip(sc_rx_stream *rx);
+void sc_rx_drop(const sc_engine *e, sc_rx_stream *rx);
+void sc_rx_release(const sc_engine *e, sc_rx_stream *rx);
+void sc_rx_moved(sc_rx_stream *rx, sc_rx_packet *slot); /* its reference to the slab went elsewhere */
+
+#endif

@@ -1,0 +1,17 @@
+#ifndef SEQCAST_STREAMS_STATE_H
+#define SEQCAST_STREAMS_STATE_H
+
+#include "engine/engine.h"
+
+/* The stream of state. */
+
+struct sc_peer;
+
+typedef struct {
+    int is_void; /* what it sends of its state is dropped */
+    uint32_t at; /* bytes read of the first packet of it */
+} sc_peer_state;
+
+void sc_state_advance(sc_engine *e, struct sc_peer *peer);
+
+#endif

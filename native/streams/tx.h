@@ -1,0 +1,104 @@
+#ifndef SEQCAST_STREAMS_TX_H
+#define SEQCAST_STREAMS_TX_H
+
+#include "engine/engine.h"
+#include "streams/ring.h"
+
+/* Send ring. */
+
+#define SC_NOT_LENT UINT64_MAX
+#define SC_TX_ALIGN 64u
+
+typedef struct sc_tx_packet {
+    uint8_t *p; /* the datagram as it goes out; a retransmission sends the same bytes */
+    uint32_t len;
+    uint32_t charge; /* what it takes of a receiver's socket buffer */
+    uint64_t charged; /* sum of `charge` of this stream, this packet included */
+    uint64_t again; /* place in the queue of retransmissions since the start, + 1, of its last one; 0: none */
+    uint64_t ring_end; /* where the byte ring goes on behind it (monotonic) */
+    uint64_t
+        message_start; /* seqno in which the message that goes on behind this packet began; else its own seqno + 1 */
+    uint64_t own; /* of the group stream: the highest number of an own packet up to here (sc_own) */
+    sc_slab *slab; /* a restamped forward lies in a slab, own packets (NULL) in the byte ring */
+    int64_t retransmitted_at;
+    uint32_t retransmitted_to; /* rank + 1 of the last requester, UINT32_MAX: all */
+    uint32_t messages; /* that end here */
+} sc_tx_packet;
+
+typedef struct sc_tx_stream {
+    int stream; /* SC_STREAM_* */
+    uint8_t type;
+    uint8_t *ring;
+    uint64_t ring_bytes, head, tail; /* head, tail: monotonic positions */
+    uint64_t lent; /* position of the oldest packet in the ring that the last transmit handed out, or SC_NOT_LENT */
+    int lent_stall; /* for want of what is lent a packet could not be opened */
+    sc_tx_packet *packets;
+    uint32_t mask;
+    uint64_t first; /* oldest seqno kept */
+    uint64_t next; /* seqno of the open packet, or of the next one */
+    uint64_t unsent; /* oldest seqno never transmitted */
+    uint64_t stable; /* delivered by all receivers */
+    uint64_t consumed; /* consumed by all receivers: gives credit */
+    uint64_t charged, charged_consumed;
+    uint64_t window;
+    uint32_t packet_bytes;
+    /* The open packet. */
+    uint8_t *open;
+    uint32_t open_len, open_pieces, open_messages;
+    uint8_t open_flags;
+    int64_t open_wall;
+    int32_t *open_offsets;
+    /* A message of which the beginning is packed and the end is not. */
+    int in_message;
+    uint64_t message_start; /* 0: too large to be kept for a view change */
+    uint64_t big_start; /* where the last message that was too large began */
+    uint64_t pair; /* of a unicast stream: sc_peer.pair */
+    int ended; /* nothing follows: its memory goes when all is acknowledged */
+    /* Tail probe. */
+    int64_t probe_due, probe_wait;
+} sc_tx_stream;
+
+/* Behind the end of a ring, so that it can be given up without memory, and without a write to what may be lent. */
+typedef struct sc_retired {
+    struct sc_retired *next;
+    void *memory;
+} sc_retired;
+
+typedef struct {
+    uint64_t unsent; /* bytes packed and not transmitted */
+    sc_retired *retired; /* rings that were replaced; freed by the next transmit */
+} sc_packing;
+
+int sc_tx_init(sc_tx_stream *tx, int stream, uint32_t ring_packets);
+void sc_tx_free(sc_engine *e, sc_tx_stream *tx);
+int sc_tx_reset(sc_engine *e, sc_tx_stream *tx, uint64_t base, uint64_t window, uint32_t packet_bytes,
+                uint64_t ring_bytes);
+int sc_tx_pack(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t len, uint64_t *done, int64_t wall, int force);
+uint64_t sc_tx_pack_whole(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, const uint64_t *offsets, uint64_t first,
+                          uint64_t n);
+void sc_tx_close(sc_engine *e, sc_tx_stream *tx);
+/* Our own stream of a kind, as `peer` receives it; NULL where there is none yet. sc_tx_to makes it, or is NULL without
+ * memory. */
+sc_tx_stream *sc_tx_of(sc_engine *e, const struct sc_peer *peer, int stream);
+sc_tx_stream *sc_tx_to(sc_engine *e, struct sc_peer *peer, int stream);
+void sc_tx_rewindow(sc_engine *e, struct sc_peer *peer);
+void sc_tx_restamp(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *forward, uint32_t messages, uint64_t own);
+int sc_tx_may_restamp(const sc_tx_stream *tx, uint32_t len);
+void sc_tx_purge(sc_tx_stream *tx, uint64_t upto);
+void sc_tx_credit(sc_tx_stream *tx, uint64_t consumed);
+void sc_tx_release(sc_engine *e, sc_tx_stream *tx);
+void sc_tx_probe_restart(sc_engine *e, sc_tx_stream *tx, int outstanding, int64_t now);
+void sc_tx_sent(sc_engine *e, uint64_t bytes);
+void sc_tx_all_sent(sc_engine *e);
+void sc_tx_retired_free(sc_engine *e);
+uint32_t sc_charge(uint32_t len, int full);
+static inline int sc_tx_has(const sc_tx_stream *tx, uint64_t seqno) { return seqno >= tx->first && seqno < tx->next; }
+static inline sc_tx_packet *sc_tx_at(const sc_tx_stream *tx, uint64_t seqno) { return &tx->packets[seqno & tx->mask]; }
+static inline int sc_tx_outstanding(const sc_tx_stream *tx, uint64_t acked) { return acked + 1 < tx->unsent; }
+/* Is a message of `len` bytes kept whole in the ring until it is ordered? One that could fill the ring, its bytes or its
+ * descriptors, is not. */
+static inline int sc_tx_keeps(const sc_tx_stream *tx, uint64_t len) {
+    return len <= tx->window / 2 && len / (tx->packet_bytes - SC_DATA_HEADER - 64) + 2 <= tx->mask / 2;
+}
+
+#endif

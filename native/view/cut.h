@@ -1,0 +1,41 @@
+#ifndef SEQCAST_VIEW_CUT_H
+#define SEQCAST_VIEW_CUT_H
+
+#include "engine/engine.h"
+
+/* Gate, pause, freeze, cut. */
+
+struct sc_peer;
+
+/* Once a CUT came (or, if so asked, a START) nothing is delivered until a view is installed. A newer START makes the cut
+ * stale: what it named is no longer accepted. */
+enum { SC_CUT_NONE = 0, SC_CUT_CURRENT = 1, SC_CUT_STALE = 2 };
+
+typedef struct {
+    int gate_closed;
+    int paused;
+    int frozen; /* a START was answered: `lost` holds */
+    int still; /* and who is lost may come back in this view: what it lacks is kept */
+    int set; /* SC_CUT_* */
+    int told;
+    uint64_t end[SC_MEMBERS_MAX];
+} sc_cut;
+
+/* Of each member. */
+typedef struct {
+    int lost; /* given up by the running cut: counts for nothing */
+    int uncounted; /* is to be given up: the others' credit does not wait for it, but what it lacks is kept */
+    uint64_t unicast_mark; /* of the own unicast stream to it: what it must have before the cut counts as reached */
+} sc_peer_cut;
+
+void sc_cut_peer_begin(struct sc_peer *peer);
+void sc_cut_over(sc_engine *e);
+void sc_cut_reset(sc_engine *e);
+
+void sc_view_resume(sc_engine *e);
+void sc_view_uncount(sc_engine *e, const uint64_t *lost, size_t n);
+void sc_view_freeze(sc_engine *e, const uint64_t *lost, size_t n, int still);
+void sc_view_cut(sc_engine *e, const uint64_t *cut, const sc_fetch *fetch, size_t n_fetch);
+void sc_view_cut_check(sc_engine *e);
+
+#endif
