@@ -1,7 +1,5 @@
-"""An order is added by two files and a line in each registry: here one that is not part of seqcast.
-
-``reversed``: the sequencer orders what was forwarded to it in batches of two members, the second first.
-"""
+"""An order is added by two files and a line in each registry: here one that is not part of seqcast, ``reversed``, where
+the sequencer orders what was forwarded to it in batches of two members, the second first."""
 
 import os
 import subprocess
@@ -70,7 +68,6 @@ from seqcast.sim.policies import SEQUENCERS
 class Reversed(type(orders.by_name("sequencer"))):
     name, number = "reversed", 200
 orders.register(Reversed())
-
 for number, expected in ((200, [b"third", b"second"]), (orders.by_name("sequencer").number, [b"second", b"third"])):
     net = Net(3, sequencer=0, mechanism=number)
     assert net.engines[1].send(b"second") == net.engines[2].send(b"third") == 0
@@ -97,6 +94,6 @@ def built(tmp_path):
 
 @pytest.mark.long
 def test_members_of_a_plugged_in_order_hold_what_a_total_order_promises(built):
-    path = {"PYTHONPATH": str(ROOT / "tests" / "helpers")}
-    run = subprocess.run([sys.executable, "-c", RUN, str(built)], env=os.environ | path, capture_output=True, text=True)
+    helpers = os.environ | {"PYTHONPATH": str(ROOT / "tests" / "helpers")}
+    run = subprocess.run([sys.executable, "-c", RUN, str(built)], env=helpers, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from seqcast.core import orders
 from seqcast.events import Excluded, Lost
 from seqcast.sim.checkers.safety import same
 from seqcast.sim.record import DRAINS_NS, Delivered, Record, Stay, never_ordered, stays
@@ -57,7 +58,7 @@ def check_delivered(records: Sequence[Record]) -> Iterator[str]:
         if own > record.counter or (own < record.counter and not unordered):
             yield f"liveness: {record} sent {record.counter} messages, and delivered {own} of them itself"
         stay = stays(record)[-1]
-        yield from same(stay, last.setdefault(stay.view.view_id, stay), options.order != "fifo")
+        yield from same(stay, last.setdefault(stay.view.view_id, stay), orders.resolve(options.order).total)
         for member in stay.view.members:
             peer = next(other for other in alive if other.id == member.id)
             yield from _check_unicasts(record, peer)

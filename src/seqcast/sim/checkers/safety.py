@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from seqcast.core import orders
 from seqcast.events import Excluded, Lost
 from seqcast.sim.checkers import losses, pauses
 from seqcast.sim.policies import BAD
@@ -14,7 +15,7 @@ from seqcast.types import MergeView, View, ViewId
 def check_safety(records: Sequence[Record]) -> Iterator[str]:
     """Each violation, in words."""
     by_id = {record.id: record for record in records}
-    ordered = records[0].options.order != "fifo"
+    ordered = orders.resolve(records[0].options.order).total
     everywhere = [stay for record in records for stay in stays(record)]
     for record in records:
         yield from record.violations
