@@ -61,6 +61,7 @@ class Segment:
     Args:
         live: it is a stream that was not rolled then (the member crashed, or still writes).
         size: bytes of the file, of a stream those of its whole messages.
+        last_ns: when the last row of a rolled one was delivered, ns since 1970; 0 of a live one.
         hash: of a rolled one: the XXH3 of the file, by the manifest.
         torn: a stream whose last batch is incomplete.
     """
@@ -72,6 +73,7 @@ class Segment:
     size: int
     hash: str = ""
     torn: bool = False
+    last_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +202,27 @@ def read(path: Path) -> Journal:
     )
 
 
+def extent(path: Path) -> tuple[int, int]:
+    """(position of the first row, position behind the last one) of a journal, at the cost of its manifest and of the
+    checksums of its streams: what a reader that follows the journal asks again and again.
+
+    Raises:
+        JournalDamaged: a file is not as it was written.
+    """
+    while True:
+        manifest = load(path)
+        end = manifest.first_idx + sum(segment.rows for segment in manifest.rolled.values())
+        try:
+            for number in range(manifest.first, manifest.started + 1):
+                stream = path / segment_name(number, "arrows")
+                if number not in manifest.rolled and (number < manifest.started or stream.exists()):
+                    end += sum(message.rows for message in read_sums(stream)[0])
+            return manifest.first_idx, end
+        except FileNotFoundError as error:  # rolled meanwhile
+            if load(path) == manifest:
+                raise JournalDamaged(f"{error.filename} is missing") from error
+
+
 def segment_batches(
     segment: Segment, columns: Sequence[str] | None = None, *, batch_rows: int = 1 << 16
 ) -> Iterator[pa.RecordBatch]:
@@ -270,7 +293,7 @@ def _now_rolled(segment: Segment) -> Segment:
 
 def _of_manifest(directory: Path, rolled: Rolled) -> Segment:
     path = directory / segment_name(rolled.number, "parquet")
-    return Segment(rolled.number, path, False, rolled.rows, rolled.size, rolled.hash)
+    return Segment(rolled.number, path, False, rolled.rows, rolled.size, rolled.hash, last_ns=rolled.last_ns)
 
 
 def _journals_in(top: Path) -> list[Path]:

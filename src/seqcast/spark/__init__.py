@@ -1,4 +1,5 @@
-"""Journals on Spark: ``seqcast.spark.audit(spark, paths)`` checks the guarantees; ``open_session()`` starts Spark here.
+"""Journals on Spark: ``audit(spark, paths)`` checks the guarantees, ``register(spark)`` makes journals a format that
+Spark reads, ``open_session()`` starts Spark on this machine.
 
 Needs PySpark: ``pip install 'seqcast[spark]'``.
 """
@@ -11,15 +12,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from seqcast.spark.auditing import audit
     from seqcast.spark.session import open_session
+    from seqcast.spark.source import register
     from seqcast.spark.verdicts import Audit, Report
 
 _HOMES = {
     "audit": "seqcast.spark.auditing",
     "open_session": "seqcast.spark.session",
+    "register": "seqcast.spark.source",
     "Audit": "seqcast.spark.verdicts",
     "Report": "seqcast.spark.verdicts",
 }
-__all__ = ["Audit", "Report", "audit", "open_session"]
+__all__ = ["Audit", "Report", "audit", "open_session", "register"]
 
 
 def __getattr__(name: str) -> object:

@@ -1,0 +1,192 @@
+"""Journals as a table and as a stream in Spark."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("pyspark")
+
+from journal_data import Row, as_live, batch_of, journal, member, view
+from pyspark.errors import PySparkException, StreamingQueryException
+
+import seqcast.spark
+from seqcast.journal import manifest
+from seqcast.journal.reader import read
+from seqcast.journal.writer import JournalWriter
+from seqcast.spark.source import JournalReader, JournalStream
+
+pytestmark = pytest.mark.spark
+
+A, B, C = (member(name) for name in "abc")
+V1, V2 = view(1, [A, B]), view(2, [A, B, C])
+FIRST = [Row((A, B)[at % 2], 1 + at, 0, 1 + at, b"one %d" % at) for at in range(300)]
+SECOND = [Row((A, B, C)[at % 3], 1000 + at, 0, 1 + at, b"two %d" % at) for at in range(200)]
+
+
+@pytest.fixture(scope="module")
+def session(spark: Any) -> Any:
+    seqcast.spark.register(spark)
+    return spark
+
+
+def load(session: Any, path: Path) -> Any:
+    return session.read.format("seqcast").load(str(path))
+
+
+def test_journals_are_a_table_with_all_rows(session: Any, tmp_path: Path) -> None:
+    first = journal(tmp_path, A, [(V1, FIRST), (V2, SECOND)], payload="full", segment_rows=100)
+    second = journal(tmp_path, B, [(V1, FIRST)], payload="hash")
+    as_live(second)
+    rows = load(session, tmp_path).orderBy("member", "idx").collect()
+    own = [row for row in rows if row["member"] == "a"]
+    assert [row["payload"] for row in own] == [row.payload for row in FIRST + SECOND]
+    assert [(row["sender"], row["seqno"], row["global_seqno"]) for row in own] == [
+        (row.sender.name, row.seqno, row.global_seqno) for row in FIRST + SECOND
+    ]
+    assert [row["idx"] for row in own] == list(range(500))
+    assert {row["view_counter"] for row in own[:300]} == {1} and {row["view_counter"] for row in own[300:]} == {2}
+    assert {row["payload"] for row in rows if row["member"] == "b"} == {None} and len(rows) == 800
+    assert first != second
+
+
+def test_conditions_are_decided_where_the_files_are_read(session: Any, tmp_path: Path) -> None:
+    journal(tmp_path, A, [(V1, FIRST), (V2, SECOND)], payload="hash", segment_rows=100)
+    table = load(session, tmp_path)
+    kept = table.where("view_counter = 2 and sender = 'c' and idx < 400")
+    plan = kept._jdf.queryExecution().executedPlan().toString()
+    assert " Filter" not in plan and "+- Filter" not in plan, plan
+    wanted = [300 + at for at, row in enumerate(SECOND) if row.sender == C and at < 100]
+    assert [row["idx"] for row in kept.orderBy("idx").collect()] == wanted
+    assert table.where("sender in ('b', 'c') or idx = 0").count() == 1 + sum(
+        row.sender != A for row in FIRST + SECOND
+    )  # an OR is left to Spark
+    late = datetime(2033, 1, 1, tzinfo=UTC)
+    assert table.where(table.delivered_at > late).count() == 0
+    assert table.where(table.delivered_at < late).count() == 500
+
+
+def test_segments_that_no_row_can_come_from_are_not_read(tmp_path: Path) -> None:
+    path = journal(tmp_path, A, [(V1, FIRST), (V2, SECOND)], payload="hash", segment_rows=100)
+    everything = sum(len(part.segments) for part in JournalReader(str(path)).partitions())
+    reader = JournalReader(str(path))
+    reader._conditions = [("view_counter", "==", 2)]
+    assert 0 < sum(len(part.segments) for part in reader.partitions()) < everything
+    reader._conditions = [("delivered_at", ">", datetime(2033, 1, 1, tzinfo=UTC))]
+    assert reader.partitions() == []
+
+
+def test_a_stream_follows_a_journal_while_it_is_written(session: Any, tmp_path: Path) -> None:
+    writer = JournalWriter(tmp_path / "j", cluster="test", member=A, flush_s=0.001, segment_rows=300, payload="full")
+    writer.view(V1, 1)
+    rows = [Row(A, 1 + at, 0, 1 + at, b"%d" % at) for at in range(4000)]
+
+    def write() -> None:
+        for at in range(0, len(rows), 50):
+            writer.batch(batch_of(rows[at : at + 50], V1), V1)
+            threading.Event().wait(0.02)
+        writer.close("leave")
+
+    writer.batch(batch_of(rows[:0] or [Row(B, 1, 0, 1, b"first")], V1), V1)
+    thread = threading.Thread(target=write)
+    stream = session.readStream.format("seqcast").option("maxRowsPerBatch", "700").load(str(writer.path))
+    query = stream.writeStream.format("memory").queryName("followed").start()
+    try:
+        thread.start()
+        thread.join()
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    found = session.sql("select idx, payload from followed order by idx").collect()
+    assert [row["idx"] for row in found] == list(range(4001))
+    assert [row["payload"] for row in found[1:]] == [row.payload for row in rows]
+    assert max(progress["numInputRows"] for progress in query.recentProgress) <= 700
+
+
+QUERY = """
+    import sys
+    import seqcast.spark
+    journal, table, checkpoint = sys.argv[1:]
+    spark = seqcast.spark.open_session("local[2]")
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    seqcast.spark.register(spark)
+    stream = spark.readStream.format("seqcast").option("maxRowsPerBatch", "500").load(journal)
+    query = stream.select("idx", "payload").writeStream.format("parquet").option("checkpointLocation", checkpoint)
+    query = query.start(table)
+    print("started", flush=True)
+    while True:
+        query.processAllAvailable()
+        print(query.lastProgress["numInputRows"] if query.lastProgress else 0, flush=True)
+"""
+
+
+@pytest.mark.long
+def test_a_query_that_is_killed_and_restarted_has_every_message_once(session: Any, tmp_path: Path) -> None:
+    rows = [Row(A, 1 + at, 0, 1 + at, b"%d" % at) for at in range(20_000)]
+    path = journal(tmp_path / "j", A, [(V1, rows)], payload="full")
+    table, checkpoint = tmp_path / "table", tmp_path / "checkpoint"
+    command = [sys.executable, "-c", textwrap.dedent(QUERY), str(path), str(table), str(checkpoint)]
+    for kills in range(2):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None and process.stdout.readline() == "started\n"
+            committed = checkpoint / "commits"
+            while not committed.exists() or len(list(committed.glob("[0-9]*"))) < 5 * (kills + 1):
+                assert process.poll() is None
+                threading.Event().wait(0.05)
+            process.kill()
+    stream = session.readStream.format("seqcast").load(str(path)).select("idx", "payload")
+    query = stream.writeStream.format("parquet").option("checkpointLocation", str(checkpoint))
+    query.trigger(availableNow=True).start(str(table)).awaitTermination()
+    found = session.read.parquet(str(table)).orderBy("idx").collect()
+    assert [row["payload"] for row in found] == [row.payload for row in rows]
+
+
+def test_available_now_ends_with_what_was_there_and_heeds_the_limit(session: Any, tmp_path: Path) -> None:
+    path = journal(tmp_path / "j", A, [(V1, FIRST)], payload="hash")
+    stream = session.readStream.format("seqcast").option("maxRowsPerBatch", "100").load(str(path))
+    query = stream.writeStream.format("memory").queryName("now").trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+    assert session.table("now").count() == 300
+    assert [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]] == [100] * 3
+
+
+def test_offsets_name_the_member_and_what_retention_removed_is_said(tmp_path: Path) -> None:
+    path = journal(tmp_path, A, [(V1, FIRST), (V2, SECOND)], payload="hash", segment_rows=100)
+    other = journal(tmp_path, B, [(V1, FIRST)], payload="hash")
+    stream = JournalStream(str(path), "earliest", 0, True)
+    offset = stream.initialOffset()
+    with pytest.raises(seqcast.UsageError, match="positions of journals differ"):
+        JournalStream(str(other), "earliest", 0, True).partitions(offset, offset | {"idx": 5})
+    before = manifest.load(path)
+    left = {2: before.rolled[2]}
+    manifest.save(path, manifest.Manifest(2, left, 2, left[2].first_idx))
+    end = stream.reportLatestOffset()
+    with pytest.raises(seqcast.UsageError, match="removed by the journal's retention before"):
+        stream.partitions(offset, end)
+    lenient = JournalStream(str(path), "earliest", 0, False)
+    parts = lenient.partitions(offset, end)
+    assert [(part.first, part.end) for part in parts] == [(300, 500)] and read(path).first_idx == 300
+    assert lenient.initialOffset()["idx"] == 300
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"startingOffset": "middle"}, "give 'earliest' or 'latest'"),
+        ({"maxRowsPerBatch": "0"}, "give a positive number"),
+        ({"failOnDataLoss": "perhaps"}, "give 'true' or 'false'"),
+    ],
+)
+def test_wrong_options_are_refused(session: Any, tmp_path: Path, options: dict[str, str], says: str) -> None:
+    path = journal(tmp_path / "j", A, [(V1, FIRST)], payload="hash")
+    with pytest.raises((PySparkException, StreamingQueryException), match=says):
+        stream = session.readStream.format("seqcast").options(**options).load(str(path))
+        stream.writeStream.format("noop").start().processAllAvailable()
