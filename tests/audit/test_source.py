@@ -6,7 +6,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ import seqcast.spark
 from seqcast.journal import manifest
 from seqcast.journal.reader import read
 from seqcast.journal.writer import JournalWriter
-from seqcast.spark.source import JournalReader, JournalStream
+from seqcast.spark.source import JournalReader, JournalStream, Wanted
 
 pytestmark = pytest.mark.spark
 
@@ -58,30 +57,29 @@ def test_journals_are_a_table_with_all_rows(session: Any, tmp_path: Path) -> Non
     assert first != second
 
 
-def test_conditions_are_decided_where_the_files_are_read(session: Any, tmp_path: Path) -> None:
+def test_options_say_which_rows_are_read(session: Any, tmp_path: Path) -> None:
     journal(tmp_path, A, [(V1, FIRST), (V2, SECOND)], payload="hash", segment_rows=100)
+
+    def count(**options: str) -> int:
+        return int(session.read.format("seqcast").options(**options).load(str(tmp_path)).count())
+
+    assert count(view="2", sender="c") == sum(row.sender == C for row in SECOND)
+    assert count(view="1, 2", sender="b,c") == sum(row.sender != A for row in FIRST + SECOND)
+    assert (count(since="2033-01-01"), count(until="2033-01-01T00:00:00+00:00")) == (0, 500)
+    assert (count(view="7"), count(sender="nobody")) == (0, 0)
     table = load(session, tmp_path)
-    kept = table.where("view_counter = 2 and sender = 'c' and idx < 400")
-    plan = kept._jdf.queryExecution().executedPlan().toString()
-    assert " Filter" not in plan and "+- Filter" not in plan, plan
-    wanted = [300 + at for at, row in enumerate(SECOND) if row.sender == C and at < 100]
-    assert [row["idx"] for row in kept.orderBy("idx").collect()] == wanted
-    assert table.where("sender in ('b', 'c') or idx = 0").count() == 1 + sum(
-        row.sender != A for row in FIRST + SECOND
-    )  # an OR is left to Spark
-    late = datetime(2033, 1, 1, tzinfo=UTC)
-    assert table.where(table.delivered_at > late).count() == 0
-    assert table.where(table.delivered_at < late).count() == 500
+    assert table.where("view_counter = 2 and idx < 400").count() == 100
+    assert table.count() == 500  # what one query asks for does not stay with the table
 
 
 def test_segments_that_no_row_can_come_from_are_not_read(tmp_path: Path) -> None:
     path = journal(tmp_path, A, [(V1, FIRST), (V2, SECOND)], payload="hash", segment_rows=100)
-    everything = sum(len(part.segments) for part in JournalReader(str(path)).partitions())
-    reader = JournalReader(str(path))
-    reader._conditions = [("view_counter", "==", 2)]
-    assert 0 < sum(len(part.segments) for part in reader.partitions()) < everything
-    reader._conditions = [("delivered_at", ">", datetime(2033, 1, 1, tzinfo=UTC))]
-    assert reader.partitions() == []
+
+    def segments(**options: str) -> int:
+        return sum(len(part.segments) for part in JournalReader(str(path), Wanted.of(options)).partitions())
+
+    assert 0 < segments(view="2") < segments()
+    assert segments(since="2033-01-01") == 0
 
 
 def test_a_stream_follows_a_journal_while_it_is_written(session: Any, tmp_path: Path) -> None:
@@ -183,6 +181,8 @@ def test_offsets_name_the_member_and_what_retention_removed_is_said(tmp_path: Pa
         ({"startingOffset": "middle"}, "give 'earliest' or 'latest'"),
         ({"maxRowsPerBatch": "0"}, "give a positive number"),
         ({"failOnDataLoss": "perhaps"}, "give 'true' or 'false'"),
+        ({"view": "last"}, "give counters of views"),
+        ({"since": "yesterday"}, "give a time such as"),
     ],
 )
 def test_wrong_options_are_refused(session: Any, tmp_path: Path, options: dict[str, str], says: str) -> None:

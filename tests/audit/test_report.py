@@ -1,0 +1,87 @@
+"""``seqcast report``: percentiles from histograms, windows of time, what happened meanwhile, and the page."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("pyspark")
+pytest.importorskip("matplotlib")
+
+from hypothesis import given
+from hypothesis import strategies as st
+from journal_data import Row, batch_of, member, view
+
+from seqcast.errors import UsageError
+from seqcast.journal.reader import find
+from seqcast.journal.writer import JournalWriter
+from seqcast.spark import report
+
+A, B = member("a"), member("b")
+V1 = view(1, [A, B])
+
+
+def bucket_of(ns: int) -> int:
+    """What the SQL of the report computes."""
+    shift = max(0, ns.bit_length() - report.STEPS.bit_length())
+    return shift * report.STEPS + (ns >> shift)
+
+
+@given(st.integers(0, 1 << 60))
+def test_a_bucket_holds_values_that_differ_by_a_thirtysecond(ns: int) -> None:
+    bucket = bucket_of(ns)
+    assert ns <= report.bucket_top(bucket) <= ns * (1 + 1 / report.STEPS) + 1
+    assert bucket == 0 or report.bucket_top(bucket - 1) < ns
+
+
+def test_percentiles_are_those_of_the_values_rounded_up() -> None:
+    values = sorted((at * 977) % 100_000 for at in range(5000))
+    histogram = Counter(map(bucket_of, values))
+    for share in report.PERCENTILES:
+        exact = values[int(share * len(values)) - 1]
+        assert exact <= report.percentile(histogram, share) <= exact * (1 + 1 / report.STEPS) + 1
+    assert report.percentile({}, 0.5) == 0
+
+
+def write_journals(top: Path) -> None:
+    """Two members; a's messages take 1 ms to a and 3 ms to b, and b asks twice for a repeat."""
+    for who, latency_ns in ((A, 1_000_000), (B, 3_000_000)):
+        levels = {"naks_sent": 0}
+        writer = JournalWriter(top, cluster="test", member=who, payload="hash", sample=levels.copy)
+        writer.view(V1, 1_600_000_000_000_000_000)
+        for at in range(1000):
+            row = Row(A, 1 + at * 1_000_000, 0, 1 + at, b"x" * 10)
+            sent_ns = 1_600_000_000_000_000_000 + row.seqno
+            writer.batch(batch_of([row], V1, sent_ns + latency_ns), V1)
+        if who == B:
+            writer._events.due = 0
+            levels["naks_sent"] = 2
+            writer.event("Lost", "lost: <3> messages", 1_600_000_000_500_000_000)
+        writer.close("leave")
+
+
+@pytest.mark.spark
+def test_latency_throughput_and_trouble_are_measured(spark: Any, tmp_path: Path) -> None:
+    write_journals(tmp_path / "journals")
+    timed = report.measure(spark, find([tmp_path / "journals"]))
+    rows = {(row["member"], row["sender"]): row for row in report.table(timed)}
+    assert rows["a", "a"]["messages"] == rows["b", "a"]["messages"] == 1000 and rows["all", "all"]["messages"] == 2000
+    assert rows["a", "a"]["p99_us"] == pytest.approx(1000, rel=1 / report.STEPS)
+    assert rows["b", "a"]["p50_us"] == rows["all", "all"]["max_us"] == pytest.approx(3000, rel=1 / report.STEPS)
+    assert sum(count for count, _, _ in timed.windows.values()) == 2000
+    assert sum(size for _, size, _ in timed.windows.values()) == 20_000
+    assert [(who, name, count) for who, _, name, count in timed.trouble] == [("b", "requests for repeats", 2)]
+    paths = report.write(timed, report.table(timed), tmp_path / "out", "seqcast: <test>")
+    assert sorted(path.name for path in paths) == ["latency.png", "report.html", "timeline.png"]
+    text = (tmp_path / "out" / "report.html").read_text()
+    assert text.count("data:image/png;base64,") == 2 and "&lt;test&gt;" in text and "&lt;3&gt;" in text
+    assert re.search(r"b\s+a\s+1,000\s+3,0", report.as_text(report.table(timed)))
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(UsageError, match="name another folder with --out"):
+        report.write(timed, report.table(timed), blocked / "in", "x")
