@@ -185,6 +185,7 @@ def state_page() -> str:
     from seqcast.core.machines.participant import Participant
     from seqcast.core.machines.pause_member import PauseMember
     from seqcast.core.machines.pause_owner import PauseOwner
+    from seqcast.core.machines.pause_request import PauseRequest
     from seqcast.core.machines.state import StateTaker
     from seqcast.core.machines.transfer import Transfer
     from seqcast.core.table import DecisionTable
@@ -196,7 +197,7 @@ def state_page() -> str:
         "occurs in a healthy group and changes nothing; an *illegal* one is a bug and raises `IllegalEvent`.",
     ]
     machines: list[type[Machine]] = [Lifecycle, Membership, Initiator, Participant, Blocker, PauseMember, PauseOwner]
-    for machine in (*machines, Merger, StateTaker, Transfer, Backlog, Line, Operator):
+    for machine in (*machines, Merger, PauseRequest, StateTaker, Transfer, Backlog, Line, Operator):
         first, *paragraphs = str(sys.modules[machine.__module__].__doc__).strip().split("\n\n")
         parts.append(f"## {machine.TABLE.name.capitalize()}: {prose(first).rstrip('.')}")
         parts += [prose(paragraph) for paragraph in paragraphs]

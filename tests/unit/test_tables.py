@@ -15,6 +15,7 @@ from seqcast.core.machines.operator import Operator, OperatorState
 from seqcast.core.machines.participant import Participant, ParticipantState
 from seqcast.core.machines.pause_member import PauseMember, PauseMemberState
 from seqcast.core.machines.pause_owner import PauseOwner, PauseOwnerState
+from seqcast.core.machines.pause_request import PauseRequest, PauseRequestState
 from seqcast.core.machines.state import Having, StateTaker
 from seqcast.core.machines.transfer import Transfer, TransferState
 from seqcast.core.table import IGNORED, ILLEGAL, Edge, IllegalEvent, Machine, decision, edges_of, table
@@ -31,6 +32,7 @@ MACHINES = [
     (Merger, MergerState.APART),
     (Transfer, TransferState.IDLE),
     (Backlog, BacklogState.IDLE),
+    (PauseRequest, PauseRequestState.FREE),
     (Line, LineState.NEW),
     (Operator, OperatorState.ASKING),
 ]

@@ -23,6 +23,7 @@ from seqcast.config import Config
 from seqcast.config.derive import core_settings, driver_settings, engine_settings, nanoseconds
 from seqcast.core.context import EndpointSettings
 from seqcast.core.endpoint import Endpoint
+from seqcast.core.machines.pause_request import PauseRequest
 from seqcast.core.port import reports, transmit
 from seqcast.core.vocabulary import (
     CallbackReturned,
@@ -38,10 +39,8 @@ from seqcast.core.vocabulary import (
     Left,
     Log,
     Minority,
-    PauseGroup,
     PauseHeld,
     PauseOver,
-    ResumeGroup,
     Send,
     StateHeld,
     StateLost,
@@ -50,7 +49,7 @@ from seqcast.core.vocabulary import (
     Waiting,
     Warn,
 )
-from seqcast.errors import JoinRefused, JoinTimeout, NameTaken, NotMember, SeqcastError, SuspendTimeout, UsageError
+from seqcast.errors import JoinRefused, JoinTimeout, NameTaken, NotMember, SeqcastError, SuspendTimeout
 from seqcast.net.callbacks import Callbacks, timed
 from seqcast.net.errors import NO_SEGMENTS, clipped_buffers, explain, only_loopback
 from seqcast.net.guard import Guard
@@ -126,9 +125,7 @@ class Host:
         self.left = False  # gracefully: those who stay have all that this member sent
         self.over = False
         self.state_news: list[TakeState | StateHeld | StateLost] = []  # for the thread that joins
-        self.pausing = ""  # "asked", "held" or "over" between `suspend` and `resume`
-        self.pause_error = ""
-        self._pause_number = 0
+        self.pause = PauseRequest(self.endpoint.edges)
         self._slow = SlowReceivers(name)
         self.guard: Guard | None = None
         self._requests: deque[Input] = deque([JoinGroup()])
@@ -246,15 +243,11 @@ class Host:
             SuspendTimeout: it was not held in time.
         """
         with self.changed:
-            if self.pausing:
-                raise UsageError("this member has paused the group already: resume first")
-            self._pause_number += 1
-            number, self.pausing, self.pause_error = self._pause_number, "asked", ""
-        self.request(PauseGroup(number, nanoseconds(timeout_s)))
+            self.request(self.pause.ask(nanoseconds(timeout_s)))
         try:
             with self.changed:
-                self.changed.wait_for(lambda: self.pausing != "asked" or self.over, timeout_s + 1.0)
-                if self.pausing == "held":
+                self.changed.wait_for(lambda: not self.pause.asked or self.over, timeout_s + 1.0)
+                if self.pause.held:
                     return
         except BaseException:
             self.resume()
@@ -269,14 +262,9 @@ class Host:
             UsageError: there is none.
         """
         with self.changed:
-            if not self.pausing:
-                raise UsageError("this member has not paused the group")
-            self.request(ResumeGroup(self._pause_number))
-            self.changed.wait_for(lambda: self.pausing != "held" or self.over, self.config.lease_s)
-            # Without an answer its lease has run out by now.
-            reason = "" if self.pausing == "over" else "this member was silent too long, or is in the group no more"
-            self.pausing = ""
-            return self.pause_error or reason
+            self.request(self.pause.resume())
+            self.changed.wait_for(lambda: not self.pause.held or self.over, self.config.lease_s)
+            return self.pause.end()
 
     def wait_over(self, timeout_s: float) -> bool:
         """Waits until the endpoint has left."""
@@ -364,10 +352,8 @@ class Host:
                     self.left = complete
                 case ExcludedBy():
                     self.excluded = True
-                case PauseHeld(number) if number == self._pause_number and self.pausing == "asked":
-                    self.pausing = "held"
-                case PauseOver(number, reason) if number == self._pause_number and self.pausing:
-                    self.pausing, self.pause_error = "over", reason
+                case PauseHeld() | PauseOver():
+                    self.pause.told(effect)
                 case CallBlock(run) if self.callbacks is not None:
                     self.callbacks.block(run)
                 case CallUnblock() if self.callbacks is not None:

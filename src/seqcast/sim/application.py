@@ -10,6 +10,7 @@ from typing import Protocol
 from seqcast._native.engine import AGAIN, ENDED, NO_VIEW, SENT, Batch, Engine, Sending
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.machines.backlog import Item
+from seqcast.core.machines.pause_request import PauseRequest
 from seqcast.core.vocabulary import (
     CallbackReturned,
     CallBlock,
@@ -23,10 +24,8 @@ from seqcast.core.vocabulary import (
     Left,
     Meaning,
     Minority,
-    PauseGroup,
     PauseHeld,
     PauseOver,
-    ResumeGroup,
     StateHeld,
     StateLost,
     TakeState,
@@ -111,6 +110,7 @@ class Application:
         self.tag = 0  # of the view that the application is in
         self.waits = Waits(machine, record)
         self.chain = Chain(self.options.state_bytes)
+        self.pause = PauseRequest(machine.endpoint.edges)
         self.keeper = StateKeeper(machine, record, self)
         self.loads = random.Random(f"loads {self.options.seed} {record.index}")
 
@@ -148,12 +148,8 @@ class Application:
                 record.over, record.left = True, left
             case TakeState() | StateHeld() | StateLost():
                 self.keeper.told(effect)
-            case PauseHeld():
-                record.pauses[-1].held_ns = self.machine.clock.now
-            case PauseOver(_, reason) if reason:
-                record.pauses[-1].held_ns = 0
-            case PauseOver():
-                record.pauses[-1].over_ns = self.machine.clock.now
+            case PauseHeld() | PauseOver():
+                self.pause_told(effect)
             case CallBlock(run):
                 self.call_block(run)
             case CallUnblock():
@@ -382,23 +378,34 @@ class Application:
     def suspend(self, hold_ns: int) -> None:
         """Pauses the group for so long."""
         record, clock = self.record, self.machine.clock
-        if self.view is None or not self.can_run or (record.pauses and record.pauses[-1].wanted):
+        if self.view is None or not self.can_run or not self.pause.free:
             return
         self.machine.trace("pauses the group")
-        record.pauses.append(PauseRun(len(record.pauses) + 1))
-        clock.at(clock.now + hold_ns, self.unsuspend, record.pauses[-1])
-        self.machine.step(PauseGroup(record.pauses[-1].number, PAUSE_TIMEOUT_NS))
+        wish = self.pause.ask(PAUSE_TIMEOUT_NS)
+        record.pauses.append(PauseRun(wish.request))
+        clock.at(clock.now + hold_ns, self.unsuspend)
+        self.machine.step(wish)
         self.machine.service()
 
-    def unsuspend(self, pause: PauseRun) -> None:
-        pause.wanted = False
+    def unsuspend(self) -> None:
         if not self.record.alive:
             return
         if not self.can_run:
-            self.machine.clock.at(self.machine.busy_until, self.unsuspend, pause)
+            self.machine.clock.at(self.machine.busy_until, self.unsuspend)
             return
-        self.machine.step(ResumeGroup(pause.number))
+        self.machine.step(self.pause.resume())
+        self.pause.end()
         self.machine.service()
+
+    def pause_told(self, effect: PauseHeld | PauseOver) -> None:
+        now, run = self.machine.clock.now, self.record.pauses[effect.request - 1]
+        self.pause.told(effect)
+        if isinstance(effect, PauseHeld):
+            run.held_ns = now
+        elif effect.reason:
+            run.held_ns = 0
+        else:
+            run.over_ns = now
 
     def call_block(self, run: int) -> None:
         """The block callback: takes its time, sends some messages, or never returns."""

@@ -18,6 +18,7 @@ from seqcast.core.machines.merge import Merger
 from seqcast.core.machines.participant import Participant
 from seqcast.core.machines.pause_member import PauseMember
 from seqcast.core.machines.pause_owner import PauseOwner
+from seqcast.core.machines.pause_request import PauseRequest
 from seqcast.core.machines.state import StateTaker
 from seqcast.core.machines.transfer import Transfer
 from seqcast.core.router import VIEW
@@ -34,6 +35,7 @@ MACHINES = (
     Blocker,
     PauseMember,
     PauseOwner,
+    PauseRequest,
     Merger,
     StateTaker,
     Transfer,

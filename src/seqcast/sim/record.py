@@ -33,7 +33,6 @@ class PauseRun:
     """One pause of the group; ``over_ns`` is set only where the application was told that it held until then."""
 
     number: int
-    wanted: bool = True
     view_id: ViewId | None = None
     held_ns: int = 0
     over_ns: int = 0

@@ -1,0 +1,125 @@
+"""A pause as the application that asked for it sees it: one at a time, from `suspend` to `resume`.
+
+`pause_owner.py` carries the pause out. It may hold it, or end it, when the application waits no longer: the number of
+the pause tells.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import ClassVar
+
+from seqcast.core.table import IGNORED, Edge, Machine, Table, table
+from seqcast.core.vocabulary import PauseGroup, PauseHeld, PauseOver, ResumeGroup
+from seqcast.errors import UsageError
+
+
+class PauseRequestState(Enum):
+    FREE = auto()
+    ASKED = auto()
+    HELD = auto()
+    OVER = auto()
+
+
+class PauseRequestEvent(Enum):
+    ASK = auto()
+    HELD = auto()
+    OVER = auto()
+    RESUME = auto()
+    END = auto()
+
+
+class PauseRequest(Machine):
+    """
+    Args:
+        edges: of the endpoint.
+    """
+
+    def __init__(self, edges: set[Edge]) -> None:
+        super().__init__(PauseRequestState.FREE, edges)
+        self.number = 0
+        self._reason = ""
+
+    # ---- inputs
+
+    def ask(self, timeout_ns: int) -> PauseGroup:
+        """The application pauses the group. Returns the input of the endpoint.
+
+        Raises:
+            UsageError: this member pauses the group already.
+        """
+        self.fire(PauseRequestEvent.ASK)
+        return PauseGroup(self.number, timeout_ns)
+
+    def told(self, effect: PauseHeld | PauseOver) -> None:
+        """By the endpoint."""
+        if effect.request != self.number:  # of one that the application gave up
+            return
+        if isinstance(effect, PauseHeld):
+            self.fire(PauseRequestEvent.HELD)
+        else:
+            self.fire(PauseRequestEvent.OVER, effect.reason)
+
+    def resume(self) -> ResumeGroup:
+        """The application lets the group go on. Returns the input of the endpoint; ``end`` follows when ``held`` is
+        false, or after the lease, by which it has ended anyhow.
+
+        Raises:
+            UsageError: there is no pause.
+        """
+        self.fire(PauseRequestEvent.RESUME)
+        return ResumeGroup(self.number)
+
+    def end(self) -> str:
+        """The application waits no longer. Returns why the pause had ended before; "": it held until ``resume``."""
+        self.fire(PauseRequestEvent.END)
+        return self._reason
+
+    # ---- what the application waits for
+
+    @property
+    def free(self) -> bool:
+        return self.state is PauseRequestState.FREE
+
+    @property
+    def asked(self) -> bool:
+        return self.state is PauseRequestState.ASKED
+
+    @property
+    def held(self) -> bool:
+        return self.state is PauseRequestState.HELD
+
+    # ---- actions
+
+    def begin(self) -> None:
+        self.number += 1
+
+    def note(self, reason: str) -> None:
+        self._reason = reason
+
+    def note_silence(self) -> None:
+        self._reason = "this member was silent too long, or is in the group no more"
+
+    def refuse_second(self) -> None:
+        raise UsageError("this member has paused the group already: resume first")
+
+    def refuse(self) -> None:
+        raise UsageError("this member has not paused the group")
+
+    S, E = PauseRequestState, PauseRequestEvent
+    TABLE: ClassVar[Table] = table(
+        "pause request",
+        S,
+        E,
+        (S.FREE, E.ASK, S.ASKED, begin, "the application pauses the group"),
+        (None, E.ASK, None, refuse_second, "one at a time"),
+        (S.ASKED, E.HELD, S.HELD, (), "all members have delivered the same, and nobody sends"),
+        (None, E.HELD, None, IGNORED, "the application waits no longer"),
+        ((S.ASKED, S.HELD), E.OVER, S.OVER, note, "resumed, not held in time, or ended by something else"),
+        (None, E.OVER, None, IGNORED, "the application waits no longer"),
+        (S.FREE, E.RESUME, None, refuse, "there is none"),
+        (None, E.RESUME, None, (), "held, ended, or waited for no longer"),
+        (S.OVER, E.END, S.FREE, (), "the owner told how it ended"),
+        (S.FREE, E.END, None, refuse, "there is none"),
+        (None, E.END, S.FREE, note_silence, "no answer came before the lease ended"),
+    )
