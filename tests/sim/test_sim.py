@@ -103,7 +103,7 @@ def test_states_agree_while_providers_fall_fail_and_leave(order):
         result = simulate(turnover(seed, order))
         assert not result.violations, f"turnover({seed}, {order!r}): {result.violations[0]}"
         edges |= result.edges
-    for event in ["NAMED", "SAME", "REFUSED_LAST"]:
+    for event in ["NAMED", "SAME", "REFUSED"]:
         edge = Edge("state", "LACKING", event)
         assert edge in edges, f"the storm no longer takes {edge}"
 

@@ -16,7 +16,7 @@ from seqcast.core.machines.participant import Participant, ParticipantState
 from seqcast.core.machines.pause_member import PauseMember, PauseMemberState
 from seqcast.core.machines.pause_owner import PauseOwner, PauseOwnerState
 from seqcast.core.machines.pause_request import PauseRequest, PauseRequestState
-from seqcast.core.machines.state import Having, StateTaker
+from seqcast.core.machines.state import StateTaker, StateTakerState
 from seqcast.core.machines.transfer import Transfer, TransferState
 from seqcast.core.table import IGNORED, ILLEGAL, Edge, IllegalEvent, Machine, decision, edges_of, table
 
@@ -25,7 +25,7 @@ MACHINES = [
     (Membership, MembershipState.QUIET),
     (Initiator, InitiatorState.IDLE),
     (Participant, ParticipantState.OPEN),
-    (StateTaker, Having.OUT),
+    (StateTaker, StateTakerState.OUT),
     (Blocker, BlockerState.IDLE),
     (PauseMember, PauseMemberState.OPEN),
     (PauseOwner, PauseOwnerState.IDLE),
@@ -64,6 +64,12 @@ def test_every_pair_ends_in_a_row_without_a_guard_and_every_row_has_a_reason(mac
 @pytest.mark.parametrize(("machine", "start"), MACHINES)
 def test_every_state_is_reachable(machine, start):
     assert reachable(machine, start) == set(type(start))
+
+
+@pytest.mark.parametrize(("machine", "start"), MACHINES)
+def test_every_event_is_legal_in_some_state(machine, start):
+    legal = {edge.event for edge in edges_of([machine])}
+    assert legal == {event.name for _, event in machine.TABLE.rows}
 
 
 @pytest.mark.parametrize(("machine", "start"), MACHINES)

@@ -28,7 +28,7 @@ class Verdict(Enum):
 
 
 IGNORED, ILLEGAL = Verdict.IGNORED, Verdict.ILLEGAL
-Does = Action | tuple[Action, ...] | Verdict | str
+Does = Action | tuple[Action, ...] | Verdict
 
 
 class Edge(NamedTuple):
@@ -181,17 +181,7 @@ def _row(
     if isinstance(does, Verdict):
         assert to is None, f"{edge}: an ignored or illegal event changes no state"
         return Row(guard, None, (), why, does, edge)
-    if isinstance(does, str):
-        does = tuple(_by_name(action) for action in does.split())
     return Row(guard, to, does if isinstance(does, tuple) else (does,), why, None, edge)
-
-
-def _by_name(name: str) -> Action:
-    def action(machine: object, *args: object) -> None:
-        getattr(machine, name)(*args)
-
-    action.__name__ = name
-    return action
 
 
 def edges_of(tables: Iterable[type[Machine] | DecisionTable]) -> set[Edge]:

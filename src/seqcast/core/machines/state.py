@@ -19,7 +19,7 @@ from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
 from seqcast.core.vocabulary import StateHeld, StateLost, TakeState
 
 
-class Having(Enum):
+class StateTakerState(Enum):
     OUT = auto()
     LACKING = auto()
     ASKING = auto()
@@ -27,43 +27,17 @@ class Having(Enum):
     LOST = auto()
 
 
-class HavingInput(Enum):
+class StateTakerEvent(Enum):
     FORMED = auto()
     NAMED = auto()
     SAME = auto()
     NOBODY = auto()
     ARRIVED = auto()
     REFUSED = auto()
-    REFUSED_LAST = auto()
     REPEAT = auto()
 
 
-H, I = Having, HavingInput  # noqa: E741
-TABLE: Table = table(
-    "state",
-    H,
-    I,
-    (H.OUT, I.FORMED, H.HELD, "have", "the first member of a group: its state is the group's"),
-    (None, I.FORMED, None, ILLEGAL, "a first view is formed once"),
-    (H.OUT, I.NAMED, H.LACKING, "take", "taken in: the VIEW names a provider"),
-    ((H.LACKING, H.ASKING), I.NAMED, H.LACKING, "take", "another provider, and a new boundary: from nothing"),
-    (None, I.NAMED, None, IGNORED, "it arrived, or was given up, while the cut was agreed"),
-    (H.OUT, I.SAME, None, ILLEGAL, "no provider was named before"),
-    (None, I.SAME, None, IGNORED, "the transfer goes on; or we passed the provider over after our OK"),
-    ((H.OUT, H.LACKING, H.ASKING), I.NOBODY, H.LOST, "lose", "no member has the state, or is left to give it"),
-    (None, I.NOBODY, None, IGNORED, "the VIEW has nothing to say to who has it"),
-    (H.LACKING, I.ARRIVED, H.HELD, "have", "all of it is here, and its sum is right"),
-    (H.OUT, I.ARRIVED, None, ILLEGAL, "nothing was awaited"),
-    (None, I.ARRIVED, None, IGNORED, "of a provider that was passed over"),
-    (H.LACKING, I.REFUSED, H.ASKING, "pass_over begin_asking ask", "the provider cannot, or nothing came: another one"),
-    (H.LACKING, I.REFUSED_LAST, H.LOST, "pass_over lose", "the provider cannot, and there is no other"),
-    (H.OUT, I.REFUSED, None, ILLEGAL, "nothing was awaited"),
-    (None, I.REFUSED, None, IGNORED, "known"),
-    (H.OUT, I.REFUSED_LAST, None, ILLEGAL, "nothing was awaited"),
-    (None, I.REFUSED_LAST, None, IGNORED, "known"),
-    (H.ASKING, I.REPEAT, None, "ask", "no VIEW that names another yet"),
-    (None, I.REPEAT, None, ILLEGAL, "the timer runs only while asking"),
-)
+S, E = StateTakerState, StateTakerEvent
 
 
 def name_providers(
@@ -96,10 +70,8 @@ def name_providers(
 
 
 class StateTaker(Machine):
-    TABLE: ClassVar[Table] = TABLE
-
     def __init__(self, context: Context) -> None:
-        super().__init__(Having.OUT, context.edges)
+        super().__init__(S.OUT, context.edges)
         self.context = context
         self.provision: Provision | None = None
         self.passed: tuple[int, ...] = ()
@@ -114,38 +86,44 @@ class StateTaker(Machine):
         if not me.state:
             return
         mine = next((provision for provision in frame.providers if provision.joiner == me.id), None)
-        if frame.closes is None and self.state is Having.OUT:
-            self.fire(HavingInput.FORMED, None)
+        if frame.closes is None:
+            self.fire(E.FORMED, None)
         elif mine is None:
             had = self.provision is not None or any(info.state and info.id != me.id for info in frame.members)
             self.fire(
-                HavingInput.NOBODY,
+                E.NOBODY,
                 "no member that has the state is left: join again"
                 if had
                 else "no member of the group was joined with a state handler: join without one, or give them one",
             )
         else:
-            self.fire(HavingInput.SAME if mine == self.provision else HavingInput.NAMED, mine)
+            self.fire(E.SAME if mine == self.provision else E.NAMED, mine)
 
     def arrived(self, boundary: int) -> None:
         """All of the state of this boundary is here."""
         if self.provision is not None and boundary == self.provision.boundary:
-            self.fire(HavingInput.ARRIVED, self.provision)
+            self.fire(E.ARRIVED, self.provision)
 
     def refused(self, boundary: int, reason: str) -> None:
         """The provider of this boundary has said that it cannot give the state, or nothing came of it in time."""
         if self.provision is None or boundary != self.provision.boundary:
             return
-        tried = {self.context.me.id, self.provision.provider, *self.passed}
-        left = any(info.state and info.id not in tried for info in self.context.infos.values())
-        self.fire(HavingInput.REFUSED if left else HavingInput.REFUSED_LAST, reason)
+        self.fire(E.REFUSED, reason)
 
     def due(self) -> int:
         return self.asks.due
 
     def run_timers(self) -> None:
         if self.asks.take(self.context.now):
-            self.fire(HavingInput.REPEAT)
+            self.fire(E.REPEAT)
+
+    # ---- guards
+
+    def another_is_left(self, _reason: str) -> bool:
+        """A further member may have the state."""
+        assert self.provision is not None
+        tried = {self.context.me.id, self.provision.provider, *self.passed}
+        return any(info.state and info.id not in tried for info in self.context.infos.values())
 
     # ---- actions
 
@@ -184,3 +162,33 @@ class StateTaker(Machine):
         self.context.lacks = self.passed
         self.context.lost = True
         self.context.emit(StateLost("; ".join(dict.fromkeys([*self.reasons, reason]))))
+
+    TABLE: ClassVar[Table] = table(
+        "state",
+        S,
+        E,
+        (S.OUT, E.FORMED, S.HELD, have, "the first member of a group: its state is the group's"),
+        (None, E.FORMED, None, ILLEGAL, "a first view is formed once"),
+        (S.OUT, E.NAMED, S.LACKING, take, "admitted: the VIEW names a provider"),
+        ((S.LACKING, S.ASKING), E.NAMED, S.LACKING, take, "another provider, and a new boundary: from nothing"),
+        (None, E.NAMED, None, IGNORED, "it arrived, or was given up, while the cut was agreed"),
+        (S.OUT, E.SAME, None, ILLEGAL, "no provider was named before"),
+        (None, E.SAME, None, IGNORED, "the transfer goes on; or we passed the provider over after our OK"),
+        ((S.OUT, S.LACKING, S.ASKING), E.NOBODY, S.LOST, lose, "no member has the state, or is left to give it"),
+        (None, E.NOBODY, None, IGNORED, "the VIEW names providers only for members that lack the state"),
+        (S.LACKING, E.ARRIVED, S.HELD, have, "all of it is here, and its checksum is right"),
+        (S.OUT, E.ARRIVED, None, ILLEGAL, "nothing was awaited"),
+        (None, E.ARRIVED, None, IGNORED, "of a provider that was passed over"),
+        (
+            S.LACKING,
+            (E.REFUSED, another_is_left),
+            S.ASKING,
+            (pass_over, begin_asking, ask),
+            "the provider cannot, or nothing came: another one",
+        ),
+        (S.LACKING, E.REFUSED, S.LOST, (pass_over, lose), "the provider cannot, and there is no other"),
+        (S.OUT, E.REFUSED, None, ILLEGAL, "nothing was awaited"),
+        (None, E.REFUSED, None, IGNORED, "known"),
+        (S.ASKING, E.REPEAT, None, ask, "no VIEW that names another yet"),
+        (None, E.REPEAT, None, ILLEGAL, "the timer runs only while asking"),
+    )
