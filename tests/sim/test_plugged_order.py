@@ -23,10 +23,10 @@ static size_t batching_bytes(const sc_config *config, const sc_view *view) { ret
 
 static void settle_reversed(sc_engine *e, int64_t now) {
     batching *b = e->order.state;
-    for (uint32_t n = 0; stamps(e) && !e->gate_closed; n = 0) {
+    for (uint32_t n = 0; stamps(e) && !e->cut.gate_closed; n = 0) {
         sc_peer *batch[2];
-        for (uint32_t r = 0; r < e->view.n && n < 2; r++)
-            if (!e->peers[r]->lost && e->peers[r]->forward.queued < e->peers[r]->forward.next) batch[n++] = e->peers[r];
+        for (sc_peer **m = e->peers; m < e->peers + e->view.n && n < 2; m++)
+            if (!(*m)->cut.lost && (*m)->forward.queued < (*m)->forward.next) batch[n++] = *m;
         if (n == 1 && !b->alone) b->alone = now;
         if (!n || (n == 1 && now - b->alone < 2000000)) return;
         b->alone = 0;
