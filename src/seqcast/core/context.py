@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
@@ -142,7 +142,7 @@ class Context:
     entered: NewView | None = None  # the VIEW of the view
     emitted: deque[Effect | Command] = field(default_factory=deque)  # by machines; to be carried out, in this order
     effects: list[Effect] = field(default_factory=list)  # of this step, for the runner
-    counters: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(COUNTERS, 0)))
+    counters: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))
     edges: set[Edge] = field(default_factory=set)
     elder_ns: int = -NEVER  # when the coordinator of another view, with a lower id than ours, was heard last
     history: int = 0  # of the group, up to the beginning of the view; see ``core/rules/history.py``

@@ -6,7 +6,6 @@ the same effects, without an engine.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -41,7 +40,7 @@ def reports(events: Sequence[tuple[Any, ...]]) -> list[Report]:
     return [_REPORTS[kind](*details) for kind, *details in events]
 
 
-def transmit(engine: Transmitter, send: Send, counters: Counter[str]) -> None:
+def transmit(engine: Transmitter, send: Send, counters: dict[str, int]) -> None:
     """Carries out a ``Send``: what does not fit the engine's queue is repeated like any frame that is lost."""
     if not engine.control_send(send.payload, send.address):
         counters["frames_unsent"] += 1
