@@ -391,6 +391,7 @@ def test_a_journal_that_was_closed_and_ends_early_is_not_whole(spark: Any, tmp_p
     assert re.search(r"c's journal ends before row \d+, and was closed at row \d+", report.as_text())
 
 
+@pytest.mark.long
 def test_many_segments_are_stitched(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqcast.journal.writer.GROUP_ROWS", 20)
     script = Script()
@@ -522,6 +523,7 @@ def test_a_damaged_segment_is_bad_input(spark: Any, tmp_path: Path) -> None:
         find([top])
 
 
+@pytest.mark.long
 def test_live_segments_are_read_in_tasks(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that went through the driver would have to fit into its memory."""
     top = Script().write(tmp_path)
@@ -535,7 +537,7 @@ def test_live_segments_are_read_in_tasks(spark: Any, tmp_path: Path, monkeypatch
     assert report.rows == sum(found.rows for found in find([top]))
 
 
-@pytest.mark.parametrize("base", [1 << 47, (1 << 61) + 5])
+@pytest.mark.parametrize("base", [pytest.param(1 << 47, marks=pytest.mark.long), (1 << 61) + 5])
 def test_packet_seqnos_of_any_size_give_no_alarm(spark: Any, tmp_path: Path, base: int) -> None:
     for order in ("fifo", "sequencer"):
         script = Script(order)
@@ -609,6 +611,7 @@ def test_what_a_journal_claims_is_compared_with_the_others(
     assert re.search(says, audit.as_text()), audit.as_text()
 
 
+@pytest.mark.long
 def test_a_gap_behind_many_views_of_one_segment_is_found(spark: Any, tmp_path: Path) -> None:
     """Formerly a bound of 10,000 runs of one view each ended the look at a segment."""
     views = [view(counter, [A]) for counter in range(1, 10_051)]
