@@ -337,4 +337,11 @@ BREAKS = (
          "if self.provision is not None and boundary == self.provision.boundary:", "if self.provision is not None:",
          tests="tests/sockets/test_state.py tests/protocol/test_endpoint.py",
          family="turnover"),
+    _one("messages of before the boundary are held, too", MACHINES + "backlog.py",
+         "unicasts = batch.unicasts()", "unicasts = batch",
+         tests="tests/unit/test_transfer.py",
+         family="turnover"),
+    _one("the end of a guard connection proves the end of a process", MACHINES + "guard.py",
+         "self.guard.call(self.member, LineEvent.CHECK)", "self.tell_gone()",
+         tests="tests/unit/test_guard.py"),
 )  # fmt: skip
