@@ -140,8 +140,6 @@ void sc_queue_unicasts(sc_engine *e, sc_peer *peer) {
         sc_rx_release(e, rx);
 }
 
-sc_delivery *sc_queue_first(const sc_engine *e) { return e->queue.head < e->queue.tail ? at(e, e->queue.head) : NULL; }
-
 /* The first entry was taken by the application. */
 void sc_queue_pop(sc_engine *e, int64_t now) {
     sc_delivery *d = at(e, e->queue.head);

@@ -40,7 +40,6 @@ int sc_queue_packet(sc_engine *e, const sc_delivery *packet);
 int sc_queue_marker(sc_engine *e, uint64_t marker, int inside);
 void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno, uint64_t number, uint64_t global);
 void sc_queue_unicasts(sc_engine *e, struct sc_peer *peer);
-sc_delivery *sc_queue_first(const sc_engine *e);
 void sc_queue_pop(sc_engine *e, int64_t now);
 void sc_queue_closed(sc_engine *e);
 void sc_queue_free(sc_engine *e);

@@ -134,7 +134,7 @@ static int receive_data(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_
     sc_rx_extend(e, rx);
     advance(e, peer, rx, stream);
     if (rx->next != before) {
-        sc_gaps_prune(rx);
+        if (rx->n_gaps) sc_gaps_prune(rx);
         sc_flow_progress(e, rx, stream, now);
     }
     return 1;

@@ -105,6 +105,14 @@ static inline sc_rx_packet *sc_rx_at(const sc_engine *e, const sc_rx_stream *rx,
 /* Credit ends with its view: an application that takes nothing would be left with a window of its own packets for each
  * view. It may not send while those of closed views that it has not taken are more than a ring. */
 static inline int sc_own_closed_full(const sc_engine *e) { return e->queue.closed_bytes > e->config.ring_bytes; }
+/* The contiguous prefix ends before the first slot that is empty. */
+static inline void sc_rx_extend(const sc_engine *e, sc_rx_stream *rx) {
+    while (rx->next <= rx->highest && sc_rx_at(e, rx, rx->next)->p) rx->next++;
+}
+/* The oldest entry of the delivery queue; NULL: it is empty. */
+static inline sc_delivery *sc_queue_first(const sc_engine *e) {
+    return e->queue.head < e->queue.tail ? &e->queue.entries[e->queue.head & (e->queue.cap - 1)] : NULL;
+}
 static inline int sc_hears_not(const sc_peer *peer, uint32_t rank) {
     return peer->detect.unheard[rank / 8] >> rank % 8 & 1;
 }

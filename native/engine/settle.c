@@ -15,8 +15,8 @@ void sc_settle(sc_engine *e, int64_t now) {
     do {
         if (e->credit.due) sc_flow_recount(e, now);
         if (e->order.ops->settle) e->order.ops->settle(e, now);
-        sc_blocked_drain(e);
+        if (e->blocked.first || e->blocked.full) sc_blocked_drain(e);
     } while (e->credit.due);
-    sc_view_cut_check(e);
-    sc_drained_check(e);
+    if (e->cut.set) sc_view_cut_check(e);
+    if (e->leave.ended) sc_drained_check(e);
 }

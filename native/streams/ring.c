@@ -69,11 +69,6 @@ int sc_rx_put(sc_engine *e, sc_rx_stream *rx, uint64_t seqno, uint8_t *p, size_t
     return 1;
 }
 
-/* The contiguous prefix ends before the first slot that is empty. */
-void sc_rx_extend(const sc_engine *e, sc_rx_stream *rx) {
-    while (rx->next <= rx->highest && sc_rx_at(e, rx, rx->next)->p) rx->next++;
-}
-
 /* The packet that is next for delivery is not one of the stream: its place is empty again. */
 void sc_rx_drop(const sc_engine *e, sc_rx_stream *rx) {
     drop_slot(rx, sc_rx_at(e, rx, rx->queued));

@@ -38,7 +38,6 @@ sc_rx_stream *sc_rx_of(struct sc_peer *peer, int stream);
 void sc_rx_reset(sc_engine *e, sc_rx_stream *rx, uint64_t base);
 void sc_rx_free(sc_engine *e, sc_rx_stream *rx);
 int sc_rx_put(sc_engine *e, sc_rx_stream *rx, uint64_t seqno, uint8_t *p, size_t len, sc_slab *slab);
-void sc_rx_extend(const sc_engine *e, sc_rx_stream *rx);
 void sc_rx_stable(sc_engine *e, sc_rx_stream *rx, uint64_t stable);
 /* The packet `queued`: it is passed over; or dropped, so that its place is empty again. */
 void sc_rx_skip(sc_rx_stream *rx);
