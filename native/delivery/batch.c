@@ -172,7 +172,7 @@ int sc_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *mark
     tail_spill(e, batch, &t);
     if (batch->n) return SC_DELIVER_BATCH;
     if (!d || d->p) return SC_DELIVER_NONE;
-    *marker = d->marker;
+    *marker = d->number;
     if (!d->inside) sc_assembly_view_ends(e);
     sc_queue_pop(e, now);
     return SC_DELIVER_MARKER;

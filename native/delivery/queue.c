@@ -83,8 +83,8 @@ void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno, 
                                               .slab = slab,
                                               .own = 1,
                                               .stream = SC_STREAM_GROUP,
-                                              .carrier = e->view.rank,
-                                              .rank = e->view.rank,
+                                              .carrier = (uint16_t)e->view.rank,
+                                              .rank = (uint16_t)e->view.rank,
                                               .sender = e->config.member,
                                               .seqno = seqno,
                                               .number = number,
@@ -100,7 +100,7 @@ void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno, 
 int sc_queue_marker(sc_engine *e, uint64_t marker, int inside) {
     sc_delivery *d = push(e);
     if (!d) return -1;
-    *d = (sc_delivery){.marker = marker, .inside = inside, .epoch = e->epoch, .view_tag = e->view.tag};
+    *d = (sc_delivery){.number = marker, .inside = inside != 0, .epoch = e->epoch, .view_tag = e->view.tag};
     e->queue.markers++;
     return 0;
 }
@@ -113,9 +113,9 @@ static int deliver(sc_engine *e, sc_peer *peer, int stream, uint32_t rank, uint6
     if (!sc_queue_packet(e, &(sc_delivery){.p = slot->p,
                                            .len = slot->len,
                                            .slab = slot->slab,
-                                           .stream = stream,
-                                           .carrier = peer->rank,
-                                           .rank = rank,
+                                           .stream = (uint8_t)stream,
+                                           .carrier = (uint16_t)peer->rank,
+                                           .rank = (uint16_t)rank,
                                            .sender = e->view.ids[rank],
                                            .seqno = rx->queued,
                                            .number = number,

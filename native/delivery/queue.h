@@ -11,18 +11,17 @@ typedef struct {
     sc_slab *slab;
     uint64_t sender;
     uint64_t seqno; /* of the carrying stream, for credit */
-    uint64_t marker;
-    int inside; /* the marker stands inside a view: open messages go on behind it */
-    int own; /* a copy of an own packet, which the pool does not bound */
+    uint64_t number; /* of the packet in the numbering of `sender`; or what a marker says */
+    uint64_t global; /* global seqno of the first message that ends in it; 0: no total order */
     uint64_t pair; /* of a unicast: sc_peer.pair when it came */
     uint64_t view_tag;
     uint64_t epoch;
-    uint64_t number; /* of the packet in the numbering of `sender` */
-    uint64_t global; /* global seqno of the first message that ends in it; 0: no total order */
     uint32_t len;
-    uint32_t carrier; /* rank of the stream's sender */
-    uint32_t rank; /* of `sender`, whose messages these are */
-    int stream;
+    uint16_t carrier; /* rank of the stream's sender */
+    uint16_t rank; /* of `sender`, whose messages these are */
+    uint8_t stream; /* SC_STREAM_* */
+    uint8_t inside; /* the marker stands inside a view: open messages go on behind it */
+    uint8_t own; /* a copy of an own packet, which the pool does not bound */
 } sc_delivery;
 
 typedef struct {

@@ -35,8 +35,8 @@ static int send_to_self(sc_engine *e, const uint8_t *p, uint64_t len, uint64_t *
                                                        .len = (uint32_t)at + 8,
                                                        .slab = slab,
                                                        .stream = SC_STREAM_UNICAST,
-                                                       .carrier = e->view.rank,
-                                                       .rank = e->view.rank,
+                                                       .carrier = (uint16_t)e->view.rank,
+                                                       .rank = (uint16_t)e->view.rank,
                                                        .sender = e->config.member,
                                                        .seqno = seqno,
                                                        .number = seqno});
