@@ -5,7 +5,14 @@
 #include "streams/ring.h"
 #include "streams/tx.h"
 
-/* Acks, credit, stability, tail probes. */
+/* Acks, credit, stability, tail probes: with gaps.h (what is missing, NAKs) and again.h (retransmission) this is reliability,
+ * which makes each stream complete at its receivers and tells when a packet is needed no more. What it owes the rest:
+ *  - what this member has reported as held in a cut, it keeps until the view is closed;
+ *  - a gap is filled as long as one counted member holds the packet, by the sender or any holder;
+ *  - `stable` never exceeds what every counted member has delivered;
+ *  - NAKs, retransmissions and what one member may draw are bounded in rate;
+ *  - nothing is sent where nothing is outstanding.
+ * Rings and orders know nothing of how that comes about; docs/architecture.md says how another kind would fit. */
 
 typedef struct {
     uint64_t delivered, received;
