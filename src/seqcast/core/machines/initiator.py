@@ -1,9 +1,9 @@
-"""The initiator's part in the cut: BLOCK until all have run their callbacks, where there are any, START until all said
-OK, CUT until all said DONE, VIEW until all have it.
+"""The initiator's part in the cut: it repeats BLOCK until all block callbacks have run, if there are any; START until
+all survivors said OK; CUT until all said DONE; VIEW until all have it.
 
-In a primary partition (step 9) the CUT has the VIEW that is proposed beside it. If one of those that answer has
-accepted a proposal, that one is made again, whoever it leaves out: it may be in force somewhere. Survivors that are no
-majority of the view are blocked, until more are reached or an operator allows them to go on.
+In a primary partition (step 9) a proposed VIEW goes with the CUT. If a survivor has accepted a proposal before, that
+one is made again, whichever members it leaves out: it may be in force somewhere. Survivors that are no majority of the
+view are blocked, until more members are reached or an operator allows them to continue.
 """
 
 from __future__ import annotations

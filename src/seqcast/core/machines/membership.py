@@ -1,14 +1,14 @@
-"""Who is doubted, who asks to come or go, and whether it is this member's turn to start a view change.
+"""Which members we doubt, who asks to join or leave, and whether it is this member's turn to change the view.
 
-The first member of the view that nobody here doubts is the one to act. What is asked for within ``bundle_ns`` makes one
-view (FLU-11), and so do members that fall together: while others are under verification a view change waits, at most
-for ``verify_ns``. Joiners and leavers not yet official are kept here, apart from the view (MBR-01 to MBR-03).
+The first member of the view that nobody here doubts acts. Requests that come within ``bundle_ns`` make one view
+(FLU-11), and so do members that fall together: a view change waits while the engine verifies others, at most for
+``verify_ns``. Joiners and leavers are kept here, apart from the view, until a view settles them (MBR-01 to MBR-03).
 
-A link between two living members that carries no multicast would stall a stream for ever: what the one sends does not
-reach the other, or its acks do not come back. Each member tells in its heartbeats whose multicasts it does not hear, so
-all see such links wherever they are; after ``link_ns`` an end of each is excluded, that with the most of them: a member
-behind a switch that has forgotten it, and not those that it does not hear. If that is the acting member itself, it
-leaves the turn to the next one.
+A link between two living members that carries no multicast would stall a stream for ever: the data of one does not
+reach the other, or its acks do not come back. Each member names in its heartbeats those whose multicasts it does not
+hear, so every member sees such links wherever they are. After ``link_ns`` one end of each is excluded: the end with the
+most such links, which is a member behind a switch that has forgotten it, and not the members that it does not hear. If
+that is the acting member itself, it leaves the turn to the next one.
 """
 
 from __future__ import annotations
@@ -109,15 +109,14 @@ class Membership(Machine):
         self.warned: set[int] = set()  # members that a warning named, as their links are cut
         self.verified_ns = NEVER  # no view change waits longer for verifications
         self.links_ns = NEVER  # when to look at the links again
-        self.more_ns = NEVER  # too few wait no longer for others that may come back, too
-        self.gone: set[int] = set()  # who went on to another view without us (the cut, step 8)
-        self.elsewhere: dict[
-            int, tuple[int, int]
-        ] = {}  # who is seen in a view of which we know nothing: since when, last
-        self.calling: set[int] = set()  # who is blocked with too few, and takes us for dead or for blocked, too
+        self.more_ns = NEVER  # too few wait no longer than this for others that may come back too
+        self.gone: set[int] = set()  # members in another view, without us (the cut, step 8)
+        # Members seen in a view of which we know nothing: since when, and when last.
+        self.elsewhere: dict[int, tuple[int, int]] = {}
+        self.calling: set[int] = set()  # members blocked with too few that think we are dead, or blocked too
         self.joiners: dict[int, Joiner] = before.joiners if before else {}
         self.leavers: set[int] = before.leavers if before else set()
-        self.wanting: set[int] = set()  # who needs a VIEW that names another provider of the state
+        self.wanting: set[int] = set()  # members that need a VIEW that names another provider of the state
         self.bundle_due_ns = NEVER
 
     # ---- what is known

@@ -1,15 +1,16 @@
-"""Merging what a partition separated (design: the cut, step 11; MRG-01 to MRG-09, E-11, E-12).
+"""Merging what a partition separated (the cut, step 11; MRG-01 to MRG-09, E-11, E-12).
 
-The acting coordinator of each view multicasts a beacon. Who hears the beacon of another view, and has the lowest id of
-the coordinators it hears, leads: it makes the merge id and asks the others to cut their subgroups and to hold them. A
-coordinator follows one merge at a time (compare-and-set of the id). Once one of them is ready the leader cuts its own
-subgroup; when all are ready it tells everyone the merged view, which each coordinator installs in its own subgroup as
-the VIEW that ends the cut. Nobody waits for ever: who follows goes on alone when the leader falls silent.
+The acting coordinator of each view multicasts a beacon. A coordinator that hears the beacon of another view, and has
+the lowest id of the coordinators it hears, leads: it makes the merge id and asks the others to cut their subgroups and
+to hold them. A coordinator follows one merge at a time (compare-and-set of the id). Once one of them is ready, the
+leader cuts its own subgroup; when all are ready, it sends all of them the merged view, which each coordinator installs
+in its own subgroup as the VIEW that ends the cut. Nobody waits for ever: a follower continues alone when the leader
+falls silent.
 
-Primary partitions never merge: no minority goes on, so there is nothing to be merged but groups that were founded
-apart. Of those the one with less history gives way, blocked or not: its members are out, and may join again. Where both
-have a history that members shared, an operator decides, and they only warn. Without one there is nothing to lose: the
-smaller group gives way, and one that is blocked to one that is not.
+Primary partitions never merge: no minority continues, so the only other groups are those that were founded apart. The
+one with less history gives way, blocked or not: its members are out, and may join again. If both have a history that
+members shared, an operator decides, and they only warn. If neither has one, there is nothing to lose: the smaller group
+gives way, and a blocked one to one that is not.
 """
 
 from __future__ import annotations
@@ -394,7 +395,7 @@ class Merger(Machine):
         first, _ = self.rivals.get(sender, (now, now))
         if len(self.rivals) < HEARD_MAX or sender in self.rivals:
             self.rivals[sender] = first, now
-        if now - first < 2 * settings.elsewhere_ns:  # who is doubted for being elsewhere counts no more by then
+        if now - first < 2 * settings.elsewhere_ns:  # a member doubted for being elsewhere no longer counts by then
             return
         if not both:
             what = "has a history that this one lacks" if frame.history > own.history else "is larger"
@@ -539,8 +540,8 @@ class Merger(Machine):
         self.quiet_ns = max(self.quiet_ns, self.context.now + self.context.settings.merge_back_off_ns)
 
     def back_off_longer(self) -> None:
-        """For the longer the more merges came to nothing that others led: somebody who only asks must not keep the
-        group from sending."""
+        """Waits longer the more merges led by others came to nothing: a member that only asks must not keep the group
+        from sending."""
         settings = self.context.settings
         pause = settings.merge_back_off_ns << min(self.fruitless, FRUITLESS_MAX)
         self.quiet_ns = self.context.now + max(self.pause_ns, min(pause, settings.merge_back_off_ns_max))

@@ -1,13 +1,13 @@
-"""One member's part in the cut that closes its view (design: the cut, steps 1 to 6).
+"""One member's part in the cut that closes its view (the cut, steps 1 to 6).
 
-BLOCK, where some application has a block callback, only asks: sending and stamping stay open, and nothing is promised.
-A member promises the highest attempt that it answered, and takes CUT and VIEW under that one only. From its OK on the
-gate is closed and nothing from outside the survivors is accepted; after CUT nothing is delivered until VIEW.
+BLOCK, sent if some application has a block callback, only asks: sending and stamping stay open, and nothing is
+promised. A member promises the highest attempt that it answered, and accepts CUT and VIEW under that one only. From its
+OK on the gate is closed and nothing from outside the survivors is accepted; after CUT nothing is delivered until VIEW.
 
 In a primary partition (step 9) DONE also *accepts* the VIEW that the initiator proposes beside its CUT, and the next
-OK tells of it. A VIEW that was served is then the only one there can be, under whatever attempt: it is installed as
-soon as everything up to its cut is here. For that to be possible nothing is delivered from the OK on: another attempt,
-with other survivors, may end elsewhere.
+OK reports it. A VIEW that was served is then the only one there can be, under whatever attempt: it is installed as soon
+as everything up to its cut is here. To make that possible, nothing is delivered from the OK on: another attempt, with
+other survivors, may end elsewhere.
 """
 
 from __future__ import annotations
