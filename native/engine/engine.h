@@ -263,7 +263,8 @@ enum {
     SC_EVENT_LINKS = 5, /* what sc_engine_links says has changed; once until it is asked */
     SC_EVENT_DRAINED = 6, /* all that was accepted before sc_engine_end_sends is on the safe side; once */
     SC_EVENT_STARVED = 7, /* what comes is dropped here, as there are no slabs left */
-    SC_EVENT_SLOW = 8 /* `sender` has said so for suspect_ns_max */
+    SC_EVENT_SLOW = 8, /* `sender` has said so for suspect_ns_max */
+    SC_EVENT_FOREIGN = 9 /* a datagram of another wire version was dropped; once */
 };
 typedef struct {
     int kind;

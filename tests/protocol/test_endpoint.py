@@ -247,6 +247,20 @@ def test_a_joiner_that_does_not_fit_is_told_why(changes, reason):
     assert reason in x.record.error and x.endpoint.over
 
 
+def test_a_joiner_that_hears_another_wire_version_forms_no_group():
+    seen = []
+    for foreign in (False, True):
+        stage = Stage()
+        stage.named("a")
+        stage.until(50)
+        (a,) = stage.nodes
+        for _ in range(2 * foreign):
+            a.receive(b"\xc5\x63" + bytes(6) + (1).to_bytes(4, "little") + bytes(28), b"elsewhere")
+        stage.until(1000)
+        seen.append((a.endpoint.view is not None, "another wire version" in a.error))
+    assert seen == [(True, False), (False, True)]
+
+
 def test_a_joiner_of_another_protocol_version_is_told_so():
     stage = Stage()
     stage.group("a")

@@ -130,7 +130,7 @@ except seqcast.JoinRefused as error:
         while process.poll() is None:
             other.send()
             time.sleep(0.02)
-        assert "another wire version: use one release of seqcast at all, or another cluster name" in output(process)
+        assert "another wire version: run the same release of seqcast on every member, or" in output(process)
 
 
 def test_datagrams_of_another_wire_version_or_cluster_do_not_harm_a_group():

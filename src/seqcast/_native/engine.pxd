@@ -64,6 +64,7 @@ cdef extern from "engine/engine.h" nogil:
         SC_EVENT_CUT_REACHED
         SC_EVENT_LINKS
         SC_EVENT_DRAINED
+        SC_EVENT_FOREIGN
         SC_EVENT_STARVED
         SC_EVENT_SLOW
 

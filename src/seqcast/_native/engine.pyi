@@ -164,7 +164,8 @@ class Engine:
         """Takes all waiting events: ("control", sender_id, address, view_tag, payload), ("suspect", id), ("alive", id),
         ("cut_reached",),
         ("links",): ``links()`` has changed, ("starved",): what comes is dropped for want of slabs, ("slow", id): that
-        member has said so of itself for ``suspect_ns_max``."""
+        member has said so of itself for ``suspect_ns_max``, ("foreign",): a datagram of another wire version was
+        dropped, for the first time, ("drained",): see ``end_sends``."""
     def doubted(self) -> list[int]:
         """Ids of members under verification: not heard, and not suspected yet."""
     def links(self) -> list[tuple[int, int]]:

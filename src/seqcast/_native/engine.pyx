@@ -241,6 +241,8 @@ cdef class Engine:
                 out.append(("links",))
             elif event.kind == SC_EVENT_DRAINED:
                 out.append(("drained",))
+            elif event.kind == SC_EVENT_FOREIGN:
+                out.append(("foreign",))
             else:
                 out.append(("cut_reached",))
 

@@ -46,6 +46,7 @@ from seqcast.core.vocabulary import (
     CloseGroup,
     CutReached,
     Effect,
+    ForeignVersion,
     FrameReceived,
     GiveWay,
     Input,
@@ -263,6 +264,9 @@ class Endpoint:
     def _member_starved(self, report: MemberStarved) -> None:
         self.machines.membership.starves(report.member)
 
+    def _foreign_version(self, _: ForeignVersion) -> None:
+        self.machines.lifecycle.fire(LifecycleEvent.FOREIGN)
+
     def _cut_reached(self, _: CutReached) -> None:
         self.machines.participant.reached()
 
@@ -349,6 +353,7 @@ _TAKES: dict[type[Input], Callable[[Endpoint, Any], None]] = {
     LinksChanged: Endpoint._links_changed,
     SlabsExhausted: Endpoint._slabs_exhausted,
     MemberStarved: Endpoint._member_starved,
+    ForeignVersion: Endpoint._foreign_version,
     CutReached: Endpoint._cut_reached,
     SendsDrained: Endpoint._sends_drained,
 }

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from seqcast.core.vocabulary import (
     CutReached,
+    ForeignVersion,
     FrameReceived,
     LinksChanged,
     MemberAlive,
@@ -30,6 +31,7 @@ _REPORTS: dict[str, Callable[..., Report]] = {
     "links": LinksChanged,
     "starved": SlabsExhausted,
     "slow": MemberStarved,
+    "foreign": ForeignVersion,
     "cut_reached": CutReached,
     "drained": SendsDrained,
 }
@@ -60,7 +62,6 @@ class EnginePort(Protocol):
     def doubted(self) -> list[int]: ...
     def links(self) -> list[tuple[int, int]]: ...
     def strangers(self, tag: int) -> int: ...
-    def counters(self) -> dict[str, int]: ...
     # The cut.
     def gate_close(self, unicasts: bool = False) -> int: ...
     def uncount(self, lost: Sequence[int]) -> None: ...

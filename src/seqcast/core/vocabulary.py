@@ -140,6 +140,11 @@ class MemberStarved:
 
 
 @dataclass(frozen=True, slots=True)
+class ForeignVersion:
+    """A datagram of another wire version was dropped, for the first time."""
+
+
+@dataclass(frozen=True, slots=True)
 class CutReached:
     """Everything up to the cut is here."""
 
@@ -156,6 +161,7 @@ Report = (
     | LinksChanged
     | SlabsExhausted
     | MemberStarved
+    | ForeignVersion
     | CutReached
     | SendsDrained
 )

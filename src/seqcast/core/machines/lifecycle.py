@@ -38,6 +38,7 @@ class LifecycleEvent(Enum):
     BEGIN = auto()
     JOINER = auto()
     GROUP = auto()
+    FOREIGN = auto()
     JOIN_AGAIN = auto()
     REFUSED = auto()
     VIEW = auto()
@@ -75,6 +76,7 @@ class Lifecycle(Machine):
         self.tries = 0
         self.refusal: Refused | None = None
         self.told = ""  # why the group that we want to join admits nobody now
+        self.foreign = False  # datagrams of another wire version come
         self.others: dict[int, int] = {}  # joiners with a lower id -> ns when heard
 
     @property
@@ -134,7 +136,7 @@ class Lifecycle(Machine):
         return now < self.form_ns or yields or self.refusal is not None
 
     def hears_another_version(self) -> bool:
-        return self.context.plane.counters()["drop_version"] > 0
+        return self.foreign
 
     def drained(self) -> bool:
         return self.context.plane.drained()
@@ -169,6 +171,9 @@ class Lifecycle(Machine):
         if blocked and blocked != self.told:
             self.told = blocked
             self.context.emit(Waiting(blocked))
+
+    def note_foreign(self) -> None:
+        self.foreign = True
 
     def form(self) -> None:
         settings = self.context.settings
@@ -236,6 +241,8 @@ class Lifecycle(Machine):
         (None, E.JOINER, None, IGNORED, "it waits for us, or is the group's concern"),
         (S.SEEKING, E.GROUP, None, note_group, "a group exists: form none"),
         (None, E.GROUP, None, IGNORED, "known"),
+        ((S.OUT, S.SEEKING), E.FOREIGN, None, note_foreign, "members of another release are on the network"),
+        (None, E.FOREIGN, None, IGNORED, "our group has its version"),
         (S.SEEKING, (E.JOIN_AGAIN, must_wait), None, ask, "JOIN is not answered yet"),
         (S.SEEKING, (E.JOIN_AGAIN, hears_another_version), S.OVER, (stop, fail_foreign), "do not form a rival group"),
         (S.SEEKING, E.JOIN_AGAIN, None, form, "no group, and no joiner with a lower id: the first view is ours"),
