@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "docs" / "figures.jsonl"
 FRAMES = "<!-- frames -->", "<!-- /frames -->"
+ROUTES = "<!-- routes -->", "<!-- /routes -->"
 BEGIN, END = "<!-- figures: made by docs/render.py -->", "<!-- end of figures -->"
 
 
@@ -33,16 +34,21 @@ def rendered() -> dict[Path, str]:
         ROOT / "docs" / "state-tables.md": state_page(),
         ROOT / "docs" / "config.md": config_page(),
         ROOT / "src" / "seqcast" / "settings.py": settings_module(),
-        ROOT / "docs" / "protocol.md": between(ROOT / "docs" / "protocol.md", *FRAMES, frames_table()),
-        ROOT / "README.md": between(ROOT / "README.md", BEGIN, END, figures(runs)),
+        ROOT / "docs" / "protocol.md": protocol_page((ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")),
+        ROOT / "README.md": between((ROOT / "README.md").read_text(encoding="utf-8"), BEGIN, END, figures(runs)),
     }
 
 
-def between(path: Path, begin: str, end: str, text: str) -> str:
-    """A file with this text between two of its lines."""
-    before, _, rest = path.read_text(encoding="utf-8").partition(begin)
+def between(page: str, begin: str, end: str, text: str) -> str:
+    """A page with this text between two of its lines."""
+    before, _, rest = page.partition(begin)
     _, _, after = rest.partition(end)
     return f"{before}{begin}\n{text}{end}{after}"
+
+
+def protocol_page(page: str) -> str:
+    """docs/protocol.md with its tables of frames."""
+    return between(between(page, *FRAMES, frames_table()), *ROUTES, routes_tables())
 
 
 def frames_table() -> str:
@@ -54,6 +60,32 @@ def frames_table() -> str:
         says = (make.__doc__ or "").strip().partition("\n")[0]
         rows.append([f"`{kind}`", says, "; ".join(f"`{name}`: {shape.text}" for name, shape in fields.items())])
     return table(["kind", "what it says", "fields"], rows) + "\n"
+
+
+def routes_tables() -> str:
+    """Who handles which frame, and what becomes of a VIEW."""
+    from seqcast.core.frames.kinds import SHAPES, OtherVersion
+    from seqcast.core.router import ROUTES, VIEW
+
+    kinds = {make: f"`{kind}`" for kind, (make, _) in SHAPES.items()}
+    kinds[OtherVersion] = "`join` of another protocol version"
+    routes = [
+        [kinds[route.frame], route.of.value, route.by.value, prose(route.handler.__doc__ or "")] for route in ROUTES
+    ]
+    cases = [
+        [
+            prose(row.guard.__doc__ or "") if row.guard else "otherwise",
+            f"*{row.verdict.name.lower()}*" if row.verdict else ", ".join(f"`{each.__name__}`" for each in row.actions),
+            row.why,
+        ]
+        for row in VIEW.rows
+    ]
+    return (
+        table(["kind", "of which view", "sent by", "handled by"], routes)
+        + "\n\nWhat becomes of a VIEW: the first case that holds.\n\n"
+        + table(["if", "does", "because"], cases)
+        + "\n"
+    )
 
 
 def settings_module() -> str:

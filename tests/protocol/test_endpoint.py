@@ -257,7 +257,7 @@ def test_a_joiner_that_hears_another_wire_version_forms_no_group():
         for _ in range(2 * foreign):
             a.receive(b"\xc5\x63" + bytes(6) + (1).to_bytes(4, "little") + bytes(28), b"elsewhere")
         stage.until(1000)
-        seen.append((a.endpoint.view is not None, "another wire version" in a.error))
+        seen.append((a.endpoint.view is not None, "another wire version" in a.record.error))
     assert seen == [(True, False), (False, True)]
 
 

@@ -241,11 +241,11 @@ class Endpoint:
     # ---- inputs: the engine
 
     def _frame_received(self, received: FrameReceived) -> None:
-        self.counters["frames_received"] += 1
+        self.context.counters["frames_received"] += 1
         try:
             self._router.route(load(received.payload), received.sender, received.address)
         except RemoteProtocolError:
-            self.counters["frames_bad"] += 1
+            self.context.counters["frames_bad"] += 1
 
     def _member_suspected(self, report: MemberSuspected) -> None:
         self.story.suspected(report.member)
@@ -332,7 +332,7 @@ class Endpoint:
 
     def _transmit(self, frame: Frame, address: bytes) -> None:
         assert address or not isinstance(frame, _TO_ONE), "no address"
-        self.counters["frames_sent"] += 1
+        self.context.counters["frames_sent"] += 1
         self.story.sent(frame, address)
         self.context.effects.append(Send(dump(frame), address))
 

@@ -239,7 +239,7 @@ class Router:
             self.context.send(closed, sender, address)
 
     def view(self, frame: NewView, sender: int, address: bytes) -> None:
-        """see the decision on a VIEW"""
+        """see below"""
         VIEW.take(self, self.context.edges, frame, sender, address)
 
     def installed(self, frame: Installed, sender: int, _: bytes) -> None:
@@ -292,7 +292,7 @@ class Router:
             machines.merger.beacon(frame, sender, address)
 
     def merge(self, frame: MergeFrame, sender: int, address: bytes) -> None:
-        """merge"""
+        """merge: see its table"""
         self.machines.merger.receive(frame, sender, address)
 
     def unblock(self, frame: Unblock, sender: int, address: bytes) -> None:

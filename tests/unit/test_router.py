@@ -1,0 +1,33 @@
+"""The router's table has every frame, and names only what its frames have."""
+
+import typing
+
+import pytest
+
+from seqcast.core.frames.kinds import SHAPES, Frame, OtherVersion
+from seqcast.core.router import ROUTES, VIEW, By, Of
+
+FIELD = {Of.OURS: "view", Of.LEFT: "view", By.NAMED: "info", By.ASKED: "nonce"}
+
+
+def test_every_frame_has_a_route():
+    routed = {route.frame for route in ROUTES}
+    assert routed == set(typing.get_args(Frame)) == {make for make, _ in SHAPES.values()} | {OtherVersion}
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.frame.__name__} {route.of.name}")
+def test_a_route_asks_for_fields_that_its_frame_has_and_says_what_its_handler_does(route):
+    for asked in (route.of, route.by):
+        assert FIELD.get(asked) in {None, *route.frame.__slots__}
+    assert route.handler.__doc__
+
+
+def test_of_several_routes_of_a_frame_none_hides_another():
+    for route in ROUTES:
+        others = [other for other in ROUTES if other.frame is route.frame and other is not route]
+        assert not others or route.of is not Of.ANY
+        assert route.of not in {other.of for other in others}
+
+
+def test_each_case_of_a_view_says_when_and_why():
+    assert all(row.why and (row.guard is None or row.guard.__doc__) for row in VIEW.rows)
