@@ -1,4 +1,4 @@
-# Contents page of the engine for other compiled modules (the socket driver): native/engine/engine.h and the two classes.
+# Contents page of the engine for other compiled modules (the socket driver): native/engine/engine.h and its classes.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 
