@@ -359,7 +359,8 @@ cdef class Engine:
     def install(
         self, *, uint64_t tag, ids, addresses, uint32_t rank, uint32_t mechanism, int32_t sequencer,
         uint64_t window_bytes, uint64_t forward_window_bytes, uint64_t unicast_window_bytes,
-        uint64_t state_window_bytes, uint32_t packet_bytes, base, origin_base, cut, uint64_t marker, int64_t now_ns, apart=None,
+        uint64_t state_window_bytes, uint32_t packet_bytes, base, origin_base, cut, uint64_t marker, int64_t now_ns,
+        apart=None,
     ):
         cdef Py_ssize_t n, i
         cdef sc_view *view
@@ -413,8 +414,8 @@ cdef class Engine:
             free(view)
         if result:
             raise ValueError(
-                "the view cannot be installed: it needs the own id at the own rank, packet_bytes 512..65000 divisible by "
-                "4, an order that this release has (with a sequencer, its rank), and memory"
+                "the view cannot be installed: it needs the own id at the own rank, packet_bytes 512..65000 divisible "
+                "by 4, an order that this release has (with a sequencer, its rank), and memory"
             )
         self.members = <uint32_t>n
 
