@@ -372,7 +372,7 @@ def test_a_crash_is_noticed_by_its_closed_port_long_before_the_suspicion_time():
 
 def test_a_busy_python_suspends_nobody_even_across_a_view_change():
     """Its engine answers for it, in the view before and in none."""
-    world = World(quiet(members=4, order="total", heartbeat_ns=10 * MS, suspect_ns=80 * MS, rate=20))
+    world = World(quiet(members=4, order="total", settings=(("heartbeat_s", 0.01), ("suspect_s", 0.08)), rate=20))
     world.clock.at(1500 * MS, lambda: world.nodes[2].stall(2600 * MS))
     world.clock.at(1900 * MS, world.start_node, "late")
     result = world.run()
@@ -385,8 +385,8 @@ def test_who_is_paused_now_and_then_does_not_blame_others_for_it():
     for more. By then each knows that it is late itself."""
 
     def excluded(suspect_ns_max: int) -> int:
-        options = quiet(members=4, order="fifo", rate=20, heartbeat_ns=10 * MS, suspect_ns=40 * MS)
-        world = World(replace(options, suspect_ns_max=suspect_ns_max))
+        settings = (("heartbeat_s", 0.01), ("suspect_s", 0.04), ("suspect_s_max", suspect_ns_max / SECOND))
+        world = World(quiet(members=4, order="fifo", rate=20, settings=settings))
         world.plan()
         world.clock.run(SECOND)
         for number in range(14):

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
 from seqcast._native.engine import AGAIN, ENDED, NO_VIEW, SENT, Batch, Engine, Sending
+from seqcast.config.derive import nanoseconds
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.machines.backlog import Item
 from seqcast.core.machines.pause_request import PauseRequest
@@ -37,13 +38,13 @@ from seqcast.events import Blocked, InterfaceChanged, Lost, Unblocked
 from seqcast.sim.network import Clock
 from seqcast.sim.options import MS
 from seqcast.sim.record import Delivered, Entry, PauseRun, Record, Run, Together
-from seqcast.sim.state import SILENCE_NS_MAX, Chain, StateKeeper
+from seqcast.sim.settings import config
+from seqcast.sim.state import Chain, StateKeeper
 from seqcast.sim.taken import Waits
 from seqcast.types import MergeView, View
 
 _HEAD = struct.Struct("<QQQ")  # sender, its counter, destination or 0
 PENDING_MAX = 20
-BLOCK_DEADLINE_NS = 400 * MS
 PAUSE_TIMEOUT_NS = 3000 * MS
 
 
@@ -103,6 +104,9 @@ class Application:
     def __init__(self, machine: Machine, record: Record, rng: random.Random, callbacks: random.Random) -> None:
         self.machine, self.record, self.options = machine, record, record.options
         self.rng, self.callbacks = rng, callbacks
+        settings = config(self.options)
+        self.block_deadline_ns = nanoseconds(settings.block_deadline_s)
+        self.state_timeout_ns = nanoseconds(settings.state_timeout_s)
         self.sending = True
         self.sending_now: Sending | None = None  # the first that is pending, if a part of it is packed
         self.refused_sends = False  # the engine takes nothing more, as this member leaves
@@ -418,7 +422,7 @@ class Application:
         if rng.random() < 0.15:  # never returns
             return
         messages = rng.choice((0, 0, 1, 5))
-        due = clock.now + rng.choice((0, rng.randrange(20 * MS), rng.randrange(2 * BLOCK_DEADLINE_NS)))
+        due = clock.now + rng.choice((0, rng.randrange(20 * MS), rng.randrange(2 * self.block_deadline_ns)))
         clock.at(clock.now, self.callback_sends, run, messages, due)
 
     def callback_sends(self, run: int, messages: int, due: int) -> None:
@@ -443,7 +447,7 @@ class Application:
             clock.at(max(clock.now + MS, again), self.callback_sends, run, messages, due)
             return
         # (What a pause had closed before may not open in that time: its application hears of no second block.)
-        record.runs[-1].late |= clock.now - record.runs[-1].begin_ns >= BLOCK_DEADLINE_NS
+        record.runs[-1].late |= clock.now - record.runs[-1].begin_ns >= self.block_deadline_ns
         record.runs[-1].returned = True
         self.machine.step(CallbackReturned(run, "an error" if self.callbacks.random() < 0.2 else ""))
         self.machine.service()
@@ -478,7 +482,7 @@ class Application:
             self.machine.service()
         else:
             self.keeper.feed(self.keeper.transfer.read(self.machine.now))
-            took_ns = self.loads.choice((MS, 300 * MS, 300 * MS, SILENCE_NS_MAX + MS))
+            took_ns = self.loads.choice((MS, 300 * MS, 300 * MS, self.state_timeout_ns + MS))
             clock.at(clock.now + took_ns, self.load_slowly, data, reads - 1)
 
     def loaded(self, data: bytes, fails: bool) -> None:

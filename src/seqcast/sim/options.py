@@ -80,8 +80,9 @@ class Options:
             has gone on or knows that it is blocked; 0: not at all.
         filtered: after the other faults one member loses all multicast, and no unicast, until the others have gone on
             without it: "in" (none reaches it), "out" (none leaves it), "both"; "": not at all.
-        heartbeat_ns, suspect_ns, suspect_ns_max: of the engine.
-        verify_ns, link_ns: see ``EndpointSettings``.
+        preset: of the members' settings.
+        settings: names and values of further settings of every member.
+        verify_ns, link_ns: see ``EndpointSettings``; -1: as they follow from the settings.
     """
 
     seed: int = 1
@@ -142,11 +143,10 @@ class Options:
     state_bytes: int = 0
     state_refusals: int = 0
     slow_loads: float = 0.0
-    heartbeat_ns: int = 50 * MS
-    suspect_ns: int = 400 * MS
-    suspect_ns_max: int = 1600 * MS
-    verify_ns: int = 100 * MS
-    link_ns: int = 800 * MS
+    preset: str = "lan"
+    settings: tuple[tuple[str, Any], ...] = ()
+    verify_ns: int = -1
+    link_ns: int = -1
     partition: str = "merge"
     apart_ns: int = 0
     split: int = 0
@@ -186,6 +186,7 @@ class Options:
         drawn["sequencer"] = random.Random(f"sequencer {seed}").choice(("first", *SEQUENCERS))
         drawn["slow_loads"] = random.Random(f"loads {seed}").choice((0.0, 0.0, 0.3))
         drawn["guard"] = random.Random(f"guard {seed}").random() < 0.25
+        drawn |= _settings(seed)
         options = Options(seed=seed, **{**drawn, **{name: value for name, value in given.items() if value}})
         # A pause is held by leases, which mean nothing to a clock that jumps.
         return replace(options, jumps=0) if options.suspends else options
@@ -206,6 +207,32 @@ def _engine(rng: random.Random) -> dict[str, Any]:
         "first_seqno": rng.choice((1, 1, 2**32 - rng.randrange(1, 400), 2**62 - 10**6)),
         "flips": rng.choice((0.0, 0.001, 0.01)),
     }
+
+
+def _settings(seed: int) -> dict[str, Any]:
+    """Preset and other settings, of a random source of their own, so that the faults of a seed stay."""
+    rng = random.Random(f"settings {seed}")
+    preset = rng.choice(("lan", "lan", "lan", "fast", "wan"))
+    choices: dict[str, tuple[Any, ...]] = {
+        "ack_delay_s": (0.0005, 0.002),
+        "ack_bytes": (2048, 1 << 20),
+        "ack_packets": (1, 7, 1000),
+        "nak_delay_s": (0.0, 0.003),
+        "retransmit_hold_s": (0.0, 0.01),
+        "retransmit_bytes_per_s": (100_000,),
+        "window_bytes": (64 << 10, 8 << 20),
+        "unicast_bytes": (64 << 10,),
+        "ring_bytes": (256 << 10,),
+        "slabs_max": (64,),
+        "bundle_s": (0.0, 0.05),
+        "flush_deadline_s": (1.5,),
+        "lease_s": (0.5, 3.0),
+        "pause_s_max": (0.5,),
+        "linger_s": (0.0,),
+        "control_bytes_max": (256 << 10,),
+    }
+    given = [(name, rng.choice(values)) for name, values in sorted(choices.items()) if rng.random() < 0.08]
+    return {"preset": preset, "settings": tuple(given)}
 
 
 def _wide(rng: random.Random) -> dict[str, Any]:

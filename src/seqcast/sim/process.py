@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from seqcast._native.engine import LANE_DATA, LANE_UNICAST, Engine
+from seqcast.config.derive import core_settings, engine_settings
 from seqcast.core.context import NEVER, EndpointSettings
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.port import reports, transmit
@@ -27,14 +28,17 @@ from seqcast.core.vocabulary import (
     Waiting,
     Warn,
 )
-from seqcast.sim.application import BLOCK_DEADLINE_NS, Application
+from seqcast.sim.application import Application
 from seqcast.sim.guard import Lines, Machine
 from seqcast.sim.network import MESSAGES, Clock, Network
 from seqcast.sim.options import MS, Options
 from seqcast.sim.policies import choice, policy
 from seqcast.sim.record import DRAINS_NS, Record, Together
+from seqcast.sim.settings import MTU, config
 from seqcast.types import Member, View
 
+STEPS_MAX = 5
+"""Steps that the control plane may want one after the other, without time between them."""
 BACKLOG_MAX = 2000
 """Datagrams that a socket's buffer holds while its process is paused."""
 
@@ -81,19 +85,10 @@ class Process:
         self.starving = random.Random(f"starving {options.seed} {index}")
         callbacks = random.Random(f"callbacks {options.seed} {index}")  # of its own: the other choices stay
         blocks = callbacks.random() < options.blocks
-        self.engine = make_engine(
-            member_id=self.id,
-            group_tag=1,
-            slabs_max=512,
-            ring_bytes=1 << 20,
-            unicast_bytes=256 << 10,
-            blocked_bytes_max=options.queue_bytes,
-            ring_packets=options.ring_packets,
-            heartbeat_ns=options.heartbeat_ns,
-            suspect_ns=options.suspect_ns,
-            suspect_ns_max=options.suspect_ns_max,
-            seed=rng.getrandbits(63),
-        )
+        settings = config(options)
+        self.engine = make_engine(member_id=self.id, group_tag=1, seed=rng.getrandbits(63), **engine_settings(settings))
+        core = core_settings(settings, mtu=MTU, rcvbuf=capacity, blocks=blocks)
+        core |= {name: value for name in ("verify_ns", "link_ns") if (value := getattr(options, name)) >= 0}
         self.endpoint = make_endpoint(
             self.engine,
             Member(name, self.id, self.address),
@@ -101,22 +96,14 @@ class Process:
             EndpointSettings(
                 options.order,
                 choose_sequencer=choice(options.sequencer, random.Random(f"sequencer {options.seed} {index}")),
-                capacity=capacity,
-                packet_bytes=options.packet_bytes,
-                window_bytes=1 << 20,
                 nonce=random.Random(f"nonce {options.seed} {index}").getrandbits(63) | 1,
                 state=options.state,
                 first_seqno=options.first_seqno,
-                verify_ns=options.verify_ns,
-                link_ns=options.link_ns,
-                blocks=blocks,
-                block_deadline_ns=BLOCK_DEADLINE_NS,
-                block_events=True,
-                flush_unicasts=options.flush_unicasts,
                 membership_policy=policy(options.policy, random.Random(f"policy {options.seed} {index}")),
-                partition=options.partition,
+                **core,
             ),
         )
+        self.restless = 0
         self.paused_until = 0
         self.stalled_until = 0
         clocks = random.Random(f"clocks {options.seed} {index}")
@@ -230,7 +217,9 @@ class Process:
                 self.world.held(self)
             self.lines.step()
             application.work_on()
-            assert self.endpoint.deadline() > now, f"{self} would wake for ever at {now}"
+            # A time of 0, such as bundle_s=0, is due in the step after.
+            self.restless = self.restless + 1 if self.endpoint.deadline() <= now else 0
+            assert self.restless < STEPS_MAX, f"{self} would wake for ever at {now}"
         for lane, to, datagram in engine.transmit(now):
             self.record.packets_sent += datagram[2] in MESSAGES
             if lane == LANE_UNICAST:

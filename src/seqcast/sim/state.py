@@ -8,6 +8,7 @@ from collections.abc import Collection
 from typing import Protocol
 
 from seqcast._native.engine import AGAIN, SENT, Engine
+from seqcast.config.derive import nanoseconds
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.machines.backlog import Item
 from seqcast.core.machines.transfer import (
@@ -22,11 +23,9 @@ from seqcast.core.machines.transfer import (
 )
 from seqcast.core.vocabulary import Input, LeaveGroup, StateArrived, StateHeld, StateLost, StateRefused, TakeState
 from seqcast.sim.record import Record
+from seqcast.sim.settings import config
 from seqcast.types import View
 
-SILENCE_NS_MAX = 2_000_000_000
-"""``state_timeout_s`` of simulated members."""
-BACKLOG_BYTES = 1 << 20
 CHUNK_BYTES = 4096
 
 
@@ -82,7 +81,9 @@ class StateKeeper:
 
     def __init__(self, machine: Machine, record: Record, handler: Handler) -> None:
         self.machine, self.record, self.handler = machine, record, handler
-        self.transfer = Transfer(SILENCE_NS_MAX, BACKLOG_BYTES, machine.name_of, machine.endpoint.edges)
+        settings = config(record.options)
+        silence_ns = nanoseconds(settings.state_timeout_s)
+        self.transfer = Transfer(silence_ns, settings.state_backlog_bytes, machine.name_of, machine.endpoint.edges)
         self.data = bytearray()
         """What came of the state."""
         self.entered: list[View] = []  # delivered, before the application had the state

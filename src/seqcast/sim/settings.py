@@ -1,0 +1,41 @@
+"""The settings of simulated members: production's, but for sizes that make a short run reach its limits."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from seqcast.config import Config
+from seqcast.sim.options import Options
+
+MTU = 1500
+SIZES: dict[str, Any] = {
+    "slabs_max": 496,
+    "ring_bytes": 1 << 20,
+    "unicast_bytes": 256 << 10,
+    "window_bytes": 1 << 20,
+    "block_deadline_s": 0.4,
+    "block_events": True,
+    "state_timeout_s": 2.0,
+    "state_backlog_bytes": 1 << 20,
+}
+"""What differs in every run from the defaults of production."""
+
+
+@functools.lru_cache(16)
+def config(options: Options) -> Config:
+    """The settings of every member of a run."""
+    queue: dict[str, Any] = {}
+    if options.queue_bytes:
+        queue = {"send_while_blocked": "queue", "blocked_queue_bytes": options.queue_bytes}
+    settings: dict[str, Any] = {
+        **SIZES,
+        **queue,
+        "preset": options.preset,
+        "packet_bytes": options.packet_bytes,
+        "ring_packets": options.ring_packets,
+        "flush_unicasts": options.flush_unicasts,
+        "partition": options.partition,
+        **dict(options.settings),
+    }
+    return Config(**settings)
