@@ -12,7 +12,8 @@ from seqcast.core.frames.kinds import Done, NewView
 from seqcast.core.machines.lifecycle import Lifecycle
 from seqcast.core.machines.merge import Merger
 from seqcast.core.table import Edge, edges_of
-from seqcast.events import Excluded
+from seqcast.core.vocabulary import Left
+from seqcast.events import Excluded, Lost
 from seqcast.sim import Options, World, main, simulate
 from seqcast.sim.checkers.safety import check_safety
 from seqcast.sim.command import MACHINES, replay
@@ -300,3 +301,17 @@ def test_a_view_that_is_proposed_again_is_known_as_such():
     view = b.endpoint.view
     assert [str(member) for member in view.members] == ["a", "b"] and view.view_id.flush[1] == a.id
     assert b.record.repeated == {view.view_id} and not a.record.repeated
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_the_checkers_see_a_leaver_whose_messages_were_delivered_nowhere_and_that_was_told_of_no_loss(told):
+    """Nobody is known to have gone on, so that no other checker looks at it."""
+    stage = Stage()
+    stage.group("a")
+    (a,) = stage.nodes
+    a.record.log.append(Left(None, False))
+    a.record.counter += 3
+    if told:
+        a.record.log.insert(-1, Lost(a.view.view_id, 0, 0, None, 0, 3))
+    found = [line for line in check_safety(stage.records) if line.startswith("leave")]
+    assert bool(found) is not told

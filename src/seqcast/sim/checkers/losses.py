@@ -74,10 +74,23 @@ def check_ends(records: Sequence[Record], everywhere: Sequence[Stay]) -> Iterato
     for record in records:
         told = bool(record.log) and isinstance(record.log[-1], Left | Excluded)
         mine = [stay for stay in everywhere if stay.record is record]
+        if told and record.up:
+            yield from _check_nowhere(record, records)
         if told and record.up and mine:
             yield from _check_end(record, mine[-1], in_view[mine[-1].view.view_id])
             if record.left is not None and record.left.complete:
                 yield from _check_alone(record, mine, records)
+
+
+def _check_nowhere(record: Record, records: Sequence[Record]) -> Iterator[str]:
+    """Of what ``send`` accepted, ``Lost`` names at least as many as no application was ever delivered, its own
+    included: also where nobody is known to have gone on."""
+    log = (entry for other in records for entry in other.log)
+    got = {entry.counter for entry in log if _own(record, entry) and isinstance(entry, Delivered)}
+    nowhere = record.counter - len(got & set(range(record.counter)))
+    named = sum(entry.messages for entry in record.log if isinstance(entry, Lost) and not entry.to)
+    if nowhere > named:
+        yield f"leave: {nowhere} messages of {record} were delivered nowhere, and it was told of {named}"
 
 
 def _check_end(record: Record, last: Stay, together: Sequence[Stay]) -> Iterator[str]:
