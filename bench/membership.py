@@ -61,7 +61,7 @@ FIGURES = {
     "stop coordinator, fast": ("SIGSTOP of the coordinator, fast settings", 400, "JGroups 675"),
     "pause": ("longest `send` of a busy sender while a member joins or leaves", 5, "JGroups 2 at rest: 38"),
     "pause, no view change": ("the same without a view change", None, ""),
-    "merge": ("two halves, from the command that ends their cut to one view at all", 500, "JGroups 996"),
+    "merge": ("from healing a partition into halves until all share one view", 500, "JGroups 996"),
 }
 """In words; what is to be reached, in ms at p50; what peers reach on such a machine (JGroups 5.5.6 and Corosync 3.1,
 beside "fast settings" tuned for it)."""

@@ -325,28 +325,28 @@ def figures(printed: list[dict[str, Any]]) -> str:
         parts.append(table(head, [throughput_row(run) for run in clean]))
     if lossy:
         parts.append("With datagrams dropped in the kernel:")
-        head = ["order", "message", "path", "dropped", "messages/s", "of those without loss", "lost"]
+        head = ["order", "message", "path", "dropped", "messages/s", "relative to no loss", "lost"]
         parts.append(table(head, [loss_row(run) for run in lossy]))
     if journaled:
         parts.append("With a journal at every member, of the hashes of messages or of whole messages:")
-        head = ["order", "message", "path", "journal", "messages/s", "of those without journal", "lost"]
+        head = ["order", "message", "path", "journal", "messages/s", "relative to no journal", "lost"]
         parts.append(table(head, [journal_row(run) for run in journaled]))
     if latency:
-        parts.append("Half of a round trip between two members, in µs, beside that of a bare C ping-pong:")
+        parts.append("Half the round-trip time between two members, in µs, and that of a bare C ping-pong:")
         head = ["order", "message", "path", "waiting", "p50", "p99", "p99.9", "bare C p50", "bare C p99", "p50 ratio"]
         parts.append(table(head, [latency_row(run) for run in latency]))
     if printed:
-        parts.append("In brackets the least and the most of the pairs. Given by:")
+        parts.append("In parentheses: the lowest and the highest of the pairs. Measured by:")
         parts.append("```\n" + "\n".join(dict.fromkeys(map(perf_command, printed))) + "\n```")
     for run in membership:
         parts.append(
-            f"Coming, going and falling, in ms, in a group of {run['members']} on one machine ({run['machine']}), to "
-            "the view at the last member's application, beside what peers reach there:"
+            f"Joins, leaves and crashes in a group of {run['members']} on one machine ({run['machine']}): milliseconds "
+            "until the last member's application has the view, and what peers reach on such a machine:"
         )
         head = ["what", "p50", "p99", "peers (p50)"]
         parts.append(table(head, [membership_row(row) for row in run["membership"]]))
         rounds = max(row["rounds"] for row in run["membership"])
-        parts.append(f"Given by `python bench/membership.py --rounds {run['rounds']}`; up to {rounds} times each.")
+        parts.append(f"Measured by `python bench/membership.py --rounds {run['rounds']}`, up to {rounds} times each.")
     return "".join(f"\n{part}\n" for part in parts)
 
 
