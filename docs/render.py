@@ -82,7 +82,7 @@ def routes_tables() -> str:
     ]
     return (
         table(["kind", "of which view", "sent by", "handled by"], routes)
-        + "\n\nWhat becomes of a VIEW: the first case that holds.\n\n"
+        + "\n\nWhat a member does with a VIEW: the first case that holds.\n\n"
         + table(["if", "does", "because"], cases)
         + "\n"
     )
