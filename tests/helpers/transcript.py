@@ -47,6 +47,8 @@ from seqcast.sim.options import MS
 
 FOLDER = Path(__file__).resolve().parents[1] / "protocol" / "transcripts"
 DIVIDER = "----"
+SETTINGS = (("ack_delay_s", 0.002), ("probe_s_min", 0.004), ("name_taken_s", 1.0))
+"""What the transcripts are written for, whatever production's defaults are."""
 
 
 @dataclass
@@ -91,7 +93,7 @@ class Play:
     @property
     def stage(self) -> Stage:
         if self._stage is None:
-            self._stage = Stage(**self.options)
+            self._stage = Stage(**{"settings": SETTINGS, **self.options})
             self._stage.refuse = self.refuse
         return self._stage
 

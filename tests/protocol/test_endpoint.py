@@ -8,6 +8,8 @@ from sim_stage import Stage, names, one_view, send, views
 from transcript import play, read
 
 from seqcast._native.engine import Engine
+from seqcast.config import Config
+from seqcast.config.derive import core_settings
 from seqcast.core.context import COUNTERS, EndpointSettings
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.frames.kinds import (
@@ -32,6 +34,7 @@ from seqcast.sim.options import MS, SECOND
 from seqcast.types import Member, MergeView
 
 NEVER = (1 << 63) - 1
+SHARED = core_settings(Config(), mtu=1500, rcvbuf=1 << 20)["shared"]  # heartbeat_s first
 
 
 def lone(name="a", order="fifo", member_id=7, **settings):
@@ -229,7 +232,7 @@ def refusal(stage, join, sender):
         ({"order": "total"}, "join with the same order"),
         ({"order": "of a later release"}, "join with the same order"),
         ({"mechanisms": (1, 2)}, "release of seqcast does not know: run the same release"),
-        ({"shared": (("heartbeat_s", "9"),)}, "the group has heartbeat_s=none, not 9: join with the same"),
+        ({"shared": (("heartbeat_s", "9"), *SHARED[1:])}, "the group has heartbeat_s=0.05, not 9: join with the same"),
         ({"cluster": "other"}, "choose another address or port"),
     ],
 )
@@ -242,6 +245,7 @@ def test_a_joiner_that_does_not_fit_is_told_why(changes, reason):
     x = stage.nodes[-1]
     fields = {"version": PROTOCOL_VERSION, "cluster": "sim", "order": "fifo", "mechanisms": (0, 1), "tries": 0}
     fields["info"] = x.endpoint.context.me
+    fields["shared"] = SHARED
     stage.refuse = lambda source, node, frame: isinstance(frame, Join) and frame.tries > 0  # but this one
     refusal(stage, Join(**{**fields, **changes}), x)
     assert reason in x.record.error and x.endpoint.over
