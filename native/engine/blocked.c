@@ -1,11 +1,11 @@
-/* What was sent to the group while nothing could be (a view change, a pause), by choice: copied here, and packed when the
- * gate opens, before anything newer and behind what the view change sends again. Bounded; without a bound nothing is taken,
- * and senders wait. */
+/* The blocked queue: messages sent to the group while sending is closed (a view change, a pause) are optionally copied here
+ * and packed when the gate opens, after what the view change resends and before anything newer. Bounded; with a bound of 0
+ * nothing is queued, and senders wait. */
 #include "engine/self.h"
 
 /* SC_SENT: it will be sent, or be counted by sc_engine_blocked_end. SC_AGAIN: its sender waits. */
 int sc_blocked_take(sc_engine *e, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall) {
-    if (!e->cut.gate_closed && !e->cut.paused) return SC_AGAIN; /* what waits here goes first */
+    if (!e->cut.gate_closed && !e->cut.paused) return SC_AGAIN; /* queued messages go first */
     uint64_t bytes = sizeof(sc_blocked) + len;
     if (e->blocked.bytes + bytes > e->config.blocked_bytes_max) {
         if (e->config.blocked_bytes_max && !e->blocked.full) e->counters.blocked_queue_full++;
@@ -14,7 +14,7 @@ int sc_blocked_take(sc_engine *e, const uint8_t *p, uint64_t len, sc_send_state 
     }
     sc_blocked *b = malloc(bytes);
     if (!b) return SC_AGAIN;
-    sc_engine_send_abort(e, 0, state); /* of which a part was packed: it starts again */
+    sc_engine_send_abort(e, 0, state); /* if part of it was packed: it starts again */
     memset(state, 0, sizeof *state);
     b->next = NULL;
     b->wall = wall;
@@ -40,7 +40,7 @@ static void pop(sc_engine *e) {
     sc_taking_packed(e);
 }
 
-/* The gate has opened, or there is credit. What is packed is closed, so that it leaves with the next transmission. */
+/* The gate has opened, or there is credit. Closes what it packs, so that it leaves with the next transmission. */
 void sc_blocked_drain(sc_engine *e) {
     if (e->cut.gate_closed) return;
     if (!e->blocked.first) {

@@ -1,4 +1,4 @@
-/* The engine as its callers see it: creation, time, counters, and the calls that several parts answer. */
+/* The engine as its callers see it: creation, time, counters, and the calls that involve several parts. */
 #include "engine/engine.h"
 
 #include "engine/self.h"
@@ -96,7 +96,7 @@ int64_t sc_engine_deadline(const sc_engine *e) {
     return detect < due ? detect : due;
 }
 
-/* ---- what several parts answer ------------------------------------------------------------------------------- */
+/* ---- calls that involve several parts ------------------------------------------------------------------------ */
 
 int sc_engine_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all) {
     if (sc_transmit_return(e)) {
@@ -109,7 +109,7 @@ int sc_engine_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all) 
     return n;
 }
 
-/* Credit ends with its view: what the application took of closed views lets it send again. */
+/* Credit ends with its view, so taking own messages of closed views lets the application send again. */
 int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now) {
     int full = sc_own_closed_full(e), result = sc_deliver(e, batch, bytes_max, marker, now);
     if (full && !sc_own_closed_full(e)) sc_may_send(e);

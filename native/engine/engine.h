@@ -1,8 +1,8 @@
 /* The engine: the data plane of one member, without I/O, clock, threads or randomness of its own.
  *
- * It takes datagrams and the time, and gives datagrams, deliveries, control frames and the next deadline. The socket
+ * It takes datagrams and the time, and returns datagrams, deliveries, control frames and the next deadline. The socket
  * driver (driver.pyx over native/io) and the simulator run the same code. It is not thread-safe: the driver holds one mutex
- * around every call. `now` is a monotonic clock, `wall` the wall clock, both int64 nanoseconds.
+ * around every call. `now` is the monotonic clock, `wall` the wall clock, both in int64 nanoseconds.
  */
 #ifndef SEQCAST_ENGINE_H
 #define SEQCAST_ENGINE_H
@@ -17,7 +17,7 @@
 #define SC_NEVER INT64_MAX
 #define SC_ADDRESS_MAX 28
 
-/* Where a datagram goes to or comes from: opaque to the engine, which compares and stores it. len 0: none. */
+/* Destination or source of a datagram: opaque to the engine, which only compares and stores it. len 0: none. */
 typedef struct {
     uint8_t len;
     uint8_t bytes[SC_ADDRESS_MAX];
@@ -27,27 +27,27 @@ typedef struct {
     uint64_t member; /* own incarnation, not 0 */
     uint32_t group; /* tag of the cluster's name */
     uint32_t deliver_own; /* 1: own multicasts are delivered here too (DIG-08) */
-    uint32_t receive; /* 0: what would be delivered is consumed and dropped (a member that only sends) */
+    uint32_t receive; /* 0: messages are consumed and dropped instead of delivered (a member that only sends) */
     uint32_t slabs_max;
     uint64_t ring_bytes; /* send ring of the group stream; bounds the window */
     uint64_t unicast_bytes; /* send ring of each unicast stream */
-    uint32_t ring_packets; /* descriptors a send or receive ring has; a power of two */
+    uint32_t ring_packets; /* descriptors in a send or receive ring; a power of two */
     uint64_t message_bytes_max;
     uint64_t control_bytes_max; /* bound of the queue of control frames, each way */
-    uint64_t
-        blocked_bytes_max; /* bound of what is sent to the group while the gate is closed and waits here; 0: in its sender */
+    uint64_t blocked_bytes_max; /* bound of the queue of messages sent while the gate is closed; 0: senders wait */
     int64_t nak_delay_ns; /* a gap younger than this may be reordering */
     int64_t nak_backoff_ns_min, nak_backoff_ns_max; /* between two NAKs for one range, doubling, with jitter */
-    int64_t retransmit_hold_ns; /* one slot is not sent again sooner than this */
+    int64_t retransmit_hold_ns; /* minimum time between two retransmissions of one slot */
     uint64_t retransmit_bytes_per_s;
-    int64_t ack_delay_ns; /* an ack goes out at the latest so long after something was consumed, */
-    uint64_t ack_bytes; /* and at once when so much was (charged bytes); 0: a quarter of the window, at most half */
-    uint32_t ack_packets; /* or so many packets were; 0: an eighth of a ring, at most half */
+    int64_t ack_delay_ns; /* an ack is sent at the latest this long after something was consumed, */
+    uint64_t ack_bytes; /* or at once after this much (charged bytes); 0: a quarter of the window, at most half */
+    uint32_t ack_packets; /* or after this many packets; 0: an eighth of a ring, at most half */
     int64_t probe_ns_min, probe_ns_max; /* tail probe without progress, doubling */
     int64_t heartbeat_ns;
     int64_t suspect_ns; /* silence after which SC_EVENT_SUSPECT is raised ... */
     int64_t suspect_ns_max; /* ... by a member that has reason to trust its own judgement less */
-    int64_t install_ns; /* so long after a view a member that is still in the one before, or in none, counts as alive */
+    int64_t
+        install_ns; /* for this long after a view, a member still in the previous one, or in none, counts as alive */
     uint64_t seed; /* of the jitter */
 } sc_config;
 
@@ -60,10 +60,10 @@ sc_slab_pool *sc_engine_pool(sc_engine *e);
 /* ---- the world: datagrams in -------------------------------------------------------------------------------- */
 
 /* One received buffer. `segment` is what UDP_GRO reported (the buffer is then a run of datagrams of that size, the
- * last one may be shorter), or 0 for a single datagram. `slab` is the slab that holds `p`, with a reference of the
- * caller's that stays the caller's; with slab == NULL, or where little of it is used, the bytes are copied. `lane`
- * is that of the socket which it came by: what comes by SC_LANE_UNICAST shows that its sender lives, and not that its
- * multicasts reach us. `own` datagrams (our own multicasts, looped back) are ignored. Returns how many datagrams were accepted. */
+ * last one may be shorter), or 0 for a single datagram. `slab` is the slab that holds `p`; the caller keeps its
+ * reference. With slab == NULL, or if little of it is used, the bytes are copied. `lane` is that of the receiving socket: a
+ * datagram on SC_LANE_UNICAST shows that its sender is alive, but not that its multicasts reach us. Our own multicasts,
+ * looped back, are ignored. Returns how many datagrams were accepted. */
 int sc_engine_receive(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, size_t segment, const sc_address *from,
                       int lane, int64_t now);
 
@@ -72,7 +72,7 @@ void sc_engine_refused(sc_engine *e, const sc_address *to, int64_t now);
 
 /* Runs what is due: NAKs, acks, probes, heartbeats, verification. */
 void sc_engine_tick(sc_engine *e, int64_t now);
-/* When sc_engine_tick must run at the latest; SC_NEVER: no need. */
+/* The time by which sc_engine_tick must run; SC_NEVER: no need. */
 int64_t sc_engine_deadline(const sc_engine *e);
 
 /* ---- the world: datagrams out ------------------------------------------------------------------------------- */
@@ -84,9 +84,8 @@ enum {
     SC_LANE_UNICAST = 2 /* `to` */
 };
 
-/* One run of datagrams for one destination: `n` datagrams, all `segment` bytes long but the last, which may be
- * shorter. The pointers stay valid until the next sc_engine_transmit, and
- * nothing is written to what they point to. */
+/* One run of datagrams for one destination: `n` datagrams, all `segment` bytes long except the last, which may be
+ * shorter. The pointers stay valid, and the bytes unchanged, until the next sc_engine_transmit. */
 #define SC_TX_SEGMENTS 44
 typedef struct {
     int lane;
@@ -99,14 +98,14 @@ typedef struct {
 } sc_tx;
 
 /* Fills `out` with at most `max` runs, control first; each run holds at most SC_TX_SEGMENTS datagrams and SC_PACKET_MAX
- * bytes. With `all` the open packets are closed and go too; without, they stay open to be filled by what follows. What
+ * bytes. With `all`, open packets are closed and sent too; otherwise they stay open to be filled by later messages. What
  * is returned counts as sent. 0: nothing (more) to send. */
 int sc_engine_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all);
-/* Bytes that are packed and not yet transmitted: what a caller looks at to decide whether to transmit now. */
+/* Bytes that are packed but not yet transmitted, by which a caller decides whether to transmit now. */
 uint64_t sc_engine_unsent(const sc_engine *e);
-/* The smaller of the windows of group and forward streams: whoever lets as much gather stalls their senders. */
+/* The smaller of the windows of group and forward streams: letting this much accumulate stalls their senders. */
 uint64_t sc_engine_window(const sc_engine *e);
-/* 1 when control datagrams (acks, NAKs, control frames ...) or retransmissions wait to be sent. */
+/* 1 if control datagrams (acks, NAKs, control frames ...) or retransmissions are waiting to be sent. */
 int sc_engine_urgent(const sc_engine *e);
 
 /* ---- the application: sending ------------------------------------------------------------------------------- */
@@ -114,24 +113,24 @@ int sc_engine_urgent(const sc_engine *e);
 enum {
     SC_SENT = 0, /* the whole message is packed */
     SC_AGAIN = 1, /* no credit or the gate is closed: call again with the same state when sc_engine_sendable changes */
-    SC_NO_VIEW = 2, /* not in a view (not yet, or no more) */
+    SC_NO_VIEW = 2, /* not in a view (not yet, or no longer) */
     SC_NO_MEMBER = 3, /* the destination is not in the view */
     SC_TOO_LARGE = 4,
-    SC_ENDED = 5 /* sc_engine_end_sends came first; nothing of the message is delivered */
+    SC_ENDED = 5 /* sc_engine_end_sends was called first; no part of the message is delivered */
 };
 
-/* Progress of one message that may need several calls. Zero it before the first. A view change in the middle starts
- * the message again, so `p[0..len)` must stay as it is until SC_SENT. */
+/* Progress of one message that may need several calls. Zero it before the first. A view change midway restarts the
+ * message, so `p[0..len)` must not change until SC_SENT. */
 typedef struct {
     uint64_t done;
     uint64_t epoch;
     uint64_t wait_seqno;
 } sc_send_state;
 
-/* Packs one message for the group (`to` == 0) or for one member (its incarnation). Messages of several senders must
- * not be interleaved: the caller holds one lock from the first call to SC_SENT. */
+/* Packs one message for the group (`to` == 0) or for one member (its incarnation). Messages of several threads must not be
+ * interleaved: the caller holds one lock from the first call to SC_SENT. */
 int sc_engine_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall);
-/* Gives up a message of which sc_engine_send has packed a part (a time-out): receivers drop that part. */
+/* Abandons a message that sc_engine_send has partly packed (a timeout): receivers drop that part. */
 void sc_engine_send_abort(sc_engine *e, uint64_t to, sc_send_state *state);
 /* Packs messages [first, n) of `data` until credit ends: message i is data[offsets[i]..offsets[i + 1]). The n + 1
  * offsets do not fall, and nobody changes them until all is sent. Returns the number of the next message to send;
@@ -220,34 +219,34 @@ typedef struct {
 
 enum { SC_DELIVER_NONE = 0, SC_DELIVER_BATCH = 1, SC_DELIVER_MARKER = 2 };
 
-/* What is next for the application: a batch of at most about `bytes_max` bytes (one message may be larger), all of one
+/* The next item for the application: a batch of at most about `bytes_max` bytes (one message may be larger), all of one
  * view, or the marker that a view call put between two messages. The batch's buffers grow as needed and belong to the
- * caller, who frees them by sc_batch_clear. */
+ * caller, which frees them with sc_batch_clear. */
 int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now);
-/* The application has in its hands all that sc_engine_deliver gave: whoever asked is told. Apart from it, because a caller
- * may hand out the messages of a batch one by one. */
+/* The application has received everything that sc_engine_deliver returned: members that asked are told. A separate call,
+ * because a caller may hand out the messages of a batch one by one. */
 void sc_engine_taken(sc_engine *e);
-/* Bytes that wait to be delivered, and 1 more when a marker waits. */
+/* Bytes waiting to be delivered, plus 1 if a marker is waiting. */
 uint64_t sc_engine_deliverable(const sc_engine *e);
 void sc_batch_clear(sc_batch *batch);
-/* The unicasts of a batch alone, in an empty `out`; -1 without memory. For a joiner: messages to the group from before its
- * state are void, those to it alone are not. */
+/* Copies only the unicasts of a batch to an empty `out`; -1 without memory. For a joiner: group messages from before its
+ * state are void, but messages to it alone are not. */
 int sc_batch_unicasts(const sc_batch *batch, sc_batch *out);
 
 /* ---- the application: state for a joiner --------------------------------------------------------------------- */
 
-/* A reliable stream of bytes from one member to another beside their messages, with a window of its own; what the bytes
- * mean is the callers' affair. It lives as long as both are members. */
+/* A reliable stream of bytes from one member to another, separate from their messages, with its own window; the callers
+ * define what the bytes mean. It lives as long as both are members. */
 
-/* Packs p[*done..len) for the member `to` and advances *done: SC_SENT when all is packed, else as sc_engine_send. One
- * caller at a time for one member. */
+/* Packs p[*done..len) for the member `to` and advances *done: SC_SENT when all is packed, otherwise as sc_engine_send. Only
+ * one caller at a time per member. */
 int sc_engine_state_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t len, uint64_t *done, int64_t wall);
-/* Nothing follows for now: the ring's memory is given back when `to` has everything. */
+/* Nothing follows for now: the ring's memory is freed when `to` has everything. */
 void sc_engine_state_end(sc_engine *e, uint64_t to);
-/* Takes up to `len` bytes of what `sender` has sent; returns how many. What is not taken waits, within its window. */
+/* Reads up to `len` bytes of what `sender` has sent; returns how many. Unread bytes wait, within the window. */
 size_t sc_engine_state_read(sc_engine *e, uint64_t sender, uint8_t *p, size_t len, int64_t now);
 int sc_engine_state_readable(const sc_engine *e, uint64_t sender);
-/* From now on the state that `sender` sends is dropped; 0: that of everybody. */
+/* From now on state that `sender` sends is dropped; 0: from every member. */
 void sc_engine_state_void(sc_engine *e, uint64_t sender);
 
 /* ---- the control plane -------------------------------------------------------------------------------------- */
@@ -256,14 +255,14 @@ void sc_engine_state_void(sc_engine *e, uint64_t sender);
 int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p, size_t len);
 
 enum {
-    SC_EVENT_CONTROL = 1, /* a control frame came: sender, from, payload */
+    SC_EVENT_CONTROL = 1, /* a control frame arrived: sender, from, payload */
     SC_EVENT_SUSPECT = 2, /* `sender` is silent, answers no ping, and nobody vouches for it */
-    SC_EVENT_ALIVE = 3, /* a suspected member was heard again, or somebody vouches for it */
+    SC_EVENT_ALIVE = 3, /* a suspected member was heard again, or another member vouches for it */
     SC_EVENT_CUT_REACHED = 4, /* everything up to the cut is here */
-    SC_EVENT_LINKS = 5, /* what sc_engine_links says has changed; once until it is asked */
-    SC_EVENT_DRAINED = 6, /* all that was accepted before sc_engine_end_sends is on the safe side; once */
-    SC_EVENT_STARVED = 7, /* what comes is dropped here, as there are no slabs left */
-    SC_EVENT_SLOW = 8, /* `sender` has said so for suspect_ns_max */
+    SC_EVENT_LINKS = 5, /* the result of sc_engine_links has changed; raised once until it is called */
+    SC_EVENT_DRAINED = 6, /* everything accepted before sc_engine_end_sends is ordered and acknowledged; once */
+    SC_EVENT_STARVED = 7, /* received packets are dropped here, as there are no slabs left */
+    SC_EVENT_SLOW = 8, /* `sender` has reported this about itself for suspect_ns_max */
     SC_EVENT_FOREIGN = 9 /* a datagram of another wire version was dropped; once */
 };
 typedef struct {
@@ -271,7 +270,7 @@ typedef struct {
     uint64_t sender;
     uint64_t view_tag;
     sc_address from;
-    uint8_t *payload; /* to be freed with free() */
+    uint8_t *payload; /* the caller frees it with free() */
     size_t len;
 } sc_event;
 /* Takes the oldest event; 0 when there is none. */
@@ -281,19 +280,19 @@ int sc_engine_has_event(const sc_engine *e);
 /* Members under verification, neither heard nor suspected yet: their ids into `ids` (SC_MEMBERS_MAX). */
 size_t sc_engine_doubted(const sc_engine *e, uint64_t *ids);
 /* Links that are cut in one direction: pairs (listener, speaker), at most `max`, where the listener has not heard the
- * speaker for its suspicion time and neither is suspected here. Of others as their last heartbeat says. */
+ * speaker for its suspicion time and neither is suspected here. For other members as of their last heartbeats. */
 size_t sc_engine_links(sc_engine *e, uint64_t *pairs, size_t max);
-/* Addresses from which heartbeats of another view, that with this tag, came in the last suspicion time. */
+/* Number of addresses from which heartbeats of another view, with this tag, arrived within the last suspicion time. */
 size_t sc_engine_strangers(const sc_engine *e, uint64_t tag);
 
-/* ---- views (called by the policies only) -------------------------------------------------------------------- */
+/* ---- views (called by the core only) ------------------------------------------------------------------------ */
 
 typedef struct {
     uint64_t tag;
     uint32_t n;
     uint32_t rank; /* own */
-    uint32_t mechanism; /* SC_ORDER_*: which puts the messages in order */
-    int32_t sequencer; /* rank of the member that puts them in order, where the mechanism has one */
+    uint32_t mechanism; /* SC_ORDER_*: how messages are ordered */
+    int32_t sequencer; /* rank of the member that orders them, if the mechanism has one */
     uint64_t window_bytes; /* of each group stream, in charged bytes */
     uint64_t forward_window_bytes; /* of each forward stream */
     uint64_t unicast_window_bytes; /* of each unicast stream */
@@ -301,28 +300,28 @@ typedef struct {
     uint32_t packet_bytes; /* size of a full packet */
     uint64_t ids[SC_MEMBERS_MAX];
     sc_address addresses[SC_MEMBERS_MAX];
-    uint32_t merge; /* 1: subgroups merge; own messages that the old sequencer never stamped are not sent again */
-    uint8_t apart[SC_MEMBERS_MAX]; /* by rank, 1: comes from another subgroup; the streams with it begin anew */
-    uint64_t base[SC_MEMBERS_MAX]; /* digest: each group stream goes on after this seqno */
-    uint64_t origin_base[SC_MEMBERS_MAX]; /* received table: and each sender's own numbering after this one */
+    uint32_t merge; /* 1: subgroups merge; own messages that the old sequencer never stamped are not resent */
+    uint8_t apart[SC_MEMBERS_MAX]; /* by rank, 1: comes from another subgroup; the streams with it start anew */
+    uint64_t base[SC_MEMBERS_MAX]; /* digest: each group stream continues after this seqno */
+    uint64_t origin_base[SC_MEMBERS_MAX]; /* received table: each sender's own numbering continues after this one */
 } sc_view;
 
 /* Closes the send gate and returns the last seqno of the own group stream, in one step (E-15). Idempotent. With
- * `unicasts` the cut is not reached before every survivor has what was sent to it alone until then (E-16). */
+ * `unicasts` the cut is reached only once every survivor has the unicasts sent to it until then (E-16). */
 uint64_t sc_engine_gate_close(sc_engine *e, int unicasts);
-/* A pause: nothing new is sent to the group until sc_engine_resume, or until another view is installed; what was sent
- * is still put in order and delivered. It has nothing to do with the gate, which only a view opens. */
+/* A pause: nothing new is sent to the group until sc_engine_resume, or until another view is installed; messages already
+ * sent are still ordered and delivered. Independent of the gate, which only a view opens. */
 void sc_engine_pause(sc_engine *e);
 void sc_engine_resume(sc_engine *e);
 /* Puts `marker` into the delivery queue, between two packets. -1 without memory. */
 int sc_engine_mark(sc_engine *e, uint64_t marker);
-/* Before a view is closed: `lost` members are to be given up, and no longer count for credit, so that block callbacks
- * can send. What they lack is kept: they may be survivors of a later attempt. Called again with another set, that one
- * holds. */
+/* Before a view is closed: `lost` members are about to be given up and no longer count for credit, so that block callbacks
+ * can send. What they lack is kept: they may be survivors of a later attempt. A later call with another set replaces this
+ * one. */
 void sc_engine_uncount(sc_engine *e, const uint64_t *lost, size_t n);
-/* From now on nothing of this view is accepted from `lost` members (they no longer count for credit either). Called
- * again with another set, that one holds. With `still` nothing more is delivered before a view is installed, and what
- * the lost lack is kept: they may be survivors of a later attempt. */
+/* From now on nothing of this view is accepted from `lost` members (they no longer count for credit either). A later call
+ * with another set replaces this one. With `still` nothing more is delivered until a view is installed, and what the lost
+ * members lack is kept: they may be survivors of a later attempt. */
 void sc_engine_freeze(sc_engine *e, const uint64_t *lost, size_t n, int still);
 /* Ranges held of the group stream of `rank`: the end of the prefix in *prefix, then up to `max` (lo, hi) pairs. */
 size_t sc_engine_held(const sc_engine *e, uint32_t rank, uint64_t *prefix, uint64_t *ranges, size_t max);
@@ -331,24 +330,24 @@ typedef struct {
     uint32_t rank; /* of the stream */
     uint32_t holder; /* rank of the member to fetch it from */
 } sc_fetch;
-/* Fixes the cut (by rank): fetches what is missing, accepts no other packet, delivers nothing more until install. An
- * SC_EVENT_CUT_REACHED follows when everything is here. Called again (a new attempt), the new cut holds. */
+/* Fixes the cut (by rank): fetches what is missing, accepts no other packet, and delivers nothing more until install.
+ * SC_EVENT_CUT_REACHED follows when everything is here. A later call (a new attempt) replaces the cut. */
 void sc_engine_cut(sc_engine *e, const uint64_t *cut, const sc_fetch *fetch, size_t n_fetch);
 int sc_engine_cut_reached(const sc_engine *e);
 /* The received table at the cut: by rank, the highest seqno of that member's own numbering. Only after the cut was
  * reached. */
 void sc_engine_received_table(const sc_engine *e, uint64_t *out);
 /* Delivers up to the cut, then `marker`, then opens the gate in the new view. `cut` is NULL for the first view. Own
- * messages that the old sequencer never stamped are sent again, before anything newer; but not where subgroups merge: a
+ * messages that the old sequencer never stamped are resent, before anything newer, except when subgroups merge: a
  * sequencer on the other side may have delivered them (the cut, step 11). */
 int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, uint64_t marker, int64_t now);
-/* Tag of the view, 0 outside: what is sent now is of this view. */
+/* Tag of the view to which messages sent now belong; 0 outside a view. */
 uint64_t sc_engine_view(const sc_engine *e);
-/* Highest seqno of the own numbering, open packet not counted, that was handed to a sequencer; 0 without one or at the
+/* Highest seqno of the own numbering, without the open packet, that was handed to a sequencer; 0 without one or at the
  * sequencer itself. With the gate closed it is the last of this view. */
 uint64_t sc_engine_forwarded(const sc_engine *e);
-/* Leaves the view: delivers up to the cut (NULL: nothing more), then `marker`; nothing is sent or accepted any more
- * but control frames. */
+/* Leaves the view: delivers up to the cut (NULL: nothing more), then `marker`; from then on only control frames are sent
+ * or accepted. */
 void sc_engine_close(sc_engine *e, const uint64_t *cut, uint64_t marker);
 
 /* ---- counters ----------------------------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* A message to the group on its way into packets, over as many calls as credit and view changes ask for. */
+/* Packs a message to the group, over as many calls as credit and view changes require. */
 #include "engine/self.h"
 
 static int send_large(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t len, sc_send_state *state,
@@ -11,7 +11,7 @@ static int send_large(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t
     return SC_AGAIN;
 }
 
-/* A large message is packed: it is sent when it came back. */
+/* A large message is packed: it counts as sent when it has come back. */
 int sc_send_await_large(sc_engine *e) {
     if (!sc_large_returned(e)) return SC_AGAIN;
     sc_large_done(e);
@@ -19,7 +19,7 @@ int sc_send_await_large(sc_engine *e) {
 }
 
 int sc_send_group(sc_engine *e, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall) {
-    if (state->epoch != e->epoch) { /* a view change in the middle: receivers dropped what they had of it */
+    if (state->epoch != e->epoch) { /* a view change midway: receivers dropped the part that they had */
         if (state->wait_seqno && sc_large_returned(e)) return SC_SENT;
         state->done = state->wait_seqno = 0;
         state->epoch = e->epoch;
@@ -42,5 +42,5 @@ void sc_engine_send_abort(sc_engine *e, uint64_t to, sc_send_state *state) {
     } else if (state->epoch != e->epoch || state->wait_seqno) {
         return;
     }
-    if (tx) tx->in_message = 0; /* the next packet does not go on with it: receivers drop the beginning */
+    if (tx) tx->in_message = 0; /* the next packet does not continue it: receivers drop the beginning */
 }

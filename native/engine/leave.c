@@ -1,5 +1,5 @@
-/* The end of the application's sends, and what became of them: a member that leaves waits until everything that was accepted
- * is safe, and is told what is not. */
+/* The end of the application's sends: a leaving member waits until every accepted message is ordered or acknowledged, and
+ * reports those that are not. */
 #include "engine/self.h"
 
 void sc_engine_unacknowledged(const sc_engine *e, uint64_t *out) {
@@ -14,7 +14,7 @@ void sc_engine_unacknowledged(const sc_engine *e, uint64_t *out) {
 
 void sc_leave_end_sends(sc_engine *e) {
     e->leave.ended = 1;
-    sc_may_send(e); /* whoever waits for credit is told */
+    sc_may_send(e); /* wakes senders that wait for credit */
 }
 
 int sc_engine_sends_ended(const sc_engine *e) { return e->leave.ended; }

@@ -1,4 +1,4 @@
-/* A datagram's way in: is it ours, may its sender say this, and which part is it for. */
+/* A datagram's way in: is it for us, may its sender send it, and which part handles it. */
 #include "engine/self.h"
 
 static void count_drop(sc_engine *e, sc_wire_result result) {
@@ -15,8 +15,8 @@ static void count_drop(sc_engine *e, sc_wire_result result) {
     }
 }
 
-/* Frames of the control plane cost Python's time: each source has a share of it, which its frames must keep to before
- * anybody reads them. Bytes a second, and at once. */
+/* Control frames cost Python time, so each source has a byte budget that its frames must fit before Python reads them.
+ * Bytes per second, and burst. */
 #define FRAME_COST 512
 #define MEMBER_RATE 4000000
 #define SOURCE_RATE 256000
@@ -41,12 +41,12 @@ static sc_source *source_of(sc_engine *e, const sc_address *from) {
     while (i < SC_SOURCES - 1 && !sc_same_address(&e->intake.sources[i].address, from)) i++;
     sc_source found = e->intake.sources[i];
     if (!sc_same_address(&found.address, from)) found = (sc_source){.address = *from};
-    memmove(e->intake.sources + 1, e->intake.sources, i * sizeof found); /* the last used first */
+    memmove(e->intake.sources + 1, e->intake.sources, i * sizeof found); /* most recently used first */
     e->intake.sources[0] = found;
     return &e->intake.sources[0];
 }
 
-/* May a frame, or a ping, of `len` bytes be heard? */
+/* Does the sender's budget allow a frame, or a ping, of `len` bytes? */
 static int within_rate(sc_engine *e, sc_peer *peer, const sc_address *from, size_t len, int64_t now) {
     int64_t cost = (int64_t)len + FRAME_COST;
     if (peer) return spend(&peer->budget, cost, MEMBER_RATE, MEMBER_RATE, now);
@@ -75,21 +75,21 @@ static int stream_of(uint8_t type) {
                                      : SC_STREAM_STATE;
 }
 
-/* From its OK on a survivor takes nothing of this view from outside the survivors but what the CUT names. */
+/* After its OK a survivor accepts nothing of this view from outside the survivors except what the CUT names. */
 static int is_frozen(const sc_engine *e, const sc_peer *peer, int stream, uint64_t seqno) {
     if (stream != SC_STREAM_GROUP) return peer->cut.lost || (stream == SC_STREAM_FORWARD && e->cut.gate_closed);
     return (peer->cut.lost && e->cut.set != SC_CUT_CURRENT) || seqno > peer->group.limit;
 }
 
-/* Has the sender more here than one that keeps to its window can have? Twice the window, as what a view change sends again
- * is forced past it. What is dropped so is asked for again; the packet that comes next always has a place. */
+/* Does the sender occupy more here than one that keeps to its window can? The limit is twice the window, as a view change
+ * resends past the window. Dropped packets are requested again; the next packet in sequence always has a place. */
 static int beyond_share(const sc_engine *e, const sc_rx_stream *rx, int stream, uint64_t seqno, size_t len) {
     uint64_t share = 2 * (sc_window_of(e, stream) + e->view.packet_bytes);
     if (rx->queue_bytes + len > share && rx->queue_bytes) return 1;
     return rx->ring_bytes + len > share && seqno != rx->next;
 }
 
-/* Has the receive ring a free place for it? */
+/* Does the receive ring have a free slot for it? */
 static int has_place(sc_engine *e, sc_rx_stream *rx, uint64_t seqno) {
     if (seqno < rx->next) return drop(&e->counters.packets_duplicate);
     if (seqno >= rx->first + e->config.ring_packets) return drop(&e->counters.drop_window);
@@ -98,8 +98,8 @@ static int has_place(sc_engine *e, sc_rx_stream *rx, uint64_t seqno) {
     return sc_rx_at(e, rx, seqno)->p ? drop(&e->counters.packets_duplicate) : 1;
 }
 
-/* What is contiguous goes on: to the order, which puts it in the delivery queue, or to its reader. What came on a forward
- * stream the order takes when the engine settles; after CUT nothing of the group is delivered until VIEW. */
+/* Passes contiguous packets on: to the order, which puts them in the delivery queue, or to the reader of the stream. The order
+ * takes forwards when the engine settles; after CUT nothing of the group is delivered until VIEW. */
 static void advance(sc_engine *e, sc_peer *peer, sc_rx_stream *rx, int stream) {
     if (stream == SC_STREAM_UNICAST) {
         sc_queue_unicasts(e, peer);
@@ -111,8 +111,8 @@ static void advance(sc_engine *e, sc_peer *peer, sc_rx_stream *rx, int stream) {
     }
 }
 
-/* A data packet of `peer` whose wire form is valid and whose view tag fits; not `direct`: from another member, as we asked
- * for it. Returns 1 when it was new. */
+/* Handles a valid data packet of `peer` with a matching view tag. Not `direct`: it came from another member, at our request.
+ * Returns 1 if it was new. */
 static int receive_data(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab *slab, int direct, int64_t now) {
     int stream = stream_of(sc_get_type(p));
     sc_rx_stream *rx = sc_rx_of(peer, stream);
@@ -144,8 +144,8 @@ static int receive_data(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_
 
 /* ---- all datagrams ------------------------------------------------------------------------------------------- */
 
-/* Streams of a pair live as long as both are members, through many views: they, and what is said of them, carry the tag of
- * the view since which that is so. All else belongs to one view. */
+/* Streams between a pair of members live through many views, as long as both are members: their packets, and acks and NAKs for
+ * them, carry the tag of the view in which the pair came together. Everything else belongs to one view. */
 static int is_of_pair(const uint8_t *p) {
     switch (sc_get_type(p)) {
     case SC_TYPE_UNICAST:
@@ -157,8 +157,8 @@ static int is_of_pair(const uint8_t *p) {
     }
 }
 
-/* A sign of life of `peer`. A member that has yet to install this view, because its Python is busy, is alive for so long as
- * the flush has time, and multicasts no heartbeat that could be expected of it. 0: it is none. */
+/* Notes a sign of life of `peer`; 0: this is none. A member that has not installed this view, because its Python is busy,
+ * counts as alive until the flush deadline, and is not expected to multicast heartbeats of it. */
 static int is_alive(sc_engine *e, sc_peer *peer, uint64_t tag, int current, int control, int lane, int64_t now) {
     int late = (tag == e->view_before || !tag) && now - e->installed < e->config.install_ns;
     if (!current && !control && !late) return 0;
@@ -166,8 +166,8 @@ static int is_alive(sc_engine *e, sc_peer *peer, uint64_t tag, int current, int 
     return 1;
 }
 
-/* May `from` send this? A member speaks from its own address. Only a DATA packet may come from another member, as a holder
- * that serves one which is gone: that is no sign of life. */
+/* May `from` send this? A member sends from its own address. Only a DATA packet may come from another member, a holder that
+ * serves it for a departed sender: that is no sign of life of the sender. */
 static int may_send(sc_engine *e, sc_peer *peer, const sc_address *from, uint8_t type, size_t len, int64_t now) {
     if (peer && !sc_same_address(from, &peer->address) && (type != SC_TYPE_DATA || !is_members(e, from)))
         return drop(&e->counters.drop_address);
@@ -175,7 +175,7 @@ static int may_send(sc_engine *e, sc_peer *peer, const sc_address *from, uint8_t
     return limited && !within_rate(e, peer, from, len, now) ? drop(&e->counters.drop_rate) : 1;
 }
 
-/* A datagram of a member, of this view or of the pair. */
+/* Dispatches a datagram of a member that belongs to this view or to the pair. */
 static int dispatch(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab *slab, int direct, int64_t now) {
     switch (sc_get_type(p)) {
     case SC_TYPE_ACK:
@@ -192,7 +192,7 @@ static int dispatch(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab
     }
 }
 
-/* A valid datagram of somebody else, from where it may come. */
+/* A valid datagram of another process, from an address it may come from. */
 static int receive_valid(sc_engine *e, sc_peer *peer, sc_slab *slab, uint8_t *p, size_t len, const sc_address *from,
                          int lane, int64_t now) {
     uint64_t tag = sc_get_view_tag(p);
@@ -200,7 +200,7 @@ static int receive_valid(sc_engine *e, sc_peer *peer, sc_slab *slab, uint8_t *p,
     int direct = !peer || sc_same_address(from, &peer->address);
     int current = peer && tag == (is_of_pair(p) ? peer->pair : e->view.tag);
     int alive = peer && direct && is_alive(e, peer, tag, current, type == SC_TYPE_CONTROL, lane, now);
-    if (type == SC_TYPE_CONTROL) { /* anyone may speak to the control plane; it decides */
+    if (type == SC_TYPE_CONTROL) { /* anyone may send control frames; the core decides */
         sc_push_event(e, SC_EVENT_CONTROL, sc_get_sender(p), tag, from, p + SC_COMMON_HEADER, len - SC_COMMON_HEADER);
         return 1;
     }

@@ -3,14 +3,14 @@
 
 #include "engine/engine.h"
 
-/* Who may say how much to the control plane. */
+/* Rate limits on control frames. */
 
-/* What somebody may still say to the control plane: bytes, with a fixed cost of each frame; refilled with time. */
+/* How much a source may still send to the control plane: bytes, with a fixed cost per frame; refilled over time. */
 typedef struct {
     int64_t left, refilled;
 } sc_budget;
 
-/* Somebody that is not in the view, by its address. */
+/* A source outside the view, by its address. */
 typedef struct {
     sc_address address;
     sc_budget budget;
@@ -20,7 +20,7 @@ typedef struct {
 
 typedef struct {
     sc_budget strangers; /* all of them together */
-    sc_source sources[SC_SOURCES]; /* the last used first */
+    sc_source sources[SC_SOURCES]; /* most recently used first */
 } sc_intake;
 
 #endif

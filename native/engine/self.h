@@ -1,5 +1,5 @@
-/* The engine, put together: each part is a struct of the kernel of that name, which alone writes it (a test checks it); all may
- * read it. For kernels only: a header includes what lies below it, and this one lies above all. */
+/* The engine's struct. Each part belongs to the file named beside it, which alone writes it (a test checks this); all files may
+ * read it. For .c files only: a header includes only headers of lower layers, and this one is the top layer. */
 #ifndef SEQCAST_SELF_H
 #define SEQCAST_SELF_H
 
@@ -32,7 +32,7 @@
 /* A member of the view. */
 typedef struct sc_peer {
     uint64_t id;
-    uint64_t pair; /* tag of the view since which both are together: the unicast streams between them began with it */
+    uint64_t pair; /* tag of the view in which both came together: their unicast streams began with it */
     sc_address address;
     uint32_t rank;
     sc_rx_stream group, unicast, forward, state;
@@ -54,7 +54,7 @@ struct sc_engine {
     uint64_t random;
     int64_t now; /* of the last receive or tick */
     int64_t wall; /* of the last send */
-    uint64_t sendable; /* grows when a sender that waits may get further */
+    uint64_t sendable; /* grows when a waiting sender may make progress */
 
     int in_view; /* view/install.c */
     uint64_t epoch; /* view/install.c: grows with each install and close */
@@ -70,7 +70,7 @@ struct sc_engine {
     sc_own_numbers own; /* streams/own.c */
     sc_credit credit; /* streams/acks.c */
     sc_again_queue again; /* streams/again.c */
-    int state_void; /* streams/state.c: nobody's state is wanted */
+    int state_void; /* streams/state.c: state is wanted from no member */
     sc_delivery_queue queue; /* delivery/queue.c */
     sc_assemblies assembly; /* delivery/assembly.c */
     sc_taken taken; /* delivery/taken.c */
@@ -92,20 +92,20 @@ static inline void sc_may_send(sc_engine *e) { e->sendable++; }
 static inline int sc_same_address(const sc_address *a, const sc_address *b) {
     return a->len == b->len && !memcmp(a->bytes, b->bytes, a->len);
 }
-/* Streams between two members live as long as both are, across views; all others belong to one view. */
+/* Streams between two members live as long as both are members, across views; all others belong to one view. */
 static inline int sc_of_pair(uint64_t stream) { return stream == SC_STREAM_UNICAST || stream == SC_STREAM_STATE; }
 static inline sc_peer *sc_self(sc_engine *e) { return e->peers[e->view.rank]; }
-/* After which own number the messages of the member `rank` go on in this view. */
+/* The own number after which the packets of member `rank` continue in this view. */
 static inline uint64_t sc_number_base(const sc_engine *e, uint32_t rank) {
     return e->order.ops->renumbers ? e->view.origin_base[rank] : e->view.base[rank];
 }
 static inline sc_rx_packet *sc_rx_at(const sc_engine *e, const sc_rx_stream *rx, uint64_t seqno) {
     return &rx->packets[seqno & (e->config.ring_packets - 1)];
 }
-/* Credit ends with its view: an application that takes nothing would be left with a window of its own packets for each
- * view. It may not send while those of closed views that it has not taken are more than a ring. */
+/* Credit ends with its view, so an application that takes nothing could accumulate a window of its own packets per view. It
+ * may not send while untaken own packets of closed views exceed a ring. */
 static inline int sc_own_closed_full(const sc_engine *e) { return e->queue.closed_bytes > e->config.ring_bytes; }
-/* The contiguous prefix ends before the first slot that is empty. */
+/* The contiguous prefix ends before the first empty slot. */
 static inline void sc_rx_extend(const sc_engine *e, sc_rx_stream *rx) {
     while (rx->next <= rx->highest && sc_rx_at(e, rx, rx->next)->p) rx->next++;
 }
@@ -116,7 +116,7 @@ static inline sc_delivery *sc_queue_first(const sc_engine *e) {
 static inline int sc_hears_not(const sc_peer *peer, uint32_t rank) {
     return peer->detect.unheard[rank / 8] >> rank % 8 & 1;
 }
-/* Neither its multicasts nor its answers come. */
+/* Neither its multicasts nor its answers arrive. */
 static inline int sc_is_mute(const sc_peer *peer) { return peer->detect.silent && peer->detect.doubted; }
 
 #endif

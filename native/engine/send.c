@@ -1,8 +1,8 @@
-/* What the application sends: to the group, to one member, to itself. */
+/* Sending for the application: to the group, to one member, to itself. */
 #include "engine/self.h"
 
-/* A message to itself goes straight into the delivery queue, as one or more packets of a stream of its own. What the
- * application takes of it gives credit, as with any stream. */
+/* A message to itself goes straight into the delivery queue, as one or more packets of a separate stream. Taking it gives
+ * credit, as with any stream. */
 static int send_to_self(sc_engine *e, const uint8_t *p, uint64_t len, uint64_t *progress, int64_t wall) {
     uint8_t packet[SC_SLAB_BYTES];
     const uint64_t most = SC_PACKET_MAX - SC_DATA_HEADER - 16;
@@ -49,10 +49,10 @@ static int send_to_self(sc_engine *e, const uint8_t *p, uint64_t len, uint64_t *
     return SC_SENT;
 }
 
-/* A send where there is no view, or after the end of sending. */
+/* A send outside a view, or after sending has ended. */
 static int send_late(sc_engine *e, uint64_t to, sc_send_state *state) {
     if (state->wait_seqno && sc_large_returned(e))
-        return sc_send_await_large(e); /* perhaps by the cut of the view left */
+        return sc_send_await_large(e); /* perhaps through the cut of the view that was left */
     if (!e->in_view) return SC_NO_VIEW;
     if (state->wait_seqno && state->epoch == e->epoch) return SC_AGAIN;
     sc_engine_send_abort(e, to, state);
@@ -70,13 +70,13 @@ int sc_engine_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t len, sc
         if (!peer) return SC_NO_MEMBER;
         sc_tx_stream *tx = sc_tx_to(e, peer, SC_STREAM_UNICAST);
         if (!tx) return SC_AGAIN;
-        if (state->epoch != tx->pair) { /* both were apart in the middle: the stream began anew */
+        if (state->epoch != tx->pair) { /* the two were apart in between: the stream started anew */
             state->done = 0;
             state->epoch = tx->pair;
         }
         return sc_tx_pack(e, tx, p, len, &state->done, wall, 0);
     }
-    /* A large forward that is packed is not queued: whether it was ordered the view will tell. */
+    /* A packed large forward is not queued: the view will show whether it was ordered. */
     if ((e->cut.gate_closed || e->cut.paused || e->blocked.first) && !state->wait_seqno)
         return sc_blocked_take(e, p, len, state, wall);
     return sc_send_group(e, p, len, state, wall);
@@ -91,7 +91,7 @@ uint64_t sc_engine_send_batch(sc_engine *e, const uint8_t *data, const uint64_t 
         state->done = state->wait_seqno = 0;
         first++;
         if (e->cut.gate_closed || e->cut.paused) continue; /* it was queued */
-        /* It was packed: the stream is open for what follows. */
+        /* It was packed: the stream is open for the next messages. */
         first += sc_tx_pack_whole(e, e->order.own, data, offsets, first, n);
     }
     return first;

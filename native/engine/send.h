@@ -12,7 +12,7 @@ typedef struct sc_blocked {
     uint8_t p[];
 } sc_blocked;
 
-/* Sent while the gate was closed. */
+/* Messages sent while the gate was closed. */
 typedef struct {
     sc_blocked *first, **last;
     uint64_t bytes, messages;
@@ -22,7 +22,7 @@ typedef struct {
 
 typedef struct {
     int ended; /* the application sends nothing more */
-    int told; /* that nothing is left to send */
+    int told; /* SC_EVENT_DRAINED was raised */
 } sc_leaving;
 
 void sc_blocked_init(sc_engine *e);

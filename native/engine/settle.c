@@ -1,13 +1,13 @@
-/* What follows from what, in one place. Parts only note what happened to them; every call of the engine that may have changed
- * something for another part ends here:
+/* Propagates consequences between parts, in one place. Parts only note what happened to them; every engine call that may
+ * affect another part ends here:
  *
- *   a receiver acknowledged, or the own application took something  →  credit of the own group stream, and what is stable
- *   credit, or forwards that came                                   →  the order stamps them
- *   credit, or an open gate                                         →  what was sent while it was closed is packed
- *   all of that                                                     →  the cut is reached; a leaver has nothing left to send
+ *   a receiver acknowledged, or the own application took something  →  credit of the own group stream, and stability
+ *   credit, or forwards have arrived                                →  the order stamps forwards
+ *   credit, or an open gate                                         →  the blocked queue is packed
+ *   any of these                                                    →  the cut may be reached, or a leaver drained
  *
- * Packing and stamping may take the last credit and give none, so once around is enough, but for a stream without receivers
- * and a member that takes nothing, which credit themselves. */
+ * Packing and stamping use up credit and give none, so one pass is enough, except for a stream without receivers and a member
+ * that takes nothing, which give themselves credit. */
 #include "engine/self.h"
 
 void sc_settle(sc_engine *e, int64_t now) {

@@ -1,4 +1,4 @@
-/* Acks: what a receiver says of a stream, and what its sender makes of that, credit and stability. */
+/* Acks: what a receiver reports about a stream, and what its sender derives from it: credit and stability. */
 #include "engine/self.h"
 
 /* ---- the receiver's side ------------------------------------------------------------------------------------- */
@@ -29,8 +29,8 @@ void sc_ack(sc_engine *e, sc_peer *peer, int stream) {
     e->counters.acks_sent++;
 }
 
-/* The receivers of a multicast have one reason to answer at one time: each takes another moment in the second half of the
- * delay (STA-04), so that their acks do not meet in the sender's buffer. */
+/* All receivers of a multicast would answer at the same time: each picks a different moment in the second half of the delay
+ * (STA-04), so that their acks do not collide in the sender's buffer. */
 void sc_flow_progress(sc_engine *e, sc_rx_stream *rx, int stream, int64_t now) {
     if (rx->ack_due != SC_NEVER) return;
     rx->ack_due = now + e->config.ack_delay_ns;
@@ -47,7 +47,7 @@ static int ack_is_due(const sc_engine *e, const sc_rx_stream *rx, int stream) {
     return rx->unacked_bytes >= bytes || rx->consumed - rx->acked_consumed >= packets;
 }
 
-/* `bytes` more were consumed (STA-02): an ack at once by their sum or the number of packets, else with the timer. */
+/* `bytes` more were consumed (STA-02): an ack at once if enough bytes or packets have accumulated, otherwise by timer. */
 void sc_flow_consumed(sc_engine *e, sc_peer *peer, int stream, uint64_t bytes, int64_t now) {
     sc_rx_stream *rx = sc_rx_of(peer, stream);
     rx->unacked_bytes += sc_charge((uint32_t)bytes, bytes == e->view.packet_bytes); /* as the sender counts it */
@@ -83,7 +83,7 @@ void sc_flow_recount(sc_engine *e, int64_t now) {
     sc_tx_probe_restart(e, tx, sc_tx_outstanding(tx, e->credit.peers), now);
 }
 
-/* Up to here the own application has taken the own group stream. */
+/* The own application has taken the own group stream up to here. */
 void sc_flow_self(sc_engine *e, uint64_t seqno) {
     if (seqno <= e->credit.self) return;
     e->credit.self = seqno;
@@ -92,10 +92,10 @@ void sc_flow_self(sc_engine *e, uint64_t seqno) {
 
 void sc_flow_sent(sc_engine *e, sc_tx_stream *tx, int64_t now) {
     if (tx->probe_due == SC_NEVER) sc_tx_probe_restart(e, tx, 1, now);
-    if (tx->stream == SC_STREAM_GROUP && e->view.n == 1) e->credit.due = 1; /* nobody else is to ack it */
+    if (tx->stream == SC_STREAM_GROUP && e->view.n == 1) e->credit.due = 1; /* there is nobody else to ack it */
 }
 
-/* Of a group stream: what all receivers have is counted anew when the engine settles. */
+/* For a group stream: the minima over all receivers are recomputed when the engine settles. */
 static void group_acked(sc_engine *e, sc_peer *peer, const uint8_t *p) {
     uint64_t delivered = sc_get_ack_delivered(p), received = sc_get_ack_received(p), consumed = sc_get_ack_consumed(p);
     if (delivered > peer->credit.acked.delivered) peer->credit.acked.delivered = delivered;
@@ -104,7 +104,7 @@ static void group_acked(sc_engine *e, sc_peer *peer, const uint8_t *p) {
     e->credit.due = 1;
 }
 
-/* Of a stream to one member. Forwards are kept until they come back. */
+/* For a stream to one member. Forwards are kept until they come back. */
 static void stream_acked(sc_engine *e, sc_tx_stream *tx, uint64_t delivered, uint64_t consumed, int64_t now) {
     int of_pair = sc_of_pair((uint64_t)tx->stream), progress = delivered > tx->stable || consumed > tx->consumed;
     if (delivered > tx->stable) tx->stable = delivered;
@@ -152,7 +152,7 @@ int sc_engine_stalled(const sc_engine *e, uint64_t *whose, uint64_t *mark) {
     return 1;
 }
 
-/* A view begins: its own group stream goes on behind `base`. */
+/* A view begins: the own group stream continues after `base`. */
 void sc_credit_begin(sc_engine *e, uint64_t base) { e->credit = (sc_credit){.self = base, .peers = base}; }
 
 void sc_credit_due(sc_engine *e) { e->credit.due = 1; }

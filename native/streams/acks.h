@@ -5,26 +5,26 @@
 #include "streams/ring.h"
 #include "streams/tx.h"
 
-/* Acks, credit, stability, tail probes: with gaps.h (what is missing, NAKs) and again.h (retransmission) this is reliability,
- * which makes each stream complete at its receivers and tells when a packet is needed no more. What it owes the rest:
- *  - what this member has reported as held in a cut, it keeps until the view is closed;
+/* Acks, credit, stability, tail probes. Together with gaps.h (missing packets, NAKs) and again.h (retransmission) this is
+ * reliability: it makes each stream complete at its receivers and tells when a packet is no longer needed. What it guarantees:
+ *  - this member keeps what it has reported as held in a cut until the view is closed;
  *  - a gap is filled as long as one counted member holds the packet, by the sender or any holder;
  *  - `stable` never exceeds what every counted member has delivered;
- *  - NAKs, retransmissions and what one member may draw are bounded in rate;
- *  - nothing is sent where nothing is outstanding.
- * Rings and orders know nothing of how that comes about; docs/architecture.md says how another kind would fit. */
+ *  - NAKs, retransmissions and what one member may request are bounded in rate;
+ *  - nothing is sent when nothing is outstanding.
+ * Rings and orders do not know how this is achieved; docs/architecture.md says how another kind would fit. */
 
 typedef struct {
     uint64_t delivered, received;
 } sc_mark;
 
 typedef struct {
-    uint64_t self; /* own group stream, as its own receiver has consumed it */
-    uint64_t peers; /* and as all others have */
-    int due; /* one of them, or what a receiver said, has changed: to be counted anew */
+    uint64_t self; /* consumed of the own group stream by this member */
+    uint64_t peers; /* and by all others */
+    int due; /* one of them, or what a receiver reported, has changed: recompute */
 } sc_credit;
 
-/* Of each member: what it said of our group stream. */
+/* Of each member: what it reported about our group stream. */
 typedef struct {
     sc_mark acked;
     uint64_t consumed;

@@ -1,4 +1,4 @@
-/* NAK service: which packets are sent again, to whom, and how often at most. */
+/* Answers NAKs: which packets are retransmitted, to whom, and how often at most. */
 #include "engine/self.h"
 
 static int tokens(sc_engine *e, uint32_t bytes, int64_t now) {
@@ -15,8 +15,8 @@ static int tokens(sc_engine *e, uint32_t bytes, int64_t now) {
     return 1;
 }
 
-/* A member may ask again for what is sent for the first time, once over, and a little more with time: else a NAK of
- * 72 bytes draws a window out of us as often as it comes. */
+/* A member may request as much as is sent for the first time, and a little more over time: otherwise every NAK of 72 bytes
+ * could draw a whole window from us. */
 static int share_of(sc_engine *e, sc_peer *requester, uint32_t bytes, int64_t now) {
     int64_t most = 2 * (int64_t)e->config.ring_bytes + 2 * SC_PACKET_MAX;
     int64_t elapsed = now - requester->again.refilled;
@@ -37,7 +37,7 @@ static sc_again *waiting(sc_engine *e, const sc_tx_packet *packet) {
     return packet->again > e->again.gone && place < e->again.n ? &e->again.queue[place] : NULL;
 }
 
-/* An own packet: NULL where nothing of it is to be sent, for now or for good. */
+/* An own packet; NULL if it is not to be sent now, or ever again. */
 static sc_tx_packet *own_packet(sc_engine *e, sc_peer *requester, int stream, uint64_t seqno, int64_t now) {
     sc_tx_stream *tx = sc_tx_of(e, requester, stream);
     if (!tx || !sc_tx_has(tx, seqno) || seqno >= tx->unsent) {
@@ -50,7 +50,7 @@ static sc_tx_packet *own_packet(sc_engine *e, sc_peer *requester, int stream, ui
         e->counters.retransmit_held++;
         return NULL;
     }
-    /* A second member lacks it too, and the first answer has not left: one multicast serves both. */
+    /* A second member lacks it too, and the first answer has not left yet: one multicast serves both. */
     sc_again *first = fresh && stream == SC_STREAM_GROUP ? waiting(e, packet) : NULL;
     if (first && first->owner == e->config.member && first->stream == stream && first->seqno == seqno) {
         first->multicast = 1;
@@ -60,7 +60,7 @@ static sc_tx_packet *own_packet(sc_engine *e, sc_peer *requester, int stream, ui
     return packet;
 }
 
-/* A packet held for a sender that is gone or does not answer. */
+/* A packet that is held here for a sender that is gone or does not answer. */
 static const sc_rx_packet *held_packet(sc_engine *e, uint64_t owner, int stream, uint64_t seqno) {
     sc_peer *peer = stream == SC_STREAM_GROUP ? sc_find_peer(e, owner) : NULL;
     const sc_rx_stream *rx = peer ? &peer->group : NULL;
@@ -70,7 +70,7 @@ static const sc_rx_packet *held_packet(sc_engine *e, uint64_t owner, int stream,
     return NULL;
 }
 
-/* Queues one retransmission. 0 when a bound is hit: the rest of the NAK would meet the same. */
+/* Queues one retransmission. 0 if a bound was reached: the rest of the NAK would reach it too. */
 static int again(sc_engine *e, sc_peer *requester, uint64_t owner, int stream, uint64_t seqno, int64_t now) {
     int own = owner == e->config.member;
     sc_tx_packet *sent = own ? own_packet(e, requester, stream, seqno, now) : NULL;
@@ -91,8 +91,8 @@ static int again(sc_engine *e, sc_peer *requester, uint64_t owner, int stream, u
     return 1;
 }
 
-/* The seqnos [*least_held, *end) of a stream that `requester` may be served from here, as far as it has not said itself that
- * it has them. 0: none. */
+/* The seqnos [*least_held, *end) of a stream that can be served to `requester` from here, without those it has itself
+ * reported to have. 0: none. */
 static int held_of(sc_engine *e, sc_peer *requester, uint64_t owner, int stream, uint64_t *least_held, uint64_t *end) {
     uint64_t has = 0;
     if (owner == e->config.member) {
@@ -118,12 +118,12 @@ void sc_on_nak(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
     int stream = (int)sc_get_nak_stream(p);
     uint32_t n = sc_get_nak_n(p);
     e->counters.naks_received++;
-    uint64_t least_held, end; /* what there can be: nothing else is looked up */
+    uint64_t least_held, end; /* the seqnos that can be held: only these are looked up */
     if (!held_of(e, peer, owner, stream, &least_held, &end)) {
         e->counters.retransmit_missing++;
         return;
     }
-    /* In the time between two NAKs for one range nobody lacks more than a ring holds. */
+    /* Between two NAKs for one range no member can lack more than a ring holds. */
     if (now - peer->again.naks_refilled >= e->config.nak_backoff_ns_min) {
         peer->again.naks_left = e->config.ring_packets;
         peer->again.naks_refilled = now;
@@ -144,7 +144,7 @@ void sc_on_nak(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
     }
 }
 
-/* What was asked for in a closed view is not sent any more. */
+/* Requests from a closed view are dropped. */
 void sc_again_forget(sc_engine *e) {
     e->again.gone += e->again.n;
     e->again.n = 0;

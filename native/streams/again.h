@@ -22,10 +22,10 @@ typedef struct {
     int64_t tokens, refilled;
 } sc_again_queue;
 
-/* Of each member: what it may ask for grows with what is sent for the first time, and slowly with time. */
+/* Of each member: what it may request grows with what is sent for the first time, and slowly with time. */
 typedef struct {
     int64_t left, refilled;
-    uint64_t sent; /* sc_lent.first_bytes when that was last looked at */
+    uint64_t sent; /* sc_lent.first_bytes when its allowance was last updated */
     int64_t naks_left, naks_refilled; /* seqnos that may be looked up for it */
 } sc_peer_again;
 

@@ -1,8 +1,8 @@
-/* Gaps of the receive rings, with their timers, and the NAKs that ask for what is missing. */
+/* Gaps of the receive rings, their timers, and the NAKs that request what is missing. */
 #include "engine/self.h"
 
 void sc_rx_gap_add(sc_engine *e, sc_rx_stream *rx, uint64_t lo, uint64_t hi, int64_t due, int32_t holder) {
-    if (rx->n_gaps == SC_GAPS_MAX) { /* the last one grows; what is held inside it is left out when it is asked for */
+    if (rx->n_gaps == SC_GAPS_MAX) { /* the last gap grows; its NAK leaves out what is held inside it */
         e->counters.gaps_full++;
         sc_gap *last = &rx->gaps[SC_GAPS_MAX - 1];
         if (hi > last->hi) last->hi = hi;
@@ -17,7 +17,7 @@ static void gap_remove(sc_rx_stream *rx, uint32_t i) {
     memmove(&rx->gaps[i], &rx->gaps[i + 1], (rx->n_gaps - i) * sizeof *rx->gaps);
 }
 
-/* Something of a gap came: answers are under way, so the rest is asked for only when they stop, and soon then. */
+/* Part of a gap arrived: answers are under way, so the rest is requested only when they stop, but then soon. */
 static void gap_fill(sc_engine *e, sc_rx_stream *rx, uint64_t seqno, int64_t now) {
     for (uint32_t i = 0; i < rx->n_gaps; i++) {
         sc_gap *gap = &rx->gaps[i];
@@ -45,10 +45,10 @@ void sc_gaps_prune(sc_rx_stream *rx) {
         if (rx->gaps[i].hi < rx->next) gap_remove(rx, i);
 }
 
-/* The sender has sent up to `highest`: what is beyond `known` is missing. Asked for at `due`. */
+/* The sender has sent up to `highest`: packets beyond `known` are missing. They are requested at `due`. */
 void sc_rx_known(sc_engine *e, sc_rx_stream *rx, uint64_t highest, int64_t due) {
     if (highest <= rx->known || highest > rx->limit) return;
-    /* What the ring cannot hold is not asked for: a sender within its window never is that far ahead. */
+    /* What the ring cannot hold is not requested: a sender within its window is never that far ahead. */
     if (highest >= rx->first + e->config.ring_packets) highest = rx->first + e->config.ring_packets - 1;
     if (highest <= rx->known) return;
     sc_rx_gap_add(e, rx, rx->known + 1, highest, due, -1);
@@ -61,7 +61,7 @@ int sc_gaps_asked(const sc_rx_stream *rx, uint64_t seqno) {
     return 0;
 }
 
-/* The packet `seqno` came: what lies before it, and was not known of, is missing. */
+/* The packet `seqno` arrived: packets before it that were not known of are missing. */
 void sc_gaps_came(sc_engine *e, sc_rx_stream *rx, uint64_t seqno, int64_t now) {
     if (seqno <= rx->known) {
         if (rx->n_gaps) gap_fill(e, rx, seqno, now);
@@ -71,7 +71,7 @@ void sc_gaps_came(sc_engine *e, sc_rx_stream *rx, uint64_t seqno, int64_t now) {
     rx->known = seqno;
 }
 
-/* After a CUT only what it names is asked for. */
+/* After a CUT only what it names is requested. */
 void sc_gaps_cut(sc_rx_stream *rx, uint64_t limit) {
     rx->limit = limit;
     rx->n_gaps = 0;
@@ -91,8 +91,8 @@ static int may_hold(sc_engine *e, const sc_peer *peer, const sc_peer *owner) {
     return peer != sc_self(e) && peer != owner && !peer->cut.lost;
 }
 
-/* A holder that the CUT named, and now and then another survivor: where gaps are more than the table holds, one entry stands
- * for ranges of several holders. */
+/* A holder that the CUT named, and now and then another survivor: if there are more gaps than the table holds, one entry
+ * stands for ranges of several holders. */
 static sc_peer *named_target(sc_engine *e, const sc_peer *owner, const sc_gap *gap) {
     for (uint32_t i = 0; i < e->view.n && gap->tries % 3 == 2; i++) {
         sc_peer *peer = e->peers[(gap->tries / 3 + i) % e->view.n];
@@ -101,8 +101,8 @@ static sc_peer *named_target(sc_engine *e, const sc_peer *owner, const sc_gap *g
     return e->peers[gap->holder];
 }
 
-/* The sender first; where it is gone, or each second time where it does not answer, a member that said in a heartbeat that it
- * received more (which does not say that it holds just this packet: two that lack it must not ask each other for ever). */
+/* The sender first. If it is gone, or every second time if it does not answer, a member whose heartbeat says that it received
+ * more (which does not prove that it holds this very packet: two members that lack it must not ask each other for ever). */
 static sc_peer *nak_target(sc_engine *e, sc_peer *owner, int stream, const sc_gap *gap) {
     if (gap->holder >= 0) return named_target(e, owner, gap);
     int gone = owner->cut.lost || owner->detect.suspected || sc_is_mute(owner);
@@ -120,7 +120,7 @@ typedef struct {
     uint32_t n;
 } ranges;
 
-/* The missing ranges of a gap: it may hold packets, and reach beyond the ring. */
+/* The missing ranges of a gap: packets inside it may be held, and it may reach beyond the ring. */
 static void add_missing(const sc_engine *e, const sc_rx_stream *rx, const sc_gap *gap, ranges *out) {
     uint64_t end = rx->first + e->config.ring_packets, hi = gap->hi < end ? gap->hi : end - 1, lo = 0;
     for (uint64_t seqno = gap->lo; seqno <= hi + 1 && out->n < SC_NAK_RANGES_MAX; seqno++) {
@@ -155,7 +155,7 @@ static int send_nak(sc_engine *e, const sc_peer *target, const sc_peer *owner, i
     return 1;
 }
 
-/* All that is due now and has the same target goes into one NAK. */
+/* Everything due now with the same target goes into one NAK. */
 static void nak_stream(sc_engine *e, sc_peer *owner, int stream, int64_t now) {
     sc_rx_stream *rx = sc_rx_of(owner, stream);
     for (uint32_t i = 0; i < rx->n_gaps;) {
@@ -180,7 +180,7 @@ void sc_rx_naks(sc_engine *e, int64_t now) {
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer *peer = e->peers[r];
         if (r == e->view.rank) continue;
-        /* Between START and CUT nothing of the lost is asked for; the CUT says what is to be fetched from whom. */
+        /* Between START and CUT nothing of lost members is requested; the CUT says what to fetch from whom. */
         if (peer->group.n_gaps && (!peer->cut.lost || e->cut.set == SC_CUT_CURRENT))
             nak_stream(e, peer, SC_STREAM_GROUP, now);
         if (peer->cut.lost) continue;

@@ -12,7 +12,7 @@ typedef struct {
     int64_t due, wait;
     uint32_t tries;
     int32_t holder; /* rank to fetch from, -1: the sender */
-    int asked; /* a NAK went out: the answer may come from another member than the sender */
+    int asked; /* a NAK was sent: the answer may come from a member other than the sender */
 } sc_gap;
 
 struct sc_rx_stream;

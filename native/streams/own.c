@@ -1,5 +1,5 @@
-/* Own numbers: the packets with own messages to the group, numbered as their receivers see them, and how many messages end
- * in them. */
+/* Own numbers: the packets with own messages to the group, numbered as their receivers see them, and the number of messages
+ * that end in them. */
 #include "engine/self.h"
 
 static uint32_t *ended_at(const sc_engine *e, uint64_t number) {
@@ -12,8 +12,8 @@ void sc_own_reset(sc_engine *e, uint64_t base) {
     *ended_at(e, base) = e->own.ended;
 }
 
-/* The own packet with this number is closed. More than two rings of them are never on their way: one to the sequencer,
- * and one in its own stream. */
+/* The own packet with this number is closed. At most two rings of them are on their way: one to the sequencer, and one in
+ * its group stream. */
 void sc_own_packet(sc_engine *e, uint64_t number, uint32_t messages) {
     e->own.last = number;
     e->own.ended += messages;
@@ -22,8 +22,8 @@ void sc_own_packet(sc_engine *e, uint64_t number, uint32_t messages) {
         e->own.first = number + 1 - 2 * (uint64_t)e->config.ring_packets;
 }
 
-/* The highest own number up to the packet `seqno` of the own group stream. It may be purged, but not by more than a ring
- * of newer packets: where the ring is full its slot has just been taken, and the next packet tells. */
+/* The highest own number up to the packet `seqno` of the own group stream. The packet may have been purged, but by at most a
+ * ring of newer packets: if the ring is full, its slot has just been reused, and the next packet tells. */
 static uint64_t own_up_to(const sc_engine *e, uint64_t seqno) {
     const sc_tx_stream *tx = &e->group;
     if (seqno <= e->view.base[e->view.rank] || !tx->packets) return e->own.base;
@@ -38,7 +38,7 @@ void sc_engine_own(const sc_engine *e, sc_own *out) {
     out->first = e->own.first;
     out->last = e->own.last;
     if (e->order.waits) {
-        out->any = e->order.ops->ordered(e); /* whoever put it in order has delivered it */
+        out->any = e->order.ops->ordered(e); /* the member that ordered it has delivered it */
         out->all = e->order.ops->stable(e);
         return;
     }
@@ -67,15 +67,15 @@ uint64_t sc_engine_unordered(const sc_engine *e) {
 
 /* ---- large messages ------------------------------------------------------------------------------------------ */
 
-/* A message that is too large to be kept until it has its order: its sender waits until the packet in which it ends returns.
- * One at a time. */
+/* A message too large to be kept until it is ordered: its sender waits until the packet in which it ends returns. There is one
+ * at a time. */
 
 void sc_large_none(sc_engine *e) { e->own.large_first = 0; }
 
-/* It begins in this packet of the own stream; */
+/* It starts in this packet of the own stream; */
 void sc_large_begins(sc_engine *e, uint64_t first) { e->own.large_first = first; }
 
-/* and is packed whole, ending in this one. */
+/* it is completely packed, and ends in this one. */
 void sc_large_packed(sc_engine *e, uint64_t first, uint64_t last) {
     e->own.large_first = first;
     e->own.large_last = last;
@@ -89,8 +89,7 @@ int sc_large_returned(const sc_engine *e) {
 
 void sc_large_done(sc_engine *e) { e->own.large_first = e->own.large_last = 0; }
 
-/* The view is delivered to its end. Across a merge a large message is not sent again, once it was packed whole: it counts as
- * returned. */
+/* The view is delivered to its end. Across a merge a completely packed large message is not resent: it counts as returned. */
 void sc_large_view_ends(sc_engine *e, int merge) {
     if (e->own.large_last && (merge || sc_large_returned(e))) e->own.large_returned = 1;
 }

@@ -3,16 +3,16 @@
 
 #include "engine/engine.h"
 
-/* Own numbers, and the large message under way. */
+/* Own numbers, and the large message in progress. */
 
 typedef struct {
     uint64_t last; /* number of the newest closed own packet */
     uint64_t base; /* the view's first own packet has the next number */
-    uint64_t first; /* oldest number that `ends` has */
+    uint64_t first; /* oldest number in `ends` */
     uint32_t *ends; /* by number, two rings of packets: messages that have ended up to there */
     uint32_t ended; /* up to the newest */
-    /* The message under way that is too large to be kept for a view change: it starts in packet `large_first` of the own
-     * stream and ends in `large_last`; its sender waits until it returned, which is kept across its view. */
+    /* The message in progress that is too large to be kept for a view change: it starts in packet `large_first` of the own
+     * stream and ends in `large_last`; its sender waits until it has returned, which is remembered beyond its view. */
     uint64_t large_first, large_last;
     int large_returned;
 } sc_own_numbers;

@@ -1,7 +1,8 @@
-/* Tail probes: a sender without progress tells how far it has sent, and is answered by an ack. And the timers of both. */
+/* Tail probes: a sender that makes no progress tells how far it has sent, and gets an ack in answer. Also the timers of
+ * both. */
 #include "engine/self.h"
 
-#define PROBES_QUICK 3 /* of a group stream, before those that do not answer are probed by unicast, too */
+#define PROBES_QUICK 3 /* of a group stream, before receivers that do not answer are also probed by unicast */
 
 static void say_probe(sc_engine *e, const sc_tx_stream *tx, int lane, const sc_address *to) {
     uint8_t *p = sc_out_new(e, lane, to, SC_TYPE_PROBE, SC_PROBE_LEN);
@@ -19,7 +20,8 @@ static void probe(sc_engine *e, sc_tx_stream *tx, int lane, const sc_address *to
     tx->probe_due = now + tx->probe_wait;
 }
 
-/* A receiver that has lost multicast, as behind a switch that forgot it, learns by unicast what it lacks. */
+/* A receiver that has lost multicast, for example behind a switch that dropped its membership, learns by unicast what it
+ * lacks. */
 static void probe_group(sc_engine *e, int64_t now) {
     int quick =
         e->group.probe_wait < e->config.probe_ns_min << PROBES_QUICK && e->group.probe_wait < e->config.probe_ns_max;

@@ -1,4 +1,4 @@
-/* Receive ring: packets keyed by seqno. A packet stays here until it is stable, so that any member can serve it after its
+/* Receive ring: packets keyed by seqno. A packet stays here until it is stable, so that any member can serve it once its
  * sender is gone. */
 #include "engine/self.h"
 
@@ -51,8 +51,8 @@ void sc_rx_stable(sc_engine *e, sc_rx_stream *rx, uint64_t stable) {
 
 void sc_rx_skip(sc_rx_stream *rx) { rx->consumed = rx->queued++; }
 
-/* A slot is free, and the ring has one for it: a packet becomes part of the stream. The packet that is next always finds a
- * slab; the others leave the last ones to it. 0 without slabs. */
+/* Stores a packet that has a free slot in the ring. The next packet in sequence always finds a slab: the others leave the
+ * last slabs to it. 0 without slabs. */
 int sc_rx_put(sc_engine *e, sc_rx_stream *rx, uint64_t seqno, uint8_t *p, size_t len, sc_slab *slab) {
     sc_rx_packet *slot = sc_rx_at(e, rx, seqno);
     if (seqno != rx->next && sc_slab_pool_scarce(e->pool)) return 0;
@@ -69,13 +69,13 @@ int sc_rx_put(sc_engine *e, sc_rx_stream *rx, uint64_t seqno, uint8_t *p, size_t
     return 1;
 }
 
-/* The packet that is next for delivery is not one of the stream: its place is empty again. */
+/* The next packet for delivery does not belong to the stream: its slot is empty again. */
 void sc_rx_drop(const sc_engine *e, sc_rx_stream *rx) {
     drop_slot(rx, sc_rx_at(e, rx, rx->queued));
     rx->next = rx->queued;
 }
 
-/* All up to `queued` has left, and nobody else is ever served from here. */
+/* Everything up to `queued` has left, and no other member is ever served from this ring. */
 void sc_rx_release(const sc_engine *e, sc_rx_stream *rx) {
     while (rx->first < rx->queued) drop_slot(rx, sc_rx_at(e, rx, rx->first++));
 }

@@ -27,9 +27,9 @@ typedef struct sc_rx_stream {
     uint64_t unacked_bytes;
     uint64_t acked_consumed;
     int64_t ack_due;
-    /* What a sender that keeps to its window can have here is bounded, twice: in the ring, and in the delivery queue. */
+    /* What a sender within its window can occupy here is bounded twice: in the ring, and in the delivery queue. */
     uint64_t ring_bytes, queue_bytes;
-    sc_sharing sharing; /* takes copies of its small packets, so that they hold no slab of others */
+    sc_sharing sharing; /* holds copies of its small packets, so that they occupy no slab of other senders */
 } sc_rx_stream;
 
 struct sc_peer;
@@ -39,10 +39,10 @@ void sc_rx_reset(sc_engine *e, sc_rx_stream *rx, uint64_t base);
 void sc_rx_free(sc_engine *e, sc_rx_stream *rx);
 int sc_rx_put(sc_engine *e, sc_rx_stream *rx, uint64_t seqno, uint8_t *p, size_t len, sc_slab *slab);
 void sc_rx_stable(sc_engine *e, sc_rx_stream *rx, uint64_t stable);
-/* The packet `queued`: it is passed over; or dropped, so that its place is empty again. */
+/* The packet `queued` is skipped; or dropped, so that its slot is empty again. */
 void sc_rx_skip(sc_rx_stream *rx);
 void sc_rx_drop(const sc_engine *e, sc_rx_stream *rx);
 void sc_rx_release(const sc_engine *e, sc_rx_stream *rx);
-void sc_rx_moved(sc_rx_stream *rx, sc_rx_packet *slot); /* its reference to the slab went elsewhere */
+void sc_rx_moved(sc_rx_stream *rx, sc_rx_packet *slot); /* its slab reference was moved elsewhere */
 
 #endif

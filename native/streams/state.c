@@ -1,6 +1,6 @@
-/* The stream of state from one member to a joiner. It uses the same rings, windows and acknowledgements as messages to
- * one member, but what came waits in the receive ring until it is read: it must not queue behind messages that the
- * application of a joiner takes only once it has the state. */
+/* The stream of application state from one member to a joiner. It uses the same rings, windows and acknowledgements as messages
+ * to one member, but received packets wait in the receive ring until they are read: they must not queue behind messages that a
+ * joiner's application takes only once it has the state. */
 #include "engine/self.h"
 
 int sc_engine_state_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t len, uint64_t *done, int64_t wall) {
@@ -14,7 +14,7 @@ int sc_engine_state_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t l
     uint64_t before = *done;
     int result = sc_tx_pack(e, tx, p, len, done, wall, 0);
     e->counters.state_bytes_sent += *done - before;
-    if (result == SC_SENT) e->counters.messages_sent--; /* it is none */
+    if (result == SC_SENT) e->counters.messages_sent--; /* state is not a message */
     return result;
 }
 
@@ -26,7 +26,7 @@ void sc_engine_state_end(sc_engine *e, uint64_t to) {
     sc_tx_release(e, peer->state_tx);
 }
 
-/* The first packet that waits was read to its end. */
+/* The first waiting packet was read to its end. */
 static void next_packet(sc_engine *e, sc_peer *peer) {
     sc_rx_stream *rx = &peer->state;
     sc_rx_packet *slot = sc_rx_at(e, rx, rx->queued);

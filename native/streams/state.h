@@ -3,13 +3,13 @@
 
 #include "engine/engine.h"
 
-/* The stream of state. */
+/* The stream of application state. */
 
 struct sc_peer;
 
 typedef struct {
-    int is_void; /* what it sends of its state is dropped */
-    uint32_t at; /* bytes read of the first packet of it */
+    int is_void; /* the state that it sends is dropped */
+    uint32_t at; /* bytes read of the stream's first waiting packet */
 } sc_peer_state;
 
 void sc_state_advance(sc_engine *e, struct sc_peer *peer);

@@ -1,8 +1,8 @@
-/* Transmission: what is packed, asked for again or queued becomes runs of datagrams. What is handed out stays as it is until
- * the next transmit. */
+/* Transmission: packed packets, retransmissions and queued datagrams become runs of datagrams. What is handed out does not
+ * change until the next transmit. */
 #include "engine/self.h"
 
-/* A packet is handed out: its memory, in the ring or in a slab, stays as it is until the next transmit. */
+/* A packet is handed out: its memory, in the ring or in a slab, must not change until the next transmit. */
 static void lend(sc_engine *e, sc_tx_stream *tx, const sc_tx_packet *packet) {
     if (packet->slab) {
         sc_slab_ref(packet->slab);
@@ -13,7 +13,7 @@ static void lend(sc_engine *e, sc_tx_stream *tx, const sc_tx_packet *packet) {
     if (at < tx->lent) tx->lent = at;
 }
 
-/* Who asked for a packet in vain may get one now. */
+/* A stream that could not open a packet may be able to now. */
 static int take_back(sc_tx_stream *tx) {
     int stalled = tx && tx->lent_stall;
     if (!tx) return 0;
@@ -67,7 +67,7 @@ static int transmit_out(sc_engine *e, sc_tx *out, int max) {
     return k;
 }
 
-/* Where the bytes of a retransmission are now, lent; NULL when they are stable and gone. */
+/* The current place of a retransmission's bytes, marked as lent; NULL if they are stable and purged. */
 static const uint8_t *again_bytes(sc_engine *e, const sc_again *a, uint32_t *len, int64_t now) {
     if (a->owner != e->config.member) {
         sc_peer *owner = sc_find_peer(e, a->owner);
@@ -146,7 +146,7 @@ void sc_tx_spent_free(sc_engine *e) {
     while (e->lent.n_slabs) sc_slab_unref(e->lent.slabs[--e->lent.n_slabs]);
 }
 
-/* What the last transmit handed out is free again. 1: a packet could not be opened for want of it. */
+/* Frees what the last transmit handed out. 1: a packet could not be opened because of it. */
 int sc_transmit_return(sc_engine *e) {
     sc_tx_spent_free(e);
     int stalled = take_back(&e->group) | take_back(&e->forward);

@@ -4,7 +4,7 @@
 #include "engine/engine.h"
 #include "base/out.h"
 
-/* Transmission: what the last one handed out stays as it is until the next. */
+/* Transmission: what a transmit handed out does not change until the next one. */
 
 #define SC_SPENT_SLABS 1024
 

@@ -1,10 +1,10 @@
-/* Send ring: a packet is packed in place in a byte ring, goes out from there, and stays there until every receiver has
- * consumed it, so that a retransmission sends the same bytes. Byte ring and descriptors are bounded; a packet is opened
- * only where credit, descriptors and bytes are there, so whatever is packed may be transmitted at once. */
+/* Send ring: a packet is packed in place in a byte ring, is sent from there, and stays there until every receiver has consumed
+ * it, so that a retransmission sends the same bytes. Byte ring and descriptors are bounded; a packet is opened only if credit,
+ * descriptors and bytes are available, so whatever is packed may be transmitted at once. */
 #include "engine/self.h"
 #include "memory/memory.h"
 
-/* A message is not split for less than this: a sliver at the end of a packet costs an offset and a reassembly. */
+/* The smallest piece of a message worth splitting off: a sliver at the end of a packet costs an offset and a reassembly. */
 #define SLIVER 32u
 
 int sc_tx_init(sc_tx_stream *tx, int stream, uint32_t ring_packets) {
@@ -40,7 +40,7 @@ void sc_tx_free(sc_engine *e, sc_tx_stream *tx) {
     tx->open_offsets = NULL;
 }
 
-/* Starts the stream anew behind `base`, empty. -1 without memory. */
+/* Restarts the stream after `base`, empty. -1 without memory. */
 int sc_tx_reset(sc_engine *e, sc_tx_stream *tx, uint64_t base, uint64_t window, uint32_t packet_bytes,
                 uint64_t ring_bytes) {
     if (!tx->packets) {
@@ -50,7 +50,7 @@ int sc_tx_reset(sc_engine *e, sc_tx_stream *tx, uint64_t base, uint64_t window, 
     } else {
         sc_tx_purge(tx, tx->next - 1);
     }
-    if (tx->lent != SC_NOT_LENT) retire_ring(e, tx); /* its positions begin anew, and it is being sent from */
+    if (tx->lent != SC_NOT_LENT) retire_ring(e, tx); /* its positions restart while it may still be sent from */
     if (ring_bytes > tx->ring_bytes) {
         ring_bytes = (ring_bytes + SC_TX_ALIGN - 1) & ~(uint64_t)(SC_TX_ALIGN - 1);
         uint8_t *ring = sc_large_alloc(ring_bytes + sizeof(sc_retired));
@@ -79,7 +79,7 @@ sc_tx_stream *sc_tx_of(sc_engine *e, const sc_peer *peer, int stream) {
                                          : peer->state_tx;
 }
 
-/* A window of the view, as far as the ring allows, and two full packets at least. */
+/* A window of the view, limited by the ring, but at least two full packets. */
 static uint64_t pair_window(const sc_engine *e, int stream, uint64_t ring_bytes) {
     uint64_t window = stream == SC_STREAM_UNICAST ? e->view.unicast_window_bytes : e->view.state_window_bytes;
     if (window > ring_bytes) window = ring_bytes;
@@ -103,7 +103,7 @@ sc_tx_stream *sc_tx_to(sc_engine *e, sc_peer *peer, int stream) {
     return NULL;
 }
 
-/* A new view has other windows: a stream that goes on takes its own, within the ring that it has. */
+/* A new view has new windows: a stream that continues takes its window, within its existing ring. */
 void sc_tx_rewindow(sc_engine *e, sc_peer *peer) {
     sc_tx_stream *streams[] = {peer->unicast_tx, peer->state_tx};
     for (int i = 0; i < 2; i++) {
@@ -113,8 +113,8 @@ void sc_tx_rewindow(sc_engine *e, sc_peer *peer) {
     }
 }
 
-/* What a datagram takes of a receiver's SO_RCVBUF. Full packets travel in UDP_SEGMENT runs or are as large as a slab:
- * their overhead is 1 to 2 %. A packet on its own takes its skb and a power of two. */
+/* What a datagram charges against a receiver's SO_RCVBUF. Full packets travel in UDP_SEGMENT runs or are as large as a slab:
+ * their overhead is 1 to 2 %. A single packet is charged its skb and a power of two. */
 uint32_t sc_charge(uint32_t len, int full) {
     if (full || len >= 32768) return len + len / 50 + 64;
     uint32_t room = 512;
@@ -134,8 +134,8 @@ static int open_packet(sc_engine *e, sc_tx_stream *tx, int64_t wall, int force) 
     }
     if (tx->next - tx->first > tx->mask) return 0;
     if (tx->first == tx->next && tx->lent == SC_NOT_LENT)
-        tx->head = tx->tail = 0; /* empty: the cache lines that are warm */
-    /* What is lent is not written, though all have it: it may be on its way once more. */
+        tx->head = tx->tail = 0; /* empty: reuse the warm cache lines */
+    /* Lent memory is not written, even if all receivers have it: it may be being retransmitted. */
     uint64_t tail = tx->lent < tx->tail ? tx->lent : tx->tail, at = tx->head % tx->ring_bytes;
     uint64_t skip = tx->ring_bytes - at < tx->packet_bytes ? tx->ring_bytes - at : 0; /* no packet wraps around */
     if (tx->head + skip + tx->packet_bytes - tail > tx->ring_bytes) {
@@ -197,12 +197,12 @@ void sc_tx_close(sc_engine *e, sc_tx_stream *tx) {
     if (tx->open && tx->open_pieces) close_packet(e, tx, 0);
 }
 
-/* Packs p[*done..len); SC_SENT when the message is whole, SC_AGAIN when there is no room. `force` leaves credit out
- * (messages that a view change sends again were within credit before). */
+/* Packs p[*done..len); SC_SENT when the message is complete, SC_AGAIN if there is no room. `force` ignores credit (messages
+ * that a view change resends were within credit before). */
 int sc_tx_pack(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t len, uint64_t *done, int64_t wall,
                int force) {
-    /* A message that could fill the ring is not kept for a view change: its sender waits until it is ordered. Not that of one
-     * that is sent again: it is kept for the next view change too, however small the window is now. */
+    /* A message that could fill the ring is not kept for a view change: its sender waits until it is ordered. Resent messages
+     * are always kept, for the next view change too, however small the window is now. */
     int keep = force || sc_tx_keeps(tx, len);
     for (;;) {
         if (!tx->open && !open_packet(e, tx, wall, force)) return SC_AGAIN;
@@ -234,8 +234,8 @@ int sc_tx_pack(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t len, u
     }
 }
 
-/* Packs the messages of [first, n) that go whole into the open packet: one copy for all. Returns how many; sc_tx_pack
- * takes the next one. */
+/* Packs the messages of [first, n) that fit entirely into the open packet, with a single copy. Returns how many; sc_tx_pack
+ * handles the next one. */
 uint64_t sc_tx_pack_whole(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, const uint64_t *offsets, uint64_t first,
                           uint64_t n) {
     if (!tx->open || tx->in_message || !sc_tx_keeps(tx, tx->packet_bytes)) return 0;
@@ -260,8 +260,8 @@ uint64_t sc_tx_pack_whole(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, c
     return k;
 }
 
-/* Takes a forward over into the own group stream, where it lies (SEQ-17): the header is rewritten in place, the slab's
- * reference moves. The caller has checked credit. */
+/* Moves a forward into the own group stream in place (SEQ-17): the header is rewritten and the slab reference moves. The
+ * caller has checked credit. */
 void sc_tx_restamp(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *forward, uint32_t messages, uint64_t own) {
     sc_tx_packet *packet = sc_tx_at(tx, tx->next);
     memset(packet, 0, sizeof *packet);
@@ -294,14 +294,14 @@ void sc_tx_purge(sc_tx_stream *tx, uint64_t upto) {
     }
 }
 
-/* Everything up to `consumed` was taken by all receivers. */
+/* All receivers have consumed everything up to `consumed`. */
 void sc_tx_credit(sc_tx_stream *tx, uint64_t consumed) {
     if (consumed <= tx->consumed || !sc_tx_has(tx, consumed)) return;
     tx->consumed = consumed;
     tx->charged_consumed = sc_tx_at(tx, consumed)->charged;
 }
 
-/* Where nothing follows its memory goes when all is acknowledged. */
+/* If nothing follows, the stream's memory is freed when everything is acknowledged. */
 void sc_tx_release(sc_engine *e, sc_tx_stream *tx) {
     if (tx->ended && tx->packets && !tx->open && tx->first == tx->next) sc_tx_free(e, tx);
 }
@@ -320,7 +320,7 @@ uint64_t sc_engine_window(const sc_engine *e) {
     return forwards ? e->view.forward_window_bytes : e->view.window_bytes;
 }
 
-/* So much of what was packed is transmitted; or all of it. */
+/* This much of what was packed is transmitted; or all of it. */
 void sc_tx_sent(sc_engine *e, uint64_t bytes) {
     e->packing.unsent -= bytes < e->packing.unsent ? bytes : e->packing.unsent;
 }

@@ -10,14 +10,14 @@
 #define SC_TX_ALIGN 64u
 
 typedef struct sc_tx_packet {
-    uint8_t *p; /* the datagram as it goes out; a retransmission sends the same bytes */
+    uint8_t *p; /* the datagram as sent; a retransmission sends the same bytes */
     uint32_t len;
-    uint32_t charge; /* what it takes of a receiver's socket buffer */
+    uint32_t charge; /* what it charges against a receiver's socket buffer */
     uint64_t charged; /* sum of `charge` of this stream, this packet included */
-    uint64_t again; /* place in the queue of retransmissions since the start, + 1, of its last one; 0: none */
-    uint64_t ring_end; /* where the byte ring goes on behind it (monotonic) */
+    uint64_t again; /* position of its last retransmission in the queue, counted since the start, + 1; 0: none */
+    uint64_t ring_end; /* where the byte ring continues after it (monotonic) */
     uint64_t
-        message_start; /* seqno in which the message that goes on behind this packet began; else its own seqno + 1 */
+        message_start; /* seqno in which the message that continues after this packet began; else its own seqno + 1 */
     uint64_t own; /* of the group stream: the highest number of an own packet up to here (sc_own) */
     sc_slab *slab; /* a restamped forward lies in a slab, own packets (NULL) in the byte ring */
     int64_t retransmitted_at;
@@ -30,8 +30,8 @@ typedef struct sc_tx_stream {
     uint8_t type;
     uint8_t *ring;
     uint64_t ring_bytes, head, tail; /* head, tail: monotonic positions */
-    uint64_t lent; /* position of the oldest packet in the ring that the last transmit handed out, or SC_NOT_LENT */
-    int lent_stall; /* for want of what is lent a packet could not be opened */
+    uint64_t lent; /* position of the oldest packet that the last transmit handed out, or SC_NOT_LENT */
+    int lent_stall; /* a packet could not be opened because memory was lent */
     sc_tx_packet *packets;
     uint32_t mask;
     uint64_t first; /* oldest seqno kept */
@@ -48,17 +48,17 @@ typedef struct sc_tx_stream {
     uint8_t open_flags;
     int64_t open_wall;
     int32_t *open_offsets;
-    /* A message of which the beginning is packed and the end is not. */
+    /* A message whose beginning is packed and whose end is not. */
     int in_message;
     uint64_t message_start; /* 0: too large to be kept for a view change */
-    uint64_t big_start; /* where the last message that was too large began */
+    uint64_t big_start; /* where the last message that was too large to be kept began */
     uint64_t pair; /* of a unicast stream: sc_peer.pair */
-    int ended; /* nothing follows: its memory goes when all is acknowledged */
+    int ended; /* nothing follows: its memory is freed when everything is acknowledged */
     /* Tail probe. */
     int64_t probe_due, probe_wait;
 } sc_tx_stream;
 
-/* Behind the end of a ring, so that it can be given up without memory, and without a write to what may be lent. */
+/* Lies behind the end of a ring, so that the ring can be retired without allocating, and without writing to lent memory. */
 typedef struct sc_retired {
     struct sc_retired *next;
     void *memory;
@@ -77,8 +77,7 @@ int sc_tx_pack(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t len, u
 uint64_t sc_tx_pack_whole(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, const uint64_t *offsets, uint64_t first,
                           uint64_t n);
 void sc_tx_close(sc_engine *e, sc_tx_stream *tx);
-/* Our own stream of a kind, as `peer` receives it; NULL where there is none yet. sc_tx_to makes it, or is NULL without
- * memory. */
+/* Our stream of this kind to `peer`; NULL if there is none yet. sc_tx_to creates it, and returns NULL without memory. */
 sc_tx_stream *sc_tx_of(sc_engine *e, const struct sc_peer *peer, int stream);
 sc_tx_stream *sc_tx_to(sc_engine *e, struct sc_peer *peer, int stream);
 void sc_tx_rewindow(sc_engine *e, struct sc_peer *peer);
@@ -95,8 +94,8 @@ uint32_t sc_charge(uint32_t len, int full);
 static inline int sc_tx_has(const sc_tx_stream *tx, uint64_t seqno) { return seqno >= tx->first && seqno < tx->next; }
 static inline sc_tx_packet *sc_tx_at(const sc_tx_stream *tx, uint64_t seqno) { return &tx->packets[seqno & tx->mask]; }
 static inline int sc_tx_outstanding(const sc_tx_stream *tx, uint64_t acked) { return acked + 1 < tx->unsent; }
-/* Is a message of `len` bytes kept whole in the ring until it is ordered? One that could fill the ring, its bytes or its
- * descriptors, is not. */
+/* Is a message of `len` bytes kept whole in the ring until it is ordered? A message that could fill the ring's bytes or
+ * descriptors is not. */
 static inline int sc_tx_keeps(const sc_tx_stream *tx, uint64_t len) {
     return len <= tx->window / 2 && len / (tx->packet_bytes - SC_DATA_HEADER - 64) + 2 <= tx->mask / 2;
 }
