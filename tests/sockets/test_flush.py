@@ -29,6 +29,9 @@ class Listener:
             if self.heard is not None and isinstance(event, Message):
                 self.heard(self.group, event)
 
+    def views(self):
+        return [event for event in list(self.seen) if isinstance(event, View)]
+
     def words(self):
         """What was seen: payloads, and the events by name; a view by its members."""
         return [
@@ -395,7 +398,6 @@ def test_a_callback_sends_at_once_though_the_credit_of_a_member_that_crashed_is_
         stop.set()
         for thread in senders:
             thread.join(10)
-        wait_until(lambda: len(heard) == 4)
-        before = [event.view_id for event in listeners[0].seen if isinstance(event, View)][-2]
-        assert {message.view_id for message in heard} == {before}
+        wait_until(lambda: len(heard) == 4 and listeners[0].views()[-1].view_id == a.view.view_id)
+        assert {message.view_id for message in heard} == {listeners[0].views()[-2].view_id}
     assert "on_block did not return" not in caplog.text

@@ -13,7 +13,9 @@ from talkers import await_, talkers
 
 from seqcast._native.engine import LANE_UNICAST
 from seqcast.core.machines.membership import severed
-from seqcast.sim import World, checkers
+from seqcast.sim import World
+from seqcast.sim.checkers.primary import check_filtered
+from seqcast.sim.checkers.safety import check_safety
 from seqcast.sim.options import MS, SECOND
 
 # ---- the engine's rules ------------------------------------------------------------------------------------------
@@ -71,9 +73,9 @@ def test_the_acting_member_is_given_up_if_it_is_the_one_with_the_cut_links():
 
 def unsettled(world, lost, time_ns):
     """What is not as it must be, ``time_ns`` from now."""
-    packets = {node: node.packets_sent for node in world.nodes if node.up}
+    packets = {record.id: record.packets_sent for record in world.records if record.up}
     world.clock.run(world.clock.now + time_ns)
-    return list(checkers.check_filtered(world.nodes, lost, packets))
+    return list(check_filtered(world.records, lost.record, packets))
 
 
 @pytest.mark.parametrize("kind", ["in", "out", "both"])
@@ -107,7 +109,7 @@ def test_the_others_go_on_without_a_member_that_lost_multicast(kind, partition, 
     for _ in range(30):
         apart += not unsettled(world, lost, 100 * MS)
     assert apart >= 27, f"only {apart} of 30 times; {after_formation(world)[sizes:]}"
-    assert not world.settle() and not list(checkers.check_safety(world.records))
+    assert not world.settle() and not list(check_safety(world.records))
 
 
 def test_a_network_that_carries_no_multicast_at_all_leaves_nobody_waiting():
@@ -118,7 +120,7 @@ def test_a_network_that_carries_no_multicast_at_all_leaves_nobody_waiting():
     world.clock.run(6 * SECOND)
     assert {len(node.endpoint.view.members) for node in world.nodes} == {1}
     assert not any(node.record.pending for node in world.nodes)
-    assert not world.settle() and not list(checkers.check_safety(world.records))
+    assert not world.settle() and not list(check_safety(world.records))
 
 
 # ---- real sockets ------------------------------------------------------------------------------------------------
