@@ -7,8 +7,8 @@
 int sc_blocked_take(sc_engine *e, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall) {
     if (!e->cut.gate_closed && !e->cut.paused) return SC_AGAIN; /* queued messages go first */
     uint64_t bytes = sizeof(sc_blocked) + len;
-    if (e->blocked.bytes + bytes > e->config.blocked_bytes_max) {
-        if (e->config.blocked_bytes_max && !e->blocked.full) e->counters.blocked_queue_full++;
+    if (e->blocked.bytes + bytes > e->blocked.bytes_max) {
+        if (e->blocked.bytes_max && !e->blocked.full) e->counters.blocked_queue_full++;
         e->blocked.full = 1;
         return SC_AGAIN;
     }
@@ -62,10 +62,13 @@ uint64_t sc_engine_blocked(const sc_engine *e) { return e->blocked.messages; }
 
 uint64_t sc_engine_blocked_end(sc_engine *e) {
     uint64_t n = e->blocked.messages;
-    e->config.blocked_bytes_max = 0;
+    e->blocked.bytes_max = 0;
     e->counters.blocked_queue_lost += n;
     while (e->blocked.first) pop(e);
     return n;
 }
 
-void sc_blocked_init(sc_engine *e) { e->blocked.last = &e->blocked.first; }
+void sc_blocked_init(sc_engine *e) {
+    e->blocked.last = &e->blocked.first;
+    e->blocked.bytes_max = e->config.blocked_bytes_max;
+}

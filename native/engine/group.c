@@ -42,5 +42,5 @@ void sc_engine_send_abort(sc_engine *e, uint64_t to, sc_send_state *state) {
     } else if (state->epoch != e->epoch || state->wait_seqno) {
         return;
     }
-    if (tx) tx->in_message = 0; /* the next packet does not continue it: receivers drop the beginning */
+    if (tx) sc_tx_abandon(tx);
 }

@@ -93,8 +93,7 @@ static int beyond_share(const sc_engine *e, const sc_rx_stream *rx, int stream, 
 static int has_place(sc_engine *e, sc_rx_stream *rx, uint64_t seqno) {
     if (seqno < rx->next) return drop(&e->counters.packets_duplicate);
     if (seqno >= rx->first + e->config.ring_packets) return drop(&e->counters.drop_window);
-    if (!rx->packets && !(rx->packets = calloc(e->config.ring_packets, sizeof *rx->packets)))
-        return drop(&e->counters.drop_slabs);
+    if (!sc_rx_ready(e, rx)) return drop(&e->counters.drop_slabs);
     return sc_rx_at(e, rx, seqno)->p ? drop(&e->counters.packets_duplicate) : 1;
 }
 

@@ -105,10 +105,6 @@ static inline sc_rx_packet *sc_rx_at(const sc_engine *e, const sc_rx_stream *rx,
 /* Credit ends with its view, so an application that takes nothing could accumulate a window of its own packets per view. It
  * may not send while untaken own packets of closed views exceed a ring. */
 static inline int sc_own_closed_full(const sc_engine *e) { return e->queue.closed_bytes > e->config.ring_bytes; }
-/* The contiguous prefix ends before the first empty slot. */
-static inline void sc_rx_extend(const sc_engine *e, sc_rx_stream *rx) {
-    while (rx->next <= rx->highest && sc_rx_at(e, rx, rx->next)->p) rx->next++;
-}
 /* The oldest entry of the delivery queue; NULL: it is empty. */
 static inline sc_delivery *sc_queue_first(const sc_engine *e) {
     return e->queue.head < e->queue.tail ? &e->queue.entries[e->queue.head & (e->queue.cap - 1)] : NULL;

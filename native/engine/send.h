@@ -16,6 +16,7 @@ typedef struct sc_blocked {
 typedef struct {
     sc_blocked *first, **last;
     uint64_t bytes, messages;
+    uint64_t bytes_max; /* 0: nothing is taken */
     sc_send_state state; /* of the first */
     int full; /* the bound was hit since the gate closed */
 } sc_blocked_queue;

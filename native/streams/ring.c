@@ -49,6 +49,19 @@ void sc_rx_stable(sc_engine *e, sc_rx_stream *rx, uint64_t stable) {
     while (rx->first <= rx->stable && rx->first < rx->queued) drop_slot(rx, sc_rx_at(e, rx, rx->first++));
 }
 
+int sc_rx_ready(const sc_engine *e, sc_rx_stream *rx) {
+    return rx->packets || (rx->packets = calloc(e->config.ring_packets, sizeof *rx->packets));
+}
+
+/* The contiguous prefix ends before the first slot that is empty. */
+void sc_rx_extend(const sc_engine *e, sc_rx_stream *rx) {
+    while (rx->next <= rx->highest && sc_rx_at(e, rx, rx->next)->p) rx->next++;
+}
+
+void sc_rx_end(sc_rx_stream *rx, uint64_t last) {
+    if (rx->next > last + 1) rx->next = last + 1;
+}
+
 void sc_rx_skip(sc_rx_stream *rx) { rx->consumed = rx->queued++; }
 
 /* Stores a packet that has a free slot in the ring. The next packet in sequence always finds a slab: the others leave the

@@ -4,7 +4,7 @@
 #include "engine/engine.h"
 #include "streams/gaps.h"
 
-/* Receive ring. */
+/* Receive ring. Its kernel begins a stream and ends it; a field that is another kernel's in between names that kernel. */
 
 typedef struct {
     uint8_t *p;
@@ -16,19 +16,20 @@ typedef struct sc_rx_stream {
     sc_rx_packet *packets; /* NULL until the first packet */
     uint64_t first; /* oldest seqno kept (all below are stable) */
     uint64_t next; /* end of the contiguous prefix, + 1 */
-    uint64_t queued; /* next to go into the delivery queue (== next but after a CUT) */
+    uint64_t queued; /* delivery/queue.c: next to go into the delivery queue (== next but after a CUT) */
     uint64_t highest; /* highest seqno received */
-    uint64_t known; /* highest seqno known to exist; [next, known] is held or in `gaps` */
-    uint64_t consumed; /* taken by the application */
+    uint64_t known; /* streams/gaps.c: highest seqno known to exist; [next, known] is held or in `gaps` */
+    uint64_t consumed; /* delivery/queue.c: taken by the application */
     uint64_t stable;
-    uint64_t limit; /* after a CUT: nothing above is accepted; else UINT64_MAX */
-    sc_gap gaps[SC_GAPS_MAX];
-    uint32_t n_gaps;
-    uint64_t unacked_bytes;
-    uint64_t acked_consumed;
-    int64_t ack_due;
+    uint64_t limit; /* streams/gaps.c: after a CUT: nothing above is accepted; else UINT64_MAX */
+    sc_gap gaps[SC_GAPS_MAX]; /* streams/gaps.c */
+    uint32_t n_gaps; /* streams/gaps.c */
+    uint64_t unacked_bytes; /* streams/acks.c */
+    uint64_t acked_consumed; /* streams/acks.c */
+    int64_t ack_due; /* streams/acks.c */
     /* What a sender within its window can occupy here is bounded twice: in the ring, and in the delivery queue. */
-    uint64_t ring_bytes, queue_bytes;
+    uint64_t ring_bytes;
+    uint64_t queue_bytes; /* delivery/queue.c */
     sc_sharing sharing; /* holds copies of its small packets, so that they occupy no slab of other senders */
 } sc_rx_stream;
 
@@ -37,6 +38,9 @@ struct sc_peer;
 sc_rx_stream *sc_rx_of(struct sc_peer *peer, int stream);
 void sc_rx_reset(sc_engine *e, sc_rx_stream *rx, uint64_t base);
 void sc_rx_free(sc_engine *e, sc_rx_stream *rx);
+int sc_rx_ready(const sc_engine *e, sc_rx_stream *rx); /* has memory; 0: there is none */
+void sc_rx_extend(const sc_engine *e, sc_rx_stream *rx);
+void sc_rx_end(sc_rx_stream *rx, uint64_t last); /* nothing behind `last` is delivered */
 int sc_rx_put(sc_engine *e, sc_rx_stream *rx, uint64_t seqno, uint8_t *p, size_t len, sc_slab *slab);
 void sc_rx_stable(sc_engine *e, sc_rx_stream *rx, uint64_t stable);
 /* The packet `queued` is skipped; or dropped, so that its slot is empty again. */

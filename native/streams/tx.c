@@ -72,6 +72,8 @@ int sc_tx_reset(sc_engine *e, sc_tx_stream *tx, uint64_t base, uint64_t window, 
     return 0;
 }
 
+void sc_tx_abandon(sc_tx_stream *tx) { tx->in_message = 0; }
+
 sc_tx_stream *sc_tx_of(sc_engine *e, const sc_peer *peer, int stream) {
     return stream == SC_STREAM_GROUP     ? &e->group
            : stream == SC_STREAM_FORWARD ? &e->forward

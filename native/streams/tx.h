@@ -4,7 +4,7 @@
 #include "engine/engine.h"
 #include "streams/ring.h"
 
-/* Send ring. */
+/* Send ring. Its kernel begins a stream and ends it; a field that is another kernel's in between names that kernel. */
 
 #define SC_NOT_LENT UINT64_MAX
 #define SC_TX_ALIGN 64u
@@ -30,14 +30,14 @@ typedef struct sc_tx_stream {
     uint8_t type;
     uint8_t *ring;
     uint64_t ring_bytes, head, tail; /* head, tail: monotonic positions */
-    uint64_t lent; /* position of the oldest packet that the last transmit handed out, or SC_NOT_LENT */
-    int lent_stall; /* a packet could not be opened because memory was lent */
+    uint64_t lent; /* streams/transmit.c: position of the oldest packet handed out last, or SC_NOT_LENT */
+    int lent_stall; /* streams/transmit.c: a packet could not be opened because memory was lent */
     sc_tx_packet *packets;
     uint32_t mask;
     uint64_t first; /* oldest seqno kept */
     uint64_t next; /* seqno of the open packet, or of the next one */
-    uint64_t unsent; /* oldest seqno never transmitted */
-    uint64_t stable; /* delivered by all receivers */
+    uint64_t unsent; /* streams/transmit.c: oldest seqno never transmitted */
+    uint64_t stable; /* streams/acks.c: delivered by all receivers */
     uint64_t consumed; /* consumed by all receivers: gives credit */
     uint64_t charged, charged_consumed;
     uint64_t window;
@@ -53,9 +53,9 @@ typedef struct sc_tx_stream {
     uint64_t message_start; /* 0: too large to be kept for a view change */
     uint64_t big_start; /* where the last message that was too large to be kept began */
     uint64_t pair; /* of a unicast stream: sc_peer.pair */
-    int ended; /* nothing follows: its memory is freed when everything is acknowledged */
-    /* Tail probe. */
-    int64_t probe_due, probe_wait;
+    int ended; /* streams/state.c: nothing follows: its memory is freed when everything is acknowledged */
+    int64_t probe_due; /* streams/probes.c: of the tail probe */
+    int64_t probe_wait; /* streams/probes.c */
 } sc_tx_stream;
 
 /* Lies behind the end of a ring, so that the ring can be retired without allocating, and without writing to lent memory. */
@@ -77,6 +77,8 @@ int sc_tx_pack(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t len, u
 uint64_t sc_tx_pack_whole(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, const uint64_t *offsets, uint64_t first,
                           uint64_t n);
 void sc_tx_close(sc_engine *e, sc_tx_stream *tx);
+/* The next packet does not continue the message that is packed in part: receivers drop its beginning. */
+void sc_tx_abandon(sc_tx_stream *tx);
 /* Our stream of this kind to `peer`; NULL if there is none yet. sc_tx_to creates it, and returns NULL without memory. */
 sc_tx_stream *sc_tx_of(sc_engine *e, const struct sc_peer *peer, int stream);
 sc_tx_stream *sc_tx_to(sc_engine *e, struct sc_peer *peer, int stream);

@@ -26,7 +26,7 @@ void sc_engine_pause(sc_engine *e) {
 }
 
 void sc_view_resume(sc_engine *e) {
-    e->sendable += (uint64_t)e->cut.paused;
+    if (e->cut.paused) sc_may_send(e);
     e->cut.paused = 0;
 }
 

@@ -38,10 +38,8 @@ static int prepare(sc_engine *e, const sc_view *view, preparation *new) {
 
 static void deliver_to_cut(sc_engine *e, const uint64_t *cut) {
     sc_cut_over(e);
-    for (uint32_t r = 0; r < e->view.n; r++) {
-        sc_rx_stream *rx = &e->peers[r]->group;
-        if (r != e->view.rank && rx->next > cut[r] + 1) rx->next = cut[r] + 1;
-    }
+    for (uint32_t r = 0; r < e->view.n; r++)
+        if (r != e->view.rank) sc_rx_end(&e->peers[r]->group, cut[r]);
     e->order.ops->finish(e);
 }
 

@@ -92,14 +92,22 @@ def test_headers_of_the_engine_include_downward_only():
             assert included == "engine/engine.h" or rooms.index(room) <= rooms.index(path.parent.name), (path, included)
 
 
+WRITTEN = r"(\w+)(?:\.\w+|\[[^]]*\])*\s*(?:\+\+|--|(?:[-+|&*]|<<|>>)?=(?!=))"
+
+
+def owners_of(header: str, default: str = "") -> dict[str, str]:
+    """Fields of the structs of a header, each with the kernel that its comment names, or else ``default``."""
+    fields = re.findall(
+        r"^    [\w *]+?\b(\w+)(?:\[\w+\])?;(?:\s*/\* (\w+/\w+\.c))?", (ROOT / "native" / header).read_text(), re.M
+    )
+    return {name: default for name, _ in fields if default} | {name: kernel for name, kernel in fields if kernel}
+
+
 def test_parts_of_the_engine_are_written_by_their_kernel_alone():
     """engine/self.h names the kernel of each part of the engine and of a member: all may read, that one writes."""
-    parts = r"^    [\w *]+?\b(\w+)(?:\[\w+\])?;\s*/\* (\w+/\w+\.c)"
-    owners = dict(re.findall(parts, (ROOT / "native/engine/self.h").read_text(), re.M))
+    owners = owners_of("engine/self.h")
     assert len(owners) > 20
-    write = re.compile(
-        r"(?:\be|peer|requester|owner|\])->(\w+)(?:\.\w+|\[[^]]*\])*\s*(?:\+\+|--|(?:[-+|&*]|<<|>>)?=(?!=))"
-    )
+    write = re.compile(rf"(?:\be|peer|requester|owner|\])->{WRITTEN}")
     found: dict[str, set[str]] = {name: set() for name in owners}
     for path in kernels():
         text = re.sub(r"/\*.*?\*/", "", (ROOT / "native" / path).read_text(), flags=re.S)
@@ -107,6 +115,21 @@ def test_parts_of_the_engine_are_written_by_their_kernel_alone():
             found.get(name, set()).add(path)
     assert sum(owners[name] in by for name, by in found.items()) > 15
     strangers = {name: by - {owners[name]} for name, by in found.items() if by - {owners[name]}}
+    assert not strangers, strangers
+
+
+@pytest.mark.parametrize(("name", "room"), [("rx", "streams/ring"), ("tx", "streams/tx")])
+def test_fields_of_a_stream_are_written_by_their_kernel_alone(name, room):
+    """The kernel of the ring begins and ends a stream; in between a field has one writer, which its comment names."""
+    home = f"{room}.c"
+    owners = owners_of(f"{room}.h", home)
+    write = re.compile(rf"\b{name}->{WRITTEN}")
+    found = set()
+    for path in kernels():
+        text = re.sub(r"/\*.*?\*/", "", (ROOT / "native" / path).read_text(), flags=re.S)
+        found |= {(field, path) for field in write.findall(text) if path != home}
+    assert len(found) > 3
+    strangers = {(field, path) for field, path in found if owners.get(field, home) != path}
     assert not strangers, strangers
 
 
