@@ -378,13 +378,13 @@ def test_a_leave_for_another_side_or_an_older_attempt_is_not_heeded():
 def test_answers_to_another_command_or_too_many_of_them_are_not_heeded():
     operator = Operator("c", 7, 10, 10, 0)
     answer = BlockedSide(7, Side(5, (1, 0)), "a", ("a",), ("b",), False)
-    operator.heard(replace(answer, request=8))
+    operator.heard(dump(replace(answer, request=8)))
     with pytest.raises(SeqcastError, match="no member of 'c'"):
         operator.choose()
     for number in range(2000):
-        operator.heard(replace(answer, name=f"n{number}"))
+        operator.heard(dump(replace(answer, name=f"n{number}")))
     assert len(operator.answers) == 1024
-    operator.heard(replace(answer, name="n0", side=Side(6, (1, 0))))  # it is of another side by now
+    operator.heard(dump(replace(answer, name="n0", side=Side(6, (1, 0)))))  # it is of another side by now
     with pytest.raises(SeqcastError, match="several"):
         operator.choose()
 

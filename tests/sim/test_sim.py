@@ -34,16 +34,20 @@ def test_all_guarantees_hold(seeds):
         assert result.messages and result.views
 
 
+RARE_EDGES = {Edge("initiator", "STARTING", "NEWER"), Edge("participant", "PROMISED", "START", "is_below_promise")}
+
+
 @pytest.mark.parametrize("order", ["fifo", "total"])
 def test_all_guarantees_hold_in_a_storm_of_view_changes(order):
     edges = set()
-    for seed in range(1, 16):
+    for seed in range(1, 61):
+        if seed > 15 and RARE_EDGES <= edges:
+            break
         result = simulate(storm(seed, order))
         assert not result.violations, f"storm({seed}, {order!r}): {result.violations[0]}"
         edges |= result.edges
     assert edges <= edges_of(MACHINES)
-    for edge in [Edge("initiator", "STARTING", "NEWER"), Edge("participant", "PROMISED", "START", "is_below_promise")]:
-        assert edge in edges, f"the storm no longer takes {edge}"
+    assert RARE_EDGES <= edges, "the storms no longer take them: make what leads to them more common in families.STORM"
 
 
 def test_a_seed_replays_exactly_and_another_seed_does_not():

@@ -21,7 +21,6 @@ from seqcast.core.frames.kinds import (
     Frame,
     Installed,
     MemberInfo,
-    NewView,
     Ok,
     Promised,
     Refused,
@@ -142,10 +141,6 @@ class Endpoint:
     def edges(self) -> set[Edge]:
         """The rows of the machines' tables that were taken so far."""
         return self.context.edges
-
-    def closed_by(self, view: View) -> NewView | None:
-        """The VIEW that closed one of the last views of this member; None: it is open, or forgotten."""
-        return self.machines.lineage.closed.get(view.view_id.tag)
 
     def marker(self, marker_id: int) -> tuple[Meaning, ...]:
         """What a marker of ``engine.deliver`` means, in order; asked for once. May be called from any thread."""

@@ -9,11 +9,10 @@ from seqcast._native.driver import Driver, now_ns
 from seqcast._native.engine import Engine
 from seqcast.config import Config
 from seqcast.config.derive import engine_settings
-from seqcast.core.frames.kinds import BlockedSide, dump, load
+from seqcast.core.frames.kinds import dump
 from seqcast.core.machines.operator import Operator
 from seqcast.core.port import reports
 from seqcast.core.vocabulary import FrameReceived
-from seqcast.errors import RemoteProtocolError
 from seqcast.net.host import group_tag, open_driver
 
 
@@ -64,12 +63,4 @@ class OperatorHost:
         self.driver.wait_control(self.operator.due())
         for report in reports(self.engine.events()):
             if isinstance(report, FrameReceived):
-                self._heard(report.payload)
-
-    def _heard(self, payload: bytes) -> None:
-        try:
-            frame = load(payload)
-        except RemoteProtocolError:
-            return
-        if isinstance(frame, BlockedSide):
-            self.operator.heard(frame)
+                self.operator.heard(report.payload)

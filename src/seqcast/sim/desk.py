@@ -6,10 +6,14 @@ import random
 from typing import TYPE_CHECKING
 
 from seqcast._native.engine import Engine
-from seqcast.core.frames.kinds import BlockedSide, dump, load
+from seqcast.config.derive import engine_settings
+from seqcast.core.frames.kinds import dump
 from seqcast.core.machines.operator import Operator
+from seqcast.core.port import reports
+from seqcast.core.vocabulary import FrameReceived
 from seqcast.errors import SeqcastError
 from seqcast.sim.options import MS
+from seqcast.sim.settings import config
 
 if TYPE_CHECKING:
     from seqcast.sim.world import World
@@ -26,7 +30,8 @@ class Desk:
     def __init__(self, world: World, number: int) -> None:
         self.world, self.index, self.address = world, 1000 + number, b"desk" + number.to_bytes(2, "big")
         self.rng = random.Random(f"desk {world.options.seed} {number}")
-        self.engine = Engine(member_id=self.rng.getrandbits(63) | 1, group_tag=1)
+        settings = engine_settings(config(world.options))
+        self.engine = Engine(member_id=self.rng.getrandbits(63) | 1, group_tag=1, **settings)
         self.operator = Operator("sim", self.rng.getrandbits(32), ASK_NS, ALLOW_NS, world.clock.now)
         self.over = False
         world.by_address[self.address] = self
@@ -67,10 +72,9 @@ class Desk:
 
     def receive(self, datagram: bytes, address: bytes) -> None:
         self.engine.receive(datagram, address, self.world.clock.now)
-        for kind, *details in self.engine.events():
-            frame = load(details[3]) if kind == "control" else None
-            if isinstance(frame, BlockedSide):
-                self.operator.heard(frame)
+        for report in reports(self.engine.events()):
+            if isinstance(report, FrameReceived):
+                self.operator.heard(report.payload)
         self.over = self.over or self.operator.over
 
     def receive_unicast(self, datagram: bytes, address: bytes) -> None:

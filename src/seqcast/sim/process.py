@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -10,10 +11,12 @@ from seqcast._native.engine import LANE_DATA, LANE_UNICAST, Engine
 from seqcast.config.derive import core_settings, engine_settings
 from seqcast.core.context import NEVER, EndpointSettings
 from seqcast.core.endpoint import Endpoint
+from seqcast.core.frames.kinds import Attempt, NewView, load
 from seqcast.core.port import reports, transmit
 from seqcast.core.vocabulary import (
     Effect,
     ExcludedBy,
+    FrameReceived,
     Input,
     JoinFailed,
     JoinGroup,
@@ -28,6 +31,7 @@ from seqcast.core.vocabulary import (
     Waiting,
     Warn,
 )
+from seqcast.errors import RemoteProtocolError
 from seqcast.sim.application import Application
 from seqcast.sim.guard import Lines, Machine
 from seqcast.sim.network import MESSAGES, Clock, Network
@@ -35,7 +39,7 @@ from seqcast.sim.options import MS, Options
 from seqcast.sim.policies import choice, policy
 from seqcast.sim.record import DRAINS_NS, Record, Together
 from seqcast.sim.settings import MTU, config
-from seqcast.types import Member, View
+from seqcast.types import Member, View, ViewId
 
 STEPS_MAX = 5
 """Steps that the control plane may want one after the other, without time between them."""
@@ -104,6 +108,8 @@ class Process:
             ),
         )
         self.restless = 0
+        self._attempts: dict[ViewId, set[Attempt]] = {}  # under which each VIEW came or went
+        self._changes: list[tuple[View, View]] = []  # of views, in this step
         self.paused_until = 0
         self.stalled_until = 0
         clocks = random.Random(f"clocks {options.seed} {index}")
@@ -237,14 +243,20 @@ class Process:
 
     def step(self, *inputs: Input) -> None:
         """Hands the control plane these inputs and what the engine reports, and takes its effects."""
-        self._carry_out(self.endpoint.step([*inputs, *reports(self.engine.events())], self.now))
+        came = reports(self.engine.events())
+        for report in came:
+            if isinstance(report, FrameReceived):
+                self._note_view(report.payload)
+        self._carry_out(self.endpoint.step([*inputs, *came], self.now))
         while self.endpoint.pending:
             self._carry_out(self.endpoint.step((), self.now))
+        self._note_repeated()
         self.record.frames_bad = self.endpoint.counters["frames_bad"]
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Send):
+                self._note_view(effect.payload)
                 transmit(self.engine, effect, self.endpoint.counters)
                 continue
             old = self.record.view
@@ -256,14 +268,25 @@ class Process:
             elif isinstance(effect, ExcludedBy | Left):
                 self.lines.stop()
             if isinstance(effect, ViewInstalled) and old is not None:
-                self._note_attempt(old, effect.view)
+                self._changes.append((old, effect.view))
                 self.world.changed(self, old, effect.view)
             self.world.told(self, effect)
 
-    def _note_attempt(self, old: View, view: View) -> None:
-        frame = self.endpoint.closed_by(old)
-        if frame and frame.attempt != (view.view_id.flush[0], old.rank(view.view_id.flush[1])):
-            self.record.repeated.add(view.view_id)
+    def _note_view(self, payload: bytes) -> None:
+        """Under which attempt a VIEW comes or goes, if this is one."""
+        if b'"kind":"view"' in payload:
+            with contextlib.suppress(RemoteProtocolError):
+                frame = load(payload)
+                if isinstance(frame, NewView):
+                    self._attempts.setdefault(frame.view_id, set()).add(frame.attempt)
+
+    def _note_repeated(self) -> None:
+        """Behind a step, which sends the VIEW that it installs."""
+        for old, view in self._changes:
+            made = view.view_id.flush[0], old.rank(view.view_id.flush[1])
+            if self._attempts.get(view.view_id, {made}) != {made}:
+                self.record.repeated.add(view.view_id)
+        self._changes.clear()
 
     def _words(self, effect: Effect) -> str:
         """An effect as a trace tells it; "": it does not."""

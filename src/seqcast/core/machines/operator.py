@@ -13,9 +13,9 @@ from enum import Enum, auto
 from typing import ClassVar
 
 from seqcast.core.context import NEVER
-from seqcast.core.frames.kinds import BlockedSide, Side, Unblock
+from seqcast.core.frames.kinds import BlockedSide, Side, Unblock, load
 from seqcast.core.table import IGNORED, ILLEGAL, Edge, Machine, Table, table
-from seqcast.errors import SeqcastError, UsageError
+from seqcast.errors import RemoteProtocolError, SeqcastError, UsageError
 
 ANSWERS_MAX = 1024
 REPEAT_NS = 100_000_000
@@ -60,9 +60,13 @@ class Operator(Machine):
 
     # ---- inputs
 
-    def heard(self, frame: BlockedSide) -> None:
-        """An answer."""
-        if frame.request == self.request:
+    def heard(self, payload: bytes) -> None:
+        """A control frame came; only answers to this command matter."""
+        try:
+            frame = load(payload)
+        except RemoteProtocolError:
+            return
+        if isinstance(frame, BlockedSide) and frame.request == self.request:
             self.fire(OperatorEvent.ANSWER, frame)
 
     def due(self) -> int:
