@@ -292,6 +292,22 @@ def test_a_unicast_of_the_view_before_is_late_with_two_exceptions(why):
     assert any("unicast flush" in line for line in check_safety(stage.records)) is not bool(why)
 
 
+def test_what_a_leaver_had_queued_counts_as_lost_while_it_serves_the_closing_view():
+    stage = Stage(queue_bytes=2000)
+    stage.group("a", "b", "c")
+    a = stage.nodes[0]
+    a.suspend(5000 * MS)
+    stage.until(1010)
+    a.record.pending.append((0, 24))
+    a.service()
+    assert a.record.blocked and len(a.record.queued) == 1
+    a.record.drain_ns = 0
+    a.leave()
+    stage.until(2000)
+    assert a.record.left and not a.record.left.complete and len(a.record.queued) == 1
+    assert not list(check_safety(stage.records))
+
+
 def test_a_view_that_is_proposed_again_is_known_as_such():
     stage = Stage(partition="primary")
     stage.group("a", "b", "c")

@@ -292,7 +292,7 @@ class Application:
         all that it was delivered, so that it knows whether it is blocked."""
         record, engine = self.record, self.machine.engine
         view, waiting = record.view, engine.blocked()
-        if record.queued and self.view is None:  # also if the step that opened the gate ended the membership
+        if record.queued and not engine.view():  # out of the view, though a leaver may be told so only later
             waiting += engine.counters()["blocked_queue_lost"]
         while view is not None and len(record.queued) > waiting:
             counter = record.queued.popleft()
