@@ -1,4 +1,4 @@
-/* What all parts use: members by id, and the jitter. */
+/* Shared by all parts: members by id, and jitter. */
 #include "engine/self.h"
 
 sc_peer *sc_find_peer(sc_engine *e, uint64_t id) {

@@ -3,18 +3,18 @@
 
 #include "engine/engine.h"
 
-/* What the engine tells the control plane. */
+/* What the engine reports to the control plane. */
 
 typedef struct sc_event_node {
     struct sc_event_node *next;
-    int strange; /* a frame of somebody that is not in the view */
+    int strange; /* a frame from outside the view */
     sc_event event;
 } sc_event_node;
 
 typedef struct {
     sc_event_node *first, **last;
     uint64_t bytes;
-    uint64_t stranger_bytes; /* of them: frames of those that are not in the view */
+    uint64_t stranger_bytes; /* of them: frames from outside the view */
 } sc_event_queue;
 
 void sc_events_init(sc_engine *e);

@@ -1,5 +1,5 @@
-/* Datagrams without a payload on their way out: acks, NAKs, probes, heartbeats, control frames. They have a queue of their
- * own, bounded, that no data window blocks. */
+/* Outgoing datagrams without messages: acks, NAKs, probes, heartbeats, control frames. They have a bounded queue of their own
+ * that no data window blocks. */
 #include "engine/self.h"
 
 /* A new datagram in the queue, its common header filled; the caller fills the body. NULL when the bound is hit. */
@@ -31,7 +31,7 @@ int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p,
     return 0;
 }
 
-/* Takes the first datagram, which is the caller's to free; NULL: there is none. */
+/* Takes the first datagram, which the caller frees; NULL: there is none. */
 sc_out *sc_out_pop(sc_engine *e) {
     sc_out *o = e->out.first;
     if (!o) return NULL;

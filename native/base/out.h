@@ -3,7 +3,7 @@
 
 #include "engine/engine.h"
 
-/* Datagrams without a payload, on their way out. */
+/* Outgoing datagrams without messages. */
 
 typedef struct sc_out {
     struct sc_out *next;

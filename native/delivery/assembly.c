@@ -1,4 +1,4 @@
-/* Messages of which the end has not been delivered yet, one of each sender. */
+/* Messages whose end has not been delivered yet, one per sender. */
 #include "engine/self.h"
 
 sc_assembly *sc_assembly_of(sc_engine *e, uint64_t sender, int unicast) {
@@ -66,7 +66,7 @@ void sc_assembly_append(sc_engine *e, sc_assembly *a, const uint8_t *p, uint64_t
     a->len += len;
 }
 
-/* A message goes on in the next packet of its sender. */
+/* A message continues in the next packet of its sender. */
 void sc_assembly_open(sc_engine *e, sc_assembly *a) {
     e->assembly.active += (uint32_t)!a->active;
     a->active = 1;
@@ -74,7 +74,7 @@ void sc_assembly_open(sc_engine *e, sc_assembly *a) {
     a->len = 0;
 }
 
-/* A message ends in the view that it began in, or nowhere. */
+/* A message ends in the view in which it began, or never. */
 void sc_assembly_view_ends(sc_engine *e) {
     for (uint32_t i = 0; i < SC_ASSEMBLIES; i++)
         if (e->assembly.of[i].sender && !e->assembly.of[i].unicast) sc_assembly_drop(e, &e->assembly.of[i]);

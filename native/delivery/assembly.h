@@ -5,7 +5,7 @@
 
 /* Open messages. */
 
-/* A message of which the end has not been delivered yet. */
+/* A message whose end has not been delivered yet. */
 typedef struct {
     uint64_t sender; /* 0: free */
     int unicast;
@@ -19,7 +19,7 @@ typedef struct {
 
 typedef struct {
     sc_assembly of[SC_ASSEMBLIES];
-    uint32_t last; /* looked up last */
+    uint32_t last; /* the one looked up last */
     uint32_t active; /* how many have an open message */
 } sc_assemblies;
 

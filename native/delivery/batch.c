@@ -2,7 +2,7 @@
 #include "engine/self.h"
 #include "memory/memory.h"
 
-/* `open` bytes behind the whole messages are kept, too. */
+/* `open` bytes after the whole messages are kept as well. */
 static int reserve(sc_batch *b, uint64_t open, uint64_t bytes, uint32_t messages) {
     if (b->data_len + open + bytes > b->data_cap) {
         uint64_t cap = b->data_cap ? b->data_cap : 65536;
@@ -39,8 +39,8 @@ void sc_batch_clear(sc_batch *batch) {
     memset(batch, 0, sizeof *batch);
 }
 
-/* The piece of a message that lies, unfinished, behind the last whole message of the batch: as long as packets of the
- * same sender follow it is finished in place; else it moves into the sender's assembly. */
+/* The unfinished piece of a message after the last whole message of the batch: it is finished in place as long as packets of
+ * the same sender follow; otherwise it moves into the sender's assembly. */
 typedef struct {
     sc_assembly *owner;
     uint64_t len;
@@ -53,8 +53,8 @@ static void tail_spill(sc_engine *e, sc_batch *b, tail *t) {
     t->len = 0;
 }
 
-/* Is the packet part of a message that is open, or opens one? Then its sender's assembly; NULL, and 0, where there are more
- * open messages than there can be members. */
+/* The sender's assembly, if the packet continues or opens an unfinished message; NULL, and 0, if there are more open messages
+ * than there can be members. */
 static int find_assembly(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *t, sc_assembly **found) {
     uint8_t flags = sc_get_flags(d->p);
     if (!(flags & (SC_FLAG_CONT_IN | SC_FLAG_CONT_OUT)) && !t->owner && !e->assembly.active) return 1;
@@ -64,7 +64,7 @@ static int find_assembly(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *
         e->counters.drop_partial_message++;
         return 0;
     }
-    if (!(flags & SC_FLAG_CONT_IN) && a->active) { /* the sender gave up in the middle of a message */
+    if (!(flags & SC_FLAG_CONT_IN) && a->active) { /* the sender abandoned a message midway */
         *t = (tail){0};
         sc_assembly_drop(e, a);
     }
@@ -77,7 +77,7 @@ static void end_message(sc_batch *b, uint32_t *n, uint64_t len) {
     b->offsets[++*n] = (int32_t)b->data_len;
 }
 
-/* The first piece goes on with the open message of its sender; `whole`: and ends it. */
+/* The first piece continues the open message of its sender; `whole`: and ends it. */
 static void continue_message(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *t, sc_assembly *a, int whole,
                              uint32_t *n) {
     const uint8_t *data = d->p + SC_DATA_HEADER;
@@ -116,7 +116,7 @@ static void add_whole(sc_batch *b, const uint8_t *p, uint32_t first, uint32_t la
     b->data_len += to - from;
 }
 
-/* The last piece goes on in the next packet. */
+/* The last piece continues in the next packet. */
 static void open_message(sc_engine *e, sc_batch *b, const uint8_t *p, uint32_t piece, tail *t, sc_assembly *a) {
     uint32_t data_len = sc_get_data_len(p), from = sc_get_offset(p + sc_wire_offsets(data_len), piece);
     if (data_len > from) memcpy(b->data + b->data_len, p + SC_DATA_HEADER + from, data_len - from);
@@ -150,7 +150,7 @@ static void append(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *t) {
     b->n = n;
 }
 
-/* Adds the packet to the batch; 0 where it does not fit any more. */
+/* Adds the packet to the batch; 0 if it does not fit. */
 static int add(sc_engine *e, sc_batch *batch, const sc_delivery *d, tail *t, uint64_t bytes_max) {
     if (batch->n && batch->data_len + t->len + d->len > bytes_max) return 0;
     if (t->len > bytes_max) tail_spill(e, batch, t); /* a large message: out of the batch, into its assembly */

@@ -1,5 +1,5 @@
-/* Delivery queue: what is in order waits here for the application, with markers in their true place. What leaves it gives
- * credit. */
+/* Delivery queue: ordered packets wait here for the application, with markers in their true position. Packets that leave it
+ * give credit. */
 #include "engine/self.h"
 
 #define QUEUE_FIRST 256u
@@ -8,7 +8,7 @@ static sc_delivery *at(const sc_engine *e, uint64_t position) {
     return &e->queue.entries[position & (e->queue.cap - 1)];
 }
 
-/* The queue grows as needed; windows bound what can be in it. NULL without memory. */
+/* The queue grows as needed; windows bound its contents. NULL without memory. */
 static sc_delivery *push(sc_engine *e) {
     if (e->queue.tail - e->queue.head == e->queue.cap) {
         uint64_t cap = e->queue.cap ? e->queue.cap * 2 : QUEUE_FIRST;
@@ -47,7 +47,7 @@ static void credit(sc_engine *e, const sc_delivery *d, int64_t now) {
     sc_flow_consumed(e, peer, d->stream, d->len, now);
 }
 
-/* Takes a reference to the slab of its own. 0 without memory: the packet stays where it is and is tried again. */
+/* Takes its own reference to the slab. 0 without memory: the packet stays where it is and is tried again. */
 int sc_queue_packet(sc_engine *e, const sc_delivery *packet) {
     sc_delivery *d = push(e);
     if (!d) return 0;
@@ -158,7 +158,7 @@ void sc_queue_pop(sc_engine *e, int64_t now) {
     e->queue.head++;
 }
 
-/* What is in the queue now belongs to closed views. */
+/* Everything in the queue now belongs to closed views. */
 void sc_queue_closed(sc_engine *e) { e->queue.closed_bytes = e->queue.own_bytes; }
 
 void sc_queue_free(sc_engine *e) {

@@ -11,7 +11,7 @@ typedef struct {
     sc_slab *slab;
     uint64_t sender;
     uint64_t seqno; /* of the carrying stream, for credit */
-    uint64_t number; /* of the packet in the numbering of `sender`; or what a marker says */
+    uint64_t number; /* of the packet in the numbering of `sender`; or a marker's value */
     uint64_t global; /* global seqno of the first message that ends in it; 0: no total order */
     uint64_t pair; /* of a unicast: sc_peer.pair when it came */
     uint64_t view_tag;
@@ -20,7 +20,7 @@ typedef struct {
     uint16_t carrier; /* rank of the stream's sender */
     uint16_t rank; /* of `sender`, whose messages these are */
     uint8_t stream; /* SC_STREAM_* */
-    uint8_t inside; /* the marker stands inside a view: open messages go on behind it */
+    uint8_t inside; /* the marker is inside a view: open messages continue after it */
     uint8_t own; /* a copy of an own packet, which the pool does not bound */
 } sc_delivery;
 
@@ -29,7 +29,7 @@ typedef struct {
     uint64_t head, tail, cap; /* monotonic; cap a power of two */
     uint64_t bytes;
     uint64_t own_bytes, closed_bytes; /* of them copies of own packets; of those, of closed views */
-    uint64_t self_bytes; /* of messages sent to itself: their window is that of a unicast stream */
+    uint64_t self_bytes; /* of messages to itself, which have the window of a unicast stream */
     uint64_t markers;
 } sc_delivery_queue;
 
@@ -43,7 +43,7 @@ void sc_queue_pop(sc_engine *e, int64_t now);
 void sc_queue_closed(sc_engine *e);
 void sc_queue_free(sc_engine *e);
 /* What an order does with the packet `queued` of a group stream: delivers it, 0 without memory; or refuses it, so that it is
- * asked for again. sc_rx_skip passes it over. */
+ * requested again. sc_rx_skip skips it. */
 int sc_rx_deliver(sc_engine *e, struct sc_peer *peer, uint32_t rank, uint64_t number, uint64_t global);
 void sc_rx_refuse(sc_engine *e, sc_rx_stream *rx);
 

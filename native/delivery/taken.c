@@ -1,8 +1,8 @@
-/* What applications have taken, for a sender that asks (wait_consumed). Consumed gives credit: it is told by the packets of
- * one stream of one view, when a batch leaves the delivery queue. A sender wants to know of its own messages, whoever
- * multicast them and however many views ago, and only when the application has them in its hands. So each member notes of
- * each other the highest of *its own* seqnos (the received table's numbering) that was handed out, and answers when it is
- * asked: at once, and again when what was asked for is taken. Nothing is sent where nobody asks. */
+/* What applications have taken, for a sender that asks (wait_consumed). `consumed` gives credit: it counts packets of one
+ * stream of one view, when a batch leaves the delivery queue. A sender wants to know about its own messages, whichever member
+ * multicast them and however many views ago, and only once the application has received them. So each member notes, for each
+ * other, the highest of *that sender's own* seqnos (the received table's numbering) that was handed out, and answers when
+ * asked: at once, and again when the requested seqno is taken. Nothing is sent unless a member asks. */
 #include "engine/self.h"
 
 /* ---- the receiver's side ------------------------------------------------------------------------------------- */
@@ -21,7 +21,7 @@ static void take(sc_engine *e, sc_peer *peer) {
     if (peer->taken.asked && peer->taken.taken >= peer->taken.asked) answer(e, peer);
 }
 
-/* A packet of the group left the delivery queue: into a batch, or, where the application wants none, into nothing. */
+/* A packet of the group left the delivery queue: into a batch, or dropped if the application wants none. */
 void sc_taken_hand(sc_engine *e, const sc_delivery *d, int now) {
     if (d->stream != SC_STREAM_GROUP || d->sender == e->config.member || !e->in_view) return;
     sc_peer *peer;
@@ -49,7 +49,7 @@ void sc_on_ask(sc_engine *e, sc_peer *peer, const uint8_t *p) {
 
 /* ---- the sender's side --------------------------------------------------------------------------------------- */
 
-/* Last of the own numbering that has a part of a message in it. */
+/* The last own number whose packet has part of a message. */
 static uint64_t last_sent(const sc_engine *e) {
     const sc_tx_stream *tx = e->order.own;
     return e->own.last + (tx->open && tx->open_pieces);
@@ -63,7 +63,7 @@ static uint64_t taken_by_all(const sc_engine *e) {
     return least;
 }
 
-/* The last seqno that somebody wants to hear of. */
+/* The last seqno that a waiting caller asks about. */
 static uint64_t wanted(const sc_engine *e) {
     uint64_t last = e->taken.curious, most = last_sent(e);
     for (const sc_taking *w = e->taken.waits; w; w = w->next)
@@ -85,7 +85,7 @@ static void ask(sc_engine *e, int64_t now) {
     }
     e->taken.ask_due = lacking || e->taken.waits ? now + e->taken.ask_wait : SC_NEVER;
     if (!lacking || e->taken.ask_wait >= e->config.probe_ns_max)
-        e->taken.curious = 0; /* who asked has asked again, or does not care */
+        e->taken.curious = 0; /* a caller that still waits has asked again */
     e->taken.ask_wait = e->taken.ask_wait * 2 < e->config.probe_ns_max ? e->taken.ask_wait * 2 : e->config.probe_ns_max;
 }
 
@@ -127,14 +127,14 @@ void sc_taking_end(sc_engine *e, sc_taking *w) {
     }
 }
 
-/* A message of the queue of what was sent while blocked is packed. */
+/* A message of the blocked queue is packed. */
 void sc_taking_packed(sc_engine *e) {
     for (sc_taking *w = e->taken.waits; w; w = w->next)
         if (w->queued && !--w->queued) w->target = last_sent(e);
 }
 
-/* A view is installed, and what no sequencer had stamped is packed again: in other packets, so that whoever waits for any
- * of it waits for all of it. Where subgroups merge it is lost. A new member owes nothing of what was sent before it. */
+/* A view is installed, and messages that no sequencer had stamped are packed again, in other packets: a wait for any of them
+ * becomes a wait for all. If subgroups merge they are lost. A new member owes nothing of what was sent before it. */
 void sc_taking_installed(sc_engine *e, int64_t now) {
     uint64_t base = sc_number_base(e, e->view.rank), last = last_sent(e);
     for (sc_taking *w = e->taken.waits; w; w = w->next) {
@@ -162,10 +162,10 @@ void sc_taken_tick(sc_engine *e, int64_t now) {
     if (e->taken.ask_due <= now) ask(e, now);
 }
 
-/* Out of any view nobody is asked. */
+/* Outside a view nobody is asked. */
 void sc_taking_stop(sc_engine *e) { e->taken.ask_due = SC_NEVER; }
 
-/* A member comes anew: of what was sent before it owes nothing, and is owed nothing. */
+/* A new member: it owes nothing of what was sent before, and is owed nothing. */
 void sc_taken_peer_begin(sc_engine *e, sc_peer *peer, uint32_t rank) {
     peer->taken.handed = peer->taken.taken = sc_number_base(e, rank);
     peer->taken.took = sc_number_base(e, e->view.rank);

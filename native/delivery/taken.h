@@ -8,17 +8,17 @@
 
 typedef struct {
     sc_taking *waits; /* until what was sent is taken */
-    uint64_t curious; /* somebody asked how far it is; 0: nobody did */
+    uint64_t curious; /* a caller asked how far it is; 0: none did */
     int64_t ask_due, ask_wait;
-    int handed; /* something that is not taken yet */
+    int handed; /* something was handed out that is not taken yet */
 } sc_taken;
 
 /* Of each member, each in the numbering of the sender. */
 typedef struct {
     uint64_t handed; /* of its messages: into a batch */
     uint64_t taken; /* of its messages, by our application */
-    uint64_t asked; /* it waits to hear that so much of them is taken; 0: it does not */
-    uint64_t took; /* of our messages, by its application, as far as we know */
+    uint64_t asked; /* it waits to hear that this seqno of them is taken; 0: it does not wait */
+    uint64_t took; /* of our messages, by its application, as far as is known here */
 } sc_peer_taken;
 
 void sc_taken_peer_begin(sc_engine *e, struct sc_peer *peer, uint32_t rank);

@@ -1,25 +1,25 @@
 /* Failure detection: heartbeats, doubt, verification, suspicion, local health. None of it needs the control plane, so a
- * member whose Python is busy pings, answers and relays all the same. H is heartbeat_ns.
+ * member whose Python is busy still pings, answers and relays. H is heartbeat_ns.
  *
- *   silent for 1.5 H      doubt: a PING by unicast, again after H/2, later each H; from the second one on three others are
- *                         asked to ping it too, and their PONG vouches for it
+ *   silent for 1.5 H      doubt: a PING by unicast, again after H/2, later every H; from the second ping on, three others
+ *                         are asked to ping it too, and their PONG vouches for it
  *   its port is refused   it was killed: suspected once it is silent for 2 H and nobody has vouched for it for 1 H (a
- *                         firewall that rejects us, or an address translation that has expired, refuses a living one)
- *   silent for S          S is suspect_ns, times 1 + local health: suspected, unless others vouch for it
- *   no multicast for S    the link from it to us is cut, in part or whole, which the next heartbeat tells everyone: an
- *                         answer by unicast vouches for its life, and not for the link that the group lives on
+ *                         firewall that rejects us, or an expired address translation, can refuse for a live member)
+ *   silent for S          S is suspect_ns times 1 + local health: suspected, unless others vouch for it
+ *   no multicast for S    the link from it to us is cut, in part or entirely, and our next heartbeat says so: a unicast
+ *                         answer shows that it is alive, but not that the link that the group depends on works
  *
- * Any datagram straight from it ends the first four; what others say of it ends the suspicion only. A multicast from it
- * ends the last. Heartbeats go by unicast, too, between members that do not hear each other's multicasts, so that all
+ * Any datagram directly from it ends the first three; what others say about it ends only the suspicion. A multicast from it
+ * ends the last. Members that do not hear each other's multicasts also exchange heartbeats by unicast, so that all members
  * learn of the same cut links.
  *
  * Local health (after Lifeguard, arXiv:1707.00788): a member that finds its own heartbeat late by more than H, or reads
  * in another's that it is not heard, has reason to doubt its own judgement: S grows by suspect_ns up to suspect_ns_max,
- * and falls again by as much after each 8 suspect_ns without such a sign. */
+ * and shrinks by as much after each 8 suspect_ns without such a sign. */
 #include "engine/self.h"
 
 #define RELAYS 3 /* asked at a time to ping for us */
-#define PINGS_MIN 2 /* without an answer, before anybody is suspected */
+#define PINGS_MIN 2 /* unanswered, before a member is suspected */
 #define PINGS_QUICK 4
 #define RECOVERY 8
 
@@ -46,7 +46,7 @@ static void unsuspect(sc_engine *e, sc_peer *peer) {
     sc_push_event(e, SC_EVENT_ALIVE, peer->id, e->view.tag, NULL, NULL, 0);
 }
 
-/* A sign of life, straight from it; `multicast`: which shows that its multicasts come. */
+/* A sign of life directly from it; `multicast`: it also shows that its multicasts arrive. */
 void sc_detect_heard(sc_engine *e, sc_peer *peer, int64_t now, int multicast) {
     peer->detect.heard = now;
     if (multicast) {
@@ -57,7 +57,7 @@ void sc_detect_heard(sc_engine *e, sc_peer *peer, int64_t now, int multicast) {
     if (!peer->detect.doubted) return;
     peer->detect.doubted = 0;
     peer->detect.refused = 0;
-    if (peer->detect.silent) links_changed(e); /* of one that is suspected none are told */
+    if (peer->detect.silent) links_changed(e); /* links of a suspected member are not reported */
     unsuspect(e, peer);
 }
 
@@ -85,7 +85,7 @@ static void say(sc_engine *e, uint8_t type, const sc_address *to, uint64_t targe
 static void ping(sc_engine *e, sc_peer *peer, int64_t now) {
     say(e, SC_TYPE_PING, &peer->address, peer->id, e->config.member);
     int asked = peer->detect.pings || peer->detect.refused ? 0 : RELAYS;
-    for (uint32_t i = 0; i < e->view.n && asked < RELAYS; i++) { /* others each time */
+    for (uint32_t i = 0; i < e->view.n && asked < RELAYS; i++) { /* different members each time */
         const sc_peer *relay = e->peers[(peer->rank + i + peer->detect.pings) % e->view.n];
         if (relay == peer || relay->rank == e->view.rank || relay->detect.doubted) continue;
         say(e, SC_TYPE_PING, &relay->address, peer->id, e->config.member);
@@ -95,7 +95,7 @@ static void ping(sc_engine *e, sc_peer *peer, int64_t now) {
         now + (peer->detect.pings++ < PINGS_QUICK ? e->config.heartbeat_ns / 2 + 1 : e->config.heartbeat_ns);
 }
 
-/* `sender` is NULL for a stranger: who is in no view yet answers for itself, and does nothing else. */
+/* `sender` is NULL for a stranger: a member that is in no view yet answers for itself, and does nothing else. */
 void sc_on_ping(sc_engine *e, const sc_peer *sender, const uint8_t *p, const sc_address *from) {
     uint64_t target = sc_get_ping_target(p), origin = sc_get_ping_origin(p);
     if (target == e->config.member) {
@@ -104,7 +104,7 @@ void sc_on_ping(sc_engine *e, const sc_peer *sender, const uint8_t *p, const sc_
         return;
     }
     const sc_peer *peer = sc_find_peer(e, target);
-    if (!sender || !peer || sender->id != origin) { /* who relays is asked by the origin itself: no chains */
+    if (!sender || !peer || sender->id != origin) { /* only the origin itself may ask for a relay: no chains */
         e->counters.drop_stranger++;
         return;
     }
@@ -132,7 +132,7 @@ static int is_starved(const sc_engine *e, int64_t now) {
     return e->detect.starved && now - e->detect.starved < 2 * e->config.heartbeat_ns;
 }
 
-/* Grows with all that comes from others in order, or is taken. A view change moves it, too, which counts once. */
+/* Grows with everything received in order, or taken. A view change moves it too, which counts once. */
 static uint64_t progress(const sc_engine *e) {
     uint64_t sum = 0;
     for (uint32_t r = 0; r < e->view.n; r++) {
@@ -177,16 +177,16 @@ static void heartbeat(sc_engine *e, int64_t now) {
     }
 }
 
-/* Something was dropped here for want of slabs. */
+/* Something was dropped here for lack of slabs. */
 void sc_detect_starved(sc_engine *e, int64_t now) {
     if (!e->detect.starved || now - e->detect.starved >= e->config.suspect_ns)
         sc_push_event(e, SC_EVENT_STARVED, 0, e->view.tag, NULL, NULL, 0);
     e->detect.starved = now > 0 ? now : 1;
 }
 
-/* A member that has no slabs left and gets nowhere is deaf, and all others wait for it: if that lasts it is slow, which the
- * policies are told; not by one that has none left itself. A want of slabs that passes only delays: what was dropped is
- * asked for again. */
+/* A member that has no slabs left and makes no progress is deaf, and all others wait for it: if that lasts it is slow, which
+ * is reported to the core, but not by a member without slabs itself. A temporary shortage only delays: dropped packets are
+ * requested again. */
 static void judge_starved(sc_engine *e, sc_peer *peer, int starved, int64_t now) {
     if (!starved)
         peer->detect.starved = 0;
@@ -198,7 +198,7 @@ static void judge_starved(sc_engine *e, sc_peer *peer, int starved, int64_t now)
     }
 }
 
-/* Heartbeats of other views show how many members those have: what their beacons say is only said. */
+/* Heartbeats of other views show how many members those have: their beacons only claim it. */
 void sc_detect_stranger(sc_engine *e, uint64_t tag, const sc_address *from, int64_t now) {
     sc_beat *place = &e->detect.beats[0];
     for (uint32_t i = 0; i < SC_MEMBERS_MAX; i++) {
@@ -241,7 +241,7 @@ void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now)
     if (e->cut.set || peer->cut.lost) return;
     sc_rx_stable(e, &peer->group, sc_get_heartbeat_stable(p));
     sc_rx_known(e, &peer->group, sc_get_heartbeat_highest(p), now + e->config.nak_delay_ns);
-    /* The maximum of what anyone received tells of a last message whose sender is gone (E-13). */
+    /* The maximum that any member received reveals a last message whose sender is gone (E-13). */
     for (uint32_t r = 0; r < e->view.n; r++)
         if (r != e->view.rank && r != peer->rank && !e->peers[r]->cut.lost)
             sc_rx_known(e, &e->peers[r]->group, peer->digest[r].received, now + e->config.nak_backoff_ns_min);
@@ -249,7 +249,7 @@ void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now)
 
 /* ---- time ---------------------------------------------------------------------------------------------------- */
 
-/* This member did not run for `late`, and has no evidence against others for that time. It has read by now what came
+/* This member did not run for `late`, and has no evidence against others for that time. By now it has read what arrived
  * meanwhile. */
 static void was_late(sc_engine *e, int64_t late, int64_t now) {
     e->counters.late++;
@@ -318,7 +318,7 @@ int64_t sc_detect_deadline(const sc_engine *e) {
     return due;
 }
 
-/* ---- what the policies ask ----------------------------------------------------------------------------------- */
+/* ---- queries of the core ------------------------------------------------------------------------------------- */
 
 size_t sc_engine_doubted(const sc_engine *e, uint64_t *ids) {
     size_t n = 0;

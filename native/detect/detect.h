@@ -15,28 +15,28 @@ typedef struct {
 typedef struct {
     sc_beat beats[SC_MEMBERS_MAX];
     int64_t starved; /* when something was last dropped for want of slabs; 0: never */
-    int stuck; /* and nothing was received in order or taken between the last two heartbeats */
+    int stuck; /* and nothing was received in order, or taken, between the last two heartbeats */
     uint64_t progress; /* what progress() said at the last heartbeat */
     int64_t heartbeat_due;
     int health; /* 0: well; each step adds suspect_ns to the suspicion time */
-    int64_t health_due; /* when it gets better by one */
+    int64_t health_due; /* when it improves by one */
     int links_told;
 } sc_detection;
 
 /* Of each member. */
 typedef struct {
     int doubted; /* under verification; set as long as one of the next two is */
-    int silent; /* no multicast of it came for the suspicion time; it may answer unicasts, others may vouch for it */
-    int suspected; /* told to the control plane */
-    int64_t starved; /* since when its heartbeats say that it gets nowhere for want of slabs; 0: they do not */
-    int slow; /* told to the control plane: that lasts */
+    int silent; /* no multicast from it for the suspicion time; it may answer unicasts, others may vouch for it */
+    int suspected; /* reported to the control plane */
+    int64_t starved; /* since when its heartbeats report no progress for lack of slabs; 0: they do not */
+    int slow; /* reported to the control plane: that lasts */
     uint32_t pings; /* of this verification */
-    int64_t heard; /* last sign of life, straight from it */
-    int64_t overheard; /* last multicast, straight from it */
-    int64_t vouched; /* last time that another member said that it answered */
-    int64_t refused; /* its port was first refused, since it was heard; 0: not */
+    int64_t heard; /* last sign of life directly from it */
+    int64_t overheard; /* last multicast directly from it */
+    int64_t vouched; /* last time that another member reported an answer from it */
+    int64_t refused; /* when its port was first refused since it was last heard; 0: not refused */
     int64_t ping_due; /* while doubted */
-    uint8_t unheard[SC_MEMBERS_MAX / 8]; /* whom it does not hear, by rank, as its last heartbeat says */
+    uint8_t unheard[SC_MEMBERS_MAX / 8]; /* members that it does not hear, by rank, as of its last heartbeat */
 } sc_peer_detection;
 
 struct sc_peer;

@@ -15,7 +15,7 @@ typedef struct arena {
 } arena;
 
 struct sc_slab_pool {
-    arena *arenas; /* the newest first; its first `taken` slabs are made */
+    arena *arenas; /* newest first; the first `taken` slabs of the newest exist */
     uint32_t taken;
     sc_slab *spare; /* free list */
     sc_sharing own; /* of own packets */

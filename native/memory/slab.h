@@ -1,5 +1,5 @@
-/* Receive buffers: reference-counted slabs from a bounded pool. A packet that was received stays where the kernel put
- * it; whoever still needs it (receive window, delivery queue, retransmission) holds a reference to its slab.
+/* Receive buffers: reference-counted slabs from a bounded pool. A received packet stays where the kernel put it; each user
+ * (receive window, delivery queue, retransmission) holds a reference to its slab.
  * Not thread-safe: a pool and its slabs are used under the engine's lock. */
 #ifndef SEQCAST_SLAB_H
 #define SEQCAST_SLAB_H
@@ -17,20 +17,20 @@ struct sc_slab {
     sc_slab *next; /* free list */
     uint32_t refs;
     uint32_t used; /* bytes taken by copies */
-    uint64_t lease; /* grows each time that the slab is handed out */
-    int own; /* holds copies of own packets: the bound does not count it */
+    uint64_t lease; /* grows each time the slab is handed out */
+    int own; /* holds copies of own packets: does not count towards the bound */
     uint8_t *data; /* SC_SLAB_BYTES of an arena */
 };
 
-/* The slab that the next small copies of one origin go to. It is no reference: what was copied keeps the slab, and when
- * nothing does it is gone. So copies fill a slab before the next is taken, however soon each is passed on, and who
- * copies nothing holds nothing. */
+/* The slab for the next small copies of one origin. It holds no reference: the copies keep the slab alive, and it is gone with
+ * the last of them. So copies fill a slab before the next is taken, however soon each is passed on, and an origin that copies
+ * nothing holds nothing. */
 typedef struct {
     sc_slab *slab;
-    uint64_t lease; /* which the slab had */
+    uint64_t lease; /* that the slab had */
 } sc_sharing;
 
-/* At most `max_slabs` are in use at a time, besides those of own packets. NULL without memory. */
+/* At most `max_slabs` are in use at a time, not counting those of own packets. NULL without memory. */
 sc_slab_pool *sc_slab_pool_new(uint32_t max_slabs);
 void sc_slab_pool_free(sc_slab_pool *pool);
 
@@ -42,13 +42,13 @@ void sc_slab_unref(sc_slab *slab); /* back to the free list with the last refere
 /* A copy of a small datagram in a slab that small datagrams share: a 100-byte datagram must not hold 64 KiB until it
  * is stable. Adds a reference to *slab for the caller; NULL when the bound is reached. A sharing of zeros has no slab yet. */
 uint8_t *sc_slab_copy(sc_slab_pool *pool, sc_sharing *sharing, const uint8_t *p, size_t len, sc_slab **slab);
-/* The same of an own packet. The bound does not count: own packets are bounded by the window, and may not be lost. */
+/* The same for an own packet. The bound does not apply: own packets are bounded by the window, and must not be lost. */
 uint8_t *sc_slab_copy_own(sc_slab_pool *pool, const uint8_t *p, size_t len, sc_slab **slab);
 
-/* Only the last eighth is free: it is kept for what comes in order. Else packets beyond gaps could take all slabs, and what
- * fills the gaps, and sets them free, would find none, for ever. */
+/* Only the last eighth is free: it is reserved for packets in sequence. Otherwise packets beyond gaps could take all slabs,
+ * and the packets that fill the gaps, and so free slabs, would never find one. */
 int sc_slab_pool_scarce(const sc_slab_pool *pool);
 uint32_t sc_slab_pool_in_use(const sc_slab_pool *pool);
-uint64_t sc_slab_pool_exhausted(const sc_slab_pool *pool); /* how often the bound was hit */
+uint64_t sc_slab_pool_exhausted(const sc_slab_pool *pool); /* how often the bound was reached */
 
 #endif

@@ -1,4 +1,4 @@
-/* Order per sender only: a packet is in its place as soon as its own stream is contiguous. */
+/* Order per sender only: a packet is ordered as soon as its own stream is contiguous. */
 #include "engine/self.h"
 
 static int fits(const sc_view *view) {

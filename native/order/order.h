@@ -1,5 +1,5 @@
-/* An order: the mechanism that decides in which order the messages of a view are delivered. One file in this room is one
- * order; orders.h lists them. Nothing outside the room names one: the engine calls the table of the installed view.
+/* An order: the mechanism that decides in which order the messages of a view are delivered. Each file in this directory is one
+ * order; orders.h lists them. Nothing outside the directory names one: the engine calls the table of the installed view.
  *
  * What an order can rely on. Every member's group stream is reliable and FIFO: `advance` is called when more of it is
  * contiguous, [queued, next) are the packets that wait for the order. The cut fixes one end of every group stream, the same
@@ -7,25 +7,25 @@
  * streams, the group stream (multicast) or the forward stream (to the one member `forward_to`); both are acknowledged and
  * resent by the streams themselves, and their credit limits what is packed.
  *
- * What an order owes.
+ * What an order must guarantee.
  *  - Each packet of a group stream is either put into the delivery queue by sc_rx_deliver or skipped by sc_rx_skip, in the
  *    stream's sequence; the engine's own packets by sc_queue_own. Both give credit once the application has taken them, so
- *    a packet that is held back holds back the credit of its sender.
+ *    holding back a packet holds back its sender's credit.
  *  - `advance` and `settle` are not called between the cut and `finish`. `finish` delivers all that is left: what it
- *    delivers, and in which order, follows from the packets up to the cut alone, as every survivor has the same.
+ *    delivers, and in which order, depends only on the packets up to the cut, as every survivor has the same ones.
  *  - Own numbers. A sender's packets are numbered, gapless from its base on, as its receivers see them (Message.seqno):
  *    by the group stream's seqnos, or, with `renumbers`, by a numbering of the sender's own that survives views in the
  *    received table. `packed` reports each own packet with its number by sc_own_packet.
  *  - Own packets that wait for an order (`waits`) stay in their stream until they return, or until a view change collects
- *    those behind `ordered` and packs their messages again in the new view. An order whose cut orders whatever was sent
- *    never waits.
+ *    those after `ordered` and packs their messages again in the new view. An order whose cut orders everything that was
+ *    sent never waits.
  *  - Determinism: no clock, no randomness but sc_random, no iteration but by rank and seqno.
  *
- * How others fit. `records`, where members multicast data themselves and the sequencer multicasts short records (sender,
- * range → global seqno): own messages go to the group stream, `packed` keeps the own packet in the send ring in place of
- * delivering it; `advance` reads records off the sequencer's stream into the private state, and delivers while the data of
- * the first record is here, from whichever stream; `finish` ends the records at the cut, voids those beyond their data, and
- * delivers the unrecorded tail by (rank, seqno), so that nothing is sent again. `settle` is the place for what follows from
+ * How other orders would fit. `records`, in which members multicast data themselves and the sequencer multicasts short records
+ * (sender, range → global seqno): own messages go to the group stream, and `packed` keeps the own packet in the send ring
+ * instead of delivering it; `advance` reads records from the sequencer's stream into the private state, and delivers while the
+ * data of the first record is here, from whichever stream; `finish` ends the records at the cut, voids those without data, and
+ * delivers the unrecorded tail by (rank, seqno), so that nothing is resent. `settle` is the place for what follows from
  * stability (safe delivery) or from several streams at once (causal). */
 #ifndef SEQCAST_ORDER_H
 #define SEQCAST_ORDER_H
@@ -39,33 +39,33 @@ struct sc_peer;
 
 typedef struct sc_order_ops {
     const char *name;
-    int renumbers; /* 1: own numbers are apart from the group stream's seqnos; they begin after sc_view.origin_base */
-    int forwards; /* 1: some member packs into its forward stream; then its window counts for when to transmit */
+    int renumbers; /* 1: own numbers differ from the group stream's seqnos; they start after sc_view.origin_base */
+    int forwards; /* 1: some member packs into its forward stream; its window then also decides when to transmit */
 
-    /* Is the view one that this order can run in? Called before anything changes. */
+    /* Can this order run in the view? Called before anything changes. */
     int (*fits)(const sc_view *view);
     /* Bytes of private state (sc_order.state): zeroed when the view begins, freed when it ends. NULL: none. */
     size_t (*state_bytes)(const sc_config *config, const sc_view *view);
-    /* The view is set, its streams are not made yet: sets `own`, `forward_to` and `waits` of sc_order. */
+    /* The view is set, but its streams do not exist yet: sets `own`, `forward_to` and `waits` of sc_order. */
     void (*begin)(sc_engine *e);
 
     /* Own messages. A packet of the own group or forward stream is closed: it may write the order's fields of the header,
-     * reports the own number and, where the packet is in its place already, delivers it here. */
+     * reports the own number and, if the packet is already ordered, delivers it here. */
     void (*packed)(sc_engine *e, struct sc_tx_stream *tx, struct sc_tx_packet *packet);
-    /* Where `waits`: the own number up to which own packets are known to have their place, and that up to which all members
-     * are known to have delivered them. */
+    /* If `waits`: the own number up to which own packets are known to be ordered, and the number up to which all members are
+     * known to have delivered them. */
     uint64_t (*ordered)(const sc_engine *e);
     uint64_t (*stable)(const sc_engine *e);
 
-    /* Packets of others. May this one, in the group or the forward stream of `peer`, be one of this order? Called before it
-     * is kept. */
+    /* Packets of others. Can this packet, in the group or the forward stream of `peer`, belong to this order? Called before it
+     * is stored. */
     int (*accepts)(const sc_engine *e, const struct sc_peer *peer, int stream, const uint8_t *p);
     /* More of the group stream of `peer` is contiguous. */
     void (*advance)(sc_engine *e, struct sc_peer *peer);
-    /* After everything that may have changed credit, streams or the gate: does what has become possible. NULL: nothing. */
+    /* Called after anything that may have changed credit, streams or the gate: does what has become possible. NULL: nothing. */
     void (*settle)(sc_engine *e, int64_t now);
 
-    /* The end of the view. By rank, in `table`: the received table so far; adds what is here up to the cut and not delivered
+    /* The end of the view. `table` has the received table so far, by rank; adds what is here up to the cut but not delivered
      * yet. NULL: nothing to add. */
     void (*received)(const sc_engine *e, uint64_t *table);
     /* All group streams end at the cut: delivers what is left. */
@@ -76,13 +76,13 @@ typedef struct sc_order_ops {
 typedef struct {
     const sc_order_ops *ops;
     void *state; /* private to the order */
-    struct sc_tx_stream *own; /* what the application sends to the group is packed into this one */
+    struct sc_tx_stream *own; /* the application's messages to the group are packed into this stream */
     int32_t forward_to; /* rank of the member that receives the own forward stream; -1: it is not used */
-    int waits; /* own packets are in no order until they return */
-    uint64_t returned[SC_MEMBERS_MAX]; /* received table (SEQ-09): by rank, the last own number that was put in order */
+    int waits; /* own packets are unordered until they return */
+    uint64_t returned[SC_MEMBERS_MAX]; /* received table (SEQ-09): by rank, the last own number that was ordered */
 } sc_order;
 
-/* The order with this number on the wire; NULL: there is none. */
+/* The order with this wire number; NULL: there is none. */
 const sc_order_ops *sc_order_of(uint32_t mechanism);
 
 #endif

@@ -1,4 +1,4 @@
-/* The orders that there are: X(number on the wire, table). A build may add its own by SC_ORDERS_MORE. */
+/* All orders: X(wire number, table). A build may add its own through SC_ORDERS_MORE. */
 #ifndef SEQCAST_ORDERS_H
 #define SEQCAST_ORDERS_H
 

@@ -1,11 +1,11 @@
-/* The sequencer's mechanism (S0): members send their packets on the forward stream to the sequencer, which multicasts them,
- * its own among them, in its group stream. Which member that is the view says. */
+/* The sequencer mechanism (S0): members send their packets on the forward stream to the sequencer, which multicasts them,
+ * along with its own, in its group stream. The view names the sequencer. */
 #include "engine/self.h"
 
 typedef struct {
     uint64_t global_next; /* of the next message to be stamped */
     uint64_t origin_next; /* own numbering of the sequencer */
-    uint32_t turn; /* rank whose forwards are looked at first */
+    uint32_t turn; /* rank whose forwards are considered first */
 } stamping;
 
 static int stamps(const sc_engine *e) { return (uint32_t)e->view.sequencer == e->view.rank; }
@@ -27,8 +27,8 @@ static void begin(sc_engine *e) {
 
 /* ---- the sequencer ------------------------------------------------------------------------------------------- */
 
-/* Takes the numbers of the next packet of the member `rank`, with this number of its own, and writes them into it. Returns
- * the global seqno of its first message. */
+/* Assigns the numbers of the next packet of the member `rank`, whose own number is given, and writes them into it. Returns the
+ * global seqno of its first message. */
 static uint64_t stamp(sc_engine *e, uint8_t *p, uint32_t rank, uint64_t origin, uint32_t messages) {
     stamping *s = e->order.state;
     uint64_t global = s->global_next;
@@ -57,7 +57,7 @@ static uint32_t messages_ending(const uint8_t *p) {
     return (uint32_t)sc_get_pieces(p) - ((sc_get_flags(p) & SC_FLAG_CONT_OUT) ? 1u : 0u);
 }
 
-/* The next forward of `peer` becomes a packet of the own group stream, where it lies (SEQ-17). */
+/* The next forward of `peer` becomes a packet of the own group stream, in place (SEQ-17). */
 static void take_forward(sc_engine *e, sc_peer *peer, int64_t now) {
     sc_rx_stream *rx = &peer->forward;
     sc_rx_packet *slot = sc_rx_at(e, rx, rx->queued);
@@ -85,7 +85,7 @@ static void take_forward(sc_engine *e, sc_peer *peer, int64_t now) {
     sc_flow_consumed(e, peer, SC_STREAM_FORWARD, len, now);
 }
 
-/* Stamps what was forwarded, one packet of each member in turn, while the group stream has credit. */
+/* Stamps forwards, one packet of each member in turn, while the group stream has credit. */
 static void settle(sc_engine *e, int64_t now) {
     if (!stamps(e) || e->cut.gate_closed) return;
     stamping *s = e->order.state;
@@ -97,7 +97,7 @@ static void settle(sc_engine *e, int64_t now) {
             idle++;
             continue;
         }
-        sc_tx_close(e, &e->group); /* the own open packet comes first, and takes its place in the ring */
+        sc_tx_close(e, &e->group); /* the own open packet comes first, and takes its slot in the ring */
         if (!sc_tx_may_restamp(&e->group, sc_rx_at(e, rx, rx->queued)->len)) {
             e->counters.credit_stalls++;
             return;
@@ -116,12 +116,12 @@ static int accepts(const sc_engine *e, const sc_peer *peer, int stream, const ui
     return peer->rank == (uint32_t)e->view.sequencer && sc_get_origin_rank(p) < e->view.n;
 }
 
-/* Own packets up to `number` are in order: they leave the forward table, and give credit. */
+/* Own packets up to `number` are ordered: they leave the forward table, and give credit. */
 static void came_back(sc_engine *e, uint64_t number) {
     sc_tx_stream *tx = &e->forward;
     sc_tx_credit(tx, number);
     if (sc_tx_has(tx, number)) {
-        uint64_t keep = sc_tx_at(tx, number)->message_start; /* the start of a message that goes on is kept */
+        uint64_t keep = sc_tx_at(tx, number)->message_start; /* the start of a message that continues is kept */
         sc_tx_purge(tx, keep <= number ? keep - 1 : number);
     }
     sc_may_send(e);
@@ -174,7 +174,8 @@ static void received(const sc_engine *e, uint64_t *table) {
         const uint8_t *p = sc_rx_at(e, rx, seqno)->p;
         uint64_t number = sc_get_origin_seqno(p);
         uint32_t rank = sc_get_origin_rank(p);
-        if (number == table[rank] + 1) table[rank] = number; /* what does not follow no sequencer has stamped */
+        if (number == table[rank] + 1)
+            table[rank] = number; /* a packet out of sequence was not stamped by a sequencer */
     }
 }
 

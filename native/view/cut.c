@@ -1,5 +1,4 @@
-/* What leads to the end of a view: gate, pause, freeze, cut. The policies decide; here it takes effect, each call in one
- * step. */
+/* The end of a view: gate, pause, freeze, cut. The core decides; each call takes effect here in one step. */
 #include "engine/self.h"
 
 uint64_t sc_engine_gate_close(sc_engine *e, int unicasts) {
@@ -120,7 +119,7 @@ void sc_engine_received_table(const sc_engine *e, uint64_t *out) {
     if (e->order.ops->received) e->order.ops->received(e, out);
 }
 
-/* The view delivers what the cut took in: nothing is held back any more. */
+/* The view delivers up to the cut: nothing is held back any more. */
 void sc_cut_over(sc_engine *e) { e->cut.set = SC_CUT_NONE; }
 
 void sc_cut_reset(sc_engine *e) { memset(&e->cut, 0, offsetof(sc_cut, end)); }

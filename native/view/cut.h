@@ -7,15 +7,15 @@
 
 struct sc_peer;
 
-/* Once a CUT came (or, if so asked, a START) nothing is delivered until a view is installed. A newer START makes the cut
- * stale: what it named is no longer accepted. */
+/* After a CUT (or, on request, a START) nothing is delivered until a view is installed. A newer START makes the cut stale:
+ * the packets that it named are no longer accepted. */
 enum { SC_CUT_NONE = 0, SC_CUT_CURRENT = 1, SC_CUT_STALE = 2 };
 
 typedef struct {
     int gate_closed;
     int paused;
-    int frozen; /* a START was answered: `lost` holds */
-    int still; /* and who is lost may come back in this view: what it lacks is kept */
+    int frozen; /* a START was answered: `lost` applies */
+    int still; /* lost members may come back in this view: what they lack is kept */
     int set; /* SC_CUT_* */
     int told;
     uint64_t end[SC_MEMBERS_MAX];
@@ -23,9 +23,9 @@ typedef struct {
 
 /* Of each member. */
 typedef struct {
-    int lost; /* given up by the running cut: counts for nothing */
-    int uncounted; /* is to be given up: the others' credit does not wait for it, but what it lacks is kept */
-    uint64_t unicast_mark; /* of the own unicast stream to it: what it must have before the cut counts as reached */
+    int lost; /* given up by the running cut: no longer counted */
+    int uncounted; /* about to be given up: credit does not wait for it, but what it lacks is kept */
+    uint64_t unicast_mark; /* of the own unicast stream to it: what it must have before the cut is reached */
 } sc_peer_cut;
 
 void sc_cut_peer_begin(struct sc_peer *peer);

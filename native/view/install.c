@@ -1,10 +1,10 @@
-/* A view begins, or is left: what the old one delivers to the end, who of its members stays, the streams of the new one. */
+/* A view begins, or is left: delivers the end of the old view, keeps the members that stay, makes the new view's streams. */
 #include "engine/self.h"
 
-/* What a new view needs of memory, gathered before the old one is touched. */
+/* The memory that a new view needs, allocated before the old one is touched. */
 typedef struct {
     sc_resend resend;
-    sc_peer *fresh[SC_MEMBERS_MAX]; /* members that come anew, by rank */
+    sc_peer *fresh[SC_MEMBERS_MAX]; /* new members, by rank */
     const sc_order_ops *ops;
     void *order_state;
 } preparation;
@@ -23,7 +23,7 @@ static int is_valid(const sc_engine *e, const sc_view *view) {
     return ops && ops->fits(view);
 }
 
-/* Across a merge nothing is sent again: a sequencer on the other side may have delivered it. */
+/* Across a merge nothing is resent: a sequencer on the other side may have delivered it. */
 static int prepare(sc_engine *e, const sc_view *view, preparation *new) {
     new->ops = sc_order_of(view->mechanism);
     size_t bytes = new->ops->state_bytes ? new->ops->state_bytes(&e->config, view) : 0;
@@ -43,7 +43,7 @@ static void deliver_to_cut(sc_engine *e, const uint64_t *cut) {
     e->order.ops->finish(e);
 }
 
-/* The old view delivers to its end. */
+/* Delivers the old view to its end. */
 static void finish_view(sc_engine *e, const uint64_t *cut, int merge) {
     if (!e->in_view) return;
     if (cut) deliver_to_cut(e, cut);
@@ -109,7 +109,7 @@ static void peer_enter(sc_engine *e, sc_peer *peer, uint32_t rank, int64_t now) 
     sc_rx_reset(e, &peer->forward, e->view.origin_base[rank]);
 }
 
-/* Members of both views keep the streams between them; the others go. */
+/* Members of both views keep the streams between them; the others are removed. */
 static void replace_members(sc_engine *e, uint32_t n_old, preparation *new, int64_t now) {
     sc_peer *old[SC_MEMBERS_MAX];
     memcpy(old, e->peers, sizeof old);
@@ -139,8 +139,8 @@ static void order_begin(sc_engine *e, preparation *new) {
     e->order.ops->begin(e);
 }
 
-/* A stream that is used has a ring of its window; each packet may leave its alignment unused, and one packet does not wrap
- * around the end. What is sent again fits, whatever the window. */
+/* A stream in use has a ring for its window; each packet may waste its alignment, and a packet does not wrap around the end.
+ * Resent messages fit, whatever the window. */
 static int stream_begin(sc_engine *e, sc_tx_stream *tx, uint64_t base, uint64_t window, int used, uint64_t resend) {
     uint64_t packet = e->view.packet_bytes;
     if (!used) return sc_tx_reset(e, tx, base, 0, e->view.packet_bytes, 0);
@@ -161,8 +161,8 @@ static int streams_begin(sc_engine *e, const sc_resend *resend) {
 
 /* ---- the view ------------------------------------------------------------------------------------------------ */
 
-/* -1 without memory for the rings, or for what is sent again: this member is then in no view, and never in one in silence
- * without some of what it sent. */
+/* -1 without memory for the rings, or for what is resent: this member is then in no view, rather than in one that silently
+ * lacks some of what it sent. */
 static int begin(sc_engine *e, const sc_view *view, preparation *new, int64_t now) {
     uint32_t n_old = e->in_view ? e->view.n : 0;
     e->view_before = e->in_view ? e->view.tag : 0;

@@ -1,7 +1,7 @@
-/* Own messages that a view change leaves without an order are sent again in the next view, before anything newer. */
+/* Own messages that a view change leaves unordered are resent in the next view, before anything newer. */
 #include "engine/self.h"
 
-/* Packets up to this number have their place: their messages are delivered, and not sent again. */
+/* Packets up to this number are ordered: their messages are delivered, and not resent. */
 static void collect_packet(const sc_engine *e, sc_resend *r, uint64_t seqno, uint64_t ordered) {
     const uint8_t *p = sc_tx_at(e->order.own, seqno)->p;
     uint32_t pieces = sc_get_pieces(p), data_len = sc_get_data_len(p);
@@ -23,8 +23,8 @@ static void collect_packet(const sc_engine *e, sc_resend *r, uint64_t seqno, uin
     }
 }
 
-/* Whole messages only: one that the application is still packing starts again by itself (sc_send_state.epoch). The first may
- * begin in a packet that has its place: receivers drop that piece, so the message is sent whole. */
+/* Whole messages only: one that the application is still packing restarts by itself (sc_send_state.epoch). The first may begin
+ * in a packet that is already ordered: receivers drop that piece, so the message is resent whole. */
 int sc_resend_collect(const sc_engine *e, sc_resend *r) {
     const sc_tx_stream *tx = e->order.own;
     if (!e->order.waits || !tx->packets) return 0;
@@ -41,13 +41,13 @@ int sc_resend_collect(const sc_engine *e, sc_resend *r) {
     return 0;
 }
 
-/* Full packets of at least this much data, each with its header and alignment. */
+/* Enough full packets for this much data, each with its header and alignment. */
 uint64_t sc_resend_ring(const sc_resend *r, uint32_t packet_bytes) {
     uint64_t least = packet_bytes - SC_DATA_HEADER - 64 - 8;
     return r->n ? ((r->ends[r->n - 1] + 4 * r->n) / least + 8) * ((uint64_t)packet_bytes + 64) : 0;
 }
 
-/* Forced past credit, into a ring that was made large enough; -1 where it has too few descriptors all the same. */
+/* Forced past credit, into a ring that was made large enough; -1 if it has too few descriptors nevertheless. */
 int sc_resend_pack(sc_engine *e, const sc_resend *r, int64_t wall) {
     uint64_t start = 0;
     for (uint64_t i = 0; i < r->n; i++) {

@@ -3,10 +3,10 @@
 
 #include "engine/engine.h"
 
-/* What is sent again in the next view. */
+/* Messages to be resent in the next view. */
 
 typedef struct {
-    uint8_t *data; /* the messages, one behind another */
+    uint8_t *data; /* the messages, one after another */
     uint64_t *ends;
     uint64_t n;
     uint64_t len; /* of the data while it is collected; */

@@ -75,7 +75,7 @@ def crc32c_kernel():
 
 
 cdef class Settings:
-    """What all processes of a run share; the words are those of sc_bare_config."""
+    """Settings that all processes of a run share; fields as in sc_bare_config."""
 
     cdef sc_bare_config c
     cdef bytes group, interface
@@ -118,7 +118,7 @@ cdef void *area(uint8_t[::1] shared) except NULL:
 
 
 def send(Settings settings, uint8_t[::1] shared, *, int64_t warm_ns, int64_t measure_ns):
-    """The sender: waits for the receivers, then sends; what arrives at the slowest in ``measure_ns`` is counted.
+    """The sender: waits for the receivers, then sends; counts what reaches the slowest receiver in ``measure_ns``.
 
     Raises:
         OSError: naming the system call.

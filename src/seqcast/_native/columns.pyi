@@ -6,13 +6,13 @@ import numpy as np
 import numpy.typing as npt
 
 def payload_hash(payload: bytes | memoryview | npt.NDArray[np.uint8], *, plain: bool = False) -> int:
-    """XXH3 (64 bits, seed 0) of a payload, signed. ``plain``: without the processor's vectors, for tests.
+    """XXH3 (64 bits, seed 0) of a payload, signed. ``plain``: without vector instructions, for tests.
 
-    Gives up the GIL where it takes long.
+    Releases the GIL for large payloads.
     """
 
 class DeliveredBatch(Protocol):
-    """What a journal needs of ``seqcast._native.engine.Batch``, which is taken without making these arrays."""
+    """What a journal needs of a batch. A ``seqcast._native.engine.Batch`` is read without making these arrays."""
 
     @property
     def data(self) -> npt.NDArray[np.uint8]: ...
@@ -29,12 +29,12 @@ class DeliveredBatch(Protocol):
     def __len__(self) -> int: ...
 
 class Block:
-    """Rows of a journal that are gathered until they are written as one Arrow batch: a buffer for each column of
-    `seqcast.journal.schema.COLUMNS`, and with payloads ``offsets`` and ``payload``. Not thread-safe.
+    """Journal rows, gathered until they are written as one Arrow batch: a buffer for each column of
+    `seqcast.journal.schema.COLUMNS` and, with payloads, ``offsets`` and ``payload``. Not thread-safe.
 
     Args:
-        capacity: most rows.
-        payload_capacity: most bytes of payloads; -1: payloads are not kept.
+        capacity: maximum number of rows.
+        payload_capacity: maximum bytes of payloads; -1: payloads are not kept.
     """
 
     def __init__(self, capacity: int, payload_capacity: int = -1) -> None: ...
@@ -53,17 +53,17 @@ class Block:
             view_tag: tag of the view, its 64 bits as a signed integer.
 
         Returns:
-            How many rows; -1 where the block has not as much room as the whole batch needs: nothing was added.
+            The number of rows; -1 if the block has no room for the whole batch: nothing was added.
 
         Raises:
             ValueError: runs or offsets point outside the batch; nothing was added.
         """
 
     def address(self, column: str) -> int:
-        """Where a column begins in memory; valid as long as the block lives."""
+        """Address of a column; valid as long as the block lives."""
 
     def clear(self) -> None:
-        """Forgets the rows and keeps the memory, which is warm in the processor's cache."""
+        """Drops the rows but keeps the memory, which is warm in the cache."""
 
 def hash_payloads(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int32], out: npt.NDArray[np.int64]) -> None:
-    """Writes the hash of each message of an Arrow binary array into ``out``, which has one element a message."""
+    """Writes the hash of each message of an Arrow binary array into ``out``, which has one element per message."""

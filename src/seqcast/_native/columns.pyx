@@ -37,7 +37,7 @@ cdef extern from "columns/xxh3.h" nogil:
     uint64_t sc_xxh3_plain(const uint8_t *p, size_t len)
 
 
-DEF RELEASE_BYTES = 65536  # what takes longer than giving up the GIL and taking it again
+DEF RELEASE_BYTES = 65536  # from this size on the work takes longer than releasing and retaking the GIL
 
 
 def payload_hash(const uint8_t[::1] payload not None, *, bint plain=False):
@@ -52,7 +52,7 @@ def payload_hash(const uint8_t[::1] payload not None, *, bint plain=False):
 
 
 cdef class Block:
-    """Rows of a journal that are gathered until they are written as one Arrow batch. See columns.pyi."""
+    """Journal rows, gathered until they are written as one Arrow batch. See columns.pyi."""
 
     cdef sc_columns to
     cdef uint64_t *memory
@@ -61,7 +61,7 @@ cdef class Block:
     def __cinit__(self, Py_ssize_t capacity, Py_ssize_t payload_capacity=-1):
         if not 0 < capacity < 1 << 31 or payload_capacity >= 1 << 31:
             raise ValueError(f"a block has 1 to 2^31 rows and bytes, not {capacity} and {payload_capacity}")
-        # Columns do not begin a power of two apart, or the rows of all would contend for the same lines of the cache.
+        # Columns must not start a power of two apart, or the rows of all would contend for the same cache lines.
         cdef Py_ssize_t stride = (capacity + 7) // 8 * 8 + 8
         self.capacity, self.payload_capacity = capacity, payload_capacity
         self.memory = <uint64_t *>malloc(<size_t>(12 * stride) * 8)
@@ -90,7 +90,7 @@ cdef class Block:
 
     def add(self, batch, *, int64_t idx, int64_t view_counter, int64_t view_tag):
         cdef Batch own
-        if isinstance(batch, Batch) and not (<Batch>batch).first:  # without arrays: they take longer than the rows do
+        if isinstance(batch, Batch) and not (<Batch>batch).first:  # no arrays: making them takes longer than the rows
             own = batch
             return self.take(own.b.data, own.b.data_len, own.b.offsets, own.b.n, own.b.runs, own.b.n_runs, idx,
                              view_counter, view_tag, own.delivered_ns)
@@ -98,7 +98,7 @@ cdef class Block:
         cdef const int32_t[::1] offsets = batch.offsets
         cdef const uint8_t[::1] runs = batch.runs.view(np.uint8)
         if not offsets.shape[0] or runs.shape[0] % <Py_ssize_t>sizeof(sc_run):
-            raise ValueError("a batch has at least one offset, and runs of RUN_DTYPE")
+            raise ValueError("a batch needs at least one offset, and runs of RUN_DTYPE")
         return self.take(&data[0] if data.shape[0] else NULL, <uint64_t>data.shape[0], &offsets[0],
                          <uint32_t>(offsets.shape[0] - 1), <const sc_run *>&runs[0] if runs.shape[0] else NULL,
                          <uint32_t>(runs.shape[0] // <Py_ssize_t>sizeof(sc_run)), idx, view_counter, view_tag,
@@ -118,7 +118,7 @@ cdef class Block:
             written = sc_columns_fill(&self.to, <uint64_t>self.rows, <uint64_t>(self.capacity - self.rows), idx,
                                       &shared, data, data_len, offsets, n, runs, n_runs)
         if written < 0:
-            raise ValueError("runs or offsets of the batch point outside it")
+            raise ValueError("the batch's runs or offsets point outside it")
         self.rows += written
         if self.to.payload != NULL:
             self.payload_bytes = self.to.offsets[self.rows]
@@ -142,15 +142,15 @@ cdef class Block:
 @cython.boundscheck(False)
 @cython.wraparound(False)
 def hash_payloads(const uint8_t[::1] data not None, const int32_t[::1] offsets not None, int64_t[::1] out not None):
-    """Writes the hash of each message of an Arrow binary array into ``out``, which has one element a message.
+    """Writes the hash of each message of an Arrow binary array into ``out``, which has one element per message.
 
     Raises:
-        ValueError: lengths that do not fit, or offsets that point outside ``data``.
+        ValueError: mismatched lengths, or offsets that point outside ``data``.
     """
     cdef Py_ssize_t n = out.shape[0], i
     cdef int64_t begin, end, size = data.shape[0], bad = 0
     if offsets.shape[0] != n + 1:
-        raise ValueError("offsets must have one element more than out")
+        raise ValueError("offsets must have one more element than out")
     cdef const uint8_t *bytes_at = &data[0] if data.shape[0] else NULL
     with nogil:
         for i in range(n):

@@ -1,7 +1,7 @@
 """The socket driver, as Python sees it: sockets, clock and threads around one engine.
 
-The C contracts are native/io/io.h and native/io/drive.h. Every method may be called from any thread; where one waits,
-it does so without the GIL and looks at signals every 100 ms. Times are monotonic ns of ``now_ns()``.
+The C contracts are native/io/io.h and native/io/drive.h. Every method may be called from any thread; methods that wait
+do so without the GIL and check for signals every 100 ms. Times are monotonic ns of ``now_ns()``.
 """
 
 from typing import Any
@@ -33,8 +33,8 @@ def describe_address(address: bytes) -> str:
     """ "192.0.2.1:5000" of a member's address."""
 
 class Refused(Exception):
-    """A message that was not sent; ``args``: (AGAIN, NO_VIEW, NO_MEMBER, ENDED, TOO_LARGE, BAD_OFFSETS, LIST_CHANGED or
-    NOT_BYTES; messages sent before it; of NOT_BYTES, what it is and why that is no message)."""
+    """A message was not sent; ``args``: (AGAIN, NO_VIEW, NO_MEMBER, ENDED, TOO_LARGE, BAD_OFFSETS, LIST_CHANGED or
+    NOT_BYTES; messages sent before it; for NOT_BYTES, what it is and why it is not a message)."""
 
 class Driver:
     """Opens the sockets.
@@ -82,7 +82,7 @@ class Driver:
         """Bytes of socket memory that the data socket may hold, as the kernel charges them."""
     @property
     def sndbuf_granted(self) -> int:
-        """The same of the socket that sends."""
+        """The same for the sending socket."""
     @property
     def gso(self) -> bool: ...
     @property
@@ -93,21 +93,21 @@ class Driver:
     @property
     def last_send_error(self) -> int: ...
     def look(self) -> int:
-        """What has become of the interface since the sockets were opened: GONE, REMADE ... as bits."""
+        """What has happened to the interface since the sockets were opened: GONE, REMADE ... as bits."""
     def mend(self) -> None:
-        """Has the same sockets use the interface that has the name now. Raises OSError(errno, step)."""
+        """Makes the same sockets use the interface that has the name now. Raises OSError(errno, step)."""
     def counters(self) -> dict[str, int]: ...
     def run(self) -> None:
         """The I/O thread: returns after ``stop``."""
     def wait_control(self, until_ns: int) -> None:
-        """Until the engine has events, ``kick_control`` or ``until_ns``."""
+        """Waits for events of the engine, ``kick_control`` or ``until_ns``."""
     def kick_control(self) -> None: ...
     def poke(self) -> None:
-        """The control plane changed the engine: transmit, and let all who wait look again."""
+        """The control plane changed the engine: transmits, and wakes all waiting threads."""
     def stop(self) -> None:
         """Ends ``run`` and every wait."""
     def close(self) -> None:
-        """Closes the sockets, after ``stop`` and when ``run`` has returned. What came can still be delivered."""
+        """Closes the sockets, after ``stop`` and once ``run`` has returned. Received messages remain deliverable."""
     def after_fork(self) -> None:
         """In a child process: closes its copies of the sockets and touches nothing else."""
     def send(self, payload: Any, to: int = 0, timeout_ns: int = -1) -> None: ...
@@ -119,34 +119,34 @@ class Driver:
         self, bytes_max: int, timeout_ns: int, view: View | None, later: bool = False
     ) -> Batch | int | None:
         """The next batch or marker, waiting ``timeout_ns`` (< 0: without limit); None: nothing, or stopped. ``view``
-        is that of the last marker, to which a batch belongs. ``later``: nothing of it counts as taken yet."""
+        is that of the last marker, to which a batch belongs. ``later``: the batch does not count as taken yet."""
     def taken(self) -> None:
-        """The application has in its hands all that ``deliver`` gave; a batch of one message needs no call."""
+        """The application has received everything that ``deliver`` returned; a batch of one message needs no call."""
     def wait_taken(self, timeout_ns: int) -> bool:
-        """Until the applications of all others have taken what was sent to the group before; < 0: without limit. False:
-        not within the time, or not sent again at a merge.
+        """Waits until the applications of all others have taken what was sent to the group before; < 0: without limit.
+        False: not within the time, or not resent at a merge.
 
         Raises:
             Refused: NO_VIEW.
         """
     def wait_deliverable(self, timeout_ns: int) -> bool:
-        """Until something is deliverable, or the driver is stopped; False: neither came in time."""
+        """Waits until something is deliverable or the driver is stopped; False: neither happened in time."""
     def state_send(self, data: Any, to: int, timeout_ns: int) -> int:
-        """Packs state for the member ``to``, waiting for credit at most ``timeout_ns``; how many bytes it took.
+        """Packs state for the member ``to``, waiting at most ``timeout_ns`` for credit; returns how many bytes.
 
         Raises:
             Refused: NO_VIEW or NO_MEMBER.
         """
     def state_end(self, to: int) -> None:
-        """Nothing follows for now: what is packed goes out."""
+        """Nothing follows for now: sends what is packed."""
     def state_read(self, sender: int, data: Any, timeout_ns: int) -> int:
-        """Fills ``data`` with what the member ``sender`` has sent of its state, waiting at most ``timeout_ns`` for the
-        first byte; how many bytes it got."""
+        """Fills ``data`` with state that the member ``sender`` has sent, waiting at most ``timeout_ns`` for the first
+        byte; returns how many bytes."""
     @property
     def watch_fd(self) -> int: ...
     def watch(self, delivery: bool, sendable: bool, mark: int = 0) -> bool:
-        """Makes ``watch_fd`` readable once when something is deliverable, or ``sendable()`` is no more ``mark``. True:
-        it is so already, and nothing is watched."""
+        """Makes ``watch_fd`` readable once when something is deliverable, or ``sendable()`` is no longer ``mark``.
+        True: that is already the case, and nothing is watched."""
     def watch_clear(self) -> None: ...
     def sendable(self) -> int:
-        """Changes whenever a sender that had to wait may get further."""
+        """Changes whenever a waiting sender may make progress."""

@@ -1,5 +1,5 @@
 # cython: boundscheck=True
-"""The socket driver, as Python sees it: one object per member. See driver.pyi; the words are of native/io/drive.h."""
+"""The socket driver, as Python sees it: one object per member. See driver.pyi; terms are those of native/io/drive.h."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -16,13 +16,13 @@ from seqcast._native.engine cimport (
     sc_taking_begin, sc_taking_end,
 )
 
-DEF SLICE_NS = 100_000_000  # how long a wait goes on before signals are looked at
-DEF MANY_MESSAGES = 4096  # that are taken over from a list in one go: so few that they stay in the cache
-LIST_CHANGED, NOT_BYTES = 17, 18  # beside the results of native/engine/engine.h and native/io/drive.h
+DEF SLICE_NS = 100_000_000  # how long a wait runs before it checks for signals
+DEF MANY_MESSAGES = 4096  # taken from a list at a time: few enough to stay in the cache
+LIST_CHANGED, NOT_BYTES = 17, 18  # in addition to the results of native/engine/engine.h and native/io/drive.h
 
 
 class Refused(Exception):
-    """A message that cannot be sent; ``args``: (result, messages sent before it, and of NOT_BYTES what it is)."""
+    """A message cannot be sent; ``args``: (result, messages sent before it, and for NOT_BYTES what it is)."""
 
 
 def now_ns():
@@ -39,7 +39,7 @@ cdef inline int64_t slice_end(int64_t deadline) noexcept nogil:
     return end if end < deadline else deadline
 
 
-@cython.no_gc_clear  # __dealloc__ gives slabs back to the engine: it must outlive the driver in a cycle, too
+@cython.no_gc_clear  # __dealloc__ returns slabs to the engine, which must outlive the driver even in a cycle
 cdef class Driver:
     def __cinit__(self, Engine engine, *, uint64_t member_id, int family, str interface, bytes group, uint16_t port,
                   int ttl, int dscp, int rcvbuf, int sndbuf, int send_batch, int receive_batch, bint gso, bint gro,
@@ -48,9 +48,9 @@ cdef class Driver:
         cdef sc_io_config config
         cdef sc_drive_config drive
         cdef sc_io_error error
-        cdef bytes name = interface.encode("utf-8", "surrogateescape")  # any bytes but "/" can be a name
+        cdef bytes name = interface.encode("utf-8", "surrogateescape")  # a name may have any bytes but "/"
         if family not in (4, 6) or len(group) != (4 if family == 4 else 16):
-            raise ValueError("family is 4 or 6, with a group address of 4 or 16 bytes")
+            raise ValueError("family must be 4 or 6, with a group address of 4 or 16 bytes")
         if len(name) > 63 or not 0 < send_batch <= SC_IO_BATCH_MAX or not 0 < receive_batch <= SC_IO_BATCH_MAX:
             raise ValueError(f"interface has at most 63 bytes; batches are 1 to {SC_IO_BATCH_MAX}")
         memset(&config, 0, sizeof(config))
@@ -208,7 +208,7 @@ cdef class Driver:
         return 0
 
     cdef int pack(self, sc_sending *s) except -1:
-        """What goes at once, under the GIL where the lock is free."""
+        """Sends what can go at once, under the GIL if the lock is free."""
         cdef int64_t now = sc_now()
         cdef int result
         cdef uint64_t unsent
@@ -227,13 +227,13 @@ cdef class Driver:
         return 0
 
     cdef int finish(self, sc_sending *s, int result, int64_t deadline) except -1:
-        """Waits for what did not go at once."""
+        """Waits for the rest to be sent."""
         try:
             while result == SC_AGAIN:
                 with nogil:
                     result = sc_driver_send(self.d, s, slice_end(deadline))
                 PyErr_CheckSignals()
-                # A large forward that is packed whole counts as sent soon: it waits to come back.
+                # A completely packed large forward will soon count as sent: it waits to come back.
                 if result == SC_AGAIN and sc_now() >= deadline and not s.state.wait_seqno:
                     break
         finally:
@@ -270,14 +270,14 @@ cdef class Driver:
             raise Refused(result, 0)
 
     cdef Py_ssize_t pack_list(self, list items, Py_ssize_t i, sc_sending *s, int *result) except -1:
-        """Packs the bytes objects of `items` from `i` on that fit now, up to 64 KB. Returns the index behind them."""
+        """Packs the bytes objects of `items` from `i` on that fit now, up to 64 KB. Returns the index after them."""
         cdef int64_t now = sc_now()
         cdef uint64_t unsent, bytes_ = 0
         cdef Py_ssize_t n = len(items)
         result[0] = SC_SENT
         self.lock_engine()
-        # No Python code runs while the lock is held, and nothing raises: others' methods would wait for the lock
-        # with the GIL, and nobody would give it back.
+        # No Python code runs while the lock is held, and nothing raises: other threads' methods would wait for the lock
+        # while holding the GIL, and the lock would never be released.
         while i < n and bytes_ < 65536:
             payload = <object>PyList_GET_ITEM(items, i)
             if not PyBytes_CheckExact(payload):
@@ -298,7 +298,7 @@ cdef class Driver:
 
     def send_many(self, messages, uint64_t to=0, int64_t timeout_ns=-1):
         cdef list source = messages if type(messages) is list else list(messages)
-        cdef list items = []  # the next few of `source`, which other threads may change whenever this one waits
+        cdef list items = []  # the next few items of `source`, which other threads may change whenever this one waits
         cdef Py_ssize_t i = 0, n = len(source), base = 0, stop = 0, start
         cdef int64_t deadline = deadline_after(timeout_ns)
         cdef sc_sending s
@@ -354,7 +354,7 @@ cdef class Driver:
         with nogil:
             bad = are_bad(&s, n, bytes_.shape[0])
         if bad:
-            raise ValueError("offsets must not fall, and lie within data")
+            raise ValueError("offsets must not decrease, and must lie within data")
         s.n = n - 1
         s.len = bytes_.shape[0]
         s.data = &bytes_[0] if bytes_.shape[0] else NULL

@@ -1,6 +1,6 @@
 """The compiled engine, as Python sees it. One object per member; every method may be called from any thread.
 
-The C contract is native/engine/engine.h; the words there hold here.
+The C contract is native/engine/engine.h, whose terms are used here.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,10 +30,10 @@ RUN_DTYPE: np.dtype[Any]
 """sender u8, seqno u8, global_seqno u8, sent_ns i8, first u4, n u4, index u4, unicast u4 (see sc_run)."""
 
 def crc32c(data: Any, crc: int = 0) -> int:
-    """CRC32C of a buffer; ``crc``: of what was before it."""
+    """CRC32C of a buffer; ``crc``: of the bytes before it."""
 
 class Message:
-    """One delivered message. Known by (sender, seqno, index). Frozen; equal to another with the same values."""
+    """One delivered message, identified by (sender, seqno, index). Frozen; equal to another with the same values."""
 
     def __init__(
         self,
@@ -66,10 +66,10 @@ class Message:
         """Wall clock of the sender, ns since 1970, when the packet was opened."""
     @property
     def unicast(self) -> bool:
-        """It was sent to this member only."""
+        """The message was sent to this member only."""
 
 class Batch:
-    """Messages of one view, in their order, in Arrow's binary layout. Iterating gives their payloads.
+    """Messages of one view, in order, in Arrow's binary layout. Iterating yields their payloads.
 
     The arrays are views of memory that lives as long as they or the batch do; nothing is copied.
     """
@@ -85,11 +85,11 @@ class Batch:
         """``len(self) + 1`` offsets into ``data``: message i is ``data[offsets[i]:offsets[i + 1]]``."""
     @property
     def runs(self) -> npt.NDArray[Any]:
-        """Who sent what: one row (RUN_DTYPE) for the messages of one packet: sender's id, seqno, global_seqno, sent_ns,
+        """Runs: one row (RUN_DTYPE) for the messages of one packet: sender's id, seqno, global_seqno, sent_ns,
         first, n, index, unicast; ``first`` is the index of its first message here."""
     @property
     def nbytes(self) -> int:
-        """Bytes of all its messages."""
+        """Bytes of all messages."""
     @property
     def view_tag(self) -> int:
         """Tag of the view's id, as packets carry it."""
@@ -97,7 +97,7 @@ class Batch:
     def delivered_ns(self) -> int:
         """Wall clock at delivery, ns since 1970."""
     def unicasts(self) -> Batch | None:
-        """A batch of its unicasts alone."""
+        """A batch of only the unicasts."""
     def __len__(self) -> int: ...
     def __getitem__(self, index: int) -> bytes: ...
     def __iter__(self) -> Iterator[bytes]: ...
@@ -106,16 +106,16 @@ class Batch:
     def to_arrow(self) -> Any:
         """A ``pyarrow.BinaryArray`` over the same memory. Needs pyarrow."""
     def messages(self) -> list[Message]:
-        """The messages with their sender and place."""
+        """The messages with sender and position."""
     @property
     def _left(self) -> int:
-        """Messages that were not taken one by one yet."""
+        """Number of messages that have not been taken one by one yet."""
     def _take(self) -> Message | None:
-        """The next message, but not the last one. May be called by several threads."""
+        """Takes the next message, but not the last one. May be called by several threads."""
     def _take_any(self) -> Message:
-        """The next message, the last one too."""
+        """Takes the next message, even the last one."""
     def _rest(self) -> Batch:
-        """Those that were not taken yet; they are taken by this."""
+        """Takes all messages that have not been taken yet."""
 
 class Engine:
     def __init__(
@@ -156,31 +156,32 @@ class Engine:
     def deadline(self) -> int:
         """Monotonic ns at which ``tick`` is due; 2**63 - 1: never."""
     def transmit(self, now_ns: int) -> list[tuple[int, bytes, bytes]]:
-        """(lane, address or b"", datagram) of everything that is to be sent now."""
+        """(lane, address or b"", datagram) of everything to be sent now."""
     # The control plane.
     def control_send(self, payload: bytes, address: bytes = b"") -> bool:
-        """To the group's control lane, or to one address. False when the queue is full."""
+        """Sends a control frame to the group's control lane, or to one address. False if the queue is full."""
     def events(self) -> list[tuple[Any, ...]]:
         """Takes all waiting events: ("control", sender_id, address, view_tag, payload), ("suspect", id), ("alive", id),
         ("cut_reached",),
-        ("links",): ``links()`` has changed, ("starved",): what comes is dropped for want of slabs, ("slow", id): that
-        member has said so of itself for ``suspect_ns_max``, ("foreign",): a datagram of another wire version was
-        dropped, for the first time, ("drained",): see ``end_sends``."""
+        ("links",): ``links()`` has changed, ("starved",): received packets are dropped for lack of slabs, ("slow", id):
+        that member has reported this about itself for ``suspect_ns_max``, ("foreign",): a datagram of another wire
+        version was dropped, for the first time, ("drained",): see ``end_sends``."""
     def doubted(self) -> list[int]:
-        """Ids of members under verification: not heard, and not suspected yet."""
+        """Ids of members under verification: not heard, but not suspected yet."""
     def links(self) -> list[tuple[int, int]]:
-        """(listener, speaker): the one has not heard the other for its suspicion time, and neither is suspected."""
+        """(listener, speaker): the listener has not heard the speaker for its suspicion time; neither is suspected."""
     def strangers(self, tag: int) -> int:
-        """Addresses from which heartbeats of another view, that with this tag, came in the last suspicion time."""
+        """Number of addresses from which heartbeats of the view with this tag came within the last suspicion time."""
     def gate_close(self, unicasts: bool = False) -> int:
-        """The last own seqno; with ``unicasts`` the cut is reached only when survivors have what was sent to them."""
+        """Closes the send gate and returns the last own seqno. ``unicasts``: the cut is reached only when survivors
+        have the unicasts that were sent to them."""
     def pause(self) -> None:
-        """Nothing new goes to the group until ``resume`` or the next view; what was sent is still ordered."""
+        """Sends nothing new to the group until ``resume`` or the next view; sent messages are still ordered."""
     def resume(self) -> None: ...
     def mark(self, marker: int) -> None:
         """Puts a marker into the delivery queue, between two packets."""
     def uncount(self, lost: Sequence[int]) -> None:
-        """Credit no longer waits for ``lost``, which are to be given up; what they lack is kept."""
+        """Credit no longer waits for the ``lost`` members, which are about to be given up; what they lack is kept."""
     def freeze(self, lost: Sequence[int], still: bool = False) -> None: ...
     def held(self, rank: int) -> tuple[int, list[tuple[int, int]]]:
         """(end of the prefix, ranges held beyond it), of the group stream of ``rank``."""
@@ -212,16 +213,16 @@ class Engine:
         """Installs a view.
 
         Args:
-            mechanism: ORDER_FIFO or ORDER_SEQUENCER, which puts the messages in order.
-            sequencer: rank of the member that does, where the mechanism has one; else ignored.
-            apart: where subgroups merge: by rank, whether the member comes from another subgroup.
+            mechanism: ORDER_FIFO or ORDER_SEQUENCER: how messages are ordered.
+            sequencer: rank of the member that orders them, if the mechanism has one; otherwise ignored.
+            apart: if subgroups merge: by rank, whether the member comes from another subgroup.
         """
     def forwarded(self) -> int:
         """Last seqno of the own numbering that was handed to a sequencer; 0 without one, or at the sequencer itself."""
     def close_view(self, cut: Sequence[int] | None, marker: int) -> None: ...
     # The application.
     def send(self, payload: bytes, *, to: int = 0, wall_ns: int = 0) -> int:
-        """Packs one message that fits the credit; SENT, AGAIN (nothing is packed half: the caller repeats the whole
+        """Packs one message that fits the credit; SENT, AGAIN (nothing is packed in part: the caller repeats the whole
         call), NO_VIEW, NO_MEMBER, ENDED or TOO_LARGE. For the simulator and tests; the driver streams large ones."""
     def deliver(self, bytes_max: int = 1 << 20, now_ns: int = 0, wall_ns: int = 0) -> Batch | int | None:
         """The next batch, the next marker (an int), or None."""
@@ -231,54 +232,54 @@ class Engine:
     def state_end(self, to: int) -> None:
         """Nothing follows for now."""
     def state_void(self, sender: int) -> None:
-        """The state that ``sender`` sends is dropped from now on; 0: that of everybody."""
+        """Drops state that ``sender`` sends from now on; 0: from every member."""
     def state_read(self, sender: int, bytes_max: int, now_ns: int = 0) -> bytes:
-        """Takes what ``sender`` has sent."""
+        """Reads state that ``sender`` has sent."""
     def blocked(self) -> int:
-        """Messages that were sent to the group while it was closed for sending, and wait here."""
+        """Number of messages sent to the group while it was closed for sending that wait here."""
     def blocked_end(self) -> int:
-        """Forgets them, takes no more, and tells how many there were."""
+        """Drops them, accepts no more, and returns how many there were."""
     def unordered(self) -> int:
-        """Packets with own messages that the sequencer has not put in order yet (SEQ-24)."""
+        """Packets with own messages that the sequencer has not ordered yet (SEQ-24)."""
     def end_sends(self) -> None:
-        """The application sends nothing more: from now on it gets ENDED. ("drained",) follows in ``events`` when all
-        that was accepted is put in order (SEQ-24) and acknowledged by the receivers of unicasts."""
+        """The application sends nothing more: later sends return ENDED. ("drained",) follows in ``events`` when every
+        accepted message is ordered (SEQ-24), or acknowledged if it is a unicast."""
     def drained(self) -> bool:
-        """Is it so now?"""
+        """Is that the case now?"""
     def own(self) -> OwnPackets: ...
     def own_messages(self, first: int, last: int, waiting: bool = False) -> list[int]:
         """How many own messages ended in the packets ``first`` to each one up to ``last``, in this view.
 
         Args:
-            waiting: also count the large message whose send waits until it is ordered.
+            waiting: also count a large message whose send waits until it is ordered.
         """
     def unacknowledged(self) -> list[int]:
-        """By rank: how many messages to that member alone it has not acknowledged."""
+        """By rank: the number of unicast messages that the member has not acknowledged."""
     def view(self) -> int:
-        """Tag of the view that what is sent now belongs to; 0 outside of any."""
+        """Tag of the view to which messages sent now belong; 0 outside a view."""
     def stalled(self) -> tuple[int, int] | None:
-        """Where own messages have no credit: the id of the member that has taken least, and up to which seqno."""
+        """If own messages have no credit: the id of the member that has taken least, and up to which seqno."""
     def deliverable(self) -> int: ...
     # What applications have taken.
     def taken(self) -> None:
-        """The application has in its hands all that ``deliver`` gave."""
+        """The application has received everything that ``deliver`` returned."""
     def consumed(self, now_ns: int) -> int:
-        """Up to which own seqno all others have taken everything, as far as is known; they are asked for more."""
+        """Own seqno up to which all others are known to have taken everything; asks them for more."""
     def last_sent(self) -> int:
-        """The last of the own seqnos with anything in it; 0 outside a view."""
+        """The last own seqno that contains anything; 0 outside a view."""
     def stream(self, rank: int) -> tuple[int, int, int]:
         """(highest delivered, highest received, stable) of the group stream of ``rank``."""
     def counters(self) -> dict[str, int]: ...
 
 class TakenWait:
-    """A wait until the applications of all others have taken what was sent to the group until now."""
+    """A wait until the applications of all others have taken what has been sent to the group so far."""
 
     def __init__(self, engine: Engine, now_ns: int) -> None: ...
     def state(self) -> int:
         """SENT: all is taken, or ``lost``; AGAIN; NO_VIEW."""
     @property
     def lost(self) -> bool:
-        """A part was in no order when subgroups merged, and is not sent again: ``Lost`` tells."""
+        """Part of it was not ordered when subgroups merged, and is not resent: ``Lost`` reports it."""
 
 class Sending:
     """One message on its way into the send ring. ``step`` until it returns SENT; ``abort`` gives it up."""
@@ -288,6 +289,6 @@ class Sending:
         """SENT, AGAIN (call again later), NO_VIEW, NO_MEMBER, ENDED or TOO_LARGE."""
     @property
     def packed(self) -> bool:
-        """It is in packets whole, and waits for the sequencer; nothing of it is packed any more."""
+        """The message is completely packed and waits for the sequencer; no more of it will be packed."""
     def abort(self) -> None:
-        """Receivers drop what was packed of it."""
+        """Abandons the message; receivers drop the part that was packed."""

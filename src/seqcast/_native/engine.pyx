@@ -58,7 +58,7 @@ cdef bytes get_address(const sc_address *address):
 
 
 cdef list listed(values, what, Py_ssize_t n, bint exactly):
-    """A list of our own: what an object says of its length need not be how much it gives."""
+    """Copies into our own list: an object's stated length need not be the number of items that it yields."""
     items = list(values)
     if len(items) > n or (exactly and len(items) != n):
         raise ValueError(f"{what} has {len(items)} entries, and {'must have' if exactly else 'may have'} {n}")
@@ -101,7 +101,7 @@ cdef class Engine:
     ):
         cdef sc_config config
         if self.e != NULL:
-            raise ValueError("an engine is made once")
+            raise ValueError("this engine is already initialised: create a new one")
         if not member_id:
             raise ValueError("member_id must not be 0")
         if ring_packets < 8 or ring_packets & (ring_packets - 1):
@@ -369,12 +369,12 @@ cdef class Engine:
         ids = listed(ids, "ids", SC_MEMBERS_MAX, False)
         n = len(ids)
         if not n:
-            raise ValueError("a view has a member at least")
+            raise ValueError("a view needs at least one member")
         addresses = listed(addresses, "addresses", n, True)
         base = listed(base, "base", n, True)
         origin_base = listed(origin_base, "origin_base", n, True)
         if len(set(ids)) != n:
-            raise ValueError("a member is in a view once")
+            raise ValueError("a member may appear in a view only once")
         if sequencer >= <int32_t>n:
             raise ValueError(f"no member has the sequencer's rank {sequencer}")
         if apart is not None:
@@ -597,7 +597,7 @@ cdef class TakenWait:
 
     def __init__(self, Engine engine, int64_t now_ns):
         if self.engine is not None:
-            raise ValueError("a wait is begun once")
+            raise ValueError("this wait has already begun: create a new one")
         self.engine = engine
         sc_mutex_lock(&engine.lock)
         sc_taking_begin(engine.e, &self.w, now_ns)
@@ -621,7 +621,7 @@ cdef class TakenWait:
 
 
 cdef class Sending:
-    """One message on its way into the send ring, over as many steps as credit and view changes ask for."""
+    """One message on its way into the send ring, over as many steps as credit and view changes require."""
     cdef Engine engine
     cdef bytes payload
     cdef uint64_t to
@@ -642,7 +642,7 @@ cdef class Sending:
 
     @property
     def packed(self):
-        """It is in packets whole, and waits for the sequencer; nothing of it is packed any more."""
+        """The message is completely packed and waits for the sequencer; no more of it will be packed."""
         return self.state.wait_seqno != 0
 
     def abort(self):
