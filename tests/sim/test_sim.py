@@ -13,13 +13,14 @@ from seqcast.core.machines.lifecycle import Lifecycle
 from seqcast.core.machines.merge import Merger
 from seqcast.core.table import Edge, edges_of
 from seqcast.core.vocabulary import Left
-from seqcast.events import Excluded, Lost
+from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.sim import Options, World, main, simulate
+from seqcast.sim.checkers.gate import check_callback_pairs, check_gate
 from seqcast.sim.checkers.safety import check_safety
 from seqcast.sim.command import MACHINES, replay
 from seqcast.sim.options import MS, SECOND
 from seqcast.sim.record import Delivered
-from seqcast.types import View
+from seqcast.types import Member, View, ViewId
 
 
 @pytest.mark.parametrize(
@@ -290,6 +291,35 @@ def test_a_unicast_of_the_view_before_is_late_with_two_exceptions(why):
     a.record.repeated = {view.view_id} if "again" in why else set()
     assert b.record.log[-2:] == [view, unicast]
     assert any("unicast flush" in line for line in check_safety(stage.records)) is not bool(why)
+
+
+PAUSE, FLUSH, MINORITY = (Blocked(kind, "") for kind in ("pause", "flush", "minority"))
+VIEWS = [View(ViewId(counter, 1), (Member("a", 1),)) for counter in (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("told", "wrong"),
+    [
+        ((VIEWS[0], FLUSH, VIEWS[1], Unblocked("flush", "")), ""),
+        ((VIEWS[0], PAUSE, MINORITY, Unblocked("minority", "")), ""),
+        ((VIEWS[0], PAUSE, FLUSH), "after"),
+        ((VIEWS[0], MINORITY, MINORITY), "after"),
+        ((VIEWS[0], Unblocked("flush", "")), "after None"),
+        ((VIEWS[0], FLUSH, Unblocked("pause", "")), "is told Unblocked"),
+        (VIEWS, "not told that the view before closes"),
+    ],
+)
+def test_an_application_is_told_by_turns_that_it_may_not_send_and_that_it_may(told, wrong):
+    stage = Stage()
+    stage.start_node("x")
+    record = stage.nodes[0].record
+    record.gate[:] = told
+    found = list(check_gate(record))
+    assert len(found) == bool(wrong) and wrong in "".join(found)
+    record.callbacks[:] = [True, False, True]
+    assert not list(check_callback_pairs(record))
+    record.callbacks[:] = [True, True, False, False]
+    assert len(list(check_callback_pairs(record))) == 2
 
 
 def test_what_a_leaver_had_queued_counts_as_lost_while_it_serves_the_closing_view():

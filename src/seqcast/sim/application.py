@@ -330,8 +330,7 @@ class Application:
     def _reach(self, meaning: Meaning) -> None:
         record = self.record
         if isinstance(meaning, Blocked):
-            if record.blocked and (meaning.kind != "minority" or record.blocked.kind == "minority"):
-                record.violations.append(f"gate: {self} is told {meaning} after {record.blocked}")
+            record.gate.append(meaning)
             record.blocked = meaning
             # A view may have opened the gate in the same step, for all that was queued; and a send may still return.
             self.packed_before = len(record.queued) - self.machine.engine.blocked()
@@ -339,14 +338,12 @@ class Application:
             if record.runs and not record.runs[-1].returned:
                 record.runs[-1].late = True
         elif isinstance(meaning, Unblocked):
-            if record.blocked is None or record.blocked.kind != meaning.kind:
-                record.violations.append(f"gate: {self} is told {meaning} after {record.blocked}")
+            record.gate.append(meaning)
             record.blocked = None
         elif isinstance(meaning, Lost):
             self.take(meaning)
         elif not isinstance(meaning, InterfaceChanged):
-            if isinstance(meaning, View) and self.tag and not record.blocked:
-                record.violations.append(f"gate: {self} enters {meaning}, and was not told that the view before closes")
+            record.gate.append(meaning)
             self.tag = meaning.view_id.tag if isinstance(meaning, View) else 0
             self.take(meaning)
 
@@ -414,8 +411,7 @@ class Application:
     def call_block(self, run: int) -> None:
         """The block callback: takes its time, sends some messages, or never returns."""
         view, rng, clock, runs = self.view, self.callbacks, self.machine.clock, self.record.runs
-        if runs and not runs[-1].unblocked:
-            self.record.violations.append(f"callbacks: {self} is blocked twice")
+        self.record.callbacks.append(True)
         late = not self.machine.takes or not self.record.inside  # it cannot see that the gate closes
         runs.append(Run(view.view_id if view else None, [], clock.now, late))
         self.machine.trace(f"runs its block callback, run {run}")
@@ -453,10 +449,7 @@ class Application:
         self.machine.service()
 
     def call_unblock(self) -> None:
-        runs = self.record.runs
-        if not runs or runs[-1].unblocked:
-            self.record.violations.append(f"callbacks: {self} is unblocked, and was not blocked")
-        runs[-1].unblocked = True
+        self.record.callbacks.append(False)
 
     # ---- its state
 

@@ -8,7 +8,7 @@ from typing import TypeGuard
 
 from seqcast._native.engine import TakenWait
 from seqcast.core.vocabulary import Left
-from seqcast.events import Blocked, Excluded, Lost
+from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.sim.options import MS, Options
 from seqcast.types import MergeView, View, ViewId
 
@@ -48,7 +48,6 @@ class Run:
         late: the group was closed for sending before it returned, or it took longer than it has time.
         begin_ns: when it began.
         returned: it has; if it was not late, what it sent must be delivered in its view.
-        unblocked: the unblock callback followed.
     """
 
     view_id: ViewId | None
@@ -56,7 +55,6 @@ class Run:
     begin_ns: int
     late: bool = False
     returned: bool = False
-    unblocked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +86,8 @@ class Record:
         log: what was delivered and told, in order.
         violations: what was seen to be wrong as it happened.
         blocked: the application was told so, and not of the end of it.
+        gate: what it was told of sending to the group, in order: that it may not, that it may, views, the end.
+        callbacks: of its callbacks, in order: True: block; False: unblock.
         minority: why the member is blocked for want of a majority, as its log tells it.
         accepted: (when, view) of each message that was taken for the group.
         sent: number of each message to the group -> (length, its view; None: under way).
@@ -121,6 +121,8 @@ class Record:
     violations: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     blocked: Blocked | None = None
+    gate: list[Blocked | Unblocked | View | Excluded | Left] = field(default_factory=list)
+    callbacks: list[bool] = field(default_factory=list)
     minority: str = ""
     accepted: list[tuple[int, ViewId]] = field(default_factory=list)
     sent: dict[int, tuple[int, ViewId | None]] = field(default_factory=dict)

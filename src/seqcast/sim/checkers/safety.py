@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from seqcast.core import orders
 from seqcast.events import Excluded, Lost
-from seqcast.sim.checkers import losses, pauses
+from seqcast.sim.checkers import gate, losses, pauses
 from seqcast.sim.policies import BAD
 from seqcast.sim.record import Delivered, Record, Stay, never_ordered, stays
 from seqcast.types import MergeView, View, ViewId
@@ -21,6 +21,8 @@ def check_safety(records: Sequence[Record]) -> Iterator[str]:
         yield from record.violations
         if bad := record.frames_bad:
             yield f"frames: {record} was sent {bad} frames that no member may send"
+        yield from gate.check_gate(record)
+        yield from gate.check_callback_pairs(record)
         yield from pauses.check_callbacks(record)
         yield from _check_queue(record)
         yield from _check_order_of_members(record)
