@@ -33,6 +33,7 @@ from seqcast.core.frames.kinds import (
     MergeTaken,
     Merging,
     NewView,
+    Subgroup,
 )
 from seqcast.core.machines.initiator import Initiator, InitiatorEvent
 from seqcast.core.machines.membership import difference
@@ -617,10 +618,17 @@ class Merger(Machine):
         self.drop(member)
         self.context.send(MergeCancel(self.merge, reason), member, address)
 
+    def _own_subgroup(self, template: NewView) -> Subgroup | None:
+        return next((group for group in template.subgroups if self.context.me.id in group.ids), None)
+
     def _goes_on(self, template: NewView) -> bool:
-        """Does the merged view go on from our cut? It may be made of an earlier one, which is not held any more."""
+        """Does the merged view go on from our cut? It may be made of an earlier one, which is not held any more: with
+        other bases, or with members that we have lost since."""
         own = self.initiator.plain
         assert own is not None
+        group = self._own_subgroup(template)
+        if group is not None and not {info.id for info in own.members}.issuperset(group.ids):
+            return False
         places = {info.id: rank for rank, info in enumerate(template.members)}
         for rank, info in enumerate(own.members):
             there = places.get(info.id)
@@ -639,8 +647,8 @@ class Merger(Machine):
         """
         own = self.initiator.plain
         assert own is not None
-        group = next((group for group in template.subgroups if self.context.me.id in group.ids), None)
-        if group is None or group.view_id != own.closes or not {info.id for info in own.members}.issuperset(group.ids):
+        group = self._own_subgroup(template)
+        if group is None or group.view_id != own.closes:
             raise RemoteProtocolError("MERGE_GO: this subgroup is not among those that it merges")
         if (template.order, template.mechanism) != (self.context.settings.order, self._mechanism()):
             raise RemoteProtocolError("MERGE_GO: another order, or another mechanism for it, than the group has")
