@@ -3,8 +3,10 @@
 import pytest
 from sim_stage import Stage, names, send
 
-from seqcast.core.frames.kinds import Beacon, MergeAsk, MergeCancel, MergeReady, dump
+from seqcast.core.frames.kinds import Beacon, MergeAsk, MergeCancel, MergeGo, MergeReady, dump
 from seqcast.core.machines.merge import MergerState
+from seqcast.core.orders.order import first
+from seqcast.core.rules.cut import merged_view
 
 
 class Asked:
@@ -72,3 +74,20 @@ def test_the_timer_of_a_merge_that_was_cancelled_does_not_end_the_next():
     asked.stage.refuse = lambda source, node, frame: False
     asked.wait(3000)
     assert {node.endpoint.view for node in asked.stage.nodes} == {asked.leader.endpoint.view}
+
+
+def test_a_merged_view_of_a_cut_before_a_member_was_lost_is_late_and_not_wrong():
+    asked = Asked()
+    follower, leader = asked.follower.endpoint, asked.leader.endpoint
+    other = next(node for node in asked.stage.nodes if node.id in follower.context.infos and node is not asked.follower)
+    asked.ask(1)
+    asked.wait(10)
+    initiator = follower.machines.initiator
+    assert initiator.holding and len(initiator.plain.members) == 2
+    parts = [leader.context.entered, initiator.plain]
+    template = merged_view(parts, [], leader.machines.initiator.arrange, first)
+    asked.follower.doubt(other.id)
+    asked.wait(300)
+    assert asked.follows == 1 and initiator.holding and len(initiator.plain.members) == 1
+    send(asked.stage, asked.leader, dump(MergeGo((asked.leader.id, 1), template)), asked.follower)
+    assert asked.follows == 1 and not follower.counters["frames_bad"]
