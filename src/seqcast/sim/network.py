@@ -12,7 +12,11 @@ from seqcast.sim.options import Options
 NAKS_MAX = 1.5
 """Requests for each lost packet: some are lost, and one asks for several packets."""
 REPAIR_NS_MAX = 150_000_000
-CONTROL = b"\x08"  # types of datagrams: with a frame of the control plane,
+TYPE = 2
+"""Where a datagram of ``native/wire/wire.h`` has its type,"""
+PACKET = slice(16, 40)
+"""and what tells a data packet from others: sender, view tag, seqno."""
+CONTROL = 8  # types of datagrams: with a frame of the control plane,
 NAK = 5
 MESSAGES = (1, 2, 3, 9)  # with messages: DATA, UNICAST, FORWARD, STATE
 
@@ -51,20 +55,20 @@ class Repairs:
         """On its way to ``target``; empty: the notice of a closed port."""
         if not datagram:
             return
-        if datagram[2] == NAK:
+        if datagram[TYPE] == NAK:
             self.naks += 1
-        elif datagram[2] in MESSAGES:
-            self.packets += (target, datagram[16:40]) not in self.open
-            self.open.setdefault((target, datagram[16:40]), now)
+        elif datagram[TYPE] in MESSAGES:
+            self.packets += (target, datagram[PACKET]) not in self.open
+            self.open.setdefault((target, datagram[PACKET]), now)
 
     def comes(self, target: int, datagram: bytes, then: int) -> None:
         """Arrives, perhaps in the place of one that was lost before; empty: the notice of a closed port."""
         if not datagram:
             return
-        if datagram[2] == NAK:
+        if datagram[TYPE] == NAK:
             self.naks += 1
-        elif self.open and datagram[2] in MESSAGES:
-            since = self.open.pop((target, datagram[16:40]), None)
+        elif self.open and datagram[TYPE] in MESSAGES:
+            since = self.open.pop((target, datagram[PACKET]), None)
             if since is not None:
                 self.longest_ns = max(self.longest_ns, then - since)
 
@@ -104,7 +108,7 @@ class Network:
                 copies = 2
             if options.tail and random_() < options.tail:
                 delay += int(options.tail_ns * random_())
-            if (options.late or options.echoes) and datagram[2:3] == CONTROL:
+            if (options.late or options.echoes) and datagram and datagram[TYPE] == CONTROL:
                 if random_() < options.late:
                     delay += int(options.late_ns * random_())
                 if random_() < options.echoes:

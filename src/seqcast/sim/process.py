@@ -34,7 +34,7 @@ from seqcast.core.vocabulary import (
 from seqcast.errors import RemoteProtocolError
 from seqcast.sim.application import Application
 from seqcast.sim.guard import Lines, Machine
-from seqcast.sim.network import MESSAGES, Clock, Network
+from seqcast.sim.network import MESSAGES, TYPE, Clock, Network
 from seqcast.sim.options import MS, Options
 from seqcast.sim.policies import choice, policy
 from seqcast.sim.record import DRAINS_NS, Record, Together
@@ -227,7 +227,7 @@ class Process:
             self.restless = self.restless + 1 if self.endpoint.deadline() <= now else 0
             assert self.restless < STEPS_MAX, f"{self} would wake for ever at {now}"
         for lane, to, datagram in engine.transmit(now):
-            self.record.packets_sent += datagram[2] in MESSAGES
+            self.record.packets_sent += datagram[TYPE] in MESSAGES
             if lane == LANE_UNICAST:
                 self.world.unicast(self, to, datagram)
             elif self.up:  # an ambush may crash it in the middle
