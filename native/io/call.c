@@ -1,14 +1,15 @@
-/* What callers do: send, take deliveries, wait until what they sent is taken, and the streams of state. */
+/* Callers' operations: sending, taking deliveries, waiting until sent messages are taken, and the streams of state. */
 #include "io/parts.h"
 
 /* ---- sending ------------------------------------------------------------------------------------------------ */
 
-static uint64_t offset_at(const sc_sending *s, uint64_t i) { /* volatile: read once, so that what is checked is used */
+static uint64_t offset_at(const sc_sending *s,
+                          uint64_t i) { /* volatile: read once, so that the checked value is the one used */
     return s->wide ? (uint64_t)((const volatile int64_t *)s->offsets)[i]
                    : (uint64_t)((const volatile int32_t *)s->offsets)[i];
 }
 
-/* Takes over the offsets of the messages from `next` on that make about `bytes`; at least one message. 0: one falls or
+/* Copies the offsets of the messages from `next` on that make about `bytes`; at least one message. 0: an offset decreases or
  * lies outside the data. */
 static int take_marks(sc_sending *s, uint64_t bytes) {
     uint64_t most = s->n - s->next, k = 0, at = offset_at(s, s->next), limit = at + bytes;
@@ -27,7 +28,7 @@ static int take_marks(sc_sending *s, uint64_t bytes) {
     return 1;
 }
 
-/* Under the engine's lock. SC_SENT: all there was, or a chunk of an array. */
+/* Under the engine's lock. SC_SENT: everything, or a chunk of an array. */
 static int pack(sc_driver *d, sc_sending *s, int64_t wall) {
     int result = SC_SENT;
     if (s->offsets == NULL)
@@ -45,14 +46,14 @@ static int pack(sc_driver *d, sc_sending *s, int64_t wall) {
     return result;
 }
 
-/* Another sender's message is packed in part. Under the engine's lock. */
+/* Is another sender's message partly packed? Under the engine's lock. */
 static int is_others_turn(const sc_driver *d, const sc_sending *s) { return d->turn.taken[s->to != 0] && !s->owner; }
 
 int sc_driver_send_now(sc_driver *d, sc_sending *s, int64_t wall) {
     return is_others_turn(d, s) ? SC_AGAIN : pack(d, s, wall);
 }
 
-/* Packs what goes now; in another sender's turn, waits for its end in place of that. */
+/* Packs what can go now; during another sender's turn, waits for its end instead. */
 static int pack_in_turn(sc_driver *d, sc_sending *s, int64_t until, int64_t now, uint64_t *unsent, uint64_t *mark) {
     int64_t wall = sc_wall();
     int result = SC_AGAIN;
@@ -72,7 +73,7 @@ static int pack_in_turn(sc_driver *d, sc_sending *s, int64_t until, int64_t now,
 
 /* `more`: the array has further messages. */
 static void flush_after_pack(sc_driver *d, const sc_sending *s, int more, uint64_t unsent, int64_t now) {
-    if (s->owner) /* out of credit: what is packed is all that can go */
+    if (s->owner) /* out of credit: nothing more can be packed */
         sc_driver_flush(d, 1);
     else if (!more)
         sc_driver_flush_packed(d, sc_driver_packed(d, unsent, now));
@@ -83,7 +84,7 @@ static void flush_after_pack(sc_driver *d, const sc_sending *s, int more, uint64
 
 static int has_more(const sc_sending *s) { return s->offsets != NULL && s->next < s->n; }
 
-/* The offsets of the next messages, if those taken over are used up. 0: they are bad. */
+/* Copies the offsets of the next messages once the copied ones are used up. 0: they are bad. */
 static int has_marks(const sc_driver *d, sc_sending *s) {
     return !has_more(s) || s->next < s->end || take_marks(s, d->config.flush_bytes);
 }
@@ -96,14 +97,14 @@ static void wait_for_credit(sc_driver *d, int has_role, uint64_t mark, int64_t u
 }
 
 int sc_driver_send(sc_driver *d, sc_sending *s, int64_t until) {
-    /* The sender of an array takes in the acks for it as well, without a change of thread. */
+    /* The sender of an array also receives the acks for it, without a change of thread. */
     int has_role = s->offsets != NULL && sc_role_take(d), result;
     for (;;) {
         uint64_t unsent = 0, mark = 0;
         int64_t now = sc_now();
         if (!has_marks(d, s)) {
             result = SC_BAD_OFFSETS;
-            sc_driver_flush(d, 1); /* nothing follows on what was packed before */
+            sc_driver_flush(d, 1); /* nothing follows what was packed before */
             break;
         }
         result = pack_in_turn(d, s, until, now, &unsent, &mark);
@@ -132,7 +133,7 @@ void sc_driver_send_end(sc_driver *d, sc_sending *s) {
 
 /* ---- delivery ----------------------------------------------------------------------------------------------- */
 
-/* What is there for the application now, and what its credit brings about. */
+/* Delivers what is there for the application now, and handles the effects of the credit that this gives. */
 static int take_batch(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int later) {
     sc_mutex_lock(d->lock);
     uint64_t before = sc_engine_unsent(d->engine), sendable = sc_engine_sendable(d->engine);
@@ -140,12 +141,12 @@ static int take_batch(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_
     int credit = sc_engine_sendable(d->engine) != sendable;
     if (credit && d->waits.watched) sc_tell_watcher(d);
     if (batch->n <= 1 && !later) sc_engine_taken(d->engine);
-    /* Acks, and what a sequencer stamped with the credit that its own delivery gave. */
+    /* Acks, and packets that a sequencer stamped with the credit from its own delivery. */
     int urgent = sc_engine_urgent(d->engine) || sc_engine_unsent(d->engine) > before;
     int question = result == SC_DELIVER_NONE && sc_engine_unsent(d->engine) > 0;
     sc_mutex_unlock(d->lock);
     if (credit) sc_wake_caller(d, SC_WANT_SENDABLE);
-    if (urgent || question) sc_driver_flush(d, question); /* a caller that waits for an answer has sent the question */
+    if (urgent || question) sc_driver_flush(d, question); /* a caller that waits for an answer has sent a question */
     if (result == SC_DELIVER_BATCH) sc_store(&d->tx.last_pack, 0); /* what is sent next is an answer */
     return result;
 }
@@ -189,9 +190,9 @@ int sc_driver_state_send(sc_driver *d, uint64_t to, const uint8_t *p, uint64_t l
         int result = sc_engine_state_send(d->engine, to, p, len, done, wall);
         uint64_t unsent = sc_engine_unsent(d->engine);
         sc_mutex_unlock(d->lock);
-        if (result == SC_AGAIN) /* out of credit: what is packed is all that can go */
+        if (result == SC_AGAIN) /* out of credit: nothing more can be packed */
             sc_driver_flush(d, 1);
-        else if (unsent >= d->config.flush_bytes) /* the rest goes with what follows, or by sc_engine_state_end */
+        else if (unsent >= d->config.flush_bytes) /* the rest goes with later data, or by sc_engine_state_end */
             sc_driver_flush(d, 0);
         if (result == SC_AGAIN && sc_load(&d->stop)) result = SC_NO_VIEW;
         if (result != SC_AGAIN || now >= until) return result;

@@ -1,4 +1,4 @@
-/* The life of a driver: its parts come up and go down together. */
+/* The life cycle of a driver: its parts start and stop together. */
 #include "io/parts.h"
 
 int sc_driver_init(sc_driver *d, sc_engine *engine, sc_mutex *lock, const sc_drive_config *config) {
@@ -29,7 +29,7 @@ void sc_driver_stop(sc_driver *d) {
 
 void sc_driver_close(sc_driver *d) {
     sc_driver_stop(d);
-    /* Whoever transmits, receives or wakes somebody has one of these, and looks at `stop` when it has it. */
+    /* A thread that transmits, receives or wakes another holds one of these locks, and checks `stop` once it has it. */
     sc_mutex_lock(&d->tx.lock);
     sc_mutex_lock(&d->role.lock);
     while (d->role.holder != SC_ROLE_FREE) sc_cond_wait_until(&d->role.freed, &d->role.lock, sc_now() + 1000000);

@@ -1,4 +1,4 @@
-/* The interface: finding it, what becomes of it, and belonging to the group on it. */
+/* The network interface: finding it, watching for changes, and joining the group on it. */
 #include "io/internal.h"
 
 int sc_io_multicast_from(const sc_io *io, sc_fd fd, const sc_sockaddr *own) {
@@ -99,7 +99,7 @@ static int flags_of(const char *name) {
     return flags;
 }
 
-/* What an interface is chosen by: an address, that it is the loopback, or the configured name. */
+/* How an interface is chosen: by an address, as the loopback, or by the configured name. */
 typedef struct {
     const sc_sockaddr *address;
     int loopback;
@@ -120,7 +120,7 @@ static int suits(const sc_io *io, const struct ifaddrs *at, const choice *by) {
     return io->config.family == 6 && IN6_IS_ADDR_LINKLOCAL(&have.v6.sin6_addr) ? 1 : 2;
 }
 
-/* Takes the address that suits best, with its interface; 0 where none suits. */
+/* Takes the best address, with its interface; 0 if none suits. */
 static int choose(sc_io *io, const struct ifaddrs *all, const choice *by, sc_sockaddr *own) {
     int best = 0;
     for (const struct ifaddrs *at = all; at != NULL; at = at->ifa_next) {
@@ -134,8 +134,8 @@ static int choose(sc_io *io, const struct ifaddrs *all, const choice *by, sc_soc
     return best;
 }
 
-/* Finds the interface and its address: the configured name or address; else where the routes send the group's
- * datagrams, if that interface has multicast; else loopback. */
+/* Finds the interface and its address: the configured name or address; otherwise the interface to which routes send the group's
+ * datagrams, if it has multicast; otherwise loopback. */
 int sc_io_find_interface(sc_io *io, sc_sockaddr *own, sc_io_error *error) {
     static const choice loopback = {.loopback = 1};
     const char *name = io->config.interface;

@@ -1,4 +1,4 @@
-/* What the files about sockets share: the system's headers, addresses, the interface. */
+/* Shared by the socket files: system headers, addresses, the interface. */
 #ifndef SEQCAST_IO_INTERNAL_H
 #define SEQCAST_IO_INTERNAL_H
 
@@ -55,7 +55,7 @@ typedef union {
     struct sockaddr_in6 v6;
 } sc_sockaddr;
 
-/* Length of the socket address, or 0 where `in` is none of this family. */
+/* Length of the socket address, or 0 if `in` is not of this family. */
 socklen_t sc_address_to(const sc_io *io, const sc_address *in, sc_sockaddr *out);
 void sc_address_from(sc_address *out, const sc_sockaddr *in);
 int sc_set_nonblocking(sc_fd fd); /* wait.c */
@@ -66,10 +66,10 @@ int sc_io_set_int(sc_fd fd, int level, int option, int value);
 
 /* interface.c. As system calls: 0, or -1. */
 int sc_io_find_interface(sc_io *io, sc_sockaddr *own, sc_io_error *error);
-/* The source address that the routes give datagrams to the group, from the interface of `own` where that is given; -1
- * where there is no route. Nothing is sent. */
+/* The source address that routes give datagrams to the group, from the interface of `own` if given; -1 if there is no route.
+ * Nothing is sent. */
 int sc_io_routed_source(const sc_io *io, const sc_sockaddr *own, sc_sockaddr *out);
-/* Has the socket multicast by our interface. */
+/* Makes the socket multicast through our interface. */
 int sc_io_multicast_from(const sc_io *io, sc_fd fd, const sc_sockaddr *own);
 /* Joins the group on our interface, or leaves it. */
 int sc_io_group(const sc_io *io, sc_fd fd, const sc_sockaddr *own, int join);

@@ -1,8 +1,8 @@
 /* Sockets of one member: multicast in on a data port and a control port, unicast in and everything out on a third.
  *
- * The third socket is bound to the interface's own address and a free port; all sends go out of it, so that the address
- * others see is the member's address. Linux: UDP_SEGMENT, UDP_GRO, sendmmsg, recvmmsg, each with a fall back that is
- * found at run time; elsewhere plain calls. No function here takes a lock or keeps a thread.
+ * The third socket is bound to the interface's own address and a free port; all datagrams are sent from it, so that the address
+ * others see is the member's address. Linux: UDP_SEGMENT, UDP_GRO, sendmmsg, recvmmsg, each with a fallback chosen at run time;
+ * elsewhere plain calls. No function here takes a lock or keeps a thread.
  */
 #ifndef SEQCAST_IO_H
 #define SEQCAST_IO_H
@@ -27,15 +27,15 @@ typedef int sc_fd;
 
 typedef struct {
     int family; /* 4 or 6 */
-    char interface[64]; /* name or address; empty: chosen by the routes */
+    char interface[64]; /* name or address; empty: chosen by routes */
     uint8_t group[16]; /* multicast address, 4 or 16 bytes */
     uint16_t port; /* data; control is port + 1 */
     int ttl;
     int dscp;
-    int rcvbuf, sndbuf; /* bytes asked for */
+    int rcvbuf, sndbuf; /* bytes requested */
     int send_batch, receive_batch; /* system-call batch sizes, 1..SC_IO_BATCH_MAX */
-    int gso, gro, mmsg; /* 0: do not use it, even where the system has it */
-    uint64_t member; /* own datagrams are dropped by the kernel where it can */
+    int gso, gro, mmsg; /* 0: do not use it, even if the system has it */
+    uint64_t member; /* the kernel drops own datagrams if it can */
 } sc_io_config;
 
 /* What failed: `call` names it; `code` is errno (on Windows the WSA code). */
@@ -53,12 +53,12 @@ typedef struct {
 
 typedef struct {
     uint64_t sends, receives; /* system calls */
-    uint64_t gso_refused; /* runs that the kernel did not take with UDP_SEGMENT, sent one by one */
-    uint64_t send_errors; /* datagrams that were not taken (unreachable, no buffers): recovered like loss */
+    uint64_t gso_refused; /* runs that the kernel refused with UDP_SEGMENT, sent one by one */
+    uint64_t send_errors; /* datagrams that the kernel refused (unreachable, no buffers): recovered like loss */
     uint64_t receive_errors;
     uint64_t truncated; /* larger than a receive buffer */
-    uint64_t refused; /* unicasts that an ICMP said met a closed port */
-} sc_io_counters; /* written by whoever sends, or receives */
+    uint64_t refused; /* unicasts that met a closed port, according to ICMP */
+} sc_io_counters; /* written by the sending, or receiving, thread */
 
 typedef struct sc_io {
     sc_io_config config;
@@ -84,17 +84,17 @@ typedef struct sc_io {
 int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error);
 void sc_io_close(sc_io *io);
 
-/* What has become of the interface and of our address on it since the sockets were opened; bits. On Windows nothing. */
+/* What has happened to the interface and to our address on it since the sockets were opened; bits. On Windows nothing. */
 enum {
     SC_IO_GONE = 1, /* there is no interface of this name */
-    SC_IO_REMADE = 2, /* there is another one of this name: the sockets belong to the one that is gone */
+    SC_IO_REMADE = 2, /* the interface was recreated under this name: the sockets belong to the old one */
     SC_IO_DOWN = 4,
-    SC_IO_NO_CARRIER = 8, /* it is up, and no cable or peer is */
+    SC_IO_NO_CARRIER = 8, /* it is up, but no cable or peer is connected */
     SC_IO_ADDRESS_GONE = 16, /* no interface has our address any more */
     SC_IO_ADDRESS_OTHER = 32 /* and ours has another one instead */
 };
 int sc_io_look(const sc_io *io);
-/* Has the sockets send by, and joins the groups on, the interface that has the name now. The sockets stay the same, so
+/* Makes the sockets send through, and joins the groups on, the interface that has the name now. The sockets stay the same, so
  * other threads may use them meanwhile. 0, or -1 with *error. One thread at a time. */
 int sc_io_mend(sc_io *io, sc_io_error *error);
 
@@ -105,23 +105,22 @@ int sc_io_mend(sc_io *io, sc_io_error *error);
 int sc_io_poll(sc_io *io, int64_t timeout_ns);
 void sc_io_wake(sc_io *io);
 
-/* A pair to tell another thread or an event loop something: ends[0] to be signalled, ends[1] to be polled. On Linux one
- * eventfd. 0, or -1. */
+/* A pair for waking another thread or an event loop: ends[0] is signalled, ends[1] polled. On Linux one eventfd. 0, or -1. */
 int sc_signal_open(sc_fd ends[2]);
 void sc_signal(sc_fd end);
 void sc_signal_clear(sc_fd end);
 void sc_signal_close(sc_fd ends[2]);
 
-/* Receives without waiting from one lane into up to `n` buffers of `size` bytes (`in[i].p`); fills len, segment, from.
+/* Receives from one lane, without waiting, into up to `n` buffers of `size` bytes (`in[i].p`); fills len, segment, from.
  * Returns how many; 0: nothing there. */
 int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t size);
 
-/* The destinations whose port was closed, at most `max`, as ICMP reported since the last call. Linux only: elsewhere a
- * socket that is not connected is not told. Called by the one who receives. */
+/* The destinations whose port was closed, at most `max`, as ICMP has reported since the last call. Linux only: elsewhere an
+ * unconnected socket gets no such reports. Called by the receiving thread. */
 int sc_io_refused(sc_io *io, sc_address *to, int max);
 
-/* Sends `n` runs; waits where the socket's buffer is full. What the system does not take is counted, and is then
- * recovered like any loss. */
+/* Sends `n` runs; waits if the socket's buffer is full. Datagrams that the system refuses are counted, and recovered like any
+ * loss. */
 void sc_io_send(sc_io *io, const sc_tx *runs, int n);
 
 /* "192.0.2.1:5000" into `text` (at least 64 bytes). */

@@ -82,7 +82,7 @@ static int filter_own(sc_fd fd, uint64_t member) {
 #endif
 }
 
-/* A socket that receives what is multicast to the group on one port, on our interface only. */
+/* A socket that receives multicasts to the group on one port, on our interface only. */
 static int open_multicast(sc_io *io, int lane, const sc_sockaddr *own, sc_io_error *error) {
     int family = io->config.family;
     sc_fd fd = io->fd[lane] = open_udp(family, error);
@@ -101,7 +101,7 @@ static int open_multicast(sc_io *io, int lane, const sc_sockaddr *own, sc_io_err
 #endif
     if (family == 6) sc_io_set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
 #if defined(__linux__)
-    /* Without it a socket gets every group that anyone on this machine joined. IPv6 does not look at the interface. */
+    /* Otherwise a socket receives every group that any process on this machine joined. IPv6 ignores the interface. */
     if (family == 4)
         sc_io_set_int(fd, IPPROTO_IP, IP_MULTICAST_ALL, 0);
     else {
@@ -146,7 +146,7 @@ static int open_unicast(sc_io *io, const sc_sockaddr *own, sc_io_error *error) {
     if (failed) return sc_io_fail(error, "multicast", sc_errno());
     set_buffer(fd, 1, io->config.rcvbuf);
     io->send_granted = set_buffer(fd, 0, io->config.sndbuf);
-#if defined(__linux__) /* so that the closed port of a member that was killed is reported, and whose it is */
+#if defined(__linux__) /* reports the closed port of a killed member, and its address */
     sc_io_set_int(fd, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_RECVERR : IPV6_RECVERR, 1);
 #endif
 #if defined(_WIN32) /* a send to a closed port must not make the next receive fail */

@@ -1,4 +1,4 @@
-/* What the parts of the driver call of each other. Calls go one way: role and call -> round -> transmit -> wake. */
+/* Functions that the driver's parts call in each other. Calls go one way: role and call -> round -> transmit -> wake. */
 #ifndef SEQCAST_PARTS_H
 #define SEQCAST_PARTS_H
 
@@ -8,16 +8,16 @@ static inline int64_t sc_earlier(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* wake.c. Those with `locked` in their comment: under the engine's lock. */
 int sc_waits_init(sc_waits *w);
-/* Is there what a caller wants (SC_WANT_*)? Locked. */
+/* Does what a caller wants (SC_WANT_*) hold? Locked. */
 int sc_has(const sc_driver *d, int want, uint64_t mark);
 /* The same; takes the lock. */
 int sc_driver_has(sc_driver *d, int want, uint64_t mark);
-/* The engine was given something: wakes the control thread and the event loop that wait for it. Locked. */
+/* The engine has new input: wakes the control thread and the event loop that wait for it. Locked. */
 void sc_tell_engine_news(sc_driver *d);
 void sc_tell_watcher(sc_driver *d);
 /* There is what the holder of the receive role may be waiting for on the sockets. */
 void sc_wake_caller(sc_driver *d, int what);
-/* Has the I/O thread look at unsent bytes, or at the role. Under `role.lock`. */
+/* Makes the I/O thread check unsent bytes, or the role. Under `role.lock`. */
 void sc_kick_io(sc_driver *d);
 
 /* transmit.c */
@@ -27,16 +27,16 @@ void sc_transmitter_free(sc_transmitter *tx);
 /* round.c; by the role's holder */
 int sc_round_init(sc_round *round);
 void sc_round_free(sc_driver *d);
-/* Waits at most until `until` for datagrams and takes them in, runs what is due, transmits what has to go. Returns
- * whether it was woken. */
+/* Waits at most until `until` for datagrams and receives them, runs timers, transmits what is urgent. Returns whether it was
+ * woken. */
 int sc_round_run(sc_driver *d, int64_t until, int may_nap);
 
 /* role.c */
 void sc_role_init(sc_role *role);
-/* Takes the receive role for a while, from the I/O thread if need be; 0 where another caller has it. */
+/* Takes the receive role for a while, from the I/O thread if necessary; 0 if another caller has it. */
 int sc_role_take(sc_driver *d);
 void sc_role_leave(sc_driver *d);
-/* Rounds, with the role, until there is what is wanted. As sc_drive. */
+/* Runs rounds, holding the role, until the wanted condition holds. As sc_drive. */
 int sc_role_rounds(sc_driver *d, int want, uint64_t mark, int64_t until);
 
 #endif

@@ -1,4 +1,4 @@
-/* What differs between systems for threads and clocks: a mutex, a condition with a deadline, two clocks.
+/* Threads and clocks, for all systems: a mutex, a condition with a deadline, two clocks.
  *
  * POSIX threads, or Windows' slim locks. All times are int64 nanoseconds. */
 #ifndef SEQCAST_PORT_H
@@ -29,7 +29,7 @@ static inline void sc_cond_broadcast(sc_cond *c) { WakeAllConditionVariable(c); 
 
 /* Monotonic clock; starts anywhere. */
 static inline int64_t sc_now(void) {
-    static LARGE_INTEGER frequency; /* the same value whoever writes it */
+    static LARGE_INTEGER frequency; /* every thread writes the same value */
     LARGE_INTEGER counter;
     if (frequency.QuadPart == 0) QueryPerformanceFrequency(&frequency);
     QueryPerformanceCounter(&counter);
@@ -145,7 +145,7 @@ static inline void sc_count(uint64_t *c, uint64_t n) {
 static inline uint64_t sc_counted(const uint64_t *c) { return __atomic_load_n(c, __ATOMIC_RELAXED); }
 #endif
 
-/* In a loop that spins: lets the other thread of the core run. */
+/* In a spin loop: lets the core's other hardware thread run. */
 static inline void sc_relax(void) {
 #if defined(_WIN32)
     YieldProcessor();

@@ -13,7 +13,7 @@ void sc_role_init(sc_role *role) {
 
 /* ---- callers ------------------------------------------------------------------------------------------------ */
 
-/* sc_driver_has for the holder of the role, which is about to wait: sends and views move the deadline, too. */
+/* sc_driver_has for the holder of the role, which is about to wait: sends and views move the deadline as well. */
 static int has_or_deadline(sc_driver *d, int want, uint64_t mark) {
     sc_mutex_lock(d->lock);
     int satisfied = sc_has(d, want, mark);
@@ -24,7 +24,7 @@ static int has_or_deadline(sc_driver *d, int want, uint64_t mark) {
 
 int sc_role_rounds(sc_driver *d, int want, uint64_t mark, int64_t until) {
     for (;;) {
-        sc_store(&d->waits.caller_wants, want); /* before the look, so that no wake-up is missed */
+        sc_store(&d->waits.caller_wants, want); /* before the check, so that no wake-up is missed */
         if (has_or_deadline(d, want, mark)) return 1;
         if (sc_load(&d->stop) || sc_now() >= until) return 0;
         int woken = sc_round_run(d, until, want == SC_WANT_DELIVERY);
@@ -53,7 +53,7 @@ static void caller_leaves(sc_driver *d) {
         sc_cond_signal(&d->role.io_idle);
 }
 
-/* Another thread has the role: waits until it has found what is wanted, or has left the role. Under `role.lock`. */
+/* Another thread has the role: waits until the wanted condition holds, or the role is free. Under `role.lock`. */
 static int wait_for_holder(sc_driver *d, int want, uint64_t mark, int64_t until) {
     sc_store(&d->role.waiting, sc_load(&d->role.waiting) + 1);
     if (d->role.holder == SC_ROLE_IO && d->role.io_state == SC_IO_POLLING) sc_kick_io(d);
@@ -121,9 +121,9 @@ static uint64_t unsent_bytes(sc_driver *d) {
     return unsent;
 }
 
-/* Senders that stream transmit full packets by themselves and leave a rest, which goes with what follows: while they
- * go on there is nothing to do here but to look again, less and less often. A rest that nothing followed goes out. When
- * there is none, senders have to ask again. */
+/* Streaming senders transmit full packets themselves and leave a rest, which goes with later messages: while they continue, the
+ * I/O thread only checks again, less and less often. A rest that nothing followed is flushed. When there is none, senders have
+ * to ask again. */
 static void look_after_unsent(sc_driver *d) {
     d->role.look_ns =
         d->role.look_ns == 0 ? d->config.flush_ns_max : sc_earlier(2 * d->role.look_ns, 4 * d->config.flush_ns_max);
@@ -135,7 +135,7 @@ static void look_after_unsent(sc_driver *d) {
         return;
     }
     sc_store(&d->tx.flush_asked, 0);
-    if (unsent_bytes(d) > 0) sc_store(&d->tx.flush_asked, 1); /* packed in between, and not asked for */
+    if (unsent_bytes(d) > 0) sc_store(&d->tx.flush_asked, 1); /* packed in between, without a flush request */
 }
 
 /* Rounds with the role until a caller wants it. Entered and left with `role.lock` held. */
@@ -160,7 +160,7 @@ void sc_driver_run(sc_driver *d) {
     prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
 #endif
     uint64_t seen = 0;
-    int64_t since = 0; /* no turn of a caller began or ended after that */
+    int64_t since = 0; /* no caller's turn has begun or ended since then */
     sc_mutex_lock(&d->role.lock);
     while (!sc_load(&d->stop)) {
         int64_t now = sc_now();
@@ -180,7 +180,7 @@ void sc_driver_run(sc_driver *d) {
             sc_mutex_lock(&d->role.lock);
             continue;
         }
-        if (quiet && d->role.holder == SC_ROLE_CALLER) { /* it blocks long, and wakes us when it leaves */
+        if (quiet && d->role.holder == SC_ROLE_CALLER) { /* it blocks for long, and wakes us when it leaves */
             d->role.io_state = SC_IO_DEEP;
             sc_cond_wait(&d->role.io_idle, &d->role.lock);
             since = sc_now();

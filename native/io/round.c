@@ -1,14 +1,14 @@
-/* A round of the receive role's holder: wait, take in what came, run the timers, transmit what has to go. */
+/* One round of the receive role's holder: wait, receive, run timers, transmit what is urgent. */
 #include "io/parts.h"
 
 #include <stdlib.h>
 
-#define ROUND_BYTES_MAX (1u << 20) /* a round looks at the timers again after so much */
+#define ROUND_BYTES_MAX (1u << 20) /* a round checks the timers again after this much */
 #define LOAD_PERIOD_NS 1000000
 #define LOAD_BYTES (256u << 10) /* in a period: the receiver is under load */
 #define LOAD_PACKETS 32
-#define GATHER_BYTES (512u << 10) /* what a nap is to gather, but no more than what an ack is sent for */
-#define LARGE_BATCH 4 /* large buffers are checked and put in order while they are in the cache */
+#define GATHER_BYTES (512u << 10) /* what a nap should gather, but no more than triggers an ack */
+#define LARGE_BATCH 4 /* large buffers are checked and ordered while they are in the cache */
 #define REFUSALS 16
 #define LATE_NS 1000000
 
@@ -44,7 +44,7 @@ static void prepare(sc_driver *d) {
     }
 }
 
-/* Gives the engine what came on a lane; returns its bytes. */
+/* Passes datagrams received on a lane to the engine; returns their bytes. */
 static uint64_t take_in(sc_driver *d, int lane, int got, int *urgent) {
     uint64_t bytes = 0;
     int64_t now = sc_now();
@@ -58,7 +58,7 @@ static uint64_t take_in(sc_driver *d, int lane, int got, int *urgent) {
     }
     prepare(d);
     sc_tell_engine_news(d);
-    /* Acks and the like; and the whole packets that a sequencer has just stamped. */
+    /* Acks and the like, and complete packets that a sequencer has just stamped. */
     *urgent |= sc_engine_urgent(d->engine) || sc_engine_unsent(d->engine) > before;
     d->round.deadline = sc_engine_deadline(d->engine);
     d->round.gather = sc_engine_window(d->engine) / 4;
@@ -80,7 +80,7 @@ static uint64_t receive_lane(sc_driver *d, int lane, int *urgent) {
     return bytes;
 }
 
-/* Takes in what has come on `lanes`. *urgent is set when something has to be transmitted. */
+/* Receives what has arrived on `lanes`. Sets *urgent if something has to be transmitted. */
 static uint64_t receive(sc_driver *d, int lanes, int *urgent) {
     static const int order[SC_IO_SOCKETS] = {SC_LANE_CONTROL, SC_LANE_UNICAST, SC_LANE_DATA};
     uint64_t bytes = 0;
@@ -94,7 +94,7 @@ static uint64_t receive(sc_driver *d, int lanes, int *urgent) {
     return bytes;
 }
 
-/* Refused ports, which tell that members were killed. */
+/* Refused ports, which suggest that members were killed. */
 static void take_refusals(sc_driver *d, int64_t now) {
     sc_address to[REFUSALS];
     int n = sc_io_refused(&d->io, to, REFUSALS);
@@ -113,7 +113,7 @@ static void run_timers(sc_driver *d, int64_t now, int *urgent) {
     sc_mutex_unlock(d->lock);
 }
 
-/* Under load: many bytes, or many packets that are not the answers to what the application sends. */
+/* Under load: many bytes, or many packets that are not answers to the application's sends. */
 static void measure_load(sc_driver *d, uint64_t bytes, int64_t now) {
     d->round.load_bytes += bytes;
     int64_t period = now - d->round.load_since;
@@ -131,7 +131,7 @@ static void measure_load(sc_driver *d, uint64_t bytes, int64_t now) {
 
 /* ---- the round ---------------------------------------------------------------------------------------------- */
 
-/* Under load: lets datagrams gather, so that more of them are taken in at once. */
+/* Under load: lets datagrams accumulate, so that more are received at once. */
 static void nap(sc_driver *d) {
     sc_count(&d->counters.naps, 1);
     uint64_t most = sc_counted(&d->counters.nap_bytes);
@@ -139,7 +139,7 @@ static void nap(sc_driver *d) {
     sc_sleep(d->round.nap_ns);
 }
 
-/* Looks at the sockets again and again for the time of busy polling; returns the bytes that came. */
+/* Polls the sockets repeatedly for the busy-poll time; returns the bytes received. */
 static uint64_t spin(sc_driver *d, int64_t until, int *urgent) {
     int64_t now = sc_now(), end = sc_earlier(now + d->config.busy_poll_ns, until);
     uint64_t bytes = 0;
@@ -152,7 +152,7 @@ static uint64_t spin(sc_driver *d, int64_t until, int *urgent) {
     return bytes;
 }
 
-/* Sleeps on the sockets; returns the bytes that came. */
+/* Sleeps on the sockets; returns the bytes received. */
 static uint64_t wait(sc_driver *d, int64_t until, int *woken, int *urgent) {
     int64_t end = sc_earlier(until, d->round.deadline), left = end - sc_now();
     sc_store(&d->waits.sleep_until, end);
@@ -172,7 +172,7 @@ int sc_round_run(sc_driver *d, int64_t until, int may_nap) {
     measure_load(d, bytes, now);
     if (sc_load(&d->io.troubled)) take_refusals(d, now);
     if (now >= d->round.deadline) {
-        /* A thread that got no processor must not take for silence what it has yet to read. */
+        /* A thread that was not scheduled must not mistake unread datagrams for silence. */
         if (now - d->round.deadline > LATE_NS) receive(d, SC_IO_ALL, &urgent);
         run_timers(d, now, &urgent);
     }

@@ -66,7 +66,7 @@ static size_t gro_segment(struct msghdr *message) {
 #endif
 
 #if !defined(_WIN32)
-/* What a socket with IP_RECVERR says of a datagram that it sent earlier, to whomever: the call itself was not tried. */
+/* An error that a socket with IP_RECVERR reports about an earlier datagram to any destination: the call itself did nothing. */
 static int is_report(int code) {
     return code == ECONNREFUSED || code == EHOSTUNREACH || code == ENETUNREACH || code == EPROTO;
 }
@@ -91,7 +91,7 @@ typedef union {
     char bytes[CMSG_SPACE(sizeof(int))];
 } sc_cmsg;
 
-/* The headers of one call, and what they point to. */
+/* The message headers of one call, and what they point to. */
 typedef struct {
     struct mmsghdr messages[SC_IO_BATCH_MAX];
     struct iovec parts[SC_IO_BATCH_MAX];
@@ -99,7 +99,7 @@ typedef struct {
     sc_cmsg control[SC_IO_BATCH_MAX];
 } sc_receiving;
 
-/* How many came, or -1. */
+/* Number received, or -1. */
 static int receive_messages(sc_io *io, sc_fd fd, struct mmsghdr *messages, int n) {
     if (sc_load(&io->mmsg)) {
         int got = recvmmsg(fd, messages, (unsigned)n, MSG_DONTWAIT, NULL);
@@ -199,7 +199,7 @@ int sc_io_refused(sc_io *io, sc_address *to, int max) {
 
 /* ---- sending ------------------------------------------------------------------------------------------------ */
 
-/* After a failed send: 1 to try again (the buffer was full and has room now), 0 to give this datagram up. */
+/* After a failed send: 1 to retry (the buffer was full and has room now), 0 to drop this datagram. */
 static int send_again(sc_io *io, int code) {
 #if defined(_WIN32)
     if (code == WSAEWOULDBLOCK) {
@@ -244,7 +244,7 @@ static void send_one_by_one(sc_io *io, const sc_tx *run) {
 }
 
 #if defined(__linux__)
-/* Runs of up to SC_TX_SEGMENTS datagrams go out as one message each where the system takes UDP_SEGMENT. */
+/* Sends runs of up to SC_TX_SEGMENTS datagrams as one message each if the system supports UDP_SEGMENT. */
 typedef struct {
     struct mmsghdr messages[SC_IO_BATCH_MAX];
     const sc_tx *run[SC_IO_BATCH_MAX];

@@ -1,4 +1,4 @@
-/* Transmitting: one thread at a time, for all. */
+/* Transmitting: one thread at a time, on behalf of all. */
 #include "io/parts.h"
 
 #include <stdlib.h>
@@ -28,16 +28,16 @@ static void transmit(sc_driver *d, int all) {
         n = sc_engine_transmit(d->engine, d->tx.runs, TX_RUNS, now, all);
         deadline = sc_engine_deadline(d->engine);
         own = sc_engine_deliverable(d->engine) > 0;
-        int credit = sc_engine_sendable(d->engine) != sendable; /* memory that was lent is free */
+        int credit = sc_engine_sendable(d->engine) != sendable; /* lent memory is free again */
         if (own || credit) sc_tell_engine_news(d);
         sc_mutex_unlock(d->lock);
         if (credit) sc_wake_caller(d, SC_WANT_SENDABLE);
         sc_store(&d->tx.last, now);
         if (n > 0) sc_io_send(&d->io, d->tx.runs, n);
     } while (n > 0);
-    /* A tail probe may be due long before the holder of the receive role would look. */
+    /* A tail probe may be due long before the holder of the receive role would check. */
     if (deadline < sc_load(&d->waits.sleep_until) - DEADLINE_SLACK_NS) sc_io_wake(&d->io);
-    if (own) sc_wake_caller(d, SC_WANT_DELIVERY); /* what was sent is delivered here too */
+    if (own) sc_wake_caller(d, SC_WANT_DELIVERY); /* sent messages are delivered here too */
 }
 
 void sc_driver_flush(sc_driver *d, int all) {
@@ -45,7 +45,7 @@ void sc_driver_flush(sc_driver *d, int all) {
     do {
         if (!sc_mutex_trylock(&d->tx.lock)) {
             sc_or(&d->tx.wanted, wanted);
-            if (!sc_mutex_trylock(&d->tx.lock)) { /* the holder has yet to look at `wanted` */
+            if (!sc_mutex_trylock(&d->tx.lock)) { /* the holder will still check `wanted` */
                 sc_add(&d->tx.left, 1);
                 return;
             }
@@ -67,7 +67,7 @@ static void ask_flush(sc_driver *d) {
 int sc_driver_packed(sc_driver *d, uint64_t unsent, int64_t now) {
     if (unsent == 0) return SC_FLUSH_NOTHING;
     sc_store(&d->tx.sent_since, 1);
-    /* A pause between sends means the caller is not streaming: what it sends leaves at once. */
+    /* A pause between sends means the caller is not streaming: its message leaves at once. */
     int pause = now - sc_exchange(&d->tx.last_pack, now) >= STREAM_PAUSE_NS;
     if (pause || now - sc_load(&d->tx.last) >= d->config.flush_ns_min) return SC_FLUSH_ALL;
     ask_flush(d);
@@ -77,5 +77,5 @@ int sc_driver_packed(sc_driver *d, uint64_t unsent, int64_t now) {
 void sc_driver_flush_packed(sc_driver *d, int what) {
     if (what == SC_FLUSH_NOTHING) return;
     sc_driver_flush(d, what == SC_FLUSH_ALL);
-    sc_store(&d->tx.last_pack, sc_now()); /* the time that the flush took was not a pause */
+    sc_store(&d->tx.last_pack, sc_now()); /* the time spent flushing is not a pause */
 }

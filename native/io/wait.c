@@ -1,4 +1,4 @@
-/* Waiting on the sockets, and waking those that wait. */
+/* Waiting on the sockets, and waking waiting threads. */
 #include "io/internal.h"
 
 int sc_set_nonblocking(sc_fd fd) {
@@ -65,8 +65,8 @@ void sc_signal_close(sc_fd ends[2]) {
 
 void sc_io_wake(sc_io *io) { sc_signal(io->wake[0]); }
 
-/* poll rather than epoll: an epoll that stands costs each datagram a call back on its way into the socket, and that of
- * all receivers of a machine in the sender's time; a poll costs the one who waits, once. */
+/* poll rather than epoll: a standing epoll costs a callback for each datagram on its way into the socket, for all receivers on
+ * a machine at the sender's expense; a poll costs only the waiting thread, once. */
 int sc_io_poll(sc_io *io, int64_t timeout_ns) {
     int ready = 0;
 #if defined(_WIN32)

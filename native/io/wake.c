@@ -1,4 +1,4 @@
-/* Who waits for what, and how each is woken: the control thread, the holder of the receive role, the I/O thread, an event
+/* What each thread waits for, and how it is woken: the control thread, the holder of the receive role, the I/O thread, an event
  * loop. */
 #include "io/parts.h"
 
