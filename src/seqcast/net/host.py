@@ -197,7 +197,7 @@ class Host:
                 f"no view within join_timeout_s={self.config.join_timeout_s:g} s: the group exists, and is blocked: "
                 f"{self.waiting}"
             )
-        if not ended and (trouble := self._interface.state):
+        if not ended and (trouble := self._interface.fault):
             raise JoinTimeout(f"no view within join_timeout_s={self.config.join_timeout_s:g} s: {trouble}")
         if not ended:
             raise JoinTimeout(
@@ -225,7 +225,7 @@ class Host:
 
     def _what_to_check(self) -> str:
         """For who expects others and hears none."""
-        if trouble := self._interface.state:
+        if trouble := self._interface.fault:
             return trouble
         return (
             "Are the others started, with the same cluster name, address, port and ip_version? This one is on "
@@ -369,7 +369,7 @@ class Host:
         counters = self.engine.counters()
         if counters["datagrams_received"] == counters["drop_own"]:
             log.log(
-                logging.WARNING if self._interface.state else logging.INFO,
+                logging.WARNING if self._interface.fault else logging.INFO,
                 "%s: founded the group alone: no datagram of another member came in discovery_s=%g s. If there are "
                 "others: %s", self.member.name, self.config.discovery_s, self._what_to_check(),
             )  # fmt: skip

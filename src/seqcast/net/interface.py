@@ -43,7 +43,7 @@ class Interface:
     errors: int = 0  # send errors up to the last look
 
     @property
-    def state(self) -> str:
+    def fault(self) -> str:
         """What is wrong with the interface now, in words; "" for nothing."""
         return self._words(self.driver.look())
 

@@ -8,7 +8,7 @@ import threading
 from seqcast._native.driver import Driver, now_ns
 from seqcast._native.engine import Engine
 from seqcast.config import Config
-from seqcast.config.derive import engine_settings
+from seqcast.config.derive import engine_settings, nanoseconds
 from seqcast.core.frames.kinds import dump
 from seqcast.core.machines.operator import Operator
 from seqcast.core.port import reports
@@ -34,7 +34,7 @@ class OperatorHost:
             member_id=member_id, group_tag=group_tag(cluster), seed=secrets.randbits(63), **engine_settings(config)
         )
         self.driver: Driver = open_driver(self.engine, cluster, member_id, config)
-        self.operator = Operator(cluster, secrets.randbits(52), round(ask_s * 1e9), round(allow_s * 1e9), now_ns())
+        self.operator = Operator(cluster, secrets.randbits(52), nanoseconds(ask_s), nanoseconds(allow_s), now_ns())
         self._thread = threading.Thread(target=self.driver.run, name="seqcast-io-operator", daemon=True)
 
     def __enter__(self) -> OperatorHost:

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from seqcast._native.driver import Refused, now_ns
 from seqcast._native.engine import Batch
 from seqcast.config import Config
+from seqcast.config.derive import nanoseconds
 from seqcast.core.machines.backlog import Item
 from seqcast.core.machines.transfer import (
     BeginState,
@@ -149,7 +150,7 @@ class _Receiver:
     def __init__(self, host: Host, config: Config) -> None:
         self._host, self._config = host, config
         self._transfer = Transfer(
-            round(config.state_timeout_s * 1e9), config.state_backlog_bytes, host.name_of, host.endpoint.edges
+            nanoseconds(config.state_timeout_s), config.state_backlog_bytes, host.name_of, host.endpoint.edges
         )
         self._lock = threading.Condition()  # of the transfer
         self._spool = Spool(config.state_memory_bytes)
