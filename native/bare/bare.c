@@ -51,7 +51,7 @@ int sc_bare_pong(const sc_bare_config *config, void *shared, int spin, sc_bare_r
 #define NAP_NS 200000 /* a receiver under load sleeps so long, not until the next datagram: as seqcast's do */
 #define NAP_MAX 10 /* naps in vain before it waits for the next datagram after all */
 #define SOURCE_BYTES (1u << 20) /* the application's messages, sent again and again */
-#define PATIENCE_NS 10000000000 /* without any progress, after which a run is given up */
+#define PATIENCE_NS 10000000000 /* a run without any progress is abandoned after this */
 #define LOST_NS 500000000 /* a window that is not confirmed by then was lost */
 
 typedef struct {
@@ -97,7 +97,7 @@ static struct sockaddr_in address_of(const char *text, uint16_t port) {
     return a;
 }
 
-/* As seqcast does: with the right to, beyond net.core.rmem_max and wmem_max. */
+/* As in seqcast: if permitted, beyond net.core.rmem_max and wmem_max. */
 static int set_buffer(int fd, int force, int option, uint32_t bytes) {
     int size = (int)bytes;
     return setsockopt(fd, SOL_SOCKET, force, &size, sizeof size) &&
@@ -212,7 +212,7 @@ static uint64_t confirmed(sender *s) {
     return least;
 }
 
-/* Waits for credit for `bytes`: yields first, so that on few cores the receivers get on, then naps. */
+/* Waits for credit for `bytes`: yields first, so that on few cores the receivers make progress, then naps. */
 static int wait_credit(sender *s, uint64_t bytes) {
     int64_t since = 0;
     uint64_t seen = 0;
@@ -239,7 +239,7 @@ static void fill(sender *s, uint8_t *packet, uint64_t seqno) {
     uint8_t *p = packet + SC_BARE_HEADER;
     while (room) {
         size_t at = s->written % SOURCE_BYTES;
-        size_t left = s->config->message_bytes - at % s->config->message_bytes; /* of the message that goes on here */
+        size_t left = s->config->message_bytes - at % s->config->message_bytes; /* of the message that continues here */
         if (left > SOURCE_BYTES - at) left = SOURCE_BYTES - at;
         if (left > room) left = room;
         memcpy(p, s->source + at, left);
@@ -380,7 +380,7 @@ static void acknowledge(receiver *r) {
     if (sendto(r->fd, &a, sizeof a, 0, (struct sockaddr *)&r->from, sizeof r->from) == sizeof a) r->acked = r->received;
 }
 
-/* Takes what is there, into the next slots of the ring. Returns the number of datagrams. */
+/* Receives what is there into the next slots of the ring. Returns the number of datagrams. */
 static int receive_some(receiver *r) {
     struct mmsghdr messages[RECEIVES];
     struct iovec iov[RECEIVES];
@@ -534,7 +534,7 @@ int sc_bare_ping(const sc_bare_config *config, void *shared, int spin, uint32_t 
             if (n < 0) result = failed(out, "recv");
             if (n <= 0) break;
             memcpy(&answer, s.packet, 8);
-            if (answer != round) continue; /* of a round that was given up */
+            if (answer != round) continue; /* of an abandoned round */
             heard = clock_ns();
             if (round > warm_rounds) round_trips_ns[round - warm_rounds - 1] = heard - start;
             round++;

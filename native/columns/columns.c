@@ -8,7 +8,7 @@ int64_t sc_columns_fill(const sc_columns *out, uint64_t at, uint64_t room, int64
                         const uint8_t *data, uint64_t data_len, const int32_t *offsets, uint32_t n, const sc_run *runs,
                         uint32_t n_runs) {
     uint64_t row = at;
-    int64_t last = 0; /* messages do not overlap: the payloads kept are together no longer than the data */
+    int64_t last = 0; /* messages do not overlap, so the stored payloads together are no longer than the data */
     for (uint32_t r = 0; r < n_runs; r++) {
         const sc_run *run = &runs[r];
         if (run->first > n || run->n > n - run->first) return -1;

@@ -1,12 +1,12 @@
-/* Journal columns: what a batch of delivered messages says, one row a message, in the buffers of Arrow arrays.
- * No Python, no allocation: the caller gives the buffers. */
+/* Journal columns: a batch of delivered messages as rows, one per message, in the buffers of Arrow arrays.
+ * No Python, no allocation: the caller provides the buffers. */
 #ifndef SEQCAST_COLUMNS_H
 #define SEQCAST_COLUMNS_H
 
 #include "engine/engine.h"
 
-/* One buffer a column, each with room for the rows to come; with `payload` also room for their payloads and for one
- * offset more than there are rows, of which the first is 0. */
+/* One buffer per column, each with room for the coming rows; with `payload` also room for their payloads and for one more
+ * offset than there are rows, the first of which is 0. */
 typedef struct {
     int64_t *idx; /* position in the journal */
     int64_t *view_counter, *view_tag, *global_seqno, *sender, *seqno, *sent_ns, *delivered_ns, *payload_hash;
@@ -20,9 +20,9 @@ typedef struct {
     int64_t view_counter, view_tag, delivered_ns;
 } sc_columns_shared;
 
-/* Writes a row for each multicast message of a batch from row `at` on, the first with position `idx`; unicasts are
- * skipped, they are no part of the agreed stream. Returns the rows written, or -1 where runs or offsets point outside
- * the batch, or the runs have more than `room` rows. */
+/* Writes a row for each multicast message of a batch from row `at` on, the first with position `idx`; unicasts are skipped, as
+ * they are not part of the agreed stream. Returns the rows written, or -1 if runs or offsets point outside the batch, or the
+ * runs have more than `room` rows. */
 int64_t sc_columns_fill(const sc_columns *out, uint64_t at, uint64_t room, int64_t idx, const sc_columns_shared *shared,
                         const uint8_t *data, uint64_t data_len, const int32_t *offsets, uint32_t n, const sc_run *runs,
                         uint32_t n_runs);

@@ -1,5 +1,5 @@
-/* XXH3, 64 bits, seed 0, as its specification says (`xxhsum -H3`): three times as fast as XXH64, and the journal hashes
- * every payload beside delivery. No Python, no allocation. */
+/* XXH3, 64 bits, seed 0, as specified (`xxhsum -H3`): three times as fast as XXH64, which matters because the journal hashes
+ * every payload during delivery. No Python, no allocation. */
 #ifndef SEQCAST_XXH3_H
 #define SEQCAST_XXH3_H
 

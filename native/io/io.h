@@ -22,8 +22,8 @@ typedef int sc_fd;
 #define SC_IO_SOCKETS 3 /* data, control, unicast */
 #define SC_IO_BATCH_MAX 64
 
-/* A sc_address holds, as on the wire: family (4 or 6), port (big-endian), 4 or 16 bytes. Scopes are not part of it: each
- * member uses its own interface's. */
+/* A sc_address holds, as on the wire: family (4 or 6), port (big-endian), 4 or 16 bytes. It has no scope: each member uses
+ * that of its own interface. */
 
 typedef struct {
     int family; /* 4 or 6 */

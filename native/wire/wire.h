@@ -5,7 +5,7 @@
  * after them, aligned to 4, `pieces + 1` int32 offsets, the first of which is 0 and the last `data_len`.
  *
  * A message that does not fit is split over consecutive seqnos of its stream: CONT_OUT says that the last piece of a
- * packet goes on in the next packet, CONT_IN that the first piece began in the one before. A message belongs to the
+ * packet continues in the next packet, CONT_IN that the first piece began in the previous one. A message belongs to the
  * packet in which it ends. After the offsets a packet may be padded, so that the segments of one UDP_SEGMENT send are
  * of equal size.
  *
@@ -38,18 +38,18 @@ enum {
     SC_TYPE_PROBE = 6, /* tail probe: the highest seqno sent */
     SC_TYPE_HEARTBEAT = 7, /* liveness, highest seqno sent, digest */
     SC_TYPE_CONTROL = 8, /* a frame of the control plane, opaque to the engine */
-    SC_TYPE_STATE = 9, /* packet of the stream of state from one member to a joiner: bytes, however they are cut */
+    SC_TYPE_STATE = 9, /* packet of the state stream from one member to a joiner: bytes, split anywhere */
     SC_TYPE_PING = 10, /* are you there? or: ask that member for me */
     SC_TYPE_PONG = 11, /* yes; or: it answered me */
     SC_TYPE_ASK = 12, /* what of my messages has your application taken? Tell me again when it is this much */
     SC_TYPE_TAKEN = 13 /* this much */
 };
 
-/* Streams a packet, ACK, NAK or PROBE can speak of. */
+/* Streams that a packet, ACK, NAK or PROBE can refer to. */
 enum { SC_STREAM_GROUP = 0, SC_STREAM_UNICAST = 1, SC_STREAM_FORWARD = 2, SC_STREAM_STATE = 3 };
 
-/* SC_FLAG_STARVED stands in heartbeats: the sender drops what it receives, as it has no slabs left, and since its last
- * heartbeat nothing came in order or was taken. */
+/* SC_FLAG_STARVED is set in heartbeats: the sender drops received packets, as it has no slabs left, and since its last
+ * heartbeat nothing arrived in order or was taken. */
 enum { SC_FLAG_CONT_IN = 1, SC_FLAG_CONT_OUT = 2, SC_FLAG_STARVED = 4 };
 
 /* Bytes of an integer, wherever it stands. */
@@ -109,7 +109,7 @@ SC_FIELD(32, 64, seqno); /* of a data packet; 0 in other datagrams */
 /* Header of data packets: DATA, UNICAST, FORWARD, STATE. */
 SC_FIELD(40, 64, stable); /* highest seqno of this stream that all receivers have delivered */
 SC_FIELD(48, 64, sent_ns); /* wall clock of the sender when the packet was opened, ns since 1970 */
-SC_FIELD(56, 64, origin_seqno); /* the sender's own seqno where a sequencer multicasts for it; else 0 */
+SC_FIELD(56, 64, origin_seqno); /* the sender's own seqno if a sequencer multicasts for it; otherwise 0 */
 SC_FIELD(64, 64, global_seqno); /* of the first message that ends here; 0: no total order */
 SC_FIELD(72, 32, data_len); /* bytes of all pieces */
 SC_FIELD(76, 16, pieces); /* of messages, at least 1 */
@@ -144,11 +144,11 @@ SC_FIELD(56, 32, heartbeat_n); /* members of the sender's view */
 SC_FIELD(60, 32, heartbeat_reserved); /* zero */
 SC_BYTES(64, 16, heartbeat_unheard); /* a bit by rank: members not heard for the suspicion time */
 SC_ENTRIES(80, 16, 64, heartbeat_delivered); /* by rank: what the sender has of each member's group stream, in order */
-SC_ENTRIES(88, 16, 64, heartbeat_received); /* by rank: and the highest seqno of it that it received */
+SC_ENTRIES(88, 16, 64, heartbeat_received); /* by rank: the highest seqno of that stream that it received */
 #define SC_HEARTBEAT_LEN(n) (80 + 16 * (size_t)(n))
 
-/* Body of PING and PONG. The target of a PING answers its sender by a PONG; another member, if the origin itself asks it,
- * pings the target for it, and passes the PONG on to the origin. */
+/* Body of PING and PONG. The target of a PING answers its sender with a PONG; another member, if the origin itself asks it,
+ * pings the target on its behalf, and passes the PONG on to the origin. */
 SC_FIELD(40, 64, ping_target); /* incarnation of the member in doubt */
 SC_FIELD(48, 64, ping_origin); /* incarnation of the member that doubts it */
 #define SC_PING_LEN 56
@@ -160,13 +160,13 @@ SC_FIELD(40, 64, taken_seqno); /* in the asker's own numbering: origin_seqno, or
 /* What sc_wire_check says of a datagram. */
 typedef enum {
     SC_WIRE_OK = 0,
-    SC_WIRE_SHORT, /* shorter than its headers or its lengths say */
+    SC_WIRE_SHORT, /* shorter than its headers or lengths require */
     SC_WIRE_MAGIC_BAD, /* not a datagram of ours */
     SC_WIRE_VERSION_BAD,
     SC_WIRE_GROUP_BAD, /* of another group on the same address and port */
     SC_WIRE_KEY_BAD,
     SC_WIRE_CRC_BAD,
-    SC_WIRE_FIELD_BAD, /* an unknown type, or a length, count or offset that cannot be */
+    SC_WIRE_FIELD_BAD, /* an unknown type, or an impossible length, count or offset */
     SC_WIRE_RESULTS
 } sc_wire_result;
 
@@ -177,7 +177,7 @@ sc_wire_result sc_wire_check(const uint8_t *p, size_t len, uint32_t group);
 /* Puts the CRC32C into a finished datagram. */
 void sc_wire_seal(uint8_t *p, size_t len);
 
-/* Fills the common header of a new datagram, of which all bytes are zero. */
+/* Fills the common header of a new datagram, whose bytes are all zero. */
 static inline void sc_wire_head(uint8_t *p, uint8_t type, uint32_t group, uint64_t sender, uint64_t view_tag) {
     sc_put_magic(p, SC_WIRE_MAGIC);
     sc_put_version(p, SC_WIRE_VERSION);
