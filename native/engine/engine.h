@@ -133,64 +133,64 @@ int sc_engine_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t len, sc
 /* Abandons a message that sc_engine_send has partly packed (a timeout): receivers drop that part. */
 void sc_engine_send_abort(sc_engine *e, uint64_t to, sc_send_state *state);
 /* Packs messages [first, n) of `data` until credit ends: message i is data[offsets[i]..offsets[i + 1]). The n + 1
- * offsets do not fall, and nobody changes them until all is sent. Returns the number of the next message to send;
+ * offsets must not decrease, and must not change until all is sent. Returns the number of the next message to send;
  * `state` belongs to that one, `*result` says why it stopped. */
 uint64_t sc_engine_send_batch(sc_engine *e, const uint8_t *data, const uint64_t *offsets, uint64_t first, uint64_t n,
                               sc_send_state *state, int64_t wall, int *result);
-/* Messages that were sent while the gate was closed, or a pause held, and that wait to be packed: in
- * order when the gate opens, before anything newer, which gets SC_AGAIN until then. */
+/* Number of messages sent while the gate was closed, or during a pause, that wait to be packed: in order when the gate opens,
+ * before anything newer, which gets SC_AGAIN until then. */
 uint64_t sc_engine_blocked(const sc_engine *e);
-/* They will never be packed: forgets them, takes no more, and returns how many there were. */
+/* Drops these messages unpacked, accepts no more, and returns how many there were. */
 uint64_t sc_engine_blocked_end(sc_engine *e);
-/* Packets with own messages that the sequencer has not put in order yet, as far as is known here (SEQ-24: a member that
- * leaves waits until there are none); 0 without a sequencer or at the sequencer, where the cut takes what was sent. */
+/* Packets with own messages that the sequencer has not ordered yet, as far as is known here (SEQ-24: a leaving member waits
+ * until there are none); 0 without a sequencer or at the sequencer, where the cut includes everything sent. */
 uint64_t sc_engine_unordered(const sc_engine *e);
-/* The application sends nothing more (it leaves): from now on a send gets SC_ENDED, also one that waits for credit, or for
- * the gate; only a large forward that is packed whole still waits for its order. It is for good, and apart from the gate
- * and from pauses. What was accepted goes on its way; SC_EVENT_DRAINED follows as soon as the sequencer has put all of it
- * in order (SEQ-24) and the receivers of unicasts have acknowledged theirs, in this view or a later one. */
+/* The application sends nothing more (it leaves): from now on every send gets SC_ENDED, even one that waits for credit or for
+ * the gate; only a completely packed large forward still waits to be ordered. This is final, and separate from the gate and
+ * from pauses. Accepted messages are still sent; SC_EVENT_DRAINED follows as soon as the sequencer has ordered all of them
+ * (SEQ-24) and the receivers of unicasts have acknowledged theirs, in this view or a later one. */
 void sc_engine_end_sends(sc_engine *e);
 int sc_engine_sends_ended(const sc_engine *e);
 int sc_engine_drained(const sc_engine *e);
 /* Own messages to the group by the packets in which they end, numbered as their receivers see it (sc_run.seqno). */
 typedef struct {
-    uint64_t first; /* the messages of the packets behind this one can be counted */
-    uint64_t last; /* the last packet of the view, the open one not counted */
+    uint64_t first; /* the messages of the packets after this one can be counted */
+    uint64_t last; /* the last packet of the view, without the open one */
     uint64_t all; /* all members of the view are known to have delivered up to here; */
     uint64_t any; /* at least one other member is */
 } sc_own;
 void sc_engine_own(const sc_engine *e, sc_own *out);
 /* How many own messages ended in the packets before and up to `seqno`, counted from anywhere: for differences, within a
- * view. Known of the last two rings of packets; of an older one what is known of the oldest. `waiting`: also the large one
- * that is packed whole and waits for its order. Its sender is told by its send what became of it, but for a merge, across
- * which its send counts as done. */
+ * view. Known for the last two rings of packets; an older one gets the count of the oldest. `waiting`: also the large message
+ * that is completely packed and waits to be ordered. The result of its send says what became of it, except across a merge,
+ * where the send counts as done. */
 uint32_t sc_engine_own_messages(const sc_engine *e, uint64_t seqno, int waiting);
-/* For each other member of the view, by rank: how many messages to it alone it has not acknowledged. */
+/* For each other member of the view, by rank: the number of unicast messages that it has not acknowledged. */
 void sc_engine_unacknowledged(const sc_engine *e, uint64_t *out);
-/* The stream of own messages has no credit: 1, and in *whose the member that has taken least of it (of a forward stream the
- * sequencer; itself, where the own application takes least), in *mark up to which seqno. 0: it has credit. */
+/* 1 if the stream of own messages has no credit; *whose is then the member that has taken least of it (for a forward stream the
+ * sequencer; this member if its own application has taken least), *mark the seqno up to which it has. 0: it has credit. */
 int sc_engine_stalled(const sc_engine *e, uint64_t *whose, uint64_t *mark);
-/* A counter that changes whenever a sender that got SC_AGAIN may get further. */
+/* A counter that changes whenever a sender that got SC_AGAIN may make progress. */
 uint64_t sc_engine_sendable(const sc_engine *e);
 
 /* ---- the application: what others have taken ----------------------------------------------------------------- */
 
-/* A wait until the applications of all other members have taken what this one had sent to the group when it began. The
- * caller's memory, which stays linked until sc_taking_end. */
+/* A wait until the applications of all other members have taken what this one had sent to the group when it began. The memory
+ * is the caller's, and stays linked until sc_taking_end. */
 typedef struct sc_taking {
     struct sc_taking *next;
     uint64_t target; /* of the own numbering */
     uint64_t queued; /* messages that waited for the gate then, and are not packed yet */
-    int lost; /* a part of it was in no order when subgroups merged, and is not sent again */
+    int lost; /* part of it was unordered when subgroups merged, and is not resent */
 } sc_taking;
 void sc_taking_begin(sc_engine *e, sc_taking *w, int64_t now);
 /* SC_SENT: taken, or lost; SC_AGAIN: not yet, sc_engine_sendable changes when it may be; SC_NO_VIEW. */
 int sc_taking_state(const sc_engine *e, const sc_taking *w);
 void sc_taking_end(sc_engine *e, sc_taking *w);
-/* Up to which of the own seqnos all others have taken everything, as far as is known; where that is not all, they are
- * asked, and later calls know more. 0 outside a view. */
+/* Own seqno up to which all others are known to have taken everything; if that is not all, they are asked, and later calls know
+ * more. 0 outside a view. */
 uint64_t sc_engine_consumed(sc_engine *e, int64_t now);
-/* The last of the own seqnos with anything in it. */
+/* The last own seqno that contains anything. */
 uint64_t sc_engine_last_sent(const sc_engine *e);
 
 /* ---- the application: delivery ------------------------------------------------------------------------------ */
