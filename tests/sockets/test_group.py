@@ -291,7 +291,7 @@ def test_bad_calls_say_what_to_do():
             (lambda: a.send(b"x", to=seqcast.Member("z", 0)), seqcast.UsageError, "an id that no member can have"),
             (lambda: a.send_many([b"x"], to=seqcast.Member("z", 1 << 64)), seqcast.UsageError, "an id that no"),
             (lambda: a.send_batch(three, np.array([0, 4], np.int64)), seqcast.UsageError, "within data"),
-            (lambda: a.send_batch(three, np.array([0, 2, 1], np.int32)), seqcast.UsageError, "not fall"),
+            (lambda: a.send_batch(three, np.array([0, 2, 1], np.int32)), seqcast.UsageError, "not decrease"),
             (lambda: a.send_batch(np.zeros(3, np.int16), np.array([0, 2])), seqcast.UsageError, "uint8"),
             (lambda: a.send(b"x", to=seqcast.Member("z", 99)), seqcast.NotInView, "z is not in the view"),
             (lambda: seqcast.join("x", order="chaos"), seqcast.ConfigError, "total, sequencer, fifo"),
