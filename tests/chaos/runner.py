@@ -383,7 +383,7 @@ class Run:
         for process in self.living():
             process.tell("quiet")
         ended = time.monotonic()
-        self.wait(self.recovered, SETTLE_S, "one view at all that live")
+        self.wait(self.recovered, SETTLE_S, "one view at all live members")
         while (left := max(self.view_at, ended) + CALM_S - time.monotonic()) > 0:
             self.pump(left)
             if not self.recovered():

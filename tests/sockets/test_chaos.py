@@ -62,7 +62,7 @@ def test_a_group_that_cannot_recover_fails_with_what_is_wrong(namespaces, tmp_pa
     monkeypatch.setattr("chaos.runner.SETTLE_S", 2.0)
     endless = Scenario("endless", (Step(0.2, "split", ("a",), ("b",), seconds=0.8),), members=2)
     monkeypatch.setattr("chaos.runner.Network.heal", lambda self, pairs: None)
-    with pytest.raises(Failed, match="one view at all that live: not within 2 s; a in"):
+    with pytest.raises(Failed, match="one view at all live members: not within 2 s; a in"):
         Run(endless, tmp_path).run()
 
 

@@ -73,8 +73,9 @@ class EndpointSettings:
         block_events: the application is told when the gate closes and opens.
         membership_policy: gives the order of the next view's members; None: see ``MembershipChange.members``.
         flush_unicasts: a view is closed only when survivors have what this member sent to them alone (E-16).
-        partition: "merge": both sides of a partition go on, and merge when they meet; "primary": only who has a
-            majority of the view goes on, the others are blocked, and excluded when they meet. The same at all members.
+        partition: "merge": both sides of a partition continue, and merge when they meet; "primary": only the side
+            with a majority of the view continues, the others block, and are excluded when they meet. The same at all
+            members.
         beacon_ns: between two beacons of a coordinator; other views are found as quickly (MRG-01).
         merge_deadline_ns: a leader goes on without those that are not ready after so long.
         merge_lease_ns: who follows a merge goes on alone when its leader is silent for so long.

@@ -303,7 +303,7 @@ class Router:
         if frame.cluster != context.cluster or not gated or not (few or context.allowed):
             return
         side = Side(context.tag, participant.promise)
-        # Who was allowed once, and lost the majority of those, can be allowed again, with whom it reaches now.
+        # A side that was allowed once and lost its majority can be allowed again, with the members it reaches now.
         if frame.side == side and few:
             context.allowed = Allowance(participant.promise, participant.survivors)
             context.effects.append(Warn("an operator allowed this side of the group to go on without the others"))
@@ -467,7 +467,7 @@ VIEW: DecisionTable = decision(
     (R.known, R.say_installed, "its sender repeats it until it knows that we have it"),
     (R.joining_and_named, R.enter, "our first view"),
     (R.joining, IGNORED, "it took in others"),
-    (R.elsewhere_and_named, R.decline, "two groups took us in"),
+    (R.elsewhere_and_named, R.decline, "two groups admitted us"),
     (R.elsewhere, IGNORED, "it is late, or of a subgroup that merges with ours"),
     (R.invalid, R.reject, "nobody may send it"),
     (R.answers_and_lacking, R.give_up_lacking, "decided without us, and what we lack is with those who decided"),
@@ -477,4 +477,4 @@ VIEW: DecisionTable = decision(
     (R.promised_and_held, R.enter, "it ends the attempt that we promised (step 5)"),
     (None, IGNORED, "we promised another attempt, or none: that one's VIEW will come, or ours is asked for"),
 )
-"""What becomes of a VIEW."""
+"""What a VIEW means to this member, and what it does with it."""

@@ -90,7 +90,7 @@ def give_state(host: Host, handler: StateHandler, view: View, joiners: tuple[int
             raise spool.failure
     except BaseException as error:
         refusal = f"{host.member.name}: its get_state raised {error!r}"
-        log.error("%s: get_state failed; who joins is told so", host.member.name, exc_info=True)
+        log.error("%s: get_state failed; the joiner is told so", host.member.name, exc_info=True)
         if not isinstance(error, Exception):
             raise
     finally:

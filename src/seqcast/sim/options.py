@@ -55,7 +55,7 @@ class Options:
         rate: messages per second and member.
         bytes_max: of the largest messages; most are small.
         unicasts: part of the messages that go to one member.
-        state: the members' applications have a state, which who joins takes over.
+        state: the members' applications have a state, which joiners take over.
         state_bytes: at least so large.
         state_refusals: how many times an application fails to give it.
         guard: members have guard connections (``guard=True``), some of which break or are refused for nothing.

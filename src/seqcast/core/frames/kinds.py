@@ -43,7 +43,7 @@ WAIT_BYTES_MAX = 1000
 SHARED_MAX = 32
 SUBGROUPS_MAX = 16
 SHORTFALLS_MAX = 47
-"""Shortfalls that one frame carries; of older ones nobody is told any more."""
+"""Shortfalls that one frame carries; older ones are no longer reported."""
 MECHANISMS_MAX = 64
 
 Attempt = tuple[int, int]
@@ -55,7 +55,7 @@ MergeId = tuple[int, int]
 
 
 class Side(NamedTuple):
-    """Those that are blocked together: they answered this attempt to close this view (its tag)."""
+    """Members that are blocked together: they answered this attempt to close this view (its tag)."""
 
     view: int
     attempt: Attempt
@@ -69,7 +69,7 @@ class Held(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """A range of one stream, and who has it. Streams and holders are ranks of the closing view."""
+    """A range of one stream, and its holders. Streams and holders are ranks of the closing view."""
 
     rank: int
     lo: int
@@ -78,7 +78,7 @@ class Fetch(NamedTuple):
 
 
 class Provision(NamedTuple):
-    """Who gives the state to a member that lacks it, by id, and at the beginning of which view (its tag)."""
+    """Which member gives its state to one that lacks it, by id, taken at the beginning of which view (its tag)."""
 
     joiner: int
     provider: int
@@ -93,7 +93,7 @@ class Subgroup(NamedTuple):
 
 
 class Shortfall(NamedTuple):
-    """Who went on from ``view`` (its tag) to ``successor`` delivered of ``member``'s packets up to ``last`` only."""
+    """Members that continued from ``view`` (a tag) to ``successor`` delivered ``member``'s packets up to ``last`` only."""
 
     view: int
     successor: ViewId
@@ -103,7 +103,7 @@ class Shortfall(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MemberInfo:
-    """What a member tells of itself in its JOIN, and the VIEW tells everyone.
+    """What a member says about itself in its JOIN, and the VIEW repeats to everyone.
 
     Args:
         name, id, address: see ``Member``.
@@ -161,7 +161,7 @@ class OtherVersion:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Member to joiner: a group exists, do not form one; ``blocked``: why it takes nobody in now, or empty."""
+    """Member to joiner: a group exists, do not form one; ``blocked``: why it admits nobody now, or empty."""
 
     view: int
     blocked: str = ""
@@ -170,7 +170,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Coordinator to joiner: you cannot be taken in, and why; ``cause``: the same for programs. In all versions.
+    """Coordinator to joiner: you are refused, and why; ``cause``: the same for programs. In all versions.
 
     Causes: "name" (another member has it), "settings" (not those of the group), "version", "full", or "incarnation"
     (it lost a view before it was in: a new one can join at once).
@@ -199,7 +199,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class BlockOk:
-    """Survivor to initiator: my block callback returned, or there is none, or it is waited for no longer."""
+    """Survivor to initiator: my block callback returned or timed out, or there is none."""
 
     view: int
     attempt: Attempt
@@ -216,7 +216,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Ok:
-    """Survivor to initiator: my gate is closed after ``last``; this I hold, by rank; I lack the state, or null.
+    """Survivor to initiator: my gate is closed after ``last``; what I hold, by rank; whether I lack the state.
 
     Args:
         lacks: the members that I have passed over; None: I have the state, or take no part.
@@ -233,7 +233,7 @@ class Ok:
 
 @dataclass(frozen=True, slots=True)
 class Promised:
-    """Member to initiator: I promised another attempt than yours; or you are too few and left me out: I live."""
+    """Member to initiator: I promised another attempt; or you are too few and left me out, and I am alive."""
 
     view: int
     attempt: Attempt
@@ -242,7 +242,7 @@ class Promised:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Initiator to all: the last seqno of each stream, and who holds what somebody lacks."""
+    """Initiator to all: the last seqno of each stream, and the holders of missing ranges."""
 
     view: int
     attempt: Attempt
@@ -311,7 +311,7 @@ class NewView:
 
 @dataclass(frozen=True, slots=True)
 class Propose:
-    """Initiator to all, beside its CUT, of a primary partition: DONE accepts this VIEW; ``table`` is filled in then."""
+    """Initiator to all, with its CUT, in a primary partition: DONE accepts this VIEW; ``table`` is filled in then."""
 
     view: int
     attempt: Attempt
@@ -320,7 +320,7 @@ class Propose:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """Survivor to initiator, beside its OK: the VIEW that I accepted last, under this attempt: propose it again."""
+    """Survivor to initiator, with its OK: the VIEW that I accepted last, under this attempt; propose it again."""
 
     view: int
     attempt: Attempt
@@ -330,21 +330,21 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """Member to whoever sent the VIEW: I have it. ``view`` is the tag of the new view."""
+    """Member to the sender of the VIEW: I have it. ``view`` is the tag of the new view."""
 
     view: int
 
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """Joiner to whoever sent it a VIEW: I entered a view of others, and do not come to ``view`` (its tag)."""
+    """Joiner to the sender of a VIEW: I entered a view of another group, and will not enter ``view`` (its tag)."""
 
     view: int
 
 
 @dataclass(frozen=True, slots=True)
 class Suspend:
-    """Who pauses the group to all: run your callback, send no more, or have all up to the cut. Renews the lease."""
+    """Pause owner to all: run your callback, stop sending, or fetch everything up to the cut. Renews the lease."""
 
     view: int
     pause: int
@@ -355,7 +355,7 @@ class Suspend:
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """Member to who pauses the group: done, by the SUSPEND of this turn; after "stop": this I hold, by rank."""
+    """Member to pause owner: acknowledges the SUSPEND of this turn; after "stop": what I hold, by rank."""
 
     view: int
     pause: int
@@ -366,7 +366,7 @@ class Suspended:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Who paused the group to all: go on. Repeated until all have said so."""
+    """Pause owner to all: resume. Repeated until all have acknowledged it."""
 
     view: int
     pause: int
@@ -374,7 +374,7 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """Member to who pauses the group: I go on, as you said, by myself, or because a view change begins."""
+    """Member to pause owner: I have resumed, as you said, by myself, or because a view change begins."""
 
     view: int
     pause: int
@@ -389,7 +389,7 @@ class StateWanted:
 
 @dataclass(frozen=True, slots=True)
 class Beacon:
-    """Acting coordinator to all, periodically: this view lives. Other views learn so that there are several.
+    """Acting coordinator to all, periodically: this view is alive. Views that hear each other learn of each other.
 
     ``primary``: of a primary partition: how many members are not doubted, 0 where those are no majority; else None.
     ``mechanism``: as in a VIEW.
@@ -408,7 +408,7 @@ class Beacon:
 
 @dataclass(frozen=True, slots=True)
 class Unblock:
-    """Operator to all: who is blocked as a minority? With ``side``: those of this side go on without the others."""
+    """Operator to all: which members are blocked as a minority? With ``side``: these continue without the others."""
 
     cluster: str
     request: int
@@ -417,7 +417,7 @@ class Unblock:
 
 @dataclass(frozen=True, slots=True)
 class BlockedSide:
-    """Blocked member to operator: I (``name``) am of this side; the names of those on it, and of those it lacks.
+    """Blocked member to operator: I (``name``) am on this side; the names of its members, and of those it lacks.
 
     ``allowed``: the side may go on, as an operator said.
     """
@@ -432,7 +432,7 @@ class BlockedSide:
 
 @dataclass(frozen=True, slots=True)
 class MergeAsk:
-    """Leader of a merge to another coordinator: make your cut, and hold it. Repeated; it renews the lease too."""
+    """Leader of a merge to another coordinator: make your cut and hold it. Repeated; it renews the lease too."""
 
     merge: MergeId
     view: int
@@ -440,14 +440,14 @@ class MergeAsk:
 
 @dataclass(frozen=True, slots=True)
 class MergeRefused:
-    """Coordinator to leader: not now (another merge is under way, or it is no coordinator any more)."""
+    """Coordinator to leader: not now (another merge is under way, or it is no longer a coordinator)."""
 
     merge: MergeId
 
 
 @dataclass(frozen=True, slots=True)
 class MergeReady:
-    """Coordinator to leader: my subgroup is cut and holds; ``view`` is what it would install alone."""
+    """Coordinator to leader: my subgroup has made its cut and holds it; ``view`` is what it would install alone."""
 
     merge: MergeId
     view: NewView
@@ -456,7 +456,7 @@ class MergeReady:
 
 @dataclass(frozen=True, slots=True)
 class MergeGo:
-    """Leader to each coordinator that is ready: the merged view, but for what it closes in your subgroup."""
+    """Leader to each coordinator that is ready: the merged view, without what it closes in your subgroup."""
 
     merge: MergeId
     view: NewView
@@ -471,7 +471,7 @@ class MergeTaken:
 
 @dataclass(frozen=True, slots=True)
 class MergeCancel:
-    """Leader to coordinator: no merge; go on alone. ``reason`` is empty where there is nothing to mend."""
+    """Leader to coordinator: no merge; continue alone. ``reason`` is empty if there is nothing to fix."""
 
     merge: MergeId
     reason: str

@@ -220,7 +220,7 @@ class Merger(Machine):
         self.fire(E.REVIEW)
 
     def installed(self, merged: bool, lost: Collection[int]) -> None:
-        """A new view of ours; ``lost``: who was in the one before, and did not come along."""
+        """Our new view; ``lost``: members of the one before that are not in it."""
         self.fire(E.VIEW)
         now, settings = self.context.now, self.context.settings
         if merged:

@@ -1,4 +1,4 @@
-"""Who gives the state to whom (the cut, step 10), and one member's way to it.
+"""Which member gives the state to which joiner (the cut, step 10), and how one member gets it.
 
 A member that takes part and is not the first of its group lacks the state until a provider has handed it over. The
 VIEW names for each such member its provider and the *boundary*: the view at whose beginning the provider takes its
@@ -46,11 +46,11 @@ def name_providers(
     before: Sequence[Provision],
     boundary: int,
 ) -> tuple[Provision, ...]:
-    """Who gives the state to whom in a view: the first member that has it, unless an earlier provider goes on.
+    """The providers of the state in a view: the first member that has it, unless an earlier provider continues.
 
     Args:
         members: of the view.
-        lacking: who lacks the state, joiners too, and whom each of them has passed over.
+        lacking: the members that lack the state, joiners too, and the providers that each of them has passed over.
         before: the providers of the view that is closed.
         boundary: tag of the view.
     """

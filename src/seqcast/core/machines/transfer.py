@@ -1,6 +1,6 @@
 """The transfer of the application's state: one transfer at the joiner, and one at its provider (the cut, step 10).
 
-`state.py` agrees with the group on who gives the state to whom. What follows from that agreement is decided here: what
+`state.py` agrees with the group on the provider for each joiner. What follows from that agreement is decided here: what
 bytes are of this transfer, when a provider is given up, how long the application may take to load the state, when it is
 delivered what came meanwhile. The world carries the bytes, runs the application's handler, and obeys the effects.
 """

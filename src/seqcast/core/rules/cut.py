@@ -1,4 +1,4 @@
-"""The arithmetic of the cut (steps 4 and 5): where each stream ends, who has what somebody lacks, and the next view."""
+"""The arithmetic of the cut (steps 4 and 5): where streams end, the holders of missing ranges, and the next view."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def next_view(
         providers: of ``view``.
         arrange: gives the members another order.
         choose: the sequencer.
-        first_seqno: of who joins.
+        first_seqno: of the joiners' streams.
     """
     members = [infos[member] for member in survivors if member not in leavers]
     members += sorted(joiners, key=lambda info: info.id)[: MEMBERS_MAX - len(members)]

@@ -1,4 +1,4 @@
-"""What became of the views that this member has left: who went on how, and what they did not deliver of others.
+"""What became of the views that this member has left: how members continued, and what they did not deliver of others.
 
 A member that others took for lost (a partition, a pause) goes on with a view of its own side. What it sent last may
 never have reached the other side; when the sides meet again, the VIEW tells it so (the cut, steps 8 and 11).

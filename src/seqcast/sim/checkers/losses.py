@@ -21,7 +21,7 @@ def check_told(records: Sequence[Record], everywhere: Sequence[Stay]) -> Iterato
             if lost.first_seqno > lost.last_seqno:
                 yield f"lost: {record} is told of nothing: {lost}"
             own = next((stay.successor for stay in in_view[lost.view_id] if stay.record is record), None)
-            # What nobody ordered those did not deliver either who went on with this member.
+            # The members that continued with this one did not deliver what nobody ordered, either.
             went_on = own if lost.missed_by is None else lost.missed_by
             for stay in in_view[lost.view_id]:
                 if went_on is None or stay.successor != went_on:

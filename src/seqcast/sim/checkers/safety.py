@@ -192,7 +192,7 @@ def _check_agreement(everywhere: Sequence[Stay], ordered: bool) -> Iterator[str]
 
 
 def _check_excluded(everywhere: Sequence[Stay]) -> Iterator[str]:
-    """Who was excluded was told which of its messages those did not deliver that went on."""
+    """An excluded member was told which of its messages the members that continued did not deliver."""
     first: dict[tuple[ViewId, ViewId | None], Stay] = {}
     for stay in everywhere:
         first.setdefault((stay.view.view_id, stay.successor), stay)
