@@ -93,7 +93,7 @@ class Subgroup(NamedTuple):
 
 
 class Shortfall(NamedTuple):
-    """Members that continued from ``view`` (a tag) to ``successor`` delivered ``member``'s packets up to ``last`` only."""
+    """Members that went from ``view`` (a tag) to ``successor`` delivered ``member``'s packets up to ``last`` only."""
 
     view: int
     successor: ViewId
