@@ -343,5 +343,5 @@ BREAKS = (
          family="turnover"),
     _one("the end of a guard connection proves the end of a process", MACHINES + "guard.py",
          "self.guard.call(self.member, LineEvent.CHECK)", "self.tell_gone()",
-         tests="tests/unit/test_guard.py"),
+         tests="tests/unit/test_guard_rules.py"),
 )  # fmt: skip

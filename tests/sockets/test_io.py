@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from members import LOOPBACK, cluster, group_of, join, output, payloads, script
+from members import LOOPBACK, cluster, group_of, join, output, payloads, script, wait_until
 from netns import lonely, network  # noqa: F401
 
 import seqcast
@@ -159,8 +159,8 @@ def test_datagrams_of_strangers_are_counted_and_harm_nothing():
                 stranger.sendto(datagram, (host, int(port)))
         a.send(b"after")
         assert payloads(b, 1) == [b"after"]
-        counters = a.counters()
-        assert sum(counters[f"drop_{why}"] for why in ("short", "magic", "version", "group", "crc", "field")) >= 5
+        causes = ("short", "magic", "version", "group", "crc", "field")
+        wait_until(lambda: sum(a.counters()[f"drop_{cause}"] for cause in causes) >= 5)
 
 
 TWO = """

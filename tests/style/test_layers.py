@@ -150,3 +150,9 @@ def test_nothing_below_the_commands_imports_the_package_itself():
 def test_every_compiled_module_has_a_stub():
     modules = {path.stem for path in ROOT.glob("src/seqcast/_native/*.pyx")}
     assert modules == {path.stem for path in ROOT.glob("src/seqcast/_native/*.pyi")}
+
+
+def test_modules_of_tests_have_names_of_their_own():
+    """Rooms of tests are no packages, so two modules of one name would be taken for one."""
+    names = [path.name for path in (ROOT / "tests").glob("*/test_*.py")]
+    assert {name for name in names if names.count(name) > 1} == set()
