@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from seqcast._native.engine import Engine
+from seqcast.config import Config
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.table import Edge
 from seqcast.core.vocabulary import Effect, ExcludedBy, JoinFailed
@@ -24,7 +25,13 @@ from seqcast.types import View
 LIVENESS_NS_MAX = 30 * SECOND
 SPLIT_NS_MAX = 20 * SECOND
 FILTERED_NS_MAX = 20 * SECOND
+"""Limits of the phases of a run with the default preset; with one that suspects later they are longer (`patience`)."""
 VIOLATIONS_MAX = 10
+
+
+def patience(options: Options) -> int:
+    """How many times longer a run's phases may take than with the default preset: as its suspicion time is longer."""
+    return max(1, round(Config(preset=options.preset).suspect_s / Config().suspect_s))
 
 
 @dataclass
@@ -194,7 +201,7 @@ class World:
     def fall_apart(self) -> list[str]:
         """The last fault: the network falls into sides, until each has gone on or knows that it is blocked."""
         sides = self.faults.fall_apart()
-        limit = self.clock.now + SPLIT_NS_MAX
+        limit = self.clock.now + SPLIT_NS_MAX * patience(self.options)
         while any(primary.check_sides(self.records, sides)) and self.clock.now < limit:
             self.clock.run(self.clock.now + 100 * MS)
         return first(primary.check_sides(self.records, sides))
@@ -207,7 +214,7 @@ class World:
         deaf = self.faults.filter_one()
         if deaf is None:
             return []
-        limit, quiet = self.clock.now + FILTERED_NS_MAX, 0
+        limit, quiet = self.clock.now + FILTERED_NS_MAX * patience(self.options), 0
         found: list[str] = []
         while quiet < 10 and self.clock.now < limit:
             packets = {record.id: record.packets_sent for record in self.records if record.up}
@@ -225,7 +232,7 @@ class World:
         # What is under way first (restarts, pauses, suspicion), then one more message of each member.
         awake = [node.busy_until for node in self.nodes if node.up]
         self.clock.run(max(self.clock.now + 3 * SECOND, max(awake, default=0) + SECOND))
-        limit = self.clock.now + LIVENESS_NS_MAX
+        limit = self.clock.now + LIVENESS_NS_MAX * patience(self.options)
         for node in self.nodes:
             if node.alive and not node.record.leaving:
                 node.application.say_last()
