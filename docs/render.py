@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from seqcast.core.table import DecisionTable, Machine, Row, Table
+    from seqcast.core.table import DecisionTable, Row, Table
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "docs" / "figures.jsonl"
@@ -63,7 +63,7 @@ def frames_table() -> str:
 
 
 def routes_tables() -> str:
-    """Who handles which frame, and what becomes of a VIEW."""
+    """Which machine handles which frame, and what a VIEW means to a member."""
     from seqcast.core.frames.kinds import SHAPES, OtherVersion
     from seqcast.core.router import ROUTES, VIEW
 
@@ -206,20 +206,7 @@ def sentence(comment: str) -> str:
 
 def state_page() -> str:
     """docs/state-tables.md from the tables that the policies run."""
-    from seqcast.core.machines.backlog import Backlog
-    from seqcast.core.machines.blocker import Blocker
-    from seqcast.core.machines.guard import Line
-    from seqcast.core.machines.initiator import Initiator
-    from seqcast.core.machines.lifecycle import Lifecycle
-    from seqcast.core.machines.membership import Membership
-    from seqcast.core.machines.merge import Merger
-    from seqcast.core.machines.operator import Operator
-    from seqcast.core.machines.participant import Participant
-    from seqcast.core.machines.pause_member import PauseMember
-    from seqcast.core.machines.pause_owner import PauseOwner
-    from seqcast.core.machines.pause_request import PauseRequest
-    from seqcast.core.machines.state import StateTaker
-    from seqcast.core.machines.transfer import Transfer
+    from seqcast.core.machines.every import MACHINES
     from seqcast.core.table import DecisionTable
 
     parts = [
@@ -228,8 +215,7 @@ def state_page() -> str:
         "rows are for one event in one state, the first whose condition (*if*) holds is taken. An *ignored* event "
         "occurs in a healthy group and changes nothing; an *illegal* one is a bug and raises `IllegalEvent`.",
     ]
-    machines: list[type[Machine]] = [Lifecycle, Membership, Initiator, Participant, Blocker, PauseMember, PauseOwner]
-    for machine in (*machines, Merger, PauseRequest, StateTaker, Transfer, Backlog, Line, Operator):
+    for machine in MACHINES:
         first, *paragraphs = str(sys.modules[machine.__module__].__doc__).strip().split("\n\n")
         parts.append(f"## {machine.TABLE.name.capitalize()}: {prose(first).rstrip('.')}")
         parts += [prose(paragraph) for paragraph in paragraphs]

@@ -157,7 +157,7 @@ int sc_driver_send_now(sc_driver *d, sc_sending *s, int64_t wall);
 void sc_driver_send_end(sc_driver *d, sc_sending *s);
 
 enum { SC_WANT_DELIVERY = 1, SC_WANT_SENDABLE = 2, SC_WANT_STATE = 4 };
-/* `mark`: sc_engine_sendable before; for SC_WANT_STATE: of whom. */
+/* `mark`: sc_engine_sendable before; for SC_WANT_STATE: the id of the member that sends it. */
 /* Drives the I/O, or waits for the thread that does, until the wanted condition holds (1), or until `until` has passed, a signal
  * arrived or the driver stops (0). */
 int sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until);

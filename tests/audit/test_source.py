@@ -159,17 +159,17 @@ def test_available_now_ends_with_what_was_there_and_heeds_the_limit(session: Any
 def test_offsets_name_the_member_and_what_retention_removed_is_said(tmp_path: Path) -> None:
     path = journal(tmp_path, A, [(V1, FIRST), (V2, SECOND)], payload="hash", segment_rows=100)
     other = journal(tmp_path, B, [(V1, FIRST)], payload="hash")
-    stream = JournalStream(str(path), "earliest", 0, True)
+    stream = JournalStream(read(path), "earliest", 0, True)
     offset = stream.initialOffset()
     with pytest.raises(seqcast.UsageError, match="positions of journals differ"):
-        JournalStream(str(other), "earliest", 0, True).partitions(offset, offset | {"idx": 5})
+        JournalStream(read(other), "earliest", 0, True).partitions(offset, offset | {"idx": 5})
     before = manifest.load(path)
     left = {2: before.rolled[2]}
     manifest.save(path, manifest.Manifest(2, left, 2, left[2].first_idx))
     end = stream.reportLatestOffset()
     with pytest.raises(seqcast.UsageError, match="removed by the journal's retention before"):
         stream.partitions(offset, end)
-    lenient = JournalStream(str(path), "earliest", 0, False)
+    lenient = JournalStream(read(path), "earliest", 0, False)
     parts = lenient.partitions(offset, end)
     assert [(part.first, part.end) for part in parts] == [(300, 500)] and read(path).first_idx == 300
     assert lenient.initialOffset()["idx"] == 300

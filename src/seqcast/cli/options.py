@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from seqcast.commandline import Parser, seconds, whole
+from seqcast.commandline import Parser, positive, seconds, whole
 from seqcast.config import PARTITIONS, PRESETS
 from seqcast.errors import UsageError
 from seqcast.types import ORDERS
@@ -33,6 +33,17 @@ def add_member_options(target: argparse.ArgumentParser) -> None:
     target.add_argument("--journal", metavar="DIR", help="journal deliveries in this directory, for `seqcast audit`")
     target.add_argument(
         "--timeout", type=seconds, metavar="S", help="seconds to wait for the group (default: join_timeout_s, 10)"
+    )
+
+
+def add_members_awaited(target: argparse.ArgumentParser) -> None:
+    """Adds the number of members that a command waits for before it sends."""
+    target.add_argument(
+        "--members",
+        type=positive,
+        default=2,
+        metavar="N",
+        help="start sending when the group has N members, this one included (%(default)s)",
     )
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import importlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from seqcast.cli.options import add_member_options, group_settings, parser
+from seqcast.cli.options import add_member_options, add_members_awaited, group_settings, parser
 from seqcast.cli.send import Sending, join, taking
-from seqcast.commandline import positive
 from seqcast.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 COLUMNS = ("delivered_ns", "payload")
 
@@ -40,7 +43,7 @@ def main(argv: Sequence[str]) -> int:
         return sending.end()
 
 
-def paced(batches: Iterator[object], speed: float) -> Iterator[list[bytes]]:
+def paced(batches: Iterable[pa.RecordBatch], speed: float) -> Iterator[list[bytes]]:
     """The payloads of a journal's batches, at the times at which they were delivered.
 
     Args:
@@ -50,7 +53,7 @@ def paced(batches: Iterator[object], speed: float) -> Iterator[list[bytes]]:
     begin = time.monotonic()
     first_ns: int | None = None
     for batch in batches:
-        times, payloads = (column.to_pylist() for column in batch.columns)  # type: ignore[attr-defined]
+        times, payloads = (column.to_pylist() for column in batch.columns)
         if not speed:
             yield payloads
             continue
@@ -73,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
         "example: seqcast replay journals/a-0123456789abcdef --to orders-test --speed 1",
     )
     result.add_argument("journal_read", metavar="JOURNAL", help="directory of one member's journal, with full payloads")
-    result.add_argument("--to", required=True, metavar="CLUSTER", help="name of the group, the same at all its members")
+    result.add_argument("--to", required=True, metavar="CLUSTER", help="name of the group, the same on every member")
     add_member_options(result)
     result.add_argument(
         "--speed",
@@ -82,13 +85,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="X",
         help="1: as fast as they were delivered, 2: twice as fast, 0: as fast as the group takes them (%(default)g)",
     )
-    result.add_argument(
-        "--members",
-        type=positive,
-        default=2,
-        metavar="N",
-        help="send only when the group has N members, this one counted (%(default)s)",
-    )
+    add_members_awaited(result)
     return result
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import seqcast
 import seqcast.api.group  # here, where a signal ends the process at once, and not in the middle of a command
 from seqcast.cli import complain
-from seqcast.cli.options import add_group_options, group_settings, parser
-from seqcast.commandline import Progress, count, positive
+from seqcast.cli.options import add_group_options, add_members_awaited, group_settings, parser
+from seqcast.commandline import Progress, count
 
 CHUNK_BYTES = 1 << 18
 SOON_S = 0.5
@@ -194,13 +194,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_group_options(result)
     result.add_argument("file", metavar="FILE", nargs="?", default="-", help="text file, or - for standard input")
-    result.add_argument(
-        "--members",
-        type=positive,
-        default=2,
-        metavar="N",
-        help="start sending when the group has N members, this one included (%(default)s)",
-    )
+    add_members_awaited(result)
     return result
 
 

@@ -352,4 +352,4 @@ _TAKES: dict[type[Input], Callable[[Endpoint, Any], None]] = {
     CutReached: Endpoint._cut_reached,
     SendsDrained: Endpoint._sends_drained,
 }
-"""Who takes which input."""
+"""Input -> the method that takes it."""

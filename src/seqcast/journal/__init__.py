@@ -6,28 +6,26 @@ pyarrow: ``pip install 'seqcast[journal]'``.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from seqcast.lazy import lazily
 
 if TYPE_CHECKING:
     from seqcast.journal.reader import Installed, Journal, find, read
     from seqcast.journal.schema import JournalDamaged, JournalError
 
-_HOMES = {
-    "seqcast.journal.reader": ("Installed", "Journal", "find", "read"),
-    "seqcast.journal.schema": ("JournalDamaged", "JournalError"),
-}
 __all__ = ["Installed", "Journal", "JournalDamaged", "JournalError", "find", "read"]
-
-
-def __getattr__(name: str) -> object:
-    """Loads what is public on first use: importing the writer must not load the reader."""
-    for module, names in _HOMES.items():
-        if name in names:
-            value = getattr(import_module(module), name)
-            globals()[name] = value
-            return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazily(
+    globals(),
+    {
+        "Installed": "seqcast.journal.reader",
+        "Journal": "seqcast.journal.reader",
+        "JournalDamaged": "seqcast.journal.schema",
+        "JournalError": "seqcast.journal.schema",
+        "find": "seqcast.journal.reader",
+        "read": "seqcast.journal.reader",
+    },
+)
 
 
 def __dir__() -> list[str]:

@@ -59,8 +59,8 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """A view that a member installed: who is in it, and who came into it with this member, from the same side of a
-    partition."""
+    """A view that a member installed: its members, and those that came into it with this member, from the same side
+    of a partition."""
 
     view_id: ViewId
     members: frozenset[int]

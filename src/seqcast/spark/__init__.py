@@ -6,8 +6,9 @@ Needs PySpark: ``pip install 'seqcast[spark]'``.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from seqcast.lazy import lazily
 
 if TYPE_CHECKING:
     from seqcast.spark.auditing import audit
@@ -15,23 +16,17 @@ if TYPE_CHECKING:
     from seqcast.spark.source import register
     from seqcast.spark.verdicts import Audit, Report
 
-_HOMES = {
-    "audit": "seqcast.spark.auditing",
-    "open_session": "seqcast.spark.session",
-    "register": "seqcast.spark.source",
-    "Audit": "seqcast.spark.verdicts",
-    "Report": "seqcast.spark.verdicts",
-}
 __all__ = ["Audit", "Report", "audit", "open_session", "register"]
-
-
-def __getattr__(name: str) -> object:
-    """Loads what is public on first use: a command that fails early must not wait for PySpark."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazily(
+    globals(),
+    {
+        "audit": "seqcast.spark.auditing",
+        "open_session": "seqcast.spark.session",
+        "register": "seqcast.spark.source",
+        "Audit": "seqcast.spark.verdicts",
+        "Report": "seqcast.spark.verdicts",
+    },
+)
 
 
 def __dir__() -> list[str]:

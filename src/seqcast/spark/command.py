@@ -6,8 +6,9 @@ import json
 from collections.abc import Sequence
 from importlib import import_module
 
-from seqcast.commandline import Parser, Progress
+from seqcast.commandline import Parser
 from seqcast.spark.auditing import audit_journals, journals_of
+from seqcast.spark.session import add_job_options, for_a_command
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -22,23 +23,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         "Prove or refute the guarantees from the journals of members, on Spark.",
         "exit status: 0 all that was checked holds, 1 something does not, 2 bad input or damage, 3 Spark failed",
     )
-    parser.add_argument("journals", nargs="+", metavar="JOURNAL", help="a member's journal, or a directory of them")
-    parser.add_argument("--master", metavar="URL", help="Spark master (default: local[*], this machine)")
+    add_job_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--skip-payloads", action="store_true", help="do not hash kept payloads again")
     arguments = parser.parse_args(argv)
     journals = journals_of(arguments.journals)
 
     import_module("pyspark")  # where it is missing, that is the only line
-    from seqcast.spark.session import open_session, stop, told_in_a_line
-
-    with Progress() as progress:
-        progress.stage("starting Spark")
-        spark = open_session(arguments.master)
-        try:
-            with told_in_a_line():
-                report = audit_journals(spark, journals, payloads=not arguments.skip_payloads, tell=progress.stage)
-        finally:
-            stop(spark)
+    with for_a_command(arguments.master, "seqcast audit") as (spark, tell):
+        report = audit_journals(spark, journals, payloads=not arguments.skip_payloads, tell=tell)
     print(json.dumps(report.as_json(), indent=2) if arguments.json else report.as_text())
     return 0 if report.holds else 1

@@ -14,11 +14,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqcast.commandline import Parser, Progress
+from seqcast.commandline import Parser
 from seqcast.errors import UsageError
 from seqcast.journal.reader import Journal
-from seqcast.journal.schema import signed
 from seqcast.spark.auditing import journals_of
+from seqcast.spark.members import Names
+from seqcast.spark.session import add_job_options, for_a_command
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -101,28 +102,17 @@ def measure(
         raise UsageError("the journals hold no messages: nothing was delivered, or nothing was written yet")
     timed = Timed(begin, end, max(1, -(-(end - begin + 1) // WINDOWS)))
     tell("measuring latency")
-    everyone = [member for journal in journals for view in journal.views for member in view.members]
-    names = {signed(member.id): member.name for member in everyone}
-    who = _unlike(journals)
+    names = Names(journals)
     for number, sender, window, bucket, count, size in _histograms(rows, timed).collect():
-        member, by = who[number], names.get(sender, f"{sender & (1 << 64) - 1:016x}")
+        member, by = names.journal(number), names.member(sender)
         timed.pairs.setdefault((member, by), Counter())[bucket] += count
         before = timed.windows.get((member, window), (0, 0, Counter()))
         before[2][bucket] += count
         timed.windows[member, window] = (before[0] + count, before[1] + size, before[2])
     for number, journal in enumerate(journals):
-        _note_events(journal, who[number], timed)
+        _note_events(journal, names.journal(number), timed)
     timed.marks.sort()
     return timed
-
-
-def _unlike(journals: Sequence[Journal]) -> list[str]:
-    """A name for each journal, with the member's id where several members had it."""
-    several = Counter(journal.member.name for journal in journals)
-    return [
-        journal.member.name + (f" ({journal.member.id:016x})" if several[journal.member.name] > 1 else "")
-        for journal in journals
-    ]
 
 
 def _histograms(rows: DataFrame, timed: Timed) -> DataFrame:
@@ -302,26 +292,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         "Latency by sender and member, throughput, and what happened meanwhile, from members' journals, on Spark.",
         "exit status: 0, 2 bad input or damage, 3 Spark failed",
     )
-    parser.add_argument("journals", nargs="+", metavar="JOURNAL", help="a member's journal, or a directory of them")
+    add_job_options(parser)
     folder = "folder for report.html and the plots (%(default)s)"
     parser.add_argument("--out", metavar="DIR", default="report", help=folder)
-    parser.add_argument("--master", metavar="URL", help="Spark master (default: local[*], this machine)")
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
     arguments = parser.parse_args(argv)
     journals = journals_of(arguments.journals)
 
     for module in ("pyspark", "matplotlib"):  # where it is missing, that is the only line
         import_module(module)
-    from seqcast.spark.session import open_session, stop, told_in_a_line
-
-    with Progress() as progress:
-        progress.stage("starting Spark")
-        spark = open_session(arguments.master, name="seqcast report")
-        try:
-            with told_in_a_line():
-                timed = measure(spark, journals, progress.stage)
-        finally:
-            stop(spark)
+    with for_a_command(arguments.master, "seqcast report") as (spark, tell):
+        timed = measure(spark, journals, tell)
     rows = table(timed)
     clusters = ", ".join(sorted({journal.cluster for journal in journals}))
     paths = write(timed, rows, Path(arguments.out), f"seqcast: {clusters}")

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import seqcast
+from seqcast.commandline import Parser, Progress
 from seqcast.errors import SparkFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -109,6 +110,12 @@ def open_session(master: str | None = None, *, name: str = "seqcast audit") -> S
     return session
 
 
+def add_job_options(parser: Parser) -> None:
+    """Adds what every command on Spark has: the journals, and where to run."""
+    parser.add_argument("journals", nargs="+", metavar="JOURNAL", help="a member's journal, or a directory of them")
+    parser.add_argument("--master", metavar="URL", help="Spark master (default: local[*], this machine)")
+
+
 def _start_java(settings: Mapping[str, Any]) -> None:
     """Starts Spark's Java, where this process has none yet, in a session of its own: a signal to our process group
     (Ctrl-C, the terminal's end, ``timeout``) is for us, who end Java in order."""
@@ -119,6 +126,23 @@ def _start_java(settings: Mapping[str, Any]) -> None:
         conf = SparkConf().setAll(list(settings.items()))
         gateway = launch_gateway(conf, {"start_new_session": True})  # type: ignore[no-untyped-call]
         SparkContext(conf=conf, gateway=gateway)
+
+
+@contextlib.contextmanager
+def for_a_command(master: str | None, name: str) -> Iterator[tuple[SparkSession, Callable[[str], None]]]:
+    """A session for as long as a command needs it, and a function that shows the command's stages.
+
+    Raises:
+        SparkFailed: Spark does not start, or fails.
+    """
+    with Progress() as progress:
+        progress.stage("starting Spark")
+        session = open_session(master, name=name)
+        try:
+            with told_in_a_line():
+                yield session, progress.stage
+        finally:
+            stop(session)
 
 
 @contextlib.contextmanager

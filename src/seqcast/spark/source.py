@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -171,7 +170,7 @@ class JournalSource(DataSource):
         if loss not in ("true", "false"):
             raise UsageError(f"failOnDataLoss={loss!r}: give 'true' or 'false'")
         wanted = Wanted.of(self.options)
-        return JournalStream(str(found[0].path), starting, int(limit) if limit else 0, loss == "true", wanted)
+        return JournalStream(found[0], starting, int(limit) if limit else 0, loss == "true", wanted)
 
     def _path(self) -> str:
         path = self.options.get("path")
@@ -212,7 +211,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows one member's journal.
 
     Args:
-        path: of the journal.
+        journal: as it was found.
         starting: "earliest" or "latest", where there is no checkpoint.
         max_rows: of a batch; 0: all there is.
         fail_on_data_loss: whether rows that retention removed before they were read are an error.
@@ -220,14 +219,14 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """
 
     def __init__(
-        self, path: str, starting: str, max_rows: int, fail_on_data_loss: bool, wanted: Wanted = Wanted()
+        self, journal: Journal, starting: str, max_rows: int, fail_on_data_loss: bool, wanted: Wanted = Wanted()
     ) -> None:
-        self._path = Path(path)
+        self._path = journal.path
         self._starting = starting
         self._max_rows = max_rows
         self._fail_on_data_loss = fail_on_data_loss
         self._wanted = wanted
-        self._member = f"{read(self._path).member.id:016x}"
+        self._member = f"{journal.member.id:016x}"
         self._target: int | None = None  # of Trigger.AvailableNow
 
     def initialOffset(self) -> dict[str, Any]:

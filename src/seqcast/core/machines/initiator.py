@@ -8,7 +8,7 @@ view are blocked, until more members are reached or an operator allows them to c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import Enum, auto
 from typing import ClassVar
@@ -409,8 +409,8 @@ class Initiator(Machine):
         self.repeats.stop()
         self.deadline_ns = NEVER
 
-    def _wait_for(self, members: object, deadline_ns: int) -> None:
-        self.missing = set(members)  # type: ignore[call-overload]
+    def _wait_for(self, members: Iterable[int], deadline_ns: int) -> None:
+        self.missing = set(members)
         self.repeats.start(self.context.now)
         self.deadline_ns = self.context.now + deadline_ns
 

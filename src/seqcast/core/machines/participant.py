@@ -187,8 +187,9 @@ class Participant(Machine):
         context, proposal = self.context, frame.proposal
         if frame.attempt != self.promise:
             return
-        rightful = sender == self.initiator and context.primary and context.view is not None
-        if not rightful or proposal.closes != context.view.view_id or len(proposal.cut) != len(context.members):  # type: ignore[union-attr]
+        rightful = sender == self.initiator and context.primary
+        ours = context.view is not None and proposal.closes == context.view.view_id
+        if not rightful or not ours or len(proposal.cut) != len(context.members):
             raise RemoteProtocolError("PROPOSE: not by the initiator, or of another view")
         if self.proposal is None:
             self.proposal = proposal

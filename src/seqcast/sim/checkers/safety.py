@@ -181,7 +181,7 @@ def _check_stay(stay: Stay, ordered: bool, by_id: dict[int, Record]) -> Iterator
 
 
 def _check_agreement(everywhere: Sequence[Stay], ordered: bool) -> Iterator[str]:
-    """Who installs a view and the same successor delivers the same in it; with an order, in the same order."""
+    """Members that install a view and the same successor deliver the same in it; with an order, in the same order."""
     first: dict[tuple[ViewId, ViewId], Stay] = {}
     for stay in everywhere:
         if stay.successor is None:

@@ -1,0 +1,34 @@
+"""Every machine of the core, in the order in which documents show them."""
+
+from seqcast.core.machines.backlog import Backlog
+from seqcast.core.machines.blocker import Blocker
+from seqcast.core.machines.guard import Line
+from seqcast.core.machines.initiator import Initiator
+from seqcast.core.machines.lifecycle import Lifecycle
+from seqcast.core.machines.membership import Membership
+from seqcast.core.machines.merge import Merger
+from seqcast.core.machines.operator import Operator
+from seqcast.core.machines.participant import Participant
+from seqcast.core.machines.pause_member import PauseMember
+from seqcast.core.machines.pause_owner import PauseOwner
+from seqcast.core.machines.pause_request import PauseRequest
+from seqcast.core.machines.state import StateTaker
+from seqcast.core.machines.transfer import Transfer
+from seqcast.core.table import Machine
+
+MACHINES: tuple[type[Machine], ...] = (
+    Lifecycle,
+    Membership,
+    Initiator,
+    Participant,
+    Blocker,
+    PauseMember,
+    PauseOwner,
+    Merger,
+    PauseRequest,
+    StateTaker,
+    Transfer,
+    Backlog,
+    Line,
+    Operator,
+)
