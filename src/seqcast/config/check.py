@@ -1,4 +1,4 @@
-"""What settings may be: their types and bounds, and which values clash."""
+"""The checks of settings: types, bounds, and values that contradict each other."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ NOT_MORE_THAN = (
     ("suspect_s", "suspect_s_max"),
     ("suspect_s", "name_taken_s"),
 )
-"""Pairs of settings of which the first is not more than the second."""
+"""Pairs of settings whose first must not exceed the second."""
 
 
 def field_value(field: dataclasses.Field[Any], kind: type, value: Any) -> Any:
-    """The value in its field's type, within its bounds.
+    """The value, converted to its field's type and checked against its bounds.
 
     Raises:
-        ConfigError: it is of another type, or out of bounds.
+        ConfigError: it has another type, or is out of bounds.
     """
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
@@ -51,19 +51,21 @@ def field_value(field: dataclasses.Field[Any], kind: type, value: Any) -> Any:
 
 def clashes(config: Config) -> None:
     """Raises:
-    ConfigError: values that are right by themselves, and wrong together."""
+    ConfigError: values are allowed one by one, but not together."""
     if config.ring_packets & (config.ring_packets - 1):
         raise ConfigError(f"ring_packets={config.ring_packets} must be a power of two, such as 8192")
     if config.suspect_s < 4 * config.heartbeat_s:
         raise ConfigError(
-            f"suspect_s={config.suspect_s} must be at least 4 times heartbeat_s={config.heartbeat_s}: one lost "
-            "heartbeat must not make a member suspected"
+            f"suspect_s={config.suspect_s} must be at least 4 times heartbeat_s={config.heartbeat_s}: otherwise "
+            "a lost heartbeat or two would get a member suspected"
         )
     for low, high in NOT_MORE_THAN:
         if getattr(config, low) > getattr(config, high):
-            raise ConfigError(f"{low}={getattr(config, low)} must not be more than {high}={getattr(config, high)}")
+            raise ConfigError(f"{low}={getattr(config, low)} must not exceed {high}={getattr(config, high)}")
     if config.packet_bytes % 8 or 0 < config.packet_bytes < 512:
-        raise ConfigError(f"packet_bytes={config.packet_bytes} must be 0 (from the MTU), or a multiple of 8 from 512")
+        raise ConfigError(
+            f"packet_bytes={config.packet_bytes} must be 0 (derived from the MTU), or a multiple of 8 of at least 512"
+        )
     if config.address:
         _multicast(config.address, config.ip_version)
 
@@ -72,19 +74,19 @@ def _multicast(text: str, ip_version: int) -> None:
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
-        raise ConfigError(f"address={text!r} is no IP address; give one like 239.1.2.3") from None
+        raise ConfigError(f"address={text!r} is not an IP address; give one like 239.1.2.3") from None
     if not address.is_multicast or address.version != ip_version:
         raise ConfigError(
-            f"address={text} is no multicast address of IPv{ip_version}: those are "
-            f"{'224.0.0.0/4, give 239.x.y.z' if ip_version == 4 else 'ff00::/8, give ff15::x:y'}"
+            f"address={text} is not a multicast address of IPv{ip_version}: choose one in "
+            f"{'224.0.0.0/4, such as 239.1.2.3' if ip_version == 4 else 'ff00::/8, such as ff15::1:2'}"
         )
 
 
 def names(settings: Collection[str], known: Collection[str], where: str) -> None:
-    """Refuses a setting of another name.
+    """Refuses unknown names of settings.
 
     Raises:
-        ConfigError: it names the setting, ``where`` it was given, and the known one that is most like it.
+        ConfigError: a name is unknown; the text says ``where`` it was given, and the known name most like it.
     """
     for name in settings:
         if name not in known:
@@ -94,8 +96,8 @@ def names(settings: Collection[str], known: Collection[str], where: str) -> None
 
 
 def closest(name: str, known: Sequence[str]) -> str:
-    """Which of the known names is most like this one; "": none is."""
-    import difflib  # takes 2 ms to load, which only a mistake has to wait for
+    """The known name most like this one; "": none is similar."""
+    import difflib  # loading takes 2 ms: only when there was a mistake
 
     return next(iter(difflib.get_close_matches(name, known, 1)), "")
 
@@ -104,7 +106,7 @@ def parsed(variable: str, kind: type, text: str) -> Any:
     """The text of an environment variable as a value of ``kind``.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: the text is not a value of that kind.
     """
     if kind is str:
         return text

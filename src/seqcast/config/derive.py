@@ -1,7 +1,7 @@
-"""What engine, control plane and sockets get of the settings: sockets, simulator and tests take it from here.
+"""Derives from the settings what engine, core and sockets are configured with, for production, simulator and tests.
 
-A setting goes by its own name to whatever uses it; a time in seconds (``*_s``, ``*_s_min``, ``*_s_max``) goes in ns.
-What is more than that stands in the functions below.
+A setting keeps its name; times in seconds (``*_s``, ``*_s_min``, ``*_s_max``) are converted to ns. The functions below
+add what needs more than that.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ accepts only smaller messages would miss the large ones; a group must not merge 
 excluded; either all members end a view with its unicasts or none does. A joiner with another value is refused, and
 groups with different values do not merge."""
 SLAB_BYTES = 64 << 10
-"""Unit of ``slabs_max``: ``SC_SLAB_BYTES`` of the engine."""
+"""Unit of ``slabs_max``: the engine's ``SC_SLAB_BYTES``."""
 SMALL_BUFFER_BYTES = 1 << 20
 ETHERNET_MTU = 1500
 SECONDS = re.compile(r"(?<!_per)_s(?=$|_min$|_max$)")
 
 
 def nanoseconds(seconds: float) -> int:
-    """A setting's time as everything below the settings takes it."""
+    """A time in seconds, as settings have it, in nanoseconds."""
     return round(seconds * 1e9)
 
 
 def engine_settings(config: Config) -> dict[str, Any]:
-    """The keywords of ``Engine`` that settings stand for."""
+    """The keyword arguments of ``Engine``."""
     return _named(config, ENGINE) | {
         "slabs_max": config.slabs_max + config.receive_batch,  # the driver's buffers are slabs, too
         "blocked_bytes_max": config.blocked_queue_bytes if config.send_while_blocked == "queue" else 0,
@@ -54,7 +54,7 @@ def engine_settings(config: Config) -> dict[str, Any]:
 
 
 def core_settings(config: Config, *, mtu: int, rcvbuf: int, blocks: bool = False) -> dict[str, Any]:
-    """The keywords of ``EndpointSettings`` that settings stand for.
+    """The keyword arguments of ``EndpointSettings``.
 
     Args:
         config: the settings in use.
@@ -74,16 +74,16 @@ def core_settings(config: Config, *, mtu: int, rcvbuf: int, blocks: bool = False
 
 
 def driver_settings(config: Config) -> dict[str, Any]:
-    """The keywords of ``Driver`` that settings stand for, without the group's address."""
+    """The keyword arguments of ``Driver``, without the group's address."""
     return _named(config, DRIVER) | {"family": config.ip_version, "tick_ns": nanoseconds(config.standby_s)}
 
 
 def capacity(config: Config, rcvbuf: int) -> int:
-    """Charged bytes that senders may count on: what the socket's buffer and the slabs hold.
+    """Charged bytes that senders can rely on: the room in the socket's buffer and in the slabs.
 
-    A received packet of 16 KiB may keep a slab of 64 KiB, and smaller ones are packed. The senders' windows fill the
-    buffer twice at most, once by multicasts and once by the other streams: so an eighth of the slabs' memory always
-    finds room in them, and a receiver within its credit drops nothing for want of slabs.
+    A received packet of 16 KiB may keep a slab of 64 KiB in use, and smaller packets are copied together. The senders'
+    windows fill the buffer at most twice, once with multicasts and once with the other streams. So an eighth of the
+    slabs' memory always suffices, and while senders keep to their credit, no packet is dropped for lack of slabs.
 
     Args:
         config: the settings in use.
@@ -93,8 +93,8 @@ def capacity(config: Config, rcvbuf: int) -> int:
 
 
 def packet_bytes(config: Config, mtu: int, rcvbuf: int) -> int:
-    """Payload of a full datagram: what the MTU carries whole; not more than an Ethernet's where the receive buffer is
-    small, as it would hold only a few large ones.
+    """Payload of a full datagram: as much as the MTU carries unfragmented, but no more than Ethernet carries if the
+    receive buffer is small, because it would hold only a few large datagrams.
 
     Args:
         config: the settings in use.
@@ -110,7 +110,7 @@ def packet_bytes(config: Config, mtu: int, rcvbuf: int) -> int:
 
 
 def _named(config: Config, names: Iterable[str]) -> dict[str, Any]:
-    """The settings of these names, times in ns."""
+    """The settings with these names; times are in ns."""
     result: dict[str, Any] = {}
     for name in names:
         in_ns = SECONDS.sub("_ns", name)

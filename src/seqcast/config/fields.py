@@ -1,11 +1,13 @@
-"""Every setting of a member, with its unit and both sides of its trade. ``docs/config.md`` is made from this file.
+"""Every setting of a member: its unit, what it does, and what a larger or a smaller value costs. ``docs/config.md`` is
+made from this file.
 
-A setting is given as a keyword of ``seqcast.join``, in a ``Config``, in a TOML file (``Config.from_toml``) or in the
-environment (``SEQCAST_INTERFACE=eth1``; ``SEQCAST_CONFIG`` names a TOML file). Keywords win over the environment, and
-that over the file. An unknown name is refused in all of them, so that a misspelt one is not passed over.
+A setting can be a keyword of ``seqcast.join``, a field of ``Config``, a line of a TOML file (``Config.from_toml``) or
+an environment variable (``SEQCAST_INTERFACE=eth1``; ``SEQCAST_CONFIG`` names a TOML file). Keywords override the
+environment, which overrides the file. An unknown name is refused everywhere, so that a misspelt one is noticed.
 
-A default that is a formula follows the settings that it names, and one with several values follows ``preset``; what is
-given is taken as it is. The members of a group have the same ``heartbeat_s``, and so the same preset.
+A default that is a formula is computed from the settings that it names, and a default with several values depends on
+``preset``; a value that is given is used unchanged. All members of a group need the same ``heartbeat_s``, and so the
+same preset.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ PACKET_BYTES_MAX = 65_000
 PRESETS = ("lan", "fast", "wan")
 PARTITIONS = ("merge", "primary")
 _MIB = 1 << 20
-_DERIVED = float("nan")  # this very object stands for "by formula" until it is computed
+_DERIVED = float("nan")  # this object marks a default whose formula has not been computed yet
 
 T = TypeVar("T")
 
@@ -43,7 +45,7 @@ def _knob(
     high: float | None = None,
     among: tuple[T, ...] = (),
 ) -> T:
-    """A setting: its default, its unit, what it does and costs, and what it may be."""
+    """A setting: its default, its unit, what it does and costs, and its allowed values."""
     field: T = dataclasses.field(
         default=default, metadata={"unit": unit, "text": text, "low": low, "high": high, "among": among}
     )
@@ -53,14 +55,14 @@ def _knob(
 def _derived(
     formula: str, compute: Callable[[Config], float], unit: str, text: str, *, low: float, high: float
 ) -> float:
-    """A setting whose default follows from others, which stand before it."""
+    """A setting whose default is computed from others, which must be declared before it."""
     metadata = {"unit": unit, "text": text, "low": low, "high": high, "among": (), "formula": formula}
     field: float = dataclasses.field(default=_DERIVED, metadata={**metadata, "compute": compute})
     return field
 
 
 def _by_preset(unit: str, text: str, *, lan: float, wan: float, fast: float = 0.0, low: float, high: float) -> float:
-    """A setting whose default follows from ``preset``; "fast" has that of "lan" where it has none of its own."""
+    """A setting whose default depends on ``preset``; "fast" uses the value of "lan" unless it has its own."""
     values = {"lan": lan, "fast": fast or lan, "wan": wan}
     others = ", ".join(f"{name} {values[name]:g}" for name in PRESETS if values[name] != lan)
     return _derived(f"{lan:g} ({others})", lambda config: values[config.preset], unit, text, low=low, high=high)
@@ -71,7 +73,7 @@ class Config:
     """The settings of one member. Times are seconds (``*_s``), sizes bytes.
 
     Raises:
-        ConfigError: a value that cannot be right, or values that clash; the text says what is right.
+        ConfigError: a value that is not allowed, or values that contradict each other; the text says what is allowed.
     """
 
     # -- preset
@@ -79,8 +81,9 @@ class Config:
     preset: str = _knob(
         "lan",
         "",
-        "What the times below are made for. lan: one network. fast: machines that are not overloaded; failures are "
-        "noticed in a fifth of the time, for five times as many heartbeats. wan: round trips of up to 100 ms.",
+        "What the times below are tuned for. lan: one network. fast: machines that are not overloaded; failures are "
+        "noticed in a fifth of the time, at the cost of five times as many heartbeats. wan: round trips of up to 100 "
+        "ms.",
         among=PRESETS,
     )
 
@@ -89,96 +92,115 @@ class Config:
     interface: str = _knob(
         "",
         "name or address",
-        "Network interface that the group uses. Empty: the one that the routes give multicast, if it has multicast, "
-        "else loopback. All members of a group must use interfaces of one network.",
+        "The network interface that the group uses. Empty: the one that the routing table names for multicast if it "
+        "supports multicast, otherwise loopback. All members of a group must use interfaces on one network.",
     )
-    ip_version: int = _knob(4, "", "Version of the Internet Protocol; the same at all members.", among=(4, 6))
+    ip_version: int = _knob(
+        4, "", "Version of the Internet Protocol. It must be the same on every member.", among=(4, 6)
+    )
     address: str = _knob(
         "",
         "multicast address",
-        "Address of the group. Empty: made from the cluster's name, 239.255.x.y or ff15::x:y. Two clusters that share "
-        "an address are kept apart by their tag, at the cost of dropping each other's datagrams one by one.",
+        "The group's multicast address. Empty: derived from the cluster's name, 239.255.x.y or ff15::x:y. Two "
+        "clusters that share an address are told apart by a tag in each datagram, but each receives and drops the "
+        "other's datagrams.",
     )
     port: int = _knob(
         47310,
         "UDP port",
-        "Port of the data lane; the control lane is on the port after it. The same at all members.",
+        "UDP port of the data lane; the control lane uses the next port. It must be the same on every member.",
         low=1,
         high=65534,
     )
     ttl: int = _knob(
-        1, "hops", "How many routers a multicast may pass; 1 stays in the network, 0 on this machine.", low=0, high=255
+        1,
+        "hops",
+        "How many routers a multicast datagram may pass: 1 keeps it in the local network, 0 on this machine.",
+        low=0,
+        high=255,
     )
-    dscp: int = _knob(0, "", "Traffic class of what is sent (DSCP), for networks that look at it.", low=0, high=63)
+    dscp: int = _knob(
+        0,
+        "",
+        "Traffic class (DSCP) of the datagrams sent, for networks that treat classes differently.",
+        low=0,
+        high=63,
+    )
 
     # -- what the application gets
 
     deliver_own: bool = _knob(
         True,
         "",
-        "A member is delivered its own multicasts too, in their place in the order (DIG-08). False saves that work.",
+        "Whether this member receives its own multicasts too, in their place in the order (DIG-08). False saves that "
+        "work.",
     )
     receive: bool = _knob(
-        True, "", "False: this member only sends; what it would be delivered is dropped, views are not."
+        True,
+        "",
+        "False: this member only sends. Messages that it would receive are dropped; views are still delivered.",
     )
     batch_bytes: int = _knob(
         _MIB,
         "bytes",
-        "Most that one delivered batch holds (a single message may be larger). Larger: fewer calls; smaller: a batch "
-        "stays in the processor's cache.",
+        "Largest size of a delivered batch; a batch with a single message may be larger. Larger batches mean fewer "
+        "calls; smaller ones stay in the processor's cache.",
         low=1024,
         high=1 << 30,
     )
     message_bytes_max: int = _knob(
         256 * _MIB,
         "bytes",
-        "Largest message that is sent or accepted. A receiver needs so much memory per sender at worst. The same at "
-        "all members: a joiner with another is refused.",
+        "Largest message that is sent or accepted. In the worst case a receiver needs this much memory per sender. It"
+        " must be the same on every member: a joiner with another value is refused.",
         low=1,
         high=1 << 30,
     )
     journal: str = _knob(
-        "", "directory", "Where to journal what is delivered, for `seqcast audit`. Empty: no journal. Needs pyarrow."
+        "",
+        "directory",
+        "Directory in which delivered messages are journaled, for `seqcast audit`. Empty: no journal. Needs pyarrow.",
     )
     journal_payload: str = _knob(
         "full",
         "",
-        "What the journal keeps of payloads: all of it, or a 64-bit hash, which is enough for the audit.",
+        "What the journal keeps of each payload: the whole payload, or a 64-bit hash, which is enough for the audit.",
         among=("full", "hash"),
     )
     journal_required: bool = _knob(
         False,
         "",
-        "What a journal that cannot be written does, because the disk is full for example. False: it ends, which is "
-        "logged once, and delivery goes on; the counter `journal_rows_lost` says what it lacks. True: receiving raises "
-        "JournalWriteError and takes nothing more, so that the application gets nothing that is not journaled, but for "
-        "what was on its way to the disk.",
+        "What happens when the journal cannot be written, for example because the disk is full. False: the journal "
+        "ends, which is logged once, and delivery continues; the counter `journal_rows_lost` tells how many rows are "
+        "missing. True: receiving raises JournalWriteError and takes nothing more, so that the application receives "
+        "nothing that is not journaled, except what was already on its way to the disk.",
     )
     journal_segment_bytes: int = _knob(
         256 * _MIB,
         "bytes",
-        "A journal's live file of this size is finished and rolled to Parquet, which is smaller and read by columns.",
+        "When the journal's live file reaches this size, it is finished and rolled to Parquet, which is smaller and "
+        "can be read by column.",
         low=1 << 16,
         high=1 << 40,
     )
     journal_segment_s: float = _knob(
         3600.0,
         "s",
-        "A journal's live file of this age is finished and rolled, however small it is.",
+        "When the journal's live file reaches this age, it is finished and rolled, however small it is.",
         low=0.01,
         high=1e9,
     )
     journal_keep_bytes: int = _knob(
         0,
         "bytes",
-        "Retention: a journal's rolled files beyond this many bytes together are removed, the oldest first. 0: none.",
+        "Retention: when a journal's rolled files together exceed this size, the oldest are removed. 0: no limit.",
         low=0,
         high=1 << 60,
     )
     journal_keep_s: float = _knob(
         0.0,
         "s",
-        "Retention: a journal's rolled files whose rows are all older than this are removed. 0: none.",
+        "Retention: rolled files whose rows are all older than this are removed. 0: no limit.",
         low=0,
         high=1e10,
     )
@@ -186,19 +208,19 @@ class Config:
     # -- joining and leaving
 
     join_timeout_s: float = _knob(
-        10.0, "s", "How long `join` waits for the first view, then raises JoinTimeout.", low=0.0, high=1e6
+        10.0, "s", "How long `join` waits for the first view before it raises JoinTimeout.", low=0.0, high=1e6
     )
     leave_timeout_s: float = _knob(
         10.0,
         "s",
-        "How long `leave` waits until the others have everything; then it leaves as if it had crashed.",
+        "How long `leave` waits until the others have received everything; after that it leaves as if it had crashed.",
         low=0.0,
         high=1e6,
     )
     discovery_s: float = _by_preset(
         "s",
-        "How long a joiner looks for a group before it forms one. Longer: a slower first member; shorter: two first "
-        "members that start together are likelier to miss each other.",
+        "How long a joiner looks for a group before it forms one. Longer: the first member starts more slowly. "
+        "Shorter: two members that start at the same time are more likely to form two groups.",
         lan=0.15,
         wan=1.0,
         low=0.01,
@@ -206,7 +228,7 @@ class Config:
     )
     join_s_min: float = _by_preset(
         "s",
-        "Between the first two JOINs of a joiner.",
+        "Pause between a joiner's first two JOINs.",
         lan=0.015,
         wan=0.1,
         low=0.001,
@@ -214,7 +236,7 @@ class Config:
     )
     join_s_max: float = _by_preset(
         "s",
-        "Longest pause between two JOINs; the pause doubles up to it.",
+        "Longest pause between two JOINs; the pause doubles until it reaches this.",
         lan=0.2,
         wan=1.0,
         low=0.001,
@@ -223,8 +245,8 @@ class Config:
     bundle_s: float = _knob(
         0.005,
         "s",
-        "What comes within this time after the first request makes one view (FLU-11). Longer: fewer views when many "
-        "start together; shorter: a quicker join.",
+        "Requests that arrive within this time after the first one are settled by the same view (FLU-11). Longer: "
+        "fewer views when many members start together. Shorter: quicker joins.",
         low=0.0,
         high=10.0,
     )
@@ -234,23 +256,24 @@ class Config:
     state_timeout_s: float = _knob(
         30.0,
         "s",
-        "A joiner that gets nothing of the state for so long passes its provider over and asks for another. Longer "
-        "than `get_state` takes, and than the provider's application lets messages wait. A joiner whose `set_state` "
-        "reads nothing for so long leaves the group.",
+        "When a joiner receives no part of the state for this long, it gives up on its provider and asks another "
+        "member. It must be longer than `get_state` takes, and longer than the provider's application leaves messages"
+        " waiting. A joiner whose `set_state` reads nothing for this long leaves the group.",
         low=0.01,
         high=1e6,
     )
     state_memory_bytes: int = _knob(
         256 * _MIB,
         "bytes",
-        "Of a state under way so much is kept in memory, at each side; what is more is in a temporary file.",
+        "How much of a state transfer each side keeps in memory; the rest goes to a temporary file.",
         low=0,
         high=1 << 40,
     )
     state_backlog_bytes: int = _knob(
         128 * _MIB,
         "bytes",
-        "What the group sends meanwhile is kept at the joiner up to so much; then credit holds the senders.",
+        "How much of what the group sends during a state transfer the joiner keeps; beyond this the senders get no "
+        "credit and wait.",
         low=1024,
         high=1 << 40,
     )
@@ -259,7 +282,8 @@ class Config:
 
     heartbeat_s: float = _by_preset(
         "s",
-        "Between two heartbeats of a member. Shorter: less time to detect; each costs a datagram to all.",
+        "Interval between two heartbeats of a member. Shorter: failures are detected sooner; each heartbeat costs one"
+        " datagram to all members.",
         lan=0.05,
         fast=0.01,
         wan=0.2,
@@ -270,10 +294,10 @@ class Config:
         "8 × heartbeat_s",
         lambda config: 8 * config.heartbeat_s,
         "s",
-        "Silence after which a member is suspected and excluded, unless it answers a ping or another member hears it. "
-        "One whose port is closed, because its process was killed, is excluded after 2 to 3 heartbeats already. At "
-        "least 4 heartbeats. Shorter: quicker repair; longer: a machine that pauses is not excluded. Busy Python alone "
-        "suspends no heartbeat.",
+        "A member that has been silent for this long is suspected and excluded, unless it answers a ping or another "
+        "member hears it. A member whose port is closed, because its process was killed, is excluded after 2 to 3 "
+        "heartbeats. Must be at least 4 heartbeats. Shorter: quicker recovery. Longer: a machine that pauses is not "
+        "excluded. Busy Python code does not delay heartbeats.",
         low=0.01,
         high=3600.0,
     )
@@ -281,9 +305,9 @@ class Config:
         "4 × suspect_s",
         lambda config: 4 * config.suspect_s,
         "s",
-        "A member that finds itself late, or that others do not hear, doubts its own judgement: its suspect_s grows "
-        "step by step up to this, and falls again while all is well. Longer: fewer false suspicions on overloaded "
-        "machines.",
+        "A member that is itself late, or that others do not hear, trusts its own judgement less: its suspect_s grows"
+        " step by step up to this value, and falls again while all is well. Longer: fewer false suspicions on "
+        "overloaded machines.",
         low=0.01,
         high=3600.0,
     )
@@ -291,15 +315,15 @@ class Config:
         "suspect_s_max",
         lambda config: config.suspect_s_max,
         "s",
-        "How long a joiner whose name is in the view waits: the old incarnation may have crashed and be not yet "
-        "suspected. Longer than suspect_s.",
+        "How long a joiner waits when its name is in the view: its earlier incarnation may have crashed without being"
+        " suspected yet. Must be longer than suspect_s.",
         low=0.0,
         high=3600.0,
     )
     lease_s: float = _by_preset(
         "s",
-        "A member that runs a view change and is silent for so long is given up; the next one starts again. Longer "
-        "than the longest pause of Python that should not cost an attempt.",
+        "When the member that runs a view change has been silent for this long, the others give it up and the next "
+        "member starts again. Longer than the longest pause of Python code that should not cost an attempt.",
         lan=1.0,
         wan=5.0,
         low=0.05,
@@ -307,7 +331,7 @@ class Config:
     )
     flush_deadline_s: float = _by_preset(
         "s",
-        "A member whose engine is alive but which has not answered a view change for so long is excluded.",
+        "A member whose engine is alive but that has not taken part in a view change for this long is excluded.",
         lan=5.0,
         wan=20.0,
         low=0.1,
@@ -316,81 +340,90 @@ class Config:
     block_deadline_s: float = _knob(
         2.0,
         "s",
-        "A block callback (`on_block`) that has not returned for so long is waited for no longer: the view change goes "
-        "on, and its owner is warned. Longer: slow callbacks finish their transactions; shorter: one that hangs delays "
-        "the group less. Less than flush_deadline_s.",
+        "When a block callback (`on_block`) has not returned after this time, the view change continues without it, "
+        "and its owner is warned. Longer: slow callbacks can finish their transactions. Shorter: a callback that "
+        "hangs delays the group less. Must be shorter than flush_deadline_s.",
         low=0.001,
         high=3600.0,
     )
     block_events: bool = _knob(
         False,
         "",
-        "`events` yields Blocked and Unblocked around the time in which nothing can be sent to the group. It does "
-        "anyway at a member that has a block callback, and of a minority (`partition`) at every member.",
+        "Whether `events` yields Blocked and Unblocked around each period in which nothing can be sent to the group. "
+        "They are yielded in any case on a member with a block callback, and on every member of a minority "
+        "(`partition`).",
     )
     send_while_blocked: str = _knob(
         "wait",
         "",
-        "A send to the group while a view change or a pause holds it. wait: it returns when the message is sent. "
-        "queue: it returns at once, and the message is sent when the group opens, in the view that comes then, in "
-        "order and before anything newer. What is still queued when this member leaves or is excluded `Lost` tells. "
-        "Unicasts are neither held nor queued.",
+        "What a send to the group does while a view change or a pause blocks it. wait: it returns when the message "
+        "has been sent. queue: it returns at once, and the message is sent in the next view, in order and before "
+        "anything newer. `Lost` reports what is still queued when this member leaves or is excluded. Unicasts are "
+        "neither blocked nor queued.",
         among=("wait", "queue"),
     )
     blocked_queue_bytes: int = _knob(
         _MIB,
         "bytes",
-        "Bound of that queue, a few bytes for each message included. What is more waits in its sender. Larger: senders "
-        "do not notice longer view changes; smaller: less memory, and less to be lost with this member.",
+        "Limit of that queue, including a few bytes per message. When it is full, senders wait. Larger: senders do "
+        "not notice longer view changes. Smaller: less memory, and less to lose with this member.",
         low=1024,
         high=1 << 30,
     )
     pause_s_max: float = _knob(
         30.0,
         "s",
-        "A pause of the group (`suspend`) that lasts longer ends by itself, and who asked for it is told by `resume`. "
-        "One whose owner falls silent ends after lease_s.",
+        "A pause of the group (`suspend`) that lasts longer than this ends by itself, and `resume` reports it. A "
+        "pause whose owner falls silent ends after lease_s.",
         low=0.001,
         high=86400.0,
     )
     partition: str = _knob(
         "merge",
         "",
-        "What becomes of a group that falls apart. merge: each side goes on, and they are one again when they meet. "
-        "primary: only the side with a majority of the last view goes on (of an even number, half with its first "
-        "member), so that there is never more than one group; a minority is blocked, and told so by Blocked. When both "
-        "meet, its members are excluded, and may join again. Where the majority is lost for good: `seqcast unblock`. "
-        "The same at all members: a joiner with another is refused.",
+        "What happens when the group is partitioned. merge: each side continues, and they merge when they hear each "
+        "other again. primary: only the side with a majority of the last view continues (of an even number, the half "
+        "with its first member), so there is never more than one group; a minority is blocked, and told so by "
+        "Blocked. When the two meet again, the minority's members are excluded and may rejoin. If the majority is "
+        "lost for good, use `seqcast unblock`. It must be the same on every member: a joiner with another value is "
+        "refused.",
         among=PARTITIONS,
     )
     guard: bool = _knob(
         False,
         "",
-        "Each two members hold a TCP connection, on the number of their UDP port; where it is closed and not taken up "
-        "again, the other process is gone. Tells of a killed process at once also where a firewall drops ICMP, which "
-        "else brings the news of its closed port. Costs a connection a member and a thread.",
+        "Every two members hold a TCP connection, on the number of their UDP port; when it closes and cannot be "
+        "opened again, the other process is gone. This reports a killed process at once even where a firewall drops "
+        "the ICMP messages that would otherwise report its closed port. Costs one connection per member, and a "
+        "thread.",
     )
     flush_unicasts: bool = _knob(
         False,
         "",
-        "A view change waits until what this member sent to single members before it is there too, so that a view ends "
-        "with all that was sent in it. The same at all members. Costs an acknowledgement's delay where unicasts are on "
-        "their way. A member that leaves does it anyway. With partition='primary' a view that is proposed again (the "
-        "attempt before may have ended in it) is not held up by members that cannot be reached then.",
+        "A view change waits until this member's unicasts from before it have arrived, so that every message sent in "
+        "a view is received before the view ends. It must be the same on every member. Costs the delay of an "
+        "acknowledgement when unicasts are in flight. A member that leaves does this in any case. With "
+        "partition='primary', a view that is proposed again (because the earlier attempt may have installed it) does "
+        "not wait for members that can no longer be reached.",
     )
     back_off_s: float = _derived(
         "1.2 × lease_s",
         lambda config: 1.2 * config.lease_s,
         "s",
-        "A member that met a higher attempt waits so long before it starts one of its own. Longer than lease_s.",
+        "How long a member whose attempt lost to a higher one waits before it starts another. Must be longer than "
+        "lease_s.",
         low=0.05,
         high=600.0,
     )
     leave_deadline_s: float = _knob(
-        10.0, "s", "A leaver gives up waiting for the view without it.", low=0.1, high=3600.0
+        10.0, "s", "How long a leaver waits for the view without it before it gives up.", low=0.1, high=3600.0
     )
     linger_s: float = _knob(
-        1.0, "s", "A coordinator that left serves the closing view to the slow for at most so long.", low=0.0, high=60.0
+        1.0,
+        "s",
+        "How long, at most, a coordinator that has left serves the closing view to members that still lack it.",
+        low=0.0,
+        high=60.0,
     )
 
     # -- windows and memory
@@ -398,65 +431,74 @@ class Config:
     packet_bytes: int = _knob(
         0,
         "bytes",
-        "Size of a full datagram's payload. 0: from the interface's MTU. Larger than the path carries whole means IP "
-        "fragments, where one loss loses all. A view uses the smallest of its members.",
+        "Payload of a full datagram. 0: derived from the interface's MTU. A value above the path's MTU causes IP "
+        "fragmentation, where the loss of one fragment loses the datagram. A view uses the smallest value of its "
+        "members.",
         low=0,
         high=PACKET_BYTES_MAX,
     )
     rcvbuf: int = _knob(
         4 * _MIB,
         "bytes",
-        "Receive buffer asked of the kernel for each socket. The windows of all senders together stay below it, so a "
-        "small one slows every sender; Linux clips it to net.core.rmem_max and gives twice the value.",
+        "Receive buffer requested from the kernel for each socket. The windows of all senders together stay below it,"
+        " so a small buffer slows every sender. Linux limits the request to net.core.rmem_max and grants twice the "
+        "value.",
         low=4096,
         high=1 << 30,
     )
     sndbuf: int = _knob(
-        2 * _MIB, "bytes", "Send buffer asked of the kernel. Smaller: less waits in front of a slow link.",
+        2 * _MIB, "bytes", "Send buffer requested from the kernel. Smaller: less data queues in front of a slow link.",
         low=4096, high=1 << 30,
     )  # fmt: skip
     window_bytes: int = _knob(
         8 * _MIB,
         "bytes",
-        "Most that a sender has on the way to receivers that have not taken it (charged socket-buffer bytes); what "
-        "the receivers' buffers allow may be less. Larger: fewer waits; smaller: less memory, shorter queues.",
+        "Largest amount a sender may have in flight to receivers that have not taken it yet (as socket buffers count "
+        "it); the receivers' buffers may allow less. Larger: fewer waits. Smaller: less memory and shorter queues.",
         low=2048,
         high=1 << 30,
     )
     ring_bytes: int = _knob(
-        8 * _MIB, "bytes", "Send ring: packets are kept here until all have them. Bounds the window.",
-        low=65536, high=1 << 30,
-    )  # fmt: skip
+        8 * _MIB,
+        "bytes",
+        "Size of the send ring, which keeps packets until every member has them. It limits the window.",
+        low=65536,
+        high=1 << 30,
+    )
     unicast_bytes: int = _knob(
         _MIB,
         "bytes",
-        "Send ring of each unicast stream, made when a member is first sent to; and how much of what a member sends to "
-        "itself may wait to be received.",
+        "Send ring of each unicast stream, allocated at the first send to that member; also how much of what a member"
+        " sends to itself may wait to be received.",
         low=65536,
         high=1 << 30,
     )
     ring_packets: int = _knob(
-        8192, "packets", "Packets that a ring holds; a power of two. 24 bytes each per sender.", low=64, high=1 << 20
+        8192,
+        "packets",
+        "Number of packets that a ring holds, a power of two. Each costs 24 bytes per sender.",
+        low=64,
+        high=1 << 20,
     )
     slabs_max: int = _knob(
         1024,
         "64 KiB",
-        "Bound of the memory for received packets. The windows of all senders together stay below an eighth of it, as "
-        "small packets may keep large buffers: a large ``rcvbuf`` helps only with more slabs. More than eight times "
-        "what the socket's buffer holds helps nothing.",
+        "Limit of the memory for received packets. The windows of all senders together stay below an eighth of it, "
+        "because small packets can keep large buffers in use: a large ``rcvbuf`` helps only with more slabs. More "
+        "than eight times the socket's buffer brings nothing.",
         low=32,
         high=1 << 16,
     )
     control_bytes_max: int = _knob(
-        4 * _MIB, "bytes", "Bound of the queues of control frames, each way.", low=65536, high=1 << 30
+        4 * _MIB, "bytes", "Limit of the queues of control frames, in each direction.", low=65536, high=1 << 30
     )
 
     # -- recovery
 
     nak_delay_s: float = _by_preset(
         "s",
-        "A gap younger than this may be reordering and is not asked for. Shorter: quicker repair; longer: no needless "
-        "retransmissions where the network reorders.",
+        "A gap younger than this may be reordering and is not requested yet. Shorter: quicker repair. Longer: no "
+        "needless retransmissions where the network reorders.",
         lan=200e-6,
         wan=0.005,
         low=0.0,
@@ -464,7 +506,7 @@ class Config:
     )
     nak_backoff_s_min: float = _by_preset(
         "s",
-        "Before the second NAK for a range; doubles, with jitter.",
+        "Pause before the second NAK for a range; it doubles, with jitter.",
         lan=0.002,
         wan=0.2,
         low=1e-5,
@@ -480,7 +522,7 @@ class Config:
     )
     retransmit_hold_s: float = _by_preset(
         "s",
-        "A packet is not sent again sooner than this, however many ask.",
+        "A packet is not retransmitted again within this time, however many members request it.",
         lan=500e-6,
         wan=0.1,
         low=0.0,
@@ -489,15 +531,15 @@ class Config:
     retransmit_bytes_per_s: int = _knob(
         500_000_000,
         "bytes/s",
-        "Most that is retransmitted. Higher: quicker repair; lower: repair cannot drown what is new.",
+        "Largest rate of retransmission. Higher: quicker repair. Lower: repair cannot crowd out new data.",
         low=10_000,
         high=1 << 40,
     )
     ack_delay_s: float = _by_preset(
         "s",
-        "An acknowledgement, which is the vote for stability, is sent at the latest so long after something was "
-        "consumed; the receivers of a multicast take different moments in its second half. Longer: fewer datagrams "
-        "beside a lone request; shorter: the sender's memory is free sooner.",
+        "An acknowledgement, which is also the vote for stability, is sent at the latest this long after something "
+        "was consumed; the receivers of a multicast choose different moments in the second half of this time. Longer:"
+        " fewer datagrams beside a single request. Shorter: the sender's memory is freed sooner.",
         lan=0.005,
         wan=0.02,
         low=1e-5,
@@ -506,23 +548,23 @@ class Config:
     ack_bytes: int = _knob(
         0,
         "bytes",
-        "An acknowledgement is sent at once when so much was consumed, as receive buffers count it; 0: a quarter of "
-        "the view's window. At most half a window. Larger: fewer datagrams; smaller: senders learn sooner what is "
-        "stable and have credit sooner, and need less memory.",
+        "An acknowledgement is sent at once when this much was consumed, as receive buffers count it. 0: a quarter of"
+        " the view's window. At most half a window. Larger: fewer datagrams. Smaller: senders learn sooner what is "
+        "stable, get credit sooner and need less memory.",
         low=0,
         high=1 << 30,
     )
     ack_packets: int = _knob(
         0,
         "packets",
-        "The same by number; 0: an eighth of ring_packets. Never more than half of it.",
+        "The same as a number of packets. 0: an eighth of ring_packets. Never more than half of it.",
         low=0,
         high=1 << 20,
     )
     probe_s_min: float = _by_preset(
         "s",
-        "Without progress for so long a sender tells its highest seqno (tail probe). More than ack_delay_s, so that an "
-        "acknowledgement that is under way makes it needless.",
+        "After this long without progress a sender announces its highest seqno (tail probe). Longer than ack_delay_s,"
+        " so that an acknowledgement in flight makes the probe unnecessary.",
         lan=0.008,
         wan=0.3,
         low=1e-4,
@@ -530,7 +572,7 @@ class Config:
     )
     probe_s_max: float = _by_preset(
         "s",
-        "Longest pause between two tail probes; it doubles.",
+        "Longest pause between two tail probes; the pause doubles until it reaches this.",
         lan=0.1,
         wan=1.0,
         low=1e-4,
@@ -542,60 +584,60 @@ class Config:
     gso: bool = _knob(
         True,
         "",
-        "Send runs of datagrams by one call with UDP_SEGMENT, where the kernel has it (else it is not used). False "
-        "only to rule it out when something is wrong.",
+        "Send runs of datagrams in one call with UDP_SEGMENT, if the kernel supports it. Set it to False only to rule"
+        " it out as the cause of a problem.",
     )
-    gro: bool = _knob(True, "", "Receive runs of datagrams in one buffer (UDP_GRO), where the kernel has it.")
-    mmsg: bool = _knob(True, "", "Send and receive several datagrams by one call, where the kernel has it.")
+    gro: bool = _knob(True, "", "Receive runs of datagrams in one buffer (UDP_GRO), if the kernel supports it.")
+    mmsg: bool = _knob(True, "", "Send and receive several datagrams in one call, if the kernel supports it.")
     send_batch: int = _knob(
-        16, "calls", "Runs of datagrams handed to the kernel by one call. Larger: fewer calls.", low=1, high=64
+        16, "calls", "Runs of datagrams passed to the kernel in one call. Larger: fewer calls.", low=1, high=64
     )
     receive_batch: int = _knob(
         16,
         "buffers",
-        "Buffers of 64 KiB received by one call. Larger: fewer calls; smaller: less memory, warmer caches.",
+        "Buffers of 64 KiB filled by one call. Larger: fewer calls. Smaller: less memory, warmer caches.",
         low=1,
         high=64,
     )
     busy_poll_s: float = _knob(
         0.0,
         "s",
-        "Who waits for datagrams spins for so long before it blocks. Saves a microsecond or more a hop and costs a "
-        "core for each spinner: only with cores to spare.",
+        "A thread that waits for datagrams spins for this long before it blocks. Saves a microsecond or more per hop,"
+        " and costs a core per spinning thread: use it only where cores are idle.",
         low=0.0,
         high=1.0,
     )
     flush_bytes: int = _knob(
         65536,
         "bytes",
-        "A sender transmits when so much is packed. Larger: fewer calls; smaller: less delay in a stream.",
+        "A sender transmits when this much is packed. Larger: fewer calls. Smaller: less delay within a stream.",
         low=1,
         high=16 * _MIB,
     )
     flush_s_min: float = _knob(
         20e-6,
         "s",
-        "A sender transmits at once when nothing was transmitted for so long, so that a lone message leaves at once "
-        "and a stream is batched. 0: each message at once.",
+        "A sender transmits at once when nothing was transmitted for this long, so that a single message leaves at "
+        "once while a stream is batched. 0: each message is transmitted at once.",
         low=0.0,
         high=1.0,
     )
     flush_s_max: float = _knob(
-        50e-6, "s", "What a sender left packed is transmitted after so long.", low=1e-6, high=1.0
+        50e-6, "s", "Packed data that was not transmitted at once is transmitted after this time.", low=1e-6, high=1.0
     )
     standby_s: float = _knob(
         0.002,
         "s",
-        "The I/O thread takes over when no caller drove the sockets for so long. Shorter: timers and acknowledgements "
-        "keep their time better while the application computes; longer: fewer wake-ups.",
+        "The I/O thread takes over when no caller has driven the sockets for this long. Shorter: timers and "
+        "acknowledgements are more punctual while the application computes. Longer: fewer wake-ups.",
         low=1e-4,
         high=0.1,
     )
     nap_s: float = _knob(
         500e-6,
         "s",
-        "A receiver under load lets datagrams gather, until there are about 512 KiB or a quarter of a window, and at "
-        "most for so long: it wakes less often and delivers larger batches, later. 0: never.",
+        "A receiver under load lets datagrams accumulate, until there are about 512 KiB or a quarter of a window, for"
+        " at most this long: it wakes less often and delivers larger batches, later. 0: never.",
         low=0.0,
         high=0.01,
     )
@@ -612,7 +654,7 @@ class Config:
     # -- from elsewhere
 
     def replace(self, **settings: Unpack[Settings]) -> Self:
-        """A copy with other values. What has the value of its formula follows it in the copy too.
+        """A copy with other values. Settings that have the value of their formula are computed anew in the copy.
 
         Raises:
             ConfigError: an unknown or wrong setting.
@@ -627,10 +669,10 @@ class Config:
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Self:
-        """The settings of a TOML file, in its table ``[seqcast]`` if it has one, else at its top.
+        """The settings in a TOML file: those in its table ``[seqcast]`` if it has one, else those at its top level.
 
         Raises:
-            ConfigError: the file cannot be read, is no TOML, or has an unknown or wrong setting.
+            ConfigError: the file cannot be read or is not TOML, or a setting in it is unknown or not allowed.
         """
         table = sources.toml_table(path)
         check.names(table, _hints(), str(path))
@@ -638,20 +680,20 @@ class Config:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
-        """The settings of the environment: ``SEQCAST_CONFIG`` names a TOML file, ``SEQCAST_<SETTING>`` wins over it.
+        """The settings in the environment: ``SEQCAST_CONFIG`` names a TOML file, ``SEQCAST_<SETTING>`` overrides it.
 
-        A variable of another name that begins with ``SEQCAST_`` is refused as an unknown keyword is: it is most likely
-        a setting with a slip of the pen, and the group would be another one than was meant.
+        Any other variable that begins with ``SEQCAST_`` is refused, as an unknown keyword is: it is most likely a
+        misspelt setting, and ignoring it would join a group other than the intended one.
 
         Raises:
-            ConfigError: a wrong value, or a variable that is no setting.
+            ConfigError: a value that is not allowed, or a variable that names no setting.
         """
         path, settings = sources.variables(os.environ if environment is None else environment, _hints())
         return cls.from_toml(path).replace(**settings) if path else cls(**settings)
 
 
 def _explained() -> str:
-    """Every setting, for help(): what docs/config.md has in its tables."""
+    """Every setting, for help(), as in the tables of docs/config.md."""
     lines = []
     for field in dataclasses.fields(Config):
         default = field.metadata.get("formula") or repr(field.default)
@@ -666,11 +708,11 @@ if Config.__doc__:  # there is none under -OO
 
 @functools.cache
 def _hints() -> dict[str, Any]:
-    """The settings' types. Evaluating annotations takes half a millisecond, which a join would feel."""
+    """The settings' types, cached: evaluating the annotations takes half a millisecond, which would slow each join."""
     return get_type_hints(Config)
 
 
 def _computed(field: dataclasses.Field[Any], config: Config) -> float | None:
-    """What the formula of a setting gives; None: it has none."""
+    """The value of a setting's formula; None: it has no formula."""
     compute = field.metadata.get("compute")
     return min(round(compute(config), 9), field.metadata["high"]) if compute else None
