@@ -206,8 +206,8 @@ def sentence(comment: str) -> str:
 
 def state_page() -> str:
     """docs/state-tables.md from the tables that the policies run."""
+    from seqcast.core.machines.beacons import Beacons
     from seqcast.core.machines.every import MACHINES
-    from seqcast.core.table import DecisionTable
 
     parts = [
         "# State tables",
@@ -216,14 +216,18 @@ def state_page() -> str:
         "occurs in a healthy group and changes nothing; an *illegal* one is a bug and raises `IllegalEvent`.",
     ]
     for machine in MACHINES:
-        first, *paragraphs = str(sys.modules[machine.__module__].__doc__).strip().split("\n\n")
-        parts.append(f"## {machine.TABLE.name.capitalize()}: {prose(first).rstrip('.')}")
-        parts += [prose(paragraph) for paragraph in paragraphs]
+        parts += introduction(machine.TABLE.name, machine)
         parts.append(table(["event", "in", "if", "does", "then", "because"], transitions(machine.TABLE)))
-        for decision in (each for each in vars(machine).values() if isinstance(each, DecisionTable)):
-            parts.append(f"Decision *{decision.name}*, the first case that holds:")
-            parts.append(table(["if", "does", "because"], cases(decision)))
+    parts += introduction(Beacons.BEACON.name, Beacons)
+    parts.append("The first case that holds:")
+    parts.append(table(["if", "does", "because"], cases(Beacons.BEACON)))
     return "\n\n".join(parts) + "\n"
+
+
+def introduction(name: str, of: type) -> list[str]:
+    """The heading of a table, and what the module of its class says."""
+    first, *paragraphs = str(sys.modules[of.__module__].__doc__).strip().split("\n\n")
+    return [f"## {name.capitalize()}: {prose(first).rstrip('.')}", *(prose(paragraph) for paragraph in paragraphs)]
 
 
 def cases(decision: DecisionTable) -> list[list[str]]:

@@ -18,8 +18,8 @@ import sim_literal_order
 from rewired import replaced, rewired
 from sim_literal_order import ACK, sealed
 
+import seqcast.core.machines.beacons
 import seqcast.core.machines.initiator
-import seqcast.core.machines.merge
 import seqcast.core.member
 import seqcast.sim.application
 from seqcast._native.engine import AGAIN, SENT, Engine, Sending
@@ -476,7 +476,7 @@ def own_merge_ids() -> Iterator[dict[str, Any]]:
     original = Merger._ask
 
     def ask(self: Merger, frame: MergeAsk, sender: int, address: bytes) -> None:
-        if sender in self.heard:
+        if sender in self.beacons.heard:
             self.refuse(frame, sender, address)
         else:
             original(self, frame, sender, address)
@@ -534,7 +534,7 @@ def policy_unchecked() -> Iterator[dict[str, Any]]:
 @contextlib.contextmanager
 def larger_wins() -> Iterator[dict[str, Any]]:
     """Of two groups that were founded apart the larger one stays, and who is blocked gives way (no history)."""
-    with mock.patch.object(seqcast.core.machines.merge, "history_of", lambda context: 0):
+    with mock.patch.object(seqcast.core.machines.beacons, "history_of", lambda context: 0):
         yield {}
 
 

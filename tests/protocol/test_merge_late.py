@@ -6,7 +6,7 @@ from sim_stage import Stage, names, send
 from seqcast.core.frames.kinds import Beacon, MergeAsk, MergeCancel, MergeGo, MergeReady, dump
 from seqcast.core.machines.merge import MergerState
 from seqcast.core.orders.order import first
-from seqcast.core.rules.cut import merged_view
+from seqcast.core.rules.merged import merged_view
 
 
 class Asked:

@@ -9,8 +9,8 @@ from sim_literal import VARIANTS, finds, storm, turnover, violation
 from sim_stage import Stage
 
 from seqcast.core.frames.kinds import Done, NewView
+from seqcast.core.machines.beacons import Beacons
 from seqcast.core.machines.lifecycle import Lifecycle
-from seqcast.core.machines.merge import Merger
 from seqcast.core.table import Edge, edges_of
 from seqcast.core.vocabulary import Left
 from seqcast.events import Blocked, Excluded, Lost, Unblocked
@@ -150,7 +150,7 @@ def test_a_start_that_forms_two_groups_is_found(capsys):
         said = capsys.readouterr().out
         assert "replay: seqcast sim --starts 1..1" in said
         assert "2 formed more than one at first, 0 end in more than one" in said
-        with mock.patch.object(Merger, "beacon", lambda self, frame, sender, address: None):
+        with mock.patch.object(Beacons, "receive", lambda self, frame, sender, address: None):
             assert main(["--starts", "1..2"]) == 1
     assert "2 formed more than one at first, 2 end in more than one" in capsys.readouterr().out
 

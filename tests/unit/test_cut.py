@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from seqcast.core import orders
 from seqcast.core.frames.kinds import FETCH_MAX, Fetch, Held, MemberInfo, Ok
-from seqcast.core.rules.cut import first_view, fix_cut, merged_view, next_view, windows
+from seqcast.core.rules.cut import first_view, fix_cut, next_view, windows
+from seqcast.core.rules.merged import merged_view
 from seqcast.types import MEMBERS_MAX, View, ViewId
 
 INFOS = [MemberInfo(name, number + 1, b"%d" % number, 160_000, 1500, 1 << 20) for number, name in enumerate("abcde")]

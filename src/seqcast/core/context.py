@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from seqcast.core.frames.kinds import Frame, MemberInfo, NewView, Provision
+from seqcast.core.orders import by_name
 from seqcast.core.orders.order import Choose, first
 from seqcast.core.port import EnginePort
 from seqcast.core.rules.quorum import Allowance, is_quorum
@@ -165,6 +166,12 @@ class Context:
         if not self.primary:
             return True
         return is_quorum(self.allowed.members if self.allowed else [each.id for each in self.members], survivors)
+
+    @property
+    def mechanism(self) -> int:
+        """Number of the mechanism that orders the messages of our group."""
+        assert self.view is not None
+        return by_name(self.view.mechanism).number
 
     @property
     def rank(self) -> int:

@@ -38,7 +38,6 @@ class Machines:
         self._begin(None)
         self.initiator = Initiator(context, self.participant, self.membership, self.lineage)
         self.merger = Merger(context, self.initiator, self.lineage)
-        self.merger.membership = self.membership
 
     def timed(self) -> Iterator[Timed]:
         """Those with timers, in the order in which these run. Each is looked up when it is its turn: the one before
@@ -68,7 +67,6 @@ class Machines:
         """
         self._begin(before)
         self.initiator.participant, self.initiator.membership = self.participant, self.membership
-        self.merger.membership = self.membership
 
     def _begin(self, before: Membership | None) -> None:
         self.participant = Participant(self.context, self.blocker)

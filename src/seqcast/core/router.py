@@ -51,8 +51,8 @@ from seqcast.core.frames.kinds import (
     Wait,
 )
 from seqcast.core.machines.lifecycle import LifecycleEvent
-from seqcast.core.machines.merge import COUNTER_STEP_MAX
 from seqcast.core.member import Machines
+from seqcast.core.rules.merged import COUNTER_STEP_MAX
 from seqcast.core.rules.quorum import Allowance
 from seqcast.core.story import Story
 from seqcast.core.table import IGNORED, DecisionTable, decision
@@ -289,7 +289,7 @@ class Router:
             if machines.membership.acting() and machines.lineage.was_in(tag, sender, address):
                 self.context.send(machines.lineage.closed[tag], sender, address)
         elif self.context.view is not None:
-            machines.merger.beacon(frame, sender, address)
+            machines.merger.beacons.receive(frame, sender, address)
 
     def merge(self, frame: MergeFrame, sender: int, address: bytes) -> None:
         """merge: see its table"""

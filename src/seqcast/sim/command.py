@@ -8,8 +8,8 @@ import traceback
 from collections.abc import Iterator, Sequence
 
 from seqcast.commandline import Parser, Progress, whole
+from seqcast.core.machines.beacons import Beacons
 from seqcast.core.machines.every import MACHINES
-from seqcast.core.machines.merge import Merger
 from seqcast.core.machines.operator import Operator
 from seqcast.core.router import VIEW
 from seqcast.core.table import DecisionTable, Edge, Machine, edges_of
@@ -19,7 +19,7 @@ from seqcast.sim.world import simulate
 
 COUNTED: tuple[type[Machine] | DecisionTable, ...] = (
     *(each for each in MACHINES if each is not Operator),
-    Merger.BEACON,
+    Beacons.BEACON,
     VIEW,
 )
 """Tables whose taken rows runs report; an operator's is not of a member."""

@@ -22,7 +22,6 @@ from typing import ClassVar
 from seqcast.core.context import NEVER, Context
 from seqcast.core.frames.kinds import Join, MemberInfo, Refused
 from seqcast.core.machines.participant import Participant
-from seqcast.core.orders import by_name
 from seqcast.core.table import IGNORED, Machine, Table, table
 from seqcast.core.vocabulary import Warn
 from seqcast.types import MEMBERS_MAX
@@ -182,7 +181,7 @@ class Membership(Machine):
         if frame.order != context.settings.order:
             reason = f"the group has order={context.settings.order!r}, not {frame.order!r}: join with the same order"
             return Refused(reason, "settings", frame.nonce)
-        if context.view is not None and by_name(context.view.mechanism).number not in frame.mechanisms:
+        if context.view is not None and context.mechanism not in frame.mechanisms:
             reason = f"the group's messages are ordered by {context.view.mechanism!r}, which the joiner's release of "
             reason += "seqcast does not know: run the same release on every member"
             return Refused(reason, "version", frame.nonce)

@@ -1,29 +1,21 @@
 """Merging what a partition separated (the cut, step 11; MRG-01 to MRG-09, E-11, E-12).
 
-The acting coordinator of each view multicasts a beacon. A coordinator that hears the beacon of another view, and has
-the lowest id of the coordinators it hears, leads: it makes the merge id and asks the others to cut their subgroups and
-to hold them. A coordinator follows one merge at a time (compare-and-set of the id). Once one of them is ready, the
-leader cuts its own subgroup; when all are ready, it sends all of them the merged view, which each coordinator installs
-in its own subgroup as the VIEW that ends the cut. Nobody waits for ever: a follower continues alone when the leader
-falls silent.
-
-Primary partitions never merge: no minority continues, so the only other groups are those that were founded apart. The
-one with less history gives way, blocked or not: its members are out, and may join again. If both have a history that
-members shared, an operator decides, and they only warn. If neither has one, there is nothing to lose: the smaller group
-gives way, and a blocked one to one that is not.
+A coordinator that hears the beacon of another view (``beacons.py``), and has the lowest id of the coordinators it
+hears, leads: it makes the merge id and asks the others to cut their subgroups and to hold them. A coordinator follows
+one merge at a time (compare-and-set of the id). Once one of them is ready, the leader cuts its own subgroup; when all
+are ready, it sends all of them the merged view, which each coordinator installs in its own subgroup as the VIEW that
+ends the cut. Nobody waits for ever: a follower continues alone when the leader falls silent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import ClassVar
 
 from seqcast.core.context import NEVER, Context, Repeat
 from seqcast.core.frames.kinds import (
     SUBGROUPS_MAX,
-    Beacon,
     MergeAsk,
     MergeCancel,
     MergeGo,
@@ -33,57 +25,20 @@ from seqcast.core.frames.kinds import (
     MergeTaken,
     Merging,
     NewView,
-    Subgroup,
 )
+from seqcast.core.machines.beacons import Beacons, Others
 from seqcast.core.machines.initiator import Initiator, InitiatorEvent
-from seqcast.core.machines.membership import difference
-from seqcast.core.membership import Membership
-from seqcast.core.orders import by_name
-from seqcast.core.rules.cut import merged_view, why_apart
-from seqcast.core.rules.history import History, history_of
 from seqcast.core.rules.lineage import Lineage
-from seqcast.core.table import IGNORED, ILLEGAL, DecisionTable, Machine, Table, decision, table
-from seqcast.core.vocabulary import GiveWay, Warn
+from seqcast.core.rules.merged import check_part, checked, continues, merged_view, why_apart
+from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
 from seqcast.errors import RemoteProtocolError
 
-HEARD_MAX = 64
-APART_MAX = 64
-APART_NS_MAX = 600_000_000_000
-"""A view that cannot be merged with ours is tried again after ``merge_back_off_ns_max``, doubling up to this."""
-COUNTER_STEP_MAX = 1 << 32
-"""A view's counter may be so far above ours: beyond what any group reaches, and far from the last number."""
 FRUITLESS_MAX = 16
 FOLLOWED = 2
 """A leader is followed for so many times of its deadline: it has gone on by then, or it leads nothing."""
-LEADER_BEACONS = 10
-"""A coordinator waits for one with a lower id to lead for so many times of a beacon."""
 APART_BEACONS = 10
 """A member that is heard so soon after a merged view fell apart was never out of reach."""
-GATHER = 2
-"""A leader waits for so many bundling delays for further coordinators: they answer the first beacon that they hear."""
 NO_MERGE: MergeId = (0, 0)
-_BOTH = (
-    "another group of this cluster, founded apart from this one, lives, and both have delivered messages: neither "
-    "gives way by itself. End the members of one of the two; they join the other when they are started again"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Heard:
-    """Another coordinator, by its beacons: of the view with ``tag``; heard since, or asked us last; and heard last."""
-
-    tag: int
-    address: bytes
-    first_ns: int
-    last_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Apart:
-    """A view that is left alone for so long; then it is looked at again, as what was said of it may have been a lie."""
-
-    until_ns: int
-    wait_ns: int
 
 
 class MergerState(Enum):
@@ -109,8 +64,6 @@ class MergerEvent(Enum):
 
 S, E = MergerState, MergerEvent
 _LEADS = (S.LEADING, S.GOING)
-Others = dict[int, tuple[int, bytes]]
-"""Coordinators of other views: the tag of the view, and the address, by id."""
 
 
 class Merger(Machine):
@@ -119,25 +72,17 @@ class Merger(Machine):
         self.context = context
         self.initiator = initiator
         self.lineage = lineage
-        self.membership: Membership  # of the present view; set by the endpoint
+        self.beacons = Beacons(context, initiator, self._found)
         settings = context.settings
         self.repeats = Repeat(settings.repeat_ns_min, settings.repeat_ns_max)
-        self.beacon_ns = NEVER
         self.deadline_ns = NEVER
         self.quiet_ns = 0  # no merge before
         self.pause_ns = settings.merge_back_off_ns
         self.merged_ns = -NEVER  # when the last merge was installed
         self.parted: dict[int, int] = {}  # members of that which did not come along to the next view: since when
-        self.said_ns = -NEVER  # when our last beacon was sent
         self.lead_ns = NEVER  # when the others that hear us have had the time to say so, too
         self.number = 0
         self.merge: MergeId = NO_MERGE
-        self.heard: dict[int, Heard] = {}  # other coordinators
-        self.apart: dict[int, Apart] = {}  # tags of views that cannot be merged with ours as both are
-        self.reasons: dict[str, None] = {}  # of that, which the application was told
-        # Coordinators of other primary partitions to which ours may have to give way: heard first, and last.
-        self.rivals: dict[int, tuple[int, int]] = {}
-        self.warned: dict[int, None] = {}  # of those: told of, because neither gives way
         self.asked: Others = {}  # while leading
         self.ready: dict[int, MergeReady] = {}
         self.merged: NewView | None = None
@@ -149,51 +94,37 @@ class Merger(Machine):
 
     # ---- inputs
 
-    def beacon(self, frame: Beacon, sender: int, address: bytes) -> None:
-        """A view that we were never in lives."""
-        if sender in self.context.infos:
-            self.membership.seen_elsewhere(sender)
-            own = self._own_beacon()
-            self.context.send(own, sender, address)  # if its view closed ours, it tells us
-            if own.primary != 0:
-                return
-            # We lack a majority, and what it could tell us may never come: two groups founded apart took it in.
-        self.BEACON.take(self, self.edges, frame, sender, address)
-
     def receive(self, frame: Merging, sender: int, address: bytes) -> None:
         """A frame of a merge; those that answer us, or are answered, name its id."""
-        ours = frame.merge == self.merge
+        ours, me = frame.merge == self.merge, self.context.me.id
         by_leader = (sender, address) == self.leader
         match frame:
             case MergeAsk():
                 self._ask(frame, sender, address)
             case MergeRefused() if ours and self._is_asked(sender, address):
                 self.fire(E.REFUSED, sender)
-            case MergeReady() if frame.merge[0] == self.context.me.id:
+            case MergeReady() if frame.merge[0] == me:
                 if self._is_for_us(frame, sender, address):
-                    self._check_ready(frame)
+                    assert self.context.view is not None
+                    check_part(frame.view, self.context.view, self.context.mechanism)
                 self.fire(E.READY, frame, sender, address)
             case MergeGo() if frame.merge == self.taken and by_leader:
                 self.context.send(MergeTaken(frame.merge), sender, address)
             case MergeGo() if ours and by_leader:
-                if self._holds() and self.said == self.initiator.attempt and self._goes_on(frame.view):
-                    self.fire(E.GO, self._checked(frame.view))
+                if self._holds() and self.said == self.initiator.attempt and continues(frame.view, self._own(), me):
+                    self.fire(E.GO, checked(frame.view, self._own(), me))
             case MergeTaken() if ours and self._is_asked(sender, address):
                 self.fire(E.TAKEN, sender)
             case MergeCancel() if ours and by_leader:
                 if frame.reason:
-                    self._warn(frame.reason)
-                    if sender in self.heard:  # another coordinator leads
-                        self._shun(self.heard[sender].tag)
+                    self.beacons.turned_away(sender, frame.reason)
                 self.fire(E.CANCEL)
 
     def _ask(self, frame: MergeAsk, sender: int, address: bytes) -> None:
         if frame.merge[0] != sender:
             raise RemoteProtocolError("MERGE_ASK: the sender is not the leader that its id names")
         self._fell_apart(sender)
-        known = self.heard.get(sender)
-        if known is not None and known.address == address:
-            self.heard[sender] = replace(known, first_ns=self.context.now)
+        self.beacons.asked_by(sender, address)
         self.fire(E.ASK, frame, sender, address)
 
     def _is_asked(self, sender: int, address: bytes) -> bool:
@@ -203,17 +134,6 @@ class Merger(Machine):
     def _is_for_us(self, frame: MergeReady, sender: int, address: bytes) -> bool:
         """Does it answer the merge that we lead, or led last?"""
         return frame.merge == self.merge and self._is_asked(sender, address) and self.context.view is not None
-
-    def _check_ready(self, frame: MergeReady) -> None:
-        """Raises RemoteProtocolError where the view that a subgroup would install alone cannot be right."""
-        context, view = self.context, frame.view
-        if view.closes is None:
-            raise RemoteProtocolError("MERGE_READY: closes no view")
-        if (view.order, view.mechanism) != (context.settings.order, self._mechanism()):
-            raise RemoteProtocolError("MERGE_READY: another order, or another mechanism for it, than the group has")
-        assert context.view is not None
-        if view.view_id.counter > context.view.view_id.counter + COUNTER_STEP_MAX:
-            raise RemoteProtocolError("MERGE_READY: its counter is far above that of our view")
 
     def review(self) -> None:
         """Considers at the end of each step what is possible now."""
@@ -229,9 +149,13 @@ class Merger(Machine):
             self.pause_ns, self.parted = settings.merge_back_off_ns, {}
         else:
             self.parted.update(dict.fromkeys(lost, now))
-        self.heard = {member: seen for member, seen in self.heard.items() if member not in self.context.infos}
-        self.beacon_ns = self.context.now + self.context.settings.bundle_ns
-        self.lead_ns, self.context.elder_ns = NEVER, -NEVER
+        self.lead_ns = NEVER
+        self.beacons.installed()
+
+    def _found(self, sender: int) -> None:
+        """The beacon of a coordinator whose view ours can be merged with."""
+        self._fell_apart(sender)
+        self.consider()
 
     def _fell_apart(self, sender: int) -> None:
         """Is it one that was merged with us, did not come along soon after, and is still heard? Then perhaps not all
@@ -244,16 +168,11 @@ class Merger(Machine):
             self.parted = {}
 
     def due(self) -> int:
-        timers = min(self.repeats.due, self.deadline_ns, self.lead_ns)
-        return min(timers, self.beacon_ns) if self.context.view else timers
+        return min(self.repeats.due, self.deadline_ns, self.lead_ns, self.beacons.due())
 
     def run_timers(self) -> None:
         context = self.context
-        if context.now >= self.beacon_ns:
-            self.beacon_ns = context.now + context.settings.beacon_ns
-            if context.view is not None and self.membership.acting():
-                self.said_ns = context.now
-                context.multicast(self._own_beacon())
+        self.beacons.run_timers()
         if context.now >= self.lead_ns:
             self.lead_ns = NEVER
             if context.view is not None:
@@ -263,24 +182,6 @@ class Merger(Machine):
             self.fire(E.DEADLINE)
         if self.repeats.take(context.now):  # a step may be so late that both are due, and some are awaited still
             self.fire(E.REPEAT)
-
-    # ---- guards: beacons
-
-    def is_of_another_cluster(self, frame: Beacon, _sender: int, _address: bytes) -> bool:
-        return frame.cluster != self.context.cluster
-
-    def is_left_apart(self, frame: Beacon, _sender: int, _address: bytes) -> bool:
-        tag = frame.view_id.tag
-        return tag in self.apart and self.context.now < self.apart[tag].until_ns
-
-    def has_other_settings(self, frame: Beacon, _sender: int, _address: bytes) -> bool:
-        return bool(self._difference(frame))
-
-    def cannot_be_compared(self, frame: Beacon, _sender: int, _address: bytes) -> bool:
-        return self.context.primary and frame.primary is None
-
-    def is_primary(self, _frame: Beacon, _sender: int, _address: bytes) -> bool:
-        return self.context.primary
 
     # ---- guards: leading
 
@@ -292,7 +193,7 @@ class Merger(Machine):
 
     def may_lead_soon(self, others: Others) -> bool:
         """So it is, but other coordinators that hear us have not had the time to say so."""
-        return self.may_lead(others) and self.context.now < self._gathered_ns(others)
+        return self.may_lead(others) and self.context.now < self.beacons.gathered_ns(others)
 
     def is_not_for_us(self, frame: MergeReady, sender: int, address: bytes) -> bool:
         return not self._is_for_us(frame, sender, address)
@@ -335,9 +236,7 @@ class Merger(Machine):
     def is_by_an_unheard_leader(self, _frame: MergeAsk, sender: int, address: bytes) -> bool:
         """Its unicasts reach us, and not the multicasts that a view lives on: the merged view would fall apart. If its
         beacon is only late, it asks again."""
-        known = self.heard.get(sender)
-        old = self.context.now - 3 * self.context.settings.beacon_ns
-        return known is None or known.address != address or known.last_ns <= old
+        return not self.beacons.hears(sender, address)
 
     def can_follow(self, frame: MergeAsk, sender: int, _address: bytes) -> bool:
         context = self.context
@@ -348,68 +247,14 @@ class Merger(Machine):
         """Our subgroup is cut, and the leader was not told of this cut."""
         return self._holds() and self.said != self.initiator.attempt
 
-    # ---- actions: beacons
-
-    def shun(self, frame: Beacon, _sender: int, _address: bytes) -> None:
-        self._shun(frame.view_id.tag)
-        self._warn(self._difference(frame))
-
-    def note_coordinator(self, frame: Beacon, sender: int, address: bytes) -> None:
-        context = self.context
-        old = context.now - 3 * context.settings.beacon_ns
-        self.heard = {member: seen for member, seen in self.heard.items() if seen.last_ns > old}
-        if sender < context.me.id:
-            context.elder_ns = context.now
-        known = self.heard.get(sender)
-        if len(self.heard) < HEARD_MAX or known:
-            first_ns = known.first_ns if known else context.now
-            self.heard[sender] = Heard(frame.view_id.tag, address, first_ns, context.now)
-        if not known:  # all that hear each other shall know so before one of them leads
-            self.beacon_ns = min(self.beacon_ns, max(context.now, self.said_ns + context.settings.bundle_ns))
-        self._fell_apart(sender)
+    # ---- actions: leading
 
     def consider(self, *_: object) -> None:
         """Leads a merge, if one is possible and it is ours to lead."""
-        self.fire(E.CONSIDER, self._others())
-
-    def compare(self, frame: Beacon, sender: int, _address: bytes) -> None:
-        """Another primary partition: the one with more history stays, else the larger one. It is looked at for a while,
-        as it may be a view from which ours comes, of a member that has yet to learn so.
-
-        Timeline without the history: a, b and c deliver for a day; a and b are killed, and c is blocked. a starts again
-        while it does not hear c, and founds a group, which is not blocked. They meet: c was excluded, and the day lost.
-        """
-        context, own = self.context, self._own_beacon()
-        assert frame.primary is not None and own.primary is not None
-        now, settings = context.now, context.settings
-        ours, theirs = ((each.primary, each.view_id.counter, each.view_id.tag) for each in (own, frame))
-        both = own.history == frame.history == History.SHARED
-        equals = own.history == frame.history and (not frame.primary or theirs < ours)
-        if not both and (frame.history < own.history or equals):
-            self.rivals.pop(sender, None)
-            return
-        # What a beacon says is only said. The members that it counts are heard, each from an address of its own.
-        if context.plane.strangers(frame.view_id.tag) < max(frame.primary, 1):
-            return
-        old = now - 3 * settings.beacon_ns
-        self.rivals = {member: seen for member, seen in self.rivals.items() if seen[1] > old}
-        first, _ = self.rivals.get(sender, (now, now))
-        if len(self.rivals) < HEARD_MAX or sender in self.rivals:
-            self.rivals[sender] = first, now
-        if now - first < 2 * settings.elsewhere_ns:  # a member doubted for being elsewhere no longer counts by then
-            return
-        if not both:
-            what = "has a history that this one lacks" if frame.history > own.history else "is larger"
-            reason = f"another group of this cluster, founded apart from this one, {what}: join again"
-            context.emit(GiveWay(frame.view_id, reason))
-        elif sender not in self.warned and len(self.warned) < HEARD_MAX:
-            self.warned[sender] = None
-            context.emit(Warn(_BOTH))
-
-    # ---- actions: leading
+        self.fire(E.CONSIDER, self.beacons.others())
 
     def gather(self, others: Others) -> None:
-        self.lead_ns = self._gathered_ns(others)
+        self.lead_ns = self.beacons.gathered_ns(others)
 
     def lead(self, others: Others) -> None:
         self.number += 1
@@ -434,7 +279,7 @@ class Merger(Machine):
         reason = why_apart(self.context.members, frame.view)
         self._cancel(sender, reason)
         if reason:
-            self._stay_apart(frame.view, reason)
+            self.beacons.stay_apart(frame.view, reason)
 
     def let_go(self, _frame: MergeReady, sender: int, _address: bytes) -> None:
         self._cancel(sender, "")
@@ -461,8 +306,7 @@ class Merger(Machine):
         return unfit
 
     def go(self) -> None:
-        own = self.initiator.plain
-        assert own is not None
+        own = self._own()
         parts = [own]
         assert self.context.view is not None
         shortfalls = [*self.lineage.shortfalls(self.context.view, own)]
@@ -504,13 +348,12 @@ class Merger(Machine):
 
     def say_ready(self, *_: object) -> None:
         if self._holds():
-            plain = self.initiator.plain
-            assert plain is not None
+            own = self._own()
             self.said = self.initiator.attempt
             member, address = self.leader
             assert self.context.view is not None
-            shortfalls = self.lineage.shortfalls(self.context.view, plain)
-            self.context.send(MergeReady(self.merge, plain, shortfalls), member, address)
+            shortfalls = self.lineage.shortfalls(self.context.view, own)
+            self.context.send(MergeReady(self.merge, own, shortfalls), member, address)
 
     def take(self, template: NewView) -> None:
         self.taken = self.merge
@@ -555,59 +398,17 @@ class Merger(Machine):
 
     # ---- the rest
 
-    def _others(self) -> Others:
-        """Coordinators to merge with. One with a lower id leads; if it does not ask us in all that time, it may not
-        hear us: we do without it."""
-        context = self.context
-        patient = context.now - LEADER_BEACONS * context.settings.beacon_ns
-        return {
-            member: (seen.tag, seen.address)
-            for member, seen in self.heard.items()
-            if member not in context.infos and (member > context.me.id or seen.first_ns > patient)
-        }
-
-    def _gathered_ns(self, others: Others) -> int:
-        """When the coordinators that hear us have had the time to say so."""
-        first = min(self.heard[member].first_ns for member in others)
-        return first + GATHER * self.context.settings.bundle_ns
-
-    def _difference(self, frame: Beacon) -> str:
-        """What its group has that ours has not, so that they cannot be merged; "" if nothing."""
-        settings = self.context.settings
-        if frame.order != settings.order:
-            return f"order={frame.order!r}, and this one {settings.order!r}"
-        if frame.mechanism != self._mechanism():
-            assert self.context.view is not None
-            ours = self.context.view.mechanism
-            return f"another mechanism (number {frame.mechanism}) for its order than {ours!r}"
-        differ = difference(dict(settings.shared), dict(frame.shared))
-        return f"other settings: {differ}" if differ else ""
-
-    def _own_beacon(self) -> Beacon:
-        assert self.context.view is not None
-        primary = None
-        if self.context.primary:
-            doubted = self.membership.doubted()
-            trusted = [member.id for member in self.context.members if member.id not in doubted]
-            gated = self.initiator.participant.minority
-            primary = 0 if gated or not self.context.enough(trusted) else len(trusted)
-        context, settings = self.context, self.context.settings
-        assert context.view is not None
-        history = history_of(context) if context.primary else 0
-        view_id, shared = context.view.view_id, settings.shared
-        return Beacon(context.cluster, settings.order, self._mechanism(), view_id, primary, shared, history)
-
-    def _mechanism(self) -> int:
-        """Number of the mechanism that orders the messages of our group."""
-        assert self.context.view is not None
-        return by_name(self.context.view.mechanism).number
-
     def _holds(self) -> bool:
         return self.initiator.holding
 
+    def _own(self) -> NewView:
+        """The view that our subgroup, which is cut, would install alone."""
+        assert self.initiator.plain is not None
+        return self.initiator.plain
+
     def _on_duty(self) -> bool:
-        stays = self.context.view is not None and self.context.me.id not in self.membership.leaving()
-        return stays and self.membership.acting() and not self.initiator.backing_off
+        stays = self.context.view is not None and self.context.me.id not in self.initiator.membership.leaving()
+        return stays and self.initiator.membership.acting() and not self.initiator.backing_off
 
     def _time(self, deadline_ns: int) -> None:
         self.repeats.start(self.context.now)
@@ -617,82 +418,6 @@ class Merger(Machine):
         address = self.asked[member][1]
         self.drop(member)
         self.context.send(MergeCancel(self.merge, reason), member, address)
-
-    def _own_subgroup(self, template: NewView) -> Subgroup | None:
-        return next((group for group in template.subgroups if self.context.me.id in group.ids), None)
-
-    def _goes_on(self, template: NewView) -> bool:
-        """Does the merged view go on from our cut? It may be made of an earlier one, which is not held any more: with
-        other bases, or with members that we have lost since."""
-        own = self.initiator.plain
-        assert own is not None
-        group = self._own_subgroup(template)
-        if group is not None and not {info.id for info in own.members}.issuperset(group.ids):
-            return False
-        places = {info.id: rank for rank, info in enumerate(template.members)}
-        for rank, info in enumerate(own.members):
-            there = places.get(info.id)
-            if there is None or (template.base[there], template.origin_base[there]) != (
-                own.base[rank],
-                own.origin_base[rank],
-            ):
-                return False
-        return True
-
-    def _checked(self, template: NewView) -> NewView:
-        """The merged view, which goes on from our cut.
-
-        Raises:
-            RemoteProtocolError: it cannot be right.
-        """
-        own = self.initiator.plain
-        assert own is not None
-        group = self._own_subgroup(template)
-        if group is None or group.view_id != own.closes:
-            raise RemoteProtocolError("MERGE_GO: this subgroup is not among those that it merges")
-        if (template.order, template.mechanism) != (self.context.settings.order, self._mechanism()):
-            raise RemoteProtocolError("MERGE_GO: another order, or another mechanism for it, than the group has")
-        if template.view_id.counter > own.view_id.counter + COUNTER_STEP_MAX:
-            raise RemoteProtocolError("MERGE_GO: its counter is far above that of our view")
-        if not template.view_id > own.view_id:
-            raise RemoteProtocolError("MERGE_GO: the merged view is not newer")
-        return replace(template, closes=None, answers=None)
-
-    def _stay_apart(self, view: NewView, reason: str) -> None:
-        """From a subgroup as it is, and as it will be when it goes on alone."""
-        assert view.closes is not None
-        self._shun(view.closes.tag, seen=True)
-        self._shun(view.view_id.tag, seen=True)
-        self._warn(reason)
-
-    def _shun(self, tag: int, seen: bool = False) -> None:
-        """No merge with this view: who coordinates it counts for nothing in the election either.
-
-        Args:
-            seen: we have seen ourselves that it does not fit; else somebody said so, who may have lied.
-        """
-        known = self.apart.pop(tag, None)
-        wait = min(2 * known.wait_ns if known else self.context.settings.merge_back_off_ns_max, APART_NS_MAX)
-        self.apart[tag] = Apart(NEVER if seen else self.context.now + wait, wait)
-        self.heard = {member: seen for member, seen in self.heard.items() if seen.tag != tag}
-        while len(self.apart) > APART_MAX:
-            del self.apart[next(iter(self.apart))]
-
-    def _warn(self, reason: str) -> None:
-        if reason in self.reasons or len(self.reasons) >= APART_MAX:
-            return
-        self.reasons[reason] = None
-        self.context.emit(Warn(f"another group of this cluster cannot be merged with this one: it has {reason}"))
-
-    BEACON: ClassVar[DecisionTable] = decision(
-        "beacon",
-        (is_of_another_cluster, IGNORED, "it shares our multicast address"),
-        (is_left_apart, IGNORED, "a view that cannot be merged with ours; it is looked at again later"),
-        (has_other_settings, shun, "a group that cannot be merged with ours: warn, and leave it apart"),
-        (cannot_be_compared, IGNORED, "only primary partitions have something to compare"),
-        (is_primary, compare, "two primary partitions never merge; one of them gives way"),
-        (None, (note_coordinator, consider), "a view that ours can be merged with"),
-    )
 
     TABLE: ClassVar[Table] = table(
         "merger",

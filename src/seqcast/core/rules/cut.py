@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from seqcast.core.frames.kinds import (
     FETCH_MAX,
-    SHORTFALLS_MAX,
     Attempt,
     Fetch,
     Held,
@@ -15,13 +14,12 @@ from seqcast.core.frames.kinds import (
     NewView,
     Ok,
     Provision,
-    Shortfall,
     Subgroup,
 )
 from seqcast.core.machines.state import name_providers
 from seqcast.core.orders import Order, by_name, by_number
 from seqcast.core.orders.order import NOBODY, Choose, first
-from seqcast.types import MEMBERS_MAX, Member, MergeView, View, ViewId
+from seqcast.types import MEMBERS_MAX, MergeView, View, ViewId
 
 Arrange = Callable[[Sequence[MemberInfo], Sequence[Subgroup]], list[MemberInfo]]
 
@@ -250,66 +248,4 @@ def first_view(
         unicast_window=unicast_window,
         state_window=state_window,
         packet_bytes=packet_bytes,
-    )
-
-
-def why_apart(members: Sequence[Member], part: NewView) -> str:
-    """Why the members of ``part`` cannot be in one view with ``members``; "" if they can."""
-    names = {member.name: member.id for member in members}
-    for info in part.members:
-        if names.get(info.name, info.id) != info.id:
-            return f"a member of the same name, {info.name!r}: end one of the two, or give it another name"
-    if len(names.keys() | {info.name for info in part.members}) > MEMBERS_MAX:
-        return f"so many members that together they are more than {MEMBERS_MAX}: end some"
-    return ""
-
-
-def merged_view(
-    parts: Sequence[NewView],
-    shortfalls: Sequence[Shortfall],
-    arrange: Arrange = as_they_are,
-    choose: Choose = first,
-) -> NewView:
-    """The merged view of subgroups, of each of which ``parts`` has the VIEW that it would install alone, leader first.
-
-    What closes a subgroup's view (``closes``, ``attempt``, ``survivors``, ``cut``, ``table``) is that subgroup's own,
-    and left out here. The id is above each subgroup's, and no other attempt of the leader's makes the same.
-    """
-    places: dict[int, tuple[MemberInfo, int, int]] = {}
-    subgroups = []
-    for part in parts:
-        assert part.closes is not None
-        come = [info for info in part.members if info.id not in places]
-        rank = {info.id: rank for rank, info in enumerate(part.members)}
-        places.update((info.id, (info, part.base[rank[info.id]], part.origin_base[rank[info.id]])) for info in come)
-        if come:
-            subgroups.append(Subgroup(part.closes, tuple(info.id for info in come)))
-    members = arrange([info for info, _, _ in places.values()], subgroups)
-    leader = parts[0].view_id
-    order = order_of(parts[0])  # of all parts: only views of one mechanism merge
-    frame = first_view(members, parts[0].order, order, leader.flush[1], choose)
-    view_id = ViewId(max(part.view_id.counter for part in parts) + 1, members[0].id, leader.flush)
-    # How each subgroup closed its view goes along, for a member that turns out not to have come.
-    alone = {part.view_id for part in parts}
-    alone_tags = {each.tag for each in alone}
-    known = [
-        each._replace(successor=view_id) if each.successor in alone else each for each in dict.fromkeys(shortfalls)
-    ]
-    for part in parts:
-        lasts = order.own(part.base, part.origin_base)
-        assert part.closes is not None
-        known += [Shortfall(part.closes.tag, view_id, info.id, lasts[rank]) for rank, info in enumerate(part.members)]
-    return replace(
-        frame,
-        view_id=view_id,
-        base=tuple(places[info.id][1] for info in members),
-        origin_base=tuple(places[info.id][2] for info in members),
-        # Transfers of state go on, and those that would begin with a subgroup's own view begin with this one.
-        providers=tuple(
-            each._replace(boundary=view_id.tag) if each.boundary in alone_tags else each
-            for each in {each.joiner: each for part in reversed(parts) for each in part.providers}.values()
-        ),
-        subgroups=tuple(subgroups),
-        history=max(part.history for part in parts),
-        shortfalls=tuple(known[-SHORTFALLS_MAX:]),
     )

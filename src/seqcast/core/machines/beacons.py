@@ -1,0 +1,279 @@
+"""How the coordinators of separate views find each other, and which of two primary partitions gives way (MRG-01).
+
+The acting coordinator of each view multicasts a beacon. A coordinator that hears the beacon of another view which its
+own can be merged with reports it to the merge (``merge.py``).
+
+Primary partitions never merge: no minority continues, so the only other groups are those that were founded apart. The
+one with less history gives way, blocked or not: its members are out, and may join again. If both have a history that
+members shared, an operator decides, and they only warn. If neither has one, there is nothing to lose: the smaller group
+gives way, and a blocked one to one that is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from seqcast.core.context import NEVER, Context
+from seqcast.core.frames.kinds import Beacon, NewView
+from seqcast.core.machines.initiator import Initiator
+from seqcast.core.machines.membership import difference
+from seqcast.core.rules.history import History, history_of
+from seqcast.core.table import IGNORED, DecisionTable, decision
+from seqcast.core.vocabulary import GiveWay, Warn
+
+HEARD_MAX = 64
+APART_MAX = 64
+APART_NS_MAX = 600_000_000_000
+"""A view that cannot be merged with ours is tried again after ``merge_back_off_ns_max``, doubling up to this."""
+LEADER_BEACONS = 10
+"""A coordinator waits for one with a lower id to lead for so many times of a beacon."""
+GATHER = 2
+"""A leader waits for so many bundling delays for further coordinators: they answer the first beacon that they hear."""
+_BOTH = (
+    "another group of this cluster, founded apart from this one, lives, and both have delivered messages: neither "
+    "gives way by itself. End the members of one of the two; they join the other when they are started again"
+)
+Others = dict[int, tuple[int, bytes]]
+"""Coordinators of other views: the tag of the view, and the address, by id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Another coordinator, by its beacons: of the view with ``tag``; heard since, or asked us last; and heard last."""
+
+    tag: int
+    address: bytes
+    first_ns: int
+    last_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """A view that is left alone for so long; then it is looked at again, as what was said of it may have been a lie."""
+
+    until_ns: int
+    wait_ns: int
+
+
+class Beacons:
+    """
+    Args:
+        found: called with the id of a coordinator whose view ours can be merged with, at each of its beacons.
+    """
+
+    def __init__(self, context: Context, initiator: Initiator, found: Callable[[int], None]) -> None:
+        self.context, self.initiator, self.found = context, initiator, found
+        self.due_ns = NEVER
+        self.said_ns = -NEVER  # when our last beacon was sent
+        self.heard: dict[int, Heard] = {}  # other coordinators
+        self.apart: dict[int, Apart] = {}  # tags of views that cannot be merged with ours as both are
+        self.reasons: dict[str, None] = {}  # of that, which the application was told
+        # Coordinators of other primary partitions to which ours may have to give way: heard first, and last.
+        self.rivals: dict[int, tuple[int, int]] = {}
+        self.warned: dict[int, None] = {}  # of those: told of, because neither gives way
+
+    # ---- inputs
+
+    def receive(self, frame: Beacon, sender: int, address: bytes) -> None:
+        """A view that we were never in lives."""
+        if sender in self.context.infos:
+            self.initiator.membership.seen_elsewhere(sender)
+            own = self._own_beacon()
+            self.context.send(own, sender, address)  # if its view closed ours, it tells us
+            if own.primary != 0:
+                return
+            # We lack a majority, and what it could tell us may never come: two groups founded apart took it in.
+        self.BEACON.take(self, self.context.edges, frame, sender, address)
+
+    def installed(self) -> None:
+        """Our new view."""
+        self.heard = {member: seen for member, seen in self.heard.items() if member not in self.context.infos}
+        self.due_ns = self.context.now + self.context.settings.bundle_ns
+        self.context.elder_ns = -NEVER
+
+    def due(self) -> int:
+        return self.due_ns if self.context.view else NEVER
+
+    def run_timers(self) -> None:
+        context = self.context
+        if context.now >= self.due_ns:
+            self.due_ns = context.now + context.settings.beacon_ns
+            if context.view is not None and self.initiator.membership.acting():
+                self.said_ns = context.now
+                context.multicast(self._own_beacon())
+
+    # ---- what the merge asks
+
+    def others(self) -> Others:
+        """Coordinators to merge with. One with a lower id leads; if it does not ask us in all that time, it may not
+        hear us: we do without it."""
+        context = self.context
+        patient = context.now - LEADER_BEACONS * context.settings.beacon_ns
+        return {
+            member: (seen.tag, seen.address)
+            for member, seen in self.heard.items()
+            if member not in context.infos and (member > context.me.id or seen.first_ns > patient)
+        }
+
+    def gathered_ns(self, others: Others) -> int:
+        """When the coordinators that hear us have had the time to say so."""
+        first = min(self.heard[member].first_ns for member in others)
+        return first + GATHER * self.context.settings.bundle_ns
+
+    def hears(self, sender: int, address: bytes) -> bool:
+        """Have the multicasts of this coordinator reached us lately?"""
+        known = self.heard.get(sender)
+        old = self.context.now - 3 * self.context.settings.beacon_ns
+        return known is not None and known.address == address and known.last_ns > old
+
+    def asked_by(self, sender: int, address: bytes) -> None:
+        """This coordinator leads a merge, so that we wait for it to lead."""
+        known = self.heard.get(sender)
+        if known is not None and known.address == address:
+            self.heard[sender] = replace(known, first_ns=self.context.now)
+
+    def turned_away(self, leader: int, reason: str) -> None:
+        """The leader of a merge says that our subgroup does not fit."""
+        self._warn(reason)
+        if leader in self.heard:  # another coordinator leads
+            self._shun(self.heard[leader].tag)
+
+    def stay_apart(self, view: NewView, reason: str) -> None:
+        """From a subgroup as it is, and as it will be when it goes on alone."""
+        assert view.closes is not None
+        self._shun(view.closes.tag, seen=True)
+        self._shun(view.view_id.tag, seen=True)
+        self._warn(reason)
+
+    # ---- guards
+
+    def is_of_another_cluster(self, frame: Beacon, _sender: int, _address: bytes) -> bool:
+        return frame.cluster != self.context.cluster
+
+    def is_left_apart(self, frame: Beacon, _sender: int, _address: bytes) -> bool:
+        tag = frame.view_id.tag
+        return tag in self.apart and self.context.now < self.apart[tag].until_ns
+
+    def has_other_settings(self, frame: Beacon, _sender: int, _address: bytes) -> bool:
+        return bool(self._difference(frame))
+
+    def cannot_be_compared(self, frame: Beacon, _sender: int, _address: bytes) -> bool:
+        return self.context.primary and frame.primary is None
+
+    def is_primary(self, _frame: Beacon, _sender: int, _address: bytes) -> bool:
+        return self.context.primary
+
+    # ---- actions
+
+    def shun(self, frame: Beacon, _sender: int, _address: bytes) -> None:
+        self._shun(frame.view_id.tag)
+        self._warn(self._difference(frame))
+
+    def note_coordinator(self, frame: Beacon, sender: int, address: bytes) -> None:
+        context = self.context
+        old = context.now - 3 * context.settings.beacon_ns
+        self.heard = {member: seen for member, seen in self.heard.items() if seen.last_ns > old}
+        if sender < context.me.id:
+            context.elder_ns = context.now
+        known = self.heard.get(sender)
+        if len(self.heard) < HEARD_MAX or known:
+            first_ns = known.first_ns if known else context.now
+            self.heard[sender] = Heard(frame.view_id.tag, address, first_ns, context.now)
+        if not known:  # all that hear each other shall know so before one of them leads
+            self.due_ns = min(self.due_ns, max(context.now, self.said_ns + context.settings.bundle_ns))
+
+    def report(self, _frame: Beacon, sender: int, _address: bytes) -> None:
+        self.found(sender)
+
+    def compare(self, frame: Beacon, sender: int, _address: bytes) -> None:
+        """Another primary partition: the one with more history stays, else the larger one. It is looked at for a while,
+        as it may be a view from which ours comes, of a member that has yet to learn so.
+
+        Timeline without the history: a, b and c deliver for a day; a and b are killed, and c is blocked. a starts again
+        while it does not hear c, and founds a group, which is not blocked. They meet: c was excluded, and the day lost.
+        """
+        context, own = self.context, self._own_beacon()
+        assert frame.primary is not None and own.primary is not None
+        now, settings = context.now, context.settings
+        ours, theirs = ((each.primary, each.view_id.counter, each.view_id.tag) for each in (own, frame))
+        both = own.history == frame.history == History.SHARED
+        equals = own.history == frame.history and (not frame.primary or theirs < ours)
+        if not both and (frame.history < own.history or equals):
+            self.rivals.pop(sender, None)
+            return
+        # What a beacon says is only said. The members that it counts are heard, each from an address of its own.
+        if context.plane.strangers(frame.view_id.tag) < max(frame.primary, 1):
+            return
+        old = now - 3 * settings.beacon_ns
+        self.rivals = {member: seen for member, seen in self.rivals.items() if seen[1] > old}
+        first, _ = self.rivals.get(sender, (now, now))
+        if len(self.rivals) < HEARD_MAX or sender in self.rivals:
+            self.rivals[sender] = first, now
+        if now - first < 2 * settings.elsewhere_ns:  # a member doubted for being elsewhere no longer counts by then
+            return
+        if not both:
+            what = "has a history that this one lacks" if frame.history > own.history else "is larger"
+            reason = f"another group of this cluster, founded apart from this one, {what}: join again"
+            context.emit(GiveWay(frame.view_id, reason))
+        elif sender not in self.warned and len(self.warned) < HEARD_MAX:
+            self.warned[sender] = None
+            context.emit(Warn(_BOTH))
+
+    # ---- the rest
+
+    def _difference(self, frame: Beacon) -> str:
+        """What its group has that ours has not, so that they cannot be merged; "" if nothing."""
+        settings = self.context.settings
+        if frame.order != settings.order:
+            return f"order={frame.order!r}, and this one {settings.order!r}"
+        if frame.mechanism != self.context.mechanism:
+            assert self.context.view is not None
+            ours = self.context.view.mechanism
+            return f"another mechanism (number {frame.mechanism}) for its order than {ours!r}"
+        differ = difference(dict(settings.shared), dict(frame.shared))
+        return f"other settings: {differ}" if differ else ""
+
+    def _own_beacon(self) -> Beacon:
+        assert self.context.view is not None
+        primary = None
+        if self.context.primary:
+            doubted = self.initiator.membership.doubted()
+            trusted = [member.id for member in self.context.members if member.id not in doubted]
+            gated = self.initiator.participant.minority
+            primary = 0 if gated or not self.context.enough(trusted) else len(trusted)
+        context, settings = self.context, self.context.settings
+        assert context.view is not None
+        history = history_of(context) if context.primary else 0
+        view_id, shared = context.view.view_id, settings.shared
+        return Beacon(context.cluster, settings.order, self.context.mechanism, view_id, primary, shared, history)
+
+    def _shun(self, tag: int, seen: bool = False) -> None:
+        """No merge with this view: who coordinates it counts for nothing in the election either.
+
+        Args:
+            seen: we have seen ourselves that it does not fit; else somebody said so, who may have lied.
+        """
+        known = self.apart.pop(tag, None)
+        wait = min(2 * known.wait_ns if known else self.context.settings.merge_back_off_ns_max, APART_NS_MAX)
+        self.apart[tag] = Apart(NEVER if seen else self.context.now + wait, wait)
+        self.heard = {member: seen for member, seen in self.heard.items() if seen.tag != tag}
+        while len(self.apart) > APART_MAX:
+            del self.apart[next(iter(self.apart))]
+
+    def _warn(self, reason: str) -> None:
+        if reason in self.reasons or len(self.reasons) >= APART_MAX:
+            return
+        self.reasons[reason] = None
+        self.context.emit(Warn(f"another group of this cluster cannot be merged with this one: it has {reason}"))
+
+    BEACON: ClassVar[DecisionTable] = decision(
+        "beacon",
+        (is_of_another_cluster, IGNORED, "it shares our multicast address"),
+        (is_left_apart, IGNORED, "a view that cannot be merged with ours; it is looked at again later"),
+        (has_other_settings, shun, "a group that cannot be merged with ours: warn, and leave it apart"),
+        (cannot_be_compared, IGNORED, "only primary partitions have something to compare"),
+        (is_primary, compare, "two primary partitions never merge; one of them gives way"),
+        (None, (note_coordinator, report), "a view that ours can be merged with"),
+    )

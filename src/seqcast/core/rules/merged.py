@@ -1,0 +1,139 @@
+"""The view that subgroups make together: which of them fit, what it holds, and whether one that is offered can be right
+(the cut, step 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from seqcast.core.frames.kinds import SHORTFALLS_MAX, MemberInfo, NewView, Shortfall, Subgroup
+from seqcast.core.orders.order import Choose, first
+from seqcast.core.rules.cut import Arrange, as_they_are, first_view, order_of
+from seqcast.errors import RemoteProtocolError
+from seqcast.types import MEMBERS_MAX, Member, View, ViewId
+
+COUNTER_STEP_MAX = 1 << 32
+"""A view's counter may be so far above ours: beyond what any group reaches, and far from the last number."""
+
+
+def why_apart(members: Sequence[Member], part: NewView) -> str:
+    """Why the members of ``part`` cannot be in one view with ``members``; "" if they can."""
+    names = {member.name: member.id for member in members}
+    for info in part.members:
+        if names.get(info.name, info.id) != info.id:
+            return f"a member of the same name, {info.name!r}: end one of the two, or give it another name"
+    if len(names.keys() | {info.name for info in part.members}) > MEMBERS_MAX:
+        return f"so many members that together they are more than {MEMBERS_MAX}: end some"
+    return ""
+
+
+def merged_view(
+    parts: Sequence[NewView],
+    shortfalls: Sequence[Shortfall],
+    arrange: Arrange = as_they_are,
+    choose: Choose = first,
+) -> NewView:
+    """The merged view of subgroups, of each of which ``parts`` has the VIEW that it would install alone, leader first.
+
+    What closes a subgroup's view (``closes``, ``attempt``, ``survivors``, ``cut``, ``table``) is that subgroup's own,
+    and left out here. The id is above each subgroup's, and no other attempt of the leader's makes the same.
+    """
+    places: dict[int, tuple[MemberInfo, int, int]] = {}
+    subgroups = []
+    for part in parts:
+        assert part.closes is not None
+        come = [info for info in part.members if info.id not in places]
+        rank = {info.id: rank for rank, info in enumerate(part.members)}
+        places.update((info.id, (info, part.base[rank[info.id]], part.origin_base[rank[info.id]])) for info in come)
+        if come:
+            subgroups.append(Subgroup(part.closes, tuple(info.id for info in come)))
+    members = arrange([info for info, _, _ in places.values()], subgroups)
+    leader = parts[0].view_id
+    order = order_of(parts[0])  # of all parts: only views of one mechanism merge
+    frame = first_view(members, parts[0].order, order, leader.flush[1], choose)
+    view_id = ViewId(max(part.view_id.counter for part in parts) + 1, members[0].id, leader.flush)
+    # How each subgroup closed its view goes along, for a member that turns out not to have come.
+    alone = {part.view_id for part in parts}
+    alone_tags = {each.tag for each in alone}
+    known = [
+        each._replace(successor=view_id) if each.successor in alone else each for each in dict.fromkeys(shortfalls)
+    ]
+    for part in parts:
+        lasts = order.own(part.base, part.origin_base)
+        assert part.closes is not None
+        known += [Shortfall(part.closes.tag, view_id, info.id, lasts[rank]) for rank, info in enumerate(part.members)]
+    return replace(
+        frame,
+        view_id=view_id,
+        base=tuple(places[info.id][1] for info in members),
+        origin_base=tuple(places[info.id][2] for info in members),
+        # Transfers of state go on, and those that would begin with a subgroup's own view begin with this one.
+        providers=tuple(
+            each._replace(boundary=view_id.tag) if each.boundary in alone_tags else each
+            for each in {each.joiner: each for part in reversed(parts) for each in part.providers}.values()
+        ),
+        subgroups=tuple(subgroups),
+        history=max(part.history for part in parts),
+        shortfalls=tuple(known[-SHORTFALLS_MAX:]),
+    )
+
+
+def check_part(part: NewView, view: View, mechanism: int) -> None:
+    """Checks the view that another subgroup would install alone.
+
+    Args:
+        view, mechanism: ours, and the number of the mechanism that orders our group's messages.
+
+    Raises:
+        RemoteProtocolError: it cannot be right.
+    """
+    if part.closes is None:
+        raise RemoteProtocolError("MERGE_READY: closes no view")
+    if (part.order, part.mechanism) != (view.order, mechanism):
+        raise RemoteProtocolError("MERGE_READY: another order, or another mechanism for it, than the group has")
+    if part.view_id.counter > view.view_id.counter + COUNTER_STEP_MAX:
+        raise RemoteProtocolError("MERGE_READY: its counter is far above that of our view")
+
+
+def continues(template: NewView, own: NewView, me: int) -> bool:
+    """Does a merged view continue from our cut? It may be made of an earlier one, which is not held any more: with
+    other bases, or with members that we have lost since.
+
+    Args:
+        own: the view that our subgroup would install alone.
+    """
+    group = _subgroup_of(template, me)
+    if group is not None and not {info.id for info in own.members}.issuperset(group.ids):
+        return False
+    places = {info.id: rank for rank, info in enumerate(template.members)}
+    for rank, info in enumerate(own.members):
+        there = places.get(info.id)
+        ours = own.base[rank], own.origin_base[rank]
+        if there is None or (template.base[there], template.origin_base[there]) != ours:
+            return False
+    return True
+
+
+def checked(template: NewView, own: NewView, me: int) -> NewView:
+    """The merged view as our subgroup installs it, which continues from our cut.
+
+    Args:
+        own: the view that our subgroup would install alone.
+
+    Raises:
+        RemoteProtocolError: it cannot be right.
+    """
+    group = _subgroup_of(template, me)
+    if group is None or group.view_id != own.closes:
+        raise RemoteProtocolError("MERGE_GO: this subgroup is not among those that it merges")
+    if (template.order, template.mechanism) != (own.order, own.mechanism):
+        raise RemoteProtocolError("MERGE_GO: another order, or another mechanism for it, than the group has")
+    if template.view_id.counter > own.view_id.counter + COUNTER_STEP_MAX:
+        raise RemoteProtocolError("MERGE_GO: its counter is far above that of our view")
+    if not template.view_id > own.view_id:
+        raise RemoteProtocolError("MERGE_GO: the merged view is not newer")
+    return replace(template, closes=None, answers=None)
+
+
+def _subgroup_of(template: NewView, member: int) -> Subgroup | None:
+    return next((group for group in template.subgroups if member in group.ids), None)
