@@ -593,9 +593,18 @@ def closed_early(path: Path) -> None:
     views.write_text("".join(lines[:-1]) + seals.seal({**record, "idx": record["idx"] - 4}) + "\n")
 
 
+def ended_later(path: Path) -> None:
+    views = path / "views.jsonl"
+    lines = views.read_text().splitlines(True)
+    record = seals.unseal(lines[1])
+    record["closes"]["end"] += 3
+    views.write_text("".join([lines[0], seals.seal(record) + "\n", *lines[2:]]))
+
+
 @pytest.mark.parametrize(
     ("change", "check", "says"),
     [
+        (ended_later, "gaps", r"c closed view 1 .* after global seqno \d+, and its rows of that view end at \d+"),
         (renamed, "views", r"view 1 .* is one of cluster 'another' at c, and of 'test' at a"),
         (without_view, "views", r"c went from view 1 .* to view 3 .*: it skipped a view"),
         (with_column("view_counter", 70, 1), "views", r"c has rows of view 1 .* under the counter 2"),

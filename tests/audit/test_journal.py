@@ -95,15 +95,34 @@ def test_views_are_read_back_whole(tmp_path: Path) -> None:
     assert [installed.mechanism for installed in found.views] == ["sequencer"] * 3
 
 
-def test_a_view_says_how_its_messages_were_ordered_and_an_older_journal_by_its_sequencer() -> None:
-    record = journal_writer._view_record(V1, None, A, 1) | {"idx": 0}
+@pytest.mark.parametrize("prefix", [True, False])
+def test_a_closed_view_says_where_it_ended_and_how_far_it_is_the_same_for_all(tmp_path: Path, prefix: bool) -> None:
+    writer = JournalWriter(tmp_path, cluster="test", member=A, payload="hash")
+    for at, (of, rows) in enumerate([(V1, rows_of(7)), (V2, rows_of(20_000, start=9, first_global=3))]):
+        writer.view(of, at, prefix=prefix)
+        for first in range(0, len(rows), 999):
+            writer.batch(batch_of(rows[first : first + 999], of), of)
+    writer.batch(batch_of([dataclasses.replace(rows_of(1)[0], unicast=True)], V2), V2)
+    third = view(3, [A, B])
+    writer.view(third, 3, prefix=prefix)
+    wait_for_rows(writer, 20_007)
+    open_yet = journal_read.read(writer.path)
+    writer.view(view(4, [A, B]), 4)
+    writer.close("leave", at_view_end=True)
+    found = journal_read.read(writer.path)
+    assert found.views[:2] == open_yet.views[:2] and open_yet.views[2].end is None
+    assert [each.closes for each in found.views] == [0, V1.view_id.tag, V2.view_id.tag, third.view_id.tag]
+    ends = [each.end for each in found.views]
+    assert [(end.idx, end.global_seqno) for end in ends if end] == [(7, 7), (20_007, 20_002), (20_007, 0), (20_007, 0)]
+    assert [end.stable for end in ends if end] == [7 * prefix, 20_002 * prefix, 0, 0]
+
+
+def test_a_view_says_how_its_messages_were_ordered() -> None:
+    record = journal_writer._view_record(V1, None, A, 1) | {"idx": 0, "closes": None}
     assert journal_read._installed(record).mechanism == "sequencer"
     later = journal_read._installed(record | {"mechanism": "of a later release"})
     with pytest.raises(JournalError, match="'of a later release', which this release of seqcast does not know"):
         order_of(later)
-    del record["mechanism"]
-    assert order_of(journal_read._installed(record)).name == "sequencer"
-    assert order_of(journal_read._installed(record | {"sequencer": -1})).name == "fifo"
 
 
 def test_unicasts_are_counted_and_not_journaled(tmp_path: Path) -> None:
@@ -439,7 +458,7 @@ def test_what_is_no_journal_is_refused_in_one_line(tmp_path: Path) -> None:
     rolled.write_bytes(b"PAR1" + good[4:-100])
     refused("is altered: its checksum.*restore it from a copy")
     journal_roll.rewrite(path, 1, pa.table({"idx": [1, 2], "delivered_ns": [1, 2]}))
-    refused("columns of journal version 4")
+    refused("columns of journal version 5")
     rolled.write_bytes(good)
     manifest.write_text(manifests)
     manifest.write_text(manifests.replace("hash", "hush"))

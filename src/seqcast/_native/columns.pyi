@@ -46,6 +46,10 @@ class Block:
     def rows(self) -> int: ...
     @property
     def payload_bytes(self) -> int: ...
+    @property
+    def last_global_seqno(self) -> int:
+        """Of the last row; 0 without rows, or without total order."""
+
     def add(self, batch: DeliveredBatch, *, idx: int, view_counter: int, view_tag: int) -> int:
         """Copies the rows of one batch, the first with position ``idx``; unicasts are skipped.
 

@@ -135,6 +135,10 @@ cdef class Block:
         }
         return places[column]
 
+    @property
+    def last_global_seqno(self):
+        return self.to.global_seqno[self.rows - 1] if self.rows else 0
+
     def clear(self):
         self.rows = self.payload_bytes = 0
 

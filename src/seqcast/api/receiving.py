@@ -16,6 +16,7 @@ from seqcast.api.base import GroupBase
 from seqcast.arguments import nanoseconds
 from seqcast.config import Config
 from seqcast.core.machines.backlog import Item
+from seqcast.core.orders import by_name
 from seqcast.core.vocabulary import Left, Meaning
 from seqcast.errors import JournalWriteError, NotMember, UsageError
 from seqcast.events import Blocked, Excluded, InterfaceChanged, Lost, Unblocked
@@ -300,7 +301,7 @@ class Receiving(GroupBase):
             self._delivered_view = meaning
             if self._journal is not None:
                 try:
-                    self._journal.view(meaning, time.time_ns())
+                    self._journal.view(meaning, time.time_ns(), prefix=by_name(meaning.mechanism).prefix)
                 except JournalWriteError:
                     self._meanings.appendleft(meaning)
                     raise
@@ -312,7 +313,8 @@ class Receiving(GroupBase):
         if isinstance(meaning, Excluded | Left):
             self._end = meaning
             if self._journal is not None:
-                self._journal.close("excluded" if isinstance(meaning, Excluded) else "leave")
+                at_end = isinstance(meaning, Left) and meaning.view is not None
+                self._journal.close("excluded" if isinstance(meaning, Excluded) else "leave", at_view_end=at_end)
         return meaning
 
     def _give_state(self, handler: StateHandler, view: View, joiners: tuple[int, ...]) -> None:

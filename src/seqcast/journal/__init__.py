@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from seqcast.lazy import lazily
 
 if TYPE_CHECKING:
-    from seqcast.journal.reader import Installed, Journal, find, read
+    from seqcast.journal.reader import Installed, Journal, ViewEnd, find, read
     from seqcast.journal.schema import JournalDamaged, JournalError
 
-__all__ = ["Installed", "Journal", "JournalDamaged", "JournalError", "find", "read"]
+__all__ = ["Installed", "Journal", "JournalDamaged", "JournalError", "ViewEnd", "find", "read"]
 __getattr__ = lazily(
     globals(),
     {
@@ -22,6 +22,7 @@ __getattr__ = lazily(
         "Journal": "seqcast.journal.reader",
         "JournalDamaged": "seqcast.journal.schema",
         "JournalError": "seqcast.journal.schema",
+        "ViewEnd": "seqcast.journal.reader",
         "find": "seqcast.journal.reader",
         "read": "seqcast.journal.reader",
     },

@@ -38,6 +38,24 @@ MESSAGE_COLUMNS = ("view_tag", "sender", "seqno", "index", "global_seqno", "sent
 
 
 @dataclass(frozen=True, slots=True)
+class ViewEnd:
+    """How a member closed a view: it installed the next one, or left.
+
+    Args:
+        idx: position behind the last row of the view.
+        global_seqno: of the last message that the member delivered in the view; 0: none, or there is no total order.
+            The same at all members with the same next view that deliver their own messages.
+        stable: up to this global seqno *every* member of the view, also one that crashed or was cut off, delivered the
+            same messages as far as it delivered any: another journal of the view can be continued from any position up
+            to here in this one, at the same global seqno.
+    """
+
+    idx: int
+    global_seqno: int
+    stable: int
+
+
+@dataclass(frozen=True, slots=True)
 class Installed:
     """A view that a member installed, as its journal says."""
 
@@ -52,6 +70,10 @@ class Installed:
     """Position of the first row of the view."""
     subgroups: tuple[tuple[int, tuple[int, ...]], ...] = ()
     """Of a view that merged others: the tag of each, and the ids of its members that came along."""
+    closes: int = 0
+    """Tag of the view that the member closed to install this one; 0: it was in none."""
+    end: ViewEnd | None = None
+    """How the member closed it; None: it is still in it, crashed, was excluded, or the journal ended before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,6 +370,9 @@ def _views(path: Path) -> tuple[list[Installed], tuple[str | None, int], int]:
     for number, line in enumerate(lines, 1):
         try:
             record = seals.unseal(line)
+            if (closes := record["closes"]) and views and views[-1].tag == int(closes["tag"], 16):
+                end = ViewEnd(int(record["idx"]), int(closes["end"]), int(closes["stable"]))
+                views[-1] = replace(views[-1], end=end)
             if record["event"] == "close":
                 closed = str(record["reason"]), int(record["idx"])
             else:
@@ -355,11 +380,6 @@ def _views(path: Path) -> tuple[list[Installed], tuple[str | None, int], int]:
         except (ValueError, KeyError, TypeError) as error:
             raise JournalDamaged(f"{path}, line {number}, is not a view record: {_line(error)}") from error
     return views, closed, int(bool(tail))
-
-
-def _mechanism(sequencer: int) -> str:
-    """Of a view that was journaled when there were two mechanisms, which were known by their sequencer."""
-    return "fifo" if sequencer < 0 else "sequencer"
 
 
 def _installed(record: dict[str, Any]) -> Installed:
@@ -374,10 +394,11 @@ def _installed(record: dict[str, Any]) -> Installed:
         members=tuple(Member(name, int(key, 16)) for name, key in record["members"]),
         order=record["order"],
         sequencer=record["sequencer"],
-        mechanism=record.get("mechanism") or _mechanism(record["sequencer"]),
+        mechanism=record["mechanism"],
         at_ns=record["at_ns"],
         idx=record["idx"],
         subgroups=tuple((int(tag, 16), tuple(int(key, 16) for key in ids)) for tag, ids in record["subgroups"]),
+        closes=int(record["closes"]["tag"], 16) if record["closes"] else 0,
     )
 
 

@@ -154,6 +154,8 @@ class JournalWriter:
         # Of the caller only:
         self._view: View | None = None
         self._tag = 0
+        self._prefix = True
+        self._global_seqno = 0  # of the last message of the view
         # Of the writer thread only:
         self._segment = _Segment(self, 1)
         self._roller = Roller(self.path, self._counters, self._manifest, keep_s, keep_bytes)
@@ -162,8 +164,12 @@ class JournalWriter:
 
     # ---- what the group calls -----------------------------------------------------------------------------------
 
-    def view(self, view: View, at_ns: int) -> None:
-        """Journals a view that is delivered to the application. ``at_ns``: wall clock, ns since 1970.
+    def view(self, view: View, at_ns: int, *, prefix: bool = True) -> None:
+        """Journals a view that is delivered to the application.
+
+        Args:
+            at_ns: wall clock, ns since 1970.
+            prefix: what a member that falls has delivered in this view is a prefix of what the others deliver.
 
         Raises:
             JournalWriteError: an earlier write failed, and the journal is ``required``.
@@ -173,9 +179,10 @@ class JournalWriter:
         with self._lock:
             if not self._admit(0, 0):
                 return
-            self._view, self._tag = view, view.view_id.tag
+            closes = self._view_end()
+            self._view, self._tag, self._prefix, self._global_seqno = view, view.view_id.tag, prefix, 0
             self._hand_over()
-            self._queue.append({**record, "idx": self._idx})
+            self._queue.append({**record, "idx": self._idx, "closes": closes})
 
     def batch(self, batch: DeliveredBatch, view: View) -> None:
         """Journals a delivered batch of ``view``; waits while the queue is full.
@@ -216,11 +223,12 @@ class JournalWriter:
                 self._hand_over()
                 self._queue.append({"event": "event", "at_ns": at_ns, "kind": kind, "text": text})
 
-    def close(self, reason: str) -> None:
+    def close(self, reason: str, *, at_view_end: bool = False) -> None:
         """Writes what waits and a closing record, rolls the last segment and ends the thread. Again: does nothing.
 
         Args:
             reason: why the member stopped journaling: "leave", "excluded", an error's text.
+            at_view_end: all that the cut of the last view delivers was journaled.
 
         Raises:
             JournalWriteError: the journal is ``required``, and something could not be written; `counters` says how
@@ -230,7 +238,8 @@ class JournalWriter:
             if self._closed:
                 return
             self._hand_over()
-            self._queue.append({"event": "close", "reason": reason, "at_ns": time.time_ns(), "idx": self._idx})
+            record = {"event": "close", "reason": reason, "at_ns": time.time_ns(), "idx": self._idx}
+            self._queue.append({**record, "closes": self._view_end() if at_view_end else None})
             self._closed = True
             self._condition.notify_all()
         self._thread.join()
@@ -286,9 +295,19 @@ class JournalWriter:
             self._condition.notify_all()  # the writer waits for it no longer than flush_s
             added = self._block.add(batch, idx=self._idx, view_counter=counter, view_tag=tag)
         self._queued += _size(self._block) - before
+        if added:
+            self._global_seqno = self._block.last_global_seqno
         if self._block.rows >= GROUP_ROWS or self._block.payload_bytes >= GROUP_BYTES:
             self._hand_over()
         return added
+
+    def _view_end(self) -> dict[str, Any] | None:
+        """Where the view that is being closed ended, for its successor's record. Up to ``stable`` a member that fell
+        can have delivered nothing else: all of it where the order makes its stream a prefix of ours, else nothing."""
+        if self._view is None:
+            return None
+        end = self._global_seqno
+        return {"tag": f"{self._tag:016x}", "end": end, "stable": end if self._prefix else 0}
 
     def _hand_over(self) -> None:
         """The block that is being filled is to be written."""
@@ -325,7 +344,8 @@ class JournalWriter:
                 self._segment.abandon()
             with contextlib.suppress(Exception):  # where there is room for a line, it says what became of the journal
                 reason = f"{FAILED}{str(error) or type(error).__name__}"
-                record = {"event": "close", "reason": reason, "at_ns": time.time_ns(), "idx": self._counters["rows"]}
+                at = {"at_ns": time.time_ns(), "idx": self._counters["rows"]}
+                record = {"event": "close", "reason": reason, **at, "closes": None}
                 self._views_file.write(seals.seal(record) + "\n")
                 self._views_file.flush()
             with contextlib.suppress(Exception):

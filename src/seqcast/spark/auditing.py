@@ -232,6 +232,14 @@ def _check_predecessors(journals: Sequence[Journal], names: members.Names, repor
         if counters != sorted(set(counters)):
             continue  # told already
         for one, other in pairwise(journal.views):
+            if other.closes != one.tag:
+                report.violation(
+                    "views",
+                    f"{names.journal(number)} went from {names.view(signed(one.tag))} to "
+                    f"{names.view(signed(other.tag))}, and recorded that it closed {names.view(signed(other.closes))}: "
+                    "it skipped a view",
+                )
+                continue
             own = next((tag for tag, ids in other.subgroups if journal.member.id in ids), None)
             reference_tag, witness = (own, -1) if other.subgroups else closes.setdefault(other.tag, (one.tag, number))
             if reference_tag != one.tag:

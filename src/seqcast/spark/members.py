@@ -236,3 +236,12 @@ def _check_views(
                 doubts.append(Doubt("seqno jump", run.tag, run.idx, before, run.first))
             doubts += [Doubt("seqno jump", run.tag, *example) for example in run.jumps.first]
         highest[run.tag] = max(before, run.highest)
+    for view in journal.views:
+        if view.end is None or not journal.first_idx < view.end.idx <= journal.end_idx or not order_of(view).total:
+            continue  # its rows went with retention, or with a tail
+        if (last := highest.get(signed(view.tag), 0)) != view.end.global_seqno:
+            report.violation(
+                "gaps",
+                f"{who} closed {names.view(signed(view.tag))} after global seqno {view.end.global_seqno}, and its rows "
+                f"of that view end at {last}",
+            )
