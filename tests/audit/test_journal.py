@@ -700,3 +700,16 @@ def test_events_are_bounded_and_their_damage_is_found(tmp_path: Path, monkeypatc
     files[1].write_bytes(data[:-5])
     with pytest.raises(JournalDamaged, match=r"events.jsonl, line 1"):
         list(journal_read.read(writer.path).events())
+
+
+def test_who_follows_a_journal_opens_no_segment_to_find_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = journal(tmp_path, A, [(V1, rows_of(50)), (V2, rows_of(40))], segment_rows=20, closed=None)
+    as_live(path, len(list(path.glob("segment-*.parquet"))))
+    found = journal_read.read(path)
+    monkeypatch.setattr("pyarrow.parquet.ParquetFile", None)
+    monkeypatch.setattr(journal_read, "stream_schema", None)
+    assert journal_read.segments(path) == (0, list(found.segments)) and len(found.segments) > 2
+    assert journal_read.extent(path) == (0, 90)
+    assert journal_read.names(path) == {each.id: each.name for each in (A, B, C)}

@@ -29,7 +29,7 @@ from seqcast.journal.stream import SUM_BYTES, SUMS_SUFFIX, read_sums, stream_bat
 from seqcast.types import Member, ViewId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -201,10 +201,10 @@ def read(path: Path) -> Journal:
     expected = arrow_schema(header["payload"])
     # The writer may be at work: a view is written before its rows, and the closing record after all of them.
     _, (closed, closed_idx), _ = _views(path / VIEWS_FILE)
-    first_idx, segments = _segments(path, expected)
+    first_idx, found = _look(path, lambda segment: _check_schema(segment, expected))
     views, _, torn_records = _views(path / VIEWS_FILE)
     failed = closed.removeprefix(FAILED) if closed and closed.startswith(FAILED) else ""
-    if not views and any(segment.rows for segment in segments):
+    if not views and any(segment.rows for segment in found):
         raise JournalError(
             f"{path} has rows and no view that they were delivered in: restore its {VIEWS_FILE}, or leave it out"
         )
@@ -215,7 +215,7 @@ def read(path: Path) -> Journal:
         payload=header["payload"],
         deliver_own=header["deliver_own"],
         views=tuple(views),
-        segments=tuple(segments),
+        segments=tuple(found),
         closed=None if failed else closed,
         failed=failed,
         closed_idx=closed_idx,
@@ -225,24 +225,33 @@ def read(path: Path) -> Journal:
 
 
 def extent(path: Path) -> tuple[int, int]:
-    """(position of the first row, position behind the last one) of a journal, at the cost of its manifest and of the
-    checksums of its streams: what a reader that follows the journal asks again and again.
+    """(position of the first row, position behind the last one) of a journal, at the cost of `segments`: what a reader
+    that follows the journal asks again and again.
 
     Raises:
         JournalDamaged: a file is not as it was written.
     """
-    while True:
-        manifest = load(path)
-        end = manifest.first_idx + sum(segment.rows for segment in manifest.rolled.values())
-        try:
-            for number in range(manifest.first, manifest.started + 1):
-                stream = path / segment_name(number, "arrows")
-                if number not in manifest.rolled and (number < manifest.started or stream.exists()):
-                    end += sum(message.rows for message in read_sums(stream)[0])
-            return manifest.first_idx, end
-        except FileNotFoundError as error:  # rolled meanwhile
-            if load(path) == manifest:
-                raise JournalDamaged(f"{error.filename} is missing") from error
+    first_idx, found = segments(path)
+    return first_idx, first_idx + sum(segment.rows for segment in found)
+
+
+def segments(path: Path) -> tuple[int, list[Segment]]:
+    """(position of the first row, segments in order) of a journal as it is now, at the cost of its manifest and of the
+    checksums of its streams; no segment is opened. What reads the segments compares their checksums.
+
+    Raises:
+        JournalDamaged: a file is not as it was written.
+    """
+    return _look(path, lambda segment: None)
+
+
+def names(path: Path) -> dict[int, str]:
+    """Id of each member in the views of a journal -> its name.
+
+    Raises:
+        JournalDamaged: a view record is not as it was written.
+    """
+    return {member.id: member.name for view in _views(path / VIEWS_FILE)[0] for member in view.members}
 
 
 def segment_batches(
@@ -402,14 +411,15 @@ def _installed(record: dict[str, Any]) -> Installed:
     )
 
 
-def _segments(path: Path, expected: pa.Schema) -> tuple[int, list[Segment]]:
+def _look(path: Path, check: Callable[[Segment], None]) -> tuple[int, list[Segment]]:
     """Position of the first row, and the segments, of a journal that may be written meanwhile: where one is rolled or
     removed between two looks, again."""
     while True:
         manifest = load(path)
-        numbers = range(manifest.first, manifest.started + 1)
         try:
-            found = [_segment(path, number, manifest, expected) for number in numbers]
+            found = [_segment(path, number, manifest) for number in range(manifest.first, manifest.started + 1)]
+            for segment in found:
+                check(segment)
         except FileNotFoundError as error:
             if load(path) != manifest:
                 continue
@@ -420,43 +430,60 @@ def _segments(path: Path, expected: pa.Schema) -> tuple[int, list[Segment]]:
         return manifest.first_idx, found
 
 
-def _segment(directory: Path, number: int, manifest: Manifest, expected: pa.Schema) -> Segment:
+def _segment(directory: Path, number: int, manifest: Manifest) -> Segment:
     """
     Raises:
         FileNotFoundError: it is a stream by the manifest, and not there.
-        JournalDamaged: its checksums do not fit, or it has other columns.
+        JournalDamaged: its checksums do not fit.
+    """
+    if rolled := manifest.rolled.get(number):
+        return _of_manifest(directory, rolled)
+    path = directory / segment_name(number, "arrows")
+    if number == manifest.started and not path.exists() and not _was_written(path):
+        return Segment(number, path, True, 0, 0, torn=True)  # a crash came between the manifest and the file
+    try:
+        messages, torn = read_sums(path)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise _no_segment(path, error) from error
+    end = messages[-1].offset + messages[-1].size if messages else 0
+    return Segment(number, path, True, sum(message.rows for message in messages), end, torn=torn)
+
+
+def _check_schema(segment: Segment, expected: pa.Schema) -> None:
+    """
+    Raises:
+        FileNotFoundError: it is not there.
+        JournalDamaged: it is not as it was written, or has other columns.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    path = directory / segment_name(number, "arrows")
+    path = segment.path
     schema: pa.Schema | None = None
     try:
-        if rolled := manifest.rolled.get(number):
-            segment = _of_manifest(directory, rolled)
-            path = segment.path
+        if not segment.live:
             if path.stat().st_size == segment.size:
                 with pq.ParquetFile(path) as file:
                     schema = file.schema_arrow
             else:
                 check_rolled(segment)
-        elif number == manifest.started and not path.exists() and not _was_written(path):
-            return Segment(number, path, True, 0, 0, torn=True)  # a crash came between the manifest and the file
-        else:
-            messages, torn = read_sums(path)
-            end = messages[-1].offset + messages[-1].size if messages else 0
-            segment = Segment(number, path, True, sum(message.rows for message in messages), end, torn=torn)
-            schema = stream_schema(path, messages)
+        elif segment.size:
+            schema = stream_schema(path, read_sums(path)[0])
     except FileNotFoundError:
         raise
     except (OSError, pa.ArrowException) as error:
-        raise JournalDamaged(f"{path} is not a segment of a journal: {_line(error)}") from error
+        raise _no_segment(path, error) from error
     if schema is not None and not schema.equals(expected):
         differs = sorted(set(expected) ^ set(schema), key=str)
         raise JournalDamaged(
             f"{path} does not have the columns of journal version {SCHEMA_VERSION}: see {(differs or [schema])[0]}"
         )
-    return segment
+
+
+def _no_segment(path: Path, error: Exception) -> JournalDamaged:
+    return JournalDamaged(f"{path} is not a segment of a journal: {_line(error)}")
 
 
 def _was_written(path: Path) -> bool:
