@@ -710,6 +710,6 @@ def test_who_follows_a_journal_opens_no_segment_to_find_its_rows(
     found = journal_read.read(path)
     monkeypatch.setattr("pyarrow.parquet.ParquetFile", None)
     monkeypatch.setattr(journal_read, "stream_schema", None)
-    assert journal_read.segments(path) == (0, list(found.segments)) and len(found.segments) > 2
+    assert journal_read.segments(path) == (0, list(found.segments)) and len(found.segments) == 2
     assert journal_read.extent(path) == (0, 90)
     assert journal_read.names(path) == {each.id: each.name for each in (A, B, C)}
