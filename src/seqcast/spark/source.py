@@ -16,12 +16,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    InputPartition,
+)
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from seqcast.errors import UsageError
 from seqcast.journal.reader import Journal, Segment, extent, find, read, segment_batches
 from seqcast.journal.schema import COLUMNS, JournalError, signed
+from seqcast.spark.sink import Sink
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -152,6 +159,9 @@ class JournalSource(DataSource):
 
     def reader(self, schema: Any) -> DataSourceReader:
         return JournalReader(self._path(), Wanted.of(self.options))
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamWriter:
+        return Sink(schema, self.options)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
         found = find([self._path()])

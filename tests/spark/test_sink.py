@@ -1,0 +1,165 @@
+"""Rows of a streaming query, multicast in batches: each arrives once at every member, whatever is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("pyspark")
+
+from journal_data import Row, journal, member, view
+from members import LOOPBACK, cluster, join, wait_until
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.types import _parse_datatype_string
+
+import seqcast.spark
+from seqcast.batches import Batches
+from seqcast.spark.sink import Sink
+
+pytestmark = pytest.mark.spark
+
+A = member("a")
+V1 = view(1, [A])
+
+
+class Table:
+    """A member whose state is all rows that it was delivered, in their order."""
+
+    def __init__(self, name: str, who: str) -> None:
+        self.rows: list[bytes] = []
+        self.batches = Batches(self)
+        self.group = join(name, who, state=self.batches)
+        self.thread = threading.Thread(target=self._receive, daemon=True)
+        self.thread.start()
+
+    def _receive(self) -> None:
+        with contextlib.suppress(seqcast.NotMember):
+            for message in self.batches.receive(self.group):
+                self.rows.append(message.payload)
+
+    def get_state(self, write: Any) -> None:
+        write(b"\n".join(self.rows))
+
+    def set_state(self, read: Any) -> None:
+        self.rows = [row for row in read().split(b"\n") if row]
+
+
+@contextlib.contextmanager
+def tables(name: str, *names: str) -> Iterator[list[Table]]:
+    made: list[Table] = []
+    try:
+        for who in names:
+            made.append(Table(name, who))
+        yield made
+    finally:
+        for table in made:
+            table.group.leave()
+
+
+@pytest.fixture(scope="module")
+def session(spark: Any) -> Any:
+    seqcast.spark.register(spark)
+    return spark
+
+
+def rows_of(n: int) -> list[Row]:
+    return [Row(A, 1 + at, 0, 1 + at, b"row %d" % at) for at in range(n)]
+
+
+def run(session: Any, source: Path, checkpoint: Path, **options: Any) -> Any:
+    stream = session.readStream.format("seqcast").option("maxRowsPerBatch", "100").load(str(source))
+    writer = stream.select("payload").repartition(3).writeStream.format("seqcast").options(**options)
+    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+    return query
+
+
+def test_a_batch_that_spark_repeats_is_delivered_once_by_all_and_by_a_joiner(session: Any, tmp_path: Path) -> None:
+    source = journal(tmp_path / "j", A, [(V1, rows_of(500))], payload="full")
+    name, checkpoint = cluster(), tmp_path / "checkpoint"
+    wanted = sorted(row.payload for row in rows_of(500))
+    with tables(name, "a", "b") as (a, b):
+        run(session, source, checkpoint, cluster=name, interface=LOOPBACK, members=3)
+        wait_until(lambda: len(a.rows) == len(b.rows) == 500)
+        assert a.rows == b.rows and sorted(a.rows) == wanted
+        assert a.batches.counters.delivered == 5 and not a.batches.counters.incomplete
+        with tables(name, "c") as (c,):
+            # What a driver leaves that is killed between multicasting a batch and noting so.
+            for log in (checkpoint / "commits").glob("*4*"):
+                log.unlink()
+            run(session, source, checkpoint, cluster=name, interface=LOOPBACK, members=4)
+            wait_until(lambda: [each.batches.counters.repeated for each in (a, b, c)] == [1, 1, 1])
+            assert a.rows == b.rows == c.rows and len(a.rows) == 500
+
+
+def test_a_batch_waits_for_receivers_and_fails_without_them(session: Any, tmp_path: Path) -> None:
+    source = journal(tmp_path / "j", A, [(V1, rows_of(10))], payload="full")
+    with pytest.raises(StreamingQueryException, match="members"):
+        run(session, source, tmp_path / "checkpoint", cluster=cluster(), interface=LOOPBACK, timeout=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "columns", "says"),
+    [
+        ({}, "payload binary", r'option\("cluster"'),
+        ({"cluster": "x", "order": "fifo"}, "payload binary", "give one of total, sequencer"),
+        ({"cluster": "x", "members": "0"}, "payload binary", "give a positive whole number"),
+        ({"cluster": "x"}, "idx long, value string", "no column payload among"),
+        ({"cluster": "x"}, "idx long", "a payload is binary or string"),
+    ],
+)
+def test_wrong_options_are_refused(session: Any, options: dict[str, str], columns: str, says: str) -> None:
+    with pytest.raises(seqcast.UsageError, match=says):
+        Sink(_parse_datatype_string(columns), options)
+
+
+def test_a_batch_that_is_too_large_for_the_driver_fails_the_query(session: Any, tmp_path: Path) -> None:
+    source = journal(tmp_path / "j", A, [(V1, rows_of(100))], payload="full")
+    with pytest.raises(StreamingQueryException, match="lower the rows of a batch at the source"):
+        run(session, source, tmp_path / "checkpoint", cluster="x", maxBatchBytes=100)
+
+
+QUERY = """
+    import sys
+    import seqcast.spark
+    source, checkpoint, cluster, interface = sys.argv[1:]
+    spark = seqcast.spark.open_session("local[2]")
+    seqcast.spark.register(spark)
+    rows = spark.readStream.format("seqcast").option("maxRowsPerBatch", "1000").load(source).select("payload")
+    query = rows.repartition(3).writeStream.format("seqcast").option("cluster", cluster).option("interface", interface)
+    query = query.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+    query.awaitTermination()
+    spark.stop()
+"""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_a_driver_that_is_killed_and_restarted_delivers_every_row_once(tmp_path: Path) -> None:
+    wanted = rows_of(30_000)
+    source = journal(tmp_path / "j", A, [(V1, wanted)], payload="full")
+    name = cluster()
+    arguments = [str(source), str(tmp_path / "checkpoint"), name, LOOPBACK]
+    command = [sys.executable, "-c", textwrap.dedent(QUERY), *arguments]
+    with tables(name, "a", "b") as (a, b), contextlib.ExitStack() as later:
+        joined: list[Table] = []
+        for kill_at in (5_000, 15_000):
+            with subprocess.Popen(command) as driver:
+                wait_until(lambda at=kill_at: len(a.rows) >= at or driver.poll() is not None, 120)
+                assert driver.poll() is None
+                driver.kill()
+            joined += later.enter_context(tables(name, f"joined at {kill_at}"))
+        subprocess.run(command, check=True, timeout=180)
+        everyone = [a, b, *joined]
+        wait_until(lambda: all(len(each.rows) == len(wanted) for each in everyone))
+        assert all(each.rows == a.rows for each in everyone)
+        assert sorted(a.rows) == sorted(row.payload for row in wanted)

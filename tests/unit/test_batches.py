@@ -1,0 +1,183 @@
+"""Atomic batches, fed with events by hand: what each receiver delivers, and what its joiners take over."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from seqcast import Member, Message, View, ViewId, batches
+from seqcast.batches import Batches
+
+A, B, SINK, OTHER = (Member(name, 7 + at) for at, name in enumerate(("a", "b", "sink", "other")))
+V1 = ViewId(1, A.id, (1, A.id))
+
+
+def view(counter: int, *members: Member) -> View:
+    return View(ViewId(counter, A.id, (1, A.id)), members, "total", 0, "sequencer")
+
+
+class Stream:
+    """An ordered stream that several receivers take."""
+
+    def __init__(self, *receivers: Batches) -> None:
+        self.receivers = list(receivers)
+        self.out: list[list[bytes]] = [[] for _ in receivers]
+        self.seqno = 0
+
+    def add(self, receiver: Batches) -> None:
+        self.receivers.append(receiver)
+        self.out.append([])
+
+    def event(self, event: Any) -> None:
+        for receiver, out in zip(self.receivers, self.out, strict=True):
+            out += [message.payload for message in receiver.take(event)]
+
+    def send(self, payload: bytes, sender: Member = SINK) -> None:
+        self.seqno += 1
+        self.event(Message(payload, sender, V1, self.seqno, 0, self.seqno, 0))
+
+    def batch(self, number: int, rows: Sequence[bytes], sender: Member = SINK, writer: str = "q", end: bool = True):
+        self.send(batches.begin(writer, number, len(rows)), sender)
+        for row in rows:
+            self.send(batches.ROW + row, sender)
+        if end:
+            self.send(batches.end(writer, number), sender)
+
+
+def state_of(receiver: Batches) -> Any:
+    out = io.BytesIO()
+    receiver.get_state(out.write)
+    return io.BytesIO(out.getvalue()).read
+
+
+def test_a_batch_is_delivered_at_its_end_and_other_messages_as_they_are():
+    stream = Stream(Batches())
+    stream.send(b"plain", A)
+    stream.batch(0, [b"x", b"", b"y" * 100_000], end=False)
+    stream.send(b"between", A)
+    assert stream.out[0] == [b"plain", b"between"]
+    stream.send(batches.end("q", 0))
+    assert stream.out[0][2:] == [b"x", b"", b"y" * 100_000]
+
+
+def test_a_repeated_batch_is_not_delivered_again_whoever_sends_it_and_whatever_its_order():
+    stream = Stream(Batches())
+    stream.batch(0, [b"1", b"2"])
+    stream.batch(1, [b"3"])
+    stream.batch(0, [b"2", b"1"], OTHER)
+    stream.batch(1, [b"3"], OTHER)
+    stream.batch(0, [b"1"], OTHER, writer="another query")
+    assert stream.out[0] == [b"1", b"2", b"3", b"1"]
+    assert stream.receivers[0].counters.repeated == 2 and stream.receivers[0].writers == {"q": 1, "another query": 0}
+
+
+def test_two_drivers_at_once_deliver_one_of_two_attempts():
+    stream = Stream(Batches())
+    stream.batch(0, [b"1", b"2"], SINK, end=False)
+    stream.batch(0, [b"2", b"1"], OTHER, end=False)
+    stream.send(batches.end("q", 0), OTHER)
+    stream.send(batches.end("q", 0), SINK)
+    assert stream.out[0] == [b"2", b"1"]
+
+
+def test_what_a_killed_writer_left_is_dropped_with_the_view_that_drops_it():
+    stream = Stream(Batches())
+    stream.event(view(1, A, SINK))
+    stream.batch(0, [b"1", b"2"], end=False)
+    stream.event(view(2, A))
+    assert stream.receivers[0].counters.abandoned == 1 and not stream.receivers[0]._staged
+    stream.batch(0, [b"2", b"1"], OTHER)
+    assert stream.out[0] == [b"2", b"1"]
+
+
+def test_a_writer_that_begins_anew_has_only_the_later_attempt():
+    stream = Stream(Batches())
+    stream.batch(0, [b"1", b"2"], end=False)
+    stream.batch(0, [b"2", b"1"])
+    assert stream.out[0] == [b"2", b"1"]
+
+
+@pytest.mark.parametrize("memory_bytes", [0, 1 << 20])
+def test_a_joiner_in_the_middle_of_a_batch_takes_over_rows_and_table(memory_bytes):
+    class Counter:
+        total = 0
+
+        def get_state(self, write):
+            write(b"%d" % self.total)
+
+        def set_state(self, read):
+            self.total = int(read())
+
+    own, theirs = Counter(), Counter()
+    own.total = 12
+    stream = Stream(Batches(own, memory_bytes=memory_bytes))
+    stream.event(view(1, A, SINK))
+    stream.batch(0, [b"0"])
+    stream.batch(1, [b"1", b"2", b"3"], end=False)
+    joiner = Batches(theirs, memory_bytes=memory_bytes)
+    joiner.set_state(state_of(stream.receivers[0]))
+    assert theirs.total == 12
+    stream.add(joiner)
+    stream.event(view(2, A, B, SINK))
+    stream.send(batches.end("q", 1))
+    stream.batch(0, [b"0"], OTHER)
+    stream.batch(1, [b"3"], OTHER)
+    assert stream.out == [[b"0", b"1", b"2", b"3"], [b"1", b"2", b"3"]]
+
+
+def test_a_batch_with_a_hole_is_not_delivered_and_its_repetition_is():
+    stream = Stream(Batches())
+    stream.send(batches.ROW + b"of a batch whose beginning this member never had")
+    stream.send(batches.end("q", 0))
+    stream.send(batches.begin("q", 0, 2))
+    stream.send(batches.ROW + b"1")
+    stream.send(batches.end("q", 0))
+    assert stream.out[0] == [] and stream.receivers[0].counters.incomplete == 2
+    stream.batch(0, [b"1", b"2"])
+    assert stream.out[0] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"7", b'{"writer": "q", "batch": -1, "rows": 0}', b'{"writer": 1, "batch": 1, "rows": 0}',
+             b'{"writer": "q", "batch": true, "rows": 0}', b'{"writer": "%s", "batch": 0, "rows": 0}' % (b"q" * 300)],
+)  # fmt: skip
+def test_what_only_looks_like_a_part_of_a_batch_is_counted(text):
+    stream = Stream(Batches())
+    stream.send(batches.BEGIN + text)
+    stream.send(batches.END + text)
+    assert stream.receivers[0].counters.malformed == 2 and stream.out[0] == []
+
+
+def test_entries_age_by_the_clocks_of_the_writers(monkeypatch):
+    now = [10**18]
+    monkeypatch.setattr(batches.time, "time_ns", lambda: now[0])
+    stream = Stream(Batches(keep_s=10.0))
+    stream.batch(5, [b"1"], writer="old")
+    now[0] += 9 * 10**9
+    stream.batch(7, [b"2"], writer="new")
+    assert stream.receivers[0].writers == {"old": 5, "new": 7}
+    now[0] += 2 * 10**9
+    stream.batch(8, [b"3"], writer="new")
+    assert stream.receivers[0].writers == {"new": 8}
+
+
+def test_what_is_left_of_a_batch_comes_with_the_next_call():
+    class Group:
+        was_left = True
+
+        def __init__(self, payloads):
+            self.events = [Message(each, SINK, V1, at, 0, at, 0) for at, each in enumerate(payloads, 1)]
+
+        def next_event(self, timeout):
+            return self.events.pop(0) if self.events else None
+
+    rows = [batches.ROW + row for row in (b"1", b"2", b"3")]
+    group: Any = Group([batches.begin("q", 0, 3), *rows, batches.end("q", 0), b"after"])
+    receiver = Batches()
+    for message in receiver.receive(group):
+        assert message.payload == b"1"
+        break
+    assert [message.payload for message in receiver.receive(group)] == [b"2", b"3", b"after"]
