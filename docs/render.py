@@ -64,7 +64,8 @@ def frames_table() -> str:
 
 def routes_tables() -> str:
     """Which machine handles which frame, and what a VIEW means to a member."""
-    from seqcast.core.frames.kinds import SHAPES, OtherVersion
+    from seqcast.core.frames.joining import OtherVersion
+    from seqcast.core.frames.kinds import SHAPES
     from seqcast.core.router import ROUTES, VIEW
 
     kinds = {make: f"`{kind}`" for kind, (make, _) in SHAPES.items()}

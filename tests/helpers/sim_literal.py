@@ -24,7 +24,11 @@ import seqcast.core.member
 import seqcast.sim.application
 from seqcast._native.engine import AGAIN, SENT, Engine, Sending
 from seqcast.core.context import NEVER, Context
-from seqcast.core.frames.kinds import Attempt, Cut, MergeAsk, NewView, Start, Suspend
+from seqcast.core.frames.closing import Cut, Start
+from seqcast.core.frames.fields import Attempt
+from seqcast.core.frames.merging import MergeAsk
+from seqcast.core.frames.pausing import Suspend
+from seqcast.core.frames.view import NewView
 from seqcast.core.installer import Installer
 from seqcast.core.losses import Losses
 from seqcast.core.machines.blocker import Blocker

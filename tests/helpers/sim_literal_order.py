@@ -17,7 +17,8 @@ from rewired import replaced
 import seqcast.core.machines.initiator
 from seqcast._native.bare import crc32c
 from seqcast._native.engine import Engine
-from seqcast.core.frames.kinds import Cut, NewView
+from seqcast.core.frames.closing import Cut
+from seqcast.core.frames.view import NewView
 from seqcast.core.installer import Installer
 from seqcast.core.machines.initiator import Initiator
 from seqcast.core.machines.participant import Participant

@@ -3,38 +3,13 @@
 import functools
 from dataclasses import replace
 
-from seqcast.core.frames.kinds import (
-    Accepted,
-    Beacon,
-    Block,
-    BlockedSide,
-    BlockOk,
-    Cut,
-    Done,
-    Installed,
-    Join,
-    Leave,
-    MergeAsk,
-    MergeCancel,
-    MergeGo,
-    MergeReady,
-    MergeRefused,
-    MergeTaken,
-    NewView,
-    Ok,
-    Promised,
-    Propose,
-    Refused,
-    Resume,
-    Resumed,
-    Start,
-    StateWanted,
-    Suspend,
-    Suspended,
-    Unblock,
-    Wait,
-    load,
-)
+from seqcast.core.frames.closing import Accepted, Block, BlockOk, Cut, Done, Ok, Promised, Propose, Start
+from seqcast.core.frames.joining import Join, Leave, Refused, Wait
+from seqcast.core.frames.kinds import load
+from seqcast.core.frames.merging import Beacon, MergeAsk, MergeCancel, MergeGo, MergeReady, MergeRefused, MergeTaken
+from seqcast.core.frames.pausing import Resume, Resumed, Suspend, Suspended
+from seqcast.core.frames.unblocking import BlockedSide, Unblock
+from seqcast.core.frames.view import Installed, NewView, StateWanted
 from seqcast.core.vocabulary import CallbackReturned
 from seqcast.errors import RemoteProtocolError
 from seqcast.sim import Options, World

@@ -21,6 +21,9 @@ from hostile import forge
 from hostile.forge import SEQNO_MAX, Forger
 from seqcast._native.driver import describe_address
 from seqcast.core.frames import kinds as frames
+from seqcast.core.frames.closing import Held
+from seqcast.core.frames.fields import MemberInfo
+from seqcast.core.frames.unblocking import Side
 from seqcast.errors import RemoteProtocolError
 from seqcast.net.host import group_address, group_tag
 from seqcast.types import ViewId
@@ -216,7 +219,7 @@ def cut_and_done_of_no_attempt(a: Attacker) -> None:
     n = len(a.ids)
     a.say(frames.Cut(a.tag, (1, 0), (SEQNO_MAX,) * n, ()), a.id(0), 3)
     a.say(frames.Done(a.tag, (1, 0)), a.id(1), 3)
-    a.say(frames.Ok(a.tag, (1, 0), SEQNO_MAX, (frames.Held(SEQNO_MAX),) * n), a.id(1), 3)
+    a.say(frames.Ok(a.tag, (1, 0), SEQNO_MAX, (Held(SEQNO_MAX),) * n), a.id(1), 3)
 
 
 @stranger
@@ -252,7 +255,7 @@ def _nonce() -> tuple[int, ...]:
 
 def _join(a: Attacker, member: int, name: str, address: bytes) -> Any:
     settings = a.groups[0]._host.endpoint.context.settings
-    info = frames.MemberInfo(name, member, address, 1 << 20, 1472, 1 << 20)
+    info = MemberInfo(name, member, address, 1 << 20, 1472, 1 << 20)
     more = {"nonce": 7} if "nonce" in frames.SHAPES["join"][1] else {}
     known = (a.entered.mechanism,)
     version, cluster = frames.PROTOCOL_VERSION, a.groups[0].cluster
@@ -369,7 +372,7 @@ def questions_about_closed_views(a: Attacker) -> None:
 @stranger
 def unblock_by_anybody(a: Attacker) -> None:
     a.say(frames.Unblock(a.groups[0].cluster, 1, None), a.own, 20)
-    a.say(frames.Unblock(a.groups[0].cluster, 1, frames.Side(a.tag, (1, 0))), a.own, 20)
+    a.say(frames.Unblock(a.groups[0].cluster, 1, Side(a.tag, (1, 0))), a.own, 20)
 
 
 # ---- what is no frame, or too much of it -----------------------------------------------------------------------------

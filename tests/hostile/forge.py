@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from seqcast._native.bare import crc32c
-from seqcast.core.frames.kinds import SHAPES, Frame, MemberInfo, NewView, dump
+from seqcast.core.frames.fields import MemberInfo
+from seqcast.core.frames.kinds import SHAPES, Frame, dump
+from seqcast.core.frames.view import NewView
 
 MAGIC = 0xC5
 DATA, UNICAST, FORWARD, ACK, NAK, PROBE, HEARTBEAT, CONTROL, STATE, PING, PONG = range(1, 12)
@@ -200,6 +202,8 @@ class Drawer:
     def value(self, kind: str, field: str) -> Any:
         """A value for a field of a frame."""
         from seqcast.core.frames import kinds as frames
+        from seqcast.core.frames.joining import REFUSALS
+        from seqcast.core.frames.unblocking import Side
 
         rng = self.rng
         if field in ("view", "proposal") and SHAPES[kind][1][field].text.startswith("an object"):
@@ -215,7 +219,7 @@ class Drawer:
             "shared": lambda: self.known.shared,
             "view": self.tag,
             "reason": lambda: "\x1b]0;owned\x07 go away",
-            "cause": lambda: rng.choice(frames.REFUSALS),
+            "cause": lambda: rng.choice(REFUSALS),
             "attempt": self.attempt,
             "survivors": self.ids,
             "last": self.seqno,
@@ -232,7 +236,7 @@ class Drawer:
             "primary": lambda: rng.choice((None, 0, 1, 128)),
             "view_id": self._view_id,
             "request": self.count,
-            "side": lambda: rng.choice((None,) * (kind == "unblock") + (frames.Side(self.tag(), self.attempt()),)),
+            "side": lambda: rng.choice((None,) * (kind == "unblock") + (Side(self.tag(), self.attempt()),)),
             "name": lambda: "\x1b[31mx",
             "reached": lambda: ("x",),
             "missing": lambda: ("y",),
@@ -257,12 +261,12 @@ class Drawer:
         raise AssertionError(f"no value for {shape.text}")
 
     def _held(self, kind: str) -> Any:
-        from seqcast.core.frames.kinds import Held
+        from seqcast.core.frames.closing import Held
 
         return self.seqnos() if kind == "suspended" else tuple(Held(seqno) for seqno in self.seqnos())
 
     def _fetch(self) -> Any:
-        from seqcast.core.frames.kinds import Fetch
+        from seqcast.core.frames.closing import Fetch
 
         n = len(self.known.infos)
         lo = self.rng.choice((1, self.rng.randrange(1, 1000)))

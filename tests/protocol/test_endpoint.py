@@ -12,21 +12,11 @@ from seqcast.config import Config
 from seqcast.config.derive import core_settings
 from seqcast.core.context import COUNTERS, EndpointSettings
 from seqcast.core.endpoint import Endpoint
-from seqcast.core.frames.kinds import (
-    PROTOCOL_VERSION,
-    Cut,
-    Done,
-    Fetch,
-    Join,
-    NewView,
-    Ok,
-    Resumed,
-    Start,
-    Suspend,
-    Suspended,
-    Wait,
-    dump,
-)
+from seqcast.core.frames.closing import Cut, Done, Fetch, Ok, Start
+from seqcast.core.frames.joining import PROTOCOL_VERSION, Join, Wait
+from seqcast.core.frames.kinds import dump
+from seqcast.core.frames.pausing import Resumed, Suspend, Suspended
+from seqcast.core.frames.view import NewView
 from seqcast.core.table import Edge
 from seqcast.core.vocabulary import CloseGroup, JoinFailed, JoinGroup, LeaveGroup, Left, Log, Send, ViewInstalled, Warn
 from seqcast.events import Excluded

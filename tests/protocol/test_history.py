@@ -4,7 +4,8 @@ import pytest
 from sim_stage import Stage, names
 
 from seqcast.core.frames.codec import clipped
-from seqcast.core.frames.kinds import WAIT_BYTES_MAX, Wait, dump, load
+from seqcast.core.frames.joining import WAIT_BYTES_MAX, Wait
+from seqcast.core.frames.kinds import dump, load
 from seqcast.events import Excluded
 from seqcast.sim.desk import Desk
 

@@ -3,7 +3,8 @@
 import pytest
 from sim_stage import Stage, names, send
 
-from seqcast.core.frames.kinds import Beacon, MergeAsk, MergeCancel, MergeGo, MergeReady, dump
+from seqcast.core.frames.kinds import dump
+from seqcast.core.frames.merging import Beacon, MergeAsk, MergeCancel, MergeGo, MergeReady
 from seqcast.core.machines.merge import MergerState
 from seqcast.core.orders.order import first
 from seqcast.core.rules.merged import merged_view

@@ -5,7 +5,7 @@ from unittest import mock
 import pytest
 from sim_stage import Stage, names
 
-from seqcast.core.frames.kinds import Beacon
+from seqcast.core.frames.merging import Beacon
 from seqcast.core.machines.beacons import Beacons
 from seqcast.core.machines.merge import Merger, MergerState
 from seqcast.sim import Options, World, families, heals, main

@@ -14,20 +14,11 @@ from sim_stage import Stage, names, send, views
 import seqcast
 from seqcast.cli import main as command
 from seqcast.core import orders
-from seqcast.core.frames.kinds import (
-    Accepted,
-    BlockedSide,
-    Fetch,
-    Held,
-    MemberInfo,
-    NewView,
-    Ok,
-    Propose,
-    Side,
-    Start,
-    Unblock,
-    dump,
-)
+from seqcast.core.frames.closing import Accepted, Fetch, Held, Ok, Propose, Start
+from seqcast.core.frames.fields import MemberInfo
+from seqcast.core.frames.kinds import dump
+from seqcast.core.frames.unblocking import BlockedSide, Side, Unblock
+from seqcast.core.frames.view import NewView
 from seqcast.core.machines.operator import Operator
 from seqcast.core.markers import Markers
 from seqcast.core.rules.cut import fetch_up_to, first_view

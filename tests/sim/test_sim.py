@@ -8,7 +8,8 @@ from rewired import replaced
 from sim_literal import VARIANTS, finds, storm, turnover, violation
 from sim_stage import Stage
 
-from seqcast.core.frames.kinds import Done, NewView
+from seqcast.core.frames.closing import Done
+from seqcast.core.frames.view import NewView
 from seqcast.core.machines.beacons import Beacons
 from seqcast.core.machines.lifecycle import Lifecycle
 from seqcast.core.table import Edge, edges_of

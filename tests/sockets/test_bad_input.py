@@ -9,7 +9,7 @@ import pytest
 from members import LOOPBACK, cluster, group_of, join, output, payloads, script, wait_until
 
 import seqcast
-from seqcast.core.frames.kinds import PROTOCOL_VERSION
+from seqcast.core.frames.joining import PROTOCOL_VERSION
 from seqcast.net.host import group_address, group_tag
 
 

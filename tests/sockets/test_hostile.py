@@ -8,6 +8,7 @@ from members import cluster, group_of, join, wait_until
 
 import seqcast
 from seqcast.core.frames import kinds as frames
+from seqcast.core.frames.fields import MemberInfo
 
 
 def drain(group, wanted, timeout=20.0):
@@ -103,7 +104,7 @@ def test_a_joiner_does_not_wait_for_ever_for_one_with_a_lower_id():
     name = cluster()
 
     def joins(frame):
-        info = frames.MemberInfo("evil", 1, b"\4", 1 << 20, 1472, 1 << 20)
+        info = MemberInfo("evil", 1, b"\4", 1 << 20, 1472, 1 << 20)
         return frames.Join(frame.version, frame.cluster, frame.order, frame.mechanisms, info, 0, frame.shared, 1)
 
     with Heckler(name, joins), join(name, "x", join_timeout_s=10.0) as x:

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqcast.core import orders
-from seqcast.core.frames.kinds import FETCH_MAX, Fetch, Held, MemberInfo, Ok
+from seqcast.core.frames.closing import FETCH_MAX, Fetch, Held, Ok
+from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.rules.cut import first_view, fix_cut, next_view, windows
 from seqcast.core.rules.merged import merged_view
 from seqcast.types import MEMBERS_MAX, View, ViewId

@@ -10,54 +10,37 @@ from hypothesis import strategies as st
 
 from seqcast._native import engine
 from seqcast.core import orders
-from seqcast.core.frames.kinds import (
+from seqcast.core.frames.closing import (
     FETCH_MAX,
-    FRAME_BYTES_MAX,
-    PROTOCOL_VERSION,
     RANGES_ALL_MAX,
-    SHORTFALLS_MAX,
-    SUBGROUPS_MAX,
     Accepted,
-    Beacon,
     Block,
-    BlockedSide,
     BlockOk,
     Cut,
-    Declined,
     Done,
     Fetch,
-    Frame,
     Held,
-    Installed,
-    Join,
-    Leave,
-    MemberInfo,
-    MergeAsk,
-    MergeCancel,
-    MergeGo,
-    MergeReady,
-    MergeRefused,
-    MergeTaken,
-    NewView,
     Ok,
-    OtherVersion,
     Promised,
     Propose,
-    Provision,
-    Refused,
-    Resume,
-    Resumed,
-    Shortfall,
-    Side,
     Start,
+)
+from seqcast.core.frames.fields import MemberInfo
+from seqcast.core.frames.joining import PROTOCOL_VERSION, Join, Leave, OtherVersion, Refused, Wait
+from seqcast.core.frames.kinds import FRAME_BYTES_MAX, Frame, dump, load
+from seqcast.core.frames.merging import Beacon, MergeAsk, MergeCancel, MergeGo, MergeReady, MergeRefused, MergeTaken
+from seqcast.core.frames.pausing import Resume, Resumed, Suspend, Suspended
+from seqcast.core.frames.unblocking import BlockedSide, Side, Unblock
+from seqcast.core.frames.view import (
+    SHORTFALLS_MAX,
+    SUBGROUPS_MAX,
+    Declined,
+    Installed,
+    NewView,
+    Provision,
+    Shortfall,
     StateWanted,
     Subgroup,
-    Suspend,
-    Suspended,
-    Unblock,
-    Wait,
-    dump,
-    load,
 )
 from seqcast.core.rules.cut import first_view
 from seqcast.errors import RemoteProtocolError

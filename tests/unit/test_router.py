@@ -4,7 +4,8 @@ import typing
 
 import pytest
 
-from seqcast.core.frames.kinds import SHAPES, Frame, OtherVersion
+from seqcast.core.frames.joining import OtherVersion
+from seqcast.core.frames.kinds import SHAPES, Frame
 from seqcast.core.router import ROUTES, VIEW, By, Of
 
 FIELD = {Of.OURS: "view", Of.LEFT: "view", By.NAMED: "info", By.ASKED: "nonce"}

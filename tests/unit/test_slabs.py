@@ -7,7 +7,7 @@ from seqcast._native.engine import SENT, Engine
 from seqcast.config import Config
 from seqcast.config.derive import capacity
 from seqcast.core import orders
-from seqcast.core.frames.kinds import MemberInfo
+from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.rules.cut import windows
 
 SLAB = 64 << 10

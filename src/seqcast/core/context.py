@@ -6,7 +6,9 @@ from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from seqcast.core.frames.kinds import Frame, MemberInfo, NewView, Provision
+from seqcast.core.frames.fields import MemberInfo
+from seqcast.core.frames.kinds import Frame
+from seqcast.core.frames.view import NewView, Provision
 from seqcast.core.orders import by_name
 from seqcast.core.orders.order import Choose, first
 from seqcast.core.port import EnginePort

@@ -13,23 +13,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from seqcast.core.context import Context, EndpointSettings
-from seqcast.core.frames.kinds import (
-    Accepted,
-    BlockedSide,
-    BlockOk,
-    Declined,
-    Frame,
-    Installed,
-    MemberInfo,
-    Ok,
-    Promised,
-    Refused,
-    Resumed,
-    Suspended,
-    Wait,
-    dump,
-    load,
-)
+from seqcast.core.frames.closing import Accepted, BlockOk, Ok, Promised
+from seqcast.core.frames.fields import MemberInfo
+from seqcast.core.frames.joining import Refused, Wait
+from seqcast.core.frames.kinds import Frame, dump, load
+from seqcast.core.frames.pausing import Resumed, Suspended
+from seqcast.core.frames.unblocking import BlockedSide
+from seqcast.core.frames.view import Declined, Installed
 from seqcast.core.installer import Installer
 from seqcast.core.machines.lifecycle import LifecycleEvent
 from seqcast.core.markers import Markers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from seqcast.core.context import Context
-from seqcast.core.frames.kinds import NewView
+from seqcast.core.frames.view import NewView
 from seqcast.core.losses import Losses
 from seqcast.core.machines.initiator import InitiatorEvent
 from seqcast.core.machines.lifecycle import LifecycleEvent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from seqcast.core.context import Context
-from seqcast.core.frames.kinds import NewView
+from seqcast.core.frames.view import NewView
 from seqcast.core.orders import by_name
 from seqcast.core.rules.cut import apart
 from seqcast.core.rules.lineage import Lineage, last_delivered

@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from seqcast.core.frames.kinds import Join, MemberInfo, Refused
+from seqcast.core.frames.fields import MemberInfo
+from seqcast.core.frames.joining import Join, Refused
 
 
 class Turn(Protocol):

@@ -12,44 +12,23 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from seqcast.core.context import Context
+from seqcast.core.frames.closing import Accepted, Block, BlockOk, Cut, Done, Ok, Promised, Propose, Start
 from seqcast.core.frames.codec import clipped
-from seqcast.core.frames.kinds import (
-    PROTOCOL_VERSION,
-    WAIT_BYTES_MAX,
-    Accepted,
+from seqcast.core.frames.joining import PROTOCOL_VERSION, WAIT_BYTES_MAX, Join, Leave, OtherVersion, Refused, Wait
+from seqcast.core.frames.kinds import Frame
+from seqcast.core.frames.merging import (
     Beacon,
-    Block,
-    BlockedSide,
-    BlockOk,
-    Cut,
-    Declined,
-    Done,
-    Frame,
-    Installed,
-    Join,
-    Leave,
     MergeAsk,
     MergeCancel,
+    MergeFrame,
     MergeGo,
     MergeReady,
     MergeRefused,
     MergeTaken,
-    NewView,
-    Ok,
-    OtherVersion,
-    Promised,
-    Propose,
-    Refused,
-    Resume,
-    Resumed,
-    Side,
-    Start,
-    StateWanted,
-    Suspend,
-    Suspended,
-    Unblock,
-    Wait,
 )
+from seqcast.core.frames.pausing import Resume, Resumed, Suspend, Suspended
+from seqcast.core.frames.unblocking import BlockedSide, Side, Unblock
+from seqcast.core.frames.view import Declined, Installed, NewView, StateWanted
 from seqcast.core.machines.lifecycle import LifecycleEvent
 from seqcast.core.member import Machines
 from seqcast.core.rules.merged import COUNTER_STEP_MAX
@@ -58,8 +37,6 @@ from seqcast.core.story import Story
 from seqcast.core.table import IGNORED, DecisionTable, decision
 from seqcast.core.vocabulary import Warn
 from seqcast.errors import RemoteProtocolError
-
-MergeFrame = MergeAsk | MergeRefused | MergeReady | MergeGo | MergeTaken | MergeCancel
 
 
 class Of(Enum):

@@ -11,7 +11,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from seqcast.core.context import Context
-from seqcast.core.frames.kinds import Frame, NewView
+from seqcast.core.frames.kinds import Frame
+from seqcast.core.frames.view import NewView
 from seqcast.core.vocabulary import Effect, Log, StateHeld, TakeState
 from seqcast.types import MergeView, View
 

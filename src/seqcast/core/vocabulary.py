@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from seqcast.core.frames.kinds import Frame, NewView
+from seqcast.core.frames.kinds import Frame
+from seqcast.core.frames.view import NewView
 from seqcast.events import Blocked, Excluded, InterfaceChanged, Lost, Unblocked
 from seqcast.types import View, ViewId
 

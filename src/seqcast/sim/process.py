@@ -11,7 +11,9 @@ from seqcast._native.engine import LANE_DATA, LANE_UNICAST, Engine
 from seqcast.config.derive import core_settings, engine_settings
 from seqcast.core.context import NEVER, EndpointSettings
 from seqcast.core.endpoint import Endpoint
-from seqcast.core.frames.kinds import Attempt, NewView, load
+from seqcast.core.frames.fields import Attempt
+from seqcast.core.frames.kinds import load
+from seqcast.core.frames.view import NewView
 from seqcast.core.port import reports, transmit
 from seqcast.core.vocabulary import (
     Effect,

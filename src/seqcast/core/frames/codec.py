@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from types import UnionType
+from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from seqcast.arguments import printable
 from seqcast.errors import RemoteProtocolError
@@ -101,15 +102,26 @@ def listed(item: Shape, most: int) -> Shape:
     return Shape(f"list of at most {most} × {item.text}", lambda value: [item.dump(entry) for entry in value], load)
 
 
-def record(make: Callable[..., Any], names: tuple[str, ...], *items: Shape) -> Shape:
+def record(make: Callable[..., Any], fields: dict[str, Shape]) -> Shape:
+    """An object, written as the list of its fields."""
+    names = f"[{', '.join(fields)}]"
+
     def load(value: Any) -> Any:
-        need(isinstance(value, list) and len(value) == len(items), f"[{', '.join(names)}] expected")
-        return make(*(item.load(entry) for item, entry in zip(items, value, strict=True)))
+        need(isinstance(value, list) and len(value) == len(fields), f"{names} expected")
+        return make(*(shape.load(entry) for shape, entry in zip(fields.values(), value, strict=True)))
 
     def dump(value: Any) -> list[Any]:
-        return [item.dump(entry) for item, entry in zip(items, value, strict=True)]
+        return [shape.dump(getattr(value, name)) for name, shape in fields.items()]
 
-    return Shape(f"[{', '.join(names)}]", dump, load)
+    return Shape(names, dump, load)
+
+
+def pair(names: tuple[str, str], first: Shape, second: Shape) -> Shape:
+    def load(value: Any) -> tuple[Any, Any]:
+        need(isinstance(value, list) and len(value) == 2, f"[{', '.join(names)}] expected")
+        return first.load(value[0]), second.load(value[1])
+
+    return Shape(f"[{', '.join(names)}]", lambda value: [first.dump(value[0]), second.dump(value[1])], load)
 
 
 def optional(item: Shape) -> Shape:
@@ -123,3 +135,28 @@ def optional(item: Shape) -> Shape:
 ID = Shape("64-bit id in hexadecimal", lambda value: f"{value:x}", _load_id)
 FLAG = Shape("true or false", lambda value: value, _load_flag)
 ADDRESS = Shape("address in hexadecimal", lambda value: value.hex(), _load_address)
+
+
+def shape_of(hint: Any) -> Shape:
+    """The shape of a field by its annotation: ``Annotated`` with a shape, a record, or one of these or None."""
+    if hasattr(hint, "__metadata__"):
+        shape: Shape = hint.__metadata__[0]
+        return shape
+    if isinstance(hint, UnionType) or get_origin(hint) is Union:
+        return optional(shape_of(get_args(hint)[0]))
+    return record(hint, fields_of(hint))
+
+
+def fields_of(kind: type[Any]) -> dict[str, Shape]:
+    """The shapes of the fields of a frame or a record, by name."""
+    return {name: shape_of(hint) for name, hint in get_type_hints(kind, include_extras=True).items()}
+
+
+def dump_fields(value: object, fields: dict[str, Shape]) -> dict[str, Any]:
+    return {name: shape.dump(getattr(value, name)) for name, shape in fields.items()}
+
+
+def load_fields(make: Callable[..., Any], value: dict[str, Any], fields: dict[str, Shape], name: str) -> Any:
+    """A frame, or one within another."""
+    need(value.keys() == fields.keys(), f"{name}: fields {', '.join(fields)} expected")
+    return make(**{name: shape.load(value[name]) for name, shape in fields.items()})

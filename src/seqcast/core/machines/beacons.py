@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from seqcast.core.context import NEVER, Context
-from seqcast.core.frames.kinds import Beacon, NewView
+from seqcast.core.frames.merging import Beacon
+from seqcast.core.frames.view import NewView
 from seqcast.core.machines.initiator import Initiator
 from seqcast.core.machines.membership import difference
 from seqcast.core.rules.history import History, history_of

@@ -14,22 +14,9 @@ from enum import Enum, auto
 from typing import ClassVar
 
 from seqcast.core.context import NEVER, Context, Repeat
-from seqcast.core.frames.kinds import (
-    Accepted,
-    Attempt,
-    Block,
-    BlockOk,
-    Cut,
-    Done,
-    Installed,
-    MemberInfo,
-    NewView,
-    Ok,
-    Promised,
-    Propose,
-    Start,
-    Subgroup,
-)
+from seqcast.core.frames.closing import Accepted, Block, BlockOk, Cut, Done, Ok, Promised, Propose, Start
+from seqcast.core.frames.fields import Attempt, MemberInfo
+from seqcast.core.frames.view import Installed, NewView, Subgroup
 from seqcast.core.machines.participant import NO_PROMISE, Participant
 from seqcast.core.membership import Membership
 from seqcast.core.rules.arrange import arranged

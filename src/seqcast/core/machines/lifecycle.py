@@ -18,7 +18,8 @@ from typing import ClassVar
 
 from seqcast.core import orders
 from seqcast.core.context import NEVER, Context, Repeat
-from seqcast.core.frames.kinds import PROTOCOL_VERSION, Join, Leave, NewView, Refused
+from seqcast.core.frames.joining import PROTOCOL_VERSION, Join, Leave, Refused
+from seqcast.core.frames.view import NewView
 from seqcast.core.rules.cut import first_view
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
 from seqcast.core.vocabulary import CloseView, Install, Over, Waiting, Warn

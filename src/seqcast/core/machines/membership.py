@@ -20,7 +20,8 @@ from enum import Enum, auto
 from typing import ClassVar
 
 from seqcast.core.context import NEVER, Context
-from seqcast.core.frames.kinds import Join, MemberInfo, Refused
+from seqcast.core.frames.fields import MemberInfo
+from seqcast.core.frames.joining import Join, Refused
 from seqcast.core.machines.participant import Participant
 from seqcast.core.table import IGNORED, Machine, Table, table
 from seqcast.core.vocabulary import Warn

@@ -14,18 +14,9 @@ from enum import Enum, auto
 from typing import ClassVar
 
 from seqcast.core.context import NEVER, Context, Repeat
-from seqcast.core.frames.kinds import (
-    SUBGROUPS_MAX,
-    MergeAsk,
-    MergeCancel,
-    MergeGo,
-    MergeId,
-    MergeReady,
-    MergeRefused,
-    MergeTaken,
-    Merging,
-    NewView,
-)
+from seqcast.core.frames.fields import MergeId
+from seqcast.core.frames.merging import MergeAsk, MergeCancel, MergeFrame, MergeGo, MergeReady, MergeRefused, MergeTaken
+from seqcast.core.frames.view import SUBGROUPS_MAX, NewView
 from seqcast.core.machines.beacons import Beacons, Others
 from seqcast.core.machines.initiator import Initiator, InitiatorEvent
 from seqcast.core.rules.lineage import Lineage
@@ -94,7 +85,7 @@ class Merger(Machine):
 
     # ---- inputs
 
-    def receive(self, frame: Merging, sender: int, address: bytes) -> None:
+    def receive(self, frame: MergeFrame, sender: int, address: bytes) -> None:
         """A frame of a merge; those that answer us, or are answered, name its id."""
         ours, me = frame.merge == self.merge, self.context.me.id
         by_leader = (sender, address) == self.leader

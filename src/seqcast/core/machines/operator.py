@@ -13,7 +13,8 @@ from enum import Enum, auto
 from typing import ClassVar
 
 from seqcast.core.context import NEVER
-from seqcast.core.frames.kinds import BlockedSide, Side, Unblock, load
+from seqcast.core.frames.kinds import load
+from seqcast.core.frames.unblocking import BlockedSide, Side, Unblock
 from seqcast.core.table import IGNORED, ILLEGAL, Edge, Machine, Table, table
 from seqcast.errors import RemoteProtocolError, SeqcastError, UsageError
 

@@ -17,22 +17,22 @@ from enum import Enum, auto
 from typing import ClassVar
 
 from seqcast.core.context import NEVER, Context, Repeat
-from seqcast.core.frames.kinds import (
+from seqcast.core.frames.closing import (
     RANGES_ALL_MAX,
     RANGES_MAX,
     Accepted,
-    Attempt,
     Block,
     BlockOk,
     Cut,
     Done,
     Held,
-    NewView,
     Ok,
     Promised,
     Propose,
     Start,
 )
+from seqcast.core.frames.fields import Attempt
+from seqcast.core.frames.view import NewView
 from seqcast.core.machines.blocker import Blocker
 from seqcast.core.rules.cut import with_table
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table

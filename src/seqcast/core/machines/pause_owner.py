@@ -15,7 +15,7 @@ from enum import Enum, auto
 from typing import ClassVar
 
 from seqcast.core.context import NEVER, Context, Repeat
-from seqcast.core.frames.kinds import Resume, Resumed, Suspend, Suspended
+from seqcast.core.frames.pausing import Resume, Resumed, Suspend, Suspended
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
 from seqcast.core.vocabulary import PauseHeld, PauseOver
 from seqcast.errors import RemoteProtocolError

@@ -14,7 +14,8 @@ from enum import Enum, auto
 from typing import ClassVar
 
 from seqcast.core.context import Context, Repeat
-from seqcast.core.frames.kinds import MemberInfo, NewView, Provision, StateWanted
+from seqcast.core.frames.fields import MemberInfo
+from seqcast.core.frames.view import NewView, Provision, StateWanted
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
 from seqcast.core.vocabulary import StateHeld, StateLost, TakeState
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from seqcast.core.context import Context
-from seqcast.core.frames.kinds import MemberInfo, Subgroup
+from seqcast.core.frames.fields import MemberInfo
+from seqcast.core.frames.view import Subgroup
 from seqcast.core.vocabulary import Warn
 from seqcast.types import Member, MembershipChange
 

@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from seqcast.core.frames.kinds import (
-    FETCH_MAX,
-    Attempt,
-    Fetch,
-    Held,
-    MemberInfo,
-    NewView,
-    Ok,
-    Provision,
-    Subgroup,
-)
+from seqcast.core.frames.closing import FETCH_MAX, Fetch, Held, Ok
+from seqcast.core.frames.fields import Attempt, MemberInfo
+from seqcast.core.frames.view import NewView, Provision, Subgroup
 from seqcast.core.machines.state import name_providers
 from seqcast.core.orders import Order, by_name, by_number
 from seqcast.core.orders.order import NOBODY, Choose, first

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from seqcast.core.frames.kinds import SHORTFALLS_MAX, NewView, Shortfall
+from seqcast.core.frames.view import SHORTFALLS_MAX, NewView, Shortfall
 from seqcast.core.orders import by_name
 from seqcast.events import Lost
 from seqcast.types import View, ViewId

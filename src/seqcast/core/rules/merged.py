@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from seqcast.core.frames.kinds import SHORTFALLS_MAX, MemberInfo, NewView, Shortfall, Subgroup
+from seqcast.core.frames.fields import MemberInfo
+from seqcast.core.frames.view import SHORTFALLS_MAX, NewView, Shortfall, Subgroup
 from seqcast.core.orders.order import Choose, first
 from seqcast.core.rules.cut import Arrange, as_they_are, first_view, order_of
 from seqcast.errors import RemoteProtocolError

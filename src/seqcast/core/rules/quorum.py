@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from seqcast.core.frames.kinds import Attempt, NewView, Ok
+from seqcast.core.frames.closing import Ok
+from seqcast.core.frames.fields import Attempt
+from seqcast.core.frames.view import NewView
 
 
 def is_quorum(of: Sequence[int], members: Collection[int]) -> bool:

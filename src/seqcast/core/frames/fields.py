@@ -1,0 +1,79 @@
+"""The kinds of fields that several control frames have, and what a member says about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from seqcast.arguments import NAME_BYTES_MAX
+from seqcast.core.frames.codec import ADDRESS, FLAG, ID, choice, integer, listed, pair, prose, record, text
+from seqcast.types import MEMBERS_MAX, Member, ViewId
+
+SEQNO_MAX = 1 << 62
+"""As on the wire (SC_SEQNO_MAX), so that sums of seqnos do not wrap in the engine."""
+SHARED_MAX = 32
+
+COUNT = integer("count", 0, (1 << 53) - 1)
+MECHANISM = integer("0 to 255", 0, 255)
+_SEQNO = integer("seqno", 0, SEQNO_MAX)
+_BYTES = integer("bytes", 1, (1 << 53) - 1)
+_RANK = integer("rank", 0, MEMBERS_MAX - 1)
+_NAME = text(NAME_BYTES_MAX)
+_FLUSH = pair(("attempt", "initiator"), COUNT, ID)
+
+Id = Annotated[int, ID]
+Ids = Annotated[tuple[int, ...], listed(ID, MEMBERS_MAX)]
+Seqno = Annotated[int, _SEQNO]
+Seqnos = Annotated[tuple[int, ...], listed(_SEQNO, MEMBERS_MAX)]
+RANGE = pair(("lo", "hi"), _SEQNO, _SEQNO)
+Rank = Annotated[int, _RANK]
+Count = Annotated[int, COUNT]
+Bytes = Annotated[int, _BYTES]
+PacketBytes = Annotated[int, integer("bytes, 512 to 65000", 512, 65_000)]
+Flag = Annotated[bool, FLAG]
+Address = Annotated[bytes, ADDRESS]
+Name = Annotated[str, _NAME]
+Names = Annotated[tuple[str, ...], listed(_NAME, MEMBERS_MAX)]
+Cluster = Annotated[str, text(255)]
+OrderName = Annotated[str, text(32)]
+Mechanism = Annotated[int, MECHANISM]
+HistoryField = Annotated[int, integer("0, 1 or 2", 0, 2)]
+Phase = Annotated[str, choice("block", "stop", "hold")]
+Reason = Annotated[str, prose(1000)]
+Shared = Annotated[tuple[tuple[str, str], ...], listed(pair(("name", "value"), text(64), text(64)), SHARED_MAX)]
+Attempt = Annotated[tuple[int, int], pair(("attempt", "rank"), COUNT, _RANK)]
+"""Id of one attempt to close a view: (attempt, rank of the initiator). Totally ordered (the cut, step 1)."""
+Promise = Annotated[tuple[int, int], pair(("attempt", "rank"), COUNT, integer("rank or -1", -1, MEMBERS_MAX - 1))]
+MergeId = Annotated[tuple[int, int], pair(("leader", "number"), ID, COUNT)]
+"""Id of one merge: (id of its leader, number). Made by the leader after the election alone (E-11)."""
+_VIEW_ID = record(ViewId, {"counter": COUNT, "coordinator": ID, "flush": _FLUSH})
+ViewIdField = Annotated[ViewId, _VIEW_ID._replace(text="[counter, coordinator, [attempt, initiator]]")]
+
+
+@dataclass(frozen=True, slots=True)
+class MemberInfo:
+    """What a member says about itself in its JOIN, and the VIEW repeats to everyone.
+
+    Args:
+        name, id, address: see ``Member``.
+        capacity: charged bytes its receive buffer holds.
+        packet_bytes: the largest datagram that its path carries whole.
+        window_bytes: the largest window it is configured for.
+        gro: it receives runs of datagrams in one buffer (UDP_GRO).
+        state: it takes part in state transfer.
+        blocks: it has a block callback, for which the cut has a round of its own (step 2).
+    """
+
+    name: Name
+    id: Id
+    address: Address
+    capacity: Bytes
+    packet_bytes: PacketBytes
+    window_bytes: Bytes
+    gro: Flag = False
+    state: Flag = False
+    blocks: Flag = False
+
+    @property
+    def member(self) -> Member:
+        return Member(self.name, self.id, self.address)

@@ -1,0 +1,77 @@
+"""The frames of joining and leaving a group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from seqcast.core.frames.codec import choice, listed, prose
+from seqcast.core.frames.fields import MECHANISM, Cluster, Count, Id, MemberInfo, OrderName, Reason, Shared
+
+PROTOCOL_VERSION = 3
+"""Version of the frames and of the rules behind them; a joiner of another version is refused."""
+REFUSALS = ("name", "settings", "version", "full", "incarnation")
+"""Causes of a refusal; see ``Refused``."""
+WAIT_BYTES_MAX = 1000
+MECHANISMS_MAX = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Joiner to all: take me in. Repeated until a view has the joiner.
+
+    Args:
+        version: of the protocol; the only field that another version must find in its place.
+        mechanisms: numbers of the orders' mechanisms that the joiner knows.
+        shared: settings that are the same at all members, by name.
+        nonce: the answers carry it: a stranger that has not heard the question cannot give one.
+    """
+
+    version: Count
+    cluster: Cluster
+    order: OrderName
+    mechanisms: Annotated[tuple[int, ...], listed(MECHANISM, MECHANISMS_MAX)]
+    info: MemberInfo
+    tries: Count
+    shared: Shared = ()
+    nonce: Id = 1
+
+
+@dataclass(frozen=True, slots=True)
+class OtherVersion:
+    """A JOIN of another protocol version; only its version is understood, and its nonce, if it has one."""
+
+    version: int
+    nonce: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Member to joiner: a group exists, do not form one; ``blocked``: why it admits nobody now, or empty."""
+
+    view: Id
+    blocked: Annotated[str, prose(WAIT_BYTES_MAX, 0)] = ""
+    nonce: Id = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Coordinator to joiner: you are refused, and why; ``cause``: the same for programs. In all versions.
+
+    Causes: "name" (another member has it), "settings" (not those of the group), "version", "full", or "incarnation"
+    (it lost a view before it was in: a new one can join at once).
+    """
+
+    reason: Reason
+    cause: Annotated[str, choice(*REFUSALS)]
+    nonce: Id = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Leaver to all, until it has the closing VIEW."""
+
+    view: Id
+
+
+Joining = Join | OtherVersion | Wait | Refused | Leave

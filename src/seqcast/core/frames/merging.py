@@ -1,0 +1,81 @@
+"""The frames by which separate views find each other and merge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from seqcast.core.frames.codec import integer, prose
+from seqcast.core.frames.fields import Cluster, HistoryField, Id, Mechanism, MergeId, OrderName, Shared, ViewIdField
+from seqcast.core.frames.view import Nested, Shortfalls
+from seqcast.types import MEMBERS_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Beacon:
+    """Acting coordinator to all, periodically: this view is alive. Views that hear each other learn of each other.
+
+    ``primary``: of a primary partition: how many members are not doubted, 0 where those are no majority; else None.
+    ``mechanism``: as in a VIEW.
+    ``shared``: settings that are the same at all members, by name.
+    ``history``: of the group, up to now; see ``core/rules/history.py``.
+    """
+
+    cluster: Cluster
+    order: OrderName
+    mechanism: Mechanism
+    view_id: ViewIdField
+    primary: Annotated[int, integer("count", 0, MEMBERS_MAX)] | None = None
+    shared: Shared = ()
+    history: HistoryField = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MergeAsk:
+    """Leader of a merge to another coordinator: make your cut and hold it. Repeated; it renews the lease too."""
+
+    merge: MergeId
+    view: Id
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRefused:
+    """Coordinator to leader: not now (another merge is under way, or it is no longer a coordinator)."""
+
+    merge: MergeId
+
+
+@dataclass(frozen=True, slots=True)
+class MergeReady:
+    """Coordinator to leader: my subgroup has made its cut and holds it; ``view`` is what it would install alone."""
+
+    merge: MergeId
+    view: Nested
+    shortfalls: Shortfalls
+
+
+@dataclass(frozen=True, slots=True)
+class MergeGo:
+    """Leader to each coordinator that is ready: the merged view, without what it closes in your subgroup."""
+
+    merge: MergeId
+    view: Nested
+
+
+@dataclass(frozen=True, slots=True)
+class MergeTaken:
+    """Coordinator to leader: the merged view is being installed in my subgroup."""
+
+    merge: MergeId
+
+
+@dataclass(frozen=True, slots=True)
+class MergeCancel:
+    """Leader to coordinator: no merge; continue alone. ``reason`` is empty if there is nothing to fix."""
+
+    merge: MergeId
+    reason: Annotated[str, prose(1000, 0)]
+
+
+MergeFrame = MergeAsk | MergeRefused | MergeReady | MergeGo | MergeTaken | MergeCancel
+Merging = Beacon | MergeFrame

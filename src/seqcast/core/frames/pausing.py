@@ -1,0 +1,48 @@
+"""The frames of a pause of the group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from seqcast.core.frames.fields import Count, Id, Phase, Seqnos
+
+
+@dataclass(frozen=True, slots=True)
+class Suspend:
+    """Pause owner to all: run your callback, stop sending, or fetch everything up to the cut. Renews the lease."""
+
+    view: Id
+    pause: Count
+    turn: Count
+    phase: Phase
+    cut: Seqnos
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """Member to pause owner: acknowledges the SUSPEND of this turn; after "stop": what I hold, by rank."""
+
+    view: Id
+    pause: Count
+    turn: Count
+    phase: Phase
+    held: Seqnos
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Pause owner to all: resume. Repeated until all have acknowledged it."""
+
+    view: Id
+    pause: Count
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """Member to pause owner: I have resumed, as you said, by myself, or because a view change begins."""
+
+    view: Id
+    pause: Count
+
+
+Pausing = Suspend | Suspended | Resume | Resumed

@@ -1,0 +1,42 @@
+"""The frames by which an operator lets a blocked minority continue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from seqcast.core.frames.fields import Attempt, Cluster, Count, Flag, Id, Name, Names
+
+
+class Side(NamedTuple):
+    """Members that are blocked together: they answered this attempt to close this view (its tag)."""
+
+    view: Id
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Unblock:
+    """Operator to all: which members are blocked as a minority? With ``side``: these continue without the others."""
+
+    cluster: Cluster
+    request: Count
+    side: Side | None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedSide:
+    """Blocked member to operator: I (``name``) am on this side; the names of its members, and of those it lacks.
+
+    ``allowed``: the side may go on, as an operator said.
+    """
+
+    request: Count
+    side: Side
+    name: Name
+    reached: Names
+    missing: Names
+    allowed: Flag
+
+
+Unblocking = Unblock | BlockedSide

@@ -1,0 +1,174 @@
+"""The VIEW frame, which closes one view and begins the next, and what members answer to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
+
+from seqcast.core import orders
+from seqcast.core.frames.codec import Shape, dump_fields, fields_of, integer, listed, load_fields, need, shape_of
+from seqcast.core.frames.fields import (
+    Attempt,
+    Bytes,
+    HistoryField,
+    Id,
+    Ids,
+    Mechanism,
+    MemberInfo,
+    OrderName,
+    PacketBytes,
+    Seqno,
+    Seqnos,
+    ViewIdField,
+)
+from seqcast.types import MEMBERS_MAX
+
+SUBGROUPS_MAX = 16
+SHORTFALLS_MAX = 47
+"""Shortfalls that one frame carries; older ones are no longer reported."""
+
+
+class Provision(NamedTuple):
+    """Which member gives its state to one that lacks it, by id, taken at the beginning of which view (its tag)."""
+
+    joiner: Id
+    provider: Id
+    boundary: Id
+
+
+class Subgroup(NamedTuple):
+    """A view that was merged, and the ids of its members that came along."""
+
+    view_id: ViewIdField
+    ids: Ids
+
+
+class Shortfall(NamedTuple):
+    """Members that went from ``view`` (a tag) to ``successor`` delivered ``member``'s packets up to ``last`` only."""
+
+    view: Id
+    successor: ViewIdField
+    member: Id
+    last: Seqno
+
+
+Shortfalls = Annotated[tuple[Shortfall, ...], listed(shape_of(Shortfall), SHORTFALLS_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
+class NewView:
+    """The VIEW frame, identical for all.
+
+    Args:
+        closes: the view that it closes; None for the first view of a group.
+        attempt: under which it is sent.
+        answers: it is served in answer to a START of this attempt, by a member that has left that view already.
+        survivors: who took part in the cut: members and leavers.
+        view_id, members: of the new view; no members: everyone left.
+        order: as given to ``join``.
+        mechanism, sequencer: by which number of ``core/orders`` the order comes about, and which rank orders.
+        cut, table: by rank of the closed view: the last seqno of each stream, and the received table at it.
+        base, origin_base: by rank of the new view, where each stream and each sender's own numbering go on.
+        window, forward_window, unicast_window, state_window: charged bytes of each stream.
+        packet_bytes: size of a full packet.
+        providers: of the members that lack the state.
+        subgroups: of a merged view, else none.
+        shortfalls: of a merged view, or one with joiners: what some of its members did not deliver of others.
+        departed: of a view with joiners: incarnations that were in a view and are no more (E-06), newest last.
+        history: of the group, up to the beginning of the view; see ``core/rules/history.py``.
+    """
+
+    closes: ViewIdField | None
+    attempt: Attempt
+    answers: Attempt | None
+    survivors: Ids
+    view_id: ViewIdField
+    members: Annotated[tuple[MemberInfo, ...], listed(shape_of(MemberInfo), MEMBERS_MAX)]
+    order: OrderName
+    mechanism: Mechanism
+    sequencer: Annotated[int, integer("rank or -1", -1, MEMBERS_MAX - 1)]
+    cut: Seqnos
+    table: Seqnos
+    base: Seqnos
+    origin_base: Seqnos
+    window: Bytes
+    forward_window: Bytes
+    unicast_window: Bytes
+    state_window: Bytes
+    packet_bytes: PacketBytes
+    providers: Annotated[tuple[Provision, ...], listed(shape_of(Provision), MEMBERS_MAX)] = ()
+    subgroups: Annotated[tuple[Subgroup, ...], listed(shape_of(Subgroup), SUBGROUPS_MAX)] = ()
+    shortfalls: Shortfalls = ()
+    departed: Ids = ()
+    history: HistoryField = 0
+
+    def has(self, member_id: int) -> bool:
+        return any(info.id == member_id for info in self.members)
+
+    def check(self) -> None:
+        """Raises RemoteProtocolError where its fields contradict each other."""
+        count = len(self.members)
+        need(len({info.id for info in self.members}) == count, "a member twice")
+        need(len({info.name for info in self.members}) == count, "a name twice")
+        need(len(self.base) == len(self.origin_base) == count, "base is not by rank")
+        mechanism = orders.by_number(self.mechanism)
+        need(mechanism is not None, f"this release does not know order {self.mechanism}")
+        assert mechanism is not None
+        need(mechanism.serves(self.order), f"{mechanism.name} does not bring about order {self.order!r}")
+        need(mechanism.allows(self.sequencer, max(count, 1)), f"a sequencer that {mechanism.name} cannot have")
+        need(512 <= self.packet_bytes <= 65_000 and self.packet_bytes % 4 == 0, "packet_bytes that no stream can have")
+        need(not count or self.view_id.coordinator == self.members[0].id, "the coordinator has not rank 0")
+        members = {info.id for info in self.members}
+        joiners = [provision.joiner for provision in self.providers]
+        need(len(set(joiners)) == len(joiners) and members.issuperset(joiners), "a provider for no member, or two")
+        need(
+            all(provision.provider in members - {provision.joiner} for provision in self.providers), "no such provider"
+        )
+        need(self.closes is None or self.closes.counter < self.view_id.counter, "view id does not grow")
+        need(len(self.cut) == len(self.table), "cut and received table are not of one view")
+        ids = {info.id for info in self.members}
+        grouped = [member for group in self.subgroups for member in group.ids]
+        need(
+            not self.subgroups or (len(grouped) == len(set(grouped)) and ids == set(grouped)),
+            "subgroups are not the members",
+        )
+        need(all(group.ids for group in self.subgroups), "a subgroup without members")
+
+
+_FIELDS = fields_of(NewView)
+
+
+def _load(value: Any) -> NewView:
+    need(isinstance(value, dict), "a VIEW's fields expected")
+    frame: NewView = load_fields(NewView, value, _FIELDS, "view")
+    frame.check()
+    return frame
+
+
+Nested = Annotated[
+    NewView, Shape("an object with the fields of `view`", lambda frame: dump_fields(frame, _FIELDS), _load)
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """Member to the sender of the VIEW: I have it. ``view`` is the tag of the new view."""
+
+    view: Id
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """Joiner to the sender of a VIEW: I entered a view of another group, and will not enter ``view`` (its tag)."""
+
+    view: Id
+
+
+@dataclass(frozen=True, slots=True)
+class StateWanted:
+    """Member that lacks the state to all: my provider cannot give it, name another. Repeated until a VIEW does."""
+
+    view: Id
+
+
+ViewFrame = NewView | Installed | Declined | StateWanted
