@@ -191,32 +191,55 @@ def find(paths: Sequence[str | Path]) -> list[Journal]:
     return [read(path) for path in sorted(directories)]
 
 
-def read(path: Path) -> Journal:
+def read(path: Path, *, open_segments: bool = True) -> Journal:
     """The journal of one member; reads the header, the views and the schema of each segment, but not the rows.
+
+    Args:
+        open_segments: False: not the schemas either, for who asks often. What reads the segments checks them.
 
     Raises:
         JournalError: unreadable, foreign, of another version, or a segment is missing.
     """
-    header = _header(path)
-    expected = arrow_schema(header["payload"])
+    header = _header_text(path)
+    schema = arrow_schema(_header(header, path)["payload"])
     # The writer may be at work: a view is written before its rows, and the closing record after all of them.
-    _, (closed, closed_idx), _ = _views(path / VIEWS_FILE)
-    first_idx, found = _look(path, lambda segment: _check_schema(segment, expected))
-    views, _, torn_records = _views(path / VIEWS_FILE)
-    failed = closed.removeprefix(FAILED) if closed and closed.startswith(FAILED) else ""
-    if not views and any(segment.rows for segment in found):
+    closed = _views(_views_data(path), path)[1][0] is not None
+    check = (lambda segment: _check_schema(segment, schema)) if open_segments else (lambda segment: None)
+    first_idx, found = _look(path, check)
+    return assemble(path, header, _views_data(path), first_idx, tuple(found), closed=closed)
+
+
+def assemble(
+    path: Path, header: str, views_data: bytes, first_idx: int, segments: tuple[Segment, ...], *, closed: bool
+) -> Journal:
+    """A journal of its parts, which may come from another machine.
+
+    Args:
+        path: what errors name.
+        header, views_data: contents of the two files, the second read after the segments were looked at.
+        closed: whether the closing record was there before the segments were looked at.
+
+    Raises:
+        JournalError: one of them is not what a journal has.
+    """
+    fields = _header(header, path)
+    views, (reason, closed_idx), torn_records = _views(views_data, path)
+    if not closed:
+        reason, closed_idx = None, -1
+    failed = reason.removeprefix(FAILED) if reason and reason.startswith(FAILED) else ""
+    if not views and any(segment.rows for segment in segments):
         raise JournalError(
             f"{path} has rows and no view that they were delivered in: restore its {VIEWS_FILE}, or leave it out"
         )
     return Journal(
         path=path,
-        cluster=header["cluster"],
-        member=Member(header["member"]["name"], int(header["member"]["id"], 16)),
-        payload=header["payload"],
-        deliver_own=header["deliver_own"],
+        cluster=fields["cluster"],
+        member=Member(fields["member"]["name"], int(fields["member"]["id"], 16)),
+        payload=fields["payload"],
+        deliver_own=fields["deliver_own"],
         views=tuple(views),
-        segments=tuple(found),
-        closed=None if failed else closed,
+        segments=segments,
+        closed=None if failed else reason,
         failed=failed,
         closed_idx=closed_idx,
         torn_records=torn_records,
@@ -251,7 +274,7 @@ def names(path: Path) -> dict[int, str]:
     Raises:
         JournalDamaged: a view record is not as it was written.
     """
-    return {member.id: member.name for view in _views(path / VIEWS_FILE)[0] for member in view.members}
+    return {member.id: member.name for view in _views(_views_data(path), path)[0] for member in view.members}
 
 
 def segment_batches(
@@ -331,9 +354,17 @@ def _journals_in(top: Path) -> list[Path]:
     return sorted(path for path in top.iterdir() if path.is_dir() and (path / HEADER_FILE).exists())
 
 
-def _header(path: Path) -> dict[str, Any]:
+def _header_text(path: Path) -> str:
     try:
-        text = (path / HEADER_FILE).read_text(encoding="utf-8")
+        return (path / HEADER_FILE).read_text(encoding="utf-8")
+    except OSError as error:
+        raise JournalError(f"{path / HEADER_FILE} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise _damaged_header(path, "it is not text") from error
+
+
+def _header(text: str, path: Path) -> dict[str, Any]:
+    try:
         header = json.loads(text)
         if not isinstance(header, dict) or header.get("format") != FORMAT:
             raise JournalError(
@@ -349,14 +380,10 @@ def _header(path: Path) -> dict[str, Any]:
         kinds = (str(header["cluster"]), int(header["member"]["id"], 16), header["member"]["name"])
         if header["payload"] not in PAYLOAD_MODES or not isinstance(header["deliver_own"], bool) or not kinds[1]:
             raise ValueError
-    except OSError as error:
-        raise JournalError(f"{path / HEADER_FILE} cannot be read: {error.strerror}") from error
     except KeyError as error:
         raise _damaged_header(path, f"it has no {error}") from error
     except json.JSONDecodeError as error:
         raise _damaged_header(path, "it is not JSON") from error
-    except UnicodeDecodeError as error:
-        raise _damaged_header(path, "it is not text") from error
     except seals.SealError as error:
         raise _damaged_header(path, str(error)) from error
     except (ValueError, TypeError) as error:
@@ -368,14 +395,19 @@ def _damaged_header(path: Path, why: str) -> JournalDamaged:
     return JournalDamaged(f"{path / HEADER_FILE}, if it is of a seqcast journal: {why}")
 
 
-def _views(path: Path) -> tuple[list[Installed], tuple[str | None, int], int]:
+def _views_data(path: Path) -> bytes:
+    file = path / VIEWS_FILE
     try:
-        lines = path.read_bytes().split(b"\n") if path.exists() else []
+        return file.read_bytes() if file.exists() else b""
     except OSError as error:
-        raise JournalError(f"{path} cannot be read: {error.strerror}") from error
+        raise JournalError(f"{file} cannot be read: {error.strerror}") from error
+
+
+def _views(data: bytes, path: Path) -> tuple[list[Installed], tuple[str | None, int], int]:
+    lines = data.split(b"\n")
     views: list[Installed] = []
     closed: tuple[str | None, int] = (None, -1)
-    tail = lines.pop() if lines else b""  # after the last newline: empty, or a record that was torn
+    tail = lines.pop()  # after the last newline: empty, or a record that was torn
     for number, line in enumerate(lines, 1):
         try:
             record = seals.unseal(line)
@@ -387,7 +419,7 @@ def _views(path: Path) -> tuple[list[Installed], tuple[str | None, int], int]:
             else:
                 views.append(_installed(record))
         except (ValueError, KeyError, TypeError) as error:
-            raise JournalDamaged(f"{path}, line {number}, is not a view record: {_line(error)}") from error
+            raise JournalDamaged(f"{path / VIEWS_FILE}, line {number}, is not a view record: {_line(error)}") from error
     return views, closed, int(bool(tail))
 
 
