@@ -271,10 +271,10 @@ class Beacons:
 
     BEACON: ClassVar[DecisionTable] = decision(
         "beacon",
-        (is_of_another_cluster, IGNORED, "it shares our multicast address"),
-        (is_left_apart, IGNORED, "a view that cannot be merged with ours; it is looked at again later"),
-        (has_other_settings, shun, "a group that cannot be merged with ours: warn, and leave it apart"),
-        (cannot_be_compared, IGNORED, "only primary partitions have something to compare"),
+        (is_of_another_cluster, IGNORED, "it uses the same multicast address"),
+        (is_left_apart, IGNORED, "its view cannot be merged with ours; checked again later"),
+        (has_other_settings, shun, "its group has other settings and cannot be merged with ours: warn"),
+        (cannot_be_compared, IGNORED, "only primary partitions are compared"),
         (is_primary, compare, "two primary partitions never merge; one of them gives way"),
-        (None, (note_coordinator, report), "a view that ours can be merged with"),
+        (None, (note_coordinator, report), "its view can be merged with ours"),
     )
