@@ -60,7 +60,7 @@ typedef struct { /* role.c */
     int64_t look_ns; /* the I/O thread's: its last nap between two looks at unsent bytes */
 } sc_role;
 
-typedef struct { /* round.c; all of it is the role holder's */
+typedef struct { /* receive.c; all of it is the role holder's */
     sc_io_datagram in[SC_IO_BATCH_MAX];
     sc_slab *slabs[SC_IO_BATCH_MAX];
     uint8_t *scratch; /* receive buffers for when the slab pool is exhausted */

@@ -24,7 +24,7 @@ void sc_kick_io(sc_driver *d);
 int sc_transmitter_init(sc_transmitter *tx);
 void sc_transmitter_free(sc_transmitter *tx);
 
-/* round.c; by the role's holder */
+/* receive.c; by the role's holder */
 int sc_round_init(sc_round *round);
 void sc_round_free(sc_driver *d);
 /* Waits at most until `until` for datagrams and receives them, runs timers, transmits what is urgent. Returns whether it was

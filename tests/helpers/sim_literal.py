@@ -20,7 +20,7 @@ from sim_literal_order import ACK, sealed
 
 import seqcast.core.machines.beacons
 import seqcast.core.machines.initiator
-import seqcast.core.member
+import seqcast.core.wiring
 import seqcast.sim.application
 from seqcast._native.engine import AGAIN, SENT, Engine, Sending
 from seqcast.core.context import NEVER, Context
@@ -39,8 +39,8 @@ from seqcast.core.machines.participant import Participant
 from seqcast.core.machines.pause_member import PauseMember
 from seqcast.core.machines.pause_owner import PauseOwner, PauseOwnerState
 from seqcast.core.machines.transfer import BeginState, StateChunk, TransferEffect
-from seqcast.core.member import Machines
 from seqcast.core.rules.cut import next_view
+from seqcast.core.wiring import Machines
 from seqcast.sim import Options, World, families
 from seqcast.sim.application import Application
 from seqcast.sim.options import MS, SECOND
@@ -111,7 +111,7 @@ class _NoPromise(Participant):
 
 @contextlib.contextmanager
 def no_promise() -> Iterator[dict[str, Any]]:
-    with mock.patch.object(seqcast.core.member, "Participant", _NoPromise):
+    with mock.patch.object(seqcast.core.wiring, "Participant", _NoPromise):
         yield {}
 
 

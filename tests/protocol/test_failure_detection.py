@@ -10,7 +10,7 @@ from engines import HEARTBEAT_MS, SUSPECT_MS, Net, deaf, forged, kinds
 from sim_worlds import after_formation, quiet
 
 from seqcast._native.engine import Engine
-from seqcast.core.machines.membership import severed
+from seqcast.core.machines.coordinated import severed
 from seqcast.sim import World
 from seqcast.sim.options import MS, SECOND
 from seqcast.sim.process import Process

@@ -12,7 +12,7 @@ from sim_worlds import after_formation, quiet
 from talkers import await_, talkers
 
 from seqcast._native.engine import LANE_UNICAST
-from seqcast.core.machines.membership import severed
+from seqcast.core.machines.coordinated import severed
 from seqcast.sim import World
 from seqcast.sim.checkers.primary import check_filtered
 from seqcast.sim.checkers.safety import check_safety

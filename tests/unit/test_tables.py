@@ -6,10 +6,10 @@ import pytest
 
 from seqcast.core.machines.backlog import Backlog, BacklogState
 from seqcast.core.machines.blocker import Blocker, BlockerState
+from seqcast.core.machines.coordinated import CoordinatedMembership, MembershipState
 from seqcast.core.machines.guard import Line, LineState
 from seqcast.core.machines.initiator import Initiator, InitiatorState
 from seqcast.core.machines.lifecycle import Lifecycle, LifecycleState
-from seqcast.core.machines.membership import Membership, MembershipState
 from seqcast.core.machines.merge import Merger, MergerState
 from seqcast.core.machines.operator import Operator, OperatorState
 from seqcast.core.machines.participant import Participant, ParticipantState
@@ -22,7 +22,7 @@ from seqcast.core.table import IGNORED, ILLEGAL, Edge, IllegalEvent, Machine, de
 
 MACHINES = [
     (Lifecycle, LifecycleState.OUT),
-    (Membership, MembershipState.QUIET),
+    (CoordinatedMembership, MembershipState.QUIET),
     (Initiator, InitiatorState.IDLE),
     (Participant, ParticipantState.OPEN),
     (StateTaker, StateTakerState.OUT),

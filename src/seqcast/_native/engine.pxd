@@ -36,10 +36,11 @@ cdef extern from "hash/crc32c.h" nogil:
     uint32_t sc_crc32c(uint32_t crc, const void *p, size_t n)
 
 
-cdef extern from "order/orders.h" nogil:
-    enum:
-        SC_ORDER_FIFO
-        SC_ORDER_SEQUENCER
+cdef extern from "order/order.h" nogil:
+    ctypedef struct sc_order_ops:
+        const char *name
+
+    const sc_order_ops *sc_order_of(uint32_t mechanism)
 
 
 cdef extern from "engine/engine.h" nogil:

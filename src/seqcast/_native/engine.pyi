@@ -23,11 +23,12 @@ LANE_CONTROL: int
 SLAB_BYTES: int
 LANE_UNICAST: int
 SEQNO_MAX: int
-ORDER_FIFO: int
-ORDER_SEQUENCER: int
 
 RUN_DTYPE: np.dtype[Any]
 """sender u8, seqno u8, global_seqno u8, sent_ns i8, first u4, n u4, index u4, unicast u4 (see sc_run)."""
+
+def order_name(mechanism: int) -> str | None:
+    """The order that this build has under a number."""
 
 def crc32c(data: Any, crc: int = 0) -> int:
     """CRC32C of a buffer; ``crc``: of the bytes before it."""
@@ -213,7 +214,7 @@ class Engine:
         """Installs a view.
 
         Args:
-            mechanism: ORDER_FIFO or ORDER_SEQUENCER: how messages are ordered.
+            mechanism: number of the order of `core/orders`.
             sequencer: rank of the member that orders them, if the mechanism has one; otherwise ignored.
             apart: if subgroups merge: by rank, whether the member comes from another subgroup.
         """

@@ -24,13 +24,16 @@ LANE_CONTROL = SC_LANE_CONTROL
 SLAB_BYTES = SC_SLAB_BYTES
 LANE_UNICAST = SC_LANE_UNICAST
 SEQNO_MAX = SC_SEQNO_MAX
-ORDER_FIFO = SC_ORDER_FIFO
-ORDER_SEQUENCER = SC_ORDER_SEQUENCER
 
 DEF HELD_MAX = 1024
 DEF LINKS_MAX = 256
 DEF RUNS = 32
 DEF OWN_MAX = 1 << 24
+
+
+def order_name(uint32_t mechanism):
+    cdef const sc_order_ops *ops = sc_order_of(mechanism)
+    return None if ops is NULL else ops.name.decode()
 
 
 def crc32c(const uint8_t[::1] data not None, uint32_t crc=0):

@@ -23,7 +23,6 @@ from seqcast.core.frames.view import Declined, Installed
 from seqcast.core.installer import Installer
 from seqcast.core.machines.lifecycle import LifecycleEvent
 from seqcast.core.markers import Markers
-from seqcast.core.member import Machines
 from seqcast.core.port import EnginePort
 from seqcast.core.router import Router
 from seqcast.core.story import Story
@@ -62,6 +61,7 @@ from seqcast.core.vocabulary import (
     ViewChange,
     Warn,
 )
+from seqcast.core.wiring import Machines
 from seqcast.errors import RemoteProtocolError
 from seqcast.types import Member, View
 

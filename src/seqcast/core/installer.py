@@ -11,7 +11,6 @@ from seqcast.core.machines.initiator import InitiatorEvent
 from seqcast.core.machines.lifecycle import LifecycleEvent
 from seqcast.core.machines.pause_owner import PauseOwner
 from seqcast.core.markers import Markers
-from seqcast.core.member import Machines
 from seqcast.core.rules.cut import apart, view_of
 from seqcast.core.story import Story
 from seqcast.core.vocabulary import (
@@ -26,6 +25,7 @@ from seqcast.core.vocabulary import (
     ViewChange,
     ViewInstalled,
 )
+from seqcast.core.wiring import Machines
 from seqcast.events import Excluded, Lost
 from seqcast.types import View, ViewId
 

@@ -7,8 +7,8 @@ messages. It is registered before the engine has it, as another thread delivers.
 from __future__ import annotations
 
 from seqcast.core.context import Context
-from seqcast.core.member import Machines
 from seqcast.core.vocabulary import Meaning, Minority
+from seqcast.core.wiring import Machines
 from seqcast.events import Blocked, Unblocked
 
 

@@ -9,7 +9,7 @@ replaced without a change of the cut. It owes the others:
 3. it waits for nobody that is doubted, and for anything else only within a bound;
 4. it starts anew with each view, and keeps only the joiners and leavers that the view did not answer.
 
-``machines/membership.py`` is the only kind so far: the first member that nobody here doubts acts.
+``machines/coordinated.py`` is the only kind so far: the first member that nobody here doubts acts.
 """
 
 from __future__ import annotations

@@ -30,12 +30,12 @@ from seqcast.core.frames.pausing import Resume, Resumed, Suspend, Suspended
 from seqcast.core.frames.unblocking import BlockedSide, Side, Unblock
 from seqcast.core.frames.view import Declined, Installed, NewView, StateWanted
 from seqcast.core.machines.lifecycle import LifecycleEvent
-from seqcast.core.member import Machines
 from seqcast.core.rules.merged import COUNTER_STEP_MAX
 from seqcast.core.rules.quorum import Allowance
 from seqcast.core.story import Story
 from seqcast.core.table import IGNORED, DecisionTable, decision
 from seqcast.core.vocabulary import Warn
+from seqcast.core.wiring import Machines
 from seqcast.errors import RemoteProtocolError
 
 

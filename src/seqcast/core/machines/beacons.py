@@ -18,8 +18,8 @@ from typing import ClassVar
 from seqcast.core.context import NEVER, Context
 from seqcast.core.frames.merging import Beacon
 from seqcast.core.frames.view import NewView
+from seqcast.core.machines.coordinated import difference
 from seqcast.core.machines.initiator import Initiator
-from seqcast.core.machines.membership import difference
 from seqcast.core.rules.history import History, history_of
 from seqcast.core.table import IGNORED, DecisionTable, decision
 from seqcast.core.vocabulary import GiveWay, Warn

@@ -2,10 +2,10 @@
 
 from seqcast.core.machines.backlog import Backlog
 from seqcast.core.machines.blocker import Blocker
+from seqcast.core.machines.coordinated import CoordinatedMembership
 from seqcast.core.machines.guard import Line
 from seqcast.core.machines.initiator import Initiator
 from seqcast.core.machines.lifecycle import Lifecycle
-from seqcast.core.machines.membership import Membership
 from seqcast.core.machines.merge import Merger
 from seqcast.core.machines.operator import Operator
 from seqcast.core.machines.participant import Participant
@@ -18,7 +18,7 @@ from seqcast.core.table import Machine
 
 MACHINES: tuple[type[Machine], ...] = (
     Lifecycle,
-    Membership,
+    CoordinatedMembership,
     Initiator,
     Participant,
     Blocker,

@@ -1,4 +1,4 @@
-"""The machines of one member: some live as long as it does, the others begin anew with each view."""
+"""The machines of one member, connected: some live as long as it does, the others begin anew with each view."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Protocol
 
 from seqcast.core.context import NEVER, Context
 from seqcast.core.machines.blocker import Blocker
+from seqcast.core.machines.coordinated import CoordinatedMembership
 from seqcast.core.machines.initiator import Initiator
 from seqcast.core.machines.lifecycle import Lifecycle
-from seqcast.core.machines.membership import Membership
 from seqcast.core.machines.merge import Merger
 from seqcast.core.machines.participant import Participant
 from seqcast.core.machines.pause_member import PauseMember
@@ -59,7 +59,7 @@ class Machines:
 
     # ---- views
 
-    def renew(self, before: Membership | None = None) -> None:
+    def renew(self, before: CoordinatedMembership | None = None) -> None:
         """Begins anew, for a new view or for none. The initiator stays: it may be serving the VIEW.
 
         Args:
@@ -68,10 +68,10 @@ class Machines:
         self._begin(before)
         self.initiator.participant, self.initiator.membership = self.participant, self.membership
 
-    def _begin(self, before: Membership | None) -> None:
+    def _begin(self, before: CoordinatedMembership | None) -> None:
         self.participant = Participant(self.context, self.blocker)
         self.pause_member = PauseMember(self.context, self.blocker)
-        self.membership = Membership(self.context, self.participant, before)
+        self.membership = CoordinatedMembership(self.context, self.participant, before)
 
     # ---- what one of them means for another
 

@@ -89,7 +89,7 @@ class Review:
         return not self.doubted.isdisjoint(self.survivors)
 
 
-class Membership(Machine):
+class CoordinatedMembership(Machine):
     """The members of one view, as this one sees them.
 
     Args:
@@ -98,7 +98,7 @@ class Membership(Machine):
         before: the membership of the view before; its joiners and leavers are not settled yet.
     """
 
-    def __init__(self, context: Context, participant: Participant, before: Membership | None = None) -> None:
+    def __init__(self, context: Context, participant: Participant, before: CoordinatedMembership | None = None) -> None:
         super().__init__(S.QUIET, context.edges)
         self.context = context
         self.participant = participant
