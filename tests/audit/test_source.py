@@ -16,12 +16,14 @@ pytest.importorskip("pyspark")
 
 from journal_data import Row, as_live, batch_of, journal, member, view
 from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 import seqcast.spark
 from seqcast.journal import manifest
 from seqcast.journal.reader import read
 from seqcast.journal.writer import JournalWriter
 from seqcast.spark.source import JournalReader, JournalStream, Wanted
+from seqcast.spark.stores import Folders
 
 pytestmark = pytest.mark.spark
 
@@ -76,7 +78,8 @@ def test_segments_that_no_row_can_come_from_are_not_read(tmp_path: Path) -> None
     path = journal(tmp_path, A, [(V1, FIRST), (V2, SECOND)], payload="hash", segment_rows=100)
 
     def segments(**options: str) -> int:
-        return sum(len(part.segments) for part in JournalReader(str(path), Wanted.of(options)).partitions())
+        reader = JournalReader([Folders([str(path)])], Wanted.of(options))
+        return sum(len(part.segments) for part in reader.partitions())
 
     assert 0 < segments(view="2") < segments()
     assert segments(since="2033-01-01") == 0
@@ -159,17 +162,18 @@ def test_available_now_ends_with_what_was_there_and_heeds_the_limit(session: Any
 def test_offsets_name_the_member_and_what_retention_removed_is_said(tmp_path: Path) -> None:
     path = journal(tmp_path, A, [(V1, FIRST), (V2, SECOND)], payload="hash", segment_rows=100)
     other = journal(tmp_path, B, [(V1, FIRST)], payload="hash")
-    stream = JournalStream(read(path), "earliest", 0, True)
+    stream = JournalStream([Folders([str(path)])])
     offset = stream.initialOffset()
-    with pytest.raises(seqcast.UsageError, match="positions of journals differ"):
-        JournalStream(read(other), "earliest", 0, True).partitions(offset, offset | {"idx": 5})
+    with pytest.raises(seqcast.UsageError, match="no other one has the rows of"):
+        JournalStream([Folders([str(other)])]).partitions(offset, offset | {"idx": 5})
+    end = stream.latestOffset(offset, ReadAllAvailable())
+    assert end["idx"] == 500 and end["view"].startswith("2@") and end["global_seqno"] == 200
     before = manifest.load(path)
     left = {2: before.rolled[2]}
     manifest.save(path, manifest.Manifest(2, left, 2, left[2].first_idx))
-    end = stream.reportLatestOffset()
     with pytest.raises(seqcast.UsageError, match="removed by the journal's retention before"):
         stream.partitions(offset, end)
-    lenient = JournalStream(read(path), "earliest", 0, False)
+    lenient = JournalStream([Folders([str(path)])], fail_on_data_loss=False)
     parts = lenient.partitions(offset, end)
     assert [(part.first, part.end) for part in parts] == [(300, 500)] and read(path).first_idx == 300
     assert lenient.initialOffset()["idx"] == 300

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -189,6 +190,18 @@ def find(paths: Sequence[str | Path]) -> list[Journal]:
             raise JournalError(f"{given} holds no journal (no {HEADER_FILE} in it or in the directories in it)")
         directories.update(dict.fromkeys(path.resolve() for path in inside))
     return [read(path) for path in sorted(directories)]
+
+
+def journal_files(paths: Sequence[str | Path]) -> dict[int, Path]:
+    """The journals that are in the given directories now: id of the member -> its directory. What is not there, or is
+    no journal that this version reads, is left out."""
+    found = {}
+    for given in map(Path, paths):
+        if given.is_dir():
+            for path in [given] if (given / HEADER_FILE).exists() else _journals_in(given):
+                with contextlib.suppress(JournalError):
+                    found[int(_header(_header_text(path), path)["member"]["id"], 16)] = path.resolve()
+    return found
 
 
 def read(path: Path, *, open_segments: bool = True) -> Journal:

@@ -1,12 +1,11 @@
 """Journals as a table and as a stream: ``spark.read.format("seqcast")`` and ``spark.readStream.format("seqcast")``.
 
-``seqcast.spark.register(spark)`` makes the format known to a session. Rows are read in tasks, as Arrow batches, from
-the files of the journals: the workers need the package ``seqcast[journal]`` and the files under the same path.
+``seqcast.spark.register(spark)`` makes the format known to a session. Rows are read in tasks, as Arrow batches: from
+the files of the journals, which the workers then see under the same path, or from a tap.
 
 A stream follows one member's journal, also while it is written. Its offsets are positions in that journal, and the row
 at a position never changes, so a batch that is read again after a crash has the same rows: with an idempotent sink each
-message arrives exactly once. Positions in the journals of two members differ (each counts what its member was
-delivered), so an offset names its member, and a stream does not continue with the journal of another.
+message arrives exactly once. When the member is lost the stream goes on in another one's journal.
 """
 
 from __future__ import annotations
@@ -26,9 +25,11 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from seqcast.errors import UsageError
-from seqcast.journal.reader import Journal, Segment, extent, find, read, segment_batches
-from seqcast.journal.schema import COLUMNS, JournalError, signed
+from seqcast.journal.reader import Journal, find
+from seqcast.journal.schema import JournalError
+from seqcast.spark.follow import Follower, Found, NotYet, offset_at
 from seqcast.spark.sink import Sink
+from seqcast.spark.stores import PARTITION_ROWS, Part, Store, stores_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,11 +43,6 @@ SCHEMA = (
 )
 """``member``: whose journal it is; ``sender_id``, ``view_tag`` and ``payload_hash``: 64 unsigned bits kept as signed;
 ``payload``: null where the journal keeps hashes. Else as in docs/journal.md."""
-
-PARTITION_BYTES = 128 << 20
-"""Segments are gathered to this much for a task."""
-PARTITION_ROWS = 1 << 20
-"""Rows of a stream's batch for a task."""
 
 
 def register(spark: SparkSession) -> None:
@@ -132,23 +128,11 @@ def _time_ns(name: str, text: str | None) -> int | None:
     return (since_1970 // timedelta(microseconds=1)) * 1000
 
 
-@dataclass(frozen=True)
-class Part(InputPartition):
-    """What one task reads: of segments, each with the position of its first row, the rows ``first`` to ``end`` - 1."""
-
-    member: str
-    names: dict[int, str]
-    has_payload: bool
-    segments: tuple[tuple[int, Segment], ...]
-    wanted: Wanted
-    first: int
-    end: int
-
-
 class JournalSource(DataSource):
-    """The format. Options: ``path`` (``load(path)``), a member's journal or a directory of journals; ``view``,
-    ``sender``, ``since`` and ``until``, see `Wanted`; for streams also ``startingOffset`` ("earliest", "latest"),
-    ``maxRowsPerBatch``, and ``failOnDataLoss`` ("false": begin with what retention has kept)."""
+    """The format. Options: ``path`` (``load(path)``), a member's journal, a directory of journals or a pattern;
+    ``tap``, addresses of taps, with ``token`` or ``tokenFile``; ``view``, ``sender``, ``since`` and ``until``, see
+    `Wanted`; for streams also ``startingOffset`` ("earliest", "latest"), ``maxRowsPerBatch``, ``failoverAfter``
+    (seconds), and ``failOnDataLoss`` ("false": go on without what is gone). As a sink see `seqcast.spark.sink`."""
 
     @classmethod
     def name(cls) -> str:
@@ -158,18 +142,14 @@ class JournalSource(DataSource):
         return SCHEMA
 
     def reader(self, schema: Any) -> DataSourceReader:
-        return JournalReader(self._path(), Wanted.of(self.options))
+        if not self.options.get("tap") and not _is_pattern(self.options.get("path", "")):
+            find([self.options.get("path") or _no_path()])  # says what is wrong with the path
+        return JournalReader(stores_of(self.options), Wanted.of(self.options))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamWriter:
         return Sink(schema, self.options)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        found = find([self._path()])
-        if len(found) != 1:
-            raise UsageError(
-                f"{self._path()} holds {len(found)} journals, and a stream follows one: load one of "
-                + ", ".join(str(journal.path) for journal in found)
-            )
         starting = self.options.get("startingOffset", "earliest")
         if starting not in ("earliest", "latest"):
             raise UsageError(f"startingOffset={starting!r}: give 'earliest' or 'latest'")
@@ -179,37 +159,33 @@ class JournalSource(DataSource):
         loss = self.options.get("failOnDataLoss", "true").lower()
         if loss not in ("true", "false"):
             raise UsageError(f"failOnDataLoss={loss!r}: give 'true' or 'false'")
-        wanted = Wanted.of(self.options)
-        return JournalStream(found[0], starting, int(limit) if limit else 0, loss == "true", wanted)
-
-    def _path(self) -> str:
-        path = self.options.get("path")
-        if not path:
-            raise UsageError('no path: .load("journals") names a member\'s journal, or a directory of journals')
-        return str(path)
+        after = self.options.get("failoverAfter", "5")
+        if not after.replace(".", "", 1).isdecimal():
+            raise UsageError(f"failoverAfter={after!r}: give a number of seconds")
+        return JournalStream(
+            stores_of(self.options),
+            starting=starting,
+            max_rows=int(limit) if limit else 0,
+            fail_on_data_loss=loss == "true",
+            failover_s=float(after),
+            wanted=Wanted.of(self.options),
+        )
 
 
 class JournalReader(DataSourceReader):
     """Reads journals as they are at the time of planning."""
 
-    def __init__(self, path: str, wanted: Wanted) -> None:
-        self._path = path
+    def __init__(self, stores: Sequence[Store], wanted: Wanted) -> None:
+        self._stores = stores
         self._wanted = wanted
 
     def partitions(self) -> Sequence[InputPartition]:
         parts: list[Part] = []
-        for journal in find([self._path]):
-            first, end = self._wanted.span(journal)
-            gathered: list[tuple[int, Segment]] = []
-            for position, segment in [*_positions(journal), (end, None)]:
-                size = sum(each.size for _, each in gathered)
-                if gathered and (segment is None or size + segment.size > PARTITION_BYTES):
-                    rest = journal.payload == "full", tuple(gathered), self._wanted, first, end
-                    parts.append(Part(journal.member.name, _names(journal), *rest))
-                    gathered = []
-                if segment is not None and position < end and position + segment.rows > first:
-                    if segment.live or segment.last_ns >= self._wanted.since_ns:
-                        gathered.append((position, segment))
+        for found in Follower(self._stores, True, 0.0).all():
+            begin, end = self._wanted.span(found.journal)
+            begin, end = max(begin, found.journal.first_idx), min(end, found.journal.end_idx)
+            for first, last in found.store.ranges(found.journal, begin, end, self._wanted.since_ns):
+                parts.append(found.store.part(found.journal, self._wanted, first, last))
         return parts
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -218,117 +194,126 @@ class JournalReader(DataSourceReader):
 
 
 class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows one member's journal.
+    """Follows one member's journal at a time; see `seqcast.spark.follow`.
 
     Args:
-        journal: as it was found.
+        stores: where journals are.
         starting: "earliest" or "latest", where there is no checkpoint.
         max_rows: of a batch; 0: all there is.
-        fail_on_data_loss: whether rows that retention removed before they were read are an error.
+        fail_on_data_loss: whether rows that retention removed before they were read are an error, and rows that the
+            stream gave out and no other member has.
+        failover_s: when a member that seems lost is.
         wanted: which rows are given out; offsets count all.
     """
 
     def __init__(
-        self, journal: Journal, starting: str, max_rows: int, fail_on_data_loss: bool, wanted: Wanted = Wanted()
+        self,
+        stores: Sequence[Store],
+        *,
+        starting: str = "earliest",
+        max_rows: int = 0,
+        fail_on_data_loss: bool = True,
+        failover_s: float = 5.0,
+        wanted: Wanted = Wanted(),
     ) -> None:
-        self._path = journal.path
+        self._follower = Follower(stores, fail_on_data_loss, failover_s)
         self._starting = starting
         self._max_rows = max_rows
         self._fail_on_data_loss = fail_on_data_loss
         self._wanted = wanted
-        self._member = f"{journal.member.id:016x}"
-        self._target: int | None = None  # of Trigger.AvailableNow
+        self._targets: dict[int, int] | None = None  # of Trigger.AvailableNow: member -> end of its journal then
+        self._last: dict[str, Any] | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        first, end = extent(self._path)
-        return self._offset(end if self._starting == "latest" else first)
+        latest = self._starting == "latest"
+        journal = self._follower.first(latest=latest).journal
+        return offset_at(journal, journal.end_idx if latest else journal.first_idx)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._max_rows) if self._max_rows else ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        begin = self._position(start)
-        first, end = extent(self._path)
-        if self._target is not None:
-            end = min(end, self._target)
+        found = self._follower.go_on(start, wait=self._targets is None)
+        if found is None:
+            return start
+        (followed, begin), end = found, found[0].journal.end_idx
+        if self._targets is not None:
+            end = min(end, self._targets.get(followed.id, begin))
         if isinstance(limit, ReadMaxRows):
-            end = min(end, max(begin, first) + limit.max_rows)
-        return self._offset(max(begin, end))
+            end = min(end, max(begin, followed.journal.first_idx) + limit.max_rows)
+        if end <= begin and followed.id == int(start["member"], 16):
+            return start  # the same text as before, or Spark would take it for something new
+        self._last = offset_at(followed.journal, max(begin, end))
+        return self._last
 
-    def reportLatestOffset(self) -> dict[str, Any]:
-        return self._offset(extent(self._path)[1])
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        if self._last is None:
+            return None
+        found = self._follower.find(int(self._last["member"], 16))
+        return self._last if found is None else offset_at(found.journal, found.journal.end_idx)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = extent(self._path)[1]
+        self._targets = {found.id: found.journal.end_idx for found in self._follower.all()}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        begin, until = self._position(start), self._position(end)
-        if begin >= until:
+        if start == end:
             return []
-        journal = read(self._path)
+        found, begin, until = self._range(start, end)
+        journal = found.journal
         if begin < journal.first_idx and self._fail_on_data_loss:
             raise JournalError(
-                f"{self._path}: rows {begin} to {journal.first_idx - 1} were removed by the journal's retention before "
-                "this query read them: keep more (journal_keep_s, journal_keep_bytes), or set failOnDataLoss=false to "
-                "go on without them"
+                f"{journal.path}: rows {begin} to {journal.first_idx - 1} were removed by the journal's retention "
+                "before this query read them: keep more (journal_keep_s, journal_keep_bytes), or set "
+                "failOnDataLoss=false to go on without them"
             )
         if journal.end_idx < until:
             raise JournalError(
-                f"{self._path} ends at row {journal.end_idx}, and this query has read up to row {until}: it is not the "
-                "journal that the query's checkpoint belongs to, or a crash of the machine took its tail"
+                f"{journal.path} ends at row {journal.end_idx}, and this query has read up to row {until}: it is not "
+                "the journal that the query's checkpoint belongs to, or a crash of the machine took its tail"
             )
-        names, parts = _names(journal), []
-        positions = list(_positions(journal))
-        for at in range(max(begin, journal.first_idx), until, PARTITION_ROWS):
-            end_at = min(at + PARTITION_ROWS, until)
-            within = tuple(
-                (first, segment) for first, segment in positions if first < end_at and first + segment.rows > at
-            )
-            rest = journal.payload == "full", within, self._wanted, at, end_at
-            parts.append(Part(journal.member.name, names, *rest))
-        return parts
+        return [
+            found.store.part(journal, self._wanted, at, min(at + PARTITION_ROWS, until))
+            for at in range(max(begin, journal.first_idx), until, PARTITION_ROWS)
+        ]
+
+    def _range(self, start: dict[str, Any], end: dict[str, Any]) -> tuple[Found, int, int]:
+        """The journal that has the rows of a batch, and their positions in it. A batch that is read again may have to
+        come from another member's journal than the first time; it has the same messages."""
+        lost: JournalError | None = None
+        found = self._follower.find(int(end["member"], 16))
+        for each in [found] if found is not None else self._follower.all():
+            try:
+                before = self._follower.find(int(start["member"], 16)) if each is found else None
+                begin = self._follower.position(each, start, before)
+                return each, begin, self._follower.position(each, end)
+            except NotYet:
+                continue
+            except JournalError as error:
+                lost = error
+        raise lost or JournalError(
+            f"the journal of member {end['member']}, which this query's checkpoint names, is not there, and no other "
+            f"one has the rows of {start.get('view', 'it')}: start the query with a new checkpoint, or bring it back"
+        )
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, Part)
         return _rows(partition)
 
-    def _offset(self, position: int) -> dict[str, Any]:
-        return {"member": self._member, "idx": position}
 
-    def _position(self, offset: dict[str, Any]) -> int:
-        if offset["member"] != self._member:
-            raise JournalError(
-                f"{self._path} is the journal of member {self._member}, and the query's checkpoint is of member "
-                f"{offset['member']}: positions of journals differ; start the query with a new checkpoint"
-            )
-        return int(offset["idx"])
+def _is_pattern(path: str) -> bool:
+    return any(each in path for each in "*?[")
 
 
-def _positions(journal: Journal) -> Iterator[tuple[int, Segment]]:
-    """Each segment with the position of its first row."""
-    position = journal.first_idx
-    for segment in journal.segments:
-        if segment.rows:
-            yield position, segment
-        position += segment.rows
-
-
-def _names(journal: Journal) -> dict[int, str]:
-    return {signed(member.id): member.name for view in journal.views for member in view.members}
+def _no_path() -> str:
+    raise UsageError('no path: .load("journals") names a member\'s journal, or a directory of journals')
 
 
 def _rows(part: Part) -> Iterator[pa.RecordBatch]:
     """In a task: the rows of a part, in the columns of ``SCHEMA``."""
-    columns = [*COLUMNS, "payload"] if part.has_payload else [*COLUMNS]
-    for position, segment in part.segments:
-        at = position
-        for batch in segment_batches(segment, columns):
-            begin, end = max(at, part.first), min(at + batch.num_rows, part.end)
-            at += batch.num_rows
-            if begin < end:
-                kept = part.wanted.among(batch.slice(begin - at + batch.num_rows, end - begin), part.names)
-                if kept.num_rows:
-                    yield _as_row(kept, part)
+    for batch in part.batches():
+        kept = part.wanted.among(batch, part.names)
+        if kept.num_rows:
+            yield _as_row(kept, part)
 
 
 def _as_row(batch: pa.RecordBatch, part: Part) -> pa.RecordBatch:

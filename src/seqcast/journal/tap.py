@@ -1,0 +1,427 @@
+"""A tap: serves the journals of a machine over TCP to readers on others, such as the tasks of a Spark cluster.
+
+Readers ask for ranges of rows by position, so the server keeps nothing for them, and one that is restarted goes on
+where it was. It reads the files that the members write, beside them: no reader can hold up a member.
+
+A connection begins with a proof by both sides that they have the token, which is not sent: the server sends a nonce,
+the client HMAC-SHA256(token, "client" + nonce) and a nonce of its own, the server HMAC-SHA256(token, "server" + nonce).
+Requests are JSON, answers frames: a kind, a length (u32, little-endian) and contents.
+
+The rows themselves travel in clear: across networks that others can read, tunnel the port (ssh, WireGuard).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import secrets
+import socket
+import struct
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from seqcast.errors import ConfigError, RemoteProtocolError, UsageError
+from seqcast.journal.reader import Journal, Segment, assemble, journal_files, read, segment_batches
+from seqcast.journal.schema import COLUMNS, HEADER_FILE, VIEWS_FILE, JournalError, arrow_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+HELLO = b"seqcast tap 1\n"
+NONCE_BYTES = PROOF_BYTES = 32
+TOKEN_BYTES_MIN = 16
+REQUEST_BYTES_MAX = 4096
+FRAME_BYTES_MAX = 1 << 30
+BATCH_BYTES = 4 << 20
+"""Batches are cut to about this before they are sent; a single row may be larger."""
+CONNECT_S = 5.0
+TIMEOUT_S = 30.0
+"""Within which the other side must answer, or take what is sent."""
+CONNECTIONS_MAX = 64
+_FRAME = struct.Struct("<cI")
+
+
+class TapGone(JournalError):
+    """The tap cannot be reached, or it serves this journal no more."""
+
+
+# ---- the server ------------------------------------------------------------------------------------------------------
+
+
+class Tap:
+    """Serves the journals in a directory, also those that are made later, until it is closed.
+
+    Args:
+        directory: a member's journal, or a directory of journals.
+        address: (host, port) to listen at; port 0: any free one, see ``address``.
+        token: what readers must have, 16 bytes or more.
+        connections: bound of those at one time; more are closed at once.
+
+    Raises:
+        UsageError: the token is too short.
+        ConfigError: the address cannot be listened at.
+    """
+
+    def __init__(
+        self, directory: str | Path, address: tuple[str, int], token: bytes, *, connections: int = CONNECTIONS_MAX
+    ) -> None:
+        self._token = check_token(token)
+        self._directory = Path(directory)
+        try:
+            self._socket = socket.create_server(address)
+        except OSError as error:
+            raise ConfigError(f"cannot listen at {address[0]}:{address[1]}: {error.strerror or error}") from error
+        self.address: tuple[str, int] = self._socket.getsockname()[:2]
+        self.counters = dict.fromkeys(("connections", "refused", "unproved", "malformed", "rows"), 0)
+        self._lock = threading.Lock()  # of the counters, and of the connections
+        self._room = threading.Semaphore(connections)
+        self._open: set[socket.socket] = set()
+        self._thread = threading.Thread(target=self._accept, name="seqcast-tap", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends all connections."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes `accept`
+        self._socket.close()
+        self._thread.join()
+        with self._lock:
+            for connection in self._open:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            if not self._room.acquire(blocking=False):
+                self._count("refused")
+                connection.close()
+                continue
+            with self._lock:
+                self._open.add(connection)
+            threading.Thread(target=self._serve, args=(connection,), name="seqcast-tap-reader", daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            connection.settimeout(TIMEOUT_S)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if not self._proved(connection):
+                self._count("unproved")
+                return
+            self._count("connections")
+            while (frame := _receive(connection, REQUEST_BYTES_MAX)) is not None:
+                self._answer(connection, frame)
+        except (RemoteProtocolError, UnicodeDecodeError):
+            self._count("malformed")
+        except OSError:
+            pass  # the reader went away, or takes nothing
+        finally:
+            with self._lock:
+                self._open.discard(connection)
+            connection.close()
+            self._room.release()
+
+    def _proved(self, connection: socket.socket) -> bool:
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        connection.sendall(HELLO + nonce)
+        answer = _exactly(connection, PROOF_BYTES + NONCE_BYTES)
+        if not hmac.compare_digest(answer[:PROOF_BYTES], _proof(self._token, b"client", nonce)):
+            return False
+        connection.sendall(_proof(self._token, b"server", answer[PROOF_BYTES:]))
+        return True
+
+    def _answer(self, connection: socket.socket, frame: tuple[bytes, bytes]) -> None:
+        kind, contents = frame
+        try:
+            request = json.loads(contents)
+        except ValueError as error:
+            raise RemoteProtocolError("a request is not JSON") from error
+        if kind != b"Q" or not isinstance(request, dict):
+            raise RemoteProtocolError("a request is not a request")
+        try:
+            match request:
+                case {"want": "members"}:
+                    members = sorted(journal_files([self._directory]))
+                    _send(connection, b"J", json.dumps([f"{member:016x}" for member in members]).encode())
+                case {"want": "journal", "member": str(member)}:
+                    _send(connection, b"J", json.dumps(_description(self._path(member))).encode())
+                case {"want": "rows", "member": str(member), "first": int(first), "end": int(end), "columns": [*names]}:
+                    self._rows(connection, self._path(member), first, end, names)
+                case _:
+                    raise RemoteProtocolError("an unknown request")
+        except (JournalError, OSError) as error:
+            if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+                raise
+            _send(connection, b"E", str(error).encode()[:REQUEST_BYTES_MAX])
+
+    def _path(self, member: str) -> Path:
+        """By id alone: no path of a reader's is ever opened."""
+        found = journal_files([self._directory])
+        try:
+            return found[int(member, 16)]
+        except (KeyError, ValueError):
+            raise TapGone(f"there is no journal of a member {member[:16]} here") from None
+
+    def _rows(self, connection: socket.socket, path: Path, first: int, end: int, names: Sequence[Any]) -> None:
+        journal = read(path, open_segments=False)
+        columns = [name for name in [*COLUMNS, "payload"] if name in names]
+        if not columns or not 0 <= first <= end or (journal.payload != "full" and "payload" in columns):
+            raise RemoteProtocolError("a request for rows that cannot be")
+        for batch in rows_between(journal, first, end, columns):
+            step = max(1, batch.num_rows * BATCH_BYTES // max(1, batch.nbytes))
+            for at in range(0, batch.num_rows, step):
+                _send(connection, b"B", _serialized(batch.slice(at, step)))
+            self._count("rows", batch.num_rows)
+        _send(connection, b"Z", b"")
+
+    def _count(self, what: str, n: int = 1) -> None:
+        with self._lock:
+            self.counters[what] += n
+
+
+def rows_between(journal: Journal, first: int, end: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows at positions ``first`` to ``end`` - 1.
+
+    Raises:
+        JournalDamaged, JournalError: as for ``segment_batches``.
+    """
+    at = journal.first_idx
+    for segment in journal.segments:
+        if at + segment.rows <= first or at >= end:
+            at += segment.rows
+            continue
+        for batch in segment_batches(segment, columns):
+            begin, stop = max(at, first), min(at + batch.num_rows, end)
+            if begin < stop:
+                yield batch.slice(begin - at, stop - begin)
+            at += batch.num_rows
+
+
+def check_token(token: bytes) -> bytes:
+    """
+    Raises:
+        UsageError: it is too short to be secret.
+    """
+    if len(token) < TOKEN_BYTES_MIN:
+        raise UsageError(f"a token has {TOKEN_BYTES_MIN} bytes or more; `openssl rand -hex 32` makes one")
+    return token
+
+
+def _description(path: Path) -> dict[str, Any]:
+    journal = read(path, open_segments=False)
+    header, views = ((path / name).read_text(encoding="utf-8") for name in (HEADER_FILE, VIEWS_FILE))
+    closed = journal.closed is not None or bool(journal.failed)
+    return {"header": header, "views": views, "rows": [journal.first_idx, journal.end_idx], "closed": closed}
+
+
+def _serialized(batch: pa.RecordBatch) -> Any:
+    import pyarrow as pa
+
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, batch.schema) as stream:
+        stream.write_batch(batch)
+    return out.getvalue()
+
+
+# ---- the client ------------------------------------------------------------------------------------------------------
+
+
+class TapClient:
+    """Reads the journals that a tap serves. Can be pickled; connects when it is asked.
+
+    Args:
+        address: "host:port".
+        token: that of the tap.
+
+    Raises:
+        UsageError: the address is not one, or the token is too short.
+    """
+
+    def __init__(self, address: str, token: bytes) -> None:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise UsageError(f"tap={address!r}: give host:port")
+        self.address = address
+        self._to = host.strip("[]"), int(port)
+        self._token = check_token(token)
+        self._connection: socket.socket | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_connection": None}
+
+    def members(self) -> list[int]:
+        """Ids of the members whose journals it serves.
+
+        Raises:
+            TapGone: it cannot be reached.
+            RemoteProtocolError: it answers what it must not.
+        """
+        answer = self._json({"want": "members"})
+        if not isinstance(answer, list):
+            raise self._wrong("its list of members is none")
+        try:
+            return [int(member, 16) for member in answer]
+        except (TypeError, ValueError):
+            raise self._wrong("its list of members is none") from None
+
+    def journal(self, member: int) -> Journal:
+        """A member's journal as it is now; its rows come from ``rows``.
+
+        Raises:
+            TapGone: it cannot be reached, or has no such journal.
+            JournalError, RemoteProtocolError: what it answers is not the description of a journal.
+        """
+        match self._json({"want": "journal", "member": f"{member:016x}"}):
+            case {"header": str(header), "views": str(views), "rows": [int(first), int(end)], "closed": bool(closed)}:
+                path = Path(f"tap {self.address}", f"{member:016x}")
+                if not 0 <= first <= end:
+                    raise self._wrong("its description of a journal is none")
+                segments = (Segment(1, path, True, end - first, 0),)
+                journal = assemble(path, header, views.encode(), first, segments, closed=closed)
+            case _:
+                raise self._wrong("its description of a journal is none")
+        if journal.member.id != member:
+            raise self._wrong("it describes another journal than the one asked for")
+        return journal
+
+    def rows(self, journal: Journal, first: int, end: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows at positions ``first`` to ``end`` - 1 of a journal, all of them, in order.
+
+        Raises:
+            TapGone, RemoteProtocolError: as above, also after some rows.
+        """
+        import pyarrow as pa
+
+        schema = arrow_schema(journal.payload)
+        wanted = [name for name in [*COLUMNS, "payload"] if name in columns]
+        expected = pa.schema([schema.field(name) for name in wanted])
+        request = {"want": "rows", "member": f"{journal.member.id:016x}", "first": first, "end": end, "columns": wanted}
+        at = first
+        for kind, contents in self._asked(request):
+            if kind == b"Z":
+                break
+            if kind != b"B":
+                raise self._wrong("an answer of a kind that was not asked for")
+            try:
+                (batch,) = pa.ipc.open_stream(contents)
+                batch.validate(full=True)
+            except (pa.ArrowException, ValueError, OSError) as error:
+                raise self._wrong("rows that are not an Arrow stream") from error
+            if not batch.schema.equals(expected) or not batch.num_rows:
+                raise self._wrong("rows with other columns than asked for")
+            at += batch.num_rows
+            yield batch
+        if at != end:
+            raise self._wrong(f"{at - first} rows in place of {end - first}")
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _json(self, request: dict[str, Any]) -> Any:
+        kind, contents = next(iter(self._asked(request)))
+        try:
+            if kind != b"J":
+                raise ValueError
+            return json.loads(contents)
+        except ValueError:
+            raise self._wrong("its answer is not JSON") from None
+
+    def _asked(self, request: dict[str, Any]) -> Iterator[tuple[bytes, bytes]]:
+        """Sends a request and gives the frames of the answer. A connection whose answer is not read to its end is
+        given up."""
+        try:
+            if self._connection is None:
+                self._connection = self._connect()
+            connection, self._connection = self._connection, None  # of this answer, until it is whole
+            _send(connection, b"Q", json.dumps(request).encode())
+            while True:
+                frame = _receive(connection, FRAME_BYTES_MAX)
+                if frame is None:
+                    raise ConnectionError("it closed the connection")
+                if frame[0] == b"E":
+                    self._connection = connection
+                    raise TapGone(f"tap {self.address}: {frame[1].decode(errors='replace')}")
+                if frame[0] in b"JZ":
+                    self._connection = connection
+                yield frame
+                if frame[0] in b"JZ":
+                    return
+        except OSError as error:
+            raise TapGone(f"tap {self.address} cannot be reached: {error}") from error
+
+    def _connect(self) -> socket.socket:
+        connection = socket.create_connection(self._to, CONNECT_S)
+        try:
+            connection.settimeout(TIMEOUT_S)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            hello = _exactly(connection, len(HELLO) + NONCE_BYTES)
+            if not hello.startswith(HELLO):
+                raise self._wrong("it is no tap of this version")
+            nonce = secrets.token_bytes(NONCE_BYTES)
+            connection.sendall(_proof(self._token, b"client", hello[len(HELLO) :]) + nonce)
+            try:
+                proof = _exactly(connection, PROOF_BYTES)
+            except ConnectionError:
+                raise UsageError(f"tap {self.address} refuses the token: give the one it was started with") from None
+            if not hmac.compare_digest(proof, _proof(self._token, b"server", nonce)):
+                raise self._wrong("it does not have the token")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _wrong(self, what: str) -> RemoteProtocolError:
+        self.close()
+        return RemoteProtocolError(f"tap {self.address}: {what}")
+
+
+# ---- both ------------------------------------------------------------------------------------------------------------
+
+
+def _proof(token: bytes, side: bytes, nonce: bytes) -> bytes:
+    return hmac.new(token, side + nonce, hashlib.sha256).digest()
+
+
+def _send(connection: socket.socket, kind: bytes, contents: Any) -> None:
+    view = memoryview(contents)
+    connection.sendall(_FRAME.pack(kind, view.nbytes))
+    connection.sendall(view)
+
+
+def _receive(connection: socket.socket, bytes_max: int) -> tuple[bytes, bytes] | None:
+    """The next frame; None where the other side has closed the connection between two frames."""
+    head = connection.recv(_FRAME.size)
+    if not head:
+        return None
+    if len(head) < _FRAME.size:
+        head += _exactly(connection, _FRAME.size - len(head))
+    kind, size = _FRAME.unpack(head)
+    if size > bytes_max:
+        raise RemoteProtocolError(f"a frame of {size} bytes, more than {bytes_max}")
+    return kind, _exactly(connection, size)
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    parts = []
+    while size:  # what has not arrived takes no memory, whatever the frame's head says
+        part = connection.recv(min(size, 1 << 20))
+        if not part:
+            raise ConnectionResetError("the connection ended in the middle of a frame")
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)

@@ -1,0 +1,221 @@
+"""Which journal a stream follows, and where it goes on in another one when that member is lost.
+
+An offset has a position in one member's journal (``member``, ``idx``) and what it means in the stream that all members
+share: the whole id of the view (branches of a partition share counters) and the global seqno delivered last. Another
+member's journal can be continued at the same place if that member
+
+- installed the view and closed it: before that nobody knows which messages the view has;
+- has the global seqno at or below the view's *stable* point, up to which every member of the view, also one that fell,
+  delivered the same (`seqcast.journal.reader.ViewEnd`). Beyond it the rows that the stream has given out are compared
+  with the other journal's, where the lost member's journal can still be read;
+- delivers its own messages, and all in one order. Positions in other journals have no meaning for anyone else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from seqcast.errors import UsageError
+from seqcast.journal.reader import Installed, Journal
+from seqcast.journal.schema import JournalError
+from seqcast.spark.stores import Store
+from seqcast.types import ViewId
+
+IDENTITY = ("global_seqno", "sender", "seqno", "index", "payload_hash")
+
+
+class NotYet(Exception):
+    """This journal cannot be continued now, but may be later."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A journal, and where it was found."""
+
+    store: Store
+    journal: Journal
+
+    @property
+    def id(self) -> int:
+        return self.journal.member.id
+
+    @property
+    def ended(self) -> bool:
+        return self.journal.closed is not None or bool(self.journal.failed)
+
+
+def view_text(view_id: ViewId) -> str:
+    """The whole id of a view, for an offset."""
+    attempt, initiator = view_id.flush
+    return f"{view_id.counter}@{view_id.coordinator:016x}.{attempt}.{initiator:016x}"
+
+
+def offset_at(journal: Journal, idx: int) -> dict[str, Any]:
+    """The offset of a position: behind so many rows of the journal."""
+    view = next((view for view in reversed(journal.views) if view.idx <= idx), None)
+    offset: dict[str, Any] = {"member": f"{journal.member.id:016x}", "idx": idx}
+    if view is not None and _counted(journal, view):
+        offset |= {"view": view_text(view.view_id), "global_seqno": idx - view.idx}
+    return offset
+
+
+def _counted(journal: Journal, view: Installed) -> bool:
+    """Whether the rows of a view have the global seqnos 1, 2, 3, ..."""
+    return journal.deliver_own and view.order != "fifo"
+
+
+class Follower:
+    """Finds the journal for an offset.
+
+    Args:
+        stores: where journals are.
+        fail_on_data_loss: whether it is an error that a stream gave out what the group never agreed on. Else it goes
+            on behind the last message of the view that the others have.
+        failover_s: a member whose journal cannot be read, or whom the others go on without, is lost after so long.
+    """
+
+    def __init__(self, stores: Sequence[Store], fail_on_data_loss: bool, failover_s: float) -> None:
+        self._stores = stores
+        self._fail_on_data_loss = fail_on_data_loss
+        self._failover_s = failover_s
+        self._missed: dict[int, float] = {}  # member -> since when it seems lost, monotonic seconds
+
+    def all(self) -> list[Found]:
+        """Every journal that can be read now, once."""
+        found: dict[int, Found] = {}
+        for store in self._stores:
+            for member in store.members():
+                if member not in found and (journal := store.journal(member)) is not None:
+                    found[member] = Found(store, journal)
+        return sorted(found.values(), key=lambda each: (each.journal.member.name, each.id))
+
+    def first(self, *, latest: bool) -> Found:
+        """The journal that a new stream begins with: the one with the longest history, or for the latest rows one that
+        is still written.
+
+        Raises:
+            UsageError: there is none, they are of several groups, or they cannot stand for one another.
+        """
+        found = self.all()
+        if not found:
+            raise UsageError("no journal can be read there: give a member's journal, or a directory of journals")
+        clusters = sorted({each.journal.cluster for each in found})
+        if len(clusters) > 1:
+            raise UsageError(f"journals of several groups ({', '.join(clusters)}): a stream follows one")
+        complete = [each for each in found if each.journal.deliver_own]
+        if not complete and len(found) > 1:
+            raise UsageError(
+                "each of these members lacks its own messages (deliver_own=False): none can go on for another; load one"
+            )
+
+        def rank(each: Found) -> tuple[bool, int, str]:
+            counter = each.journal.views[0].view_id.counter if each.journal.views else 1 << 62
+            return each.ended if latest else False, counter, each.journal.member.name
+
+        return min(complete or found, key=rank)
+
+    def find(self, member: int) -> Found | None:
+        """One member's journal, if it can be read now."""
+        for store in self._stores:
+            if (journal := store.journal(member)) is not None:
+                return Found(store, journal)
+        return None
+
+    def go_on(self, offset: dict[str, Any], *, wait: bool) -> tuple[Found, int] | None:
+        """Where a stream continues that has read up to an offset: in the same journal while its member is there, else
+        in another one. None: not known yet.
+
+        Args:
+            wait: False: a member that seems lost is taken for lost at once.
+
+        Raises:
+            JournalError: what was read can be continued nowhere.
+        """
+        member, idx = int(offset["member"], 16), int(offset["idx"])
+        followed = self.find(member)
+        if followed is not None and idx < followed.journal.end_idx:
+            self._missed.pop(member, None)
+            return followed, idx
+        if followed is not None and followed.ended:
+            return self._other(offset, followed) or (followed, idx)
+        others = [each for each in self.all() if each.id != member]
+        if followed is not None and not any(_goes_on_without(each.journal, offset, member) for each in others):
+            self._missed.pop(member, None)
+            return followed, idx
+        since = self._missed.setdefault(member, time.monotonic())
+        if wait and time.monotonic() < since + self._failover_s:
+            return None
+        return self._other(offset, followed) or ((followed, idx) if followed is not None else None)
+
+    def _other(self, offset: dict[str, Any], lost: Found | None) -> tuple[Found, int] | None:
+        why: JournalError | None = None
+        for each in sorted(self.all(), key=lambda each: each.ended):
+            if f"{each.id:016x}" != offset["member"]:
+                try:
+                    return each, self.position(each, offset, lost)
+                except NotYet:
+                    continue
+                except JournalError as error:
+                    why = error
+        if why is not None:
+            raise why
+        return None
+
+    def position(self, other: Found, offset: dict[str, Any], lost: Found | None = None) -> int:
+        """The position in a journal that has the same meaning as an offset.
+
+        Args:
+            lost: the journal that the offset is of, if it can be read.
+
+        Raises:
+            NotYet: the journal does not (yet) say.
+            JournalError: the stream is ahead of what the group agreed on.
+        """
+        journal = other.journal
+        if offset["member"] == f"{other.id:016x}":
+            return int(offset["idx"])
+        view = next((view for view in journal.views if view_text(view.view_id) == offset.get("view")), None)
+        if view is None or view.end is None or not _counted(journal, view):
+            raise NotYet
+        seqno = int(offset["global_seqno"])
+        if seqno > view.end.stable and not self._same(other, view, seqno, lost):
+            if self._fail_on_data_loss:
+                raise JournalError(
+                    f"the stream gave out messages up to {seqno} of view {offset['view']} from the journal of member "
+                    f"{offset['member']}, which is lost, and the others are known to have the same only up to "
+                    f"{view.end.stable}: begin anew from another member's journal, or set failOnDataLoss=false to go "
+                    "on with what the others have"
+                )
+            seqno = min(seqno, view.end.global_seqno)
+        return view.idx + seqno
+
+    @staticmethod
+    def _same(other: Found, view: Installed, seqno: int, lost: Found | None) -> bool:
+        """Whether the lost member's journal has the same messages of a view up to a global seqno."""
+        assert view.end is not None
+        if lost is None or seqno > view.end.global_seqno:
+            return False
+        begin = next((each.idx for each in lost.journal.views if each.tag == view.tag), None)
+        if begin is None or begin + view.end.stable < lost.journal.first_idx:
+            return False
+        first, end = view.end.stable, seqno
+        if view.idx + first < other.journal.first_idx or lost.journal.end_idx < begin + end:
+            return False
+        rows = [
+            [batch.to_pydict() for batch in each.store.rows(each.journal, at + first, at + end, IDENTITY)]
+            for each, at in ((lost, begin), (other, view.idx))
+        ]
+        ours, theirs = ({name: [row for part in of for row in part[name]] for name in IDENTITY} for of in rows)
+        return ours == theirs
+
+
+def _goes_on_without(journal: Journal, offset: dict[str, Any], member: int) -> bool:
+    """Whether a member installed, after the view of an offset, one without the member that the stream follows."""
+    texts = [view_text(view.view_id) for view in journal.views]
+    if offset.get("view") not in texts:
+        return False
+    after = journal.views[texts.index(offset["view"]) + 1 :]
+    return bool(after) and all(each.id != member for each in after[0].members)

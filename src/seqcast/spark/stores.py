@@ -1,0 +1,238 @@
+"""Where a source's journals are: in directories of this machine, or behind taps. Both are asked the same."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from pyspark.sql.datasource import InputPartition
+
+from seqcast.errors import UsageError
+from seqcast.journal.reader import Journal, Segment, journal_files, read, segment_batches
+from seqcast.journal.schema import COLUMNS, JournalError, signed
+from seqcast.journal.tap import TapClient, TapGone, rows_between
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from seqcast.spark.source import Wanted
+
+PARTITION_BYTES = 128 << 20
+"""Segments of a journal on disk are gathered to this much for a task."""
+PARTITION_ROWS = 1 << 20
+"""Rows of a stream's batch, or of a tap's journal, for a task."""
+
+
+class Store(Protocol):
+    """Journals by the ids of their members."""
+
+    def members(self) -> list[int]:
+        """Those whose journals can be read now."""
+
+    def journal(self, member: int) -> Journal | None:
+        """As it is now; None where it cannot be read from here.
+
+        Raises:
+            JournalError: it is damaged, or of another version.
+        """
+
+    def rows(self, journal: Journal, first: int, end: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows at positions ``first`` to ``end`` - 1."""
+
+    def ranges(self, journal: Journal, first: int, end: int, since_ns: int) -> Iterator[tuple[int, int]]:
+        """The rows at positions ``first`` to ``end`` - 1 in ranges that suit a task. May leave out what was all
+        delivered before a time, ns since 1970."""
+
+    def part(self, journal: Journal, wanted: Wanted, first: int, end: int) -> Part:
+        """What a task needs to read these rows."""
+
+
+@dataclass(frozen=True)
+class Part(InputPartition):
+    """What one task reads: of a member's journal, the rows ``first`` to ``end`` - 1."""
+
+    member: str
+    names: dict[int, str]
+    has_payload: bool
+    wanted: Wanted
+    first: int
+    end: int
+
+    @property
+    def columns(self) -> list[str]:
+        return [*COLUMNS, "payload"] if self.has_payload else [*COLUMNS]
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """In a task: the rows."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class FilePart(Part):
+    """Rows of segments that the task opens, each with the position of its first row."""
+
+    segments: tuple[tuple[int, Segment], ...] = ()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        for position, segment in self.segments:
+            at = position
+            for batch in segment_batches(segment, self.columns):
+                begin, end = max(at, self.first), min(at + batch.num_rows, self.end)
+                if begin < end:
+                    yield batch.slice(begin - at, end - begin)
+                at += batch.num_rows
+
+
+@dataclass(frozen=True)
+class TapPart(Part):
+    """Rows that the task asks a tap for."""
+
+    tap: TapClient | None = None
+    journal: Journal | None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        assert self.tap is not None and self.journal is not None
+        try:
+            yield from self.tap.rows(self.journal, self.first, self.end, self.columns)
+        finally:
+            self.tap.close()
+
+
+def part_fields(journal: Journal, wanted: Wanted, first: int, end: int) -> Mapping[str, object]:
+    """What each kind of part has."""
+    return {
+        "member": journal.member.name,
+        "names": {signed(member.id): member.name for view in journal.views for member in view.members},
+        "has_payload": journal.payload == "full",
+        "wanted": wanted,
+        "first": first,
+        "end": end,
+    }
+
+
+class Folders:
+    """Journals under the given paths: directories of members, those above them, or patterns such as ``journals/*``."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._paths = paths
+        self._found: dict[int, Path] = {}
+
+    def members(self) -> list[int]:
+        given = [found for path in self._paths for found in ([path] if Path(path).exists() else glob.glob(path))]
+        self._found = journal_files(given)
+        return sorted(self._found)
+
+    def journal(self, member: int) -> Journal | None:
+        if not (member in self._found and self._found[member].exists()):
+            self.members()
+        path = self._found.get(member)
+        if path is None:
+            return None
+        try:
+            return read(path, open_segments=False)
+        except JournalError:
+            if path.exists():
+                raise
+            return None
+
+    def rows(self, journal: Journal, first: int, end: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return rows_between(journal, first, end, columns)
+
+    def ranges(self, journal: Journal, first: int, end: int, since_ns: int) -> Iterator[tuple[int, int]]:
+        begin = stop = first
+        size = 0
+        for position, segment in _positions(journal, first, end):
+            old = not segment.live and segment.last_ns < since_ns
+            if size and (old or size + segment.size > PARTITION_BYTES):
+                yield begin, stop
+                size = 0
+            if not old:
+                begin = begin if size else max(position, first)
+                stop, size = min(position + segment.rows, end), size + segment.size
+        if size:
+            yield begin, stop
+
+    def part(self, journal: Journal, wanted: Wanted, first: int, end: int) -> Part:
+        within = _positions(journal, first, end)
+        return FilePart(**part_fields(journal, wanted, first, end), segments=tuple(within))  # type: ignore[arg-type]
+
+
+def _positions(journal: Journal, first: int, end: int) -> Iterator[tuple[int, Segment]]:
+    """Each segment with some of the rows ``first`` to ``end`` - 1, with the position of its own first row."""
+    position = journal.first_idx
+    for segment in journal.segments:
+        if segment.rows and position < end and position + segment.rows > first:
+            yield position, segment
+        position += segment.rows
+
+
+class Taps:
+    """The journals behind a tap."""
+
+    def __init__(self, address: str, token: bytes) -> None:
+        self._client = TapClient(address, token)
+
+    def members(self) -> list[int]:
+        try:
+            return self._client.members()
+        except TapGone:
+            return []
+
+    def journal(self, member: int) -> Journal | None:
+        try:
+            return self._client.journal(member)
+        except TapGone:
+            return None
+
+    def rows(self, journal: Journal, first: int, end: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return self._client.rows(journal, first, end, columns)
+
+    def ranges(self, journal: Journal, first: int, end: int, since_ns: int) -> Iterator[tuple[int, int]]:
+        for at in range(first, end, PARTITION_ROWS):
+            yield at, min(at + PARTITION_ROWS, end)
+
+    def part(self, journal: Journal, wanted: Wanted, first: int, end: int) -> Part:
+        rest = {"tap": self._client, "journal": journal}
+        return TapPart(**part_fields(journal, wanted, first, end), **rest)  # type: ignore[arg-type]
+
+
+def stores_of(options: Mapping[str, str]) -> list[Store]:
+    """The stores that the options ``path``, ``tap``, ``token`` and ``tokenFile`` name.
+
+    Raises:
+        UsageError: there is none, or a tap without a token.
+    """
+    stores: list[Store] = []
+    if path := options.get("path"):
+        stores.append(Folders([path]))
+    if taps := options.get("tap"):
+        token = _token(options)
+        stores += [Taps(address.strip(), token) for address in taps.split(",") if address.strip()]
+    if not stores:
+        raise UsageError(
+            'no journals: .load("journals") names a member\'s journal or a directory of journals, '
+            '.option("tap", "host:port") a tap that serves some'
+        )
+    return stores
+
+
+def _token(options: Mapping[str, str]) -> bytes:
+    if token := options.get("token"):
+        return token.encode()
+    if file := options.get("tokenFile"):
+        return read_token(file)
+    raise UsageError('a tap wants its token: .option("token", ...) or .option("tokenFile", file)')
+
+
+def read_token(file: str) -> bytes:
+    """
+    Raises:
+        UsageError: the file cannot be read.
+    """
+    try:
+        return Path(file).read_bytes().strip()
+    except OSError as error:
+        raise UsageError(f"the token's file {file} cannot be read: {error.strerror}") from error

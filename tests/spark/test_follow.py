@@ -1,0 +1,271 @@
+"""A stream that follows the members of a group, whoever is lost: each message once, or an error that says why not."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("pyspark")
+
+from journal_data import Row, batch_of, journal, member, view
+from members import LOOPBACK, cluster, script, wait_until
+from members import join as join_group
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+import seqcast
+from seqcast.journal.tap import Tap
+from seqcast.journal.writer import JournalWriter
+from seqcast.spark.source import JournalStream
+from seqcast.spark.stores import Folders, Taps
+
+A, B, C, D = (member(name) for name in "abcd")
+V1, V2, V3 = view(1, [A, B, C]), view(2, [B, C]), view(3, [B, C, D])
+
+
+def rows(text: str, n: int, senders: Any = (A, B, C)) -> list[Row]:
+    return [Row(senders[at % len(senders)], 1 + at, 0, 1 + at, b"%s %d" % (text.encode(), at)) for at in range(n)]
+
+
+ONE, TWO, THREE = rows("one", 300), rows("two", 200, (B, C)), rows("three", 100, (B, C, D))
+ALL = [row.payload for row in ONE + TWO + THREE]
+
+
+class Query:
+    """What Spark does with a stream: plans batches, and reads each in tasks. ``again`` is a restart from the
+    checkpoint, with which the last batch is read once more."""
+
+    def __init__(self, *stores: Any, **settings: Any) -> None:
+        self.stores = stores
+        self.settings = {"failover_s": 0.0, **settings}
+        self.log: list[Any] = []
+        self.out: list[list[bytes]] = []
+        self.again()
+
+    def again(self, *stores: Any) -> None:
+        self.stream = pickle.loads(pickle.dumps(JournalStream(stores or self.stores, **self.settings)))
+        if not self.log:
+            self.log.append(self.stream.initialOffset())
+        elif self.out:
+            assert self._read(*self.log[-2:]) == self.out[-1]
+
+    def step(self, rows_max: int = 0) -> int:
+        """Rows of one batch."""
+        end = self.stream.latestOffset(self.log[-1], ReadMaxRows(rows_max) if rows_max else ReadAllAvailable())
+        if end == self.log[-1]:
+            return 0
+        self.out.append(self._read(self.log[-1], end))
+        self.log.append(end)
+        return len(self.out[-1])
+
+    def run(self, rows_max: int = 0) -> list[bytes]:
+        quiet = 0
+        while quiet < 3:  # a batch without rows may have gone to another journal
+            quiet = 0 if self.step(rows_max) else quiet + 1
+        return self.rows
+
+    @property
+    def rows(self) -> list[bytes]:
+        return [payload for batch in self.out for payload in batch]
+
+    def _read(self, start: Any, end: Any) -> list[bytes]:
+        parts = pickle.loads(pickle.dumps(self.stream.partitions(start, end)))
+        return [row for part in parts for batch in self.stream.read(part) for row in batch["payload"].to_pylist()]
+
+
+@pytest.fixture(params=["files", "tap"])
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Any, ...]]:
+    if request.param == "files":
+        yield (Folders([str(tmp_path)]),)
+    else:
+        with Tap(tmp_path, ("127.0.0.1", 0), b"t" * 16) as tap:
+            yield (Taps(f"127.0.0.1:{tap.address[1]}", b"t" * 16),)
+
+
+@pytest.mark.parametrize("delivered", [0, 1, 120, 299, 300])
+@pytest.mark.parametrize("rows_max", [0, 70])
+def test_after_a_crash_another_journal_goes_on_with_each_message_once(
+    tmp_path: Path, stores: Any, delivered: int, rows_max: int
+) -> None:
+    lost = journal(tmp_path, A, [(V1, ONE[:delivered])], closed=None, payload="full")
+    query = Query(*stores)
+    query.run(rows_max)
+    assert query.rows == ALL[:delivered]
+    journal(tmp_path, B, [(V1, ONE), (V2, TWO), (V3, THREE)], payload="full")
+    if rows_max:
+        shutil.rmtree(lost)  # the member's machine is gone too
+        query.again()
+    assert query.run(rows_max) == ALL
+    query.again()
+    assert query.run(rows_max) == ALL
+
+
+def test_a_member_that_left_is_followed_by_another_and_a_restarted_one_takes_over(tmp_path: Path, stores: Any) -> None:
+    journal(tmp_path, A, [(V1, ONE)], payload="full")
+    query = Query(*stores)
+    assert query.run() == ALL[:300]
+    journal(tmp_path, B, [(V1, ONE), (V2, TWO[:150])], closed=None, payload="full")
+    assert query.run() == ALL[:450]
+    again = member("a", 2)
+    v3, v4, four = view(3, [C, again]), view(4, [again]), rows("four", 40, (again,))
+    three = rows("three", 60, (C, again))
+    journal(tmp_path, C, [(V1, ONE), (V2, TWO), (v3, three)], closed=None, payload="full")
+    assert query.run() == ALL[:500] + [row.payload for row in three]
+    journal(tmp_path, again, [(v3, three), (v4, four)], payload="full")
+    assert query.run() == ALL[:500] + [row.payload for row in three + four]
+
+
+def test_a_member_that_is_slow_is_not_lost(tmp_path: Path, stores: Any) -> None:
+    journal(tmp_path, A, [(V1, ONE[:100])], closed=None, payload="full")
+    journal(tmp_path, B, [(V1, ONE)], closed=None, payload="full")
+    query = Query(*stores)
+    assert query.run() == ALL[:100] and query.log[-1]["member"] == f"{A.id:016x}"
+
+
+def test_a_member_that_seems_lost_is_given_time(tmp_path: Path) -> None:
+    lost = journal(tmp_path, A, [(V1, ONE[:100])], closed=None, payload="full")
+    query = Query(Folders([str(tmp_path)]), failover_s=0.5)
+    query.run()
+    journal(tmp_path, B, [(V1, ONE), (V2, TWO)], payload="full")
+    assert query.step() == 0
+    lost.rename(tmp_path / "away")
+    threading.Event().wait(0.6)
+    assert query.run() == ALL[:500]
+
+
+def test_what_only_the_lost_member_delivered_is_told(tmp_path: Path, stores: Any) -> None:
+    journal(tmp_path, A, [(V1, ONE)], closed=None, payload="full")
+    query, lenient = Query(*stores), Query(*stores, fail_on_data_loss=False)
+    assert query.run() == lenient.run() == ALL[:300]
+    journal(tmp_path, B, [(V1, ONE[:290]), (V2, TWO)], payload="full")
+    with pytest.raises(seqcast.UsageError, match="known to have the same only up to 290"):
+        query.run()
+    assert lenient.run() == ALL[:500]
+
+
+@pytest.mark.parametrize("same", [True, False])
+@pytest.mark.parametrize("gone", [True, False])
+def test_beyond_the_stable_point_the_journals_are_compared(tmp_path: Path, same: bool, gone: bool) -> None:
+    swapped = [*ONE[:98], ONE[99], ONE[98], *ONE[100:200]]  # at 99 and 100 other messages than the others have
+    lost = journal(tmp_path, A, [(V1, ONE[:200] if same else swapped)], closed=None, payload="full")
+    query = Query(Folders([str(tmp_path)]))
+    query.run()
+    writer = JournalWriter(tmp_path, cluster="test", member=B, payload="full", flush_s=0.001)
+    for of, content in ((V1, ONE), (V2, TWO)):
+        writer.view(of, 1, prefix=False)
+        writer.batch(batch_of(content, of), of)
+    writer.close("leave")
+    if gone:
+        shutil.rmtree(lost)
+    if same and not gone:
+        assert query.run() == ALL[:500]
+    else:
+        with pytest.raises(seqcast.UsageError, match="known to have the same only up to 0"):
+            query.run()
+
+
+def test_a_branch_of_a_partition_with_the_same_counter_is_not_gone_to(tmp_path: Path, stores: Any) -> None:
+    ours, theirs = view(2, [A]), view(2, [B, C], attempt=2)
+    journal(tmp_path, A, [(V1, ONE), (ours, rows("ours", 50, (A,)))], closed=None, payload="full")
+    query = Query(*stores)
+    query.run()
+    journal(tmp_path, B, [(V1, ONE), (theirs, TWO), (V3, THREE)], payload="full")
+    assert len(query.run()) == 350  # nobody else has been in our branch
+
+
+def test_members_that_lack_their_own_messages_do_not_stand_in(tmp_path: Path, stores: Any) -> None:
+    journal(tmp_path, A, [(V1, ONE[:200])], closed=None, payload="full")
+    query = Query(*stores)
+    query.run()
+    own = [row for row in ONE if row.sender != B]
+    journal(tmp_path, B, [(V1, own), (V2, TWO)], payload="full", deliver_own=False)
+    assert query.run() == ALL[:200]
+    journal(tmp_path, C, [(V1, ONE), (V2, TWO)], payload="full")
+    assert query.run() == ALL[:500]
+
+
+def test_several_groups_or_only_incomplete_members_are_refused(tmp_path: Path) -> None:
+    for who in (A, B):
+        journal(tmp_path / "own", who, [(V1, ONE)], payload="hash", deliver_own=False)
+    with pytest.raises(seqcast.UsageError, match="none can go on for another"):
+        Query(Folders([str(tmp_path / "own")]))
+    journal(tmp_path / "two", A, [(V1, ONE)])
+    journal(tmp_path / "two", D, [(V1, ONE)], cluster="other")
+    with pytest.raises(seqcast.UsageError, match="journals of several groups"):
+        Query(Folders([str(tmp_path / "two")]))
+    with pytest.raises(seqcast.UsageError, match="no journal can be read"):
+        Query(Folders([str(tmp_path / "none")]))
+
+
+def test_available_now_goes_on_in_another_journal_up_to_what_was_there(tmp_path: Path) -> None:
+    journal(tmp_path, A, [(V1, ONE[:100])], closed=None, payload="full")
+    journal(tmp_path, B, [(V1, ONE), (V2, TWO)], closed=None, payload="full")
+    query = Query(Folders([str(tmp_path)]), failover_s=60.0)
+    query.stream.prepareForTriggerAvailableNow()
+    journal(tmp_path, C, [(V1, ONE), (V2, TWO), (V3, THREE)], payload="full")
+    assert query.run(150) == ALL[:500]
+
+
+MEMBER = """
+    import sys, time
+    import seqcast
+    cluster, name, interface, journal = sys.argv[1:]
+    with seqcast.join(cluster, name=name, interface=interface, journal=journal, journal_payload="full") as group:
+        print("joined", flush=True)
+        number = 0
+        while True:
+            group.send(b"%s %d" % (name.encode(), number))
+            number += 1
+            if number % 20 == 0:
+                while group.recv_batch(0.002) is not None:
+                    pass
+"""
+
+
+def test_members_that_are_killed_one_after_the_other_leave_one_stream(tmp_path: Path) -> None:
+    import textwrap
+
+    name, top = cluster(), tmp_path / "journals"
+    join_group(cluster(), "probe").leave()  # skips where there is no multicast
+
+    def start(who: str) -> Any:
+        process = script(textwrap.dedent(MEMBER), name, who, LOOPBACK, str(top))
+        assert process.stdout is not None and process.stdout.readline() == "joined\n"
+        return process
+
+    members = [start("a"), start("b"), start("c")]
+    try:
+        query = Query(Folders([str(top)]), failover_s=0.2)
+
+        def reads_on() -> None:
+            before = len(query.rows)
+            wait_until(lambda: query.step(5000) >= 0 and len(query.rows) > before + 500, 60)
+
+        reads_on()
+        followed = [query.log[-1]["member"]]
+        for restarted in ("d", "e"):
+            found = query.stream._follower.find(int(followed[-1], 16))
+            assert found is not None
+            at = next(at for at, name in enumerate("abcde"[: len(members)]) if found.journal.member.name == name)
+            members[at].kill()
+            members[at].wait()
+            wait_until(lambda: query.step(5000) >= 0 and query.log[-1]["member"] not in followed, 60)
+            followed.append(query.log[-1]["member"])
+            members.append(start(restarted))
+            reads_on()
+    finally:
+        for process in members:
+            process.kill()
+            process.communicate()
+    rows = query.rows
+    assert len(followed) == 3 and len(rows) == len(set(rows)) > 1500
+    # The stream's messages are those of the last journal from its first view on, and of each sender none is left out.
+    for sender in ("a", "b", "c", "d", "e"):
+        numbers = [int(row.split()[1]) for row in rows if row.startswith(sender.encode())]
+        assert numbers == list(range(numbers[0] if numbers else 0, (numbers[-1] + 1) if numbers else 0))
