@@ -28,9 +28,20 @@ static int take_marks(sc_sending *s, uint64_t bytes) {
     return 1;
 }
 
+/* This thread packs; does it answer what it took? */
+static void note_packing(sc_turn *turn, sc_sending *s, int64_t now) {
+    turn->packer = sc_thread();
+    if (turn->asked == turn->packer) {
+        turn->asked = 0;
+        s->answer = 1;
+    }
+    sc_count(&turn->packed_at, (uint64_t)now - turn->packed_at);
+}
+
 /* Under the engine's lock. SC_SENT: everything, or a chunk of an array. */
-static int pack(sc_driver *d, sc_sending *s, int64_t wall) {
+static int pack(sc_driver *d, sc_sending *s, int64_t now, int64_t wall) {
     int result = SC_SENT;
+    note_packing(&d->turn, s, now);
     if (s->offsets == NULL)
         result = sc_engine_send(d->engine, s->to, s->data, s->len, &s->state, wall);
     else if (s->next < s->end)
@@ -49,8 +60,8 @@ static int pack(sc_driver *d, sc_sending *s, int64_t wall) {
 /* Is another sender's message partly packed? Under the engine's lock. */
 static int is_others_turn(const sc_driver *d, const sc_sending *s) { return d->turn.taken[s->to != 0] && !s->owner; }
 
-int sc_driver_send_now(sc_driver *d, sc_sending *s, int64_t wall) {
-    return is_others_turn(d, s) ? SC_AGAIN : pack(d, s, wall);
+int sc_driver_send_now(sc_driver *d, sc_sending *s, int64_t now, int64_t wall) {
+    return is_others_turn(d, s) ? SC_AGAIN : pack(d, s, now, wall);
 }
 
 /* Packs what can go now; during another sender's turn, waits for its end instead. */
@@ -60,7 +71,7 @@ static int pack_in_turn(sc_driver *d, sc_sending *s, int64_t until, int64_t now,
     sc_mutex_lock(d->lock);
     if (!is_others_turn(d, s)) {
         *mark = sc_engine_sendable(d->engine);
-        result = pack(d, s, wall);
+        result = pack(d, s, now, wall);
         *unsent = sc_engine_unsent(d->engine);
     } else if (sc_engine_sends_ended(d->engine)) {
         result = SC_ENDED;
@@ -73,13 +84,11 @@ static int pack_in_turn(sc_driver *d, sc_sending *s, int64_t until, int64_t now,
 
 /* `more`: the array has further messages. */
 static void flush_after_pack(sc_driver *d, const sc_sending *s, int more, uint64_t unsent, int64_t now) {
-    if (s->owner) /* out of credit: nothing more can be packed */
-        sc_driver_flush(d, 1);
-    else if (!more)
-        sc_driver_flush_packed(d, sc_driver_packed(d, unsent, now));
-    else if (unsent >= d->config.flush_bytes)
-        sc_driver_flush(d, 0);
-    if (more) sc_store(&d->tx.last_pack, now);
+    int what = s->owner                          ? SC_FLUSH_ALL /* out of credit: nothing more can be packed */
+               : !more                           ? sc_driver_packed(d, unsent, s->answer, now)
+               : unsent >= d->config.flush_bytes ? SC_FLUSH_FULL
+                                                 : SC_FLUSH_NOTHING;
+    if (what != SC_FLUSH_NOTHING) sc_driver_flush(d, what == SC_FLUSH_ALL);
 }
 
 static int has_more(const sc_sending *s) { return s->offsets != NULL && s->next < s->n; }
@@ -133,6 +142,13 @@ void sc_driver_send_end(sc_driver *d, sc_sending *s) {
 
 /* ---- delivery ----------------------------------------------------------------------------------------------- */
 
+/* Messages of other members may be questions: the thread's next message is an answer, which leaves at once. */
+static int has_others(const sc_driver *d, const sc_batch *batch) {
+    uint32_t r = 0;
+    while (r < batch->n_runs && batch->runs[r].sender == d->io.config.member) r++;
+    return r < batch->n_runs;
+}
+
 /* Delivers what is there for the application now, and handles the effects of the credit that this gives. */
 static int take_batch(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int later) {
     sc_mutex_lock(d->lock);
@@ -143,11 +159,12 @@ static int take_batch(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_
     if (batch->n <= 1 && !later) sc_engine_taken(d->engine);
     /* Acks, and packets that a sequencer stamped with the credit from its own delivery. */
     int urgent = sc_engine_urgent(d->engine) || sc_engine_unsent(d->engine) > before;
-    int question = result == SC_DELIVER_NONE && sc_engine_unsent(d->engine) > 0;
+    /* A thread that has sent and now waits has asked a question. */
+    int question = result == SC_DELIVER_NONE && sc_engine_unsent(d->engine) > 0 && d->turn.packer == sc_thread();
+    if (result == SC_DELIVER_BATCH && has_others(d, batch)) d->turn.asked = sc_thread();
     sc_mutex_unlock(d->lock);
     if (credit) sc_wake_caller(d, SC_WANT_SENDABLE);
-    if (urgent || question) sc_driver_flush(d, question); /* a caller that waits for an answer has sent a question */
-    if (result == SC_DELIVER_BATCH) sc_store(&d->tx.last_pack, 0); /* what is sent next is an answer */
+    if (urgent || question) sc_driver_flush(d, question);
     return result;
 }
 

@@ -17,8 +17,8 @@
 typedef struct {
     int64_t busy_poll_ns; /* spin on the sockets for this long before blocking */
     uint64_t flush_bytes; /* a sender transmits itself when this much is unsent */
-    int64_t flush_ns_min; /* or when nothing was transmitted for this long, or nothing packed for a few us */
-    int64_t flush_ns_max; /* the I/O thread flushes the rest after this long */
+    int64_t flush_ns_min; /* or at once, but on average no more than once in this time */
+    int64_t flush_ns_max; /* the I/O thread flushes the rest when nothing was packed for this long */
     int64_t tick_ns; /* the I/O thread's tick while callers drive */
     int64_t nap_ns; /* a receiver under load lets datagrams accumulate for at most this long; 0: never */
 } sc_drive_config;
@@ -38,10 +38,8 @@ typedef struct { /* transmit.c */
     sc_mutex lock; /* its holder transmits */
     sc_tx *runs; /* under `lock` */
     sc_atomic wanted; /* SC_FLUSH_* bits of threads that found `lock` taken */
-    sc_atomic last; /* monotonic time of the last transmission */
-    sc_atomic last_pack; /* ... of the last message packed */
+    sc_atomic due; /* monotonic time at which the next flush would keep to one in each `flush_ns_min` */
     sc_atomic flush_asked; /* the I/O thread is to flush unsent bytes */
-    sc_atomic sent_since; /* the application sent in this period of load measurement */
     sc_atomic left; /* flushes left to the thread that was transmitting */
 } sc_transmitter;
 
@@ -57,7 +55,6 @@ typedef struct { /* role.c */
     int io_state; /* SC_IO_* */
     uint64_t turns;
     sc_atomic waiting; /* callers without the role: the holder wakes them after each round */
-    int64_t look_ns; /* the I/O thread's: its last nap between two looks at unsent bytes */
 } sc_role;
 
 typedef struct { /* receive.c; all of it is the role holder's */
@@ -83,9 +80,12 @@ typedef struct { /* wake.c; under the engine's lock, except the atomics */
     sc_atomic caller_wants; /* the holder is a caller that waits for SC_WANT_*, which other local threads may cause */
 } sc_waits;
 
-typedef struct { /* call.c; under the engine's lock */
+typedef struct { /* call.c; written under the engine's lock */
     sc_cond free;
     int taken[2]; /* group, unicast: a message is partly packed, and its sender continues before any other */
+    uint64_t packed_at; /* monotonic time when the application last packed something; read without the lock too */
+    uint64_t packer; /* the thread that did */
+    uint64_t asked; /* the thread that last took messages of other members: what it sends next is an answer */
 } sc_turn;
 
 typedef struct sc_driver {
@@ -121,11 +121,10 @@ void sc_driver_run(sc_driver *d);
  * stay open for later messages: the thread that packed them has asked for their flush. */
 void sc_driver_flush(sc_driver *d, int all);
 
-/* Called after packing: what to transmit now (by a separate sc_driver_flush, so that the caller releases the GIL only for
- * that); the rest is batched with later messages, or flushed by the I/O thread. */
+/* Called after packing at `now`: what to transmit at once, by a sc_driver_flush of the caller's, which releases the GIL only for
+ * that. The rest is batched with later messages, or flushed by the I/O thread. */
 enum { SC_FLUSH_NOTHING = 0, SC_FLUSH_FULL = 1, SC_FLUSH_ALL = 2 };
-int sc_driver_packed(sc_driver *d, uint64_t unsent, int64_t now);
-void sc_driver_flush_packed(sc_driver *d, int what);
+int sc_driver_packed(sc_driver *d, uint64_t unsent, int answer, int64_t now);
 
 /* One message, or messages [next, n) of an Arrow binary array, on their way into the engine. Zero it first.
  *
@@ -143,6 +142,7 @@ typedef struct {
     uint64_t first, end; /* messages whose offsets are in `marks` */
     sc_send_state state;
     int owner; /* this one has `sending` */
+    int answer; /* to messages that this thread has taken: it leaves at once */
 } sc_sending;
 
 /* Offsets of an array decrease, or lie outside its data; `next` messages were sent before. */
@@ -152,7 +152,7 @@ enum { SC_BAD_OFFSETS = 16 };
 int sc_driver_send(sc_driver *d, sc_sending *s, int64_t until);
 /* The same for what can go at once; the caller holds the engine's lock and must call sc_driver_packed afterwards. A message
  * that it began (SC_AGAIN) must be finished by sc_driver_send or sc_driver_send_end. */
-int sc_driver_send_now(sc_driver *d, sc_sending *s, int64_t wall);
+int sc_driver_send_now(sc_driver *d, sc_sending *s, int64_t now, int64_t wall);
 /* Abandons a partly packed message: receivers drop it. */
 void sc_driver_send_end(sc_driver *d, sc_sending *s);
 

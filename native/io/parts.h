@@ -23,6 +23,9 @@ void sc_kick_io(sc_driver *d);
 /* transmit.c */
 int sc_transmitter_init(sc_transmitter *tx);
 void sc_transmitter_free(sc_transmitter *tx);
+/* When the I/O thread flushes what is packed, if nothing is packed or flushed until then; and its flush. */
+int64_t sc_rest_due(const sc_driver *d);
+void sc_flush_rest(sc_driver *d);
 
 /* receive.c; by the role's holder */
 int sc_round_init(sc_round *round);

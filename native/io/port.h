@@ -57,6 +57,9 @@ static inline void sc_cond_wait_until(sc_cond *c, sc_mutex *m, int64_t until) {
 
 static inline void sc_sleep(int64_t ns) { Sleep((DWORD)((ns + 999999) / 1000000)); }
 
+/* Identifies the calling thread among the living ones; never 0. */
+static inline uint64_t sc_thread(void) { return GetCurrentThreadId(); }
+
 #else
 
 #include <pthread.h>
@@ -118,6 +121,9 @@ static inline void sc_sleep(int64_t ns) {
     struct timespec t = {ns / 1000000000LL, ns % 1000000000LL};
     nanosleep(&t, NULL);
 }
+
+/* Identifies the calling thread among the living ones; never 0. */
+static inline uint64_t sc_thread(void) { return (uint64_t)(uintptr_t)pthread_self(); }
 
 #endif
 

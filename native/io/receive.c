@@ -118,7 +118,7 @@ static void measure_load(sc_driver *d, uint64_t bytes, int64_t now) {
     d->round.load_bytes += bytes;
     int64_t period = now - d->round.load_since;
     if (period < LOAD_PERIOD_NS) return;
-    int sent = (int)sc_exchange(&d->tx.sent_since, 0);
+    int sent = (int64_t)sc_counted(&d->turn.packed_at) >= d->round.load_since;
     int loaded = d->round.load_bytes * LOAD_PERIOD_NS / (uint64_t)period >= LOAD_BYTES ||
                  (!sent && d->round.load_packets * LOAD_PERIOD_NS / (uint64_t)period >= LOAD_PACKETS);
     uint64_t gather = d->round.gather < GATHER_BYTES ? d->round.gather : GATHER_BYTES;

@@ -121,17 +121,14 @@ static uint64_t unsent_bytes(sc_driver *d) {
     return unsent;
 }
 
-/* Streaming senders transmit full packets themselves and leave a rest, which goes with later messages: while they continue, the
- * I/O thread only checks again, less and less often. A rest that nothing followed is flushed. When there is none, senders have
- * to ask again. */
+/* Streaming senders transmit themselves and leave a rest, which goes with later messages; a rest that nothing followed is
+ * flushed. When there is none, senders have to ask again. */
 static void look_after_unsent(sc_driver *d) {
-    d->role.look_ns =
-        d->role.look_ns == 0 ? d->config.flush_ns_max : sc_earlier(2 * d->role.look_ns, 4 * d->config.flush_ns_max);
-    sc_sleep(d->role.look_ns);
-    if (sc_now() - sc_load(&d->tx.last_pack) < d->config.flush_ns_max) return;
-    d->role.look_ns = 0;
+    int64_t left = sc_rest_due(d) - sc_now();
+    if (left > 0) sc_sleep(sc_earlier(left, d->config.tick_ns));
+    if (sc_now() < sc_rest_due(d)) return;
     if (unsent_bytes(d) > 0) {
-        sc_driver_flush(d, 1);
+        sc_flush_rest(d);
         return;
     }
     sc_store(&d->tx.flush_asked, 0);

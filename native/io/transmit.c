@@ -5,7 +5,8 @@
 
 #define TX_RUNS 8
 #define DEADLINE_SLACK_NS 500000
-#define STREAM_PAUSE_NS 3000
+/* A sender that paused may flush so many messages in a row, each in a datagram of its own. */
+#define FLUSH_BURST 8
 
 int sc_transmitter_init(sc_transmitter *tx) {
     tx->runs = malloc(TX_RUNS * sizeof *tx->runs);
@@ -32,7 +33,6 @@ static void transmit(sc_driver *d, int all) {
         if (own || credit) sc_tell_engine_news(d);
         sc_mutex_unlock(d->lock);
         if (credit) sc_wake_caller(d, SC_WANT_SENDABLE);
-        sc_store(&d->tx.last, now);
         if (n > 0) sc_io_send(&d->io, d->tx.runs, n);
     } while (n > 0);
     /* A tail probe may be due long before the holder of the receive role would check. */
@@ -57,25 +57,40 @@ void sc_driver_flush(sc_driver *d, int all) {
     } while (wanted);
 }
 
+/* ---- messages sent one by one ------------------------------------------------------------------------------- */
+
+/* To transmit a small packet costs as much as to pack a hundred messages, so a stream of single sends gathers: on average one
+ * flush in each `flush_ns_min`. `due` advances by that much for each flush and lags behind the clock while there are none; it
+ * may be ahead by FLUSH_BURST of them. So a lone message leaves at once, and so do the first ones after a pause. */
+static int64_t turn(const sc_driver *d) { return sc_load(&d->tx.due) - FLUSH_BURST * d->config.flush_ns_min; }
+
+static void take_turn(sc_driver *d, int64_t now) {
+    int64_t due = sc_load(&d->tx.due), step = d->config.flush_ns_min;
+    sc_store(&d->tx.due, sc_earlier((due > now ? due : now) + step, now + (FLUSH_BURST + 1) * step));
+}
+
 static void ask_flush(sc_driver *d) {
-    if (sc_exchange(&d->tx.flush_asked, 1)) return;
+    if (sc_load(&d->tx.flush_asked) || sc_exchange(&d->tx.flush_asked, 1)) return;
     sc_mutex_lock(&d->role.lock);
     sc_kick_io(d);
     sc_mutex_unlock(&d->role.lock);
 }
 
-int sc_driver_packed(sc_driver *d, uint64_t unsent, int64_t now) {
+int sc_driver_packed(sc_driver *d, uint64_t unsent, int answer, int64_t now) {
     if (unsent == 0) return SC_FLUSH_NOTHING;
-    sc_store(&d->tx.sent_since, 1);
-    /* A pause between sends means the caller is not streaming: its message leaves at once. */
-    int pause = now - sc_exchange(&d->tx.last_pack, now) >= STREAM_PAUSE_NS;
-    if (pause || now - sc_load(&d->tx.last) >= d->config.flush_ns_min) return SC_FLUSH_ALL;
-    ask_flush(d);
-    return unsent >= d->config.flush_bytes ? SC_FLUSH_FULL : SC_FLUSH_NOTHING;
+    int at_once = answer || now >= turn(d);
+    if (!at_once) ask_flush(d);
+    if (!at_once && unsent < d->config.flush_bytes) return SC_FLUSH_NOTHING;
+    take_turn(d, now);
+    return at_once ? SC_FLUSH_ALL : SC_FLUSH_FULL;
 }
 
-void sc_driver_flush_packed(sc_driver *d, int what) {
-    if (what == SC_FLUSH_NOTHING) return;
-    sc_driver_flush(d, what == SC_FLUSH_ALL);
-    sc_store(&d->tx.last_pack, sc_now()); /* the time spent flushing is not a pause */
+int64_t sc_rest_due(const sc_driver *d) {
+    int64_t next = turn(d), quiet = (int64_t)sc_counted(&d->turn.packed_at) + d->config.flush_ns_max;
+    return next > quiet ? next : quiet;
+}
+
+void sc_flush_rest(sc_driver *d) {
+    take_turn(d, sc_now());
+    sc_driver_flush(d, 1);
 }

@@ -135,6 +135,52 @@ def test_every_way_of_sending_and_receiving_gives_the_same_messages(way):
             assert counters["datagrams_sent"] > 4 * counters["io_sends"]
 
 
+def test_a_stream_of_single_sends_gathers():
+    """Each message leaves at once where there are few, but a stream costs no datagram for each (as Nagle's rule)."""
+    with group_of(2, order="fifo", deliver_own=False) as (a, b):
+        before, begun, n = a.counters()["packets_sent"], time.monotonic(), 0
+        while time.monotonic() < begun + 0.1:
+            a.send(b"%d" % n)
+            n += 1
+            until = time.perf_counter_ns() + 20_000  # work between two sends
+            while time.perf_counter_ns() < until:
+                pass
+        took = time.monotonic() - begun
+        packets = a.counters()["packets_sent"] - before
+        assert packets <= took / 200e-6 + 9 + 1, (packets, n)
+        assert payloads(b, n) == [b"%d" % i for i in range(n)]
+
+
+def test_what_leaves_at_once_and_what_waits():
+    """With times so long that nothing leaves by itself while this runs."""
+    with group_of(2, order="fifo", flush_s_min=1.0, flush_s_max=1.0) as (a, b):
+
+        def packets():
+            return a.counters()["packets_sent"] - before
+
+        time.sleep(0.2)  # until the joins' own datagrams are out
+        before = a.counters()["packets_sent"]
+        for n in range(9):  # the first one, and 8 more in a row
+            a.send(b"lone")
+            assert packets() == n + 1
+        a.send(b"waits")
+        assert packets() == 9
+        own = []
+        receiver = threading.Thread(target=lambda: own.extend(a.recv(10).payload for _ in range(9)))
+        receiver.start()  # a thread that has sent nothing asks no question
+        receiver.join()
+        assert own == [b"lone"] * 9 and packets() == 9
+        b.send(b"news")
+        assert a.recv(10).payload in (b"news", b"waits")  # who waits after a send has asked a question
+        assert packets() == 10
+        assert {a.recv(10).payload} <= {b"news", b"waits"}
+        a.send(b"answer")
+        assert packets() == 11
+        a.send(b"more")
+        assert packets() == 11
+        assert payloads(b, 9 + 1 + 1 + 1 + 1, 10)[-1] == b"more"  # after a second, by itself
+
+
 @linux
 def test_own_datagrams_are_dropped_by_the_kernel():
     with group_of(1, order="fifo") as (a,):

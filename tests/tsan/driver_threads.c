@@ -80,13 +80,15 @@ static int send_one(member *m, uint64_t to, const uint8_t *p, uint64_t len, int6
     s.len = len;
     int64_t now = sc_now();
     sc_mutex_lock(&m->lock);
-    int result = sc_driver_send_now(&m->driver, &s, now + m->wall_offset);
+    int result = sc_driver_send_now(&m->driver, &s, now, now + m->wall_offset);
     uint64_t unsent = sc_engine_unsent(m->engine);
     sc_mutex_unlock(&m->lock);
     if (result == SC_AGAIN)
         result = sc_driver_send(&m->driver, &s, now + wait);
-    else
-        sc_driver_flush_packed(&m->driver, sc_driver_packed(&m->driver, unsent, now));
+    else {
+        int what = sc_driver_packed(&m->driver, unsent, s.answer, now);
+        if (what != SC_FLUSH_NOTHING) sc_driver_flush(&m->driver, what == SC_FLUSH_ALL);
+    }
     sc_driver_send_end(&m->driver, &s);
     return result;
 }

@@ -116,6 +116,7 @@ cdef extern from "io/drive.h" nogil:
         uint64_t *marks
         sc_send_state state
         int owner
+        int answer
 
     int sc_driver_init(sc_driver *d, sc_engine *engine, sc_mutex *lock, const sc_drive_config *config)
     void sc_driver_stop(sc_driver *d)
@@ -128,9 +129,8 @@ cdef extern from "io/drive.h" nogil:
         SC_FLUSH_NOTHING
         SC_FLUSH_FULL
         SC_FLUSH_ALL
-    void sc_driver_flush_packed(sc_driver *d, int what)
-    int sc_driver_packed(sc_driver *d, uint64_t unsent, int64_t now)
-    int sc_driver_send_now(sc_driver *d, sc_sending *s, int64_t wall)
+    int sc_driver_packed(sc_driver *d, uint64_t unsent, int answer, int64_t now)
+    int sc_driver_send_now(sc_driver *d, sc_sending *s, int64_t now, int64_t wall)
     int sc_driver_send(sc_driver *d, sc_sending *s, int64_t until)
     void sc_driver_send_end(sc_driver *d, sc_sending *s)
     int sc_driver_deliver(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t until,

@@ -115,9 +115,7 @@ class Driver:
     def send_batch(
         self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64], timeout_ns: int = -1
     ) -> None: ...
-    def deliver(
-        self, bytes_max: int, timeout_ns: int, view: View | None, later: bool = False
-    ) -> Batch | int | None:
+    def deliver(self, bytes_max: int, timeout_ns: int, view: View | None, later: bool = False) -> Batch | int | None:
         """The next batch or marker, waiting ``timeout_ns`` (< 0: without limit); None: nothing, or stopped. ``view``
         is that of the last marker, to which a batch belongs. ``later``: the batch does not count as taken yet."""
     def taken(self) -> None:

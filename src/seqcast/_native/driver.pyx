@@ -213,17 +213,17 @@ cdef class Driver:
         cdef int result
         cdef uint64_t unsent
         self.lock_engine()
-        result = sc_driver_send_now(self.d, s, now + self.wall_offset)
+        result = sc_driver_send_now(self.d, s, now, now + self.wall_offset)
         unsent = sc_engine_unsent(self.engine.e)
         sc_mutex_unlock(&self.engine.lock)
         if result != SC_AGAIN:
-            self.flush(sc_driver_packed(self.d, unsent, now))
+            self.flush(sc_driver_packed(self.d, unsent, s.answer, now))
         return result
 
     cdef int flush(self, int what) except -1:
         if what != SC_FLUSH_NOTHING:
             with nogil:
-                sc_driver_flush_packed(self.d, what)
+                sc_driver_flush(self.d, what == SC_FLUSH_ALL)
         return 0
 
     cdef int finish(self, sc_sending *s, int result, int64_t deadline) except -1:
@@ -285,7 +285,7 @@ cdef class Driver:
             s.data = <const uint8_t *>PyBytes_AS_STRING(payload)
             s.len = PyBytes_GET_SIZE(payload)
             memset(&s.state, 0, sizeof(s.state))
-            result[0] = sc_driver_send_now(self.d, s, now + self.wall_offset)
+            result[0] = sc_driver_send_now(self.d, s, now, now + self.wall_offset)
             if result[0] != SC_SENT:
                 break
             bytes_ += s.len
@@ -293,7 +293,7 @@ cdef class Driver:
         unsent = sc_engine_unsent(self.engine.e)
         sc_mutex_unlock(&self.engine.lock)
         if result[0] != SC_AGAIN:
-            self.flush(sc_driver_packed(self.d, unsent, now))
+            self.flush(sc_driver_packed(self.d, unsent, s.answer, now))
         return i
 
     def send_many(self, messages, uint64_t to=0, int64_t timeout_ns=-1):

@@ -615,15 +615,23 @@ class Config:
         high=16 * _MIB,
     )
     flush_s_min: float = _knob(
-        20e-6,
+        200e-6,
         "s",
-        "A sender transmits at once when nothing was transmitted for this long, so that a single message leaves at "
-        "once while a stream is batched. 0: each message is transmitted at once.",
+        "Messages that are sent one by one are transmitted at once, but on average only one packet in this time: after "
+        "a pause up to 8 in a row, then messages gather for at most this long. Never delayed: an answer to a message "
+        "that the same thread has received, and what a thread has sent before it waits for a message. Longer: more "
+        "messages per second from a stream of single sends. Shorter: less delay within it. 0: each message is "
+        "transmitted at once.",
         low=0.0,
         high=1.0,
     )
     flush_s_max: float = _knob(
-        50e-6, "s", "Packed data that was not transmitted at once is transmitted after this time.", low=1e-6, high=1.0
+        50e-6,
+        "s",
+        "Packed data that nothing followed is transmitted after this time, or when flush_s_min allows it if that is "
+        "later.",
+        low=1e-6,
+        high=1.0,
     )
     standby_s: float = _knob(
         0.002,
