@@ -128,6 +128,16 @@ def test_a_member_that_is_slow_is_not_lost(tmp_path: Path, stores: Any) -> None:
     assert query.run() == ALL[:100] and query.log[-1]["member"] == f"{A.id:016x}"
 
 
+def test_a_view_that_nobody_closed_is_waited_for(tmp_path: Path, stores: Any) -> None:
+    journal(tmp_path, A, [(V1, ONE[:100])], closed="failed: no space left", payload="full")  # the member goes on
+    b = journal(tmp_path, B, [(V1, ONE)], closed=None, payload="full")
+    query = Query(*stores)
+    assert query.run() == ALL[:100]
+    shutil.rmtree(b)
+    journal(tmp_path, B, [(V1, ONE), (V2, TWO)], payload="full")
+    assert query.run() == ALL[:500]
+
+
 def test_a_member_that_seems_lost_is_given_time(tmp_path: Path) -> None:
     lost = journal(tmp_path, A, [(V1, ONE[:100])], closed=None, payload="full")
     query = Query(Folders([str(tmp_path)]), failover_s=0.5)
@@ -170,9 +180,12 @@ def test_beyond_the_stable_point_the_journals_are_compared(tmp_path: Path, same:
             query.run()
 
 
-def test_a_branch_of_a_partition_with_the_same_counter_is_not_gone_to(tmp_path: Path, stores: Any) -> None:
+@pytest.mark.parametrize("closed", ["leave", None])
+def test_a_branch_of_a_partition_with_the_same_counter_is_not_gone_to(
+    tmp_path: Path, stores: Any, closed: str | None
+) -> None:
     ours, theirs = view(2, [A]), view(2, [B, C], attempt=2)
-    journal(tmp_path, A, [(V1, ONE), (ours, rows("ours", 50, (A,)))], closed=None, payload="full")
+    journal(tmp_path, A, [(V1, ONE), (ours, rows("ours", 50, (A,)))], closed=closed, payload="full")
     query = Query(*stores)
     query.run()
     journal(tmp_path, B, [(V1, ONE), (theirs, TWO), (V3, THREE)], payload="full")

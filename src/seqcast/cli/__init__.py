@@ -23,6 +23,11 @@ COMMANDS = {
     "send": ("seqcast.cli.send", "send each line of a file, or of standard input, to a group as one message", ""),
     "replay": ("seqcast.cli.replay", "send what a member's journal holds to a group again", "journal"),
     "tail": ("seqcast.cli.tail", "join a group and print what is delivered", ""),
+    "tap": (
+        "seqcast.cli.tap",
+        "serve the journals of this machine to readers on others, such as Spark's tasks",
+        "journal",
+    ),
     "perf": ("seqcast.perf", "throughput and latency, beside the raw limit measured in the same run", ""),
     "audit": ("seqcast.spark.command", "prove or refute the guarantees from members' journals, on Spark", "spark"),
     "report": ("seqcast.spark.report", "latency, throughput and trouble from members' journals, on Spark", "report"),

@@ -220,6 +220,17 @@ def check_token(token: bytes) -> bytes:
     return token
 
 
+def read_token(file: str | Path) -> bytes:
+    """
+    Raises:
+        UsageError: the file cannot be read, or the token in it is too short.
+    """
+    try:
+        return check_token(Path(file).read_bytes().strip())
+    except OSError as error:
+        raise UsageError(f"the token's file {file} cannot be read: {error.strerror}") from error
+
+
 def _description(path: Path) -> dict[str, Any]:
     journal = read(path, open_segments=False)
     header, views = ((path / name).read_text(encoding="utf-8") for name in (HEADER_FILE, VIEWS_FILE))

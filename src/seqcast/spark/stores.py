@@ -13,7 +13,7 @@ from pyspark.sql.datasource import InputPartition
 from seqcast.errors import UsageError
 from seqcast.journal.reader import Journal, Segment, journal_files, read, segment_batches
 from seqcast.journal.schema import COLUMNS, JournalError, signed
-from seqcast.journal.tap import TapClient, TapGone, rows_between
+from seqcast.journal.tap import TapClient, TapGone, read_token, rows_between
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -225,14 +225,3 @@ def _token(options: Mapping[str, str]) -> bytes:
     if file := options.get("tokenFile"):
         return read_token(file)
     raise UsageError('a tap wants its token: .option("token", ...) or .option("tokenFile", file)')
-
-
-def read_token(file: str) -> bytes:
-    """
-    Raises:
-        UsageError: the file cannot be read.
-    """
-    try:
-        return Path(file).read_bytes().strip()
-    except OSError as error:
-        raise UsageError(f"the token's file {file} cannot be read: {error.strerror}") from error

@@ -1,0 +1,64 @@
+"""``seqcast tap``: serves the journals of this machine to readers on others."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from seqcast.commandline import Parser
+from seqcast.errors import UsageError
+
+
+def main(argv: Sequence[str]) -> int:
+    """Serves until it is interrupted."""
+    arguments = _parser().parse_args(argv)
+    importlib.import_module("pyarrow")  # where it is missing, that is the only line
+    from seqcast.journal.tap import Tap, read_token
+
+    directory = Path(arguments.journal)
+    if not directory.is_dir():
+        raise UsageError(f"{directory}: no such directory; give the directory that members journal to")
+    with Tap(directory, arguments.listen, read_token(arguments.token_file)) as tap:
+        host, port = tap.address
+        print(f"tap at {host}:{port}", flush=True)
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            return 0
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    result = Parser(
+        "tap",
+        "Serve the journals of this machine to readers on others, such as the tasks of a Spark cluster. It reads the\n"
+        "files beside the members that write them; no reader can hold up a member. Ctrl-C ends it.",
+        "example: seqcast tap --journal journals --listen 0.0.0.0:47400 --token-file token",
+    )
+    result.add_argument(
+        "--journal", required=True, metavar="DIR", help="a member's journal, or a directory of them, also future ones"
+    )
+    result.add_argument(
+        "--listen",
+        type=_address,
+        default=("127.0.0.1", 47400),
+        metavar="HOST:PORT",
+        help="address for readers; port 0: any free one (127.0.0.1:47400)",
+    )
+    result.add_argument(
+        "--token-file",
+        required=True,
+        metavar="FILE",
+        help="file with the secret that readers must have, 16 bytes or more; `openssl rand -hex 32` makes one",
+    )
+    return result
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT, such as 127.0.0.1:47400")
+    return host.strip("[]"), int(port)

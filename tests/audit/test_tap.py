@@ -1,0 +1,242 @@
+"""The tap of a live machine's journals: what it serves, to whom, and what it does with anything else."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from journal_data import Row, as_live, batch_of, journal, member, view
+from members import wait_until
+
+import seqcast
+from seqcast.journal import reader, tap
+from seqcast.journal.tap import HELLO, Tap, TapClient, TapGone
+from seqcast.journal.writer import JournalWriter
+
+A, B = member("a"), member("b")
+V1, V2 = view(1, [A, B]), view(2, [A])
+ROWS = [Row((A, B)[at % 2], 1 + at, 0, 1 + at, b"payload %d" % at) for at in range(900)]
+TOKEN = b"a token of 16 bytes or more"
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[Tap, TapClient, Path]]:
+    path = journal(tmp_path / "journals", A, [(V1, ROWS), (V2, [])], payload="full", segment_rows=400)
+    as_live(path, 1, chunk=70)
+    with Tap(tmp_path / "journals", ("127.0.0.1", 0), TOKEN) as server:
+        yield server, TapClient(f"127.0.0.1:{server.address[1]}", TOKEN), path
+
+
+def test_a_reader_is_told_what_the_journal_says_and_given_any_range(served: Any) -> None:
+    _, client, path = served
+    assert client.members() == [A.id]
+    told, own = client.journal(A.id), reader.read(path)
+    assert (told.member, told.cluster, told.views, told.closed, told.deliver_own, told.payload) == (
+        own.member, own.cluster, own.views, own.closed, own.deliver_own, own.payload,
+    )  # fmt: skip
+    assert (told.first_idx, told.end_idx) == (0, 900)
+    for first, end in ((0, 900), (0, 1), (399, 401), (470, 471), (899, 900), (5, 5)):
+        rows = [row for batch in client.rows(told, first, end, ["payload", "idx"]) for row in batch.to_pylist()]
+        assert rows == [{"idx": at, "payload": ROWS[at].payload} for at in range(first, end)]
+
+
+def test_a_range_that_is_not_all_there_is_an_error_and_not_fewer_rows(served: Any) -> None:
+    _, client, _ = served
+    with pytest.raises(seqcast.RemoteProtocolError, match="900 rows in place of 950"):
+        list(client.rows(client.journal(A.id), 0, 950, ["idx"]))
+    assert client.members() == [A.id]
+
+
+def test_a_journal_that_is_being_written_is_served_as_far_as_it_is(tmp_path: Path) -> None:
+    writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0.001, payload="full")
+    with Tap(tmp_path, ("127.0.0.1", 0), TOKEN) as server:
+        client = TapClient(f"127.0.0.1:{server.address[1]}", TOKEN)
+        writer.view(V1, 1)
+        for at in range(0, 900, 100):
+            writer.batch(batch_of(ROWS[at : at + 100], V1), V1)
+            wait_until(lambda end=at + 100: client.journal(A.id).end_idx == end)
+            told = client.journal(A.id)
+            rows = [
+                row for batch in client.rows(told, at, at + 100, ["payload"]) for row in batch["payload"].to_pylist()
+            ]
+            assert rows == [row.payload for row in ROWS[at : at + 100]] and told.closed is None
+        writer.close("leave")
+        assert client.journal(A.id).closed == "leave"
+
+
+def test_the_token_is_wanted_and_never_sent(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    server, client, _ = served
+    sent: list[bytes] = []
+    real = tap._send
+    monkeypatch.setattr(
+        tap,
+        "_send",
+        lambda connection, kind, contents: (sent.append(bytes(contents)), real(connection, kind, contents)),
+    )
+    client.journal(A.id)
+    assert sent and not any(TOKEN in each for each in sent)
+    wrong = TapClient(client.address, b"another token, as long")
+    with pytest.raises(seqcast.UsageError, match="refuses the token"):
+        wrong.members()
+    wait_until(lambda: server.counters["unproved"] == 1)
+    with pytest.raises(seqcast.UsageError, match="16 bytes or more"):
+        TapClient(client.address, b"short")
+    with pytest.raises(seqcast.UsageError, match="16 bytes or more"):
+        Tap(".", ("127.0.0.1", 0), b"")
+
+
+def test_a_proof_cannot_be_used_again(served: Any) -> None:
+    server, _, _ = served
+
+    def hello(answer: bytes) -> tuple[bytes, bytes]:
+        with socket.create_connection(server.address, 5) as connection:
+            nonce = tap._exactly(connection, len(HELLO) + 32)[len(HELLO) :]
+            connection.sendall(answer or tap._proof(TOKEN, b"client", nonce) + bytes(32))
+            return tap._proof(TOKEN, b"client", nonce), connection.recv(32)
+
+    proof, answered = hello(b"")
+    assert len(answered) == 32
+    assert hello(proof + bytes(32))[1] == b"" and hello(answered + bytes(32))[1] == b""
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {}, [], 7, {"want": "everything"}, {"want": "rows"}, {"want": "journal", "member": 7},
+        {"want": "rows", "member": f"{A.id:016x}", "first": 5, "end": 4, "columns": ["idx"]},
+        {"want": "rows", "member": f"{A.id:016x}", "first": -1, "end": 4, "columns": ["idx"]},
+        {"want": "rows", "member": f"{A.id:016x}", "first": 0, "end": 4, "columns": []},
+        {"want": "rows", "member": f"{A.id:016x}", "first": 0, "end": 4, "columns": [["idx"]]},
+    ],
+)  # fmt: skip
+def test_a_request_that_cannot_be_ends_the_connection_and_nothing_else(served: Any, request_: Any) -> None:
+    server, client, _ = served
+    connection = client._connect()
+    tap._send(connection, b"Q", json.dumps(request_).encode())
+    assert tap._receive(connection, 100) is None
+    connection.close()
+    wait_until(lambda: server.counters["malformed"] == 1)
+    assert client.members() == [A.id]
+
+
+@pytest.mark.parametrize("name", ["../../etc", "", "zz", "a" * 4000, f"{B.id:016x}"])
+def test_only_ids_of_journals_are_found(served: Any, name: str) -> None:
+    _, client, _ = served
+    with pytest.raises(TapGone, match="no journal of a member"):
+        client._json({"want": "journal", "member": name})
+    assert client.members() == [A.id]
+
+
+def test_a_frame_that_announces_too_much_takes_no_memory(served: Any) -> None:
+    server, client, _ = served
+    connection = client._connect()
+    connection.sendall(struct.pack("<cI", b"Q", 0xFFFFFFFF))
+    assert connection.recv(1) == b""
+    connection.close()
+    wait_until(lambda: server.counters["malformed"] == 1)
+
+
+def test_connections_are_bounded(tmp_path: Path) -> None:
+    journal(tmp_path, A, [(V1, ROWS[:10])], payload="full")
+    with Tap(tmp_path, ("127.0.0.1", 0), TOKEN, connections=2) as server:
+        address = f"127.0.0.1:{server.address[1]}"
+        clients = [TapClient(address, TOKEN) for _ in range(3)]
+        assert clients[0].members() == clients[1].members() == [A.id]
+        with pytest.raises(TapGone):
+            clients[2].members()
+        clients[0].close()
+        wait_until(lambda: not server._room._value == 0)
+        assert clients[2].members() == [A.id]
+
+
+@contextlib.contextmanager
+def liar(*answers: bytes) -> Iterator[TapClient]:
+    """A server that has the token and answers each request with the given bytes."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = listening.accept()
+                    with connection:
+                        connection.sendall(HELLO + bytes(32))
+                        nonce = tap._exactly(connection, 64)[32:]
+                        connection.sendall(tap._proof(TOKEN, b"server", nonce))
+                        for answer in answers:
+                            tap._receive(connection, 4096)
+                            connection.sendall(answer)
+                        tap._receive(connection, 4096)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield TapClient(f"127.0.0.1:{listening.getsockname()[1]}", TOKEN)
+
+
+def frame(kind: bytes, contents: bytes) -> bytes:
+    return struct.pack("<cI", kind, len(contents)) + contents
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [frame(b"J", b"{"), frame(b"J", b"7"), frame(b"J", b"[7]"), frame(b"J", b'["xyz"]'), frame(b"Z", b""),
+     struct.pack("<cI", b"J", 0xFFFFFFFF)],
+)  # fmt: skip
+def test_a_reader_believes_no_answer_that_cannot_be(answer: bytes) -> None:
+    with liar(answer) as client, pytest.raises(seqcast.RemoteProtocolError):
+        client.members()
+
+
+def test_a_reader_believes_no_altered_description_and_no_altered_rows(served: Any) -> None:
+    _, client, path = served
+    told = tap._description(path)
+    for field, altered in (
+        ("header", told["header"].replace("hash", "full").replace('"test"', '"best"')),
+        ("views", told["views"].replace('"counter": 1', '"counter": 3', 1)),
+        ("rows", [7, 3]),
+        ("rows", 7),
+    ):
+        answer = frame(b"J", json.dumps({**told, field: altered}).encode())
+        with liar(answer) as lied, pytest.raises((seqcast.RemoteProtocolError, seqcast.UsageError)):
+            lied.journal(A.id)
+    own = client.journal(A.id)
+    whole = tap._serialized(next(tap.rows_between(reader.read(path), 0, 50, ["idx", "payload"]))).to_pybytes()
+    generator = random.Random(7)
+    for _ in range(300):
+        bad = bytearray(whole)
+        for _ in range(generator.choice((1, 1, 8))):
+            bad[generator.randrange(len(bad))] ^= 1 << generator.randrange(8)
+        with liar(frame(b"B", bytes(bad)) + frame(b"Z", b"")) as lied:
+            try:  # a flipped bit of a value arrives; it must not crash the reader, nor change how many rows there are
+                assert sum(batch.num_rows for batch in lied.rows(own, 0, 50, ["idx", "payload"])) == 50
+            except seqcast.RemoteProtocolError:
+                pass
+
+
+def test_the_command_serves_until_it_is_ended(tmp_path: Path) -> None:
+    journal(tmp_path / "j", A, [(V1, ROWS[:10])], payload="full")
+    (tmp_path / "token").write_bytes(TOKEN + b"\n")
+    command = [sys.executable, "-m", "seqcast", "tap", "--journal", str(tmp_path / "j"), "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(
+        [*command, "--token-file", str(tmp_path / "token")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        assert said.startswith("tap at 127.0.0.1:")
+        assert TapClient(said.split()[-1], TOKEN).members() == [A.id]
+        process.terminate()
+        _, errors = process.communicate(timeout=20)
+    assert process.returncode in (0, 1) and "Traceback" not in errors
+    done = subprocess.run([*command, "--token-file", str(tmp_path / "none")], capture_output=True, text=True)
+    assert done.returncode == 2 and "cannot be read" in done.stderr and len(done.stderr.splitlines()) == 1
