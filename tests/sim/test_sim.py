@@ -332,7 +332,7 @@ def test_what_a_leaver_had_queued_counts_as_lost_while_it_serves_the_closing_vie
     a.record.pending.append((0, 24))
     a.service()
     assert a.record.blocked and len(a.record.queued) == 1
-    a.record.drain_ns = 0
+    a.record.leave_ns = 0
     a.leave()
     stage.until(2000)
     assert a.record.left and not a.record.left.complete and len(a.record.queued) == 1

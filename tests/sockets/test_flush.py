@@ -349,6 +349,30 @@ def test_a_pause_ends_when_its_owner_falls_silent():
         b._give_up()
 
 
+def test_a_thread_that_waits_for_a_pause_is_told_when_another_resumes():
+    """Before, `suspend` said that this member had not paused the group, and the caller could not tell what happened."""
+    hold = threading.Event()
+    with group_of(2, on_block=lambda _group: hold.wait(10)) as (a, _b):
+        raised = queue.SimpleQueue()
+
+        def suspend():
+            try:
+                a.suspend(10)
+            except seqcast.SeqcastError as error:
+                raised.put(error)
+
+        thread = threading.Thread(target=suspend)
+        thread.start()
+        wait_until(lambda: not a._host.pause.free)
+        a.resume()
+        error = raised.get(timeout=10)
+        thread.join()
+        hold.set()
+        assert isinstance(error, seqcast.SuspendTimeout) and "another thread" in str(error)
+        a.suspend(10)
+        assert a.resume()
+
+
 def test_a_pause_lasts_no_longer_than_its_limit():
     with group_of(2, pause_s_max=0.2) as (a, b):
         a.suspend(10)

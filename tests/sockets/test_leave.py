@@ -198,7 +198,7 @@ def test_leave_is_said_when_all_is_ordered_and_acknowledged(order: str) -> None:
     stage.network.partition({c.index}, {a.index, b.index})
     sends(c, 5)
     sends(c, 3, b)
-    c.record.drain_ns = 10**9
+    c.record.leave_ns = 10**9
     c.leave()
     c.service()
     stage.until(1100)
@@ -226,7 +226,7 @@ def test_without_waiting_for_acknowledgements_they_are_lost_and_told() -> None:
         (source is c and datagram[2] == 2) or Stage.unicast(stage, source, to, datagram)
     )
     sends(c, 3, b)
-    c.record.drain_ns = 10**9
+    c.record.leave_ns = 10**9
     c.leave()
     stage.until(2500)
     assert c.record.left.view is not None and not c.record.left.complete and named(c) == [(3, 0, "b")]
@@ -240,7 +240,7 @@ def test_the_drain_goes_on_through_view_changes() -> None:
     a, b, c, d = stage.nodes
     stage.network.partition({c.index}, {a.index})
     sends(c, 5)
-    c.record.drain_ns = 10**10
+    c.record.leave_ns = 10**10
     c.leave()
     a.crash()
     stage.until(4000)
@@ -256,7 +256,7 @@ def test_what_cannot_drain_in_time_is_told() -> None:
     b.suspend(10**9)
     stage.until(1050)
     sends(c, 4)
-    c.record.drain_ns = 10**8
+    c.record.leave_ns = 10**8
     c.leave()
     stage.until(2500)
     assert c.record.left.view is not None and not c.record.left.complete and named(c) == [(4, 4, "")]
@@ -323,7 +323,7 @@ def test_whoever_goes_without_an_answer_is_told_of_what_may_be_lost() -> None:
     stage.network.partition({c.index}, {0, 1})
     stage.until(2500)
     sends(c, 3)  # waits: the gate is closed
-    c.record.drain_ns = 0
+    c.record.leave_ns = 0
     c.leave()
     stage.until(14_000)
     assert c.endpoint.over and c.record.left.view is None and not c.record.left.complete

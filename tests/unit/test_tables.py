@@ -9,6 +9,7 @@ from seqcast.core.machines.blocker import Blocker, BlockerState
 from seqcast.core.machines.coordinated import CoordinatedMembership, MembershipState
 from seqcast.core.machines.guard import Line, LineState
 from seqcast.core.machines.initiator import Initiator, InitiatorState
+from seqcast.core.machines.interface import Interface, InterfaceState
 from seqcast.core.machines.lifecycle import Lifecycle, LifecycleState
 from seqcast.core.machines.merge import Merger, MergerState
 from seqcast.core.machines.operator import Operator, OperatorState
@@ -21,6 +22,7 @@ from seqcast.core.machines.transfer import Transfer, TransferState
 from seqcast.core.table import IGNORED, ILLEGAL, Edge, IllegalEvent, Machine, decision, edges_of, table
 
 MACHINES = [
+    (Interface, InterfaceState.SOUND),
     (Lifecycle, LifecycleState.OUT),
     (CoordinatedMembership, MembershipState.QUIET),
     (Initiator, InitiatorState.IDLE),

@@ -195,7 +195,7 @@ class Endpoint:
         self.context.emit(Abandon())
 
     def _leave_group(self, leave: LeaveGroup) -> None:
-        self.machines.lifecycle.fire(LifecycleEvent.LEAVE, leave.drain_ns)
+        self.machines.lifecycle.fire(LifecycleEvent.LEAVE, leave.timeout_ns)
 
     def _pause_group(self, pause: PauseGroup) -> None:
         if self.context.view is None:

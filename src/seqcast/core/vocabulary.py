@@ -34,10 +34,11 @@ class LeaveGroup:
     """The application sends nothing more, and leaves gracefully; ``Left`` follows.
 
     Args:
-        drain_ns: how long to wait at most until what was accepted is ordered and acknowledged, before LEAVE is sent.
+        timeout_ns: how long leaving may take: until what was accepted is ordered and acknowledged, and then until the
+            closing VIEW has come.
     """
 
-    drain_ns: int
+    timeout_ns: int
 
 
 @dataclass(frozen=True, slots=True)

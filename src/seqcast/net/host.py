@@ -53,7 +53,7 @@ from seqcast.errors import JoinRefused, JoinTimeout, NameTaken, NotMember, Seqca
 from seqcast.net.callbacks import Callbacks, timed
 from seqcast.net.errors import NO_SEGMENTS, clipped_buffers, explain, only_loopback
 from seqcast.net.guard import Guard
-from seqcast.net.interface import Interface
+from seqcast.net.interface import InterfaceWatch
 from seqcast.net.logs import SlowReceivers, debugging, write
 from seqcast.types import Member, MembershipPolicy, View
 
@@ -129,7 +129,7 @@ class Host:
         self._slow = SlowReceivers(name)
         self.guard: Guard | None = None
         self._requests: deque[Input] = deque([JoinGroup()])
-        self._interface = Interface(self.driver)
+        self._interface = InterfaceWatch(self.driver, self.endpoint.edges)
         self._segments = config.gso and sys.platform.startswith("linux")  # until the kernel refuses them
         self._threads = [
             threading.Thread(target=self.driver.run, name=f"seqcast-io-{name}", daemon=True),
@@ -170,8 +170,8 @@ class Host:
         self.driver.kick_control()
 
     def leave(self, timeout_s: float) -> None:
-        """Leaves, whatever is under way, within ``timeout_s``; a quarter of it is kept for the closing view."""
-        self.request(LeaveGroup(nanoseconds(0.75 * timeout_s)))
+        """Leaves, whatever is under way, within ``timeout_s``."""
+        self.request(LeaveGroup(nanoseconds(timeout_s)))
         self.wait_over(timeout_s)
 
     def name_of(self, member_id: int) -> str:
@@ -240,19 +240,22 @@ class Host:
 
         Raises:
             UsageError: this member pauses the group already.
-            SuspendTimeout: it was not held in time.
+            SuspendTimeout: it was not held in time, or another thread resumed the group.
         """
         with self.changed:
-            self.request(self.pause.ask(nanoseconds(timeout_s)))
-        try:
-            with self.changed:
-                self.changed.wait_for(lambda: not self.pause.asked or self.over, timeout_s + 1.0)
-                if self.pause.held:
-                    return
-        except BaseException:
-            self.resume()
-            raise
-        why = self.resume() or "no answer"
+            asked = self.pause.ask(nanoseconds(timeout_s))
+            self.request(asked)
+            try:
+                self.changed.wait_for(lambda: not self.pause.awaits(asked) or self.over, timeout_s + 1.0)
+            except BaseException:
+                if self.pause.is_open(asked):
+                    self.resume()
+                raise
+            if not self.pause.is_open(asked):
+                raise SuspendTimeout("the group was not paused: another thread resumed it first")
+            if self.pause.held:
+                return
+            why = self.resume() or "no answer"
         raise SuspendTimeout(f"the group was not paused within {timeout_s:g} s ({why}); it goes on")
 
     def resume(self) -> str:
@@ -264,7 +267,9 @@ class Host:
         with self.changed:
             self.request(self.pause.resume())
             self.changed.wait_for(lambda: not self.pause.held or self.over, self.config.lease_s)
-            return self.pause.end()
+            why = self.pause.end()
+            self.changed.notify_all()  # for a thread that waits in `suspend`
+            return why
 
     def wait_over(self, timeout_s: float) -> bool:
         """Waits until the endpoint has left."""

@@ -209,7 +209,7 @@ class Application:
             self.machine.trace("leaves")
             self.record.leaving = True
             self.send_on()
-            self.machine.step(LeaveGroup(self.record.drain_ns))
+            self.machine.step(LeaveGroup(self.record.leave_ns))
             self.machine.service()
 
     def send_on(self) -> None:
@@ -230,7 +230,7 @@ class Application:
         if self.record.up and self.can_run:
             self.machine.trace("leaves, as it is" if leaves else "closes")
             self.record.leaving, self.sending = True, False
-            self.machine.step(LeaveGroup(self.record.drain_ns) if leaves else CloseGroup())
+            self.machine.step(LeaveGroup(self.record.leave_ns) if leaves else CloseGroup())
             self.record.over |= not leaves
             self.machine.service()
 

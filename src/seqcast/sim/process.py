@@ -39,7 +39,7 @@ from seqcast.sim.guard import Lines, Machine
 from seqcast.sim.network import MESSAGES, TYPE, Clock, Network
 from seqcast.sim.options import MS, Options
 from seqcast.sim.policies import choice, policy
-from seqcast.sim.record import DRAINS_NS, Record, Together
+from seqcast.sim.record import LEAVES_NS, Record, Together
 from seqcast.sim.settings import MTU, config
 from seqcast.types import Member, View, ViewId
 
@@ -118,8 +118,8 @@ class Process:
         self.ahead_ns, self.wall_ahead_ns = clocks.randrange(1 << 50), clocks.randrange(1 << 60)
         self.backlog: list[tuple[bytes, bytes, int]] = []
         self.timer = NEVER
-        drain_ns = random.Random(f"drain {options.seed} {index}").choice(DRAINS_NS)
-        self.record = Record(index, name, self.id, options, drain_ns, inside=not options.state)
+        leave_ns = random.Random(f"drain {options.seed} {index}").choice(LEAVES_NS)
+        self.record = Record(index, name, self.id, options, leave_ns, inside=not options.state)
         self.lines = Lines(self)
         self.application = Application(self, self.record, rng, callbacks)
 

@@ -67,8 +67,8 @@ class Together:
     together: frozenset[int]
 
 
-DRAINS_NS = (0, 50 * MS, 1000 * MS, 7500 * MS)
-"""Patience of an application that leaves."""
+LEAVES_NS = (0, 66_666_667, 1_333_333_334, 10_000 * MS)
+"""Patience of an application that leaves: three quarters of it are for the drain."""
 Entry = Delivered | View | Lost | Excluded | Left
 
 
@@ -103,7 +103,7 @@ class Record:
         kept_over: (sender, number) of unicasts that came behind a state that was taken over.
         repeated: views that were installed under another attempt than that which made them.
         error, waiting: why it could not join, or cannot yet.
-        drain_ns: patience of the application's ``leave``.
+        leave_ns: patience of the application's ``leave``.
         frames_bad: frames that no member may send, which it was sent.
         packets_sent: datagrams that its process has put on the wire.
     """
@@ -112,7 +112,7 @@ class Record:
     name: str
     id: int
     options: Options
-    drain_ns: int
+    leave_ns: int
     up: bool = True
     over: bool = False
     slow_until: int = 0

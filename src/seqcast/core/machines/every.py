@@ -5,6 +5,7 @@ from seqcast.core.machines.blocker import Blocker
 from seqcast.core.machines.coordinated import CoordinatedMembership
 from seqcast.core.machines.guard import Line
 from seqcast.core.machines.initiator import Initiator
+from seqcast.core.machines.interface import Interface
 from seqcast.core.machines.lifecycle import Lifecycle
 from seqcast.core.machines.merge import Merger
 from seqcast.core.machines.operator import Operator
@@ -30,5 +31,6 @@ MACHINES: tuple[type[Machine], ...] = (
     Transfer,
     Backlog,
     Line,
+    Interface,
     Operator,
 )

@@ -60,6 +60,8 @@ FOREIGN = Refused(
     "version",
 )
 
+DRAIN_SHARE = 3, 4
+"""Of the time that a leaver has; the rest is kept for the closing view."""
 S, E = LifecycleState, LifecycleEvent
 INSIDE = (S.IN, S.DRAINING, S.LEAVING)
 
@@ -186,9 +188,9 @@ class Lifecycle(Machine):
     def install(self, frame: NewView) -> None:
         self.context.emit(Install(frame, first=self.context.view is None))
 
-    def begin_drain(self, drain_ns: int) -> None:
+    def begin_drain(self, timeout_ns: int) -> None:
         self.context.plane.end_sends()
-        self.deadline_ns = self.context.now + drain_ns
+        self.deadline_ns = self.context.now + timeout_ns * DRAIN_SHARE[0] // DRAIN_SHARE[1]
 
     def begin_leave(self) -> None:
         self.leaves.start(self.context.now)

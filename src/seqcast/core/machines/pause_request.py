@@ -81,9 +81,13 @@ class PauseRequest(Machine):
     def free(self) -> bool:
         return self.state is PauseRequestState.FREE
 
-    @property
-    def asked(self) -> bool:
-        return self.state is PauseRequestState.ASKED
+    def is_open(self, pause: PauseGroup) -> bool:
+        """Is this pause neither resumed nor given up?"""
+        return self.number == pause.request and not self.free
+
+    def awaits(self, pause: PauseGroup) -> bool:
+        """May this pause still come to be held?"""
+        return self.number == pause.request and self.state is PauseRequestState.ASKED
 
     @property
     def held(self) -> bool:

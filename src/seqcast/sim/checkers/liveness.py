@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from seqcast.core import orders
 from seqcast.events import Excluded, Lost
 from seqcast.sim.checkers.safety import same
-from seqcast.sim.record import DRAINS_NS, Delivered, Record, Stay, never_ordered, stays
+from seqcast.sim.record import LEAVES_NS, Delivered, Record, Stay, never_ordered, stays
 from seqcast.types import View, ViewId
 
 
@@ -48,7 +48,7 @@ def check_delivered(records: Sequence[Record]) -> Iterator[str]:
             if record.error:
                 yield f"liveness: {record} could not join: {record.error}"
             was_in = any(isinstance(entry, View) for entry in record.log)
-            patient = was_in and record.drain_ns == max(DRAINS_NS) and not options.crashes
+            patient = was_in and record.leave_ns == max(LEAVES_NS) and not options.crashes
             if record.left is not None and not record.left.complete and record.inside and patient:
                 yield f"liveness: {record} left with much patience, and was told that not all is delivered"
     last: dict[ViewId, Stay] = {}
