@@ -7,6 +7,7 @@ import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 import seqcast
 from seqcast.journal.tap import Tap
 from seqcast.journal.writer import JournalWriter
+from seqcast.spark import follow
 from seqcast.spark.source import JournalStream
 from seqcast.spark.stores import Folders, Taps
 
@@ -128,8 +130,21 @@ def test_a_member_that_is_slow_is_not_lost(tmp_path: Path, stores: Any) -> None:
     assert query.run() == ALL[:100] and query.log[-1]["member"] == f"{A.id:016x}"
 
 
-def test_a_view_that_nobody_closed_is_waited_for(tmp_path: Path, stores: Any) -> None:
+def test_a_journal_of_a_view_that_goes_on_is_gone_to_where_it_has_as_much(tmp_path: Path, stores: Any) -> None:
     journal(tmp_path, A, [(V1, ONE[:100])], closed="failed: no space left", payload="full")  # the member goes on
+    b = journal(tmp_path, B, [(V1, ONE[:90])], closed=None, payload="full")
+    query = Query(*stores)
+    assert query.run() == ALL[:100] and query.log[-1]["member"] == f"{A.id:016x}"
+    shutil.rmtree(b)
+    journal(tmp_path, B, [(V1, ONE[:250])], closed=None, payload="full")
+    assert query.run() == ALL[:250] and query.log[-1]["member"] == f"{B.id:016x}"
+
+
+def test_where_deliveries_are_no_prefixes_a_view_must_be_closed(
+    tmp_path: Path, stores: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "order_of", lambda view: SimpleNamespace(prefix=False))
+    journal(tmp_path, A, [(V1, ONE[:100])], closed="failed: no space left", payload="full")
     b = journal(tmp_path, B, [(V1, ONE)], closed=None, payload="full")
     query = Query(*stores)
     assert query.run() == ALL[:100]

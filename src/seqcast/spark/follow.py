@@ -4,10 +4,11 @@ An offset has a position in one member's journal (``member``, ``idx``) and what 
 share: the whole id of the view (branches of a partition share counters) and the global seqno delivered last. Another
 member's journal can be continued at the same place if that member
 
-- installed the view and closed it: before that nobody knows which messages the view has;
-- has the global seqno at or below the view's *stable* point, up to which every member of the view, also one that fell,
-  delivered the same (`seqcast.journal.reader.ViewEnd`). Beyond it the rows that the stream has given out are compared
-  with the other journal's, where the lost member's journal can still be read;
+- installed the view, and has the global seqno at or below the view's *stable* point, up to which every member of the
+  view, also one that fell, delivered the same (`seqcast.journal.reader.ViewEnd`). In a view that it has not closed yet
+  that is all that it delivered, where the order makes all members' deliveries prefixes of one sequence; else nothing is
+  known before it closes the view;
+- or, beyond the stable point, has the same rows as the lost member's journal, where that can still be read;
 - delivers its own messages, and all in one order. Positions in other journals have no meaning for anyone else.
 """
 
@@ -21,6 +22,7 @@ from typing import Any
 from seqcast.errors import UsageError
 from seqcast.journal.reader import Installed, Journal
 from seqcast.journal.schema import JournalError
+from seqcast.spark.members import order_of
 from seqcast.spark.stores import Store
 from seqcast.types import ViewId
 
@@ -178,10 +180,13 @@ class Follower:
         if offset["member"] == f"{other.id:016x}":
             return int(offset["idx"])
         view = next((view for view in journal.views if view_text(view.view_id) == offset.get("view")), None)
-        if view is None or view.end is None or not _counted(journal, view):
+        if view is None or not _counted(journal, view):
             raise NotYet
         seqno = int(offset["global_seqno"])
-        if seqno > view.end.stable and not self._same(other, view, seqno, lost):
+        if view.end is None:
+            if not order_of(view).prefix or view.idx + seqno > journal.end_idx:
+                raise NotYet
+        elif seqno > view.end.stable and not self._same(other, view, seqno, lost):
             if self._fail_on_data_loss:
                 raise JournalError(
                     f"the stream gave out messages up to {seqno} of view {offset['view']} from the journal of member "
