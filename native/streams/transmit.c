@@ -125,7 +125,7 @@ static int transmit_stream(sc_engine *e, sc_tx_stream *tx, int lane, const sc_ad
             sc_wire_seal(packet->p, packet->len);
             run_add(&out[k], packet->p, packet->len);
             lend(e, tx, packet);
-            sc_tx_sent(e, packet->len);
+            sc_tx_sent(e, tx, packet->len);
             e->counters.packets_sent++;
             tx->unsent++;
         }
@@ -161,12 +161,10 @@ int sc_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all) {
     k += transmit_again(e, out + k, max - k, now);
     if (all) sc_tx_close(e, &e->group);
     k += transmit_stream(e, &e->group, SC_LANE_DATA, NULL, out + k, max - k, now);
-    int left = e->group.unsent < e->group.next;
     if (e->order.forward_to >= 0) {
         if (all) sc_tx_close(e, &e->forward);
         k += transmit_stream(e, &e->forward, SC_LANE_UNICAST, &e->peers[e->order.forward_to]->address, out + k, max - k,
                              now);
-        left |= e->forward.unsent < e->forward.next;
     }
     for (uint32_t i = 0; i < 2 * e->view.n; i++) { /* state comes last */
         sc_peer *peer = e->peers[i % e->view.n];
@@ -174,8 +172,6 @@ int sc_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all) {
         if (!tx) continue;
         if (all) sc_tx_close(e, tx);
         k += transmit_stream(e, tx, SC_LANE_UNICAST, &peer->address, out + k, max - k, now);
-        left |= tx->unsent < tx->next;
     }
-    if (!left && all) sc_tx_all_sent(e);
     return k;
 }

@@ -31,7 +31,18 @@ static void retire_ring(sc_engine *e, sc_tx_stream *tx) {
     tx->lent = SC_NOT_LENT;
 }
 
+static void packed(sc_engine *e, sc_tx_stream *tx, uint64_t bytes) {
+    tx->unsent_bytes += bytes;
+    e->packing.unsent += bytes;
+}
+
+void sc_tx_sent(sc_engine *e, sc_tx_stream *tx, uint64_t bytes) {
+    tx->unsent_bytes -= bytes;
+    e->packing.unsent -= bytes;
+}
+
 void sc_tx_free(sc_engine *e, sc_tx_stream *tx) {
+    sc_tx_sent(e, tx, tx->unsent_bytes); /* nor will it be */
     if (tx->packets) sc_tx_purge(tx, tx->next - 1);
     retire_ring(e, tx);
     free(tx->packets);
@@ -50,6 +61,7 @@ int sc_tx_reset(sc_engine *e, sc_tx_stream *tx, uint64_t base, uint64_t window, 
     } else {
         sc_tx_purge(tx, tx->next - 1);
     }
+    sc_tx_sent(e, tx, tx->unsent_bytes); /* nor will it be */
     if (tx->lent != SC_NOT_LENT) retire_ring(e, tx); /* its positions restart while it may still be sent from */
     if (ring_bytes > tx->ring_bytes) {
         ring_bytes = (ring_bytes + SC_TX_ALIGN - 1) & ~(uint64_t)(SC_TX_ALIGN - 1);
@@ -183,6 +195,7 @@ static void close_packet(sc_engine *e, sc_tx_stream *tx, int full) {
     memset(packet, 0, sizeof *packet);
     packet->p = p;
     packet->len = (uint32_t)end;
+    packed(e, tx, end - (tx->open_len + 4 * (uint64_t)tx->open_pieces)); /* the header, and what fills it */
     packet->charge = sc_charge(packet->len, full);
     tx->charged += packet->charge;
     packet->charged = tx->charged;
@@ -223,7 +236,7 @@ int sc_tx_pack(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t len, u
         if (take) memcpy(tx->open + SC_DATA_HEADER + tx->open_len, p + *done, take);
         tx->open_len += (uint32_t)take;
         tx->open_offsets[++tx->open_pieces] = (int32_t)tx->open_len;
-        e->packing.unsent += take + 4;
+        packed(e, tx, take + 4);
         *done += take;
         if (*done == len) {
             tx->in_message = 0;
@@ -257,7 +270,7 @@ uint64_t sc_tx_pack_whole(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, c
     tx->open_len += (uint32_t)(end - base);
     tx->open_pieces += (uint32_t)k;
     tx->open_messages += (uint32_t)k;
-    e->packing.unsent += end - base + 4 * k;
+    packed(e, tx, end - base + 4 * k);
     e->counters.messages_sent += k;
     return k;
 }
@@ -277,7 +290,7 @@ void sc_tx_restamp(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *forward, 
     packet->messages = messages;
     packet->message_start = tx->next + 1;
     packet->own = own;
-    e->packing.unsent += forward->len;
+    packed(e, tx, forward->len);
     tx->next++;
 }
 
@@ -313,7 +326,7 @@ void sc_tx_probe_restart(sc_engine *e, sc_tx_stream *tx, int outstanding, int64_
     tx->probe_due = outstanding ? now + tx->probe_wait : SC_NEVER;
 }
 
-uint64_t sc_engine_unsent(const sc_engine *e) { return e->packing.unsent; }
+uint64_t sc_engine_unsent(const sc_engine *e) { return e->in_view ? e->packing.unsent : 0; }
 
 int sc_engine_urgent(const sc_engine *e) { return e->out.first != NULL || e->again.n; }
 
@@ -321,12 +334,6 @@ uint64_t sc_engine_window(const sc_engine *e) {
     int forwards = e->in_view && e->order.ops->forwards && e->view.forward_window_bytes < e->view.window_bytes;
     return forwards ? e->view.forward_window_bytes : e->view.window_bytes;
 }
-
-/* This much of what was packed is transmitted; or all of it. */
-void sc_tx_sent(sc_engine *e, uint64_t bytes) {
-    e->packing.unsent -= bytes < e->packing.unsent ? bytes : e->packing.unsent;
-}
-void sc_tx_all_sent(sc_engine *e) { e->packing.unsent = 0; }
 
 void sc_tx_retired_free(sc_engine *e) {
     while (e->packing.retired) {

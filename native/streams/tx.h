@@ -37,6 +37,7 @@ typedef struct sc_tx_stream {
     uint64_t first; /* oldest seqno kept */
     uint64_t next; /* seqno of the open packet, or of the next one */
     uint64_t unsent; /* streams/transmit.c: oldest seqno never transmitted */
+    uint64_t unsent_bytes; /* of the packets from there on, and of the messages in the open one */
     uint64_t stable; /* streams/acks.c: delivered by all receivers */
     uint64_t consumed; /* consumed by all receivers: gives credit */
     uint64_t charged, charged_consumed;
@@ -65,7 +66,7 @@ typedef struct sc_retired {
 } sc_retired;
 
 typedef struct {
-    uint64_t unsent; /* bytes packed and not transmitted */
+    uint64_t unsent; /* bytes packed and not transmitted, of all streams */
     sc_retired *retired; /* rings that were replaced; freed by the next transmit */
 } sc_packing;
 
@@ -89,8 +90,8 @@ void sc_tx_purge(sc_tx_stream *tx, uint64_t upto);
 void sc_tx_credit(sc_tx_stream *tx, uint64_t consumed);
 void sc_tx_release(sc_engine *e, sc_tx_stream *tx);
 void sc_tx_probe_restart(sc_engine *e, sc_tx_stream *tx, int outstanding, int64_t now);
-void sc_tx_sent(sc_engine *e, uint64_t bytes);
-void sc_tx_all_sent(sc_engine *e);
+/* A packet of `bytes` was transmitted. */
+void sc_tx_sent(sc_engine *e, sc_tx_stream *tx, uint64_t bytes);
 void sc_tx_retired_free(sc_engine *e);
 uint32_t sc_charge(uint32_t len, int full);
 static inline int sc_tx_has(const sc_tx_stream *tx, uint64_t seqno) { return seqno >= tx->first && seqno < tx->next; }

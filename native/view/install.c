@@ -174,7 +174,6 @@ static int begin(sc_engine *e, const sc_view *view, preparation *new, int64_t no
     e->in_view = 1;
     if (streams_begin(e, &new->resend)) return -1;
     sc_credit_begin(e, view->base[view->rank]);
-    sc_tx_all_sent(e);
     sc_own_reset(e, sc_number_base(e, view->rank));
     sc_large_done(e);
     sc_detect_begin(e, now);

@@ -21,7 +21,7 @@ from sim_literal_order import ACK, sealed
 import seqcast.core.machines.beacons
 import seqcast.core.machines.initiator
 import seqcast.core.wiring
-import seqcast.sim.application
+import seqcast.sim.sending
 from seqcast._native.engine import AGAIN, SENT, Engine, Sending
 from seqcast.core.context import NEVER, Context
 from seqcast.core.frames.closing import Cut, Start
@@ -359,7 +359,7 @@ class _NewerFirst:
 
 @contextlib.contextmanager
 def newer_first() -> Iterator[dict[str, Any]]:
-    with mock.patch.object(seqcast.sim.application, "Sending", _NewerFirst):
+    with mock.patch.object(seqcast.sim.sending, "Sending", _NewerFirst):
         yield {"make_engine": _Queueing}
 
 
@@ -392,8 +392,8 @@ def not_still() -> Iterator[dict[str, Any]]:
 class _OneVector(Engine):
     """Of each stream one mark is told, the least that was delivered, for the purge and the last message (NAK-02)."""
 
-    def transmit(self, now_ns: int) -> list[tuple[int, bytes, bytes]]:
-        return [(lane, to, self.retold(datagram)) for lane, to, datagram in super().transmit(now_ns)]
+    def transmit(self, now_ns: int, all: bool = True, runs_max: int = 0) -> list[tuple[int, bytes, bytes]]:
+        return [(lane, to, self.retold(datagram)) for lane, to, datagram in super().transmit(now_ns, all, runs_max)]
 
     def retold(self, datagram: bytes) -> bytes:
         told = bytearray(datagram)
@@ -435,8 +435,8 @@ class _Voting(Engine):
         self.tag, self.rank = arguments["tag"], arguments["rank"]
         super().install(**arguments)
 
-    def transmit(self, now_ns: int) -> list[tuple[int, bytes, bytes]]:
-        out = super().transmit(now_ns)
+    def transmit(self, now_ns: int, all: bool = True, runs_max: int = 0) -> list[tuple[int, bytes, bytes]]:
+        out = super().transmit(now_ns, all, runs_max)
         for member, stable in self.votes(self.held(self.rank)[0]):
             head = struct.pack("<BBBBIIHHQQQ", 0xC5, WIRE_VERSION, ACK, 0, 0, 1, 0, 0, member, self.tag, 0)
             vote = sealed(bytearray(head + struct.pack("<4Q", 0, stable, stable, stable)))

@@ -108,8 +108,8 @@ def own_receipt() -> Iterator[dict[str, Any]]:
 class _Racing(_Overtaken):
     """What is sent again after a failover races with what is sent anew: the newest comes first (E-04)."""
 
-    def transmit(self, now_ns: int) -> list[tuple[int, bytes, bytes]]:
-        out = super().transmit(now_ns)
+    def transmit(self, now_ns: int, all: bool = True, runs_max: int = 0) -> list[tuple[int, bytes, bytes]]:
+        out = super().transmit(now_ns, all, runs_max)
         forwards = [place for place, (_, _, datagram) in enumerate(out) if datagram[2] == FORWARD]
         if self.fresh and forwards:
             self.fresh = False
@@ -131,8 +131,8 @@ class _Once(Engine):
         super().__init__(**settings)
         self.gone: set[tuple[int, int]] = set()
 
-    def transmit(self, now_ns: int) -> list[tuple[int, bytes, bytes]]:
-        return [each for each in super().transmit(now_ns) if self.first(each[2])]
+    def transmit(self, now_ns: int, all: bool = True, runs_max: int = 0) -> list[tuple[int, bytes, bytes]]:
+        return [each for each in super().transmit(now_ns, all, runs_max) if self.first(each[2])]
 
     def first(self, datagram: bytes) -> bool:
         key = number(datagram, 24), number(datagram, 32)
@@ -174,7 +174,7 @@ def same_incarnation() -> Iterator[dict[str, Any]]:
             fallen_record.counters_to,
         )
         node.record.counter = max(old.record.sent, default=-1) + 1
-        node.application.sending = not self.settling
+        node.application.sender.on = not self.settling
         self.nodes.append(node)
         self.by_address[node.address] = node
         node.start()
@@ -197,8 +197,8 @@ class _OwnLost(Engine):
         self.me, self.sequencer = arguments["ids"][arguments["rank"]], arguments["sequencer"]
         super().install(**arguments)
 
-    def transmit(self, now_ns: int) -> list[tuple[int, bytes, bytes]]:
-        return [each for each in super().transmit(now_ns) if not self.served(each[2])]
+    def transmit(self, now_ns: int, all: bool = True, runs_max: int = 0) -> list[tuple[int, bytes, bytes]]:
+        return [each for each in super().transmit(now_ns, all, runs_max) if not self.served(each[2])]
 
     def served(self, datagram: bytes) -> bool:
         """It is a packet of the sequencer's own messages, sent by another member in its place."""
@@ -214,8 +214,8 @@ def own_lost() -> Iterator[dict[str, Any]]:
 class _OneTooFar(Engine):
     """ "Lower" is read as "lower or equal": a vote tells of the packet that is expected next (E-10)."""
 
-    def transmit(self, now_ns: int) -> list[tuple[int, bytes, bytes]]:
-        return [(lane, to, self.raised(datagram)) for lane, to, datagram in super().transmit(now_ns)]
+    def transmit(self, now_ns: int, all: bool = True, runs_max: int = 0) -> list[tuple[int, bytes, bytes]]:
+        return [(lane, to, self.raised(datagram)) for lane, to, datagram in super().transmit(now_ns, all, runs_max)]
 
     def raised(self, datagram: bytes) -> bytes:
         if datagram[2] != ACK or number(datagram, 40):

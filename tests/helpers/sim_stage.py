@@ -60,7 +60,7 @@ class Stage(World):
 
         def start():
             self.start_node(name)
-            self.nodes[-1].application.sending = False
+            self.nodes[-1].application.sender.on = False
             self.nodes[-1].record.pending.clear()
 
         self.clock.at(at_ms * MS, start)

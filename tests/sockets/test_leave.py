@@ -178,7 +178,7 @@ def test_own_messages_are_counted_by_packets_over_a_ring_and_more(sequencer: int
 
 def sends(node, n: int, to=None) -> None:
     node.record.pending += [(to.id if to else 0, 100)] * n
-    node.application.send_pending()
+    node.application.sender.send_pending()
 
 
 def named(node) -> list[tuple[int, int, str]]:
@@ -327,7 +327,7 @@ def test_whoever_goes_without_an_answer_is_told_of_what_may_be_lost() -> None:
     c.leave()
     stage.until(14_000)
     assert c.endpoint.over and c.record.left.view is None and not c.record.left.complete
-    assert c.application.refused_sends and c.record.counter == 0 and not named(c)
+    assert c.application.sender.refused and c.record.counter == 0 and not named(c)
 
 
 def test_views_of_two_sides_and_counts_of_what_the_other_missed() -> None:

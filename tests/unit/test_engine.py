@@ -276,3 +276,23 @@ def test_a_message_is_a_frozen_value() -> None:
             assert (payload, sender, number) == (b"x", member, 11)
     with pytest.raises(AttributeError):
         message.payload = b"y"  # type: ignore[misc]
+
+
+def test_what_is_left_in_an_open_packet_counts_as_unsent() -> None:
+    """The driver transmits a rest only while there is one: else the last message of a burst would stay where it is."""
+    net = Net(2, packet=512)
+    net.run(1)
+    engine = net.engines[0]
+    for _ in range(5):
+        assert engine.send(bytes(100)) == SENT
+    assert sum(len(datagram) for lane, _, datagram in engine.transmit(net.now, all=False) if datagram[2] == 1) == 512
+    assert 0 < engine.unsent() < 512
+    assert engine.send(bytes(100), to=net.ids[1]) == SENT
+    rest = engine.unsent()
+    net.install([0, 1], sequencer=-1, tag=2, marker=2)
+    assert 100 < engine.unsent() < rest, "what goes to one member lives on"
+    engine.transmit(net.now)
+    assert engine.unsent() == 0
+    assert engine.send(bytes(100)) == SENT and engine.unsent() > 0
+    engine.close_view(None, 3)
+    assert engine.unsent() == 0, "nothing is transmitted outside a view"

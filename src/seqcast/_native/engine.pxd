@@ -194,6 +194,8 @@ cdef extern from "engine/engine.h" nogil:
     int sc_engine_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all)
     uint64_t sc_engine_unsent(const sc_engine *e)
     int sc_engine_urgent(const sc_engine *e)
+    uint64_t sc_engine_send_batch(sc_engine *e, const uint8_t *data, const uint64_t *offsets, uint64_t first, uint64_t n,
+                                  sc_send_state *state, int64_t wall, int *result)
     int sc_engine_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t n, sc_send_state *state, int64_t wall)
     void sc_engine_send_abort(sc_engine *e, uint64_t to, sc_send_state *state)
     uint64_t sc_engine_blocked(const sc_engine *e)
@@ -255,6 +257,8 @@ cdef class Engine:
     cdef sc_batch spare[4]  # buffers of batches that were given back; guarded by the GIL
     cdef int n_spare
     cdef uint32_t members
+    cdef sc_tx runs[8]  # that the last transmit gave; their bytes do not change until the next
+    cdef int n_runs
 
     cdef uint64_t ask(self, count question)
     cpdef object deliver(self, uint64_t bytes_max=*, int64_t now_ns=*, int64_t wall_ns=*)

@@ -150,14 +150,29 @@ class Engine:
         seed: int = 1,
     ) -> None: ...
     # The world (the simulator; the socket driver calls the C functions).
-    def receive(self, datagram: bytes, address: bytes, now_ns: int, lane: int = ...) -> int: ...
+    def receive(self, datagram: bytes, address: bytes, now_ns: int, lane: int = ..., segment: int = 0) -> int:
+        """Takes in one received buffer; returns how many of its datagrams were accepted.
+
+        Args:
+            segment: size in bytes of each datagram in the buffer, the last of which may be shorter, as UDP_GRO gives
+                them; 0: the buffer is one datagram.
+        """
     def refused(self, address: bytes, now_ns: int) -> None:
         """The port at ``address`` is closed: evidence against the member there."""
     def tick(self, now_ns: int) -> None: ...
     def deadline(self) -> int:
         """Monotonic ns at which ``tick`` is due; 2**63 - 1: never."""
-    def transmit(self, now_ns: int) -> list[tuple[int, bytes, bytes]]:
-        """(lane, address or b"", datagram) of everything to be sent now."""
+    def transmit(self, now_ns: int, all: bool = True, runs_max: int = 0) -> list[tuple[int, bytes, bytes]]:
+        """(lane, address or b"", datagram) of what is to be sent now.
+
+        Args:
+            all: closes open packets and sends them too; otherwise they stay open for later messages.
+            runs_max: at most so many runs, as in one round of the socket driver; 0: everything.
+        """
+    def lent(self) -> list[tuple[int, bytes, bytes]]:
+        """Copies what the last ``transmit`` gave once more: its memory must not change until the next one."""
+    def unsent(self) -> int:
+        """Bytes that are packed and not yet transmitted."""
     # The control plane.
     def control_send(self, payload: bytes, address: bytes = b"") -> bool:
         """Sends a control frame to the group's control lane, or to one address. False if the queue is full."""
@@ -293,3 +308,16 @@ class Sending:
         """The message is completely packed and waits for the sequencer; no more of it will be packed."""
     def abort(self) -> None:
         """Abandons the message; receivers drop the part that was packed."""
+
+class SendingArray:
+    """Messages for the group on their way into the send ring, packed as one array (``Group.send_batch``)."""
+
+    def __init__(self, engine: Engine, payloads: list[bytes]) -> None: ...
+    sent: int
+    """How many of them are packed, or queued."""
+    def step(self, wall_ns: int = 0, chunk: int = 0) -> int:
+        """Packs until credit ends; returns as ``Sending.step``, for the first message that is not sent.
+
+        Args:
+            chunk: at most so many messages; 0: all.
+        """

@@ -27,7 +27,7 @@ SEQNO_MAX = SC_SEQNO_MAX
 
 DEF HELD_MAX = 1024
 DEF LINKS_MAX = 256
-DEF RUNS = 32
+DEF RUNS = 8  # as the driver
 DEF OWN_MAX = 1 << 24
 
 
@@ -58,6 +58,14 @@ cdef int put_address(sc_address *to, bytes address) except -1:
 
 cdef bytes get_address(const sc_address *address):
     return PyBytes_FromStringAndSize(<const char *>address.bytes, address.len)
+
+
+cdef int copy_run(list out, const sc_tx *run) except -1:
+    cdef bytes address = get_address(&run.to)
+    cdef uint32_t k
+    for k in range(run.n):
+        out.append((run.lane, address, PyBytes_FromStringAndSize(<const char *>run.p[k], run.len[k])))
+    return 0
 
 
 cdef list listed(values, what, Py_ssize_t n, bint exactly):
@@ -156,20 +164,28 @@ cdef class Engine:
 
     # ---- the world -----------------------------------------------------------------------------------------------
 
-    def receive(self, bytes datagram, bytes address, int64_t now_ns, int lane=SC_LANE_DATA):
+    def receive(self, bytes datagram, bytes address, int64_t now_ns, int lane=SC_LANE_DATA, size_t segment=0):
         cdef sc_address source
         cdef size_t n = len(datagram)
         cdef int accepted
-        cdef uint8_t *copy
+        cdef uint8_t *copy = NULL
+        cdef sc_slab *slab = NULL
         put_address(&source, address)
-        copy = <uint8_t *>malloc(n + 1)
+        sc_mutex_lock(&self.lock)
+        # Of a small buffer no slab is kept; its memory has no byte more than it needs, so that a sanitizer sees the end.
+        if SC_SLAB_BYTES // 4 <= n <= SC_SLAB_BYTES:
+            slab = sc_slab_get(sc_engine_pool(self.e))
+        copy = slab.data if slab != NULL else <uint8_t *>malloc(n + (n == 0))
         if copy == NULL:
+            sc_mutex_unlock(&self.lock)
             raise MemoryError()
         memcpy(copy, <const char *>datagram, n)
-        sc_mutex_lock(&self.lock)
-        accepted = sc_engine_receive(self.e, NULL, copy, n, 0, &source, lane, now_ns)
+        accepted = sc_engine_receive(self.e, slab, copy, n, segment, &source, lane, now_ns)
+        if slab != NULL:
+            sc_slab_unref(slab)
+        else:
+            free(copy)
         sc_mutex_unlock(&self.lock)
-        free(copy)
         return accepted
 
     def refused(self, bytes address, int64_t now_ns):
@@ -190,23 +206,27 @@ cdef class Engine:
         sc_mutex_unlock(&self.lock)
         return due
 
-    def transmit(self, int64_t now_ns):
-        cdef sc_tx runs[RUNS]
-        cdef int n, i
-        cdef uint32_t k
+    def transmit(self, int64_t now_ns, bint all=True, int runs_max=0):
+        cdef int most = runs_max if 0 < runs_max < RUNS else RUNS, i
         cdef list out = []
         while True:
             sc_mutex_lock(&self.lock)
-            n = sc_engine_transmit(self.e, runs, RUNS, now_ns, 1)
+            self.n_runs = sc_engine_transmit(self.e, self.runs, most, now_ns, all)
             sc_mutex_unlock(&self.lock)
-            if n == 0:
+            for i in range(self.n_runs):
+                copy_run(out, &self.runs[i])
+            if self.n_runs == 0 or runs_max:
                 return out
-            for i in range(n):
-                address = get_address(&runs[i].to)
-                for k in range(runs[i].n):
-                    out.append(
-                        (runs[i].lane, address, PyBytes_FromStringAndSize(<const char *>runs[i].p[k], runs[i].len[k]))
-                    )
+
+    def lent(self):
+        cdef list out = []
+        cdef int i
+        for i in range(self.n_runs):
+            copy_run(out, &self.runs[i])
+        return out
+
+    def unsent(self):
+        return self.ask(sc_engine_unsent)
 
     # ---- the control plane ---------------------------------------------------------------------------------------
 
@@ -652,3 +672,45 @@ cdef class Sending:
         sc_mutex_lock(&self.engine.lock)
         sc_engine_send_abort(self.engine.e, self.to, &self.state)
         sc_mutex_unlock(&self.engine.lock)
+
+
+cdef class SendingArray:
+    """The messages of an Arrow binary array on their way into the send ring, in as many steps as with ``Sending``."""
+    cdef Engine engine
+    cdef bytes data
+    cdef uint64_t *offsets
+    cdef uint64_t n
+    cdef readonly uint64_t sent
+    cdef sc_send_state state
+
+    def __init__(self, Engine engine, list payloads):
+        cdef uint64_t at = 0, i = 0
+        if self.engine is not None:
+            raise ValueError("this array is already being sent: create a new one")
+        self.engine = engine
+        self.data = b"".join(payloads)
+        self.n = len(payloads)
+        self.offsets = <uint64_t *>malloc((self.n + 1) * sizeof(uint64_t))
+        if self.offsets == NULL:
+            raise MemoryError()
+        self.offsets[0] = 0
+        for payload in payloads:
+            at += len(payload)
+            i += 1
+            self.offsets[i] = at
+
+    def __dealloc__(self):
+        free(self.offsets)
+
+    def step(self, int64_t wall_ns=0, uint64_t chunk=0):
+        cdef int result = SC_SENT
+        cdef uint64_t end = self.n
+        if 0 < chunk < self.n - self.sent:
+            end = self.sent + chunk
+        sc_mutex_lock(&self.engine.lock)
+        self.sent = sc_engine_send_batch(
+            self.engine.e, <const uint8_t *><const char *>self.data, self.offsets, self.sent, end, &self.state,
+            wall_ns, &result,
+        )
+        sc_mutex_unlock(&self.engine.lock)
+        return result

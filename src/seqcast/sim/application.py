@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import random
-import struct
 from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
-from seqcast._native.engine import AGAIN, ENDED, NO_VIEW, SENT, Batch, Engine, Sending
+from seqcast._native.engine import Batch, Engine
 from seqcast.config.derive import nanoseconds
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.machines.backlog import Item
@@ -38,13 +37,12 @@ from seqcast.events import Blocked, InterfaceChanged, Lost, Unblocked
 from seqcast.sim.network import Clock
 from seqcast.sim.options import MS
 from seqcast.sim.record import Delivered, Entry, PauseRun, Record, Run, Together
+from seqcast.sim.sending import HEAD, Sender, filler
 from seqcast.sim.settings import config
 from seqcast.sim.state import Chain, StateKeeper
 from seqcast.sim.taken import Waits
 from seqcast.types import MergeView, View
 
-_HEAD = struct.Struct("<QQQ")  # sender, its counter, destination or 0
-PENDING_MAX = 20
 PAUSE_TIMEOUT_NS = 3000 * MS
 
 
@@ -59,6 +57,8 @@ class Machine(Protocol):
     def now(self) -> int: ...
     @property
     def wall(self) -> int: ...
+    @property
+    def can_run(self) -> bool: ...
     @property
     def busy_until(self) -> int:
         """Virtual time before which the application does not run."""
@@ -81,16 +81,6 @@ class Machine(Protocol):
         """A wait has ended: the application is told that all others have taken its messages with these numbers."""
 
 
-def payload(sender: int, counter: int, to: int, length: int) -> bytes:
-    """A message that can be checked byte by byte: its filler follows from its counter."""
-    return _HEAD.pack(sender, counter, to) + _filler(counter, length - _HEAD.size)
-
-
-def _filler(counter: int, length: int) -> bytes:
-    unit = counter.to_bytes(8, "little")
-    return (unit * (length // 8 + 1))[: max(length, 0)]
-
-
 class Application:
     """What runs in one process, and its record.
 
@@ -103,14 +93,11 @@ class Application:
 
     def __init__(self, machine: Machine, record: Record, rng: random.Random, callbacks: random.Random) -> None:
         self.machine, self.record, self.options = machine, record, record.options
-        self.rng, self.callbacks = rng, callbacks
+        self.callbacks = callbacks
         settings = config(self.options)
         self.block_deadline_ns = nanoseconds(settings.block_deadline_s)
         self.state_timeout_ns = nanoseconds(settings.state_timeout_s)
-        self.sending = True
-        self.sending_now: Sending | None = None  # the first that is pending, if a part of it is packed
-        self.refused_sends = False  # the engine takes nothing more, as this member leaves
-        self.packed_before = 0  # messages that were in packets whole by then, and are yet to be noted
+        self.sender = Sender(machine, record, rng)
         self.tag = 0  # of the view that the application is in
         self.waits = Waits(machine, record)
         self.chain = Chain(self.options.state_bytes)
@@ -120,8 +107,7 @@ class Application:
 
     @property
     def view(self) -> View | None:
-        """The newest view, while the membership lasts."""
-        return None if self.record.over else self.record.view
+        return self.record.current
 
     @property
     def can_run(self) -> bool:
@@ -166,142 +152,42 @@ class Application:
         machine = self.machine
         if machine.takes:
             self.consume()
-            self.waits.look(self.view is not None, self.under_way())
-        self.look_at_queue()
+            self.waits.look(self.view is not None)
 
     def work_on(self) -> None:
         """State and messages on their way."""
         self.keeper.step()
         if self.record.pending:
-            self.send_pending()
+            self.sender.send_pending()
 
     def deadline(self) -> int:
         """When it has to run at the latest, on the clock of its machine."""
         return self.keeper.due()
 
-    # ---- what it sends
-
-    def produce(self) -> None:
-        """Wants to send now, and again after a while."""
-        record, rng, clock = self.record, self.rng, self.machine.clock
-        if not record.alive or not self.sending:
-            return
-        if len(record.pending) < PENDING_MAX and record.inside:
-            for _ in range(rng.choice((1, 1, 1, 1, 8))):
-                length = _HEAD.size + rng.randrange(self.options.bytes_max if rng.random() < 0.05 else 200)
-                view, to = self.view, 0
-                if view is not None and len(view.members) > 1 and rng.random() < self.options.unicasts:
-                    to = rng.choice([member.id for member in view.members if member.id != record.id])
-                record.pending.append((to, length))
-            if self.can_run:
-                self.machine.service()
-        clock.at(clock.now + int(rng.expovariate(self.options.rate) * 1e9), self.produce)
+    # ---- what it does of itself
 
     def say_last(self) -> None:
         """In the liveness phase: something that must still get through."""
-        self.sending = False
-        self.record.pending.append((0, _HEAD.size))
+        self.sender.say_last()
         if self.view is not None:
-            self.waits.begin(self.under_way())
+            self.waits.begin()
 
     def leave(self) -> None:
         if not self.record.over and self.can_run and self.record.up:
             self.machine.trace("leaves")
             self.record.leaving = True
-            self.send_on()
+            self.sender.send_on()
             self.machine.step(LeaveGroup(self.record.leave_ns))
             self.machine.service()
-
-    def send_on(self) -> None:
-        """One thread of the application leaves; others have just begun to send, to the group and to single members, and
-        go on until they are told that they may not."""
-        rng, view, record = random.Random(f"leaver {self.options.seed} {self.record.index}"), self.view, self.record
-        if view is None or not record.inside or not self.sending:
-            return
-        others = [member.id for member in view.members if member.id != record.id]
-        for _ in range(rng.choice((0, 3, 12))):
-            length = _HEAD.size + rng.randrange(self.options.bytes_max if rng.random() < 0.2 else 200)
-            record.pending.append((rng.choice(others) if others and rng.random() < 0.3 else 0, length))
-        if rng.random() < 0.7:  # some of it is accepted before the others know that this member leaves
-            self.send_pending()
 
     def end(self, leaves: bool) -> None:
         """Leaves or closes, whatever it has done before."""
         if self.record.up and self.can_run:
             self.machine.trace("leaves, as it is" if leaves else "closes")
-            self.record.leaving, self.sending = True, False
+            self.record.leaving, self.sender.on = True, False
             self.machine.step(LeaveGroup(self.record.leave_ns) if leaves else CloseGroup())
             self.record.over |= not leaves
             self.machine.service()
-
-    def send_pending(self) -> None:
-        view, record = self.view, self.record
-        if view is None or not record.inside:
-            return
-        while record.pending:
-            to, length = record.pending[0]
-            counter = record.counters_to.get(to, 0) if to else record.counter
-            if self.sending_now is None:
-                self.sending_now = Sending(self.machine.engine, payload(record.id, counter, to, length), to)
-                # From here on others may deliver it, even if we crash before the engine says SENT.
-                if to:
-                    record.sent_to[to, counter] = view.view_id
-                else:
-                    record.sent[counter] = (length, None)
-            packed = self.sending_now.packed
-            result = self.sending_now.step(self.machine.wall)
-            if result in (AGAIN, NO_VIEW):
-                return
-            self.sending_now = None
-            if result == SENT and self.refused_sends and not packed:
-                record.violations.append(f"leave: {self} sends number {counter} to {to}, after it was refused one")
-            if result == SENT:
-                self._accepted(view, to, counter)
-            else:
-                self._refused(result, to, counter)
-            del record.pending[0]
-
-    def _accepted(self, view: View, to: int, counter: int) -> None:
-        record = self.record
-        if to:
-            record.counters_to[to] = counter + 1
-            record.sent_to[to, counter] = view.view_id
-            if record.blocked:
-                record.sent_late.add((to, counter))
-        else:
-            record.counter += 1
-            record.queued.append(counter)
-            self.look_at_queue()
-
-    def _refused(self, result: int, to: int, counter: int) -> None:
-        if result == ENDED:
-            assert self.record.leaving, f"{self} may not send, and does not leave"
-            self.refused_sends, self.sending = True, False
-        assert to or result == ENDED, f"send to the group in a view gives {result}"
-        if to:
-            del self.record.sent_to[to, counter]
-        else:
-            del self.record.sent[counter]
-
-    def under_way(self) -> int:
-        """The number of the message to the group of which only a part is packed; -1: there is none."""
-        return self.record.counter if self.sending_now is not None and not self.record.pending[0][0] else -1
-
-    def look_at_queue(self) -> None:
-        """What the engine has packed since: at once, or when the gate opened. Asked wherever the application has taken
-        all that it was delivered, so that it knows whether it is blocked."""
-        record, engine = self.record, self.machine.engine
-        view, waiting = record.view, engine.blocked()
-        if record.queued and not engine.view():  # out of the view, though a leaver may be told so only later
-            waiting += engine.counters()["blocked_queue_lost"]
-        while view is not None and len(record.queued) > waiting:
-            counter = record.queued.popleft()
-            record.sent[counter] = (record.sent[counter][0], view.view_id)
-            record.accepted.append((self.machine.clock.now, view.view_id))
-            # (Where the application waits for its disk, it has yet to hear that it may send.)
-            if record.blocked and not self.packed_before and self.machine.takes:
-                record.violations.append(f"gate: {self} sends number {counter} after {record.blocked}")
-            self.packed_before = max(self.packed_before - 1, 0)
 
     # ---- what it is delivered
 
@@ -332,9 +218,7 @@ class Application:
         if isinstance(meaning, Blocked):
             record.gate.append(meaning)
             record.blocked = meaning
-            # A view may have opened the gate in the same step, for all that was queued; and a send may still return.
-            self.packed_before = len(record.queued) - self.machine.engine.blocked()
-            self.packed_before += self.sending_now is not None and self.sending_now.packed
+            self.sender.note_blocked()
             if record.runs and not record.runs[-1].returned:
                 record.runs[-1].late = True
         elif isinstance(meaning, Unblocked):
@@ -367,9 +251,9 @@ class Application:
         for sender, seqno, global_seqno, _sent, first, n, _index, unicast in batch.runs.tolist():
             for number in range(n):
                 data = messages[first + number]
-                intact = len(data) >= _HEAD.size
-                origin, counter, to = _HEAD.unpack_from(data) if intact else (0, 0, 0)
-                intact = intact and data[_HEAD.size :] == _filler(counter, len(data) - _HEAD.size)
+                intact = len(data) >= HEAD.size
+                origin, counter, to = HEAD.unpack_from(data) if intact else (0, 0, 0)
+                intact = intact and data[HEAD.size :] == filler(counter, len(data) - HEAD.size)
                 place = global_seqno + number if global_seqno else 0
                 intact = intact and bool(unicast) == bool(to)
                 yield Delivered(origin, counter, to, tag, place, len(data), intact, sender, seqno)
@@ -429,12 +313,12 @@ class Application:
         if not self.can_run:
             clock.at(self.machine.busy_until, self.callback_sends, run, messages, due)
             return
-        self.send_pending()
+        self.sender.send_pending()
         if messages and not record.pending:
-            length = _HEAD.size + self.callbacks.randrange(200)
+            length = HEAD.size + self.callbacks.randrange(200)
             number = record.counter
             record.pending.append((0, length))
-            self.send_pending()
+            self.sender.send_pending()
             record.runs[-1].sent.append(number)
             messages -= 1
             self.machine.service()

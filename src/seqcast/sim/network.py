@@ -15,10 +15,13 @@ REPAIR_NS_MAX = 150_000_000
 TYPE = 2
 """Where a datagram of ``native/wire/wire.h`` has its type,"""
 PACKET = slice(16, 40)
-"""and what tells a data packet from others: sender, view tag, seqno."""
+"""and what tells a data packet from others: sender, view tag, seqno,"""
+SENDER, VIEW_TAG, SEQNO = slice(16, 24), slice(24, 32), slice(32, 40)
+"""one by one."""
 CONTROL = 8  # types of datagrams: with a frame of the control plane,
 NAK = 5
-MESSAGES = (1, 2, 3, 9)  # with messages: DATA, UNICAST, FORWARD, STATE
+MESSAGES = (1, 2, 3, 9)  # with messages: DATA, UNICAST, FORWARD, STATE,
+GROUP = (1, 3)  # and of those with messages to the group
 
 
 class Clock:
@@ -91,6 +94,7 @@ class Network:
         self.filtered_out: set[int] = set()  # no multicast leaves those; unicasts pass
         self.healed = False  # the liveness phase: no loss, no duplicates, no tail
         self.packets = 0  # that arrived
+        self.train: dict[tuple[int, int], int] | None = None  # (from, to): jitter of datagrams that stay together
         self.repairs = Repairs() if options.watches_repairs else None
 
     def carry(self, source: int, target: int, receive: Callable[..., None], datagram: bytes, address: bytes) -> None:
@@ -119,8 +123,10 @@ class Network:
                 datagram = self.altered(datagram)
             elif self.repairs:
                 self.repairs.comes(target, datagram, self.clock.now + delay)
-        for _ in range(copies):
+        for copy in range(copies):
             extra = int(self.rng.expovariate(1.0) * options.jitter_ns)
+            if self.train is not None and not copy:
+                extra = self.train.setdefault((source, target), extra)
             self.packets += 1
             self.clock.at(self.clock.now + delay + extra, receive, datagram, address)
 

@@ -60,6 +60,12 @@ class Options:
         state_refusals: how many times an application fails to give it.
         guard: members have guard connections (``guard=True``), some of which break or are refused for nothing.
         slow_loads: part of the joiners' applications that take their time to load it; some take too long, some fail.
+        arrays: how often an application sends an array of messages in one call.
+        together: part of the runs of datagrams that stay together on their way, so that they arrive merged into one
+            buffer (UDP_GRO).
+        corked_ns: open packets wait for more messages, for up to so long; 0: they leave at once.
+        full: how likely the kernel has no room for the next run of datagrams, so that the rest waits.
+        deaf_applications: part of the members that are delivered no messages (``receive=False``).
         suspends: how many times an application pauses the group, for up to a second.
         blocks: part of the members that have a block callback; some of those send in it, some never return.
         policy: membership policy of the members: "by_name", "reversed", "joiners_first", "shuffled", or a wrong one:
@@ -127,6 +133,11 @@ class Options:
     rate: int = 200
     bytes_max: int = 20_000
     unicasts: float = 0.1
+    arrays: float = 0.0
+    together: float = 0.0
+    corked_ns: int = 0
+    full: float = 0.0
+    deaf_applications: float = 0.0
     blocks: float = 0.0
     suspends: int = 0
     queue_bytes: int = 0
@@ -167,8 +178,10 @@ class Options:
     @property
     def watches_repairs(self) -> bool:
         """Nothing but loss: how losses are repaired can be bounded."""
-        others = self.crashes + self.leaves + self.duplicate + self.tail + self.slow_disks
-        return self.calm and bool(self.loss) and not others and self.jitter_ns <= self.delay_ns // 10
+        others = self.crashes + self.leaves + self.duplicate + self.tail + self.slow_disks + self.full
+        limited = "retransmit_bytes_per_s" in dict(self.settings)  # what waits for the limit is asked for again
+        quiet = self.calm and self.jitter_ns <= self.delay_ns // 10
+        return quiet and bool(self.loss) and not others and not limited
 
     @staticmethod
     def draw(
@@ -186,7 +199,7 @@ class Options:
         drawn["sequencer"] = random.Random(f"sequencer {seed}").choice(("first", *SEQUENCERS))
         drawn["slow_loads"] = random.Random(f"loads {seed}").choice((0.0, 0.0, 0.3))
         drawn["guard"] = random.Random(f"guard {seed}").random() < 0.25
-        drawn |= _settings(seed)
+        drawn |= _settings(seed) | _drive(seed, drawn)
         options = Options(seed=seed, **{**drawn, **{name: value for name, value in given.items() if value}})
         # A pause is held by leases, which mean nothing to a clock that jumps.
         return replace(options, jumps=0) if options.suspends else options
@@ -207,6 +220,21 @@ def _engine(rng: random.Random) -> dict[str, Any]:
         "first_seqno": rng.choice((1, 1, 2**32 - rng.randrange(1, 400), 2**62 - 10**6)),
         "flips": rng.choice((0.0, 0.001, 0.01)),
     }
+
+
+def _drive(seed: int, drawn: dict[str, Any]) -> dict[str, Any]:
+    """How applications, socket driver and kernel use the engine, of a random source of its own."""
+    rng = random.Random(f"drive {seed}")
+    driven = {
+        "arrays": rng.choice((0.0, 0.1, 0.3)),
+        "together": rng.choice((0.0, 0.5, 1.0)),
+        "corked_ns": rng.choice((0, 50_000, 2 * MS)),
+        "full": rng.choice((0.0, 0.0, 0.02, 0.2)),
+        "deaf_applications": rng.choice((0.0, 0.0, 0.0, 0.3)) if not drawn.get("state") else 0.0,
+    }
+    if rng.random() < 0.1 and drawn["capacity"] >= 1 << 20:  # each fills a receive buffer, which the engine keeps
+        driven["packet_bytes"] = 65_000
+    return driven
 
 
 def _settings(seed: int) -> dict[str, Any]:

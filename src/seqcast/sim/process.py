@@ -36,17 +36,16 @@ from seqcast.core.vocabulary import (
 from seqcast.errors import RemoteProtocolError
 from seqcast.sim.application import Application
 from seqcast.sim.guard import Lines, Machine
-from seqcast.sim.network import MESSAGES, TYPE, Clock, Network
+from seqcast.sim.network import Clock, Network
 from seqcast.sim.options import MS, Options
 from seqcast.sim.policies import choice, policy
 from seqcast.sim.record import LEAVES_NS, Record, Together
 from seqcast.sim.settings import MTU, config
+from seqcast.sim.sockets import Sockets
 from seqcast.types import Member, View, ViewId
 
 STEPS_MAX = 5
 """Steps that the control plane may want one after the other, without time between them."""
-BACKLOG_MAX = 2000
-"""Datagrams that a socket's buffer holds while its process is paused."""
 
 
 class Surroundings(Protocol):
@@ -92,6 +91,9 @@ class Process:
         callbacks = random.Random(f"callbacks {options.seed} {index}")  # of its own: the other choices stay
         blocks = callbacks.random() < options.blocks
         settings = config(options)
+        drive = random.Random(f"drive {options.seed} {index}")
+        if drive.random() < options.deaf_applications:
+            settings = settings.replace(receive=False)
         self.engine = make_engine(member_id=self.id, group_tag=1, seed=rng.getrandbits(63), **engine_settings(settings))
         core = core_settings(settings, mtu=MTU, rcvbuf=capacity, blocks=blocks)
         core |= {name: value for name in ("verify_ns", "link_ns") if (value := getattr(options, name)) >= 0}
@@ -116,10 +118,11 @@ class Process:
         self.stalled_until = 0
         clocks = random.Random(f"clocks {options.seed} {index}")
         self.ahead_ns, self.wall_ahead_ns = clocks.randrange(1 << 50), clocks.randrange(1 << 60)
-        self.backlog: list[tuple[bytes, bytes, int]] = []
         self.timer = NEVER
         leave_ns = random.Random(f"drain {options.seed} {index}").choice(LEAVES_NS)
-        self.record = Record(index, name, self.id, options, leave_ns, inside=not options.state)
+        inside = not options.state
+        self.record = Record(index, name, self.id, options, leave_ns, inside=inside, receives=settings.receive)
+        self.sockets = Sockets(self, options, drive)
         self.lines = Lines(self)
         self.application = Application(self, self.record, rng, callbacks)
 
@@ -164,6 +167,10 @@ class Process:
         """Its application takes what is delivered: its journal does not wait for the disk."""
         return self.clock.now >= self.record.slow_until
 
+    @property
+    def network(self) -> Network:
+        return self.world.network
+
     def trace(self, text: str) -> None:
         self.world.trace(self, text)
 
@@ -183,18 +190,11 @@ class Process:
 
     def start(self) -> None:
         self.step(JoinGroup())
-        self.clock.at(self.clock.now, self.application.produce)
+        self.clock.at(self.clock.now, self.application.sender.produce)
 
     def receive(self, datagram: bytes, address: bytes, lane: int = LANE_DATA) -> None:
-        if not self.up:
-            return
-        if self.clock.now < self.paused_until:
-            if len(self.backlog) < BACKLOG_MAX:
-                self.backlog.append((datagram, address, lane))
-            return
-        self.engine.receive(datagram, address, self.now, lane)
-        self.application.look_at_queue()
-        self.service()
+        if self.up:
+            self.sockets.arrive(datagram, address, lane)
 
     def receive_unicast(self, datagram: bytes, address: bytes) -> None:
         self.receive(datagram, address, LANE_UNICAST)
@@ -228,13 +228,7 @@ class Process:
             # A time of 0, such as bundle_s=0, is due in the step after.
             self.restless = self.restless + 1 if self.endpoint.deadline() <= now else 0
             assert self.restless < STEPS_MAX, f"{self} would wake for ever at {now}"
-        for lane, to, datagram in engine.transmit(now):
-            self.record.packets_sent += datagram[TYPE] in MESSAGES
-            if lane == LANE_UNICAST:
-                self.world.unicast(self, to, datagram)
-            elif self.up:  # an ambush may crash it in the middle
-                self.world.multicast(self, datagram)
-        application.look_at_queue()
+        self.sockets.transmit()
         due = engine.deadline()
         if not busy:
             due = min(due, self.endpoint.deadline(), application.deadline(), self.lines.due())
@@ -242,6 +236,13 @@ class Process:
         if due < self.timer:
             self.timer = max(due, self.clock.now + 1)
             self.clock.at(self.timer, self.wake, self.timer)
+
+    def leave_for(self, lane: int, to: bytes, datagram: bytes) -> None:
+        """Puts a datagram on the wire."""
+        if lane == LANE_UNICAST:
+            self.world.unicast(self, to, datagram)
+        else:
+            self.world.multicast(self, datagram)
 
     def step(self, *inputs: Input) -> None:
         """Hands the control plane these inputs and what the engine reports, and takes its effects."""
@@ -323,12 +324,9 @@ class Process:
         self.trace("crashes")
 
     def resume(self) -> None:
-        """After a pause, with what waited in the socket buffer."""
+        """After a pause."""
         if self.up and self.clock.now >= self.paused_until:
-            backlog, self.backlog = self.backlog, []
-            for datagram, address, lane in backlog:
-                self.engine.receive(datagram, address, self.now, lane)
-            self.application.look_at_queue()
+            self.sockets.resume()
             self.service()
 
     def pause(self, until: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
@@ -89,13 +89,16 @@ class Record:
         gate: what it was told of sending to the group, in order: that it may not, that it may, views, the end.
         callbacks: of its callbacks, in order: True: block; False: unblock.
         minority: why the member is blocked for want of a majority, as its log tells it.
-        accepted: (when, view) of each message that was taken for the group.
-        sent: number of each message to the group -> (length, its view; None: under way).
+        receives: the application is delivered messages (``receive=True``).
+        highest: (type, view tag) -> highest seqno of the group's packets that its process has put on the wire.
+        first_sent: (when, view tag) of each of them, the first time.
+        paths: how many times it took which of the paths of production that not every run takes.
+        sent: number of each message to the group -> (length, the view in which ``send`` returned, or began). Where the
+            group may be closed for sending, and messages are queued, it is sent in this view or a later one.
         sent_to: (receiver, number) of each unicast -> the view in which it was sent.
         sent_late: of those: while the application was blocked.
         counter, counters_to: the next number, to the group and to each receiver.
         pending: (receiver or 0, length) of what is yet to be accepted.
-        queued: numbers of messages that were accepted while the group was closed for sending.
         waits: until others have taken what was sent, not ended yet, each with the numbers.
         states: digest of the state at the beginning of the view with this tag.
         inside: the application has the state, and takes what is delivered.
@@ -124,14 +127,16 @@ class Record:
     gate: list[Blocked | Unblocked | View | Excluded | Left] = field(default_factory=list)
     callbacks: list[bool] = field(default_factory=list)
     minority: str = ""
-    accepted: list[tuple[int, ViewId]] = field(default_factory=list)
-    sent: dict[int, tuple[int, ViewId | None]] = field(default_factory=dict)
+    receives: bool = True
+    highest: dict[tuple[int, int], int] = field(default_factory=dict)
+    first_sent: list[tuple[int, int]] = field(default_factory=list)
+    paths: Counter[str] = field(default_factory=Counter)
+    sent: dict[int, tuple[int, ViewId]] = field(default_factory=dict)
     sent_to: dict[tuple[int, int], ViewId] = field(default_factory=dict)
     sent_late: set[tuple[int, int]] = field(default_factory=set)
     counter: int = 0
     counters_to: dict[int, int] = field(default_factory=dict)
     pending: list[tuple[int, int]] = field(default_factory=list)
-    queued: deque[int] = field(default_factory=deque)
     waits: list[tuple[TakenWait, list[int]]] = field(default_factory=list)
     pauses: list[PauseRun] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
@@ -154,6 +159,11 @@ class Record:
     def alive(self) -> bool:
         """It runs, and is a member, or is on its way to be one."""
         return self.up and not self.over
+
+    @property
+    def current(self) -> View | None:
+        """The newest view, while the membership lasts."""
+        return None if self.over else self.view
 
     @property
     def told_minority(self) -> bool:

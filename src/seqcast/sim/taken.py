@@ -39,16 +39,13 @@ class Waits:
         own = frozenset(member.id for member in self.record.together(view).members)
         self.views.append(Together(view.view_id, members, own))
 
-    def begin(self, under_way: int) -> None:
-        """Waits for what the engine has accepted until now.
-
-        Args:
-            under_way: number of a message of which only a part is packed; -1: there is none.
-        """
-        numbers = [number for number in self.record.sent if number != under_way][-NUMBERS_MAX:]
+    def begin(self) -> None:
+        """Waits for what was sent until now: the sends have returned."""
+        sent, counter = self.record.sent, self.record.counter
+        numbers = [number for number in range(max(counter - NUMBERS_MAX, 0), counter) if number in sent]
         self.record.waits.append((TakenWait(self.machine.engine, self.machine.now), numbers))
 
-    def look(self, inside: bool, under_way: int) -> None:
+    def look(self, inside: bool) -> None:
         """Ends waits, and may begin one where the application is ``inside`` a view."""
         record = self.record
         for wait, numbers in list(record.waits):
@@ -60,4 +57,4 @@ class Waits:
                 self.ended += 1
                 self.machine.taken(numbers, self.views)
         if inside and len(record.waits) < WAITS_MAX and self.rng.random() < record.options.waits:
-            self.begin(under_way)
+            self.begin()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -46,6 +47,7 @@ class Result:
     views: int
     virtual_ns: int
     edges: set[Edge] = field(default_factory=set)
+    paths: Counter[str] = field(default_factory=Counter)
 
 
 class World:
@@ -165,7 +167,7 @@ class World:
         self.nodes.append(node)
         self.by_address[node.address] = node
         self.faults.place(node)
-        node.application.sending = not self.settling
+        node.application.sender.on = not self.settling
         node.start()
         node.service()
 
@@ -196,6 +198,7 @@ class World:
             views=len({stay.view.view_id for record in records for stay in stays(record)}),
             virtual_ns=self.clock.now,
             edges=set().union(*(node.endpoint.edges for node in self.nodes)),
+            paths=sum((record.paths for record in records), Counter()),
         )
 
     def fall_apart(self) -> list[str]:
@@ -228,7 +231,7 @@ class World:
         self.faults.end()
         self.settling = True
         for node in self.nodes:
-            node.application.sending = False
+            node.application.sender.on = False
         # What is under way first (restarts, pauses, suspicion), then one more message of each member.
         awake = [node.busy_until for node in self.nodes if node.up]
         self.clock.run(max(self.clock.now + 3 * SECOND, max(awake, default=0) + SECOND))

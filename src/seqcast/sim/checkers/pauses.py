@@ -8,12 +8,12 @@ from seqcast.sim.record import Delivered, Record
 
 
 def check_pauses(records: Sequence[Record]) -> Iterator[str]:
-    """While a pause was held, and its owner was told so at its end, nobody sent."""
+    """While a pause was held, and its owner was told so at its end, no member put a new packet on the wire."""
     for owner in records:
         for pause in owner.pauses:
             for record in records if pause.over_ns else ():
-                for when, view_id in record.accepted:
-                    if view_id == pause.view_id and pause.held_ns < when < pause.over_ns:
+                for when, tag in record.first_sent:
+                    if pause.view_id and tag == pause.view_id.tag and pause.held_ns < when < pause.over_ns:
                         yield f"pause: {owner} held it from {pause.held_ns} to {pause.over_ns}, {record} sent at {when}"
 
 
@@ -26,6 +26,8 @@ def check_held(owner: Record, records: Sequence[Record], now: int) -> Iterator[s
         if other.alive and other.view == view and other.inside and now >= other.slow_until:
             if not other.blocked:
                 yield f"pause: {owner} holds it at {now}, and {other} may send"
+            if not other.receives:
+                continue
             entries = [entry for entry in other.log if isinstance(entry, Delivered)]
             seen.add(frozenset((e.sender, e.counter) for e in entries if e.tag == view.view_id.tag and not e.to))
     if len(seen) > 1:

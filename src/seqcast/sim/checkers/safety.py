@@ -16,7 +16,8 @@ def check_safety(records: Sequence[Record]) -> Iterator[str]:
     """Each violation, in words."""
     by_id = {record.id: record for record in records}
     ordered = orders.resolve(records[0].options.order).total
-    everywhere = [stay for record in records for stay in stays(record)]
+    # A member that is delivered no messages is judged by its views, and by what others are delivered of it.
+    everywhere = [stay for record in records if record.receives for stay in stays(record)]
     for record in records:
         yield from record.violations
         if bad := record.frames_bad:
@@ -24,7 +25,7 @@ def check_safety(records: Sequence[Record]) -> Iterator[str]:
         yield from gate.check_gate(record)
         yield from gate.check_callback_pairs(record)
         yield from pauses.check_callbacks(record)
-        yield from _check_queue(record)
+        yield from _check_queue(record, records)
         yield from _check_order_of_members(record)
         if record.options.flush_unicasts:
             yield from _check_flushed(record, by_id)
@@ -32,7 +33,7 @@ def check_safety(records: Sequence[Record]) -> Iterator[str]:
         yield from _check_integrity(record, by_id)
         yield from _check_fifo(record, by_id)
     yield from pauses.check_pauses(records)
-    yield from _check_view_agreement(everywhere)
+    yield from _check_view_agreement([stay for record in records for stay in stays(record)])
     yield from _check_states(records)
     for stay in everywhere:
         yield from _check_stay(stay, ordered, by_id)
@@ -59,6 +60,8 @@ def _check_integrity(record: Record, by_id: dict[int, Record]) -> Iterator[str]:
         if not isinstance(entry, Delivered):
             continue
         sender = by_id.get(entry.sender)
+        if not record.receives:
+            yield f"receive: {record} is delivered a message, and wants none: {entry}"
         if not entry.intact or sender is None or entry.claimed != entry.sender:
             yield f"integrity: {record} delivers what nobody sent: {entry}"
         elif entry.to:
@@ -139,11 +142,15 @@ def _check_order_of_members(record: Record) -> Iterator[str]:
         last = view
 
 
-def _check_queue(record: Record) -> Iterator[str]:
-    """Of what was queued and never sent, because its membership ended, a member was told."""
+def _check_queue(record: Record, records: Sequence[Record]) -> Iterator[str]:
+    """What a member was told was queued, and never sent because its membership ended, nobody was delivered."""
     told = sum(entry.unsent for entry in record.log if isinstance(entry, Lost))
-    if record.up and record.over and told != len(record.queued):
-        yield f"queue: {record} was over with {len(record.queued)} messages queued, and was told of {told}"
+    if not told:
+        return
+    for other in records:
+        late = [number for number in other.delivered_of(record.id) if number >= record.counter - told]
+        if late:
+            yield f"queue: {record} was told that its last {told} messages were not sent, and {other} has {late[:3]}"
 
 
 def _check_view_agreement(everywhere: Sequence[Stay]) -> Iterator[str]:
@@ -171,9 +178,11 @@ def _check_stay(stay: Stay, ordered: bool, by_id: dict[int, Record]) -> Iterator
         if not entry.to and entry.sender not in members:
             yield f"sending view: {stay.record} delivers in {stay.view} from a stranger: {entry}"
         sender = by_id.get(entry.sender)
-        sent_in = sender.sent.get(entry.counter, (0, None))[1] if sender else None
-        if not ordered and not entry.to and sent_in not in (None, stay.view.view_id):
-            yield f"sending view: {stay.record} delivers in {stay.view} what was sent in another view: {entry}"
+        sent_in = sender.sent.get(entry.counter, (0, None))[1] if sender and not ordered and not entry.to else None
+        # (Where messages may be queued, a later view is right, too.)
+        queued = bool(stay.record.options.queue_bytes) and sent_in is not None and sent_in < stay.view.view_id
+        if sent_in not in (None, stay.view.view_id) and not queued:
+            yield f"sending view: {stay.record} delivers in {stay.view} what was sent in {sent_in}: {entry}"
         if ordered and not entry.to:
             place += 1
             if entry.global_seqno != place:

@@ -23,7 +23,7 @@ def check_taken(
     own = waiter.delivered_of(waiter.id)
     places = {view.view_id.tag: place for place, view in enumerate(views)}
     for other in records:
-        if other is waiter or not other.up:
+        if other is waiter or not other.up or not other.receives:
             continue
         took = other.delivered_of(waiter.id)
         for number in numbers:

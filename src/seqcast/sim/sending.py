@@ -1,0 +1,196 @@
+"""What a simulated application sends: to the group and to single members, one by one and as arrays."""
+
+from __future__ import annotations
+
+import random
+import struct
+from typing import Protocol
+
+from seqcast._native.engine import AGAIN, ENDED, NO_VIEW, SENT, Engine, Sending, SendingArray
+from seqcast.sim.network import Clock
+from seqcast.sim.record import Record
+from seqcast.types import View
+
+HEAD = struct.Struct("<QQQ")  # sender, its counter, destination or 0
+PENDING_MAX = 20
+ARRAYS = (2, 5, 30)
+"""Lengths of arrays,"""
+CHUNKS = (0, 0, 1, 7)
+"""and how many of its messages are handed to the engine at a time; 0: all."""
+
+
+class Machine(Protocol):
+    """What a sender needs of the process that it runs in."""
+
+    clock: Clock
+    engine: Engine
+
+    @property
+    def wall(self) -> int: ...
+    @property
+    def takes(self) -> bool:
+        """Nothing keeps the application from taking what is delivered."""
+
+    @property
+    def can_run(self) -> bool: ...
+    def service(self) -> None: ...
+
+
+def payload(sender: int, counter: int, to: int, length: int) -> bytes:
+    """A message that can be checked byte by byte: its filler follows from its counter."""
+    return HEAD.pack(sender, counter, to) + filler(counter, length - HEAD.size)
+
+
+def filler(counter: int, length: int) -> bytes:
+    """What follows the head of a message."""
+    unit = counter.to_bytes(8, "little")
+    return (unit * (length // 8 + 1))[: max(length, 0)]
+
+
+class Sender:
+    """The sends of one application.
+
+    Args:
+        machine: the process.
+        record: of the application.
+        rng: of what it sends.
+    """
+
+    def __init__(self, machine: Machine, record: Record, rng: random.Random) -> None:
+        self.machine, self.record, self.options, self.rng = machine, record, record.options, rng
+        self.arrays = random.Random(f"arrays {self.options.seed} {record.index}")
+        self.chunk = self.arrays.choice(CHUNKS)
+        self.on = True  # it wants to send
+        self.refused = False  # it was told that it may not send any more, as it leaves
+        self.call: Sending | SendingArray | None = None  # that has not returned yet
+        self.calls = 0  # messages of this call that it has not accepted
+        self.excused = -1  # number of a message that was being sent when the group was closed for sending
+
+    def produce(self) -> None:
+        """Wants to send now, and again after a while."""
+        record, rng, clock = self.record, self.rng, self.machine.clock
+        if not record.alive or not self.on:
+            return
+        if len(record.pending) < PENDING_MAX and record.inside:
+            for _ in range(rng.choice((1, 1, 1, 1, 8))):
+                length = HEAD.size + rng.randrange(self.options.bytes_max if rng.random() < 0.05 else 200)
+                view, to = record.current, 0
+                if view is not None and len(view.members) > 1 and rng.random() < self.options.unicasts:
+                    to = rng.choice([member.id for member in view.members if member.id != record.id])
+                record.pending.append((to, length))
+            if self.arrays.random() < self.options.arrays:
+                longest = self.options.bytes_max if self.arrays.random() < 0.05 else 80
+                lengths = [self.arrays.randrange(longest) for _ in range(self.arrays.choice(ARRAYS))]
+                record.pending += [(0, HEAD.size + length) for length in lengths]
+            if self.machine.can_run:
+                self.machine.service()
+        clock.at(clock.now + int(rng.expovariate(self.options.rate) * 1e9), self.produce)
+
+    def say_last(self) -> None:
+        """In the liveness phase: something that must still get through."""
+        self.on = False
+        self.record.pending.append((0, HEAD.size))
+
+    def send_on(self) -> None:
+        """One thread of the application leaves; others have just begun to send, to the group and to single members, and
+        go on until they are told that they may not."""
+        rng, view, record = random.Random(f"leaver {self.options.seed} {self.record.index}"), None, self.record
+        view = record.current
+        if view is None or not record.inside or not self.on:
+            return
+        others = [member.id for member in view.members if member.id != record.id]
+        for _ in range(rng.choice((0, 3, 12))):
+            length = HEAD.size + rng.randrange(self.options.bytes_max if rng.random() < 0.2 else 200)
+            record.pending.append((rng.choice(others) if others and rng.random() < 0.3 else 0, length))
+        if rng.random() < 0.7:  # some of it is accepted before the others know that this member leaves
+            self.send_pending()
+
+    def note_blocked(self) -> None:
+        """The application is told that the group is closed for sending; a send that has begun before may yet return."""
+        sends = self.call is not None and not self.record.pending[0][0]
+        self.excused = self.record.counter if sends else -1
+
+    def send_pending(self) -> None:
+        """Sends what it wants to send, as far as it may."""
+        record = self.record
+        view = record.current
+        if view is None or not record.inside:
+            return
+        while record.pending:
+            if self.call is None:
+                self._begin(view)
+            result = self._step(view)
+            if result in (AGAIN, NO_VIEW):
+                return
+            if result != SENT:
+                self._refuse(result)
+            if not self.calls:
+                self.call = None
+
+    def _begin(self, view: View) -> None:
+        """Calls ``send`` or, for some that follow each other, ``send_batch``.
+
+        From here on others may deliver it, even if the process crashes before the engine says SENT.
+        """
+        record, engine = self.record, self.machine.engine
+        to, length = record.pending[0]
+        if to:
+            counter = record.counters_to.get(to, 0)
+            record.sent_to[to, counter] = view.view_id
+            self.call, self.calls = Sending(engine, payload(record.id, counter, to, length), to), 1
+            return
+        lengths = [length]
+        if self.options.arrays and self.arrays.random() < 0.7:
+            lengths = [length for _, length in record.pending]
+            lengths = lengths[: next((at for at, (to, _) in enumerate(record.pending) if to), None)]
+        payloads = [payload(record.id, record.counter + at, 0, length) for at, length in enumerate(lengths)]
+        for at, length in enumerate(lengths):
+            record.sent[record.counter + at] = (length, view.view_id)
+        self.calls = len(payloads)
+        self.call = SendingArray(engine, payloads) if len(payloads) > 1 else Sending(engine, payloads[0])
+
+    def _step(self, view: View) -> int:
+        """Goes on with the call; returns what it returned, or AGAIN."""
+        if isinstance(self.call, SendingArray):
+            before = self.call.sent
+            result, accepted = self.call.step(self.machine.wall, self.chunk), self.call.sent - before
+            self.record.paths["messages of arrays"] += accepted
+        else:
+            assert self.call is not None
+            result = self.call.step(self.machine.wall)
+            accepted = result == SENT
+        for _ in range(accepted):
+            self._accept(view, *self.record.pending.pop(0))
+        return result
+
+    def _accept(self, view: View, to: int, length: int) -> None:
+        record = self.record
+        counter = record.counters_to.get(to, 0) if to else record.counter
+        self.calls -= 1
+        if self.refused:
+            record.violations.append(f"leave: {record} sends number {counter} to {to}, after it was refused one")
+        if to:
+            record.counters_to[to] = counter + 1
+            record.sent_to[to, counter] = view.view_id
+            if record.blocked:
+                record.sent_late.add((to, counter))
+            return
+        record.counter = counter + 1
+        record.sent[counter] = (length, view.view_id)
+        # (Where the application waits for its disk, it has yet to hear that it may send.)
+        if record.blocked and not self.options.queue_bytes and counter != self.excused and self.machine.takes:
+            record.violations.append(f"gate: {record} sends number {counter} after {record.blocked}")
+
+    def _refuse(self, result: int) -> None:
+        """The call returns with an error: what it has not sent is not sent."""
+        record, to = self.record, self.record.pending[0][0]
+        if result == ENDED:
+            assert record.leaving, f"{record} may not send, and does not leave"
+            self.refused, self.on = True, False
+        assert to or result == ENDED, f"send to the group in a view gives {result}"
+        if to:
+            del record.sent_to[to, record.counters_to.get(to, 0)]
+        for at in range(0 if to else self.calls):
+            del record.sent[record.counter + at]
+        del record.pending[: self.calls]
+        self.calls = 0

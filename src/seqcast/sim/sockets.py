@@ -1,0 +1,210 @@
+"""The sockets of a simulated process: what its kernel and the socket driver do with datagrams."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from seqcast._native.engine import LANE_UNICAST, SLAB_BYTES, Engine
+from seqcast.sim.network import GROUP, MESSAGES, SENDER, SEQNO, TYPE, VIEW_TAG, Clock, Network
+from seqcast.sim.options import MS, Options
+from seqcast.sim.record import Record
+
+BACKLOG_MAX = 2000
+"""Datagrams that a socket's buffer holds while its process is paused."""
+MERGED_MAX = 64
+"""Datagrams that a kernel merges into one buffer (UDP_GRO)."""
+RUNS = 8
+"""Runs of datagrams that the driver takes from the engine at a time."""
+FULL_NS_MAX = 20 * MS
+"""For so long the kernel has no room for what is sent; mostly for much shorter."""
+
+Datagram = tuple[int, bytes, bytes]
+"""Lane, address, bytes."""
+
+
+class Machine(Protocol):
+    """What sockets need of the process that has them."""
+
+    clock: Clock
+    engine: Engine
+    record: Record
+    paused_until: int
+
+    @property
+    def now(self) -> int: ...
+    @property
+    def network(self) -> Network: ...
+    def service(self) -> None: ...
+    def leave_for(self, lane: int, to: bytes, datagram: bytes) -> None:
+        """On the wire."""
+
+
+def runs(datagrams: Sequence[Datagram]) -> Iterator[list[Datagram]]:
+    """Consecutive datagrams of one address and size, of which the last may be shorter: UDP_SEGMENT sends, and UDP_GRO
+    receives, such a run in one call."""
+    run: list[Datagram] = []
+    room = 0
+    for each in datagrams:
+        lane, address, datagram = each
+        fits = run and len(datagram) <= room and len(run) < MERGED_MAX
+        if not fits or run[0][:2] != (lane, address) or not len(run[-1][2]) == len(run[0][2]) >= len(datagram):
+            if run:
+                yield run
+            run, room = [], SLAB_BYTES - 1
+        run.append(each)
+        room -= len(datagram)
+    if run:
+        yield run
+
+
+class Sockets:
+    """Of one process.
+
+    Args:
+        machine: the process.
+        options: of the run.
+        rng: of when the kernel has no room, and which runs of datagrams stay together.
+    """
+
+    def __init__(self, machine: Machine, options: Options, rng: random.Random) -> None:
+        self.machine, self.options, self.rng = machine, options, rng
+        self.backlog: list[Datagram] = []  # what came while the process was paused
+        self.arrived: list[Datagram] = []  # at this instant
+        self.rest: list[list[Datagram]] = []  # what the driver has taken from the engine, and the kernel has not taken
+        self.lent: list[Datagram] | None = None  # how the engine's memory looked, when the kernel first had no room
+        self.all = False  # open packets are to be transmitted, too
+        self.flush_asked = False
+
+    @property
+    def _paused(self) -> bool:
+        return self.machine.clock.now < self.machine.paused_until
+
+    # ---- in
+
+    def arrive(self, datagram: bytes, address: bytes, lane: int) -> None:
+        """Comes from the network."""
+        machine = self.machine
+        if self._paused:
+            if len(self.backlog) < BACKLOG_MAX:
+                self.backlog.append((lane, address, datagram))
+        elif self.options.together:
+            if not self.arrived:
+                machine.clock.at(machine.clock.now, self._receive_arrived)
+            self.arrived.append((lane, address, datagram))
+        else:
+            machine.engine.receive(datagram, address, machine.now, lane)
+            machine.service()
+
+    def _receive_arrived(self) -> None:
+        """What arrived at this instant, in one call of the kernel."""
+        came, self.arrived = self.arrived, []
+        if self.machine.record.up and not self._paused:
+            self._receive(came)
+            self.machine.service()
+
+    def resume(self) -> None:
+        """After a pause, with what waited in the socket buffer."""
+        backlog, self.backlog = self.backlog, []
+        self._receive(backlog)
+
+    def _receive(self, datagrams: list[Datagram]) -> None:
+        engine, now = self.machine.engine, self.machine.now
+        for run in runs(datagrams) if self.options.together else ([each] for each in datagrams):
+            lane, address, first = run[0]
+            if len(run) == 1:
+                engine.receive(first, address, now, lane)
+                continue
+            self.machine.record.paths["merged datagrams"] += len(run)
+            engine.receive(b"".join(datagram for _, _, datagram in run), address, now, lane, len(first))
+
+    # ---- out
+
+    def transmit(self) -> None:
+        """As after a round of the driver: complete packets leave; the rest leaves later, where the driver waits for
+        more."""
+        options, machine = self.options, self.machine
+        self.all |= not options.corked_ns
+        self._transmit()
+        if options.corked_ns and not self.flush_asked and machine.engine.unsent():
+            self.flush_asked = True
+            machine.clock.at(machine.clock.now + options.corked_ns, self._flush)
+
+    def _flush(self) -> None:
+        """Nothing more is waited for."""
+        machine = self.machine
+        if not machine.record.up:
+            return
+        if self._paused:
+            machine.clock.at(machine.paused_until, self._flush)
+            return
+        self.flush_asked, self.all = False, True
+        machine.record.paths["flushes"] += 1
+        self._transmit()
+        machine.service()
+
+    def _transmit(self) -> None:
+        if self.rest:
+            return  # one thread at a time; what has the engine to send now leaves when it has done
+        if self.options.full:
+            self._transmit_rounds()
+            return
+        machine = self.machine
+        datagrams, self.all = machine.engine.transmit(machine.now, self.all), False
+        for run in runs(datagrams) if self.options.together else (datagrams,):
+            self._leave(run)
+
+    def _transmit_rounds(self) -> None:
+        """In rounds of so many runs, as the driver does. What a round has taken does not change until the next."""
+        machine = self.machine
+        while machine.record.up:
+            if not self.rest:
+                self.lent = None
+                self.rest = list(runs(machine.engine.transmit(machine.now, self.all, RUNS)))
+            if not self.rest:
+                self.all = False
+                return
+            if self.rng.random() < self.options.full and not machine.network.healed:
+                self.lent = self.lent or machine.engine.lent()
+                machine.record.paths["waits for the kernel"] += 1
+                machine.clock.at(machine.clock.now + 1 + int(FULL_NS_MAX * self.rng.random() ** 4), self._go_on)
+                return
+            self._leave(self.rest.pop(0))
+
+    def _go_on(self) -> None:
+        """The kernel has room again."""
+        machine = self.machine
+        if not machine.record.up:
+            return
+        if self._paused:
+            machine.clock.at(machine.paused_until, self._go_on)
+            return
+        if machine.engine.lent() != self.lent:
+            machine.record.violations.append(f"transmit: {machine} has changed what it had begun to send")
+        self._leave(self.rest.pop(0))
+        self._transmit_rounds()
+        machine.service()
+
+    def _leave(self, run: Sequence[Datagram]) -> None:
+        """On the wire, and perhaps all of them together."""
+        machine, record = self.machine, self.machine.record
+        if len(run) > 1 and self.options.together:
+            machine.network.train = {} if self.rng.random() < self.options.together else None
+        for lane, to, datagram in run:
+            if datagram[TYPE] in MESSAGES:
+                record.packets_sent += 1
+                if self.options.suspends:
+                    self._note_first(datagram)
+            if lane == LANE_UNICAST or record.up:  # an ambush may crash it in the middle
+                machine.leave_for(lane, to, datagram)
+        machine.network.train = None
+
+    def _note_first(self, datagram: bytes) -> None:
+        """A packet of the group's leaves for the first time."""
+        record, tag = self.machine.record, int.from_bytes(datagram[VIEW_TAG], "little")
+        stream, seqno = (datagram[TYPE], tag), int.from_bytes(datagram[SEQNO], "little")
+        own = int.from_bytes(datagram[SENDER], "little") == record.id
+        if datagram[TYPE] in GROUP and own and seqno > record.highest.get(stream, 0):
+            record.highest[stream] = seqno
+            record.first_sent.append((self.machine.clock.now, tag))
