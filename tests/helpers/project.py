@@ -14,7 +14,7 @@ def files() -> list[Path]:
         listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
         found = [ROOT / name for name in listed.split("\0") if name]
     else:
-        tops = ["native", "src", "tests", "bench", "docs"]
+        tops = ["native", "src", "tests", "bench", "docs", "examples"]
         found = [path for top in tops for path in (ROOT / top).rglob("*")] + list(ROOT.glob("*"))
     made_by_cython = {path.with_suffix(".c") for path in ROOT.glob("src/seqcast/_native/*.pyx")}
     no_text = made_by_cython | set(ROOT.glob("tests/fuzz/corpus/*"))

@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     journals = journals_of(arguments.journals)
 
     import_module("pyspark")  # where it is missing, that is the only line
-    with for_a_command(arguments.master, "seqcast audit") as (spark, tell):
+    with for_a_command(arguments.master, "seqcast audit", ship=arguments.ship) as (spark, tell):
         report = audit_journals(spark, journals, payloads=not arguments.skip_payloads, tell=tell)
     print(json.dumps(report.as_json(), indent=2) if arguments.json else report.as_text())
     return 0 if report.holds else 1

@@ -301,7 +301,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     for module in ("pyspark", "matplotlib"):  # where it is missing, that is the only line
         import_module(module)
-    with for_a_command(arguments.master, "seqcast report") as (spark, tell):
+    with for_a_command(arguments.master, "seqcast report", ship=arguments.ship) as (spark, tell):
         timed = measure(spark, journals, tell)
     rows = table(timed)
     clusters = ", ".join(sorted({journal.cluster for journal in journals}))

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JAVA_MIN = 17
+SHIPPED = "seqcast-package"
+"""Directory of an executor's working directory into which Spark unpacks the package."""
 
 # Spark's launcher always asks for a module that only speeds up linear algebra: a smaller Java lacks it and stops, any
 # other prints a warning. sun.security.action went with Java 24. Neither is needed here.
@@ -53,10 +56,17 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
 
 
-def open_session(master: str | None = None, *, name: str = "seqcast audit") -> SparkSession:
+def open_session(master: str | None = None, *, name: str = "seqcast audit", ship: bool = False) -> SparkSession:
     """A Spark session on ``master``, by default this machine's processors. The caller stops it.
 
-    Works without a network. The workers of a cluster need seqcast with the extra ``spark``, and the same Python.
+    Works without a network.
+
+    Args:
+        master: "local[*]", "spark://host:7077", ...
+        name: what Spark calls the application.
+        ship: send this process's seqcast, compiled modules included, to the workers of a cluster. They need the same
+            version of Python, the same platform, and pyarrow; without ``ship`` also seqcast. Their Python is that of
+            the environment's PYSPARK_PYTHON, by default of the same path as this one.
 
     Raises:
         SparkFailed: no Java 17 or later, or Spark does not start.
@@ -85,6 +95,7 @@ def open_session(master: str | None = None, *, name: str = "seqcast audit") -> S
     }
     if local:
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+    if local or ship:
         # Python workers of this machine find seqcast where this process found it, installed or not.
         paths = [str(Path(seqcast.__file__).parents[1]), os.environ.get("PYTHONPATH")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
@@ -97,6 +108,9 @@ def open_session(master: str | None = None, *, name: str = "seqcast audit") -> S
         "spark.sql.warehouse.dir": str(files / "warehouse"),
         "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1) if local else 200),
     }
+    if ship and not local:
+        settings["spark.archives"] = f"{_packed(files)}#{SHIPPED}"
+        settings["spark.executorEnv.PYTHONPATH"] = f"./{SHIPPED}"
     logging.getLogger().addFilter(_no_traceback_of_an_interrupt)
     try:
         with _environment(environment), _interrupts_kept() as interrupts:
@@ -110,10 +124,24 @@ def open_session(master: str | None = None, *, name: str = "seqcast audit") -> S
     return session
 
 
+def _packed(files: Path) -> Path:
+    """An archive of the package as this process uses it."""
+    package = Path(seqcast.__file__).parent
+    archive = files / f"{SHIPPED}.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+        for path in sorted(package.rglob("*")):
+            if path.is_file() and path.suffix not in (".c", ".pyx", ".pxd", ".pyc"):
+                packed.write(path, path.relative_to(package.parent))
+    return archive
+
+
 def add_job_options(parser: Parser) -> None:
     """Adds what every command on Spark has: the journals, and where to run."""
     parser.add_argument("journals", nargs="+", metavar="JOURNAL", help="a member's journal, or a directory of them")
     parser.add_argument("--master", metavar="URL", help="Spark master (default: local[*], this machine)")
+    parser.add_argument(
+        "--ship", action="store_true", help="send seqcast to the workers of a cluster, where it is not installed"
+    )
 
 
 def _start_java(settings: Mapping[str, Any]) -> None:
@@ -129,7 +157,9 @@ def _start_java(settings: Mapping[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def for_a_command(master: str | None, name: str) -> Iterator[tuple[SparkSession, Callable[[str], None]]]:
+def for_a_command(
+    master: str | None, name: str, *, ship: bool = False
+) -> Iterator[tuple[SparkSession, Callable[[str], None]]]:
     """A session for as long as a command needs it, and a function that shows the command's stages.
 
     Raises:
@@ -137,7 +167,7 @@ def for_a_command(master: str | None, name: str) -> Iterator[tuple[SparkSession,
     """
     with Progress() as progress:
         progress.stage("starting Spark")
-        session = open_session(master, name=name)
+        session = open_session(master, name=name, ship=ship)
         try:
             with told_in_a_line():
                 yield session, progress.stage
