@@ -1,0 +1,129 @@
+"""Audit and stream on a Spark cluster of this machine: a standalone master and two workers from the pip package."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import sysconfig
+import textwrap
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("pyspark")
+
+import pyspark
+from journal_data import Row, journal, member, view
+from members import wait_until
+
+from seqcast.journal.tap import Tap
+from seqcast.spark.session import find_java
+
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+
+A, B = member("a"), member("b")
+V1 = view(1, [A, B])
+ROWS = [Row((A, B)[at % 2], 1 + at, 0, 1 + at, b"payload %d" % at) for at in range(5000)]
+TOKEN = "a token of 16 bytes or more"
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    top = tmp_path_factory.mktemp("spark-cluster")
+    home = Path(pyspark.__file__).parent
+    port, web = free_port(), free_port()
+    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "JAVA_HOME": str(find_java().parent.parent)}
+    environment |= {"SPARK_HOME": str(home), "SPARK_WORKER_DIR": str(top), "SPARK_DAEMON_MEMORY": "256m"}
+    environment.pop("PYTHONPATH", None)
+    url = f"spark://127.0.0.1:{port}"
+    here = ("--host", "127.0.0.1")
+    commands = [
+        ("master.Master", *here, "--port", str(port), "--webui-port", str(web)),
+        *[("worker.Worker", *here, "--webui-port", "0", "--cores", "1", "--memory", "1g", url)] * 2,
+    ]
+    with contextlib.ExitStack() as stack:
+        for command in commands:
+            log = stack.enter_context(open(top / f"{command[0]}.log", "ab"))
+            run = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{command[0]}", *command[1:]]
+            process = subprocess.Popen(run, env=environment, stdout=log, stderr=log)
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+
+        def workers() -> int:
+            with contextlib.suppress(OSError):
+                told = urllib.request.urlopen(f"http://127.0.0.1:{web}/json/", timeout=5).read().decode()
+                return int(told.partition('"aliveworkers" :')[2].split(",")[0])
+            return 0
+
+        wait_until(lambda: workers() == 2, 240)
+        yield url
+
+
+@pytest.fixture(scope="module")
+def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A Python that has what seqcast needs, pyarrow and NumPy, and not seqcast."""
+    directory = tmp_path_factory.mktemp("python")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(directory)], check=True)
+    packages = Path(sysconfig.get_path("purelib", vars={"base": str(directory)}))
+    for name in ("pyarrow", "numpy", "pandas"):
+        where = Path(__import__(name).__file__ or "").parent
+        for path in (where, *where.parent.glob(f"{name}.libs"), *where.parent.glob(f"{name}-*.dist-info")):
+            (packages / path.name).symlink_to(path)
+    for name in ("dateutil", "pytz", "six.py"):  # of pandas
+        for path in Path(__import__("pandas").__file__ or "").parents[1].glob(name):
+            (packages / path.name).symlink_to(path)
+    python = directory / "bin" / "python"
+    assert subprocess.run([python, "-c", "import seqcast"], cwd=directory, capture_output=True).returncode
+    return str(python)
+
+
+JOB = """
+    import sys
+    import seqcast.spark
+    master, journals, tap, token, table, ship = sys.argv[1:]
+    spark = seqcast.spark.open_session(master, ship=ship == "ship")
+    seqcast.spark.register(spark)
+    audit = seqcast.spark.audit(spark, [journals])
+    print("audit", audit.holds)
+    source = spark.readStream.format("seqcast").option("tap", tap).option("token", token)
+    rows = source.option("maxRowsPerBatch", "2000").load().select("idx", "payload")
+    query = rows.writeStream.format("parquet").option("checkpointLocation", table + "-c")
+    query.trigger(availableNow=True).start(table).awaitTermination()
+    found = spark.read.parquet(table).orderBy("idx").collect()
+    print("stream", [row["idx"] for row in found] == list(range(5000)))
+    ran = spark.sparkContext.range(2, numSlices=2).map(lambda _: __import__("seqcast").__file__).distinct().collect()
+    print("seqcast in", *ran)
+    spark.stop()
+"""
+
+
+@pytest.mark.parametrize("ship", [False, True])
+def test_audit_and_stream_run_on_a_cluster(master: str, bare_python: str, tmp_path: Path, ship: bool) -> None:
+    for who in (A, B):
+        journal(tmp_path / "journals", who, [(V1, ROWS)], payload="full")
+    environment = dict(os.environ)
+    if ship:
+        environment["PYSPARK_PYTHON"] = bare_python
+    with Tap(tmp_path / "journals", ("127.0.0.1", 0), TOKEN.encode()) as tap:
+        arguments = [master, str(tmp_path / "journals"), f"127.0.0.1:{tap.address[1]}", TOKEN, str(tmp_path / "table")]
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(JOB), *arguments, "ship" if ship else "no"],
+            capture_output=True, text=True, env=environment, timeout=400,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert "audit True\nstream True\n" in done.stdout
+        shipped = done.stdout.rpartition("seqcast in")[2]
+        assert ("seqcast-package" in shipped) == ship, shipped
+        assert tap.counters["rows"] >= 5000
