@@ -354,5 +354,6 @@ void sc_detect_begin(sc_engine *e, int64_t now) { e->detect.heartbeat_due = now;
 void sc_detect_stop(sc_engine *e) { e->detect.heartbeat_due = SC_NEVER; }
 
 void sc_detect_peer_begin(sc_peer *peer, int64_t now) {
+    memset(peer->digest, 0, sizeof peer->digest);
     peer->detect = (sc_peer_detection){.heard = now, .overheard = now};
 }
