@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import secrets
 import signal
 import subprocess
@@ -61,6 +62,7 @@ def query(top: Path, taps: str) -> None:
     spark = seqcast.spark.open_session("local[2]", name="stream into table")
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     seqcast.spark.register(spark)
+    (top / "java.pid").write_text(str(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()))
     source = spark.readStream.format("seqcast").option("tap", taps).option("tokenFile", str(top / "token"))
     rows = source.option("failoverAfter", "1").load()
     rows = rows.selectExpr("view_counter", "view_tag", "global_seqno", "sender", "cast(payload as string) as text")
@@ -107,6 +109,12 @@ class Scene:
 
     def start_spark(self) -> None:
         self.spark = run(__file__, "query", str(self.top), ",".join(self.addresses.values()))
+
+    def kill_spark(self) -> None:
+        """Kills Python and the Java that it started."""
+        assert self.spark is not None
+        os.kill(int((self.top / "java.pid").read_text()), signal.SIGKILL)
+        kill(self.spark)
 
     def offset(self) -> dict[str, Any]:
         """The end of the last batch that Spark has committed; empty: none yet."""
@@ -198,8 +206,7 @@ def main(top: Path, cluster: str, interface: str) -> None:
         scene.wait_batches(2)
         say(f"the table grows; the stream follows {scene.followed()}")
 
-        assert scene.spark is not None
-        kill(scene.spark)
+        scene.kill_spark()
         scene.start_spark()
         scene.wait_batches(2)
         say("Spark was killed; started again, it goes on from its checkpoint")

@@ -53,6 +53,29 @@ def test_a_reader_is_told_what_the_journal_says_and_given_any_range(served: Any)
         assert rows == [{"idx": at, "payload": ROWS[at].payload} for at in range(first, end)]
 
 
+def test_views_that_a_reader_knows_are_not_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    real = tap._send
+    monkeypatch.setattr(
+        tap,
+        "_send",
+        lambda connection, kind, contents: (sizes.append(len(bytes(contents))), real(connection, kind, contents)),
+    )
+    writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0.001, payload="full")
+    with Tap(tmp_path, ("127.0.0.1", 0), TOKEN) as server:
+        client = TapClient(f"127.0.0.1:{server.address[1]}", TOKEN)
+        for counter in range(1, 50):
+            writer.view(view(counter, [A, B]), counter)
+        wait_until(lambda: len(client.journal(A.id).views) == 49)
+        first = max(sizes)
+        sizes.clear()
+        writer.view(view(50, [A]), 50)
+        wait_until(lambda: len(client.journal(A.id).views) == 50)
+        assert max(sizes) < first / 10
+        assert client.journal(A.id).views == reader.read(writer.path).views
+        writer.close("leave")
+
+
 def test_a_range_that_is_not_all_there_is_an_error_and_not_fewer_rows(served: Any) -> None:
     _, client, _ = served
     with pytest.raises(seqcast.RemoteProtocolError, match="900 rows in place of 950"):
@@ -115,7 +138,8 @@ def test_a_proof_cannot_be_used_again(served: Any) -> None:
 @pytest.mark.parametrize(
     "request_",
     [
-        {}, [], 7, {"want": "everything"}, {"want": "rows"}, {"want": "journal", "member": 7},
+        {}, [], 7, {"want": "everything"}, {"want": "rows"}, {"want": "journal", "member": 7, "known": 0},
+        {"want": "journal", "member": f"{A.id:016x}", "known": -1},
         {"want": "rows", "member": f"{A.id:016x}", "first": 5, "end": 4, "columns": ["idx"]},
         {"want": "rows", "member": f"{A.id:016x}", "first": -1, "end": 4, "columns": ["idx"]},
         {"want": "rows", "member": f"{A.id:016x}", "first": 0, "end": 4, "columns": []},
@@ -136,7 +160,7 @@ def test_a_request_that_cannot_be_ends_the_connection_and_nothing_else(served: A
 def test_only_ids_of_journals_are_found(served: Any, name: str) -> None:
     _, client, _ = served
     with pytest.raises(TapGone, match="no journal of a member"):
-        client._json({"want": "journal", "member": name})
+        client._json({"want": "journal", "member": name, "known": 0})
     assert client.members() == [A.id]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -250,7 +251,7 @@ def assemble(
         member=Member(fields["member"]["name"], int(fields["member"]["id"], 16)),
         payload=fields["payload"],
         deliver_own=fields["deliver_own"],
-        views=tuple(views),
+        views=views,
         segments=segments,
         closed=None if failed else reason,
         failed=failed,
@@ -416,7 +417,8 @@ def _views_data(path: Path) -> bytes:
         raise JournalError(f"{file} cannot be read: {error.strerror}") from error
 
 
-def _views(data: bytes, path: Path) -> tuple[list[Installed], tuple[str | None, int], int]:
+@functools.lru_cache(maxsize=16)  # who follows a journal asks many times a second, and views change now and then
+def _views(data: bytes, path: Path) -> tuple[tuple[Installed, ...], tuple[str | None, int], int]:
     lines = data.split(b"\n")
     views: list[Installed] = []
     closed: tuple[str | None, int] = (None, -1)
@@ -433,7 +435,7 @@ def _views(data: bytes, path: Path) -> tuple[list[Installed], tuple[str | None, 
                 views.append(_installed(record))
         except (ValueError, KeyError, TypeError) as error:
             raise JournalDamaged(f"{path / VIEWS_FILE}, line {number}, is not a view record: {_line(error)}") from error
-    return views, closed, int(bool(tail))
+    return tuple(views), closed, int(bool(tail))
 
 
 def _installed(record: dict[str, Any]) -> Installed:

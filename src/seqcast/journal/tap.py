@@ -156,8 +156,8 @@ class Tap:
                 case {"want": "members"}:
                     members = sorted(journal_files([self._directory]))
                     _send(connection, b"J", json.dumps([f"{member:016x}" for member in members]).encode())
-                case {"want": "journal", "member": str(member)}:
-                    _send(connection, b"J", json.dumps(_description(self._path(member))).encode())
+                case {"want": "journal", "member": str(member), "known": int(known)} if known >= 0:
+                    _send(connection, b"J", json.dumps(_description(self._path(member), known)).encode())
                 case {"want": "rows", "member": str(member), "first": int(first), "end": int(end), "columns": [*names]}:
                     self._rows(connection, self._path(member), first, end, names)
                 case _:
@@ -231,11 +231,12 @@ def read_token(file: str | Path) -> bytes:
         raise UsageError(f"the token's file {file} cannot be read: {error.strerror}") from error
 
 
-def _description(path: Path) -> dict[str, Any]:
+def _description(path: Path, known: int = 0) -> dict[str, Any]:
+    """``known``: how many characters of the views the reader has; the file only grows."""
     journal = read(path, open_segments=False)
     header, views = ((path / name).read_text(encoding="utf-8") for name in (HEADER_FILE, VIEWS_FILE))
     closed = journal.closed is not None or bool(journal.failed)
-    return {"header": header, "views": views, "rows": [journal.first_idx, journal.end_idx], "closed": closed}
+    return {"header": header, "views": views[known:], "rows": [journal.first_idx, journal.end_idx], "closed": closed}
 
 
 def _serialized(batch: pa.RecordBatch) -> Any:
@@ -269,9 +270,10 @@ class TapClient:
         self._to = host.strip("[]"), int(port)
         self._token = check_token(token)
         self._connection: socket.socket | None = None
+        self._views: dict[int, str] = {}  # of each journal, as far as they came
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_connection": None}
+        return {**self.__dict__, "_connection": None, "_views": {}}
 
     def members(self) -> list[int]:
         """Ids of the members whose journals it serves.
@@ -295,13 +297,15 @@ class TapClient:
             TapGone: it cannot be reached, or has no such journal.
             JournalError, RemoteProtocolError: what it answers is not the description of a journal.
         """
-        match self._json({"want": "journal", "member": f"{member:016x}"}):
+        known = self._views.get(member, "")
+        match self._json({"want": "journal", "member": f"{member:016x}", "known": len(known)}):
             case {"header": str(header), "views": str(views), "rows": [int(first), int(end)], "closed": bool(closed)}:
                 path = Path(f"tap {self.address}", f"{member:016x}")
                 if not 0 <= first <= end:
                     raise self._wrong("its description of a journal is none")
                 segments = (Segment(1, path, True, end - first, 0),)
-                journal = assemble(path, header, views.encode(), first, segments, closed=closed)
+                journal = assemble(path, header, (known + views).encode(), first, segments, closed=closed)
+                self._views[member] = known + views
             case _:
                 raise self._wrong("its description of a journal is none")
         if journal.member.id != member:
