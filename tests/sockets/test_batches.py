@@ -1,0 +1,121 @@
+"""Atomic batches in a group on real sockets: writers are killed, receivers join, and all deliver the same rows once."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+from typing import Any
+
+from members import LOOPBACK, cluster, join, script, wait_until
+
+import seqcast
+from seqcast import batches
+from seqcast.batches import Batches
+
+ROWS = 400
+BATCHES = 12
+WRITER = f"""
+import sys
+import seqcast
+from seqcast import batches
+
+cluster, interface, first, last, stop_in, seed = sys.argv[1:]
+import random
+with seqcast.join(cluster, name=f"writer-{{seed}}", interface=interface, receive=False, min_members=2) as group:
+    for batch in range(int(first), int(last) + 1):
+        rows = [b"%d/%d" % (batch, row) for row in range({ROWS})]
+        random.Random(seed).shuffle(rows)  # a repeated batch may have another order
+        group.send(batches.begin("query", batch, len(rows)))
+        if batch == int(stop_in):
+            rows = rows[: {ROWS} // 2]
+        group.send_many([batches.ROW + row for row in rows])
+        if batch == int(stop_in):
+            assert group.wait_consumed(20)
+            print("in the middle", flush=True)
+            sys.stdin.read()
+        group.send(batches.end("query", batch))
+    assert group.wait_consumed(20)
+    print("done", flush=True)
+"""
+
+
+class Receiver:
+    """An application whose state is the rows that it was delivered."""
+
+    def __init__(self, name: str, who: str) -> None:
+        self.rows: list[bytes] = []
+        self.batches = Batches(self)
+        self.group = join(name, who, state=self.batches)
+        self.thread = threading.Thread(target=self._receive, daemon=True)
+        self.thread.start()
+
+    def _receive(self) -> None:
+        with contextlib.suppress(seqcast.NotMember):
+            for message in self.batches.receive(self.group):
+                self.rows.append(message.payload)
+
+    def get_state(self, write: Any) -> None:
+        write(b"\n".join(self.rows))
+
+    def set_state(self, read: Any) -> None:
+        self.rows = [row for row in read().split(b"\n") if row]
+
+
+def test_writers_that_are_killed_in_the_middle_and_joiners_there_deliver_each_row_once() -> None:
+    name = cluster()
+    with contextlib.ExitStack() as stack:
+
+        def receiver(who: str) -> Receiver:
+            made = Receiver(name, who)
+            stack.callback(made.group.leave)
+            return made
+
+        receivers = [receiver("a"), receiver("b")]
+        first = 0
+        for kill, last in enumerate((3, 7)):
+            # A driver that is started again repeats the batch before, of which it does not know whether it was sent.
+            begin = max(0, first - 1)
+            writer = script(WRITER, name, LOOPBACK, str(begin), str(last), str(last), str(kill))
+            assert writer.stdout is not None and writer.stdout.readline() == "in the middle\n", writer.communicate()
+            receivers.append(receiver(f"joined at {last}"))
+            writer.kill()
+            writer.communicate()
+            first = last
+        writer = script(WRITER, name, LOOPBACK, str(first - 1), str(BATCHES - 1), "-1", "2")
+        assert writer.stdout is not None and writer.stdout.readline() == "done\n"
+        writer.communicate("")
+        wait_until(lambda: all(len(each.rows) == BATCHES * ROWS for each in receivers))
+        assert all(each.rows == receivers[0].rows for each in receivers)
+        assert sorted(receivers[0].rows) == sorted(b"%d/%d" % (at, row) for at in range(BATCHES) for row in range(ROWS))
+        counters = receivers[0].batches.counters
+        assert (counters.delivered, counters.repeated, counters.abandoned) == (BATCHES, 2, 2)
+
+
+def test_two_writers_at_once_are_delivered_as_one() -> None:
+    name = cluster()
+    with contextlib.ExitStack() as stack:
+        receivers = []
+        for who in ("a", "b"):
+            receivers.append(Receiver(name, who))
+            stack.callback(receivers[-1].group.leave)
+        writers = [script(WRITER, name, LOOPBACK, "0", str(BATCHES - 1), "-1", str(seed)) for seed in range(3)]
+        for writer in writers:
+            out, errors = writer.communicate("", timeout=60)
+            assert out == "done\n", errors
+        wait_until(lambda: all(sum(each.batches.counters.__dict__.values()) >= 3 * BATCHES for each in receivers))
+        assert receivers[0].rows == receivers[1].rows
+        assert sorted(receivers[0].rows) == sorted(b"%d/%d" % (at, row) for at in range(BATCHES) for row in range(ROWS))
+
+
+def test_a_batch_larger_than_memory_waits_in_a_file() -> None:
+    name = cluster()
+    generator = random.Random(7)
+    rows = [generator.randbytes(generator.randrange(3000)) for _ in range(500)]
+    receiver = Batches(memory_bytes=1000)
+    with join(name, "a", state=receiver) as a, join(name, "b", receive=False) as b:
+        b.send(batches.begin("query", 0, len(rows)))
+        b.send_many([batches.ROW + row for row in rows])
+        b.send(batches.end("query", 0))
+        b.leave()
+        assert [message.payload for message in receiver.receive(a, timeout=2.0)] == rows
