@@ -24,7 +24,7 @@ import seqcast
 from seqcast.journal.tap import Tap
 from seqcast.journal.writer import JournalWriter
 from seqcast.spark import follow
-from seqcast.spark.source import JournalStream
+from seqcast.spark.source import JournalReader, JournalStream, Wanted
 from seqcast.spark.stores import Folders, Taps
 
 A, B, C, D = (member(name) for name in "abcd")
@@ -238,6 +238,21 @@ def test_available_now_goes_on_in_another_journal_up_to_what_was_there(tmp_path:
     query.stream.prepareForTriggerAvailableNow()
     journal(tmp_path, C, [(V1, ONE), (V2, TWO), (V3, THREE)], payload="full")
     assert query.run(150) == ALL[:500]
+
+
+def test_a_table_has_the_wanted_rows_of_all_journals_wherever_they_are(tmp_path: Path, stores: Any) -> None:
+    for who in (A, B):
+        journal(tmp_path, who, [(V1, ONE), (V2, TWO)], payload="full", segment_rows=100)
+
+    def payloads(**options: str) -> list[tuple[str, bytes]]:
+        reader = pickle.loads(pickle.dumps(JournalReader(stores, Wanted.of(options))))
+        batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+        return [(row["member"], row["payload"]) for batch in batches for row in batch.to_pylist()]
+
+    both = [(who, row) for who in "ab" for row in ALL[:500]]
+    assert payloads() == both
+    assert payloads(view="2", sender="c") == [(who, row.payload) for who in "ab" for row in TWO if row.sender == C]
+    assert payloads(since="2033-01-01") == []
 
 
 MEMBER = """

@@ -122,8 +122,8 @@ def test_a_joiner_in_the_middle_of_a_batch_takes_over_rows_and_table(memory_byte
     assert theirs.total == 12
     stream.add(joiner)
     stream.event(view(2, A, B, SINK))
-    stream.send(batches.end("q", 1))
     stream.batch(0, [b"0"], OTHER)
+    stream.send(batches.end("q", 1))
     stream.batch(1, [b"3"], OTHER)
     assert stream.out == [[b"0", b"1", b"2", b"3"], [b"1", b"2", b"3"]]
 
