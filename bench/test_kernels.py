@@ -14,6 +14,8 @@ import pytest
 import seqcast
 from seqcast._native import bare
 from seqcast._native.engine import SENT, Engine
+from seqcast.config import Config
+from seqcast.config.derive import engine_settings
 
 PACKETS = {"1472": 1472, "65000": 65000}
 WINDOW = 4 << 20
@@ -23,7 +25,9 @@ SENDER, RECEIVER = 101, 102
 
 def engine(member: int, members: list[int], *, packet: int, sequencer: int = -1, **settings: object) -> Engine:
     """An engine in a view."""
-    made = Engine(member_id=member, group_tag=7, slabs_max=4096, **settings)  # type: ignore[arg-type]
+    made = Engine(
+        member_id=member, group_tag=7, **{"seed": 1, **engine_settings(Config()), "slabs_max": 4096, **settings}
+    )
     made.install(
         tag=TAG,
         ids=members,

@@ -9,10 +9,18 @@ from collections.abc import Callable
 
 from seqcast._native.bare import crc32c
 from seqcast._native.engine import SENT, Batch, Engine
+from seqcast.config import Config
+from seqcast.config.derive import engine_settings
 
 MS = 1_000_000
 HEARTBEAT_MS, SUSPECT_MS = 50, 400
 """How often the engine beats, and when it suspects a silent member, by its default settings."""
+
+
+def make_engine(member_id: int = 1, make: Callable[..., Engine] = Engine, **settings: object) -> Engine:
+    """An engine with the default settings but for those given; acks and probes are quick, as time goes by hand."""
+    quick = {"ack_delay_ns": 2 * MS, "probe_ns_min": 4 * MS, "slabs_max": 1024}
+    return make(member_id=member_id, **{"group_tag": 7, "seed": 1, **engine_settings(Config()), **quick, **settings})
 
 
 class Net:
@@ -25,22 +33,41 @@ class Net:
         self.now = 0
         self.drop: Callable[[int, int, int, bytes], bool] = lambda src, dst, lane, datagram: False
         self.ids = [100 + i for i in range(n)]
-        self.engines = [Engine(member_id=i, group_tag=7, **settings) for i in self.ids]  # type: ignore[arg-type]
+        self.engines = [make_engine(i, **settings) for i in self.ids]
         self.got: list[list[tuple[int, bytes]]] = [[] for _ in range(n)]
         self.markers: list[list[int]] = [[] for _ in range(n)]
         self.window, self.packet, self.mechanism = window, packet, mechanism
         self.install(list(range(n)), sequencer=sequencer, tag=1, marker=1)
 
-    def install(self, members: list[int], *, sequencer: int, tag: int, marker: int, base: list[int] | None = None,
-                origin: list[int] | None = None, cuts: dict[int, list[int] | None] | None = None) -> None:
+    def install(
+        self,
+        members: list[int],
+        *,
+        sequencer: int,
+        tag: int,
+        marker: int,
+        base: list[int] | None = None,
+        origin: list[int] | None = None,
+        cuts: dict[int, list[int] | None] | None = None,
+    ) -> None:
         for rank, i in enumerate(members):
             self.engines[i].install(
-                tag=tag, ids=[self.ids[m] for m in members], addresses=[bytes([m + 1]) for m in members], rank=rank,
-                mechanism=int(sequencer >= 0) if self.mechanism is None else self.mechanism, sequencer=sequencer,
-                window_bytes=self.window, forward_window_bytes=self.window,
-                unicast_window_bytes=self.window, state_window_bytes=self.window, packet_bytes=self.packet,
-                base=base or [0] * len(members), origin_base=origin or [0] * len(members), cut=(cuts or {}).get(i),
-                marker=marker, now_ns=self.now,
+                tag=tag,
+                ids=[self.ids[m] for m in members],
+                addresses=[bytes([m + 1]) for m in members],
+                rank=rank,
+                mechanism=int(sequencer >= 0) if self.mechanism is None else self.mechanism,
+                sequencer=sequencer,
+                window_bytes=self.window,
+                forward_window_bytes=self.window,
+                unicast_window_bytes=self.window,
+                state_window_bytes=self.window,
+                packet_bytes=self.packet,
+                base=base or [0] * len(members),
+                origin_base=origin or [0] * len(members),
+                cut=(cuts or {}).get(i),
+                marker=marker,
+                now_ns=self.now,
             )
 
     def step(self, ns: int = MS, take: bool = True) -> int:

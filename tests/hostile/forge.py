@@ -24,8 +24,10 @@ _COMMON = struct.Struct("<BBBBIIHHQQQ")
 def wire_version() -> int:
     """What the engine itself puts into its datagrams."""
     from seqcast._native.engine import LANE_CONTROL, Engine
+    from seqcast.config import Config
+    from seqcast.config.derive import engine_settings
 
-    engine = Engine(member_id=1, group_tag=1)
+    engine = Engine(member_id=1, group_tag=1, seed=1, **engine_settings(Config()))
     engine.control_send(b"{}")
     ((lane, _, datagram),) = engine.transmit(0)
     assert lane == LANE_CONTROL

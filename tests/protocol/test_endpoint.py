@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from engines import make_engine
 from sim_literal import VARIANTS
 from sim_stage import Stage, names, one_view, send, views
 from transcript import play, read
@@ -28,7 +29,11 @@ SHARED = core_settings(Config(), mtu=1500, rcvbuf=1 << 20)["shared"]  # heartbea
 
 
 def lone(name="a", order="fifo", member_id=7, **settings):
-    engine = Engine(member_id=member_id, group_tag=1)
+    return endpoint_of(make_engine(member_id), name, order, member_id, **settings)
+
+
+def endpoint_of(engine, name="a", order="fifo", member_id=7, **settings):
+    settings = core_settings(Config(), mtu=1500, rcvbuf=1 << 20) | settings
     return Endpoint(engine, Member(name, member_id, b"addr"), "c", EndpointSettings(order=order, **settings))
 
 
@@ -89,9 +94,7 @@ def test_the_meaning_of_a_marker_is_known_before_the_engine_has_the_marker():
             seen.extend(endpoint.marker(arguments["marker"]))
             super().install(**arguments)
 
-    endpoint = Endpoint(
-        Watching(member_id=7, group_tag=1), Member("a", 7, b"addr"), "c", EndpointSettings(order="fifo", discovery_ns=0)
-    )
+    endpoint = endpoint_of(make_engine(7, Watching), discovery_ns=0)
     endpoint.step([JoinGroup()], 0)
     told(endpoint, endpoint.deadline())
     assert seen == [endpoint.view]

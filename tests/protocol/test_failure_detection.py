@@ -6,10 +6,9 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from engines import HEARTBEAT_MS, SUSPECT_MS, Net, deaf, forged, kinds
+from engines import HEARTBEAT_MS, SUSPECT_MS, Net, deaf, forged, kinds, make_engine
 from sim_worlds import after_formation, quiet
 
-from seqcast._native.engine import Engine
 from seqcast.core.machines.coordinated import severed
 from seqcast.sim import World
 from seqcast.sim.options import MS, SECOND
@@ -193,7 +192,7 @@ def test_who_is_still_in_the_view_before_is_alive_and_who_left_for_good_is_not()
 
 def test_a_joiner_that_has_not_installed_the_view_answers_for_itself():
     net = Net(2)
-    net.engines.append(Engine(member_id=103, group_tag=7))
+    net.engines.append(make_engine(103))
     net.ids.append(103)
     net.got.append([])
     net.markers.append([])

@@ -128,9 +128,18 @@ def test_every_setting_that_is_given_on_is_one_that_takes_it():
     """The names that settings become are keywords of what they are given to."""
     engine, core, driver = given(Config())
     Engine(member_id=1, group_tag=1, seed=1, **engine)
+    with pytest.raises(TypeError, match="no_such"):
+        Engine(member_id=1, group_tag=1, seed=1, no_such=1, **engine)
+    with pytest.raises(ValueError, match="seed"):
+        Engine(member_id=1, group_tag=1, **engine)
     EndpointSettings(order="fifo", **core)
     with pytest.raises(OSError, match="interface"):
-        Driver(Engine(member_id=1, group_tag=1), member_id=1, group=bytes(4), **driver | {"interface": "none-such"})
+        Driver(
+            Engine(member_id=1, group_tag=1, seed=1, **engine),
+            member_id=1,
+            group=bytes(4),
+            **driver | {"interface": "none-such"},
+        )
     assert derive.SLAB_BYTES == SLAB_BYTES
 
 

@@ -1,11 +1,11 @@
 """What the engine takes from whom, and how much: forged datagrams against one engine, time by hand."""
 
 import pytest
-from engines import MS, Net
+from engines import MS, Net, make_engine
 from hostile import forge
 from hostile.forge import SEQNO_MAX, Forger
 
-from seqcast._native.engine import LANE_CONTROL, LANE_DATA, LANE_UNICAST, SENT, Engine
+from seqcast._native.engine import LANE_CONTROL, LANE_DATA, LANE_UNICAST, SENT
 
 F = Forger(7)
 STRANGER = b"\x63"
@@ -202,7 +202,7 @@ def test_pings_of_strangers_are_answered_in_bounded_rate():
 def test_a_member_without_slabs_says_so_and_if_it_lasts_the_others_are_told():
     times = {"heartbeat_ns": 50 * MS, "suspect_ns": 400 * MS, "suspect_ns_max": 800 * MS}
     net = Net(3, **times)
-    net.engines[0] = Engine(member_id=100, group_tag=7, slabs_max=8, **times)
+    net.engines[0] = make_engine(100, slabs_max=8, **times)
     net.install([0, 1, 2], sequencer=-1, tag=2, marker=2)
     kinds = [set() for _ in range(3)]
     for number in range(1500):

@@ -1,9 +1,9 @@
 """The memory of received packets: what credit allows fits, and a want of it that passes only delays."""
 
 import pytest
-from engines import MS, Net
+from engines import MS, Net, make_engine
 
-from seqcast._native.engine import SENT, Engine
+from seqcast._native.engine import SENT
 from seqcast.config import Config
 from seqcast.config.derive import capacity
 from seqcast.core import orders
@@ -37,7 +37,7 @@ def starving(taking):
     another."""
     times = {"heartbeat_ns": 50 * MS, "suspect_ns": 400 * MS, "suspect_ns_max": 800 * MS}
     net = Net(3, **times)
-    net.engines[0] = Engine(member_id=100, group_tag=7, slabs_max=8, **times)
+    net.engines[0] = make_engine(100, slabs_max=8, **times)
     net.install([0, 1, 2], sequencer=-1, tag=2, marker=2)
     kinds = [set() for _ in range(3)]
     for step in range(3000):

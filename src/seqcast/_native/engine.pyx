@@ -98,53 +98,19 @@ cdef class Engine:
     def __cinit__(self):
         sc_mutex_init(&self.lock)
 
-    def __init__(
-        self, *, uint64_t member_id, uint32_t group_tag, bint deliver_own=True, bint receive=True,
-        uint32_t slabs_max=1024, uint64_t ring_bytes=8 << 20, uint64_t unicast_bytes=1 << 20,
-        uint32_t ring_packets=8192, uint64_t message_bytes_max=256 << 20, uint64_t control_bytes_max=4 << 20,
-        uint64_t blocked_bytes_max=0,
-        int64_t nak_delay_ns=200_000, int64_t nak_backoff_ns_min=2_000_000, int64_t nak_backoff_ns_max=30_000_000,
-        int64_t retransmit_hold_ns=500_000, uint64_t retransmit_bytes_per_s=500_000_000,
-        int64_t ack_delay_ns=2_000_000, uint64_t ack_bytes=0, uint32_t ack_packets=0,
-        int64_t probe_ns_min=4_000_000, int64_t probe_ns_max=100_000_000,
-        int64_t heartbeat_ns=50_000_000, int64_t suspect_ns=400_000_000, int64_t suspect_ns_max=1_600_000_000,
-        int64_t install_ns=5_000_000_000, uint64_t seed=1,
-    ):
-        cdef sc_config config
+    def __init__(self, *, uint64_t member_id, uint32_t group_tag, **settings):
+        cdef sc_config config = {"member": member_id, "group": group_tag, **settings}
+        cdef dict known = config
+        if unknown := settings.keys() - known.keys():
+            raise TypeError(f"no setting of the engine: {', '.join(sorted(unknown))}")
         if self.e != NULL:
             raise ValueError("this engine is already initialised: create a new one")
         if not member_id:
             raise ValueError("member_id must not be 0")
-        if ring_packets < 8 or ring_packets & (ring_packets - 1):
+        if config.ring_packets < 8 or config.ring_packets & (config.ring_packets - 1):
             raise ValueError("ring_packets must be a power of two, at least 8")
-        if message_bytes_max > 1 << 30:
+        if config.message_bytes_max > 1 << 30:
             raise ValueError("message_bytes_max is at most 1 GiB: offsets in a batch are int32")
-        config.member = member_id
-        config.group = group_tag
-        config.deliver_own = deliver_own
-        config.receive = receive
-        config.slabs_max = slabs_max
-        config.ring_bytes = ring_bytes
-        config.unicast_bytes = unicast_bytes
-        config.ring_packets = ring_packets
-        config.message_bytes_max = message_bytes_max
-        config.control_bytes_max = control_bytes_max
-        config.blocked_bytes_max = blocked_bytes_max
-        config.nak_delay_ns = nak_delay_ns
-        config.nak_backoff_ns_min = nak_backoff_ns_min
-        config.nak_backoff_ns_max = nak_backoff_ns_max
-        config.retransmit_hold_ns = retransmit_hold_ns
-        config.retransmit_bytes_per_s = retransmit_bytes_per_s
-        config.ack_delay_ns = ack_delay_ns
-        config.ack_bytes = ack_bytes
-        config.ack_packets = ack_packets
-        config.probe_ns_min = probe_ns_min
-        config.probe_ns_max = probe_ns_max
-        config.heartbeat_ns = heartbeat_ns
-        config.suspect_ns = suspect_ns
-        config.suspect_ns_max = suspect_ns_max
-        config.install_ns = install_ns
-        config.seed = seed
         self.e = sc_engine_new(&config)
         if self.e == NULL:
             raise MemoryError("no memory for the engine")

@@ -38,9 +38,10 @@ COUNTERS = (
 whether it was ever counted."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointSettings:
-    """Settings of the control plane. Times are ns.
+    """Settings of the control plane. Times are ns. Those without a default are derived from ``Config``, by
+    ``config/derive.py``.
 
     Args:
         order: "total", or the name of a mechanism of ``core/orders``; all members of a group have the same.
@@ -89,39 +90,39 @@ class EndpointSettings:
             group looked at before the smaller one of two primary partitions gives way.
     """
 
-    order: str = "total"
+    order: str
     choose_sequencer: Choose = first
     nonce: int = 1
-    capacity: int = 4 << 20
-    packet_bytes: int = 1472
-    window_bytes: int = 8 << 20
+    capacity: int
+    packet_bytes: int
+    window_bytes: int
     gro: bool = False
     state: bool = False
     first_seqno: int = 1
-    shared: tuple[tuple[str, str], ...] = ()
-    discovery_ns: int = 150 * _MS
-    join_ns_min: int = 15 * _MS
-    join_ns_max: int = 200 * _MS
+    shared: tuple[tuple[str, str], ...]
+    discovery_ns: int
+    join_ns_min: int
+    join_ns_max: int
     group_seen_ns: int = 2000 * _MS
     joiner_seen_ns: int = 1000 * _MS
-    name_taken_ns: int = 1000 * _MS
-    bundle_ns: int = 5 * _MS
-    verify_ns: int = 100 * _MS
-    link_ns: int = 800 * _MS
+    name_taken_ns: int
+    bundle_ns: int
+    verify_ns: int
+    link_ns: int
     repeat_ns_min: int = 20 * _MS
     repeat_ns_max: int = 160 * _MS
-    lease_ns: int = 1000 * _MS
-    flush_deadline_ns: int = 5000 * _MS
-    back_off_ns: int = 1200 * _MS
-    leave_deadline_ns: int = 10_000 * _MS
-    linger_ns: int = 1000 * _MS
-    blocks: bool = False
-    block_deadline_ns: int = 2000 * _MS
-    block_events: bool = False
-    pause_ns_max: int = 30_000 * _MS
+    lease_ns: int
+    flush_deadline_ns: int
+    back_off_ns: int
+    leave_deadline_ns: int
+    linger_ns: int
+    blocks: bool
+    block_deadline_ns: int
+    block_events: bool
+    pause_ns_max: int
     membership_policy: MembershipPolicy | None = None
-    flush_unicasts: bool = False
-    partition: str = "merge"
+    flush_unicasts: bool
+    partition: str
     beacon_ns: int = 100 * _MS
     merge_deadline_ns: int = 1000 * _MS
     merge_lease_ns: int = 600 * _MS

@@ -31,7 +31,7 @@ class Desk:
         self.world, self.index, self.address = world, 1000 + number, b"desk" + number.to_bytes(2, "big")
         self.rng = random.Random(f"desk {world.options.seed} {number}")
         settings = engine_settings(config(world.options))
-        self.engine = Engine(member_id=self.rng.getrandbits(63) | 1, group_tag=1, **settings)
+        self.engine = Engine(member_id=self.rng.getrandbits(63) | 1, group_tag=1, seed=1, **settings)
         self.operator = Operator("sim", self.rng.getrandbits(32), ASK_NS, ALLOW_NS, world.clock.now)
         self.over = False
         world.by_address[self.address] = self

@@ -102,7 +102,7 @@ class Process:
             Member(name, self.id, self.address),
             "sim",
             EndpointSettings(
-                options.order,
+                order=options.order,
                 choose_sequencer=choice(options.sequencer, random.Random(f"sequencer {options.seed} {index}")),
                 nonce=random.Random(f"nonce {options.seed} {index}").getrandbits(63) | 1,
                 state=options.state,
