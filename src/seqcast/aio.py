@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import seqcast.api.group
-from seqcast._native.engine import Batch, Message
+from seqcast._native.engine import AsyncMessages, Batch, Message
 from seqcast.api.pausing import too_early
 from seqcast.api.receiving import Event
 from seqcast.arguments import listed, nanoseconds
@@ -213,6 +213,8 @@ class Group:
 
         The message of a cancelled call may still be sent.
         """
+        if timeout is None and not self._slow.locked() and self.sync._send_now(payload, to):
+            return
         await self._sent(lambda wait, _: self.sync.send(payload, to=to, timeout=wait), timeout)
 
     async def send_many(
@@ -291,23 +293,18 @@ class Group:
         return await self._taken(lambda: self.sync.recv_batch(0.0), timeout)
 
     def __aiter__(self) -> AsyncIterator[Message]:
-        return self._messages()
+        return AsyncMessages(self)
 
-    async def _messages(self) -> AsyncIterator[Message]:
+    async def _next_message(self) -> Message:
         while True:
-            begun = self.sync._begun
-            if begun is not None:  # messages that are here already need no turn of the loop
-                while (message := begun._take()) is not None:
-                    yield message
-                begun = None
             try:
                 message = await self.recv()
             except NotMember:
                 if self.sync.was_left:
-                    return
+                    raise StopAsyncIteration from None
                 raise
             if message is not None:
-                yield message
+                return message
 
     async def events(self) -> AsyncIterator[Event]:
         """Everything in its true order, as ``seqcast.Group.events``."""

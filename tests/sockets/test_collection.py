@@ -33,6 +33,7 @@ for number in range(4):
     a.send_many(sent)
     whole = a.recv_batch(10)
     alive.append((sent, first, batches, whole, [batch.data for batch in batches], whole.offsets))
+    a.send_many(sent)
     a.recv(10), a.recv_batch(10)
     a.leave()
     cycle(a, a._driver, a._host.engine, batches[-1]._rest(), whole._rest(), whole.data)

@@ -161,6 +161,11 @@ cdef class Driver:
     cdef int check(self) except -1
     cdef int lock_engine(self) except -1
     cdef int pack(self, sc_sending *s) except -1
+    cdef int send_message(self, payload, uint64_t to, int64_t timeout_ns) except -1
     cdef int flush(self, int what) except -1
     cdef Py_ssize_t pack_list(self, list items, Py_ssize_t i, sc_sending *s, int *result) except -1
     cdef int finish(self, sc_sending *s, int result, int64_t deadline) except -1
+
+
+cdef class Sender:
+    cdef public Driver _driver

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import Buffer
 
 from seqcast._native.engine import Batch, Engine
-from seqcast.types import View
+from seqcast.types import Member, View
 
 SENT: int
 AGAIN: int
@@ -148,3 +149,29 @@ class Driver:
     def watch_clear(self) -> None: ...
     def sendable(self) -> int:
         """Changes whenever a waiting sender may make progress."""
+
+class Sender:
+    """The part of a group that sends single messages."""
+
+    _driver: Driver
+    def send(self, payload: Buffer, *, to: Member | None = None, timeout: float | None = None) -> None:
+        """Sends one message, to the group or to one member. Either way it is reliable and in order per sender.
+
+        Args:
+            payload: bytes, or an object with a contiguous buffer.
+            to: a member of the view; None: the group. Messages that this member sends to itself need credit too:
+                beyond ``unicast_bytes`` the call waits until another thread has received some of them.
+            timeout: seconds to wait for credit or for the end of a view change; None: no limit. With
+                ``send_while_blocked="queue"`` the call does not wait for a view change or a pause: it copies the
+                message, which is sent afterwards. If this member's membership ends first, ``Lost`` reports it.
+
+        Raises:
+            SendTimeout: the message was not sent; no part of it will be delivered.
+            NotMember: this member left, is leaving, or was excluded. If ``leave`` is called while a send waits, the
+                message is either accepted as a whole, or this error is raised and no part of it is delivered.
+            NotInView: ``to`` is not in the view.
+            UsageError: ``payload`` is not bytes-like or is larger than ``message_bytes_max``, ``to`` is not a Member,
+                or ``timeout`` is not a number of seconds.
+        """
+    def _send_now(self, payload: Buffer, to: Member | None) -> bool:
+        """Sends one message if there is credit for it now; False: there is none."""

@@ -16,6 +16,8 @@ from seqcast._native.engine cimport (
     sc_taking_begin, sc_taking_end,
 )
 
+from seqcast.arguments import id_of, nanoseconds
+
 DEF SLICE_NS = 100_000_000  # how long a wait runs before it checks for signals
 DEF MANY_MESSAGES = 4096  # taken from a list at a time: few enough to stay in the cache
 LIST_CHANGED, NOT_BYTES = 17, 18  # in addition to the results of native/engine/engine.h and native/io/drive.h
@@ -240,7 +242,8 @@ cdef class Driver:
             sc_driver_send_end(self.d, s)
         return result
 
-    def send(self, payload, uint64_t to=0, int64_t timeout_ns=-1):
+    cdef int send_message(self, payload, uint64_t to, int64_t timeout_ns) except -1:
+        """Returns SC_SENT, or why the message was not sent."""
         cdef sc_sending s
         cdef Py_buffer buffer
         cdef int result
@@ -266,6 +269,10 @@ cdef class Driver:
                     result = self.finish(&s, result, deadline_after(timeout_ns))
             finally:
                 PyBuffer_Release(&buffer)
+        return result
+
+    def send(self, payload, uint64_t to=0, int64_t timeout_ns=-1):
+        cdef int result = self.send_message(payload, to, timeout_ns)
         if result != SC_SENT:
             raise Refused(result, 0)
 
@@ -488,6 +495,51 @@ cdef class Driver:
         cdef uint64_t mark = sc_engine_sendable(self.engine.e)
         sc_mutex_unlock(&self.engine.lock)
         return mark
+
+
+cdef class Sender:
+    """The part of a group that sends single messages: compiled, because the call itself is most of what one costs."""
+
+    def send(self, payload, *, to=None, timeout=None):
+        """Sends one message, to the group or to one member. Either way it is reliable and in order per sender.
+
+        Args:
+            payload: bytes, or an object with a contiguous buffer.
+            to: a member of the view; None: the group. Messages that this member sends to itself need credit too:
+                beyond ``unicast_bytes`` the call waits until another thread has received some of them.
+            timeout: seconds to wait for credit or for the end of a view change; None: no limit. With
+                ``send_while_blocked="queue"`` the call does not wait for a view change or a pause: it copies the
+                message, which is sent afterwards. If this member's membership ends first, ``Lost`` reports it.
+
+        Raises:
+            SendTimeout: the message was not sent; no part of it will be delivered.
+            NotMember: this member left, is leaving, or was excluded. If ``leave`` is called while a send waits, the
+                message is either accepted as a whole, or this error is raised and no part of it is delivered.
+            NotInView: ``to`` is not in the view.
+            UsageError: ``payload`` is not bytes-like or is larger than ``message_bytes_max``, ``to`` is not a Member,
+                or ``timeout`` is not a number of seconds.
+        """
+        cdef uint64_t receiver = 0 if to is None else id_of(to)
+        cdef int64_t wait = -1 if timeout is None else nanoseconds(timeout)
+        cdef int result
+        try:
+            result = self._driver.send_message(payload, receiver, wait)
+            if result != SC_SENT:
+                raise Refused(result, 0)
+        except Refused as refused:
+            raise self._refusal(refused, to, timeout) from None
+
+    def _send_now(self, payload, to):
+        """Sends one message if there is credit for it now; False: there is none."""
+        cdef uint64_t receiver = 0 if to is None else id_of(to)
+        cdef int result
+        try:
+            result = self._driver.send_message(payload, receiver, 0)
+            if result != SC_SENT and result != SC_AGAIN:
+                raise Refused(result, 0)
+        except Refused as refused:
+            raise self._refusal(refused, to, 0) from None
+        return result == SC_SENT
 
 
 cdef bint are_bad(const sc_sending *s, Py_ssize_t n, Py_ssize_t size) noexcept nogil:

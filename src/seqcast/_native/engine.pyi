@@ -3,7 +3,7 @@
 The C contract is native/engine/engine.h, whose terms are used here.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -117,6 +117,23 @@ class Batch:
         """Takes the next message, even the last one."""
     def _rest(self) -> Batch:
         """Takes all messages that have not been taken yet."""
+
+class Messages:
+    """Iterates over the messages of a group."""
+
+    def __init__(self, group: Any) -> None:
+        """``group._next_message()`` is the next message, or None at the end; ``group._begun`` the batch it began."""
+    def __iter__(self) -> Messages: ...
+    def __next__(self) -> Message: ...
+
+class AsyncMessages:
+    """The same for asyncio."""
+
+    def __init__(self, group: Any) -> None:
+        """``group.sync`` is what ``Messages`` takes; ``await group._next_message()`` is the next message, or raises
+        ``StopAsyncIteration``."""
+    def __aiter__(self) -> AsyncMessages: ...
+    def __anext__(self) -> Awaitable[Message]: ...
 
 class Engine:
     def __init__(

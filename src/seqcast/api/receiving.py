@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from seqcast._native import driver
-from seqcast._native.engine import Batch, Message
+from seqcast._native.engine import Batch, Message, Messages
 from seqcast.api.base import GroupBase
 from seqcast.arguments import nanoseconds
 from seqcast.config import Config
@@ -69,20 +69,19 @@ class Receiving(GroupBase):
             NotMember: this member was excluded.
             JournalWriteError: as for ``recv``.
         """
+        return Messages(self)
+
+    def _next_message(self) -> Message | None:
+        """The next message; None at the end."""
         while True:
-            begun = self._begun
-            if begun is not None:
-                while (message := begun._take()) is not None:
-                    yield message
-                begun = None  # so that its memory can be reused
             try:
                 message = self.recv()
             except NotMember:
                 if self.was_left:
-                    return
+                    return None
                 raise
             if message is not None:
-                yield message
+                return message
 
     def recv(self, timeout: float | None = None) -> Message | None:
         """The next message. Views and other events are skipped.

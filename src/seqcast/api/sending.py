@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, Any
 from seqcast._native import driver
 from seqcast.api.base import GroupBase
 from seqcast.arguments import id_of, listed, nanoseconds
-from seqcast.config import Config
 from seqcast.errors import NotInView, NotMember, SendTimeout, SeqcastError, UsageError
-from seqcast.net.host import Host
-from seqcast.net.state import StateHandler
 from seqcast.types import Member
 
 if TYPE_CHECKING:
@@ -21,39 +18,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from typing_extensions import Buffer
 
-    from seqcast.settings import Order
 
-
-class Sending(GroupBase):
-    """Sends messages, and tells how far the other members have received them."""
-
-    def __init__(self, cluster: str, order: Order, config: Config, host: Host, state: StateHandler | None) -> None:
-        super().__init__(cluster, order, config, host, state)
-        self._send = self._driver.send  # the call of each message
-
-    def send(self, payload: Buffer, *, to: Member | None = None, timeout: float | None = None) -> None:
-        """Sends one message, to the group or to one member. Either way it is reliable and in order per sender.
-
-        Args:
-            payload: bytes, or an object with a contiguous buffer.
-            to: a member of the view; None: the group. Messages that this member sends to itself need credit too:
-                beyond ``unicast_bytes`` the call waits until another thread has received some of them.
-            timeout: seconds to wait for credit or for the end of a view change; None: no limit. With
-                ``send_while_blocked="queue"`` the call does not wait for a view change or a pause: it copies the
-                message, which is sent afterwards. If this member's membership ends first, ``Lost`` reports it.
-
-        Raises:
-            SendTimeout: the message was not sent; no part of it will be delivered.
-            NotMember: this member left, is leaving, or was excluded. If ``leave`` is called while a send waits, the
-                message is either accepted as a whole, or this error is raised and no part of it is delivered.
-            NotInView: ``to`` is not in the view.
-            UsageError: ``payload`` is not bytes-like or is larger than ``message_bytes_max``, ``to`` is not a Member,
-                or ``timeout`` is not a number of seconds.
-        """
-        try:
-            self._send(payload, 0 if to is None else id_of(to), -1 if timeout is None else nanoseconds(timeout))
-        except driver.Refused as refused:
-            raise self._refusal(refused, to, timeout) from None
+class Sending(driver.Sender, GroupBase):
+    """Sends messages, and tells how far the other members have received them. ``send`` is that of ``Sender``."""
 
     def send_many(self, payloads: Iterable[Buffer], *, to: Member | None = None, timeout: float | None = None) -> None:
         """Sends messages one after the other, faster than one ``send`` for each. A list must not be changed until the
