@@ -152,33 +152,45 @@ def test_a_stream_of_single_sends_gathers():
 
 
 def test_what_leaves_at_once_and_what_waits():
-    """With times so long that nothing leaves by itself while this runs."""
+    """With times so long that nothing leaves by itself meanwhile, unless this is not scheduled for a second: then again."""
+    took = 1.0
+    for _ in range(5):
+        if took >= 0.9:
+            took, packets = packets_of_each_step()
+    assert packets == [*range(1, 10), 9, 9, 10, 11, 11], took
+
+
+def packets_of_each_step():
+    """Seconds that the steps took, and how many packets of a sender were out after each."""
     with group_of(2, order="fifo", flush_s_min=1.0, flush_s_max=1.0) as (a, b):
-
-        def packets():
-            return a.counters()["packets_sent"] - before
-
         time.sleep(0.2)  # until the joins' own datagrams are out
-        before = a.counters()["packets_sent"]
-        for n in range(9):  # the first one, and 8 more in a row
+        before, packets, begun = a.counters()["packets_sent"], [], time.monotonic()
+
+        def step():
+            packets.append(a.counters()["packets_sent"] - before)
+
+        for _ in range(9):  # the first one, and 8 more in a row
             a.send(b"lone")
-            assert packets() == n + 1
+            step()
         a.send(b"waits")
-        assert packets() == 9
+        step()
         own = []
         receiver = threading.Thread(target=lambda: own.extend(a.recv(10).payload for _ in range(9)))
         receiver.start()  # a thread that has sent nothing asks no question
         receiver.join()
-        assert own == [b"lone"] * 9 and packets() == 9
+        step()
+        assert own == [b"lone"] * 9
         b.send(b"news")
-        assert a.recv(10).payload in (b"news", b"waits")  # who waits after a send has asked a question
-        assert packets() == 10
-        assert {a.recv(10).payload} <= {b"news", b"waits"}
+        rest = {a.recv(10).payload, a.recv(10).payload}  # who waits after a send has asked a question
+        assert rest == {b"news", b"waits"}
+        step()
         a.send(b"answer")
-        assert packets() == 11
+        step()
         a.send(b"more")
-        assert packets() == 11
-        assert payloads(b, 9 + 1 + 1 + 1 + 1, 10)[-1] == b"more"  # after a second, by itself
+        step()
+        took = time.monotonic() - begun
+        assert payloads(b, 13, 10)[-1] == b"more"  # after a second, by itself
+    return took, packets
 
 
 @linux
