@@ -266,7 +266,7 @@ class Router:
             if machines.membership.acting() and machines.lineage.was_in(tag, sender, address):
                 self.context.send(machines.lineage.closed[tag], sender, address)
         elif self.context.view is not None:
-            machines.merger.beacons.receive(frame, sender, address)
+            machines.merger.beacon(frame, sender, address)
 
     def merge(self, frame: MergeFrame, sender: int, address: bytes) -> None:
         """merge: see its table"""

@@ -11,7 +11,6 @@ gives way, and a blocked one to one that is not.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -59,13 +58,9 @@ class Apart:
 
 
 class Beacons:
-    """
-    Args:
-        found: called with the id of a coordinator whose view ours can be merged with, at each of its beacons.
-    """
-
-    def __init__(self, context: Context, initiator: Initiator, found: Callable[[int], None]) -> None:
-        self.context, self.initiator, self.found = context, initiator, found
+    def __init__(self, context: Context, initiator: Initiator) -> None:
+        self.context, self.initiator = context, initiator
+        self.found = False  # by the last beacon: a view that ours can be merged with
         self.due_ns = NEVER
         self.said_ns = -NEVER  # when our last beacon was sent
         self.heard: dict[int, Heard] = {}  # other coordinators
@@ -77,16 +72,18 @@ class Beacons:
 
     # ---- inputs
 
-    def receive(self, frame: Beacon, sender: int, address: bytes) -> None:
-        """A view that we were never in lives."""
+    def receive(self, frame: Beacon, sender: int, address: bytes) -> bool:
+        """A view that we were never in lives. Returns whether ours can be merged with it."""
         if sender in self.context.infos:
             self.initiator.membership.seen_elsewhere(sender)
             own = self._own_beacon()
             self.context.send(own, sender, address)  # if its view closed ours, it tells us
             if own.primary != 0:
-                return
+                return False
             # We lack a majority, and what it could tell us may never come: two groups founded apart took it in.
+        self.found = False
         self.BEACON.take(self, self.context.edges, frame, sender, address)
+        return self.found
 
     def installed(self) -> None:
         """Our new view."""
@@ -185,8 +182,8 @@ class Beacons:
         if not known:  # all that hear each other shall know so before one of them leads
             self.due_ns = min(self.due_ns, max(context.now, self.said_ns + context.settings.bundle_ns))
 
-    def report(self, _frame: Beacon, sender: int, _address: bytes) -> None:
-        self.found(sender)
+    def report(self, _frame: Beacon, _sender: int, _address: bytes) -> None:
+        self.found = True
 
     def compare(self, frame: Beacon, sender: int, _address: bytes) -> None:
         """Another primary partition: the one with more history stays, else the larger one. It is looked at for a while,

@@ -15,7 +15,16 @@ from typing import ClassVar
 
 from seqcast.core.context import NEVER, Context, Repeat
 from seqcast.core.frames.fields import MergeId
-from seqcast.core.frames.merging import MergeAsk, MergeCancel, MergeFrame, MergeGo, MergeReady, MergeRefused, MergeTaken
+from seqcast.core.frames.merging import (
+    Beacon,
+    MergeAsk,
+    MergeCancel,
+    MergeFrame,
+    MergeGo,
+    MergeReady,
+    MergeRefused,
+    MergeTaken,
+)
 from seqcast.core.frames.view import SUBGROUPS_MAX, NewView
 from seqcast.core.machines.beacons import Beacons, Others
 from seqcast.core.machines.initiator import Initiator, InitiatorEvent
@@ -63,7 +72,7 @@ class Merger(Machine):
         self.context = context
         self.initiator = initiator
         self.lineage = lineage
-        self.beacons = Beacons(context, initiator, self._found)
+        self.beacons = Beacons(context, initiator)
         settings = context.settings
         self.repeats = Repeat(settings.repeat_ns_min, settings.repeat_ns_max)
         self.deadline_ns = NEVER
@@ -84,6 +93,11 @@ class Merger(Machine):
         self.taken: MergeId = NO_MERGE
 
     # ---- inputs
+
+    def beacon(self, frame: Beacon, sender: int, address: bytes) -> None:
+        if self.beacons.receive(frame, sender, address):
+            self._fell_apart(sender)
+            self.consider()
 
     def receive(self, frame: MergeFrame, sender: int, address: bytes) -> None:
         """A frame of a merge; those that answer us, or are answered, name its id."""
@@ -142,11 +156,6 @@ class Merger(Machine):
             self.parted.update(dict.fromkeys(lost, now))
         self.lead_ns = NEVER
         self.beacons.installed()
-
-    def _found(self, sender: int) -> None:
-        """The beacon of a coordinator whose view ours can be merged with."""
-        self._fell_apart(sender)
-        self.consider()
 
     def _fell_apart(self, sender: int) -> None:
         """Is it one that was merged with us, did not come along soon after, and is still heard? Then perhaps not all
