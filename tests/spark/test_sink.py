@@ -16,14 +16,16 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
+import pyarrow as pa
 from journal_data import Row, journal, member, view
 from members import LOOPBACK, cluster, join, wait_until
 from pyspark.errors import StreamingQueryException
-from pyspark.sql.types import _parse_datatype_string
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 import seqcast.spark
 from seqcast.batches import Batches
-from seqcast.spark.sink import Sink
+from seqcast.spark import sink
+from seqcast.spark.sink import Rows, Sink
 
 pytestmark = pytest.mark.spark
 
@@ -107,6 +109,15 @@ def test_a_batch_waits_for_receivers_and_fails_without_them(session: Any, tmp_pa
         run(session, source, tmp_path / "checkpoint", cluster=cluster(), interface=LOOPBACK, timeout=2)
 
 
+KINDS = {"binary": BinaryType(), "string": StringType(), "long": LongType()}
+
+
+def schema_of(columns: str) -> StructType:
+    """ "payload binary, idx long" as Spark's schema, without a session."""
+    fields = (column.split() for column in columns.split(","))
+    return StructType([StructField(name, KINDS[kind]) for name, kind in fields])
+
+
 @pytest.mark.parametrize(
     ("options", "columns", "says"),
     [
@@ -117,9 +128,59 @@ def test_a_batch_waits_for_receivers_and_fails_without_them(session: Any, tmp_pa
         ({"cluster": "x"}, "idx long", "a payload is binary or string"),
     ],
 )
-def test_wrong_options_are_refused(session: Any, options: dict[str, str], columns: str, says: str) -> None:
+def test_wrong_options_are_refused(options: dict[str, str], columns: str, says: str) -> None:
     with pytest.raises(seqcast.UsageError, match=says):
-        Sink(_parse_datatype_string(columns), options)
+        Sink(schema_of(columns), options)
+
+
+def handed_over(*payloads: bytes, query: str = "0123456789") -> Rows:
+    """What a task gives to the driver."""
+    schema = pa.schema([("payload", pa.binary())])
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, schema) as stream:
+        stream.write_batch(pa.record_batch([pa.array(payloads, pa.binary())], schema=schema))
+    return Rows(query, len(payloads), sum(map(len, payloads)), out.getvalue().to_pybytes())
+
+
+def sink_to(name: str, **options: str) -> Sink:
+    given = {"cluster": name, "interface": LOOPBACK, **options}
+    return Sink(schema_of("payload binary"), given)
+
+
+def test_one_member_sends_all_batches_and_leaves_when_it_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sink, "IDLE_S", 1.0)
+    name = cluster()
+    with tables(name, "a") as (a,):
+        for batch in (0, 1, 1, 2):
+            sink_to(name).commit([handed_over(b"%d a" % batch, b""), None, handed_over(b"%d b" % batch)], batch)
+            assert len(a.group.view.members) == 2 and a.group.view.view_id.counter == 2
+        sink_to(name).commit([None, handed_over()], 3)  # a batch without rows
+        assert a.rows == [b"0 a", b"", b"0 b", b"1 a", b"", b"1 b", b"2 a", b"", b"2 b"]
+        wait_until(lambda: len(a.group.view.members) == 1)
+        sink_to(name).commit([handed_over(b"after")], 4)
+        assert a.rows[-1] == b"after" and a.batches.counters.repeated == 1
+        wait_until(lambda: len(a.group.view.members) == 1)
+
+
+def test_a_member_that_was_excluded_is_replaced() -> None:
+    name = cluster()
+    with tables(name, "a") as (a,):
+        sink_to(name).commit([handed_over(b"one")], 0)
+        (group,) = (group for target, group in sink._groups.items() if target.cluster == name)
+        group.leave()
+        sink_to(name).commit([handed_over(b"two")], 1)
+        assert a.rows == [b"one", b"two"]
+
+
+def test_a_batch_counts_when_every_application_has_taken_it() -> None:
+    name = cluster()
+    with tables(name, "a") as (a,), join(name, "stuck") as stuck:
+        with pytest.raises(seqcast.SendTimeout, match="a receiver does not receive"):
+            sink_to(name, timeout="1").commit([handed_over(b"one")], 0)
+        taking = threading.Thread(target=lambda: list(stuck), daemon=True)
+        taking.start()
+        sink_to(name, timeout="20").commit([handed_over(b"one")], 0)
+        assert a.rows == [b"one"] and a.batches.counters.repeated >= 1
 
 
 def test_a_batch_that_is_too_large_for_the_driver_fails_the_query(session: Any, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ often Spark repeats it.
 
 from __future__ import annotations
 
-import os
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
+import seqcast
 from seqcast import batches
 from seqcast.config import PARTITIONS, PRESETS
-from seqcast.errors import JoinTimeout, NotMember, SendTimeout, SeqcastError, UsageError
+from seqcast.errors import JoinTimeout, NotMember, SendTimeout, UsageError
 from seqcast.events import Lost
 
 if TYPE_CHECKING:
@@ -136,11 +137,14 @@ class Sink(DataSourceStreamArrowWriter):
         if not parts:
             return
         self._check_size(sum(part.size for part in parts))
-        deadline = time.monotonic() + self._target.timeout_s
-        while not self._sent(parts, batchId, deadline):
+        with _lock:
+            self._commit(parts, batchId, time.monotonic() + self._target.timeout_s)
+
+    def _commit(self, parts: list[Rows], batch: int, deadline: float) -> None:
+        while not self._sent(parts, batch, deadline):
             if time.monotonic() >= deadline:
                 raise SendTimeout(
-                    f"batch {batchId} was not taken by every member of {self._target.cluster} within "
+                    f"batch {batch} was not taken by every member of {self._target.cluster} within "
                     f"{self._target.timeout_s:g} s: a receiver does not receive, or does not through "
                     "seqcast.batches.Batches; or set timeout"
                 )
@@ -159,18 +163,25 @@ class Sink(DataSourceStreamArrowWriter):
         """Sends the batch. False: some member may lack some of it; sent again, those who have it drop it."""
         group = _member(self._target, parts[0].query, deadline)
         try:
-            _tidings(group)
+            _events(group)
             _multicast(group, parts, batch, deadline)
             taken = group.wait_consumed(max(0.0, deadline - time.monotonic()))
             # Who crashed before it took the batch is not waited for: it must not have been the last one.
             enough = len(group.sending_view.members) >= self._target.members
-            return taken and enough and not any(isinstance(event, Lost) for event in _tidings(group))
+            return taken and enough and not any(isinstance(event, Lost) for event in _events(group))
         except NotMember:
             return False
+        finally:
+            _leave_when_idle(self._target)
 
 
-_groups: dict[tuple[Target, int], Group] = {}
-"""The open groups of this process (a child after ``fork`` has none), so that not every batch joins anew."""
+# ---- this process's members. They stay between batches, so that not every batch joins and changes the view twice.
+
+IDLE_S = 30.0
+"""A member that sends nothing for so long leaves: Spark kills a process that it has not used for a minute."""
+_groups: dict[Target, Group] = {}
+_timers: dict[Target, threading.Timer] = {}
+_lock = threading.RLock()  # a batch is being sent, or a member leaves
 
 
 def _member(target: Target, query: str, deadline: float) -> Group:
@@ -179,19 +190,11 @@ def _member(target: Target, query: str, deadline: float) -> Group:
     Raises:
         JoinTimeout: there is none by the deadline.
     """
-    key = target, os.getpid()
-    group = _groups.get(key)
-    if group is not None and not _still_member(group):
-        group = _groups.pop(key, None)
-        group = None
-    if group is None:
-        import seqcast
-
+    if (group := _groups.get(target)) is None or not _still_member(group):
         name = f"spark-{query[:8]}-{uuid.uuid4().hex[:8]}"
         settings: dict[str, Any] = {"join_timeout_s": max(1.0, deadline - time.monotonic()), **dict(target.settings)}
-        group = _groups[key] = seqcast.join(
-            target.cluster, name=name, receive=False, min_members=target.members, **settings
-        )
+        group = seqcast.join(target.cluster, name=name, receive=False, min_members=target.members, **settings)
+        _groups[target] = group
     while len(group.view.members) < target.members:
         if time.monotonic() >= deadline:
             raise JoinTimeout(
@@ -205,12 +208,25 @@ def _member(target: Target, query: str, deadline: float) -> Group:
 def _still_member(group: Group) -> bool:
     try:
         return bool(group.sending_view)
-    except SeqcastError:
+    except NotMember:
         group.leave(0)
         return False
 
 
-def _tidings(group: Group) -> list[Any]:
+def _leave_when_idle(target: Target) -> None:
+    def leave() -> None:
+        with _lock:
+            if _timers.get(target) is timer and (group := _groups.pop(target, None)) is not None:
+                group.leave()
+
+    if (before := _timers.get(target)) is not None:
+        before.cancel()
+    timer = _timers[target] = threading.Timer(IDLE_S, leave)
+    timer.daemon = True
+    timer.start()
+
+
+def _events(group: Group) -> list[Any]:
     """What the group was told since, which is not messages: views, and what was lost."""
     told = []
     while (event := group.next_event(0)) is not None:
