@@ -310,10 +310,19 @@ def figures(printed: list[dict[str, Any]]) -> str:
     lossy = [run for run in runs if "loss_percent" in run]
     journaled = [run for run in runs if "journal" in run]
     clean = [run for run in runs if not {"latency_us", "loss_percent", "journal"} & run.keys()]
+    loops = [run for run in clean if run.get("kind", "batches") != "batches"]
+    clean = [run for run in clean if run not in loops]
     parts = [f"Measured on {text}." for text in dict.fromkeys(str(run["machine"]) for run in runs)]
     if clean:
         head = ["order", "message", "path", "messages/s", "MB/s", "of the limit", "of bare C", "CPU µs/message", "lost"]
         parts.append(table(head, [throughput_row(run) for run in clean]))
+    if loops:
+        parts.append(
+            "What is written first, with all settings default: `send` in a loop and `for message in group` (plain), "
+            "and the same in asyncio (aio). The sender receives its own messages too:"
+        )
+        head = ["kind", "order", "message", "path", "messages/s", "MB/s", "CPU µs/message", "lost"]
+        parts.append(table(head, [loops_row(run) for run in loops]))
     if lossy:
         parts.append("With datagrams dropped in the kernel:")
         head = ["order", "message", "path", "dropped", "messages/s", "relative to no loss", "lost"]
@@ -356,6 +365,8 @@ def perf_command(run: dict[str, Any]) -> str:
     options += f" --members {run['members']} --senders {run['senders']} --seconds {run['seconds']:g}"
     loss = f" --loss {run['loss_percent']:g}" if "loss_percent" in run else ""
     journal = f" --journal {run['journal']}" if "journal" in run else ""
+    if run.get("kind", "batches") != "batches":
+        options = f"--kind {run['kind']} {options}".replace(f" --senders {run['senders']}", "")
     path = "" if run.get("other_paths") else f" --path {run['path']}"
     return f"seqcast perf {options} --pairs {run['pairs']}{path}{loss}{journal}"
 
@@ -379,6 +390,12 @@ def throughput_row(run: dict[str, Any]) -> list[str]:
         f"{run['cpu_us_per_msg']:.2f}",
         str(run["lost"]),
     ]
+
+
+def loops_row(run: dict[str, Any]) -> list[str]:
+    """One row of the table of loops over single messages."""
+    whole = throughput_row(run)
+    return [run["kind"], *whole[:5], *whole[-2:]]
 
 
 def loss_row(run: dict[str, Any]) -> list[str]:

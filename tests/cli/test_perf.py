@@ -1,6 +1,7 @@
 """``seqcast perf``: what counts as lost, the bare baselines, the paths, and the command as a whole."""
 
 import contextlib
+import itertools
 import json
 import signal
 import subprocess
@@ -12,7 +13,8 @@ import pytest
 from journal_data import Row, journal, member, view
 from netns import MEMBERS, cut_off, lonely, network, python, segmented  # noqa: F401
 
-from seqcast.perf import command, report
+from seqcast.perf import command, report, runs
+from seqcast.perf.loops import END, TURN, Payloads, Tally
 from seqcast.perf.messages import FULL_CHECK_EVERY, BatchSource, Check
 from seqcast.perf.paths import MTU, PATHS, Path, PathError, Place, call, dropping, open_path
 from seqcast.perf.processes import Process, Processes, RunFailed
@@ -318,6 +320,8 @@ def test_settings_that_are_given_reach_the_members():
         (["--latency", "--members", "3"], "leave --members out"),
         (["--latency", "--wait", "spinning", "--cores", "same"], "one core for each side"),
         (["--path", "moon"], "invalid choice"),
+        (["--kind", "plain", "--senders", "2"], "leave --senders out"),
+        (["--kind", "aio", "--latency"], "leave --kind out"),
         (["--journal", "hash", "--loss", "1"], "cannot be combined"),
         (["--journal", "hash", "--latency"], "leave --journal out"),
         (["--journal-folder", "/tmp"], "needs --journal"),
@@ -369,6 +373,44 @@ def test_throughput_on_loopback(order):
     assert figures["lost"] == 0 and figures["wrong"] == 0
     assert figures["members"] == 3 and figures["size"] == 1024 and figures["order"] == order
     assert figures["delivered_msgs_per_s"] > 100 and 0 < figures["ratio_to_limit"]
+
+
+@linux
+@pytest.mark.parametrize("kind", ["plain", "aio"])
+def test_loops_over_single_messages_with_all_settings_default(kind):
+    figures = perf("--members", "3", *SHORT, "--kind", kind)
+    assert figures["lost"] == 0 and figures["wrong"] == 0 and figures["messages"] > 0
+    assert figures["kind"] == kind and figures["order"] == "total"
+
+
+class Delivered:
+    def __init__(self, payload):
+        self.payload = payload
+
+
+def tallied(payloads):
+    tally = Tally(64)
+    tally.take(map(Delivered, [*payloads, END]))
+    return tally
+
+
+def test_loops_notice_what_is_missing_or_comes_twice():
+    turns = list(itertools.chain(*itertools.islice(Payloads(64).until(time.monotonic_ns() + 10**11), 3)))
+    assert (tallied(turns).count, tallied(turns).wrong) == (3 * TURN, 0)
+    assert tallied(turns[:5] + turns[6:]).wrong == 2
+    assert tallied(turns[:5] + turns[4:]).wrong == 3
+    assert tallied([b"short", *turns[1:]]).wrong == 1
+
+
+def test_a_run_in_which_membership_changed_does_not_count(monkeypatch, capsys):
+    views = [1, 0]
+    monkeypatch.setattr(runs, "_journaled_run", lambda *_: {"views": views.pop(0)})
+    load = Load(3, 1, 64, "fifo", 1.0)
+    assert group_throughput(None, load, "g") == {"views": 0}
+    assert "membership changed during the run, which does not count" in capsys.readouterr().err
+    views += [1, 1, 1]
+    with pytest.raises(RunFailed, match="membership changed during each of 3 runs"):
+        group_throughput(None, load, "g")
 
 
 @pytest.mark.long

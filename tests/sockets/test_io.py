@@ -152,7 +152,7 @@ def test_a_stream_of_single_sends_gathers():
 
 
 def test_what_leaves_at_once_and_what_waits():
-    """With times so long that nothing leaves by itself meanwhile, unless this is not scheduled for a second: then again."""
+    """With times so long that nothing leaves by itself meanwhile; again where a run took a second."""
     took = 1.0
     for _ in range(5):
         if took >= 0.9:

@@ -17,6 +17,7 @@ from seqcast.perf.paths import PATHS
 from seqcast.types import ORDERS
 
 MEMBERS_MAX = 64
+KINDS = ("batches", "plain", "aio")
 LATENCY_SIZE_MAX = 65000
 
 DESCRIPTION = """throughput and latency, beside the raw limit measured in the same run
@@ -48,7 +49,17 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--members", type=int, default=4, metavar="N", help="processes (%(default)s)")
     parser.add_argument("--senders", type=int, default=1, metavar="N", help="how many of them send (%(default)s)")
     parser.add_argument("--size", type=int, metavar="BYTES", help="size of a message (1024; with --latency 64)")
-    parser.add_argument("--order", choices=ORDERS, default="fifo", help="order of delivery (%(default)s)")
+    parser.add_argument(
+        "--kind",
+        choices=KINDS,
+        default="batches",
+        help="how applications send and receive; batches: arrays of messages without the sender's own, which is the "
+        "most that is possible; plain: `send` in a loop and `for message in group`, all settings default; aio: the "
+        "same in asyncio (%(default)s)",
+    )
+    parser.add_argument(
+        "--order", choices=ORDERS, help="order of delivery (fifo; with --kind plain or aio the default of join, total)"
+    )
     parser.add_argument("--port", type=port, metavar="N", help="UDP port of the groups (47310)")
     parser.add_argument("--preset", choices=PRESETS, help="network that the timeouts suit (lan)")
     parser.add_argument("--partition", choices=PARTITIONS, help="behaviour in a network partition (merge)")
@@ -97,6 +108,10 @@ def check(parser: Parser, arguments: argparse.Namespace) -> None:
     """Refuses values that are out of bounds, and fills in the defaults that depend on another option."""
     from seqcast.config import Config
 
+    if arguments.order is None:
+        arguments.order = "fifo" if arguments.kind == "batches" else ORDERS[0]
+    if arguments.kind != "batches" and arguments.senders != 1:
+        parser.error("--kind plain and --kind aio have one sender: leave --senders out")
     if arguments.size is None:
         arguments.size = 64 if arguments.latency else 1024
     size_max = LATENCY_SIZE_MAX if arguments.latency else Config().message_bytes_max
@@ -121,7 +136,7 @@ def check(parser: Parser, arguments: argparse.Namespace) -> None:
 
 def check_latency(parser: Parser, arguments: argparse.Namespace) -> None:
     """The same for the options of a ping-pong."""
-    for name in ("members", "senders", "loss", "journal"):
+    for name in ("kind", "members", "senders", "loss", "journal"):
         if getattr(arguments, name) != parser.get_default(name):
             parser.error(f"--latency runs a ping-pong between two members: leave --{name} out")
     arguments.members = 2

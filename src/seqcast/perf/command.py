@@ -18,6 +18,7 @@ from seqcast.perf.arguments import parse, pinned, settings
 from seqcast.perf.paths import Path, PathError, dropping, open_path, why_no_namespaces
 from seqcast.perf.runs import Latency, Load, bare_latency, bare_throughput, group_latency, group_throughput
 
+KIND_NAMES = {"plain": "plain loops", "aio": "loops in asyncio"}
 JOURNALED = {"hash": "hashes", "full": "whole payloads"}
 
 
@@ -65,6 +66,8 @@ def heading(arguments: argparse.Namespace) -> str:
             f"{arguments.members} members, {arguments.senders} sending, messages of {arguments.size} bytes, "
             f"{arguments.seconds:g} s a run"
         )
+        if arguments.kind != "batches":
+            what += f", {KIND_NAMES[arguments.kind]}"
         if arguments.loss:
             what += f", {arguments.loss:g} % of datagrams dropped"
         if arguments.journal:
@@ -95,7 +98,7 @@ def measure_throughput(arguments: argparse.Namespace, path: Path) -> dict[str, A
     """Interleaved pairs of a group and its two baselines on one path; their figures."""
     plain = Load(
         arguments.members, arguments.senders, arguments.size, arguments.order, arguments.seconds,
-        settings=settings(arguments),
+        kind=arguments.kind, settings=settings(arguments),
     )  # fmt: skip
     load = replace(plain, journal=arguments.journal or "", journal_folder=arguments.journal_folder or "")
     burden = "loss" if arguments.loss is not None else "journal" if load.journal else ""
@@ -120,6 +123,7 @@ def measure_throughput(arguments: argparse.Namespace, path: Path) -> dict[str, A
         "senders": arguments.senders,
         "size": arguments.size,
         "order": arguments.order,
+        "kind": arguments.kind,
         "seconds": arguments.seconds,
         "path": path.name,
         **report.throughput(raw, limit, runs),

@@ -5,6 +5,7 @@ It reports in lines of JSON on standard output and takes commands on standard in
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import mmap
@@ -15,11 +16,13 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from seqcast.errors import SendTimeout, SeqcastError
+from seqcast.perf.loops import END, Payloads, Tally
 from seqcast.perf.messages import BatchSource, Check
 
 QUIET_S = 10.0
@@ -116,12 +119,12 @@ def halves(round_trips_ns: np.ndarray[Any, np.dtype[np.int64]]) -> dict[str, flo
 # ---- a member of a group -------------------------------------------------------------------------------------------
 
 
-def join(task: dict[str, Any], commands: Commands) -> Any:
+def join(task: dict[str, Any], commands: Commands, **settings: Any) -> Any:
     """Joins, and waits until the group is complete."""
     import seqcast
 
     pin(task.get("core"))
-    group = seqcast.join(task["cluster"], name=task["name"], deliver_own=False, **task["settings"])
+    group = seqcast.join(task["cluster"], name=task["name"], **settings, **task["settings"])
     say("joined")
     until = time.monotonic() + 30
     while len(group.view.members) < task["members"]:
@@ -129,26 +132,54 @@ def join(task: dict[str, Any], commands: Commands) -> Any:
             group.leave()
             raise SeqcastError(f"the group has {len(group.view.members)} of {task['members']} members after 30 s")
         commands.poll()
-        group.recv_batch(timeout=0.02)
+        time.sleep(0.005)
     return group
+
+
+def report_done(group: Any, check: Check | Tally, start: tuple[float, int, int], expected: int | None) -> None:
+    """What a member received, and what it cost.
+
+    Args:
+        group: the member's.
+        check: what it received.
+        start: of the run: ``cpu_s()``, monotonic ns, and the counter of the view.
+        expected: messages that it should have received; None where it receives none.
+    """
+    cpu, start_ns, view = start
+    say(
+        "done",
+        cpu_s=cpu_s() - cpu,
+        received=check.count,
+        lost=0 if expected is None else max(0, expected - check.count),
+        wrong=check.wrong,
+        seconds=(check.last_ns - start_ns) / 1e9,
+        views=group.view.view_id.counter - view,
+        rss_mb=resident_mb(),
+        counters=group.counters(),
+    )
+
+
+def begin(group: Any) -> tuple[float, int, int]:
+    """The start of a run, for ``report_done``."""
+    return cpu_s(), time.monotonic_ns(), group.view.view_id.counter
 
 
 def member(task: dict[str, Any]) -> None:
     """A member that sends, receives or both, at full speed."""
     commands = Commands()
-    group = join(task, commands)
+    group = join(task, commands, deliver_own=False)
     check = Check(task["size"])
     sent = 0
     try:
         say("ready", rss_mb=resident_mb(), counters=group.counters())
         seconds = commands.next()["seconds"]
-        cpu, start_ns = cpu_s(), time.monotonic_ns()
+        start = begin(group)
         if task["sends"]:
             source = BatchSource(task["size"], task["sender"])
             receiver = threading.Thread(target=receive_beside, args=(group, check, commands.closed), daemon=True)
             if task["receives"]:
                 receiver.start()
-            sent = send_for(group, source, start_ns + int(seconds * 1e9), commands)
+            sent = send_for(group, source, start[1] + int(seconds * 1e9), commands)
             say("sent", sent=sent)
         expected, finished = None, False
         quiet_since = time.monotonic()
@@ -167,21 +198,78 @@ def member(task: dict[str, Any]) -> None:
             finished = expected is not None and (
                 not task["receives"] or check.count >= expected or now - quiet_since > QUIET_S
             )
-        say(
-            "done",
-            cpu_s=cpu_s() - cpu,
-            received=check.count,
-            lost=max(0, expected - check.count) if task["receives"] and expected is not None else 0,
-            wrong=check.wrong,
-            seconds=(check.last_ns - start_ns) / 1e9,
-            rss_mb=resident_mb(),
-            counters=group.counters(),
-        )
+        report_done(group, check, start, expected if task["receives"] else None)
         with contextlib.suppress(SystemExit):
             commands.next()  # no member leaves before all are done
     finally:
         group.leave()
         group.close_journal()
+
+
+def leave_when_parent_ends(group: Any, commands: Commands) -> None:
+    """Ends the loops of a member, which look at no commands, when the parent is gone."""
+
+    def wait() -> None:
+        commands.closed.wait()
+        group.leave()
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def plain(task: dict[str, Any]) -> None:
+    """A member that sends and receives in plain loops; a sender receives its own messages in a second thread."""
+    commands = Commands()
+    group = join(task, commands)
+    leave_when_parent_ends(group, commands)
+    tally = Tally(task["size"])
+    receiver = threading.Thread(target=tally.take, args=(group,), daemon=True)
+    try:
+        say("ready", rss_mb=resident_mb(), counters=group.counters())
+        seconds = commands.next()["seconds"]
+        start = begin(group)
+        if task["sends"]:
+            receiver.start()
+            source = Payloads(task["size"])
+            for payloads in source.until(start[1] + int(seconds * 1e9)):
+                for payload in payloads:
+                    group.send(payload)
+            group.send(END)
+            say("sent", sent=source.count)
+            receiver.join()
+        else:
+            tally.take(group)
+        report_done(group, tally, start, commands.next()["messages"])
+        with contextlib.suppress(SystemExit):
+            commands.next()
+    finally:
+        group.leave()
+        group.close_journal()
+
+
+async def aio(task: dict[str, Any]) -> None:
+    """The same in asyncio; a sender receives its own messages in a second task."""
+    import seqcast.aio
+
+    commands = Commands()
+    group = seqcast.aio.Group(await asyncio.to_thread(join, task, commands))
+    leave_when_parent_ends(group.sync, commands)
+    tally = Tally(task["size"])
+    async with group:
+        say("ready", rss_mb=resident_mb(), counters=group.counters())
+        seconds = (await asyncio.to_thread(commands.next))["seconds"]
+        start = begin(group)
+        receiver = asyncio.create_task(tally.take_async(group))
+        if task["sends"]:
+            source = Payloads(task["size"])
+            for payloads in source.until(start[1] + int(seconds * 1e9)):
+                for payload in payloads:
+                    await group.send(payload)
+            await group.send(END)
+            say("sent", sent=source.count)
+        await receiver
+        report_done(group, tally, start, (await asyncio.to_thread(commands.next))["messages"])
+        with contextlib.suppress(SystemExit):
+            await asyncio.to_thread(commands.next)
 
 
 def receive_beside(group: Any, check: Check, closed: threading.Event) -> None:
@@ -209,7 +297,7 @@ def send_for(group: Any, source: BatchSource, until_ns: int, commands: Commands)
 def latency(task: dict[str, Any]) -> None:
     """One side of a ping-pong: member 0 asks, member 1 answers until its input closes."""
     commands = Commands()
-    group = join(task, commands)
+    group = join(task, commands, deliver_own=False)
     payload = bytearray(task["size"])
     try:
         say("ready", rss_mb=resident_mb(), counters=group.counters())
@@ -245,7 +333,10 @@ def main() -> int:
     task = json.loads(sys.argv[1])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        {"member": member, "latency": latency}.get(task["role"], bare)(task)
+        roles: dict[str, Callable[[dict[str, Any]], None]] = {
+            "member": member, "plain": plain, "aio": lambda task: asyncio.run(aio(task)), "latency": latency,
+        }  # fmt: skip
+        roles.get(task["role"], bare)(task)
     except (SeqcastError, OSError, NotImplementedError) as error:
         say("failed", text=str(error))
         return 1
