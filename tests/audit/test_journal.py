@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow")
@@ -137,6 +137,21 @@ def test_unicasts_are_counted_and_not_journaled(tmp_path: Path) -> None:
     assert writer.counters()["unicasts_skipped"] == 1
 
 
+def test_unicasts_alone_leave_no_batch_without_rows(tmp_path: Path) -> None:
+    """One in the stream made all behind it read as damage, and the segment was not rolled."""
+    writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0.001)
+    writer.view(V1, 1)
+    writer.batch(batch_of([dataclasses.replace(rows_of(1)[0], unicast=True)], V1), V1)
+    writer.event("Blocked", "what waits is written before it", 1)
+    writer.batch(batch_of(rows_of(5), V1), V1)
+    wait_for_rows(writer, 5)
+    assert len(table(writer.path)) == 5
+    writer.close("leave")
+    counters = writer.counters()
+    assert (counters["rolled"], counters["roll_errors"], counters["batches"]) == (1, 0, 1)
+    assert len(table(writer.path)) == 5
+
+
 def test_segments_roll_to_parquet_and_read_as_one(tmp_path: Path) -> None:
     path = journal(tmp_path, A, [(V1, rows_of(20_000))], segment_rows=3000)
     names = sorted(file.name for file in path.iterdir())
@@ -224,12 +239,30 @@ def test_of_a_live_segment_only_the_last_batch_may_be_torn(
     assert found.segments[0].torn is not whole
 
 
-@settings(max_examples=100, deadline=None)
-@given(where=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), rolled=st.booleans(), full=st.booleans())
+FLIPS = given(where=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), full=st.booleans())
+
+
+@pytest.mark.parametrize("rolled", [True, False], ids=["parquet", "live"])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.differing_executors])
+@FLIPS
 def test_a_flipped_bit_is_damage_or_changes_nothing(
     tmp_path_factory: pytest.TempPathFactory, where: float, bit: int, rolled: bool, full: bool
 ) -> None:
-    """In each file of a journal, whether live or rolled."""
+    flip(tmp_path_factory, where, bit, rolled, full)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rolled", [True, False], ids=["parquet", "live"])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.differing_executors])
+@FLIPS
+def test_many_flipped_bits_are_damage_or_change_nothing(
+    tmp_path_factory: pytest.TempPathFactory, where: float, bit: int, rolled: bool, full: bool
+) -> None:
+    flip(tmp_path_factory, where, bit, rolled, full)
+
+
+def flip(tmp_path_factory: pytest.TempPathFactory, where: float, bit: int, rolled: bool, full: bool) -> None:
+    """In any file of a journal, of which the segment is the most."""
     payload = "full" if full else "hash"
     path = journal(tmp_path_factory.mktemp("flip"), A, [(V1, rows_of(300)), (V2, rows_of(3))], payload=payload)
     if not rolled:

@@ -352,26 +352,12 @@ class JournalWriter:
                 self._views_file.close()
 
     def _step(self) -> bool:
-        with self._lock:
-            while not self._queue and self._error is None:
-                now = time.monotonic()
-                if self._block is not None and now >= self._since + self._flush_s:
-                    self._hand_over()
-                elif now >= min(self._segment.due, self._events.due):
-                    break
-                else:
-                    due = min(self._segment.due, self._events.due)
-                    if self._block is not None:
-                        due = min(due, self._since + self._flush_s)
-                    self._condition.wait(due - now if due < FOREVER else None)
-            if self._error is not None:
-                raise JournalWriteError(self._error)
-            item = self._queue[0] if self._queue else None  # it stays there until it is written: what fails is lost
+        item = self._next_item()
         self._events.look()
         written = 0
         if isinstance(item, dict):
             self._write_record(item)
-        elif item is not None:
+        elif item is not None and item.rows:  # none: there were only unicasts
             record = self._record_batch(item)
             self._segment.write(record)
             written = record.nbytes
@@ -392,6 +378,25 @@ class JournalWriter:
             self._finish_segment()
         return True
 
+    def _next_item(self) -> columns.Block | dict[str, Any] | None:
+        """Waits for what is to be written; None: something else is due. What is returned stays in the queue until it is
+        written: what fails is lost."""
+        with self._lock:
+            while not self._queue and self._error is None:
+                now = time.monotonic()
+                if self._block is not None and now >= self._since + self._flush_s:
+                    self._hand_over()
+                elif now >= min(self._segment.due, self._events.due):
+                    break
+                else:
+                    due = min(self._segment.due, self._events.due)
+                    if self._block is not None:
+                        due = min(due, self._since + self._flush_s)
+                    self._condition.wait(due - now if due < FOREVER else None)
+            if self._error is not None:
+                raise JournalWriteError(self._error)
+            return self._queue[0] if self._queue else None
+
     def _write_record(self, record: dict[str, Any]) -> None:
         if record["event"] != "event":
             self._views_file.write(seals.seal(record) + "\n")
@@ -409,7 +414,7 @@ class JournalWriter:
             self._counters["views"] += item["event"] == "view"
             return
         self._counters["rows"] += item.rows
-        self._counters["batches"] += 1
+        self._counters["batches"] += item.rows > 0
         self._counters["bytes"] += written
         self._queued -= _size(item)
         if len(self._spare) < SPARE_BLOCKS and item.capacity == BLOCK_ROWS and item.payload_capacity <= BLOCK_BYTES:
