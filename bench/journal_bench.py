@@ -1,13 +1,11 @@
-"""What journaling and the audit cost.
+"""What journaling costs the member; `spark_audit.py` has what auditing costs.
 
-    python bench/journal_bench.py write [--size 1024] [--messages 2000000] [--payload hash|full]
-    python bench/journal_bench.py audit [--rows 4000000] [--members 4] [--master local[*]] [--full SIZE]
+    python bench/journal_bench.py [--size 1024] [--messages 2000000] [--payload hash|full]
 
-``write`` gives one member's journal batches of about 1 MB, as delivery does, and measures the caller's time in
+It gives one member's journal batches of about 1 MB, as delivery does, and measures the caller's time in
 ``batch`` while nothing waits, and the writer's from the first batch to the last byte handed to the system (not to the
 disk: the journal does not wait for it). CPU time is of the whole process, so it holds on a busy machine too; rolling to
-Parquet, which runs at the lowest priority beside it, is measured after it. ``audit`` writes sound journals and audits
-them twice in one session; the second run is without the JVM's warming up. Neither measures the network.
+Parquet, which runs at the lowest priority beside it, is measured after it. It does not measure the network.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from seqcast.journal.manifest import ManifestWriter
 from seqcast.journal.roll import roll
 from seqcast.journal.stream import SUMS_SUFFIX
 from seqcast.journal.writer import JournalWriter
-from seqcast.types import Member, View
+from seqcast.types import View
 
 PACKET = 60
 
@@ -103,54 +101,15 @@ def write(arguments: argparse.Namespace, top: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def audit(arguments: argparse.Namespace, top: Path) -> dict[str, Any]:
-    from seqcast.spark import audit as audit_journals
-    from seqcast.spark import open_session
-
-    who: list[Member] = [member(chr(ord("a") + number)) for number in range(arguments.members)]
-    of, last = view(1, who), view(2, who)
-    each = arguments.rows // arguments.members
-    given = batches(of, arguments.full or 64, each)
-    for one in who:
-        writer = JournalWriter(top, cluster="bench", member=one, payload="full" if arguments.full else "hash")
-        writer.view(of, 1)
-        for delivered in given:
-            writer.batch(delivered, of)
-        writer.view(last, 2)
-        writer.close("leave")
-    begin = time.perf_counter()
-    spark = open_session(arguments.master)
-    started = time.perf_counter() - begin
-    try:
-        runs = [audit_journals(spark, top).reports[0] for _ in range(2)]
-    finally:
-        spark.stop()
-    return {
-        "what": "audit", "rows": runs[0].rows, "members": arguments.members, "holds": runs[1].holds,
-        "payload_bytes": arguments.full or 0, "session_s": round(started, 1),
-        "seconds": [round(run.seconds, 2) for run in runs],
-        "mrows_per_s": [round(run.rows / run.seconds / 1e6, 2) for run in runs],
-    }  # fmt: skip
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    one = commands.add_parser("write")
-    one.add_argument("--size", type=int, default=1024, help="bytes a message")
-    one.add_argument("--messages", type=int, default=2_000_000)
-    one.add_argument("--payload", choices=("hash", "full"), default="hash")
-    one.set_defaults(run=write)
-    one = commands.add_parser("audit")
-    one.add_argument("--rows", type=int, default=4_000_000, help="of all members together")
-    one.add_argument("--members", type=int, default=4)
-    one.add_argument("--master")
-    one.add_argument("--full", type=int, metavar="SIZE", help="keep payloads of this size, and hash them again")
-    one.set_defaults(run=audit)
+    parser.add_argument("--size", type=int, default=1024, help="bytes a message")
+    parser.add_argument("--messages", type=int, default=2_000_000)
+    parser.add_argument("--payload", choices=("hash", "full"), default="hash")
     arguments = parser.parse_args()
     top = Path(tempfile.mkdtemp(prefix="seqcast-bench-"))
     try:
-        print(json.dumps(arguments.run(arguments, top)))
+        print(json.dumps(write(arguments, top)))
     finally:
         shutil.rmtree(top)
 

@@ -2,12 +2,11 @@
 
 #include <string.h>
 
+#include "columns/mix.h"
+
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #include <immintrin.h>
 #define VECTORS __attribute__((target("avx2")))
-#endif
-#if defined(_MSC_VER) && defined(_M_X64)
-#include <intrin.h>
 #endif
 
 #define P32_1 0x9E3779B1U
@@ -65,22 +64,6 @@ static inline uint64_t swap64(uint64_t x) {
     return x << 32 | x >> 32;
 }
 
-/* Both halves of the 128-bit product, by exclusive or. */
-static inline uint64_t fold(uint64_t a, uint64_t b) {
-#if defined(__SIZEOF_INT128__)
-    __extension__ unsigned __int128 product = (unsigned __int128)a * b;
-    return (uint64_t)product ^ (uint64_t)(product >> 64);
-#elif defined(_MSC_VER) && defined(_M_X64)
-    uint64_t high, low = _umul128(a, b, &high);
-    return low ^ high;
-#else
-    uint64_t ll = (a & 0xFFFFFFFF) * (b & 0xFFFFFFFF), hl = (a >> 32) * (b & 0xFFFFFFFF);
-    uint64_t lh = (a & 0xFFFFFFFF) * (b >> 32), hh = (a >> 32) * (b >> 32);
-    uint64_t middle = (ll >> 32) + (hl & 0xFFFFFFFF) + lh;
-    return ((hl >> 32) + (middle >> 32) + hh) ^ (middle << 32 | (ll & 0xFFFFFFFF));
-#endif
-}
-
 static inline uint64_t avalanche(uint64_t h) {
     h = (h ^ h >> 37) * MIX_1;
     return h ^ h >> 32;
@@ -93,14 +76,14 @@ static inline uint64_t avalanche64(uint64_t h) {
 }
 
 static inline uint64_t mix16(const uint8_t *p, size_t key) {
-    return fold(load64(p) ^ load64(secret + key), load64(p + 8) ^ load64(secret + key + 8));
+    return sc_mix(load64(p) ^ load64(secret + key), load64(p + 8) ^ load64(secret + key + 8));
 }
 
 static uint64_t to16(const uint8_t *p, size_t len) {
     if (len > 8) {
         uint64_t low = load64(p) ^ load64(secret + 24) ^ load64(secret + 32);
         uint64_t high = load64(p + len - 8) ^ load64(secret + 40) ^ load64(secret + 48);
-        return avalanche(len + swap64(low) + high + fold(low, high));
+        return avalanche(len + swap64(low) + high + sc_mix(low, high));
     }
     if (len >= 4) {
         uint64_t h = (load32(p + len - 4) + ((uint64_t)load32(p) << 32)) ^ load64(secret + 8) ^ load64(secret + 16);
@@ -200,7 +183,7 @@ static uint64_t longer(const uint8_t *p, size_t len, summing *add_up) {
     add_up(lane, p, (len - 1) / STRIPE, p + len - STRIPE);
     uint64_t h = len * P64_1;
     for (int i = 0; i < LANES; i += 2)
-        h += fold(lane[i] ^ load64(secret + 11 + 8 * i), lane[i + 1] ^ load64(secret + 19 + 8 * i));
+        h += sc_mix(lane[i] ^ load64(secret + 11 + 8 * i), lane[i + 1] ^ load64(secret + 19 + 8 * i));
     return avalanche(h);
 }
 

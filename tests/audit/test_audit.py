@@ -435,6 +435,12 @@ def test_the_command_prints_the_table_or_json_and_returns_the_status(
     assert main([str(script.write(tmp_path / "false")), "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert told["holds"] is False
+    pytest.importorskip("matplotlib")
+    target = tmp_path / "new" / "audit.html"
+    assert main([str(tmp_path / "false"), "--html", str(target)]) == 1
+    page = target.read_text()
+    assert page.count("data:image/png;base64,") == 2 and "NOT every guarantee holds" in page
+    assert "b delivered no global seqno 8 in view 3" in page and "Cluster test" in page
     assert {check["check"]: check["result"] for check in told["checks"]}["gaps"] is False
     path = journal(tmp_path / "again" / "x", B, script.stories[B])
     with pytest.raises(UsageError, match="of the same member"):
@@ -524,16 +530,18 @@ def test_a_damaged_segment_is_bad_input(spark: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_live_segments_are_read_in_tasks(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_segments_are_read_in_tasks(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that went through the driver would have to fit into its memory."""
-    top = Script().write(tmp_path)
+    script = Script()
+    lose_one(script)
+    top = script.write(tmp_path)
     for found in find([top]):
         as_live(found.path, chunk=50)
     calls: list[Any] = []
-    monkeypatch.setattr("seqcast.spark.fingerprints.segment_batches", lambda *given: calls.append(given))
+    monkeypatch.setattr("seqcast.spark.lookup.segment_batches", lambda *given: calls.append(given))
     monkeypatch.setattr("seqcast.spark.segments.segment_batches", lambda *given: calls.append(given))
     report = check_cluster(spark, find([top]))
-    assert (failed(report), calls) == (set(), []), report.as_text()
+    assert (failed(report), calls) == ({"gaps", "agreement"}, []), report.as_text()
     assert report.rows == sum(found.rows for found in find([top]))
 
 
@@ -593,6 +601,23 @@ def closed_early(path: Path) -> None:
     views.write_text("".join(lines[:-1]) + seals.seal({**record, "idx": record["idx"] - 4}) + "\n")
 
 
+def closed_late(path: Path) -> None:
+    views = path / "views.jsonl"
+    lines = views.read_text().splitlines(True)
+    record = seals.unseal(lines[-1])
+    views.write_text("".join(lines[:-1]) + seals.seal({**record, "idx": record["idx"] + 4}) + "\n")
+
+
+def without_its_last_rows(path: Path) -> None:
+    """Rows and closing record agree, and the view's end does not."""
+    views = path / "views.jsonl"
+    lines = views.read_text().splitlines(True)
+    table = pq.read_table(path / "segment-000001.parquet")
+    rewrite(path, 1, table.slice(0, table.num_rows - 5))
+    record = seals.unseal(lines[-1])
+    views.write_text("".join(lines[:-1]) + seals.seal({**record, "idx": record["idx"] - 5}) + "\n")
+
+
 def ended_later(path: Path) -> None:
     views = path / "views.jsonl"
     lines = views.read_text().splitlines(True)
@@ -604,6 +629,18 @@ def ended_later(path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "check", "says"),
     [
+        (closed_late, "gaps", r"c's journal ends before row \d+, and was closed at row \d+"),
+        (
+            without_its_last_rows,
+            "gaps",
+            r"c closed view 4 .* after global seqno \d+, and its rows of that view end at \d+",
+        ),
+        (with_column("idx", 70, 9), "gaps", r"c's journal goes from row 69 to row 79"),
+        (with_column("view_tag", 70, 9), "sending view", r"c delivered row 70 in a view that is not in its journal"),
+        (with_column("sender", 70, 1 << 40), "sending view", r"c delivered the unknown member .* in view 1"),
+        (with_column("seqno", 70, 1 << 30), "fifo", r"c delivered \w's message .* after \w's message"),
+        (with_column("global_seqno", 70, 1000), "total order", r"c delivered global seqno 72 after 1071"),
+        (with_column("payload_hash", 70, 1), "integrity", r"one payload at"),
         (ended_later, "gaps", r"c closed view 1 .* after global seqno \d+, and its rows of that view end at \d+"),
         (renamed, "views", r"view 1 .* is one of cluster 'another' at c, and of 'test' at a"),
         (without_view, "views", r"c went from view 1 .* to view 3 .*: it skipped a view"),

@@ -13,6 +13,7 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 pytest.importorskip("matplotlib")
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from journal_data import Row, batch_of, member, view
@@ -20,23 +21,21 @@ from journal_data import Row, batch_of, member, view
 from seqcast.errors import UsageError
 from seqcast.journal.reader import find
 from seqcast.journal.writer import JournalWriter
-from seqcast.spark import report
+from seqcast.spark import latency, report
 
 A, B = member("a"), member("b")
 V1 = view(1, [A, B])
 
 
 def bucket_of(ns: int) -> int:
-    """What the SQL of the report computes."""
-    shift = max(0, ns.bit_length() - report.STEPS.bit_length())
-    return shift * report.STEPS + (ns >> shift)
+    return int(latency.buckets(np.array([ns]))[0])
 
 
 @given(st.integers(0, 1 << 60))
 def test_a_bucket_holds_values_that_differ_by_a_thirtysecond(ns: int) -> None:
     bucket = bucket_of(ns)
-    assert ns <= report.bucket_top(bucket) <= ns * (1 + 1 / report.STEPS) + 1
-    assert bucket == 0 or report.bucket_top(bucket - 1) < ns
+    assert ns <= latency.bucket_top(bucket) <= ns * (1 + 1 / latency.STEPS) + 1
+    assert bucket == 0 or latency.bucket_top(bucket - 1) < ns
 
 
 def test_percentiles_are_those_of_the_values_rounded_up() -> None:
@@ -44,7 +43,7 @@ def test_percentiles_are_those_of_the_values_rounded_up() -> None:
     histogram = Counter(map(bucket_of, values))
     for share in report.PERCENTILES:
         exact = values[int(share * len(values)) - 1]
-        assert exact <= report.percentile(histogram, share) <= exact * (1 + 1 / report.STEPS) + 1
+        assert exact <= report.percentile(histogram, share) <= exact * (1 + 1 / latency.STEPS) + 1
     assert report.percentile({}, 0.5) == 0
 
 
@@ -71,8 +70,8 @@ def test_latency_throughput_and_trouble_are_measured(spark: Any, tmp_path: Path)
     timed = report.measure(spark, find([tmp_path / "journals"]))
     rows = {(row["member"], row["sender"]): row for row in report.table(timed)}
     assert rows["a", "a"]["messages"] == rows["b", "a"]["messages"] == 1000 and rows["all", "all"]["messages"] == 2000
-    assert rows["a", "a"]["p99_us"] == pytest.approx(1000, rel=1 / report.STEPS)
-    assert rows["b", "a"]["p50_us"] == rows["all", "all"]["max_us"] == pytest.approx(3000, rel=1 / report.STEPS)
+    assert rows["a", "a"]["p99_us"] == pytest.approx(1000, rel=1 / latency.STEPS)
+    assert rows["b", "a"]["p50_us"] == rows["all", "all"]["max_us"] == pytest.approx(3000, rel=1 / latency.STEPS)
     assert sum(count for count, _, _ in timed.windows.values()) == 2000
     assert sum(size for _, size, _ in timed.windows.values()) == 20_000
     assert [(who, name, count) for who, _, name, count in timed.trouble] == [("b", "requests for repeats", 2)]
@@ -85,3 +84,33 @@ def test_latency_throughput_and_trouble_are_measured(spark: Any, tmp_path: Path)
     blocked.write_text("")
     with pytest.raises(UsageError, match="name another folder with --out"):
         report.write(timed, report.table(timed), blocked / "in", "x")
+
+
+def timing_of(took_ns: list[int], begin_ns: int, step_ns: int, sender: int = 7) -> latency.Timing:
+    delivered = begin_ns + np.arange(len(took_ns)) * step_ns
+    ones = np.ones(len(took_ns), np.int64)
+    return latency._timing(sender * ones, delivered - np.array(took_ns), delivered, 10 * ones)
+
+
+@given(
+    st.lists(st.integers(-5000, 1 << 40), min_size=1, max_size=50),
+    st.lists(st.integers(-5000, 1 << 40), min_size=1, max_size=50),
+    st.integers(1, 1 << 36),
+)
+def test_parts_of_any_span_add_up_to_windows_that_fit(one: list[int], two: list[int], step_ns: int) -> None:
+    whole = latency.Timing()
+    for part, begin_ns in ((one, 1_600_000_000_000_000_000), (two, 1_600_000_500_000_000_000)):
+        whole.add(timing_of(part, begin_ns, step_ns))
+    assert sum(count for count, _ in whole.counts.values()) == len(one) + len(two)
+    assert sum(size for _, size in whole.counts.values()) == 10 * (len(one) + len(two))
+    windows = {window for _, window, _ in whole.counts}
+    assert max(windows) - min(windows) <= latency.WINDOWS
+    assert min(windows) == whole.begin_ns >> whole.shift and max(windows) == whole.end_ns >> whole.shift
+    assert whole.least == {7: min(*one, *two)}
+
+
+def test_how_far_a_clock_is_ahead_follows_from_the_fastest_messages_both_ways() -> None:
+    timed = report.Timed(0, 1, 1, least={("a", "b"): 10_300, ("b", "a"): -9_500, ("a", "c"): 5})
+    assert report.clock_ahead(timed, "a", "b") == (9_900, 400)  # one way takes 400 ns, a is 9,900 ns ahead
+    assert report.clock_ahead(timed, "b", "a") == (-9_900, 400)
+    assert report.clock_ahead(timed, "a", "c") is None

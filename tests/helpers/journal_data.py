@@ -98,7 +98,7 @@ def journal(
         writer.view(of, at_ns=1_700_000_000_000_000_000 + at)
         for first in range(0, len(rows), 1000):
             writer.batch(batch_of(rows[first : first + 1000], of), of)
-    writer.close(closed or "crash")
+    writer.close(closed or "crash", at_view_end=closed == "leave")
     if closed is None:  # what SIGKILL leaves: no closing record
         views = writer.path / "views.jsonl"
         views.write_bytes(b"".join(line for line in views.read_bytes().splitlines(True) if b'"close"' not in line))

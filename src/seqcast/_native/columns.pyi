@@ -71,3 +71,52 @@ class Block:
 
 def hash_payloads(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int32], out: npt.NDArray[np.int64]) -> None:
     """Writes the hash of each message of an Arrow binary array into ``out``, which has one element per message."""
+
+Found = tuple[int, list[tuple[int, tuple[int, int], tuple[int, int]]]]
+"""How many rows do not follow the ones before, and the first of them: position, the highest before, and this one, both
+as (seqno, index); index is 0 of what has none."""
+
+class Scan:
+    """One pass over the rows of a segment, for the audit: where they do not follow each other, and fingerprints."""
+
+    def add(
+        self,
+        *,
+        idx: npt.NDArray[np.int64],
+        view_counter: npt.NDArray[np.int64],
+        view_tag: npt.NDArray[np.int64],
+        global_seqno: npt.NDArray[np.int64],
+        sender: npt.NDArray[np.int64],
+        seqno: npt.NDArray[np.int64],
+        payload_hash: npt.NDArray[np.int64],
+        index: npt.NDArray[np.int32],
+        length: npt.NDArray[np.int32],
+    ) -> None:
+        """The next rows: columns of `seqcast.journal.schema.COLUMNS`. Releases the GIL.
+
+        Raises:
+            ValueError: the columns differ in length.
+            MemoryError: no memory.
+        """
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def ends(self) -> tuple[int, int]:
+        """Positions of the first and the last row."""
+
+    @property
+    def breaks(self) -> Found:
+        """Positions that are not one higher than the one before."""
+
+    def views(self) -> list[tuple[int, int, int, int, int, int, tuple[int, int], Found, Found]]:
+        """Runs of rows of one view: tag, idx, rows, first and highest global seqno, rows without one, lowest and
+        highest view counter, global seqnos that are not higher than one before, and those that leave some out."""
+
+    def senders(self) -> list[tuple[int, int, int, tuple[int, int], tuple[int, int], Found, Found]]:
+        """sender, idx, rows, first and highest (seqno, index), those not higher than one before, and those that leave
+        out an index of a packet."""
+
+    def groups(self) -> list[tuple[tuple[int, int, int], tuple[int, int, int, int, int]]]:
+        """(view tag, sender, bucket) -> rows, highest global seqno, highest seqno, highest (seqno, index) without the
+        bits of the bucket, and the sum of a hash of each row, modulo 2^64."""

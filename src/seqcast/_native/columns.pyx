@@ -37,6 +37,53 @@ cdef extern from "columns/xxh3.h" nogil:
     uint64_t sc_xxh3_plain(const uint8_t *p, size_t len)
 
 
+cdef extern from "columns/scan.h" nogil:
+    enum: SC_SCAN_EXAMPLES
+    ctypedef struct sc_scan_example:
+        int64_t idx
+        int64_t before
+        int64_t value
+        int32_t before_index
+        int32_t value_index
+    ctypedef struct sc_scan_found:
+        uint64_t count
+        sc_scan_example first[8]
+    ctypedef struct sc_scan_view:
+        int64_t tag, idx, rows, first, highest, zeros, counter_min, counter_max
+        sc_scan_found back, jumps
+    ctypedef struct sc_scan_sender:
+        int64_t key[3]
+        int64_t idx, rows, first, highest
+        int32_t first_index, highest_index
+        sc_scan_found back, jumps
+    ctypedef struct sc_scan_group:
+        int64_t key[3]
+        int64_t rows, global_seqno, seqno, low
+        uint64_t sum
+    ctypedef struct sc_scan_table:
+        uint8_t *entries
+        size_t n
+    ctypedef struct sc_scan_columns:
+        const int64_t *idx
+        const int64_t *view_counter
+        const int64_t *view_tag
+        const int64_t *global_seqno
+        const int64_t *sender
+        const int64_t *seqno
+        const int64_t *payload_hash
+        const int32_t *index
+        const int32_t *length
+    ctypedef struct sc_scan:
+        int64_t rows, first_idx, last_idx
+        sc_scan_found breaks
+        sc_scan_view *views
+        size_t n_views
+        sc_scan_table senders, groups
+    void sc_scan_begin(sc_scan *scan)
+    int sc_scan_rows(sc_scan *scan, const sc_scan_columns *columns, size_t n)
+    void sc_scan_end(sc_scan *scan)
+
+
 DEF RELEASE_BYTES = 65536  # from this size on the work takes longer than releasing and retaking the GIL
 
 
@@ -165,3 +212,88 @@ def hash_payloads(const uint8_t[::1] data not None, const int32_t[::1] offsets n
             out[i] = <int64_t>sc_xxh3(bytes_at + begin, <size_t>(end - begin))
     if bad:
         raise ValueError("offsets point outside the data")
+
+
+cdef tuple _found(const sc_scan_found *found):
+    cdef size_t i
+    first = []
+    for i in range(min(found.count, <uint64_t>SC_SCAN_EXAMPLES)):
+        first.append((found.first[i].idx, (found.first[i].before, found.first[i].before_index),
+                      (found.first[i].value, found.first[i].value_index)))
+    return found.count, first
+
+
+cdef class Scan:
+    """What an audit needs of a journal's rows. See columns.pyi."""
+
+    cdef sc_scan scan
+
+    def __cinit__(self):
+        sc_scan_begin(&self.scan)
+
+    def __dealloc__(self):
+        sc_scan_end(&self.scan)
+
+    def add(self, *, const int64_t[::1] idx not None, const int64_t[::1] view_counter not None,
+            const int64_t[::1] view_tag not None, const int64_t[::1] global_seqno not None,
+            const int64_t[::1] sender not None, const int64_t[::1] seqno not None,
+            const int64_t[::1] payload_hash not None, const int32_t[::1] index not None,
+            const int32_t[::1] length not None):
+        cdef Py_ssize_t n = idx.shape[0]
+        lengths = {n, view_counter.shape[0], view_tag.shape[0], global_seqno.shape[0], sender.shape[0], seqno.shape[0],
+                   payload_hash.shape[0], index.shape[0], length.shape[0]}
+        if len(lengths) > 1:
+            raise ValueError("the columns must have the same length")
+        if not n:
+            return
+        cdef sc_scan_columns of
+        of.idx, of.view_counter, of.view_tag, of.global_seqno = &idx[0], &view_counter[0], &view_tag[0], &global_seqno[0]
+        of.sender, of.seqno, of.payload_hash, of.index, of.length = (
+            &sender[0], &seqno[0], &payload_hash[0], &index[0], &length[0])
+        cdef int failed
+        with nogil:
+            failed = sc_scan_rows(&self.scan, &of, <size_t>n)
+        if failed:
+            raise MemoryError("no memory for the views, senders and buckets of a journal")
+
+    @property
+    def rows(self):
+        return self.scan.rows
+
+    @property
+    def ends(self):
+        return self.scan.first_idx, self.scan.last_idx
+
+    @property
+    def breaks(self):
+        return _found(&self.scan.breaks)
+
+    def views(self):
+        cdef sc_scan_view *view
+        cdef size_t i
+        found = []
+        for i in range(self.scan.n_views):
+            view = &self.scan.views[i]
+            found.append((view.tag, view.idx, view.rows, view.first, view.highest, view.zeros,
+                          (view.counter_min, view.counter_max), _found(&view.back), _found(&view.jumps)))
+        return found
+
+    def senders(self):
+        cdef sc_scan_sender *sender
+        cdef size_t i
+        found = []
+        for i in range(self.scan.senders.n):
+            sender = &(<sc_scan_sender *>self.scan.senders.entries)[i]
+            found.append((sender.key[0], sender.idx, sender.rows, (sender.first, sender.first_index),
+                          (sender.highest, sender.highest_index), _found(&sender.back), _found(&sender.jumps)))
+        return found
+
+    def groups(self):
+        cdef sc_scan_group *group
+        cdef size_t i
+        found = []
+        for i in range(self.scan.groups.n):
+            group = &(<sc_scan_group *>self.scan.groups.entries)[i]
+            found.append(((group.key[0], group.key[1], group.key[2]),
+                          (group.rows, group.global_seqno, group.seqno, group.low, group.sum)))
+        return found

@@ -1,8 +1,8 @@
 """The audit: proves or refutes the guarantees from members' journals, on Spark.
 
-Two formulations, each for what it is best at: one task a segment finds what a journal tells of itself (`segments`,
-`members`), one aggregate over all rows finds where members differ (`fingerprints`, `compare`), and only the buckets in
-which they differ are compared row by row, so that a verdict is never that of a hash.
+One pass over the rows, segment by segment, finds what a journal tells of itself (`segments`, `members`) and where
+members differ (`compare`). Only the buckets in which they differ are compared row by row (`lookup`), so that a verdict
+is never that of a hash.
 """
 
 from __future__ import annotations
@@ -14,26 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqcast.errors import UsageError
-from seqcast.journal.reader import Journal, Segment, find
+from seqcast.journal.reader import Journal, find
 from seqcast.journal.schema import JournalError, signed
 from seqcast.spark import compare, members
-from seqcast.spark.fingerprints import (
-    EVERYTHING,
-    Place,
-    bucket_rows,
-    find_messages,
-    find_positions,
-    fingerprints,
-    inside,
-    journal_rows,
-    part_fingerprints,
-    slices_of,
-)
+from seqcast.spark.lookup import EVERYTHING, Lookup, Place, inside, run_tasks
 from seqcast.spark.segments import Summary, summarize
 from seqcast.spark.verdicts import Audit, Report
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from seqcast.spark.compare import Differing, Groups
 
@@ -125,53 +114,40 @@ def check_cluster(
     )
     _note_absent(journals, report)
     _check_views(journals, names, report)
-    rows = journal_rows(spark, journals)
+    lookup = Lookup(spark, journals, summaries)
     doubts = []
     for number, journal in enumerate(journals):
         own = [summary for at, summary in summaries if at == number]
         doubts += [(number, doubt) for doubt in members.stitch(number, journal, own, names, report)]
     tell(f"judging {report.rows} rows: what each member was delivered by itself")
-    _judge(rows, doubts, names, report)
+    _judge(lookup, doubts, names, report)
     tell(f"judging {report.rows} rows: members beside each other")
-    groups = fingerprints(rows)
+    groups = compare.groups_of(summaries)
+    for (number, _, sender, _), group in groups.items():
+        pair = names.journal(number), names.member(sender)
+        report.delivered[pair] = report.delivered.get(pair, 0) + group.rows
     _check_senders(journals, groups, names, report)
     kept = compare.Kept(journals, summaries)
-    compared = _compare(rows, journals, groups, kept, names, report)
+    compared = _compare(lookup, journals, groups, kept, names, report)
     _say_compared(journals, [summary for _, summary in summaries], compared, report)
     report.seconds = time.monotonic() - begin
     return report
 
 
 def _summaries(spark: SparkSession, journals: Sequence[Journal], payloads: bool) -> list[tuple[int, Summary]]:
-    """Each segment by itself (formulation F6); where they are many, several in one task."""
+    """Each segment by itself; where they are many, several in one task."""
     tasks = [
-        (number, segment, payloads and journal.payload == "full")
+        (number, segment, summarize, (payloads and journal.payload == "full",))
         for number, journal in enumerate(journals)
         for segment in journal.segments
     ]
-    if not tasks:
-        return []
-    slices = slices_of(spark, [segment for _, segment, _ in tasks])
-    summaries = []
-    for number, found in spark.sparkContext.parallelize(tasks, slices).map(_summarize).collect():
-        if isinstance(found, str):
-            raise JournalError(found)
-        summaries.append((number, found))
-    return summaries
+    return list(run_tasks(spark, tasks))
 
 
-def _summarize(task: tuple[int, Segment, bool]) -> tuple[int, Summary | str]:
-    journal, segment, with_payload = task
-    try:
-        return journal, summarize(segment, with_payload)
-    except JournalError as error:  # as text: Spark would bury it in the traceback of a task
-        return journal, str(error)
-
-
-def _judge(rows: DataFrame, doubts: Sequence[tuple[int, members.Doubt]], names: members.Names, report: Report) -> None:
+def _judge(lookup: Lookup, doubts: Sequence[tuple[int, members.Doubt]], names: members.Names, report: Report) -> None:
     keys = [(number, *doubt.wanted) for number, doubt in doubts if doubt.kind.startswith("key")]
     seqnos = [(number, *doubt.wanted) for number, doubt in doubts if doubt.kind.startswith("seqno")]
-    messages, positions = find_messages(rows, keys), find_positions(rows, seqnos)
+    messages, positions = lookup.find_messages(keys), lookup.find_positions(seqnos)
     for number in sorted({number for number, _ in doubts}):
         own = sorted((doubt for at, doubt in doubts if at == number), key=lambda doubt: doubt.idx)
         members.judge(number, own, messages, positions, names, report)
@@ -271,14 +247,14 @@ def _check_senders(journals: Sequence[Journal], groups: Groups, names: members.N
 
 
 def _compare(
-    rows: DataFrame,
+    lookup: Lookup,
     journals: Sequence[Journal],
     groups: Groups,
     kept: compare.Kept,
     names: members.Names,
     report: Report,
 ) -> list[compare.Pair]:
-    """Members against each other, by fingerprint; then row by row where these differ (formulation F4)."""
+    """Members against each other, by fingerprint; then row by row where these differ."""
     buckets: dict[tuple[int, int], set[tuple[int, int]]] = {}
     for number, tag, sender, bucket in groups:
         buckets.setdefault((number, tag), set()).add((sender, bucket))
@@ -294,26 +270,9 @@ def _compare(
             buckets.get((pair.reference, pair.tag), set()) | buckets.get((pair.other, pair.tag), set()),
         )
     ]
-    differ = _beyond_prefixes(rows, differ)
+    differ = _beyond_prefixes(lookup, differ)
     examined = _first_buckets(differ)
-    wanted = [
-        (number, pair.tag, bucket)
-        for pair, few in examined.items()
-        for bucket in few
-        for number in (pair.reference, pair.other)
-    ]
-    content = bucket_rows(rows, wanted)
-    alone: list[compare.Missing] = []
-    for pair, few in examined.items():
-        one, other = (
-            [row for row in content.get((number, pair.tag), []) if compare.bucket_of(pair, row[0]) in few]
-            for number in (pair.reference, pair.other)
-        )
-        alone += compare.examine(pair, limits[pair], one, other, names, report)
-    elsewhere = find_messages(rows, [(missing.lacks, missing.place.sender, missing.place.key) for missing in alone])
-    for missing in alone:
-        places: list[Place] = elsewhere.get((missing.lacks, missing.place.sender, missing.place.key), [])
-        compare.judge_missing(missing, places, names, report)
+    _examine(lookup, examined, limits, names, report)
     left = len({(found.pair, found.bucket) for found in differ}) - sum(len(few) for few in examined.values())
     if differ and report.holds:  # a difference that nothing explains must not pass
         pair = differ[0].pair
@@ -328,19 +287,45 @@ def _compare(
     return pairs
 
 
-def _beyond_prefixes(rows: DataFrame, differ: Sequence[Differing]) -> list[Differing]:
+def _examine(
+    lookup: Lookup,
+    examined: dict[compare.Pair, list[int]],
+    limits: dict[compare.Pair, compare.Limits],
+    names: members.Names,
+    report: Report,
+) -> None:
+    """Row by row: the buckets of pairs that are examined."""
+    wanted = [
+        (number, pair.tag, bucket)
+        for pair, few in examined.items()
+        for bucket in few
+        for number in (pair.reference, pair.other)
+    ]
+    content = lookup.bucket_rows(wanted)
+    alone: list[compare.Missing] = []
+    for pair, few in examined.items():
+        one, other = (
+            [row for row in content.get((number, pair.tag), []) if compare.bucket_of(pair, row[0]) in few]
+            for number in (pair.reference, pair.other)
+        )
+        alone += compare.examine(pair, limits[pair], one, other, names, report)
+    elsewhere = lookup.find_messages((missing.lacks, missing.place.sender, missing.place.key) for missing in alone)
+    for missing in alone:
+        places: list[Place] = elsewhere.get((missing.lacks, missing.place.sender, missing.place.key), [])
+        compare.judge_missing(missing, places, names, report)
+
+
+def _beyond_prefixes(lookup: Lookup, differ: Sequence[Differing]) -> list[Differing]:
     """Without the buckets of which a part is compared, and that are equal there."""
     wanted = {
         (number, *_part(found)) for found in differ if not found.whole
         for number in (found.pair.reference, found.pair.other)
     }  # fmt: skip
-    parts = part_fingerprints(rows, wanted)
+    parts = lookup.parts(wanted)
 
     def same(found: Differing) -> bool:
         one, other = (parts.get((number, *_part(found))) for number in (found.pair.reference, found.pair.other))
-        if one is None or other is None:
-            return one is other
-        return (one.rows, one.fingerprint) == (other.rows, other.fingerprint)
+        return one == other
 
     return [found for found in differ if found.whole or not same(found)]
 
@@ -385,23 +370,25 @@ def _note_absent(journals: Sequence[Journal], report: Report) -> None:
 def _say_compared(
     journals: Sequence[Journal], summaries: Sequence[Summary], pairs: Sequence[compare.Pair], report: Report
 ) -> None:
-    rows, payloads = f"{report.rows:,} rows", sum(summary.payloads for summary in summaries)
     views = len({view.tag for journal in journals for view in journal.views})
-    strict, ordered = [pair for pair in pairs if pair.strict], [pair for pair in pairs if pair.ordered]
-    between = f"{len(strict)} pairs of members with the same successor view, {len(pairs) - len(strict)} as prefixes"
-    verdicts = report.verdicts
-    verdicts["views"].compared = f"{views} views at {len(journals)} members" if views else ""
-    for check in ("fifo", "duplicates", "gaps", "sending view"):
-        verdicts[check].compared = rows if report.rows else ""
-    if pairs and report.rows:
-        verdicts["agreement"].compared = between
-        verdicts["integrity"].compared = f"{len(pairs)} pairs of members" + (
-            f", {payloads:,} payloads" * bool(payloads)
-        )
-    elif payloads:
-        verdicts["integrity"].compared = f"{payloads:,} payloads"
-    if ordered and report.rows:
-        verdicts["total order"].compared = f"{rows}, {len(ordered)} pairs of members"
-    if report.unexamined:
-        for check in ("agreement", "integrity", "total order", "sending view"):
-            verdicts[check].compared = verdicts[check].compared if verdicts[check].violations else ""
+    said = {"views": f"{views} views at {len(journals)} members"} if views else {}
+    if payloads := sum(summary.payloads for summary in summaries):
+        said["integrity"] = f"{payloads:,} payloads"
+    if report.rows:
+        rows = f"{report.rows:,} rows"
+        said |= dict.fromkeys(("fifo", "duplicates", "gaps", "sending view"), rows) | _say_pairs(rows, pairs, said)
+    for check, verdict in report.verdicts.items():
+        unsure = report.unexamined and check in ("agreement", "integrity", "total order", "sending view")
+        verdict.compared = said.get(check, "") if verdict.violations or not unsure else ""
+
+
+def _say_pairs(rows: str, pairs: Sequence[compare.Pair], said: dict[str, str]) -> dict[str, str]:
+    if not pairs:
+        return {}
+    strict, ordered = sum(pair.strict for pair in pairs), sum(pair.ordered for pair in pairs)
+    together = f"{len(pairs)} pairs of members"
+    return {
+        "agreement": f"{strict} pairs of members with the same successor view, {len(pairs) - strict} as prefixes",
+        "integrity": f"{together}, {said['integrity']}" if "integrity" in said else together,
+        "total order": f"{rows}, {ordered} pairs of members" if ordered else "",
+    }

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
 from seqcast.commandline import Parser
+from seqcast.spark import page
+from seqcast.spark.audit_page import audit_page
 from seqcast.spark.auditing import audit_journals, journals_of
 from seqcast.spark.session import add_job_options, for_a_command
 
@@ -25,12 +28,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     add_job_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--html", metavar="FILE", help="write a page with verdicts, counter-examples and plots")
     parser.add_argument("--skip-payloads", action="store_true", help="do not hash kept payloads again")
     arguments = parser.parse_args(argv)
     journals = journals_of(arguments.journals)
 
-    import_module("pyspark")  # where it is missing, that is the only line
+    for module in ("pyspark", *(["matplotlib"] if arguments.html else [])):  # missing: that is the only line
+        import_module(module)
     with for_a_command(arguments.master, "seqcast audit", ship=arguments.ship) as (spark, tell):
         report = audit_journals(spark, journals, payloads=not arguments.skip_payloads, tell=tell)
+    if arguments.html:
+        target = Path(arguments.html)
+        page.write(target.parent, {target.name: audit_page(report, journals).encode()}, "--html")
     print(json.dumps(report.as_json(), indent=2) if arguments.json else report.as_text())
     return 0 if report.holds else 1

@@ -14,9 +14,9 @@ from itertools import pairwise
 
 from seqcast.journal.reader import Installed, Journal
 from seqcast.journal.schema import signed
-from seqcast.spark.fingerprints import FIFO_SHIFT, ORDERED_SHIFT, Content, Group, GroupKey, Place
+from seqcast.spark.lookup import Content, Place
 from seqcast.spark.members import Names, order_of
-from seqcast.spark.segments import Summary
+from seqcast.spark.segments import FIFO_SHIFT, ORDERED_SHIFT, Group, Summary
 from seqcast.spark.verdicts import Report
 
 NOTHING = 1 << 80
@@ -24,7 +24,9 @@ NOTHING = 1 << 80
 EXAMPLES = 16
 """Messages that only one of a pair has in a bucket, which are looked up elsewhere."""
 
-Groups = dict[GroupKey, Group]
+Groups = dict[tuple[int, int, int, int], Group]
+"""By (journal, view tag, sender, bucket); ids and tags as signed integers. Their number grows with members, views,
+senders and buckets, not with rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,16 @@ class Missing:
     has: int
     lacks: int
     place: Place
+
+
+def groups_of(summaries: Iterable[tuple[int, Summary]]) -> Groups:
+    """The groups of all journals, from the summaries of their segments."""
+    groups: Groups = {}
+    for number, summary in summaries:
+        for key, group in summary.groups.items():
+            if (before := groups.setdefault((number, *key), group)) is not group:
+                before.add(group)
+    return groups
 
 
 def successors(journal: Journal) -> dict[int, int | None]:
@@ -87,20 +99,27 @@ def pairs(journals: Sequence[Journal], report: Report, names: Names) -> list[Pai
         for number in numbers:
             if (successor := following[number][tag]) is not None:
                 classes.setdefault(successor, []).append(number)
-        main = _main_class(journals, view, classes)
         for one in classes.values():
             found += _pairs(journals, view, tag, one, one, strict=True)
-        others = [number for number in numbers if number not in main]
-        if not main:  # nobody went on: the view is the last of all
-            main = [max(numbers, key=lambda n: journals[n].member.id == _sequencer(view))]
-            others = [number for number in numbers if number not in main]
-        if order_of(view).prefix:
-            found += _pairs(journals, view, tag, main, others, strict=False, went_on=bool(classes))
-        else:
-            unpromised += len(others)
+        prefixes, others = _prefixes(journals, view, tag, numbers, classes)
+        found += prefixes
+        unpromised += others
     if unpromised:
         report.notes.append(f"{unpromised} members that crashed, left or were cut off: their order promises no prefix")
     return found
+
+
+def _prefixes(
+    journals: Sequence[Journal], view: Installed, tag: int, numbers: Sequence[int], classes: dict[int, list[int]]
+) -> tuple[list[Pair], int]:
+    """The members that did not continue with the others, against those; and how many of them cannot be compared."""
+    main = _main_class(journals, view, classes)
+    if not main:  # the view is the last of all
+        main = [max(numbers, key=lambda n: journals[n].member.id == _sequencer(view))]
+    others = [number for number in numbers if number not in main]
+    if order_of(view).prefix:
+        return list(_pairs(journals, view, tag, main, others, strict=False, went_on=bool(classes))), 0
+    return [], len(others)
 
 
 def _sequencer(view: Installed) -> int:

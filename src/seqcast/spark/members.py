@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from seqcast.core.orders import Order, by_name
 from seqcast.journal.reader import Installed, Journal
 from seqcast.journal.schema import JournalError, signed
-from seqcast.spark.fingerprints import Place
+from seqcast.spark.lookup import Place
 from seqcast.spark.segments import Found, Summary, ViewRun, follows
 from seqcast.spark.verdicts import Report
 
@@ -209,16 +209,7 @@ def _check_views(
             report.violation("sending view", f"{who} delivered row {run.idx} in {names.view(run.tag)}", run.rows)
             continue
         view, end = spans[run.tag]
-        if run.counters != (view.view_id.counter, view.view_id.counter):
-            wrong = next(counter for counter in run.counters if counter != view.view_id.counter)
-            report.violation("views", f"{who} has rows of {names.view(run.tag)} under the counter {wrong}")
-        if run.idx < view.idx or run.idx + run.rows > end:
-            outside = min(run.rows, max(view.idx - run.idx, run.idx + run.rows - end))
-            at = run.idx if run.idx < view.idx else max(run.idx, end)
-            when = "before it installed that view" if run.idx < view.idx else "after it installed the next"
-            report.violation(
-                "sending view", f"{who} delivered a message of {names.view(run.tag)} {when} (row {at})", outside
-            )
+        _check_span(who, run, view, end, names, report)
         if not order_of(view).total:
             continue
         if run.zeros:
@@ -228,14 +219,38 @@ def _check_views(
             continue
         # Where retention removed the first rows of the view, nothing is known of what came before.
         before = highest.get(run.tag, run.first - 1 if view.idx < journal.first_idx else 0)
-        if run.first <= before:
-            doubts.append(Doubt("seqno back", run.tag, run.idx, before, run.first))
-        doubts += [Doubt("seqno back", run.tag, *example) for example in run.back.first]
-        if journal.deliver_own:  # where own messages are not delivered, their global seqnos are left out rightly
-            if run.first > before + 1:
-                doubts.append(Doubt("seqno jump", run.tag, run.idx, before, run.first))
-            doubts += [Doubt("seqno jump", run.tag, *example) for example in run.jumps.first]
+        doubts += _seqno_doubts(run, before, journal.deliver_own)
         highest[run.tag] = max(before, run.highest)
+    _check_ends(who, journal, highest, names, report)
+
+
+def _check_span(who: str, run: ViewRun, view: Installed, end: int, names: Names, report: Report) -> None:
+    """The rows of a view stand between its installation and the next (``end``), under its counter."""
+    if run.counters != (view.view_id.counter, view.view_id.counter):
+        wrong = next(counter for counter in run.counters if counter != view.view_id.counter)
+        report.violation("views", f"{who} has rows of {names.view(run.tag)} under the counter {wrong}")
+    if run.idx < view.idx or run.idx + run.rows > end:
+        outside = min(run.rows, max(view.idx - run.idx, run.idx + run.rows - end))
+        at = run.idx if run.idx < view.idx else max(run.idx, end)
+        when = "before it installed that view" if run.idx < view.idx else "after it installed the next"
+        report.violation(
+            "sending view", f"{who} delivered a message of {names.view(run.tag)} {when} (row {at})", outside
+        )
+
+
+def _seqno_doubts(run: ViewRun, before: int, deliver_own: bool) -> list[Doubt]:
+    """Global seqnos that do not follow each other; ``before``: the highest of the view before this run."""
+    doubts = [Doubt("seqno back", run.tag, run.idx, before, run.first)] if run.first <= before else []
+    doubts += [Doubt("seqno back", run.tag, *example) for example in run.back.first]
+    if deliver_own:  # where own messages are not delivered, their global seqnos are left out rightly
+        if run.first > before + 1:
+            doubts.append(Doubt("seqno jump", run.tag, run.idx, before, run.first))
+        doubts += [Doubt("seqno jump", run.tag, *example) for example in run.jumps.first]
+    return doubts
+
+
+def _check_ends(who: str, journal: Journal, highest: dict[int, int], names: Names, report: Report) -> None:
+    """The rows of a closed view end where its end was recorded. ``highest``: global seqno by view tag."""
     for view in journal.views:
         if view.end is None or not journal.first_idx < view.end.idx <= journal.end_idx or not order_of(view).total:
             continue  # its rows went with retention, or with a tail

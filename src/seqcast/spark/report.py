@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import html
-import io
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,17 +13,18 @@ from typing import TYPE_CHECKING, Any
 from seqcast.commandline import Parser
 from seqcast.errors import UsageError
 from seqcast.journal.reader import Journal
+from seqcast.spark import latency, page
 from seqcast.spark.auditing import journals_of
+from seqcast.spark.latency import Timing, bucket_top
+from seqcast.spark.lookup import in_tasks
 from seqcast.spark.members import Names
 from seqcast.spark.session import add_job_options, for_a_command
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-STEPS = 32
-"""Buckets of a power of two of latency: a percentile is at most 1/32, 3 %, too high."""
-WINDOWS = 200
 PERCENTILES = (0.5, 0.9, 0.99, 0.999)
 TROUBLE = {
     "retransmissions": ("packets_retransmitted",),
@@ -37,6 +34,13 @@ TROUBLE = {
     "dropped for want of memory": ("slabs_exhausted", "drop_slabs"),
 }
 """What the time line shows: a name, and the counters that it sums."""
+
+CLOCKS = (
+    "Latency from send to delivery in microseconds, by the clocks of sender and member. Clock: how far that of the "
+    "member is ahead, as the fastest messages in both directions tell, and by how much that may be wrong"
+)
+MARKS = 1000
+"""Views and events that the page lists."""
 
 Histogram = Counter[int]
 """Bucket -> messages."""
@@ -53,6 +57,7 @@ class Timed:
         window_ns: length of a window.
         trouble: (member, ns since 1970, name as in ``TROUBLE``, how many).
         marks: (ns since 1970, text) of view changes and of what applications were told.
+        least: (member, sender) -> lowest difference between delivery and sending, ns, by their two clocks.
     """
 
     begin_ns: int
@@ -62,18 +67,11 @@ class Timed:
     windows: dict[tuple[str, int], tuple[int, int, Histogram]] = field(default_factory=dict)
     trouble: list[tuple[str, int, str, int]] = field(default_factory=list)
     marks: list[tuple[int, str]] = field(default_factory=list)
-
-
-def bucket_top(bucket: int) -> int:
-    """Highest latency of a bucket, ns."""
-    if bucket < 2 * STEPS:
-        return bucket
-    shift = bucket // STEPS - 1
-    return ((bucket % STEPS + STEPS + 1) << shift) - 1
+    least: dict[tuple[str, str], int] = field(default_factory=dict)
 
 
 def percentile(histogram: Mapping[int, int], share: float) -> int:
-    """The latency that a share of the messages does not exceed, ns, at most 1/``STEPS`` too high."""
+    """The latency that a share of the messages does not exceed, ns, at most 1/``latency.STEPS`` too high."""
     left = share * sum(histogram.values())
     for bucket in sorted(histogram):
         left -= histogram[bucket]
@@ -91,44 +89,43 @@ def measure(
         JournalError: a segment cannot be read.
         UsageError: there are no rows.
     """
-    from pyspark.sql import functions as f
-
-    from seqcast.spark.fingerprints import journal_rows
-
     tell(f"reading {sum(journal.rows for journal in journals)} rows of {len(journals)} journals")
-    rows = journal_rows(spark, journals)
-    begin, end = rows.agg(f.min("delivered_ns"), f.max("delivered_ns")).collect()[0]
-    if begin is None:
+    timings: dict[int, Timing] = {}
+    for number, timing in in_tasks(spark, journals, latency.measure):
+        timings.setdefault(number, Timing()).add(timing)
+    if not any(timing.counts for timing in timings.values()):
         raise UsageError("the journals hold no messages: nothing was delivered, or nothing was written yet")
-    timed = Timed(begin, end, max(1, -(-(end - begin + 1) // WINDOWS)))
-    tell("measuring latency")
+    begin = min(timing.begin_ns for timing in timings.values())
+    end = max(timing.end_ns for timing in timings.values())
+    shift = latency.fitting(begin, end)
+    timed = Timed(begin, end, 1 << shift)
     names = Names(journals)
-    for number, sender, window, bucket, count, size in _histograms(rows, timed).collect():
-        member, by = names.journal(number), names.member(sender)
-        timed.pairs.setdefault((member, by), Counter())[bucket] += count
-        before = timed.windows.get((member, window), (0, 0, Counter()))
-        before[2][bucket] += count
-        timed.windows[member, window] = (before[0] + count, before[1] + size, before[2])
+    for number, timing in timings.items():
+        timing.coarsen(shift)
+        member = names.journal(number)
+        for (sender, window, bucket), (count, size) in timing.counts.items():
+            timed.pairs.setdefault((member, names.member(sender)), Counter())[bucket] += count
+            before = timed.windows.setdefault((member, window - (begin >> shift)), (0, 0, Counter()))
+            before[2][bucket] += count
+            timed.windows[member, window - (begin >> shift)] = (before[0] + count, before[1] + size, before[2])
+        timed.least |= {(member, names.member(sender)): least for sender, least in timing.least.items()}
     for number, journal in enumerate(journals):
         _note_events(journal, names.journal(number), timed)
     timed.marks.sort()
     return timed
 
 
-def _histograms(rows: DataFrame, timed: Timed) -> DataFrame:
-    from pyspark.sql import functions as f
+def clock_ahead(timed: Timed, member: str, sender: str) -> tuple[float, float] | None:
+    """How far the clock of a member is ahead of a sender's, and how far that may be wrong, both ns; None where messages
+    went in one direction only.
 
-    latency = rows.select(
-        "journal", "sender", "length",
-        f.expr(f"(delivered_ns - {timed.begin_ns}L) div {timed.window_ns}L").alias("window"),
-        f.expr("greatest(delivered_ns - sent_ns, 0L)").alias("ns"),
-    )  # fmt: skip
-    # Of a value of more than log2(2 * STEPS) bits, the first log2(STEPS) + 1 are kept.
-    bits = f"(length(bin(ns)) - {STEPS.bit_length()})"
-    shift = latency.withColumn("shift", f.expr(f"cast(greatest({bits}, 0) as int)"))
-    bucket = shift.withColumn("bucket", f.expr(f"shift * {STEPS} + cast(shiftright(ns, shift) as int)"))
-    keys = ["journal", "sender", "window", "bucket"]
-    return bucket.groupBy(*keys).agg(f.count("*"), f.sum(f.col("length").cast("long")))
+    Of the fastest message in each direction, half the difference is that of the clocks, if both took equally long: the
+    error is at most half of what they took together.
+    """
+    there, back = timed.least.get((member, sender)), timed.least.get((sender, member))
+    if there is None or back is None:
+        return None
+    return (there - back) / 2, (there + back) / 2
 
 
 def _note_events(journal: Journal, member: str, timed: Timed) -> None:
@@ -157,18 +154,26 @@ def table(timed: Timed) -> list[dict[str, Any]]:
             "messages": sum(histogram.values()),
             **{f"p{share * 100:g}_us": round(percentile(histogram, share) / 1e3, 1) for share in PERCENTILES},
             "max_us": round(bucket_top(max(histogram)) / 1e3, 1),
+            **_clock_columns(timed, member, sender),
         }
         for (member, sender), histogram in [*sorted(timed.pairs.items()), (("all", "all"), together)]
     ]
 
 
+def _clock_columns(timed: Timed, member: str, sender: str) -> dict[str, Any]:
+    ahead = clock_ahead(timed, member, sender) if member != sender else None
+    if ahead is None:
+        return {"clock_us": None, "clock_error_us": None}
+    return {"clock_us": round(ahead[0] / 1e3, 1), "clock_error_us": round(ahead[1] / 1e3, 1)}
+
+
 def as_text(rows: Sequence[Mapping[str, Any]]) -> str:
     """The table, for a terminal."""
     lines = [[str(name).removesuffix("_us") for name in rows[0]]]
-    lines += [[_cell(value) for value in row.values()] for row in rows]
+    lines += [[page.cell(value) for value in row.values()] for row in rows]
     widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
     text = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
-    return "\n".join([*text, "latency from send to delivery in microseconds, by the clocks of sender and member"])
+    return "\n".join([*text, CLOCKS])
 
 
 # ---- plots and the page
@@ -203,81 +208,55 @@ def _plot_timeline(timed: Timed) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 9), layout="constrained")
-    rate, latency, trouble = figure.subplots(3, sharex=True)
+    rate, slow, trouble = figure.subplots(3, sharex=True)
     second = timed.window_ns / 1e9
-    members = sorted({member for member, _ in timed.windows})
-    for member in members:
+    for member in sorted({member for member, _ in timed.windows}):
         windows = sorted(window for who, window in timed.windows if who == member)
         xs = [window * second for window in windows]
         found = [timed.windows[member, window] for window in windows]
         rate.step(xs, [count / second for count, _, _ in found], where="post", label=member)
-        latency.step(xs, [percentile(each, 0.99) / 1e3 for _, _, each in found], where="post", label=member)
-    for name in TROUBLE:
-        at = [((ns - timed.begin_ns) / 1e9, count) for _, ns, kind, count in timed.trouble if kind == name]
-        if at:
-            trouble.scatter(*zip(*at, strict=True), label=name, s=14)
-    for axes in (rate, latency, trouble):
+        slow.step(xs, [percentile(each, 0.99) / 1e3 for _, _, each in found], where="post", label=member)
+    _plot_trouble(timed, trouble)
+    for axes in (rate, slow, trouble):
         for ns, _ in timed.marks:
             axes.axvline((ns - timed.begin_ns) / 1e9, color="0.7", linewidth=0.8, zorder=0)
+    rate.legend(fontsize="small")
     rate.set(ylabel="delivered, messages/s", title="Throughput, latency and trouble; grey lines: views and events")
-    latency.set(ylabel="p99 latency, µs", yscale="log")
-    trouble.set(ylabel="counted in a second", xlabel="seconds", yscale="symlog")
-    for axes in (rate, trouble):
-        if axes.get_legend_handles_labels()[0]:
-            axes.legend(fontsize="small")
+    slow.set(ylabel="p99 latency, µs", yscale="log")
     return figure
 
 
-def page(timed: Timed, rows: Sequence[Mapping[str, Any]], images: Mapping[str, bytes], title: str) -> str:
+def _plot_trouble(timed: Timed, axes: Axes) -> None:
+    for name in TROUBLE:
+        at = [((ns - timed.begin_ns) / 1e9, count) for _, ns, kind, count in timed.trouble if kind == name]
+        if at:
+            axes.scatter([when for when, _ in at], [count for _, count in at], label=name, s=14)
+    axes.set(ylabel="counted in a second", xlabel="seconds", yscale="symlog")
+    if timed.trouble:
+        axes.legend(fontsize="small")
+
+
+def page_of(timed: Timed, rows: Sequence[Mapping[str, Any]], images: Mapping[str, bytes], title: str) -> str:
     """One HTML page, its images within."""
-    head = "".join(f"<th>{html.escape(str(name).removesuffix('_us'))}</th>" for name in rows[0])
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(_cell(value))}</td>" for value in row.values()) + "</tr>" for row in rows
-    )
-    pictures = "".join(
-        f'<p><img alt="{html.escape(name)}" src="data:image/png;base64,{base64.b64encode(data).decode()}"></p>'
-        for name, data in images.items()
-    )
-    marks = "".join(f"<li>{_clock(at)} {html.escape(text)}</li>" for at, text in timed.marks[:1000])
-    span = f"{_clock(timed.begin_ns)} to {_clock(timed.end_ns)} UTC"
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title>'
-        "<style>body{font:15px sans-serif;max-width:60em;margin:2em auto}table{border-collapse:collapse}"
-        "td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #ddd}img{max-width:100%}</style>"
-        f"<h1>{html.escape(title)}</h1><p>{span}. Latency from send to delivery in microseconds, by the clocks of "
-        f"sender and member.</p><table><tr>{head}</tr>{body}</table>{pictures}"
-        f"<h2>Views and events</h2><ul>{marks}</ul></html>\n"
+    return page.page(
+        title,
+        page.paragraph(f"{page.clock(timed.begin_ns)} to {page.clock(timed.end_ns)} UTC. {CLOCKS}."),
+        page.table([name.removesuffix("_us") for name in rows[0]], [list(row.values()) for row in rows]),
+        page.pictures(images),
+        page.heading("Views and events"),
+        page.items(f"{page.clock(at)} {text}" for at, text in timed.marks[:MARKS]),
     )
 
 
-def _cell(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, (int, float)) else str(value)
-
-
-def _clock(ns: int) -> str:
-    return datetime.fromtimestamp(ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-
-
-def write(timed: Timed, rows: Sequence[Mapping[str, Any]], directory: Path, title: str) -> Iterable[Path]:
+def write(timed: Timed, rows: Sequence[Mapping[str, Any]], directory: Path, title: str) -> list[Path]:
     """Writes ``report.html`` and a PNG for each plot. Returns their paths.
 
     Raises:
         UsageError: they cannot be written.
     """
-    images = {}
-    for name, figure in plots(timed).items():
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=120)
-        images[name] = buffer.getvalue()
-    files = {"report.html": page(timed, rows, images, title).encode()}
-    files |= {f"{name}.png": data for name, data in images.items()}
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        for name, data in files.items():
-            (directory / name).write_bytes(data)
-    except OSError as error:
-        raise UsageError(f"cannot write to {directory}: {error.strerror}; name another folder with --out") from error
-    return [directory / name for name in files]
+    images = {name: page.png(figure) for name, figure in plots(timed).items()}
+    files = {"report.html": page_of(timed, rows, images, title).encode()}
+    return page.write(directory, files | {f"{name}.png": data for name, data in images.items()}, "--out")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,7 +1,11 @@
-"""One task a segment: its exact order, gaps, repeats and FIFO, as a summary whose size does not grow with its rows.
+"""One pass over a segment: its exact order, gaps, repeats and FIFO, and a fingerprint of each bucket.
 
-Runs in Spark's Python workers, on the columns as NumPy arrays; the driver stitches the summaries (`members.py`).
-Formulation F6 of the audit.
+Runs in the Python workers of Spark; the pass itself is compiled (``native/columns/scan.c``). A summary does not grow
+with the rows but with views, senders and buckets; the driver stitches the summaries (`members.py`) and compares the
+fingerprints of members (`compare.py`).
+
+A bucket is 65,536 global seqnos, or 4,096 packet seqnos of a sender where there is no total order. A fingerprint is the
+sum of a 64-bit hash over (position, message id, length, payload hash), so it does not depend on the order of rows.
 """
 
 from __future__ import annotations
@@ -17,14 +21,18 @@ from seqcast.journal.reader import Segment, segment_batches
 if TYPE_CHECKING:
     import pyarrow as pa
 
-EXAMPLES = 8
-"""Findings of one kind that a segment reports; all are counted."""
-PAYLOAD_BYTES = 16 << 20
-KEY_SPAN = 1 << 46
-"""Packet seqnos of one sender in one segment that can be told apart; no segment spans as many."""
+    from seqcast._native import columns
 
-_COLUMNS = ["idx", "view_counter", "view_tag", "global_seqno", "sender", "seqno", "index", "length"]
-_PAYLOAD_COLUMNS = ["idx", "length", "payload_hash", "payload"]
+BATCH_ROWS = 1 << 16
+PAYLOAD_BYTES = 16 << 20
+"""About what a task holds of rows, or bytes of payload, at a time."""
+EXAMPLES = 8
+"""Altered payloads that a segment reports; all are counted."""
+ORDERED_SHIFT = 16
+FIFO_SHIFT = 12 + 16
+"""From a message's key, ``seqno << 16 | index``, to its bucket."""
+
+SCANNED = ["idx", "view_counter", "view_tag", "global_seqno", "sender", "seqno", "index", "length", "payload_hash"]
 
 Int64s = npt.NDArray[np.int64]
 
@@ -78,6 +86,25 @@ class SenderRun:
 
 
 @dataclass(slots=True)
+class Group:
+    """One member's messages of one sender in one bucket of one view."""
+
+    rows: int
+    highest: int
+    """Global seqno; 0 where there is no total order."""
+    highest_key: int
+    """Under total order of the highest packet, its first message."""
+    fingerprint: int
+
+    def add(self, other: Group) -> None:
+        """The rows of the same group in another segment."""
+        self.rows += other.rows
+        self.highest = max(self.highest, other.highest)
+        self.highest_key = max(self.highest_key, other.highest_key)
+        self.fingerprint = self.fingerprint + other.fingerprint & (1 << 64) - 1
+
+
+@dataclass(slots=True)
 class Summary:
     number: int
     rows: int
@@ -90,6 +117,8 @@ class Summary:
     """Payloads whose hash was computed again."""
     altered: Found
     """Payloads that do not have the hash, or the length, that was taken at delivery."""
+    groups: dict[tuple[int, int, int], Group]
+    """By (view tag, sender, bucket)."""
 
 
 def follows(before: int, key: int) -> bool:
@@ -101,101 +130,76 @@ def follows(before: int, key: int) -> bool:
 
 
 def summarize(segment: Segment, with_payload: bool) -> Summary:
-    """Reads one segment.
+    """Reads one segment, once.
 
     Raises:
         JournalError: it cannot be read.
     """
-    import pyarrow as pa
+    from seqcast._native.columns import Scan
 
-    batches = list(segment_batches(segment, _COLUMNS))
-    if not batches or not sum(batch.num_rows for batch in batches):
-        return Summary(segment.number, 0, 0, -1, Found(), [], [], 0, Found())
-    table = pa.Table.from_batches(batches)
-    columns = {name: table[name].to_numpy() for name in _COLUMNS}
-    del table, batches
-    idx = columns["idx"]
-    views, senders = _views(columns), _senders(columns)
-    ends = int(idx[0]), int(idx[-1])
-    summary = Summary(segment.number, len(idx), *ends, _breaks(idx), views, senders, 0, Found())
+    scan, altered, payloads = Scan(), Found(), 0
+    columns, batch_rows = SCANNED, BATCH_ROWS
     if with_payload:
-        _check_payloads(summary, segment, max(1, PAYLOAD_BYTES // (int(columns["length"].mean()) + 1)))
-    return summary
+        columns = [*SCANNED, "payload"]
+        batch_rows = max(1, min(BATCH_ROWS, BATCH_ROWS * PAYLOAD_BYTES // max(1, segment.size)))
+    for batch in segment_batches(segment, columns, batch_rows=batch_rows):
+        scan.add(**scan_columns(batch))
+        if with_payload:
+            payloads += batch.num_rows
+            _check_payloads(batch, altered)
+    views = [ViewRun(*run[:7], _found(run[7]), _found(run[8])) for run in scan.views()]
+    for run in views:
+        if run.zeros == run.rows:  # there is no total order
+            run.back = Found()
+    senders = [
+        SenderRun(sender, idx, rows, _key(first), _key(highest), _keys(back), _keys(jumps))
+        for sender, idx, rows, first, highest, back, jumps in sorted(scan.senders())
+    ]
+    groups = {
+        (tag, sender, bucket): Group(rows, highest, seqno << 16 if highest else bucket << FIFO_SHIFT | low, total)
+        for (tag, sender, bucket), (rows, highest, seqno, low, total) in scan.groups()
+    }
+    ends = scan.ends if scan.rows else (0, -1)
+    return Summary(
+        segment.number, scan.rows, *ends, _found(scan.breaks), views, senders, payloads, altered, groups
+    )  # fmt: skip
 
 
-def _breaks(idx: Int64s) -> Found:
-    return _found(idx, idx, np.flatnonzero(np.diff(idx) != 1) + 1, idx)
+def scan_columns(batch: pa.RecordBatch) -> dict[str, Any]:
+    """The columns that are scanned, as arrays."""
+    return {name: batch[name].to_numpy() for name in SCANNED}
 
 
-def _views(columns: dict[str, Any]) -> list[ViewRun]:
-    tags, seqnos, idx = columns["view_tag"], columns["global_seqno"], columns["idx"]
-    counters = columns["view_counter"]
-    cuts = (np.flatnonzero(tags[1:] != tags[:-1]) + 1).tolist()
-    runs = []
-    for begin, end in zip([0, *cuts], [*cuts, len(tags)], strict=True):
-        part = seqnos[begin:end]
-        highest = np.maximum.accumulate(part)
-        step = part[1:] - highest[:-1]
-        back, jumps = np.flatnonzero(step <= 0) + 1, np.flatnonzero(step > 1) + 1
-        zeros = int(np.count_nonzero(part == 0))
-        runs.append(
-            ViewRun(
-                int(tags[begin]), int(idx[begin]), end - begin, int(part[0]), int(highest[-1]), zeros,
-                (int(counters[begin:end].min()), int(counters[begin:end].max())),
-                Found() if zeros == len(part) else _found(idx[begin:end], part, back, highest),
-                _found(idx[begin:end], part, jumps, highest),
-            )
-        )  # fmt: skip
-    return runs
+def _key(message: tuple[int, int]) -> int:
+    return message[0] << 16 | message[1]
 
 
-def _senders(columns: dict[str, Any]) -> list[SenderRun]:
-    senders, idx, seqnos = columns["sender"], columns["idx"], columns["seqno"]
-    changes = np.flatnonzero(senders[1:] != senders[:-1]) + 1
-    runs = []
-    for sender in np.unique(senders[np.concatenate(([0], changes))]):
-        rows = np.flatnonzero(senders == sender)
-        # Keys beyond the sender's lowest seqno, as those of seqnos from 2^47 on have no room in 64 bits.
-        base = int(seqnos[rows].min())
-        beyond = np.minimum(seqnos[rows] - base, KEY_SPAN)
-        part, at = (beyond << 16) + columns["index"][rows], idx[rows]
-        highest = np.maximum.accumulate(part)
-        step = part[1:] - highest[:-1]
-        back = np.flatnonzero(step <= 0) + 1
-        jumps = np.flatnonzero((step > 1) & (part[1:] & 0xFFFF != 0)) + 1
-        shift = base << 16
-        runs.append(
-            SenderRun(
-                int(sender), int(at[0]), len(rows), int(part[0]) + shift, int(highest[-1]) + shift,
-                _found(at, part, back, highest, shift), _found(at, part, jumps, highest, shift),
-            )
-        )  # fmt: skip
-    return runs
+def _found(given: columns.Found) -> Found:
+    """Of positions and global seqnos."""
+    return Found(given[0], [(idx, before, this) for idx, (before, _), (this, _) in given[1]])
 
 
-def _found(idx: Int64s, values: Int64s, rows: npt.NDArray[np.intp], highest: Int64s, shift: int = 0) -> Found:
-    first = [(int(idx[row]), int(highest[row - 1]) + shift, int(values[row]) + shift) for row in rows[:EXAMPLES]]
-    return Found(len(rows), first)
+def _keys(given: columns.Found) -> Found:
+    """Of a sender's messages."""
+    return Found(given[0], [(idx, _key(before), _key(this)) for idx, before, this in given[1]])
 
 
-def _check_payloads(summary: Summary, segment: Segment, batch_rows: int) -> None:
+def _check_payloads(batch: pa.RecordBatch, altered: Found) -> None:
     import pyarrow.compute as pc
 
-    for batch in segment_batches(segment, _PAYLOAD_COLUMNS, batch_rows=batch_rows):
-        hashes = payload_hashes(batch["payload"])
-        kept = batch["payload_hash"].to_numpy()
-        lengths = pc.binary_length(batch["payload"]).to_numpy(zero_copy_only=False)
-        for row in np.flatnonzero((hashes != kept) | (lengths != batch["length"].to_numpy())):
-            summary.altered.add(batch["idx"][row].as_py(), int(kept[row]), int(hashes[row]))
-        summary.payloads += batch.num_rows
+    hashes = payload_hashes(batch["payload"])
+    kept = batch["payload_hash"].to_numpy()
+    lengths = pc.binary_length(batch["payload"]).to_numpy(zero_copy_only=False)
+    for row in np.flatnonzero((hashes != kept) | (lengths != batch["length"].to_numpy())):
+        altered.add(batch["idx"][row].as_py(), int(kept[row]), int(hashes[row]))
 
 
 def payload_hashes(payloads: pa.BinaryArray) -> Int64s:
     """XXH3 of each payload."""
-    from seqcast._native import columns
+    from seqcast._native.columns import hash_payloads
 
     hashes = np.empty(len(payloads), np.int64)
     _, offsets, data = payloads.buffers()
     at = np.frombuffer(offsets, np.int32)[payloads.offset : payloads.offset + len(payloads) + 1]
-    columns.hash_payloads(np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8), at, hashes)
+    hash_payloads(np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8), at, hashes)
     return hashes

@@ -20,6 +20,8 @@ CHECKS = {
 }
 
 
+WORDS = {True: "true", False: "FALSE", None: "not checked"}
+"""How a verdict reads."""
 EXAMPLES = 100
 """Counter-examples of a check that are kept; all are counted."""
 
@@ -62,6 +64,8 @@ class Report:
     verdicts: dict[str, Verdict] = field(default_factory=lambda: {check: Verdict(check) for check in CHECKS})
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    delivered: dict[tuple[str, str], int] = field(default_factory=dict)
+    """(member, sender) -> messages."""
     unexamined: int = 0
     """Buckets that differ and were not compared row by row; what is not refuted by others is then not checked."""
 
@@ -91,17 +95,16 @@ class Report:
         }
 
     def as_text(self) -> str:
-        words = {True: "true", False: "FALSE", None: "not checked"}
         lines = [f"{'check':14}{'result':13}compared", "-" * 78]
         for verdict in self.verdicts.values():
-            lines.append(f"{verdict.check:14}{words[verdict.result]:13}{verdict.compared}")
+            lines.append(f"{verdict.check:14}{WORDS[verdict.result]:13}{verdict.compared}")
         for verdict in self.verdicts.values():
             if verdict.first:
                 lines += ["", f"{verdict.check} does not hold: {CHECKS[verdict.check]}"]
                 lines.append(f"  first of {verdict.violations}: {verdict.first}")
         lines += ["", f"{self.journals} journals, {self.rows:,} rows, torn tails skipped: {self.torn}"]
         lines += [f"note: {note}" for note in self.notes]
-        lines.append("every guarantee that was checked holds" if self.holds else "NOT every guarantee holds")
+        lines.append(_summary(self.holds))
         return "\n".join(lines)
 
 
@@ -116,6 +119,11 @@ class Audit:
         """Whether every guarantee that was checked holds in every cluster."""
         return all(report.holds for report in self.reports)
 
+    @property
+    def summary(self) -> str:
+        """The verdict in a sentence."""
+        return _summary(self.holds)
+
     def as_json(self) -> dict[str, Any]:
         """``holds``, and ``clusters``; where there is one cluster, its report's fields beside them."""
         clusters = [report.as_json() for report in self.reports]
@@ -126,8 +134,7 @@ class Audit:
         if len(self.reports) == 1:
             return self.reports[0].as_text()
         parts = [f"cluster {report.cluster!r}\n{report.as_text()}" for report in self.reports]
-        verdict = "every guarantee that was checked holds" if self.holds else "NOT every guarantee holds"
-        return "\n\n".join([*parts, f"{len(self.reports)} clusters: {verdict}"])
+        return "\n\n".join([*parts, f"{len(self.reports)} clusters: {self.summary}"])
 
     def counterexamples(self, spark: SparkSession) -> DataFrame:
         """The counter-examples: ``cluster``, ``check``, ``number`` (from 1, in the check) and ``what``; at most
@@ -139,3 +146,7 @@ class Audit:
             for number, what in enumerate(verdict.examples, 1)
         ]
         return spark.createDataFrame(rows, "cluster string, `check` string, number int, what string")
+
+
+def _summary(holds: bool) -> str:
+    return "every guarantee that was checked holds" if holds else "NOT every guarantee holds"

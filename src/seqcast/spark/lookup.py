@@ -1,0 +1,242 @@
+"""Single rows of journals, looked up where the summaries of segments leave a question.
+
+Tasks read the segments that can hold what is wanted, by their summaries, and keep the rows that do. What is wanted is
+bounded, so neither the tasks nor the driver hold more than a few buckets.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from seqcast._native.columns import Scan
+from seqcast.journal.reader import Journal, Segment, segment_batches
+from seqcast.journal.schema import JournalError
+from seqcast.spark.segments import FIFO_SHIFT, ORDERED_SHIFT, SCANNED, Summary, scan_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TASK_BYTES = 512 << 20
+"""About what one task reads of segments where they are many."""
+EVERYTHING = 1 << 62
+"""As the last position of a part: to the end of the bucket."""
+
+Content = tuple[int, int]
+"""Hash and length of a payload."""
+Tuples = frozenset[tuple[int, ...]]
+Columns = dict[str, npt.NDArray[Any]]
+_ROW = ("view_tag", "idx", "global_seqno", "sender", "seqno", "index", "payload_hash", "length")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a member delivered a message."""
+
+    tag: int
+    idx: int
+    global_seqno: int
+    sender: int
+    key: int
+
+
+class Lookup:
+    """Looks into the journals that were summarized.
+
+    Args:
+        summaries: (journal, summary) of each segment.
+
+    Raises:
+        JournalError: by each method, if a segment cannot be read any more.
+    """
+
+    def __init__(
+        self, spark: SparkSession, journals: Sequence[Journal], summaries: Sequence[tuple[int, Summary]]
+    ) -> None:
+        self._spark = spark
+        segments = {
+            (at, segment.number): segment for at, journal in enumerate(journals) for segment in journal.segments
+        }
+        self._segments = [(number, segments[number, summary.number], summary) for number, summary in summaries]
+
+    def bucket_rows(self, wanted: Iterable[tuple[int, int, int]]) -> dict[tuple[int, int], list[tuple[Place, Content]]]:
+        """The rows of the given (journal, view tag, bucket), as (journal, tag) -> [(place, content)], in order."""
+        found: dict[tuple[int, int], list[tuple[Place, Content]]] = defaultdict(list)
+        for number, row in self._each(
+            _in_buckets, wanted, lambda summary: {(tag, bucket) for tag, _, bucket in summary.groups}
+        ):
+            found[number, row[0]].append((_place(row), (row[6], row[7])))
+        for places in found.values():
+            places.sort(key=lambda pair: pair[0].idx)
+        return found
+
+    def find_messages(self, wanted: Iterable[tuple[int, int, int]]) -> dict[tuple[int, int, int], list[Place]]:
+        """Where journals have the messages with the given (journal, sender, key); those not found are left out."""
+        found = defaultdict(list)
+        given = ((number, sender, key) for number, sender, key in wanted)
+        for number, row in self._each(
+            _messages, given, lambda summary: {(run.sender,) for run in summary.senders}, parts=1
+        ):
+            place = _place(row)
+            found[number, place.sender, place.key].append(place)
+        return found
+
+    def find_positions(self, wanted: Iterable[tuple[int, int, int]]) -> dict[tuple[int, int, int], list[Place]]:
+        """Where journals have the given (journal, view tag, global seqno); those not found are left out."""
+        found = defaultdict(list)
+        for number, row in self._each(
+            _positions, wanted, lambda summary: {(run.tag,) for run in summary.views}, parts=1
+        ):
+            found[number, row[0], row[2]].append(_place(row))
+        return found
+
+    def parts(self, wanted: Iterable[tuple[int, int, int, int, int, int]]) -> dict[tuple[int, ...], tuple[int, int]]:
+        """Fingerprints of buckets of which a part is looked at.
+
+        Args:
+            wanted: (journal, view tag, sender, bucket, first, last), the positions inside the bucket: global seqnos, or
+                without total order ``inside`` of keys; ``EVERYTHING`` as last: to the end.
+
+        Returns:
+            The same tuples -> (rows, fingerprint) of the part; those without any rows are left out.
+        """
+        found: dict[tuple[int, ...], tuple[int, int]] = {}
+        for number, (part, rows, total) in self._each(_parts, wanted, lambda summary: set(summary.groups), parts=3):
+            before = found.get((number, *part), (0, 0))
+            found[number, *part] = before[0] + rows, before[1] + total & (1 << 64) - 1
+        return found
+
+    def _each(
+        self,
+        look: Callable[[Segment, Tuples], list[Any]],
+        wanted: Iterable[tuple[int, ...]],
+        holds: Callable[[Summary], set[tuple[int, ...]]],
+        parts: int = 2,
+    ) -> Iterator[tuple[int, Any]]:
+        """(journal, finding) of ``look`` in the segments that can have some of what is wanted.
+
+        Args:
+            wanted: tuples that begin with the journal; ``look`` gets the rest of them.
+            holds: what a segment has, by the first ``parts`` numbers of that rest.
+        """
+        by_journal: dict[int, set[tuple[int, ...]]] = defaultdict(set)
+        for number, *rest in wanted:
+            by_journal[number].add(tuple(rest))
+        tasks: list[Task] = []
+        for number, segment, summary in self._segments:
+            if number in by_journal:
+                there = holds(summary)
+                if few := frozenset(each for each in by_journal[number] if each[:parts] in there):
+                    tasks.append((number, segment, look, (few,)))
+        for number, found in run_tasks(self._spark, tasks):
+            for each in found:
+                yield number, each
+
+
+Task = tuple[int, Segment, Callable[..., Any], tuple[Any, ...]]
+"""(journal, segment, what is called with the segment, and with what beside it)."""
+
+
+def in_tasks(
+    spark: SparkSession, journals: Sequence[Journal], look: Callable[[Segment], Any]
+) -> Iterator[tuple[int, Any]]:
+    """(journal, what ``look`` makes of a segment) of all segments.
+
+    Raises:
+        JournalError: a segment cannot be read.
+    """
+    return run_tasks(spark, [(at, each, look, ()) for at, journal in enumerate(journals) for each in journal.segments])
+
+
+def run_tasks(spark: SparkSession, tasks: Sequence[Task]) -> Iterator[tuple[int, Any]]:
+    """(journal, result) of each; several in one task of Spark where they are many.
+
+    Raises:
+        JournalError: a segment cannot be read.
+    """
+    if not tasks:
+        return
+    slices = slices_of(spark, [segment for _, segment, _, _ in tasks])
+    for number, error, found in spark.sparkContext.parallelize(tasks, slices).map(_run).collect():
+        if error:
+            raise JournalError(error)
+        yield number, found
+
+
+def slices_of(spark: SparkSession, segments: Sequence[Segment]) -> int:
+    """How many tasks read the given segments: a few a processor, or as many as keep a task small."""
+    few = 4 * spark.sparkContext.defaultParallelism
+    return max(1, min(len(segments), max(few, sum(segment.size for segment in segments) // TASK_BYTES)))
+
+
+def inside(key: int) -> int:
+    """A key without the part that its bucket has."""
+    return key & ((1 << FIFO_SHIFT) - 1)
+
+
+# ---- in a task
+
+
+def _run(task: Task) -> tuple[int, str, Any]:
+    number, segment, look, given = task
+    try:
+        return number, "", look(segment, *given)
+    except JournalError as error:  # as text: Spark would bury it in the traceback of a task
+        return number, str(error), None
+
+
+def _in_buckets(segment: Segment, wanted: Tuples) -> list[tuple[int, ...]]:
+    return _rows(segment, wanted, lambda of, tag, bucket: (of["view_tag"] == tag) & (_buckets(of) == bucket))
+
+
+def _messages(segment: Segment, wanted: Tuples) -> list[tuple[int, ...]]:
+    def same(of: Columns, sender: int, key: int) -> npt.NDArray[np.bool_]:
+        found: npt.NDArray[np.bool_] = of["sender"] == sender
+        found &= (of["seqno"] == key >> 16) & (of["index"] == key & 0xFFFF)
+        return found
+
+    return _rows(segment, wanted, same)
+
+
+def _positions(segment: Segment, wanted: Tuples) -> list[tuple[int, ...]]:
+    return _rows(segment, wanted, lambda of, tag, seqno: (of["view_tag"] == tag) & (of["global_seqno"] == seqno))
+
+
+def _parts(segment: Segment, wanted: Tuples) -> list[tuple[tuple[int, ...], int, int]]:
+    scans = {part: Scan() for part in wanted}
+    for batch in segment_batches(segment, SCANNED):
+        of = scan_columns(batch)
+        buckets, seqnos = _buckets(of), of["global_seqno"]
+        places = np.where(seqnos > 0, seqnos, (of["seqno"] << 16 | of["index"]) & (1 << FIFO_SHIFT) - 1)
+        for (tag, sender, bucket, first, last), scan in scans.items():
+            kept = (of["view_tag"] == tag) & (of["sender"] == sender) & (buckets == bucket)
+            kept &= (places >= first) & (places <= last)
+            scan.add(**{name: values[kept] for name, values in of.items()})
+    return [
+        (part, sum(group[0] for _, group in scan.groups()), sum(group[4] for _, group in scan.groups()))
+        for part, scan in scans.items()
+        if scan.rows
+    ]
+
+
+def _buckets(of: Columns) -> npt.NDArray[np.int64]:
+    seqnos = of["global_seqno"]
+    return np.where(seqnos > 0, seqnos >> ORDERED_SHIFT, of["seqno"] >> (FIFO_SHIFT - 16))
+
+
+def _rows(segment: Segment, wanted: Tuples, same: Callable[..., npt.NDArray[np.bool_]]) -> list[tuple[int, ...]]:
+    found: list[tuple[int, ...]] = []
+    for batch in segment_batches(segment, SCANNED):
+        of = scan_columns(batch)
+        at = np.flatnonzero(np.logical_or.reduce([same(of, *each) for each in wanted]))
+        found += zip(*(of[name][at].tolist() for name in _ROW), strict=True)
+    return found
+
+
+def _place(row: Sequence[int]) -> Place:
+    return Place(row[0], row[1], row[2], row[3], row[4] << 16 | row[5])
