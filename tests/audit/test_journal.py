@@ -743,6 +743,12 @@ def test_who_follows_a_journal_opens_no_segment_to_find_its_rows(
     found = journal_read.read(path)
     monkeypatch.setattr("pyarrow.parquet.ParquetFile", None)
     monkeypatch.setattr(journal_read, "stream_schema", None)
-    assert journal_read.segments(path) == (0, list(found.segments)) and len(found.segments) == 2
+    assert journal_read.find([path], open_segments=False) == [found] and len(found.segments) == 2
     assert journal_read.extent(path) == (0, 90)
-    assert journal_read.names(path) == {each.id: each.name for each in (A, B, C)}
+
+
+def test_a_segment_without_a_column_is_damage(tmp_path: Path) -> None:
+    path = journal(tmp_path, A, [(V1, rows_of(50))])
+    journal_roll.rewrite(path, 1, table(path).drop_columns(["seqno"]))
+    with pytest.raises(JournalDamaged, match="has no column 'seqno'"):
+        list(journal_read.read(path, open_segments=False).batches(["idx", "seqno"]))

@@ -174,8 +174,11 @@ class Journal:
                 yield Message(payload, member, views[tag].view_id, seqno, index, position or None, sent_ns)
 
 
-def find(paths: Sequence[str | Path]) -> list[Journal]:
+def find(paths: Sequence[str | Path], *, open_segments: bool = True) -> list[Journal]:
     """Journals in the given directories: each is a member's own, or one that holds members' directories.
+
+    Args:
+        open_segments: as of `read`.
 
     Raises:
         JournalError: no journal there, or one that cannot be read; one line that says which and what to do.
@@ -190,7 +193,7 @@ def find(paths: Sequence[str | Path]) -> list[Journal]:
         if not inside:
             raise JournalError(f"{given} holds no journal (no {HEADER_FILE} in it or in the directories in it)")
         directories.update(dict.fromkeys(path.resolve() for path in inside))
-    return [read(path) for path in sorted(directories)]
+    return [read(path, open_segments=open_segments) for path in sorted(directories)]
 
 
 def journal_files(paths: Sequence[str | Path]) -> dict[int, Path]:
@@ -262,33 +265,14 @@ def assemble(
 
 
 def extent(path: Path) -> tuple[int, int]:
-    """(position of the first row, position behind the last one) of a journal, at the cost of `segments`: what a reader
-    that follows the journal asks again and again.
+    """(position of the first row, position behind the last one) of a journal, at the cost of its manifest and of the
+    checksums of its streams: what a reader that follows the journal asks again and again.
 
     Raises:
         JournalDamaged: a file is not as it was written.
     """
-    first_idx, found = segments(path)
+    first_idx, found = _look(path, lambda segment: None)
     return first_idx, first_idx + sum(segment.rows for segment in found)
-
-
-def segments(path: Path) -> tuple[int, list[Segment]]:
-    """(position of the first row, segments in order) of a journal as it is now, at the cost of its manifest and of the
-    checksums of its streams; no segment is opened. What reads the segments compares their checksums.
-
-    Raises:
-        JournalDamaged: a file is not as it was written.
-    """
-    return _look(path, lambda segment: None)
-
-
-def names(path: Path) -> dict[int, str]:
-    """Id of each member in the views of a journal -> its name.
-
-    Raises:
-        JournalDamaged: a view record is not as it was written.
-    """
-    return {member.id: member.name for view in _views(_views_data(path), path)[0] for member in view.members}
 
 
 def segment_batches(
@@ -320,6 +304,8 @@ def segment_batches(
         check_rolled(segment)
         left = segment.rows
         with pq.ParquetFile(segment.path) as file:
+            if missing := sorted({*(columns or ())} - {*file.schema_arrow.names}):
+                raise JournalDamaged(f"{segment.path} has no column {missing[0]!r}")
             for batch in file.iter_batches(columns=columns, batch_size=batch_rows):
                 yield batch.slice(0, left)
                 left -= batch.num_rows
