@@ -9,8 +9,7 @@
  * Both cycle through rings of `ring_bytes`, as large as seqcast's, so that caches flatter neither side. Each function
  * is one process. Linux only: elsewhere they return SC_BARE_UNSUPPORTED. IPv4.
  */
-#ifndef SEQCAST_BARE_H
-#define SEQCAST_BARE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -54,5 +53,3 @@ int sc_bare_receive(const sc_bare_config *config, void *shared, uint32_t index, 
 int sc_bare_ping(const sc_bare_config *config, void *shared, int spin, uint32_t warm_rounds, uint32_t rounds,
                  int64_t *round_trips_ns, sc_bare_result *out);
 int sc_bare_pong(const sc_bare_config *config, void *shared, int spin, sc_bare_result *out);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef SEQCAST_BASE_EVENTS_H
-#define SEQCAST_BASE_EVENTS_H
+#pragma once
 
 #include "engine/engine.h"
 
@@ -21,5 +20,3 @@ void sc_events_init(sc_engine *e);
 void sc_events_free(sc_engine *e);
 void sc_push_event(sc_engine *e, int kind, uint64_t sender, uint64_t view_tag, const sc_address *from, const uint8_t *p,
                    size_t len);
-
-#endif

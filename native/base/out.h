@@ -1,5 +1,4 @@
-#ifndef SEQCAST_BASE_OUT_H
-#define SEQCAST_BASE_OUT_H
+#pragma once
 
 #include "engine/engine.h"
 
@@ -23,5 +22,3 @@ void sc_out_free(sc_engine *e);
 /* A new datagram in the queue, its common header filled; the caller fills the body. NULL when the bound is hit. */
 uint8_t *sc_out_new(sc_engine *e, int lane, const sc_address *to, uint8_t type, size_t len);
 sc_out *sc_out_pop(sc_engine *e);
-
-#endif

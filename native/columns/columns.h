@@ -1,7 +1,6 @@
 /* Journal columns: a batch of delivered messages as rows, one per message, in the buffers of Arrow arrays.
  * No Python, no allocation: the caller provides the buffers. */
-#ifndef SEQCAST_COLUMNS_H
-#define SEQCAST_COLUMNS_H
+#pragma once
 
 #include "engine/engine.h"
 
@@ -26,5 +25,3 @@ typedef struct {
 int64_t sc_columns_fill(const sc_columns *out, uint64_t at, uint64_t room, int64_t idx, const sc_columns_shared *shared,
                         const uint8_t *data, uint64_t data_len, const int32_t *offsets, uint32_t n, const sc_run *runs,
                         uint32_t n_runs);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef SEQCAST_DELIVERY_ASSEMBLY_H
-#define SEQCAST_DELIVERY_ASSEMBLY_H
+#pragma once
 
 #include "engine/engine.h"
 
@@ -31,5 +30,3 @@ void sc_assembly_drop(sc_engine *e, sc_assembly *a);
 void sc_assembly_release(sc_assembly *a);
 void sc_assembly_view_ends(sc_engine *e);
 void sc_assembly_free(sc_engine *e);
-
-#endif

@@ -1,8 +1,5 @@
-#ifndef SEQCAST_DELIVERY_BATCH_H
-#define SEQCAST_DELIVERY_BATCH_H
+#pragma once
 
 #include "engine/engine.h"
 
 int sc_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef SEQCAST_DELIVERY_QUEUE_H
-#define SEQCAST_DELIVERY_QUEUE_H
+#pragma once
 
 #include "engine/engine.h"
 #include "streams/ring.h"
@@ -46,5 +45,3 @@ void sc_queue_free(sc_engine *e);
  * requested again. sc_rx_skip skips it. */
 int sc_rx_deliver(sc_engine *e, struct sc_peer *peer, uint32_t rank, uint64_t number, uint64_t global);
 void sc_rx_refuse(sc_engine *e, sc_rx_stream *rx);
-
-#endif

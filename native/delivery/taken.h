@@ -1,5 +1,4 @@
-#ifndef SEQCAST_DELIVERY_TAKEN_H
-#define SEQCAST_DELIVERY_TAKEN_H
+#pragma once
 
 #include "engine/engine.h"
 #include "delivery/queue.h"
@@ -30,5 +29,3 @@ void sc_on_taken(sc_engine *e, struct sc_peer *peer, const uint8_t *p);
 void sc_taking_packed(sc_engine *e);
 void sc_taking_installed(sc_engine *e, int64_t now);
 void sc_taken_tick(sc_engine *e, int64_t now);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef SEQCAST_DETECT_H
-#define SEQCAST_DETECT_H
+#pragma once
 
 #include "engine/engine.h"
 
@@ -52,5 +51,3 @@ void sc_detect_starved(sc_engine *e, int64_t now);
 void sc_on_heartbeat(sc_engine *e, struct sc_peer *peer, const uint8_t *p, int64_t now);
 void sc_detect_tick(sc_engine *e, int64_t now);
 int64_t sc_detect_deadline(const sc_engine *e);
-
-#endif

@@ -4,8 +4,7 @@
  * driver (driver.pyx over native/io) and the simulator run the same code. It is not thread-safe: the driver holds one mutex
  * around every call. `now` is the monotonic clock, `wall` the wall clock, both in int64 nanoseconds.
  */
-#ifndef SEQCAST_ENGINE_H
-#define SEQCAST_ENGINE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -431,5 +430,3 @@ typedef struct {
     uint64_t delivered, received, stable;
 } sc_stream_state;
 int sc_engine_stream(const sc_engine *e, uint32_t rank, sc_stream_state *out);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef SEQCAST_ENGINE_RECEIVE_H
-#define SEQCAST_ENGINE_RECEIVE_H
+#pragma once
 
 #include "engine/engine.h"
 
@@ -22,5 +21,3 @@ typedef struct {
     sc_budget strangers; /* all of them together */
     sc_source sources[SC_SOURCES]; /* most recently used first */
 } sc_intake;
-
-#endif

@@ -1,7 +1,6 @@
 /* The engine's struct. Each part belongs to the file named beside it, which alone writes it (a test checks this); all files may
  * read it. For .c files only: a header includes only headers of lower layers, and this one is the top layer. */
-#ifndef SEQCAST_SELF_H
-#define SEQCAST_SELF_H
+#pragma once
 
 #include <stdlib.h>
 #include <string.h>
@@ -114,5 +113,3 @@ static inline int sc_hears_not(const sc_peer *peer, uint32_t rank) {
 }
 /* Neither its multicasts nor its answers arrive. */
 static inline int sc_is_mute(const sc_peer *peer) { return peer->detect.silent && peer->detect.doubted; }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef SEQCAST_ENGINE_SEND_H
-#define SEQCAST_ENGINE_SEND_H
+#pragma once
 
 #include "engine/engine.h"
 
@@ -35,5 +34,3 @@ void sc_blocked_drain(sc_engine *e);
 void sc_leave_end_sends(sc_engine *e);
 void sc_drained_check(sc_engine *e);
 void sc_settle(sc_engine *e, int64_t now);
-
-#endif

@@ -1,7 +1,6 @@
 /* CRC32C (Castagnoli), the integrity check of every datagram. Chosen at run time: SSE4.2 with PCLMUL folding on
  * x86-64, the CRC instructions on aarch64, a table everywhere else. */
-#ifndef SEQCAST_CRC32C_H
-#define SEQCAST_CRC32C_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -14,5 +13,3 @@ const char *sc_crc32c_kernel(void);
 
 /* The portable kernel, against which the others are tested. */
 uint32_t sc_crc32c_table(uint32_t crc, const void *p, size_t len);
-
-#endif

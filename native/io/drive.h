@@ -9,8 +9,7 @@
  * Locks, in this order: `tx.lock` (transmitting), `role.lock` (the role's holder), the engine's. The engine's is never held
  * during a system call. A thread that finds `tx.lock` taken leaves a note (`tx.wanted`), and the holder transmits again.
  */
-#ifndef SEQCAST_DRIVE_H
-#define SEQCAST_DRIVE_H
+#pragma once
 
 #include "io/io.h"
 
@@ -189,5 +188,3 @@ void sc_driver_watch_clear(sc_driver *d);
 
 /* In the child of a fork: closes its copies of the sockets. Takes no lock: a thread that does not exist there may hold it. */
 void sc_driver_forked(sc_driver *d);
-
-#endif

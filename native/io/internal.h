@@ -1,6 +1,5 @@
 /* Shared by the socket files: system headers, addresses, the interface. */
-#ifndef SEQCAST_IO_INTERNAL_H
-#define SEQCAST_IO_INTERNAL_H
+#pragma once
 
 #include "io/io.h"
 
@@ -73,5 +72,3 @@ int sc_io_routed_source(const sc_io *io, const sc_sockaddr *own, sc_sockaddr *ou
 int sc_io_multicast_from(const sc_io *io, sc_fd fd, const sc_sockaddr *own);
 /* Joins the group on our interface, or leaves it. */
 int sc_io_group(const sc_io *io, sc_fd fd, const sc_sockaddr *own, int join);
-
-#endif

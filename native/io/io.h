@@ -4,8 +4,7 @@
  * others see is the member's address. Linux: UDP_SEGMENT, UDP_GRO, sendmmsg, recvmmsg, each with a fallback chosen at run time;
  * elsewhere plain calls. No function here takes a lock or keeps a thread.
  */
-#ifndef SEQCAST_IO_H
-#define SEQCAST_IO_H
+#pragma once
 
 #include <stdint.h>
 
@@ -125,5 +124,3 @@ void sc_io_send(sc_io *io, const sc_tx *runs, int n);
 
 /* "192.0.2.1:5000" into `text` (at least 64 bytes). */
 void sc_io_format(const sc_address *address, char *text);
-
-#endif

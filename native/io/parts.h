@@ -1,6 +1,5 @@
 /* Functions that the driver's parts call in each other. Calls go one way: role and call -> round -> transmit -> wake. */
-#ifndef SEQCAST_PARTS_H
-#define SEQCAST_PARTS_H
+#pragma once
 
 #include "io/drive.h"
 
@@ -41,5 +40,3 @@ int sc_role_take(sc_driver *d);
 void sc_role_leave(sc_driver *d);
 /* Runs rounds, holding the role, until the wanted condition holds. As sc_drive. */
 int sc_role_rounds(sc_driver *d, int want, uint64_t mark, int64_t until);
-
-#endif

@@ -1,8 +1,7 @@
 /* Threads and clocks, for all systems: a mutex, a condition with a deadline, two clocks.
  *
  * POSIX threads, or Windows' slim locks. All times are int64 nanoseconds. */
-#ifndef SEQCAST_PORT_H
-#define SEQCAST_PORT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -161,5 +160,3 @@ static inline void sc_relax(void) {
     __asm__ volatile("yield");
 #endif
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Memory that is scanned from end to end: on huge pages where the system has them, as a copy through 4 KiB pages spends much
  * of its time on address translation, above all in a virtual machine. Released with free(). */
-#ifndef SEQCAST_MEMORY_H
-#define SEQCAST_MEMORY_H
+#pragma once
 
 #include <stdlib.h>
 #if defined(__linux__)
@@ -20,5 +19,3 @@ static inline void *sc_large_alloc(size_t bytes) {
 #endif
     return malloc(bytes);
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* Receive buffers: reference-counted slabs from a bounded pool. A received packet stays where the kernel put it; each user
  * (receive window, delivery queue, retransmission) holds a reference to its slab.
  * Not thread-safe: a pool and its slabs are used under the engine's lock. */
-#ifndef SEQCAST_SLAB_H
-#define SEQCAST_SLAB_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -50,5 +49,3 @@ uint8_t *sc_slab_copy_own(sc_slab_pool *pool, const uint8_t *p, size_t len, sc_s
 int sc_slab_pool_scarce(const sc_slab_pool *pool);
 uint32_t sc_slab_pool_in_use(const sc_slab_pool *pool);
 uint64_t sc_slab_pool_exhausted(const sc_slab_pool *pool); /* how often the bound was reached */
-
-#endif

@@ -27,8 +27,7 @@
  * data of the first record is here, from whichever stream; `finish` ends the records at the cut, voids those without data, and
  * delivers the unrecorded tail by (rank, seqno), so that nothing is resent. `settle` is the place for what follows from
  * stability (safe delivery) or from several streams at once (causal). */
-#ifndef SEQCAST_ORDER_H
-#define SEQCAST_ORDER_H
+#pragma once
 
 #include "engine/engine.h"
 #include "order/orders.h"
@@ -84,5 +83,3 @@ typedef struct {
 
 /* The order with this wire number; NULL: there is none. */
 const sc_order_ops *sc_order_of(uint32_t mechanism);
-
-#endif

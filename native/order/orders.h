@@ -1,6 +1,5 @@
 /* All orders: X(wire number, table). A build may add its own through SC_ORDERS_MORE. */
-#ifndef SEQCAST_ORDERS_H
-#define SEQCAST_ORDERS_H
+#pragma once
 
 enum { SC_ORDER_FIFO = 0, SC_ORDER_SEQUENCER = 1 };
 
@@ -12,5 +11,3 @@ enum { SC_ORDER_FIFO = 0, SC_ORDER_SEQUENCER = 1 };
     X(SC_ORDER_FIFO, sc_order_fifo)                                                                                    \
     X(SC_ORDER_SEQUENCER, sc_order_sequencer)                                                                          \
     SC_ORDERS_MORE(X)
-
-#endif

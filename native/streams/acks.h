@@ -1,5 +1,4 @@
-#ifndef SEQCAST_STREAMS_ACKS_H
-#define SEQCAST_STREAMS_ACKS_H
+#pragma once
 
 #include "engine/engine.h"
 #include "streams/ring.h"
@@ -45,5 +44,3 @@ void sc_on_ack(sc_engine *e, struct sc_peer *peer, const uint8_t *p, int64_t now
 void sc_on_probe(sc_engine *e, struct sc_peer *peer, const uint8_t *p, int64_t now);
 void sc_flow_tick(sc_engine *e, int64_t now);
 int64_t sc_flow_deadline(const sc_engine *e);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef SEQCAST_STREAMS_AGAIN_H
-#define SEQCAST_STREAMS_AGAIN_H
+#pragma once
 
 #include "engine/engine.h"
 
@@ -37,5 +36,3 @@ struct sc_peer;
 
 void sc_on_nak(sc_engine *e, struct sc_peer *peer, const uint8_t *p, int64_t now);
 void sc_again_forget(sc_engine *e);
-
-#endif

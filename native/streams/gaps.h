@@ -1,5 +1,4 @@
-#ifndef SEQCAST_STREAMS_GAPS_H
-#define SEQCAST_STREAMS_GAPS_H
+#pragma once
 
 #include "engine/engine.h"
 
@@ -26,5 +25,3 @@ void sc_gaps_cut(struct sc_rx_stream *rx, uint64_t limit);
 void sc_gaps_fetch(sc_engine *e, struct sc_rx_stream *rx, uint64_t lo, uint64_t hi, uint32_t holder);
 void sc_rx_naks(sc_engine *e, int64_t now);
 int64_t sc_rx_deadline(const sc_engine *e);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef SEQCAST_STREAMS_OWN_H
-#define SEQCAST_STREAMS_OWN_H
+#pragma once
 
 #include "engine/engine.h"
 
@@ -28,5 +27,3 @@ void sc_large_packed(sc_engine *e, uint64_t first, uint64_t last);
 int sc_large_returned(const sc_engine *e);
 void sc_large_done(sc_engine *e);
 void sc_large_view_ends(sc_engine *e, int merge);
-
-#endif

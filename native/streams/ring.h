@@ -1,5 +1,4 @@
-#ifndef SEQCAST_STREAMS_RING_H
-#define SEQCAST_STREAMS_RING_H
+#pragma once
 
 #include "engine/engine.h"
 #include "streams/gaps.h"
@@ -48,5 +47,3 @@ void sc_rx_skip(sc_rx_stream *rx);
 void sc_rx_drop(const sc_engine *e, sc_rx_stream *rx);
 void sc_rx_release(const sc_engine *e, sc_rx_stream *rx);
 void sc_rx_moved(sc_rx_stream *rx, sc_rx_packet *slot); /* its slab reference was moved elsewhere */
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef SEQCAST_STREAMS_STATE_H
-#define SEQCAST_STREAMS_STATE_H
+#pragma once
 
 #include "engine/engine.h"
 
@@ -13,5 +12,3 @@ typedef struct {
 } sc_peer_state;
 
 void sc_state_advance(sc_engine *e, struct sc_peer *peer);
-
-#endif

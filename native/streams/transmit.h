@@ -1,5 +1,4 @@
-#ifndef SEQCAST_STREAMS_TRANSMIT_H
-#define SEQCAST_STREAMS_TRANSMIT_H
+#pragma once
 
 #include "engine/engine.h"
 #include "base/out.h"
@@ -18,5 +17,3 @@ typedef struct {
 int sc_transmit_return(sc_engine *e);
 int sc_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all);
 void sc_tx_spent_free(sc_engine *e);
-
-#endif

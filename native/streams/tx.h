@@ -1,5 +1,4 @@
-#ifndef SEQCAST_STREAMS_TX_H
-#define SEQCAST_STREAMS_TX_H
+#pragma once
 
 #include "engine/engine.h"
 #include "streams/ring.h"
@@ -102,5 +101,3 @@ static inline int sc_tx_outstanding(const sc_tx_stream *tx, uint64_t acked) { re
 static inline int sc_tx_keeps(const sc_tx_stream *tx, uint64_t len) {
     return len <= tx->window / 2 && len / (tx->packet_bytes - SC_DATA_HEADER - 64) + 2 <= tx->mask / 2;
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef SEQCAST_VIEW_CUT_H
-#define SEQCAST_VIEW_CUT_H
+#pragma once
 
 #include "engine/engine.h"
 
@@ -37,5 +36,3 @@ void sc_view_uncount(sc_engine *e, const uint64_t *lost, size_t n);
 void sc_view_freeze(sc_engine *e, const uint64_t *lost, size_t n, int still);
 void sc_view_cut(sc_engine *e, const uint64_t *cut, const sc_fetch *fetch, size_t n_fetch);
 void sc_view_cut_check(sc_engine *e);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef SEQCAST_VIEW_INSTALL_H
-#define SEQCAST_VIEW_INSTALL_H
+#pragma once
 
 #include "engine/engine.h"
 
@@ -7,5 +6,3 @@
 
 int sc_view_install(sc_engine *e, const sc_view *view, const uint64_t *cut, uint64_t marker, int64_t now);
 void sc_view_leave(sc_engine *e);
-
-#endif

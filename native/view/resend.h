@@ -1,5 +1,4 @@
-#ifndef SEQCAST_VIEW_RESEND_H
-#define SEQCAST_VIEW_RESEND_H
+#pragma once
 
 #include "engine/engine.h"
 
@@ -17,5 +16,3 @@ int sc_resend_collect(const sc_engine *e, sc_resend *r);
 uint64_t sc_resend_ring(const sc_resend *r, uint32_t packet_bytes);
 int sc_resend_pack(sc_engine *e, const sc_resend *r, int64_t wall);
 void sc_resend_free(sc_resend *r);
-
-#endif

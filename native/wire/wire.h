@@ -13,8 +13,7 @@
  * other than 0 is reserved for an AEAD whose tag is the last 16 bytes of the datagram, with the header as associated
  * data; this version drops and counts such datagrams.
  */
-#ifndef SEQCAST_WIRE_H
-#define SEQCAST_WIRE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -193,5 +192,3 @@ static inline size_t sc_wire_offsets(uint32_t data_len) {
 }
 static inline uint32_t sc_get_offset(const uint8_t *offsets, size_t i) { return sc_get32(offsets + 4 * i); }
 static inline void sc_put_offset(uint8_t *offsets, size_t i, uint32_t v) { sc_put32(offsets + 4 * i, v); }
-
-#endif
