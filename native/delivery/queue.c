@@ -44,6 +44,7 @@ static void credit(sc_engine *e, const sc_delivery *d, int64_t now) {
     sc_rx_stream *rx = sc_rx_of(peer, d->stream);
     if (d->seqno > rx->consumed) rx->consumed = d->seqno;
     rx->queue_bytes -= d->len;
+    sc_rx_consumed(rx);
     sc_flow_consumed(e, peer, d->stream, d->len, now);
 }
 
@@ -76,7 +77,7 @@ int sc_queue_packet(sc_engine *e, const sc_delivery *packet) {
 void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno, uint64_t number, uint64_t global) {
     if (e->config.receive && e->config.deliver_own) {
         sc_slab *slab;
-        uint8_t *copy = sc_slab_copy_own(e->pool, p, len, &slab);
+        uint8_t *copy = sc_slab_copy_own(e->pool, NULL, p, len, &slab);
         if (copy) {
             sc_queue_packet(e, &(sc_delivery){.p = copy,
                                               .len = len,

@@ -49,10 +49,10 @@ void sc_on_ask(sc_engine *e, sc_peer *peer, const uint8_t *p) {
 
 /* ---- the sender's side --------------------------------------------------------------------------------------- */
 
-/* The last own number whose packet has part of a message. */
+/* The last own number whose packet has part of a message; of an open packet the least that it can be. */
 static uint64_t last_sent(const sc_engine *e) {
     const sc_tx_stream *tx = e->order.own;
-    return e->own.last + (tx->open && tx->open_pieces);
+    return tx->open && tx->open_pieces ? e->own.last + 1 : e->own.sent;
 }
 
 /* Taken by the applications of all others. */

@@ -141,8 +141,8 @@ uint64_t sc_engine_send_batch(sc_engine *e, const uint8_t *data, const uint64_t 
 uint64_t sc_engine_blocked(const sc_engine *e);
 /* Drops these messages unpacked, accepts no more, and returns how many there were. */
 uint64_t sc_engine_blocked_end(sc_engine *e);
-/* Packets with own messages that the sequencer has not ordered yet, as far as is known here (SEQ-24: a leaving member waits
- * until there are none); 0 without a sequencer or at the sequencer, where the cut includes everything sent. */
+/* Packets with own messages that the sequencer has not ordered yet, as far as is known here; 0 without a sequencer. A pause
+ * waits until there are none, and so does a leaving member (SEQ-24), unless the cut orders everything that was sent. */
 uint64_t sc_engine_unordered(const sc_engine *e);
 /* The application sends nothing more (it leaves): from now on every send gets SC_ENDED, even one that waits for credit or for
  * the gate; only a completely packed large forward still waits to be ordered. This is final, and separate from the gate and
@@ -379,6 +379,7 @@ void sc_engine_close(sc_engine *e, const uint64_t *cut, uint64_t marker);
     X(late)                                                                                                            \
     X(unheard_by_others)                                                                                               \
     X(stamped)                                                                                                         \
+    X(records)                                                                                                         \
     X(asks_sent)                                                                                                       \
     X(taken_sent)                                                                                                      \
     X(blocked_queued)                                                                                                  \

@@ -69,10 +69,10 @@ static int drop(uint64_t *counter) {
 }
 
 static int stream_of(uint8_t type) {
-    return type == SC_TYPE_DATA      ? SC_STREAM_GROUP
-           : type == SC_TYPE_UNICAST ? SC_STREAM_UNICAST
-           : type == SC_TYPE_FORWARD ? SC_STREAM_FORWARD
-                                     : SC_STREAM_STATE;
+    return type == SC_TYPE_DATA || type == SC_TYPE_RECORD ? SC_STREAM_GROUP
+           : type == SC_TYPE_UNICAST                      ? SC_STREAM_UNICAST
+           : type == SC_TYPE_FORWARD                      ? SC_STREAM_FORWARD
+                                                          : SC_STREAM_STATE;
 }
 
 /* After its OK a survivor accepts nothing of this view from outside the survivors except what the CUT names. */
@@ -165,10 +165,11 @@ static int is_alive(sc_engine *e, sc_peer *peer, uint64_t tag, int current, int 
     return 1;
 }
 
-/* May `from` send this? A member sends from its own address. Only a DATA packet may come from another member, a holder that
- * serves it for a departed sender: that is no sign of life of the sender. */
+/* May `from` send this? A member sends from its own address. Only a packet of a group stream may come from another member, a
+ * holder that serves it for a departed sender: that is no sign of life of the sender. */
 static int may_send(sc_engine *e, sc_peer *peer, const sc_address *from, uint8_t type, size_t len, int64_t now) {
-    if (peer && !sc_same_address(from, &peer->address) && (type != SC_TYPE_DATA || !is_members(e, from)))
+    if (peer && !sc_same_address(from, &peer->address) &&
+        ((type != SC_TYPE_DATA && type != SC_TYPE_RECORD) || !is_members(e, from)))
         return drop(&e->counters.drop_address);
     int limited = type == SC_TYPE_CONTROL || (type == SC_TYPE_PING && !peer);
     return limited && !within_rate(e, peer, from, len, now) ? drop(&e->counters.drop_rate) : 1;

@@ -28,7 +28,7 @@ static int send_to_self(sc_engine *e, const uint8_t *p, uint64_t len, uint64_t *
         sc_put_offset(packet + at, 0, 0);
         sc_put_offset(packet + at, 1, (uint32_t)take);
         sc_slab *slab;
-        uint8_t *copy = sc_slab_copy_own(e->pool, packet, at + 8, &slab);
+        uint8_t *copy = sc_slab_copy_own(e->pool, NULL, packet, at + 8, &slab);
         if (!copy) return SC_AGAIN;
         uint64_t seqno = sc_get_seqno(packet);
         int queued = sc_queue_packet(e, &(sc_delivery){.p = copy,

@@ -111,8 +111,8 @@ uint8_t *sc_slab_copy(sc_slab_pool *pool, sc_sharing *sharing, const uint8_t *p,
     return copy(pool, sharing, p, len, 0, slab);
 }
 
-uint8_t *sc_slab_copy_own(sc_slab_pool *pool, const uint8_t *p, size_t len, sc_slab **slab) {
-    return copy(pool, &pool->own, p, len, 1, slab);
+uint8_t *sc_slab_copy_own(sc_slab_pool *pool, sc_sharing *sharing, const uint8_t *p, size_t len, sc_slab **slab) {
+    return copy(pool, sharing ? sharing : &pool->own, p, len, 1, slab);
 }
 
 int sc_slab_pool_scarce(const sc_slab_pool *pool) {

@@ -41,8 +41,9 @@ void sc_slab_unref(sc_slab *slab); /* back to the free list with the last refere
 /* A copy of a small datagram in a slab that small datagrams share: a 100-byte datagram must not hold 64 KiB until it
  * is stable. Adds a reference to *slab for the caller; NULL when the bound is reached. A sharing of zeros has no slab yet. */
 uint8_t *sc_slab_copy(sc_slab_pool *pool, sc_sharing *sharing, const uint8_t *p, size_t len, sc_slab **slab);
-/* The same for an own packet. The bound does not apply: own packets are bounded by the window, and must not be lost. */
-uint8_t *sc_slab_copy_own(sc_slab_pool *pool, const uint8_t *p, size_t len, sc_slab **slab);
+/* The same for an own packet; without `sharing` the copies delivered here share. The bound does not apply: own packets are
+ * bounded by the window, and must not be lost. */
+uint8_t *sc_slab_copy_own(sc_slab_pool *pool, sc_sharing *sharing, const uint8_t *p, size_t len, sc_slab **slab);
 
 /* Only the last eighth is free: it is reserved for packets in sequence. Otherwise packets beyond gaps could take all slabs,
  * and the packets that fill the gaps, and so free slabs, would never find one. */

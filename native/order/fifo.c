@@ -16,8 +16,8 @@ static void packed(sc_engine *e, sc_tx_stream *tx, sc_tx_packet *packet) {
 }
 
 static int accepts(const sc_engine *e, const sc_peer *peer, int stream, const uint8_t *p) {
-    (void)e, (void)peer, (void)p;
-    return stream == SC_STREAM_GROUP;
+    (void)e, (void)peer;
+    return stream == SC_STREAM_GROUP && sc_get_type(p) == SC_TYPE_DATA;
 }
 
 static void advance(sc_engine *e, sc_peer *peer) {

@@ -13,20 +13,16 @@
  *    holding back a packet holds back its sender's credit.
  *  - `advance` and `settle` are not called between the cut and `finish`. `finish` delivers all that is left: what it
  *    delivers, and in which order, depends only on the packets up to the cut, as every survivor has the same ones.
- *  - Own numbers. A sender's packets are numbered, gapless from its base on, as its receivers see them (Message.seqno):
- *    by the group stream's seqnos, or, with `renumbers`, by a numbering of the sender's own that survives views in the
- *    received table. `packed` reports each own packet with its number by sc_own_packet.
+ *  - Own numbers. A sender's packets are numbered from its base on, as its receivers see them (Message.seqno): by the group
+ *    stream's seqnos, of which records take some, or, with `renumbers`, gapless, by a numbering of the sender's own that
+ *    survives views in the received table. `packed` reports each own packet with its number by sc_own_packet.
  *  - Own packets that wait for an order (`waits`) stay in their stream until they return, or until a view change collects
  *    those after `ordered` and packs their messages again in the new view. An order whose cut orders everything that was
  *    sent never waits.
  *  - Determinism: no clock, no randomness but sc_random, no iteration but by rank and seqno.
  *
- * How other orders would fit. `records`, in which members multicast data themselves and the sequencer multicasts short records
- * (sender, range → global seqno): own messages go to the group stream, and `packed` keeps the own packet in the send ring
- * instead of delivering it; `advance` reads records from the sequencer's stream into the private state, and delivers while the
- * data of the first record is here, from whichever stream; `finish` ends the records at the cut, voids those without data, and
- * delivers the unrecorded tail by (rank, seqno), so that nothing is resent. `settle` is the place for what follows from
- * stability (safe delivery) or from several streams at once (causal). */
+ * How other orders would fit: `settle` is the place for what follows from stability (safe delivery) or from several streams at
+ * once (causal). */
 #pragma once
 
 #include "engine/engine.h"
@@ -51,9 +47,9 @@ typedef struct sc_order_ops {
     /* Own messages. A packet of the own group or forward stream is closed: it may write the order's fields of the header,
      * reports the own number and, if the packet is already ordered, delivers it here. */
     void (*packed)(sc_engine *e, struct sc_tx_stream *tx, struct sc_tx_packet *packet);
-    /* If `waits`: the own number up to which own packets are known to be ordered, and the number up to which all members are
-     * known to have delivered them. */
+    /* The own number up to which own packets are known to be ordered. NULL: they are when they are packed. */
     uint64_t (*ordered)(const sc_engine *e);
+    /* If `waits`: the own number up to which all members are known to have delivered own packets. */
     uint64_t (*stable)(const sc_engine *e);
 
     /* Packets of others. Can this packet, in the group or the forward stream of `peer`, belong to this order? Called before it

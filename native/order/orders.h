@@ -1,7 +1,7 @@
 /* All orders: X(wire number, table). A build may add its own through SC_ORDERS_MORE. */
 #pragma once
 
-enum { SC_ORDER_FIFO = 0, SC_ORDER_SEQUENCER = 1 };
+enum { SC_ORDER_FIFO = 0, SC_ORDER_SEQUENCER = 1, SC_ORDER_RECORDS = 2 };
 
 #ifndef SC_ORDERS_MORE
 #define SC_ORDERS_MORE(X)
@@ -10,4 +10,5 @@ enum { SC_ORDER_FIFO = 0, SC_ORDER_SEQUENCER = 1 };
 #define SC_ORDERS(X)                                                                                                   \
     X(SC_ORDER_FIFO, sc_order_fifo)                                                                                    \
     X(SC_ORDER_SEQUENCER, sc_order_sequencer)                                                                          \
+    X(SC_ORDER_RECORDS, sc_order_records)                                                                              \
     SC_ORDERS_MORE(X)

@@ -53,17 +53,13 @@ static void packed(sc_engine *e, sc_tx_stream *tx, sc_tx_packet *packet) {
     sc_queue_own(e, packet->p, packet->len, tx->next - 1, packet->own, global);
 }
 
-static uint32_t messages_ending(const uint8_t *p) {
-    return (uint32_t)sc_get_pieces(p) - ((sc_get_flags(p) & SC_FLAG_CONT_OUT) ? 1u : 0u);
-}
-
 /* The next forward of `peer` becomes a packet of the own group stream, in place (SEQ-17). */
 static void take_forward(sc_engine *e, sc_peer *peer, int64_t now) {
     sc_rx_stream *rx = &peer->forward;
     sc_rx_packet *slot = sc_rx_at(e, rx, rx->queued);
     uint8_t *p = slot->p;
     uint64_t number = sc_get_seqno(p), seqno = e->group.next;
-    uint32_t messages = messages_ending(p), len = slot->len;
+    uint32_t messages = sc_messages_ending(p), len = slot->len;
     sc_put_type(p, SC_TYPE_DATA);
     sc_put_sender(p, e->config.member);
     sc_put_seqno(p, seqno);
@@ -78,7 +74,7 @@ static void take_forward(sc_engine *e, sc_peer *peer, int64_t now) {
                                       .seqno = seqno,
                                       .number = number,
                                       .global = global});
-    sc_tx_restamp(e, &e->group, slot, messages, ((stamping *)e->order.state)->origin_next - 1);
+    sc_tx_insert(e, &e->group, slot, messages, ((stamping *)e->order.state)->origin_next - 1);
     sc_rx_moved(rx, slot);
     sc_rx_skip(rx);
     sc_rx_release(e, rx);
@@ -98,7 +94,7 @@ static void settle(sc_engine *e, int64_t now) {
             continue;
         }
         sc_tx_close(e, &e->group); /* the own open packet comes first, and takes its slot in the ring */
-        if (!sc_tx_may_restamp(&e->group, sc_rx_at(e, rx, rx->queued)->len)) {
+        if (!sc_tx_may_insert(&e->group, sc_rx_at(e, rx, rx->queued)->len, 0)) {
             e->counters.credit_stalls++;
             return;
         }
@@ -113,6 +109,7 @@ static void settle(sc_engine *e, int64_t now) {
 /* Only the sequencer gets forwards (SEQ-14), and only it multicasts. */
 static int accepts(const sc_engine *e, const sc_peer *peer, int stream, const uint8_t *p) {
     if (stream == SC_STREAM_FORWARD) return stamps(e);
+    if (sc_get_type(p) != SC_TYPE_DATA) return 0;
     return peer->rank == (uint32_t)e->view.sequencer && sc_get_origin_rank(p) < e->view.n;
 }
 

@@ -9,13 +9,17 @@ static uint32_t *ended_at(const sc_engine *e, uint64_t number) {
 /* A view begins: its own packets are numbered from `base` + 1 on. */
 void sc_own_reset(sc_engine *e, uint64_t base) {
     e->own.base = e->own.first = e->own.last = base;
+    if (e->own.sent > base) e->own.sent = base; /* it was in another group in between */
     *ended_at(e, base) = e->own.ended;
 }
 
 /* The own packet with this number is closed. At most two rings of them are on their way: one to the sequencer, and one in
- * its group stream. */
+ * its group stream. A number that was passed over, of a record, counts as a packet in which nothing ends. */
 void sc_own_packet(sc_engine *e, uint64_t number, uint32_t messages) {
-    e->own.last = number;
+    uint64_t oldest = number > 2 * (uint64_t)e->config.ring_packets ? number - 2 * (uint64_t)e->config.ring_packets : 0;
+    for (uint64_t each = e->own.last > oldest ? e->own.last : oldest; each + 1 < number; each++)
+        *ended_at(e, each + 1) = e->own.ended;
+    e->own.last = e->own.sent = number;
     e->own.ended += messages;
     *ended_at(e, number) = e->own.ended;
     if (number - e->own.first >= 2 * (uint64_t)e->config.ring_packets)
@@ -60,7 +64,7 @@ uint32_t sc_engine_own_messages(const sc_engine *e, uint64_t seqno, int waiting)
 }
 
 uint64_t sc_engine_unordered(const sc_engine *e) {
-    if (!e->in_view || !e->order.waits) return 0;
+    if (!e->in_view || !e->order.ops->ordered) return 0;
     const sc_tx_stream *tx = e->order.own;
     return e->own.last + (tx->open && tx->open_pieces) - e->order.ops->ordered(e);
 }

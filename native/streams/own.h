@@ -5,7 +5,8 @@
 /* Own numbers, and the large message in progress. */
 
 typedef struct {
-    uint64_t last; /* number of the newest closed own packet */
+    uint64_t last; /* number of the newest closed own packet of the view, or `base` */
+    uint64_t sent; /* number of the newest one, of whatever view */
     uint64_t base; /* the view's first own packet has the next number */
     uint64_t first; /* oldest number in `ends` */
     uint32_t *ends; /* by number, two rings of packets: messages that have ended up to there */

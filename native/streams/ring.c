@@ -62,13 +62,23 @@ void sc_rx_end(sc_rx_stream *rx, uint64_t last) {
     if (rx->next > last + 1) rx->next = last + 1;
 }
 
-void sc_rx_skip(sc_rx_stream *rx) { rx->consumed = rx->queued++; }
+/* What was skipped is consumed once everything before it is. */
+void sc_rx_consumed(sc_rx_stream *rx) {
+    if (!rx->queue_bytes && rx->consumed + 1 < rx->queued) rx->consumed = rx->queued - 1;
+}
+
+void sc_rx_skip(sc_rx_stream *rx) {
+    rx->queued++;
+    sc_rx_consumed(rx);
+}
 
 /* Stores a packet that has a free slot in the ring. The next packet in sequence always finds a slab: the others leave the
- * last slabs to it. 0 without slabs. */
+ * last slabs to it. So do those behind packets that wait for an order, which may wait for a packet of another stream. 0 without
+ * slabs. */
 int sc_rx_put(sc_engine *e, sc_rx_stream *rx, uint64_t seqno, uint8_t *p, size_t len, sc_slab *slab) {
     sc_rx_packet *slot = sc_rx_at(e, rx, seqno);
-    if (seqno != rx->next && sc_slab_pool_scarce(e->pool)) return 0;
+    int next = seqno == rx->next && (rx->queued == rx->next || e->cut.set);
+    if (!next && sc_slab_pool_scarce(e->pool)) return 0;
     if (slab) {
         sc_slab_ref(slab);
         slot->slab = slab;

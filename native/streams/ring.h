@@ -44,6 +44,7 @@ int sc_rx_put(sc_engine *e, sc_rx_stream *rx, uint64_t seqno, uint8_t *p, size_t
 void sc_rx_stable(sc_engine *e, sc_rx_stream *rx, uint64_t stable);
 /* The packet `queued` is skipped; or dropped, so that its slot is empty again. */
 void sc_rx_skip(sc_rx_stream *rx);
+void sc_rx_consumed(sc_rx_stream *rx);
 void sc_rx_drop(const sc_engine *e, sc_rx_stream *rx);
 void sc_rx_release(const sc_engine *e, sc_rx_stream *rx);
 void sc_rx_moved(sc_rx_stream *rx, sc_rx_packet *slot); /* its slab reference was moved elsewhere */

@@ -275,29 +275,39 @@ uint64_t sc_tx_pack_whole(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, c
     return k;
 }
 
-/* Moves a forward into the own group stream in place (SEQ-17): the header is rewritten and the slab reference moves. The
- * caller has checked credit. */
-void sc_tx_restamp(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *forward, uint32_t messages, uint64_t own) {
+/* Adds a complete packet, which lies in a slab, to the stream: a forward in place (SEQ-17), or a record. The slab reference
+ * moves. The caller has checked credit. */
+void sc_tx_insert(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *from, uint32_t messages, uint64_t own) {
     sc_tx_packet *packet = sc_tx_at(tx, tx->next);
     memset(packet, 0, sizeof *packet);
-    packet->p = forward->p;
-    packet->len = forward->len;
-    packet->slab = forward->slab;
-    packet->charge = sc_charge(forward->len, forward->len == tx->packet_bytes);
+    packet->p = from->p;
+    packet->len = from->len;
+    packet->slab = from->slab;
+    packet->charge = sc_charge(from->len, from->len == tx->packet_bytes);
     tx->charged += packet->charge;
     packet->charged = tx->charged;
     packet->ring_end = tx->head;
     packet->messages = messages;
     packet->message_start = tx->next + 1;
     packet->own = own;
-    packed(e, tx, forward->len);
+    packed(e, tx, from->len);
     tx->next++;
 }
 
-int sc_tx_may_restamp(const sc_tx_stream *tx, uint32_t len) {
+int sc_tx_may_insert(const sc_tx_stream *tx, uint32_t len, uint64_t beyond) {
     uint64_t flight = tx->charged - tx->charged_consumed;
-    if (flight && flight + sc_charge(len, len == tx->packet_bytes) > tx->window) return 0;
+    if (flight && flight + sc_charge(len, len == tx->packet_bytes) > tx->window + beyond) return 0;
     return tx->next - tx->first <= tx->mask;
+}
+
+/* The packet that was added last, and was never transmitted, has grown. */
+void sc_tx_extend(sc_engine *e, sc_tx_stream *tx, uint32_t bytes) {
+    sc_tx_packet *packet = sc_tx_at(tx, tx->next - 1);
+    packet->len += bytes;
+    packed(e, tx, bytes);
+    uint32_t more = sc_charge(packet->len, 0) - packet->charge;
+    packet->charge += more;
+    packet->charged = tx->charged += more;
 }
 
 void sc_tx_purge(sc_tx_stream *tx, uint64_t upto) {

@@ -18,7 +18,7 @@ typedef struct sc_tx_packet {
     uint64_t
         message_start; /* seqno in which the message that continues after this packet began; else its own seqno + 1 */
     uint64_t own; /* of the group stream: the highest number of an own packet up to here (sc_own) */
-    sc_slab *slab; /* a restamped forward lies in a slab, own packets (NULL) in the byte ring */
+    sc_slab *slab; /* a restamped forward or a record lies in a slab, own packets (NULL) in the byte ring */
     int64_t retransmitted_at;
     uint32_t retransmitted_to; /* rank + 1 of the last requester, UINT32_MAX: all */
     uint32_t messages; /* that end here */
@@ -83,8 +83,10 @@ void sc_tx_abandon(sc_tx_stream *tx);
 sc_tx_stream *sc_tx_of(sc_engine *e, const struct sc_peer *peer, int stream);
 sc_tx_stream *sc_tx_to(sc_engine *e, struct sc_peer *peer, int stream);
 void sc_tx_rewindow(sc_engine *e, struct sc_peer *peer);
-void sc_tx_restamp(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *forward, uint32_t messages, uint64_t own);
-int sc_tx_may_restamp(const sc_tx_stream *tx, uint32_t len);
+void sc_tx_insert(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *from, uint32_t messages, uint64_t own);
+void sc_tx_extend(sc_engine *e, sc_tx_stream *tx, uint32_t bytes);
+/* Is there credit for it, with `beyond` bytes more than the window, and a descriptor? */
+int sc_tx_may_insert(const sc_tx_stream *tx, uint32_t len, uint64_t beyond);
 void sc_tx_purge(sc_tx_stream *tx, uint64_t upto);
 void sc_tx_credit(sc_tx_stream *tx, uint64_t consumed);
 void sc_tx_release(sc_engine *e, sc_tx_stream *tx);

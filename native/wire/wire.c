@@ -41,6 +41,15 @@ static sc_wire_result check_data(const uint8_t *p, size_t len) {
     return verdict(!falls && previous == data_len);
 }
 
+static sc_wire_result check_record(const uint8_t *p, size_t len) {
+    uint32_t n = sc_get_pieces(p);
+    if (!data_header_valid(p) || sc_get_flags(p) || n > SC_RECORD_ENTRIES_MAX) return SC_WIRE_FIELD_BAD;
+    if (len != SC_RECORD_LEN(n)) return SC_WIRE_SHORT;
+    int valid = sc_get_data_len(p) == len - SC_DATA_HEADER;
+    for (uint32_t i = 0; i < n; i++) valid &= sc_get_record_rank(p, i) < SC_MEMBERS_MAX && sc_get_record_count(p, i);
+    return verdict(valid);
+}
+
 static sc_wire_result check_ack(const uint8_t *p, size_t len) {
     (void)len;
     return verdict(sc_get_ack_stream(p) <= SC_STREAM_STATE && is_seqno(sc_get_ack_delivered(p)) &&
@@ -108,6 +117,7 @@ static const struct {
     [SC_TYPE_PONG] = {SC_PING_LEN, SC_PING_LEN, check_ping},
     [SC_TYPE_ASK] = {SC_TAKEN_LEN, SC_TAKEN_LEN, check_taken},
     [SC_TYPE_TAKEN] = {SC_TAKEN_LEN, SC_TAKEN_LEN, check_taken},
+    [SC_TYPE_RECORD] = {SC_DATA_HEADER, 0, check_record},
 };
 
 static sc_wire_result check_body(const uint8_t *p, size_t len) {

@@ -41,7 +41,8 @@ enum {
     SC_TYPE_PING = 10, /* are you there? or: ask that member for me */
     SC_TYPE_PONG = 11, /* yes; or: it answered me */
     SC_TYPE_ASK = 12, /* what of my messages has your application taken? Tell me again when it is this much */
-    SC_TYPE_TAKEN = 13 /* this much */
+    SC_TYPE_TAKEN = 13, /* this much */
+    SC_TYPE_RECORD = 14 /* packet of the sequencer's group stream: whose packets are delivered next */
 };
 
 /* Streams that a packet, ACK, NAK or PROBE can refer to. */
@@ -105,7 +106,7 @@ SC_FIELD(16, 64, sender); /* incarnation of the member that sent it */
 SC_FIELD(24, 64, view_tag); /* tag of the view; 0 outside any view */
 SC_FIELD(32, 64, seqno); /* of a data packet; 0 in other datagrams */
 
-/* Header of data packets: DATA, UNICAST, FORWARD, STATE. */
+/* Header of data packets: DATA, UNICAST, FORWARD, STATE; and of RECORD. */
 SC_FIELD(40, 64, stable); /* highest seqno of this stream that all receivers have delivered */
 SC_FIELD(48, 64, sent_ns); /* wall clock of the sender when the packet was opened, ns since 1970 */
 SC_FIELD(56, 64, origin_seqno); /* the sender's own seqno if a sequencer multicasts for it; otherwise 0 */
@@ -113,6 +114,12 @@ SC_FIELD(64, 64, global_seqno); /* of the first message that ends here; 0: no to
 SC_FIELD(72, 32, data_len); /* bytes of all pieces */
 SC_FIELD(76, 16, pieces); /* of messages, at least 1 */
 SC_FIELD(78, 16, origin_rank); /* rank of the member whose messages these are */
+
+/* Body of RECORD, after a header of data packets in which `pieces` is the number of entries. */
+SC_ENTRIES(80, 4, 16, record_rank); /* of a member, not the sequencer: */
+SC_ENTRIES(82, 4, 16, record_count); /* so many packets of its group stream are delivered next, at least 1 */
+#define SC_RECORD_LEN(n) (80 + 4 * (size_t)(n))
+#define SC_RECORD_ENTRIES_MAX 64
 
 /* Body of ACK. */
 SC_FIELD(40, 64, ack_stream); /* SC_STREAM_* */
@@ -189,6 +196,10 @@ static inline void sc_wire_head(uint8_t *p, uint8_t type, uint32_t group, uint64
 /* Where the offsets of a data packet begin, and each of them: piece i is data[offset i .. offset i + 1). */
 static inline size_t sc_wire_offsets(uint32_t data_len) {
     return (SC_DATA_HEADER + (size_t)data_len + 3u) & ~(size_t)3u;
+}
+/* How many messages end in a data packet. */
+static inline uint32_t sc_messages_ending(const uint8_t *p) {
+    return (uint32_t)sc_get_pieces(p) - ((sc_get_flags(p) & SC_FLAG_CONT_OUT) ? 1u : 0u);
 }
 static inline uint32_t sc_get_offset(const uint8_t *offsets, size_t i) { return sc_get32(offsets + 4 * i); }
 static inline void sc_put_offset(uint8_t *offsets, size_t i, uint32_t v) { sc_put32(offsets + 4 * i, v); }

@@ -17,6 +17,7 @@ from seqcast.core.table import DecisionTable, Edge, Machine, edges_of
 from seqcast.sim import families, heals, starts
 from seqcast.sim.options import SECOND, Options
 from seqcast.sim.world import simulate
+from seqcast.types import ORDERS
 
 COUNTED: tuple[type[Machine] | DecisionTable, ...] = (
     *(each for each in MACHINES if each not in (Interface, Operator)),
@@ -42,7 +43,7 @@ def parser() -> Parser:
         "--heals", type=_span, metavar="A..B", help="run only partitions that heal: how soon is there one view again?"
     )
     result.add_argument("--members", type=_members, default=0, metavar="N", help="processes, 2 to 32; default: by seed")
-    result.add_argument("--order", choices=("fifo", "sequencer", "total"), default="", help="default: by seed")
+    result.add_argument("--order", choices=ORDERS, default="", help="default: by seed")
     result.add_argument("--partition", choices=("merge", "primary"), default="", help="default: by seed")
     result.add_argument(
         "--family", choices=sorted(families.FAMILIES), default="", help="storm family; default: by seed"

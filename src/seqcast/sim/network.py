@@ -22,6 +22,7 @@ CONTROL = 8  # types of datagrams: with a frame of the control plane,
 NAK = 5
 MESSAGES = (1, 2, 3, 9)  # with messages: DATA, UNICAST, FORWARD, STATE,
 GROUP = (1, 3)  # and of those with messages to the group
+REPAIRED = (*MESSAGES, 14)  # sent again on request: RECORD too
 
 
 class Clock:
@@ -60,7 +61,7 @@ class Repairs:
             return
         if datagram[TYPE] == NAK:
             self.naks += 1
-        elif datagram[TYPE] in MESSAGES:
+        elif datagram[TYPE] in REPAIRED:
             self.packets += (target, datagram[PACKET]) not in self.open
             self.open.setdefault((target, datagram[PACKET]), now)
 
@@ -70,7 +71,7 @@ class Repairs:
             return
         if datagram[TYPE] == NAK:
             self.naks += 1
-        elif self.open and datagram[TYPE] in MESSAGES:
+        elif self.open and datagram[TYPE] in REPAIRED:
             since = self.open.pop((target, datagram[PACKET]), None)
             if since is not None:
                 self.longest_ns = max(self.longest_ns, then - since)

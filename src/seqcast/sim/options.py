@@ -19,7 +19,7 @@ class Options:
     Args:
         seed: of everything that is random in the run.
         members: processes that are started.
-        order: "fifo", "sequencer" or "total".
+        order: "total", or the name of a mechanism.
         sequencer: which member of each view, where one orders: "first", "last" or "any".
         duration_ns: the safety phase, with faults; the liveness phase, without, follows.
         loss, duplicate: probability that a datagram is lost, or comes twice.
@@ -213,7 +213,7 @@ class Options:
 def _engine(rng: random.Random) -> dict[str, Any]:
     """What no fault is, and what the engine must get right at any value."""
     return {
-        "order": rng.choice(("fifo", "sequencer", "total")),
+        "order": rng.choice(("fifo", "sequencer", "records")),
         "packet_bytes": rng.choice((512, 1472, 9000)),
         "capacity": rng.choice((64 << 10, 1 << 20)),
         "ring_packets": rng.choice((64, 64, 256, 2048)),

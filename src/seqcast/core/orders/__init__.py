@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from seqcast.core.orders.fifo import Fifo
 from seqcast.core.orders.order import Order
+from seqcast.core.orders.records import Records
 from seqcast.core.orders.sequencer import Sequencer
 
 __all__ = ["Order", "by_name", "by_number", "numbers", "register", "resolve"]
@@ -51,5 +52,5 @@ def resolve(order: str) -> Order:
     return _BY_NAME[_TOTAL if order == "total" else order]
 
 
-for _order in (Fifo(), Sequencer()):
+for _order in (Fifo(), Sequencer(), Records()):
     register(_order)

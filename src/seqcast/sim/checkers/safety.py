@@ -15,7 +15,8 @@ from seqcast.types import MergeView, View, ViewId
 def check_safety(records: Sequence[Record]) -> Iterator[str]:
     """Each violation, in words."""
     by_id = {record.id: record for record in records}
-    ordered = orders.resolve(records[0].options.order).total
+    order = orders.resolve(records[0].options.order)
+    ordered = order.total
     # A member that is delivered no messages is judged by its views, and by what others are delivered of it.
     everywhere = [stay for record in records if record.receives for stay in stays(record)]
     for record in records:
@@ -36,7 +37,7 @@ def check_safety(records: Sequence[Record]) -> Iterator[str]:
     yield from _check_view_agreement([stay for record in records for stay in stays(record)])
     yield from _check_states(records)
     for stay in everywhere:
-        yield from _check_stay(stay, ordered, by_id)
+        yield from _check_stay(stay, order, by_id)
     yield from _check_agreement(everywhere, ordered)
     yield from _check_excluded(everywhere)
     yield from losses.check_told(records, everywhere)
@@ -171,19 +172,20 @@ def _check_states(records: Sequence[Record]) -> Iterator[str]:
                 yield f"state: at the beginning of the view with tag {tag:x} {record} has another state than {other}"
 
 
-def _check_stay(stay: Stay, ordered: bool, by_id: dict[int, Record]) -> Iterator[str]:
+def _check_stay(stay: Stay, order: orders.Order, by_id: dict[int, Record]) -> Iterator[str]:
     members = {member.id for member in stay.view.members}
     place = 0
     for entry in stay.delivered:
         if not entry.to and entry.sender not in members:
             yield f"sending view: {stay.record} delivers in {stay.view} from a stranger: {entry}"
         sender = by_id.get(entry.sender)
-        sent_in = sender.sent.get(entry.counter, (0, None))[1] if sender and not ordered and not entry.to else None
+        moves = order.resends or entry.to
+        sent_in = sender.sent.get(entry.counter, (0, None))[1] if sender and not moves else None
         # (Where messages may be queued, a later view is right, too.)
         queued = bool(stay.record.options.queue_bytes) and sent_in is not None and sent_in < stay.view.view_id
         if sent_in not in (None, stay.view.view_id) and not queued:
             yield f"sending view: {stay.record} delivers in {stay.view} what was sent in {sent_in}: {entry}"
-        if ordered and not entry.to:
+        if order.total and not entry.to:
             place += 1
             if entry.global_seqno != place:
                 yield f"global seqno: {stay.record} in {stay.view}: {entry.global_seqno}, not {place}: {entry}"

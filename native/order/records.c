@@ -1,0 +1,257 @@
+/* The records mechanism: members multicast their packets themselves, and the sequencer says in which order they are delivered,
+ * by records: small packets of its own group stream that name the members whose next packets follow. Its own packets are
+ * ordered by their place among the records. So records are repaired, acknowledged and cut as all packets of a group stream
+ * are, and each payload crosses the network once.
+ *
+ * The cut orders everything that was sent: first what the sequencer's stream orders up to the cut, then the rest by (rank,
+ * seqno). An entry whose packet lies beyond the cut is void, as no survivor has it. So nothing is resent, and a message is
+ * delivered in the view in which it was sent, whoever falls.
+ *
+ * Credit. A record needs credit of the sequencer's window, and a reserve beyond it that no data packet uses, because the window
+ * is always full when the sequencer sends much itself. Records that wait for credit cannot block the credit they wait for: it
+ * depends on packets that have been sent only. */
+#include "engine/self.h"
+
+/* By how much a record may exceed the window: a few records even of a small one. */
+#define RESERVE(window) ((window) / 16 + 4096)
+
+typedef struct {
+    uint64_t global_next; /* of the next message to be delivered */
+    uint64_t own_next; /* seqno of the next own packet to be delivered */
+    /* Members: progress in the record that comes next. */
+    uint32_t entry, delivered;
+    /* The sequencer. */
+    int arrived; /* there may be packets that are not ordered yet */
+    uint64_t newest; /* seqno of the newest record */
+    sc_sharing sharing; /* holds the records */
+} recording;
+
+static int is_sequencer(const sc_engine *e) { return (uint32_t)e->view.sequencer == e->view.rank; }
+
+static int fits(const sc_view *view) { return view->sequencer >= 0 && (uint32_t)view->sequencer < view->n; }
+
+static size_t state_bytes(const sc_config *config, const sc_view *view) {
+    (void)config, (void)view;
+    return sizeof(recording);
+}
+
+static void begin(sc_engine *e) {
+    *(recording *)e->order.state = (recording){.global_next = 1, .own_next = e->view.base[e->view.rank] + 1};
+    e->order.own = &e->group;
+}
+
+/* ---- delivery ------------------------------------------------------------------------------------------------ */
+
+/* The global seqno of the first message that ends in this packet, which is delivered next. */
+static uint64_t number(recording *s, const uint8_t *p) {
+    uint64_t global = s->global_next;
+    s->global_next += sc_messages_ending(p);
+    return global;
+}
+
+static int deliver_own(sc_engine *e) {
+    recording *s = e->order.state;
+    if (s->own_next == e->group.next) return 0;
+    uint64_t seqno = s->own_next++;
+    const sc_tx_packet *packet = sc_tx_at(&e->group, seqno);
+    sc_queue_own(e, packet->p, packet->len, seqno, seqno, number(s, packet->p));
+    return 1;
+}
+
+/* Delivers the next packet of the member `rank`; 0 if it is not here. */
+static int deliver_next(sc_engine *e, uint32_t rank) {
+    if (rank == e->view.rank) return deliver_own(e);
+    recording *s = e->order.state;
+    sc_peer *peer = e->peers[rank];
+    const sc_rx_stream *rx = &peer->group;
+    if (rx->queued == rx->next) return 0;
+    const uint8_t *p = sc_rx_at(e, rx, rx->queued)->p;
+    if (!sc_rx_deliver(e, peer, rank, rx->queued, s->global_next)) return 0;
+    number(s, p);
+    return 1;
+}
+
+/* ---- the sequencer ------------------------------------------------------------------------------------------- */
+
+/* Its own packets are ordered as they are packed. */
+static void packed(sc_engine *e, sc_tx_stream *tx, sc_tx_packet *packet) {
+    packet->own = tx->next - 1;
+    sc_own_packet(e, packet->own, packet->messages);
+    if (is_sequencer(e)) deliver_own(e);
+}
+
+/* Own packets up to this number are ordered: at the sequencer all. */
+static uint64_t ordered(const sc_engine *e) {
+    const recording *s = e->order.state;
+    return is_sequencer(e) ? e->own.last : s->own_next - 1;
+}
+
+/* The newest record, if it can take another entry: nothing follows it, and it was never transmitted. */
+static uint8_t *unsent_record(const sc_engine *e) {
+    const recording *s = e->order.state;
+    if (s->newest + 1 != e->group.next || s->newest < e->group.unsent) return NULL;
+    uint8_t *p = sc_tx_at(&e->group, s->newest)->p;
+    return sc_get_pieces(p) < SC_RECORD_ENTRIES_MAX ? p : NULL;
+}
+
+/* Packets of the same member join the last entry. Returns how many bytes longer the record is. */
+static uint32_t put_entry(uint8_t *p, uint32_t rank, uint32_t count) {
+    uint16_t entries = sc_get_pieces(p);
+    if (entries && sc_get_record_rank(p, entries - 1u) == rank) {
+        uint32_t sum = count + sc_get_record_count(p, entries - 1u);
+        if (sum <= UINT16_MAX) {
+            sc_put_record_count(p, entries - 1u, (uint16_t)sum);
+            return 0;
+        }
+    }
+    sc_put_record_rank(p, entries, (uint16_t)rank);
+    sc_put_record_count(p, entries, (uint16_t)count);
+    sc_put_pieces(p, ++entries);
+    sc_put_data_len(p, (uint32_t)(SC_RECORD_LEN(entries) - SC_DATA_HEADER));
+    return SC_RECORD_LEN(1) - SC_RECORD_LEN(0);
+}
+
+/* Memory for a new record, with its header. */
+static uint8_t *new_record(sc_engine *e, sc_slab **slab) {
+    uint8_t blank[SC_RECORD_LEN(SC_RECORD_ENTRIES_MAX)] = {0};
+    recording *s = e->order.state;
+    sc_wire_head(blank, SC_TYPE_RECORD, e->config.group, e->config.member, e->view.tag);
+    sc_put_seqno(blank, e->group.next);
+    sc_put_origin_rank(blank, (uint16_t)e->view.rank);
+    return sc_slab_copy_own(e->pool, &s->sharing, blank, sizeof blank, slab);
+}
+
+/* Delivers here what has come of this member; returns how many packets. */
+static uint32_t deliver_come(sc_engine *e, uint32_t rank) {
+    uint32_t count = 0;
+    while (count < UINT16_MAX && deliver_next(e, rank)) count++;
+    return count;
+}
+
+/* Each orders what has come of this member, and returns how many packets: 0 without credit or memory. */
+static uint32_t begin_record(sc_engine *e, uint32_t rank) {
+    recording *s = e->order.state;
+    if (!sc_tx_may_insert(&e->group, SC_RECORD_LEN(1), RESERVE(e->group.window))) {
+        e->counters.credit_stalls++;
+        return 0;
+    }
+    sc_rx_packet record = {.len = SC_RECORD_LEN(1)};
+    if (!(record.p = new_record(e, &record.slab))) return 0;
+    uint32_t count = deliver_come(e, rank);
+    if (!count) {
+        sc_slab_unref(record.slab);
+        return 0;
+    }
+    put_entry(record.p, rank, count);
+    s->newest = e->group.next;
+    sc_tx_insert(e, &e->group, &record, 0, e->own.last);
+    s->own_next = e->group.next;
+    e->counters.records++;
+    return count;
+}
+
+static uint32_t continue_record(sc_engine *e, uint8_t *p, uint32_t rank) {
+    uint32_t count = deliver_come(e, rank), longer = count ? put_entry(p, rank, count) : 0;
+    if (longer) sc_tx_extend(e, &e->group, longer);
+    return count;
+}
+
+/* 0: not all of it could be ordered. */
+static int order_stream(sc_engine *e, uint32_t rank) {
+    const sc_rx_stream *rx = &e->peers[rank]->group;
+    while (rx->queued < rx->next) {
+        uint8_t *p = unsent_record(e);
+        uint32_t count = p ? continue_record(e, p, rank) : begin_record(e, rank);
+        if (!count) return 0;
+        e->counters.stamped += count;
+    }
+    return 1;
+}
+
+/* After the gate has closed, what comes is left to the cut. A record gives credit as soon as the application has taken the own
+ * packets before it. */
+static void settle(sc_engine *e, int64_t now) {
+    (void)now;
+    recording *s = e->order.state;
+    if (!is_sequencer(e)) return;
+    if (e->queue.own_bytes == e->queue.closed_bytes) sc_flow_self(e, s->own_next - 1);
+    for (uint32_t r = 0; r < e->view.n && s->arrived && !e->cut.gate_closed; r++) {
+        if (r == e->view.rank || e->peers[r]->cut.lost) continue;
+        if (!order_stream(e, r)) return;
+    }
+    s->arrived = 0;
+}
+
+/* ---- the others ---------------------------------------------------------------------------------------------- */
+
+static int accepts(const sc_engine *e, const sc_peer *peer, int stream, const uint8_t *p) {
+    if (stream != SC_STREAM_GROUP || sc_get_type(p) != SC_TYPE_RECORD) return stream == SC_STREAM_GROUP;
+    int valid = peer->rank == (uint32_t)e->view.sequencer;
+    for (uint32_t i = 0; i < sc_get_pieces(p); i++) {
+        uint32_t rank = sc_get_record_rank(p, i);
+        valid &= rank < e->view.n && rank != peer->rank;
+    }
+    return valid;
+}
+
+/* Delivers what this record orders. 0: a packet is missing. `last`: it is beyond the cut, and void. */
+static int follow_record(sc_engine *e, const uint8_t *p, int last) {
+    recording *s = e->order.state;
+    for (; s->entry < sc_get_pieces(p); s->entry++, s->delivered = 0) {
+        while (s->delivered < sc_get_record_count(p, s->entry)) {
+            if (deliver_next(e, sc_get_record_rank(p, s->entry)))
+                s->delivered++;
+            else if (last)
+                break;
+            else
+                return 0;
+        }
+    }
+    s->entry = 0;
+    return 1;
+}
+
+/* Delivers as far as the sequencer's stream orders. */
+static void follow(sc_engine *e, int last) {
+    sc_peer *peer = e->peers[e->view.sequencer];
+    sc_rx_stream *rx = &peer->group;
+    while (rx->queued < rx->next) {
+        const sc_rx_packet *slot = sc_rx_at(e, rx, rx->queued);
+        if (sc_get_type(slot->p) == SC_TYPE_RECORD) {
+            if (!follow_record(e, slot->p, last)) return;
+            sc_rx_skip(rx);
+            if (!last) sc_flow_consumed(e, peer, SC_STREAM_GROUP, slot->len, e->now);
+        } else if (!deliver_next(e, peer->rank)) {
+            return;
+        }
+    }
+}
+
+static void advance(sc_engine *e, sc_peer *peer) {
+    (void)peer;
+    if (is_sequencer(e))
+        ((recording *)e->order.state)->arrived = 1;
+    else
+        follow(e, 0);
+}
+
+/* ---- the end of the view ------------------------------------------------------------------------------------- */
+
+static void finish(sc_engine *e) {
+    if (!is_sequencer(e)) follow(e, 1);
+    for (uint32_t r = 0; r < e->view.n; r++)
+        while (deliver_next(e, r)) {}
+}
+
+const sc_order_ops sc_order_records = {
+    .name = "records",
+    .fits = fits,
+    .state_bytes = state_bytes,
+    .begin = begin,
+    .packed = packed,
+    .ordered = ordered,
+    .accepts = accepts,
+    .advance = advance,
+    .settle = settle,
+    .finish = finish,
+};

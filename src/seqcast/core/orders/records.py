@@ -1,0 +1,40 @@
+"""records: each member multicasts its messages, and one multicasts records of whose packets are delivered next.
+
+The records travel in the sequencer's own stream, whose messages are ordered by their place among them. The cut orders
+all that was sent: what no record names is delivered at the end of the view, by rank and seqno. So nothing is sent
+again, and a message is delivered in the view it was sent in, whoever falls.
+
+A sequencer that crashes may have delivered what no other member was told the order of, and the cut may decide
+otherwise: no prefix is promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from seqcast.core.orders.order import NOBODY, Choose, Order
+from seqcast.types import Member
+
+
+class Records(Order):
+    name: ClassVar[str] = "records"
+    number: ClassVar[int] = 2
+    total: ClassVar[bool] = True
+    prefix: ClassVar[bool] = False
+    resends: ClassVar[bool] = False
+
+    def sequencer(self, members: Sequence[Member], choose: Choose) -> int:
+        return choose(members)
+
+    def allows(self, sequencer: int, n: int) -> bool:
+        return 0 <= sequencer < n
+
+    def multicasters(self, n: int) -> int:
+        return n
+
+    def forwards_to(self, sequencer: int) -> int:
+        return NOBODY
+
+    def own(self, streams: Sequence[int], origins: Sequence[int]) -> Sequence[int]:
+        return streams

@@ -1,0 +1,261 @@
+"""Records: members multicast their packets themselves, and the sequencer says by small records whose come next."""
+
+from __future__ import annotations
+
+import random
+import struct
+
+import pytest
+from engines import MS, Net, change_view, feed, messages, of_sender
+from hostile.forge import Forger
+
+from seqcast._native.engine import SENT
+from seqcast.core import orders
+
+DATA, ACK, RECORD = 1, 4, 14
+
+
+def kind(datagram: bytes) -> int:
+    return datagram[2]
+
+
+def group(n: int = 3, sequencer: int = 0, **settings: object) -> Net:
+    return Net(n, sequencer=sequencer, mechanism=orders.by_name("records").number, **settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("sequencer", [0, 1, 2])
+@pytest.mark.parametrize("seed", range(3))
+def test_all_members_deliver_all_messages_in_one_order(sequencer: int, seed: int) -> None:
+    """Under loss of data and of records, with messages that span packets, and windows that are often full."""
+    net, rng = group(3, sequencer, window=30_000), random.Random(seed)
+    net.drop = lambda src, dst, lane, datagram: rng.random() < 0.1
+    sent = {i: messages(10 * seed + i, 300) for i in range(3)}
+    feed(net, sent)
+    assert net.got[0] == net.got[1] == net.got[2]
+    for i in range(3):
+        assert of_sender(net, 0, i) == sent[i]
+    counts = [engine.counters() for engine in net.engines]
+    assert counts[sequencer]["records"] > 10
+    assert all(count["records"] == 0 for i, count in enumerate(counts) if i != sequencer)
+
+
+def test_each_payload_crosses_the_network_once_and_what_one_poll_brought_has_one_record() -> None:
+    net = group(4)
+    carried: list[tuple[int, bytes]] = []
+
+    def watch(src: int, dst: int, lane: int, datagram: bytes) -> bool:
+        if dst != src and kind(datagram) in (DATA, RECORD):
+            carried.append((src, datagram))
+        return False
+
+    net.drop = watch
+    for i in (1, 2, 3):
+        for _ in range(5):
+            net.engines[i].send(random.Random(i).randbytes(1000))
+    net.run(20)
+    assert len(net.got[0]) == 15 and net.got.count(net.got[0]) == 4
+    data = [packet for src, packet in carried if kind(packet) == DATA]
+    assert len(data) == 3 * len(set(data)), "to three members each"
+    records = {packet for src, packet in carried if kind(packet) == RECORD}
+    assert len(records) == 1 and len(records.pop()) <= 80 + 3 * 4
+
+
+def test_messages_are_numbered_in_the_order_in_which_they_are_delivered_everywhere() -> None:
+    net = group(3)
+    got: list[list[tuple[int, int, bytes]]] = [[], [], []]
+    net.take = lambda i: None  # type: ignore[method-assign]
+    for k in range(30):
+        net.engines[k % 3].send(b"%d" % k)
+        net.step(1000)
+    net.run(10)
+    for i, engine in enumerate(net.engines):
+        while (item := engine.deliver()) is not None:
+            if isinstance(item, int):
+                continue
+            payloads = item.tolist()
+            for run in item.runs:
+                for j in range(run["n"]):
+                    got[i].append((int(run["global_seqno"]) + j, int(run["sender"]), payloads[run["first"] + j]))
+    assert got[0] == got[1] == got[2] and [number for number, _, _ in got[0]] == list(range(1, 31))
+
+
+@pytest.mark.parametrize("lost", [DATA, RECORD])
+def test_a_member_that_lacks_the_record_or_the_packet_delivers_neither_it_nor_what_is_behind_it(lost: int) -> None:
+    net = group(3)
+    net.run(5)
+    net.drop = lambda src, dst, lane, datagram: dst == 2 and kind(datagram) == lost
+    net.engines[1].send(b"first")
+    net.step(10_000)
+    net.step(10_000)
+    net.engines[0].send(b"second")
+    net.step(10_000)
+    net.step(10_000)
+    assert [payload for _, payload in net.got[1]] == [b"first", b"second"] and not net.got[2]
+    net.drop = lambda src, dst, lane, datagram: False
+    net.run(100)
+    assert net.got[2] == net.got[1]
+
+
+def test_records_need_no_credit_that_the_sequencers_own_packets_have_used_up() -> None:
+    """The sequencer's window is full of its own packets, which nobody acknowledges: those of others are ordered."""
+    net = group(3, window=20_000)
+    net.run(5)
+    net.drop = lambda src, dst, lane, datagram: dst == 0 and kind(datagram) == ACK
+    while net.engines[0].send(bytes(1000)) == SENT:
+        net.step(1000)
+    before = len(net.got[2])
+    net.engines[1].send(b"in spite of it")
+    net.step(10_000)
+    net.step(10_000)
+    assert [payload for _, payload in net.got[2][before:]] == [b"in spite of it"]
+
+
+def test_a_sequencer_that_only_records_goes_on_for_ever() -> None:
+    """Records are consumed as data is: otherwise a ring, or a window, of them would be the last."""
+    net = group(2, ring_packets=64, window=20_000)
+    for k in range(500):
+        assert net.engines[1].send(b"%d" % k) == SENT
+        net.run(2)
+    assert of_sender(net, 0, 1) == of_sender(net, 1, 1) == [b"%d" % k for k in range(500)]
+    assert net.engines[0].counters()["records"] >= 400
+
+
+def test_records_are_consumed_only_with_the_sequencers_packets_before_them() -> None:
+    """An application that takes nothing stalls the sequencer, however many records follow what it has not taken."""
+    net = group(2, window=20_000)
+    net.run(5)
+    net.take = lambda i: i == 0 and Net.take(net, 0)  # type: ignore[method-assign, assignment, func-returns-value]
+    sent = 0
+    for _ in range(200):
+        sent += net.engines[0].send(bytes(1000)) == SENT
+        net.engines[1].send(b"")
+        net.step()
+    assert sent < 25
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("size", [400, 6000])
+def test_what_survivors_sent_is_delivered_in_its_view_when_the_sequencer_crashes(seed: int, size: int) -> None:
+    """The cut orders it, the same everywhere, before the view that follows."""
+    net, rng = group(4, window=30_000), random.Random(seed)
+    sent: dict[int, list[bytes]] = {1: [], 2: [], 3: []}
+    net.drop = lambda src, dst, lane, datagram: rng.random() < 0.2
+
+    def send(i: int) -> None:
+        message = i.to_bytes(1, "little") + len(sent[i]).to_bytes(4, "little") + rng.randbytes(rng.randrange(size))
+        if net.engines[i].send(message) == SENT:
+            sent[i].append(message)
+
+    for _ in range(rng.randrange(100, 300)):
+        send(rng.choice([1, 2, 3]))
+        net.engines[0].send(b"of the sequencer")
+        if rng.random() < 0.3:
+            net.step(rng.randrange(5 * MS))
+    net.drop = lambda src, dst, lane, datagram: 0 in (src, dst) or rng.random() < 0.1
+    for i in (1, 2, 3):  # the sequencer never records these
+        send(i)
+    in_view = {i: list(of) for i, of in sent.items()}
+    change_view(net, [1, 2, 3], [1, 2, 3], sequencer=0, tag=2, steps=2000)
+    for i in (1, 2, 3):
+        net.take(i)
+        assert net.markers[i] == [1, 2]
+        assert [of_sender(net, i, j) for j in (1, 2, 3)] == [in_view[j] for j in (1, 2, 3)]
+    for _ in range(50):
+        send(rng.choice([1, 2, 3]))
+        net.step()
+    net.run(1500)
+    assert net.got[1] == net.got[2] == net.got[3]
+    for i in (1, 2, 3):
+        assert of_sender(net, 1, i) == sent[i]
+
+
+def test_an_entry_whose_packet_no_survivor_has_is_void() -> None:
+    """The sequencer had it, and recorded it; it and the sender are lost together. What it recorded after it counts."""
+    net = group(4)
+    net.run(5)
+    net.drop = lambda src, dst, lane, datagram: src == 3 and dst != 0 and kind(datagram) == DATA
+    net.engines[3].send(b"of the lost one")
+    net.step(10_000)
+    net.engines[2].send(b"of two")
+    net.step(10_000)
+    net.engines[1].send(b"of one")
+    net.run(3, 10_000)
+    assert [payload for _, payload in net.got[0]] == [b"of the lost one", b"of two", b"of one"] and not net.got[1]
+    net.drop = lambda src, dst, lane, datagram: bool({src, dst} & {0, 3})
+    change_view(net, [1, 2], [1, 2], sequencer=0, tag=2)
+    net.run(10)
+    assert net.got[1] == net.got[2] == [(net.ids[2], b"of two"), (net.ids[1], b"of one")]
+
+
+def test_a_record_is_served_by_any_survivor_that_holds_it() -> None:
+    net = group(4)
+    net.run(5)
+    net.drop = lambda src, dst, lane, datagram: src == 0 and dst != 3  # only member 3 hears the sequencer
+    net.engines[2].send(b"of two")
+    net.step(10_000)
+    net.engines[1].send(b"of one")
+    net.run(3, 10_000)
+    assert [payload for _, payload in net.got[3]] == [b"of two", b"of one"] and not net.got[1]
+    net.drop = lambda src, dst, lane, datagram: 0 in (src, dst)
+    change_view(net, [1, 2, 3], [1, 2, 3], sequencer=0, tag=2)
+    net.run(10)
+    assert net.got[1] == net.got[2] == net.got[3] == [(net.ids[2], b"of two"), (net.ids[1], b"of one")]
+
+
+def record(*entries: tuple[int, int], seqno: int = 1, pieces: int | None = None, more: bytes = b"") -> bytes:
+    """Of the member 100, the sequencer."""
+    n = len(entries) if pieces is None else pieces
+    body = struct.pack("<QQQQIHH", 0, 0, 0, 0, 4 * n, n, 0)
+    return Forger(7).datagram(
+        RECORD, 100, 1, body + b"".join(struct.pack("<HH", *each) for each in entries) + more, seqno=seqno
+    )
+
+
+@pytest.mark.parametrize(
+    ("counter", "datagram"),
+    [
+        ("drop_field", record()),
+        ("drop_field", record((1, 0))),
+        ("drop_field", record((128, 1))),
+        ("drop_field", record((0, 1))),
+        ("drop_field", record((1, 1), (3, 1))),
+        ("drop_field", record(*[(1, 1)] * 65)),
+        ("drop_short", record((1, 1), pieces=2)),
+        ("drop_short", record((1, 1), more=b"\0\0\0\0")),
+    ],
+    ids="empty,of nothing,of no rank,of the sequencer,of nobody,too long,cut off,padded".split(","),
+)
+def test_a_record_that_cannot_be_is_dropped(counter: str, datagram: bytes) -> None:
+    net = group(3)
+    net.engines[1].receive(datagram, bytes([1]), net.now)
+    assert net.engines[1].counters()[counter] == 1
+
+
+@pytest.mark.parametrize("mechanism", [0, 1])
+def test_an_order_without_records_accepts_none(mechanism: int) -> None:
+    """Its members would read messages in it."""
+    net = Net(3, sequencer=mechanism - 1)
+    net.engines[1].receive(record((2, 1)), bytes([1]), net.now)
+    assert net.engines[1].counters()["drop_field"] == 1 and net.engines[1].stream(0)[1] == 0
+
+
+def test_only_the_sequencer_records() -> None:
+    net = group(3, sequencer=2)
+    net.engines[1].receive(record((1, 1)), bytes([1]), net.now)
+    assert net.engines[1].counters()["drop_field"] == 1
+
+
+def test_a_pause_waits_until_what_was_sent_has_a_record() -> None:
+    """Otherwise members that hold the same packets would not have delivered the same."""
+    net = group(3)
+    net.run(5)
+    net.drop = lambda src, dst, lane, datagram: kind(datagram) == RECORD
+    assert net.engines[1].send(b"before the pause") == SENT
+    for engine in net.engines:
+        engine.pause()
+    net.run(3, 10_000)
+    assert [engine.unordered() for engine in net.engines] == [0, 1, 0]
+    net.drop = lambda src, dst, lane, datagram: False
+    net.run(100)
+    assert [engine.unordered() for engine in net.engines] == [0, 0, 0]
+    assert net.got == [[(net.ids[1], b"before the pause")]] * 3
