@@ -85,7 +85,9 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
         for path in Path(__import__("pandas").__file__ or "").parents[1].glob(name):
             (packages / path.name).symlink_to(path)
     python = directory / "bin" / "python"
-    assert subprocess.run([python, "-c", "import seqcast"], cwd=directory, capture_output=True).returncode
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    found = subprocess.run([python, "-c", "import seqcast"], cwd=directory, env=clean, capture_output=True)
+    assert found.returncode
     return str(python)
 
 

@@ -76,5 +76,5 @@ def test_top_level_holds_only_what_tools_and_people_expect():
         pytest.skip("not a git checkout")
     tops = {name.partition("/")[0] for name in listed.stdout.splitlines()}
     expected = {"setup.py", "pyproject.toml", "src", "native", "tests", "bench", "wheels.yml", "README.md"}
-    beside = {"Makefile", "docs", "LICENSE", "CHANGELOG.md", "MANIFEST.in"}
+    beside = {"Makefile", "docs", "examples", "LICENSE", "CHANGELOG.md", "MANIFEST.in"}
     assert {top for top in tops if not top.startswith(".")} == expected | beside

@@ -145,8 +145,7 @@ class Sink(DataSourceStreamArrowWriter):
             if time.monotonic() >= deadline:
                 raise SendTimeout(
                     f"batch {batch} was not taken by every member of {self._target.cluster} within "
-                    f"{self._target.timeout_s:g} s: a receiver does not receive, or does not through "
-                    "seqcast.batches.Batches; or set timeout"
+                    f"{self._target.timeout_s:g} s: a receiver does not receive, or is slow: mend it, or raise timeout"
                 )
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
