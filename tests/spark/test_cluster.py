@@ -25,7 +25,7 @@ from members import wait_until
 from seqcast.journal.tap import Tap
 from seqcast.spark.session import find_java
 
-pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(2000)]
 
 A, B = member("a"), member("b")
 V1 = view(1, [A, B])
@@ -122,7 +122,7 @@ def test_audit_and_stream_run_on_a_cluster(master: str, bare_python: str, tmp_pa
         arguments = [master, str(tmp_path / "journals"), f"127.0.0.1:{tap.address[1]}", TOKEN, str(tmp_path / "table")]
         done = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(JOB), *arguments, "ship" if ship else "no"],
-            capture_output=True, text=True, env=environment, timeout=400,
+            capture_output=True, text=True, env=environment, timeout=800,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[-3000:]
         assert "audit True\nstream True\n" in done.stdout

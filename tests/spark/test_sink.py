@@ -204,7 +204,7 @@ QUERY = """
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 def test_a_driver_that_is_killed_and_restarted_delivers_every_row_once(tmp_path: Path) -> None:
     wanted = rows_of(20_000)
     source = journal(tmp_path / "j", A, [(V1, wanted)], payload="full")
