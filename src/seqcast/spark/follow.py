@@ -157,11 +157,14 @@ class Follower:
         for each in sorted(self.all(), key=lambda each: each.ended):
             if f"{each.id:016x}" != offset["member"]:
                 try:
-                    return each, self.position(each, offset, lost)
+                    at = self.position(each, offset, lost)
                 except NotYet:
                     continue
                 except JournalError as error:
                     why = error
+                    continue
+                if at < each.journal.end_idx or not each.ended:  # else the stream would go round among ended journals
+                    return each, at
         if why is not None:
             raise why
         return None
