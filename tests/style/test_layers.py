@@ -1,5 +1,6 @@
 """The layer rule of docs/architecture.md, as contracts in pyproject.toml and as what the compiled parts include."""
 
+import ast
 import graphlib
 import re
 import shutil
@@ -186,6 +187,29 @@ def test_fields_of_a_stream_are_written_by_their_kernel_alone(struct, room):
     assert len(found) > 3
     strangers = {(field, path) for field, path in found if owners.get(field, home) != path}
     assert not strangers, strangers
+
+
+def context_writes(text: str) -> set[str]:
+    """Fields of the shared context that Python code assigns."""
+    targets = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Attribute))
+    stores = (node for node in targets if isinstance(node.ctx, ast.Store))
+    return {node.attr for node in stores if ast.unparse(node.value).rpartition(".")[2] == "context"}
+
+
+def test_fields_of_the_context_are_written_by_the_files_that_their_comments_name():
+    core = ROOT / "src/seqcast/core"
+    comments = re.findall(r"^    (\w+): [^#\n]*  # ([^\n]*)", (core / "context.py").read_text(), re.M)
+    owners = {name: set(re.findall(r"\w+\.py", comment.partition(":")[0])) for name, comment in comments}
+    owners = {name: files for name, files in owners.items() if files}
+    assert len(owners) > 10
+    found = {(name, path.name) for path in core.glob("**/*.py") for name in context_writes(path.read_text())}
+    assert {name for name, _ in found} >= owners.keys() - {"departed"}
+    assert {(name, file) for name, file in found if file not in owners.get(name, ())} == set()
+
+
+def test_an_assignment_to_the_context_is_seen():
+    assert context_writes("self.context.lost = True") == context_writes("context.lost, x = 1, 2") == {"lost"}
+    assert context_writes("x = context.lost") == context_writes("context.view.name = 1") == set()
 
 
 def test_compiled_modules_import_no_policy_and_no_world():

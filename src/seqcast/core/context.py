@@ -133,26 +133,29 @@ class EndpointSettings:
 
 @dataclass(slots=True)
 class Context:
+    """All machines read it. The first word of a field's comment is the file that writes the field; others do not, which
+    a test checks."""
+
     me: MemberInfo
     cluster: str
     settings: EndpointSettings
     plane: EnginePort
-    now: int = 0
-    view: View | None = None
-    infos: dict[int, MemberInfo] = field(default_factory=dict)
-    providers: tuple[Provision, ...] = ()  # of the view
-    lacks: tuple[int, ...] | None = None  # we lack the state, and have passed these over; see ``Ok``
-    lost: bool = False  # and nobody can give it to us: we are about to leave
-    departed: dict[int, None] = field(default_factory=dict)  # ids that were in a view and are no more; oldest first
-    entered: NewView | None = None  # the VIEW of the view
+    now: int = 0  # endpoint.py: of this step
+    view: View | None = None  # installer.py
+    infos: dict[int, MemberInfo] = field(default_factory=dict)  # installer.py: of the view's members, by id
+    providers: tuple[Provision, ...] = ()  # installer.py: of the view
+    departed: dict[int, None] = field(default_factory=dict)  # installer.py: ids that left a view; oldest first
+    entered: NewView | None = None  # installer.py: the VIEW of the view
+    history: int = 0  # installer.py: of the group, up to the beginning of the view; see ``core/rules/history.py``
+    allowed: Allowance | None = None  # installer.py ends, router.py sets: an operator allowed this side, in this view
+    lacks: tuple[int, ...] | None = None  # state.py: this member lacks the state, and has passed these over; see ``Ok``
+    lost: bool = False  # state.py: nobody can give it: this member is about to leave
+    elder_ns: int = -NEVER  # beacons.py: when a coordinator of another view with a lower id than ours was heard last
+    merging: bool = False  # merge.py: our cut is to be held for a merge
     emitted: deque[Effect | Command] = field(default_factory=deque)  # by machines; to be carried out, in this order
     effects: list[Effect] = field(default_factory=list)  # of this step, for the runner
     counters: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))
     edges: set[Edge] = field(default_factory=set)
-    elder_ns: int = -NEVER  # when the coordinator of another view, with a lower id than ours, was heard last
-    history: int = 0  # of the group, up to the beginning of the view; see ``core/rules/history.py``
-    merging: bool = False  # our cut is to be held for a merge
-    allowed: Allowance | None = None  # by an operator, in this view
 
     @property
     def tag(self) -> int:
