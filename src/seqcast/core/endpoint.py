@@ -187,33 +187,15 @@ class Endpoint:
 
     # ---- inputs: the application, and the runner
 
-    def _join_group(self, _: JoinGroup) -> None:
-        self.machines.lifecycle.fire(LifecycleEvent.BEGIN)
-
     def _close_group(self, _: CloseGroup) -> None:
         self.machines.lifecycle.fire(LifecycleEvent.CLOSE)
         self.context.emit(Abandon())
-
-    def _leave_group(self, leave: LeaveGroup) -> None:
-        self.machines.lifecycle.fire(LifecycleEvent.LEAVE, leave.timeout_ns)
 
     def _pause_group(self, pause: PauseGroup) -> None:
         if self.context.view is None:
             self.context.emit(PauseOver(pause.request, "this member is in no view"))
         else:
             self.machines.pause_owner.suspend(pause.request, pause.timeout_ns)
-
-    def _resume_group(self, resume: ResumeGroup) -> None:
-        self.machines.pause_owner.resume(resume.request)
-
-    def _callback_returned(self, returned: CallbackReturned) -> None:
-        self.machines.blocker.returned(returned.run, returned.trouble)
-
-    def _state_arrived(self, arrived: StateArrived) -> None:
-        self.machines.taker.arrived(arrived.boundary)
-
-    def _state_refused(self, refused: StateRefused) -> None:
-        self.machines.taker.refused(refused.boundary, refused.reason)
 
     def _interface_news(self, news: InterfaceNews) -> None:
         """Told in the stream, between what was delivered before and after."""
@@ -239,21 +221,6 @@ class Endpoint:
     def _member_alive(self, report: MemberAlive) -> None:
         self.story.alive(report.member)
         self.machines.membership.trust(report.member)
-
-    def _links_changed(self, _: LinksChanged) -> None:
-        self.machines.membership.links_changed()
-
-    def _slabs_exhausted(self, _: SlabsExhausted) -> None:
-        self.context.emit(Warn(STARVED))
-
-    def _member_starved(self, report: MemberStarved) -> None:
-        self.machines.membership.starves(report.member)
-
-    def _foreign_version(self, _: ForeignVersion) -> None:
-        self.machines.lifecycle.fire(LifecycleEvent.FOREIGN)
-
-    def _cut_reached(self, _: CutReached) -> None:
-        self.machines.participant.reached()
 
     def _sends_drained(self, _: SendsDrained) -> None:
         """The lifecycle looks at the end of each step: a view change may have come in between."""
@@ -323,23 +290,23 @@ class Endpoint:
 
 
 _TAKES: dict[type[Input], Callable[[Endpoint, Any], None]] = {
-    JoinGroup: Endpoint._join_group,
+    JoinGroup: lambda e, _: e.machines.lifecycle.fire(LifecycleEvent.BEGIN),
     CloseGroup: Endpoint._close_group,
-    LeaveGroup: Endpoint._leave_group,
+    LeaveGroup: lambda e, each: e.machines.lifecycle.fire(LifecycleEvent.LEAVE, each.timeout_ns),
     PauseGroup: Endpoint._pause_group,
-    ResumeGroup: Endpoint._resume_group,
-    CallbackReturned: Endpoint._callback_returned,
-    StateArrived: Endpoint._state_arrived,
-    StateRefused: Endpoint._state_refused,
+    ResumeGroup: lambda e, each: e.machines.pause_owner.resume(each.request),
+    CallbackReturned: lambda e, each: e.machines.blocker.returned(each.run, each.trouble),
+    StateArrived: lambda e, each: e.machines.taker.arrived(each.boundary),
+    StateRefused: lambda e, each: e.machines.taker.refused(each.boundary, each.reason),
     InterfaceNews: Endpoint._interface_news,
     FrameReceived: Endpoint._frame_received,
     MemberSuspected: Endpoint._member_suspected,
     MemberAlive: Endpoint._member_alive,
-    LinksChanged: Endpoint._links_changed,
-    SlabsExhausted: Endpoint._slabs_exhausted,
-    MemberStarved: Endpoint._member_starved,
-    ForeignVersion: Endpoint._foreign_version,
-    CutReached: Endpoint._cut_reached,
+    LinksChanged: lambda e, _: e.machines.membership.links_changed(),
+    SlabsExhausted: lambda e, _: e.context.emit(Warn(STARVED)),
+    MemberStarved: lambda e, each: e.machines.membership.starves(each.member),
+    ForeignVersion: lambda e, _: e.machines.lifecycle.fire(LifecycleEvent.FOREIGN),
+    CutReached: lambda e, _: e.machines.participant.reached(),
     SendsDrained: Endpoint._sends_drained,
 }
-"""Input -> the method that takes it."""
+"""Input -> what takes it."""
