@@ -156,7 +156,9 @@ class Group:
         self._driver = group._driver
         self._loop = asyncio.get_running_loop()
         self._waiter: asyncio.Future[None] | None = None  # of the call that takes
+        self._send_now = group._send_now
         self._slow = asyncio.Lock()  # held while a send waits for credit: later ones wait for the lock
+        self._waiting_sends = 0  # for the lock, or with it
         self._taking = asyncio.Lock()
         self._watching = True
         try:
@@ -213,7 +215,7 @@ class Group:
 
         The message of a cancelled call may still be sent.
         """
-        if timeout is None and not self._slow.locked() and self.sync._send_now(payload, to):
+        if timeout is None and not self._waiting_sends and self._send_now(payload, to):
             return
         await self._sent(lambda wait, _: self.sync.send(payload, to=to, timeout=wait), timeout)
 
@@ -243,13 +245,25 @@ class Group:
         """
         deadline = _deadline(timeout)
         done = 0
-        if not self._slow.locked():
+        if not self._waiting_sends:
             try:
                 return send(0.0, 0)
             except SendTimeout as full:
                 if timeout == 0:
                     raise
                 done = full.sent
+        self._waiting_sends += 1
+        try:
+            await self._turn(timeout, done)
+            try:
+                await asyncio.to_thread(send, None if deadline is None else max(0.0, deadline - time.monotonic()), done)
+            finally:
+                self._slow.release()
+        finally:
+            self._waiting_sends -= 1
+
+    async def _turn(self, timeout: float | None, done: int) -> None:
+        """Waits for the sends that already wait. ``done``: messages that the call has sent."""
         try:
             async with asyncio.timeout(timeout):
                 await self._slow.acquire()
@@ -260,10 +274,6 @@ class Group:
             )
             error.sent = done
             raise error from None
-        try:
-            await asyncio.to_thread(send, None if deadline is None else max(0.0, deadline - time.monotonic()), done)
-        finally:
-            self._slow.release()
 
     # ---- what the other members have received
 

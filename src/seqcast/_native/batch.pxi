@@ -323,7 +323,8 @@ cdef class AsyncMessages:
 
     def __anext__(self):
         cdef Ready ready
-        self.begun = self.sync._begun
+        if self.begun is None or self.begun.cursor + 1 >= self.begun.b.n:
+            self.begun = self.sync._begun
         if self.begun is not None and self.begun.cursor + 1 < self.begun.b.n:
             ready = Ready.__new__(Ready)
             ready.value = self.begun.next_message()
