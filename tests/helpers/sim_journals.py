@@ -28,6 +28,8 @@ class Journals:
     def note(self, application: Application, item: Any) -> None:
         """An application is given an item of its stream."""
         record = application.record
+        if not record.receives:  # a journal is of what a member is given
+            return
         writer = self._writers.get(record.id)
         if writer is None:
             writer = self._writers[record.id] = JournalWriter(
