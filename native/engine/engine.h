@@ -245,6 +245,8 @@ void sc_engine_state_end(sc_engine *e, uint64_t to);
 /* Reads up to `len` bytes of what `sender` has sent; returns how many. Unread bytes wait, within the window. */
 size_t sc_engine_state_read(sc_engine *e, uint64_t sender, uint8_t *p, size_t len, int64_t now);
 int sc_engine_state_readable(const sc_engine *e, uint64_t sender);
+/* From now on state that `sender` sends is kept until it is read, also where it was dropped before. */
+void sc_engine_state_want(sc_engine *e, uint64_t sender);
 /* From now on state that `sender` sends is dropped; 0: from every member. */
 void sc_engine_state_void(sc_engine *e, uint64_t sender);
 

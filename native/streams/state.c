@@ -50,6 +50,12 @@ void sc_engine_state_void(sc_engine *e, uint64_t sender) {
     }
 }
 
+void sc_engine_state_want(sc_engine *e, uint64_t sender) {
+    sc_peer *peer = sc_find_peer(e, sender);
+    e->state_void = 0;
+    if (peer) peer->reading.is_void = 0;
+}
+
 int sc_engine_state_readable(const sc_engine *e, uint64_t sender) {
     for (uint32_t r = 0; e->in_view && r < e->view.n; r++)
         if (e->view.ids[r] == sender) return e->peers[r]->state.queued < e->peers[r]->state.next;

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     )
     from seqcast.events import Blocked, Excluded, InterfaceChanged, Lost, Unblocked
     from seqcast.net.host import ClippedBuffer
-    from seqcast.net.state import StateHandler
+    from seqcast.net.state import MergingHandler, StateHandler, SubgroupState
     from seqcast.signals import leave_on_signals
     from seqcast.types import Member, MembershipChange, MembershipPolicy, MergeView, View, ViewId
 
@@ -51,6 +51,7 @@ __all__ = [
     "MembershipChange",
     "MembershipPolicy",
     "MergeView",
+    "MergingHandler",
     "Message",
     "NameTaken",
     "NotInView",
@@ -59,6 +60,7 @@ __all__ = [
     "SendTimeout",
     "SeqcastError",
     "StateHandler",
+    "SubgroupState",
     "SuspendTimeout",
     "Unblocked",
     "UsageError",
@@ -78,7 +80,7 @@ _NAMES = {
     "seqcast.api.group": "Group join",
     "seqcast.api.receiving": "Event",
     "seqcast.net.host": "ClippedBuffer",
-    "seqcast.net.state": "StateHandler",
+    "seqcast.net.state": "MergingHandler StateHandler SubgroupState",
     "seqcast.signals": "leave_on_signals",
     "seqcast.types": "Member MembershipChange MembershipPolicy MergeView View ViewId",
 }

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+MERGE_POLL_S = 0.005
 THREAD_WAIT_S = 0.1
 
 
@@ -361,6 +362,9 @@ class Group:
 
     async def _deliverable(self, timeout: float | None) -> None:
         """Waits until there may be something to take, for at most ``timeout`` seconds."""
+        if self.sync._merging:  # what it waits for does not show in the stream
+            await asyncio.sleep(MERGE_POLL_S)
+            return
         if not self._watching:
             wait = THREAD_WAIT_S if timeout is None else min(timeout, THREAD_WAIT_S)
             await asyncio.to_thread(self.sync.wait_deliverable, wait)

@@ -334,7 +334,7 @@ BREAKS = (
          "tuple(held), context.lacks, accepted)", "tuple(held), None, accepted)",
          family="turnover"),
     _one("the state of another boundary is taken for ours", MACHINES + "state.py",
-         "if self.provision is not None and boundary == self.provision.boundary:", "if self.provision is not None:",
+         "if self.plan is not None and boundary == self.plan.boundary:", "if self.plan is not None:",
          tests="tests/sockets/test_state.py tests/protocol/test_endpoint.py",
          family="turnover"),
     _one("messages of before the boundary are held, too", MACHINES + "backlog.py",

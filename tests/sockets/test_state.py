@@ -204,7 +204,7 @@ def test_bad_handlers_and_bad_writes_are_told_to_their_owner(caplog):
             join(cluster(), "a", state=handler)
     with pytest.raises(seqcast.ConfigError, match="receive=True"):
         join(cluster(), "a", state=Log(), receive=False)
-    for make, words in ((Text, "written as bytes, not str"), (Nested, "get_state cannot receive")):
+    for make, words in ((Text, "written as bytes, not str"), (Nested, "cannot receive: they run between two messages")):
         name = cluster()
         with members(make(), Log()) as (a, b):
             a.join(name, "a")

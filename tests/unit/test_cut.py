@@ -77,7 +77,7 @@ def test_a_bounded_list_of_ranges_never_cuts_off_what_one_survivor_holds_as_a_pr
 def test_the_next_view_has_the_survivors_in_their_old_order_then_the_joiners_by_id():
     view = View(ViewId(5, 1, (1, 1)), tuple(info.member for info in INFOS[:3]), "sequencer", 0, "sequencer")
     infos = {info.id: info for info in INFOS[:3]}
-    frame = next_view(view, infos, (2, 1), (2, 3), (9, 4, 6), (50, 40, 60), {2}, [INFOS[4], INFOS[3]], {}, ())
+    frame = next_view(view, infos, (2, 1), (2, 3), (9, 4, 6), (50, 40, 60), {2}, [INFOS[4], INFOS[3]], {}, None)
     assert [info.name for info in frame.members] == ["c", "d", "e"]
     assert frame.view_id == ViewId(7, 3, (2, 2))  # closed counter + attempt, coordinator, (attempt, initiator)
     assert frame.closes == view.view_id and frame.survivors == (2, 3) and frame.cut == (9, 4, 6)
@@ -92,7 +92,7 @@ def test_in_another_order_each_member_keeps_its_own_seqnos():
         view = View(ViewId(5, first, (1, first)), tuple(info.member for info in members), "sequencer", 0, "sequencer")
         infos = {info.id: info for info in members}
         table = [10 * seqno for seqno in cut]
-        return next_view(view, infos, (1, 0), [*infos], cut, table, set(), [], {}, (), backwards)
+        return next_view(view, infos, (1, 0), [*infos], cut, table, set(), [], {}, None, backwards)
 
     one, other = closed(1, INFOS[:2], (7, 8)), closed(3, INFOS[2:4], (9, 6))
     assert [info.name for info in one.members] == ["b", "a"] and one.view_id.coordinator == 2
@@ -105,14 +105,14 @@ def test_in_another_order_each_member_keeps_its_own_seqnos():
 
 def test_where_everyone_leaves_the_closing_view_has_no_members():
     view = View(ViewId(5, 1, (1, 1)), tuple(info.member for info in INFOS[:2]), "fifo", -1)
-    frame = next_view(view, {info.id: info for info in INFOS[:2]}, (1, 0), (1, 2), (9, 4), (9, 4), {1, 2}, [], {}, ())
+    frame = next_view(view, {info.id: info for info in INFOS[:2]}, (1, 0), (1, 2), (9, 4), (9, 4), {1, 2}, [], {}, None)
     assert frame.members == frame.base == () and frame.view_id.counter == 6
 
 
 def test_only_as_many_joiners_come_in_as_a_view_has_room_for():
     frame = next_view(
         View(ViewId(1, 1), (INFOS[0].member,), "fifo", -1), {1: INFOS[0]}, (1, 0), (1,), (0,), (0,), set(),
-        [MemberInfo(f"j{number}", 10 + number, b"x", 1, 1500, 1) for number in range(200)], {}, (),
+        [MemberInfo(f"j{number}", 10 + number, b"x", 1, 1500, 1) for number in range(200)], {}, None,
     )  # fmt: skip
     assert len(frame.members) == MEMBERS_MAX
 

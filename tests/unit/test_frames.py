@@ -48,7 +48,7 @@ from seqcast.types import MEMBERS_MAX
 
 TOP = (1 << 64) - 1
 SEQNO = engine.SEQNO_MAX
-INFO = MemberInfo("ä/1", TOP, b"\x00" * 28, 1 << 20, 1472, 1 << 20, True, True)
+INFO = MemberInfo("ä/1", TOP, b"\x00" * 28, 1 << 20, 1472, 1 << 20, True, 2)
 VIEW = first_view([INFO, replace(INFO, name="b", id=2)], "total", orders.resolve("total"), TOP)
 NEXT = replace(
     VIEW, closes=VIEW.view_id, view_id=replace(VIEW.view_id, counter=2), answers=(4, 1), cut=(1, 2), table=(0, 2)

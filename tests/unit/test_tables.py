@@ -17,6 +17,7 @@ from seqcast.core.machines.participant import Participant, ParticipantState
 from seqcast.core.machines.pause_member import PauseMember, PauseMemberState
 from seqcast.core.machines.pause_owner import PauseOwner, PauseOwnerState
 from seqcast.core.machines.pause_request import PauseRequest, PauseRequestState
+from seqcast.core.machines.reunion import Reunion, ReunionState
 from seqcast.core.machines.state import StateTaker, StateTakerState
 from seqcast.core.machines.transfer import Transfer, TransferState
 from seqcast.core.table import IGNORED, ILLEGAL, Edge, IllegalEvent, Machine, decision, edges_of, table
@@ -34,6 +35,7 @@ MACHINES = [
     (Merger, MergerState.APART),
     (Transfer, TransferState.IDLE),
     (Backlog, BacklogState.IDLE),
+    (Reunion, ReunionState.GOING),
     (PauseRequest, PauseRequestState.FREE),
     (Line, LineState.NEW),
     (Operator, OperatorState.ASKING),

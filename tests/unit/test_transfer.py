@@ -65,10 +65,17 @@ def receive(machine, pieces, now=1):
 
 
 def given(boundary=TAG, refusal=""):
-    giver = Giver(boundary, 7, [STATE[:5000], STATE[5000:]], refusal)
+    giver = Giver(boundary, 7)
+    giver = giver.refuse(refusal) if refusal else giver.give([STATE[:5000], STATE[5000:]])
     while rest := giver.rest:
         yield bytes(rest[:999])
         giver.sent(len(rest[:999]))
+
+
+def damaged(pieces):
+    """With a flipped bit behind the first header."""
+    for number, piece in enumerate(pieces):
+        yield bytes([piece[0] ^ 1]) + piece[1:] if number == 1 else piece
 
 
 def loading():
@@ -156,7 +163,7 @@ def test_the_application_that_is_quicker_than_the_boundary_waits_for_it():
     assert list(deliver.items) == [FIRST] and machine.inside
 
 
-@pytest.mark.parametrize("how", ["refused", "other boundary", "silent"])
+@pytest.mark.parametrize("how", ["refused", "damaged", "silent"])
 def test_a_provider_that_cannot_give_the_state_is_reported_and_another_begins_anew(how):
     machine = transfer()
     machine.told(TakeState(9, TAG), 0)
@@ -165,7 +172,7 @@ def test_a_provider_that_cannot_give_the_state_is_reported_and_another_begins_an
         assert machine.run_timers(TIMEOUT - 1) == []
         effects = machine.run_timers(TIMEOUT)
     else:
-        effects = receive(machine, given(refusal="no") if how == "refused" else given(boundary=5))
+        effects = receive(machine, given(refusal="no") if how == "refused" else damaged(given()))
     (refused,) = effects
     assert isinstance(refused, StateRefused) and refused.boundary == TAG and refused.reason.startswith("m9: ")
     assert machine.due() == NEVER and machine.filled(old, 1, 1) == []
@@ -207,7 +214,7 @@ def test_a_handler_that_fails_gives_up():
 
 
 def test_a_giver_sends_its_refusal_only_and_is_done_when_another_is_named():
-    giver = Giver(TAG, 7, iter([]), "cannot")
+    giver = Giver(TAG, 7).refuse("cannot")
     giver.sent(len(giver.rest))
     assert not giver.rest
     assert giver.wanted((6, 7)) and not giver.wanted((6,))

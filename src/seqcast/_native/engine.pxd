@@ -222,6 +222,7 @@ cdef extern from "engine/engine.h" nogil:
     int sc_batch_unicasts(const sc_batch *batch, sc_batch *out)
     int sc_engine_state_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t n, uint64_t *done, int64_t wall)
     void sc_engine_state_end(sc_engine *e, uint64_t to)
+    void sc_engine_state_want(sc_engine *e, uint64_t sender)
     void sc_engine_state_void(sc_engine *e, uint64_t sender)
     size_t sc_engine_state_read(sc_engine *e, uint64_t sender, uint8_t *p, size_t n, int64_t now)
     int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p, size_t n)

@@ -264,6 +264,8 @@ class Engine:
         """(SENT, AGAIN, NO_VIEW or NO_MEMBER; how many bytes were packed)."""
     def state_end(self, to: int) -> None:
         """Nothing follows for now."""
+    def state_want(self, sender: int) -> None:
+        """Keeps state that ``sender`` sends from now on until it is read."""
     def state_void(self, sender: int) -> None:
         """Drops state that ``sender`` sends from now on; 0: from every member."""
     def state_read(self, sender: int, bytes_max: int, now_ns: int = 0) -> bytes:

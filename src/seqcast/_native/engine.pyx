@@ -467,6 +467,11 @@ cdef class Engine:
         sc_engine_state_end(self.e, to)
         sc_mutex_unlock(&self.lock)
 
+    def state_want(self, uint64_t sender):
+        sc_mutex_lock(&self.lock)
+        sc_engine_state_want(self.e, sender)
+        sc_mutex_unlock(&self.lock)
+
     def state_void(self, uint64_t sender):
         sc_mutex_lock(&self.lock)
         sc_engine_state_void(self.e, sender)

@@ -20,6 +20,7 @@ from seqcast.arguments import check_min_members, check_name, check_policy, nanos
 from seqcast.config import Config
 from seqcast.errors import ConfigError
 from seqcast.net.host import Host
+from seqcast.net.reunion import part_in_state
 from seqcast.net.state import StateHandler, check_handler, take_state
 from seqcast.types import ORDERS, MembershipPolicy
 
@@ -144,7 +145,7 @@ class Group(Sending, Receiving, Pausing):
         membership_policy: MembershipPolicy | None = None,
     ) -> None:
         on_block, on_unblock = (call and functools.partial(call, self) for call in (on_block, on_unblock))
-        host = Host(cluster, name, order, config, on_block, on_unblock, state is not None, membership_policy)
+        host = Host(cluster, name, order, config, on_block, on_unblock, part_in_state(state), membership_policy)
         super().__init__(cluster, order, config, host, state)
         self._number = next(_numbers)
         self._leaving = threading.Lock()

@@ -21,7 +21,8 @@ from seqcast.core.vocabulary import Left, Meaning
 from seqcast.errors import JournalWriteError, NotMember, UsageError
 from seqcast.events import Blocked, Excluded, InterfaceChanged, Lost, Unblocked
 from seqcast.net.host import Host
-from seqcast.net.state import StateHandler, give_state
+from seqcast.net.reunion import Stop
+from seqcast.net.state import Gift, StateHandler, give_state
 from seqcast.types import View
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Receiving(GroupBase):
         super().__init__(cluster, order, config, host, state)
         self._batch_bytes = config.batch_bytes
         self._taking = threading.Lock()
-        self._giving = 0  # id of the thread that runs get_state; 0: none
+        self._giving = 0  # id of the thread that may run the state handler; 0: none
         # Under `_taking`:
         self._backlog: deque[Item] = deque()  # delivered before `join` returned
         self._delivered_view: View | None = None
@@ -51,6 +52,7 @@ class Receiving(GroupBase):
         self._begun: Batch | None = None
         self._untaken = False  # senders that wait for it have yet to be told that a batch was taken
         self._meanings: deque[Meaning] = deque()  # of the marker that was taken last
+        self._stop: tuple[Stop, View] | None = None  # until states are merged, and the view that is received then
         self._end: Excluded | Left | None = None
         if config.journal:
             try:
@@ -231,7 +233,7 @@ class Receiving(GroupBase):
         if self._taking.acquire(False):
             return True
         if self._giving == threading.get_ident():
-            raise UsageError("get_state cannot receive: it gives the state as it is between two messages")
+            raise UsageError("get_state, set_state and merge_state cannot receive: they run between two messages")
         return wait != 0 and self._taking.acquire(timeout=-1 if wait < 0 else min(wait / 1e9, threading.TIMEOUT_MAX))
 
     def _message_of(self, batch: Batch) -> Message:
@@ -265,8 +267,10 @@ class Receiving(GroupBase):
         """The next entry of the stream: a batch, or a marker's meaning; None after ``wait`` ns. Under `_taking`."""
         if self._end is not None:
             raise self._not_member()
+        if self._stop is not None:
+            return self._wait_merged(wait)
         if self._meanings:
-            return self._reached(self._meanings.popleft())
+            return self._reached(self._meanings.popleft(), wait)
         item: Item | int | None
         if self._backlog:
             item = self._backlog.popleft()
@@ -289,13 +293,13 @@ class Receiving(GroupBase):
                 raise self._not_member()
             return None
         if not isinstance(item, int):
-            return self._reached(item)
+            return self._reached(item, wait)
         self._meanings.extend(self._host.endpoint.marker(item))
-        return self._reached(self._meanings.popleft())
+        return self._reached(self._meanings.popleft(), wait)
 
-    def _reached(self, meaning: Meaning) -> Meaning:
-        """An event that the stream has reached: writes it to the journal, and gives the state to the joiners of a view.
-        Under `_taking`."""
+    def _reached(self, meaning: Meaning, wait: int) -> Meaning | None:
+        """An event that the stream has reached: writes it to the journal, gives the state to the joiners of a view, and
+        stops at it until states are merged; None: that takes longer than ``wait`` ns. Under `_taking`."""
         if isinstance(meaning, View):
             self._delivered_view = meaning
             if self._journal is not None:
@@ -304,8 +308,10 @@ class Receiving(GroupBase):
                 except JournalWriteError:
                     self._meanings.appendleft(meaning)
                     raise
-            if self._state is not None and (joiners := self._host.endpoint.joiners_of(meaning.view_id.tag)):
-                self._give_state(self._state, meaning, joiners)
+            if self._state is not None:
+                self._at_boundary(self._state, meaning)
+                if self._stop is not None:
+                    return self._wait_merged(wait)
         elif self._journal is not None and not isinstance(meaning, Left):
             text = getattr(meaning, "reason", "") or str(meaning)
             self._journal.event(type(meaning).__name__, text, time.time_ns())
@@ -316,12 +322,39 @@ class Receiving(GroupBase):
                 self._journal.close("excluded" if isinstance(meaning, Excluded) else "leave", at_view_end=at_end)
         return meaning
 
-    def _give_state(self, handler: StateHandler, view: View, joiners: tuple[int, ...]) -> None:
+    def _at_boundary(self, handler: StateHandler, view: View) -> None:
+        endpoint, tag = self._host.endpoint, view.view_id.tag
+        plan, joiners = endpoint.plan_at(tag), endpoint.joiners_of(tag)
+        if plan is None and not joiners:
+            return
+        with self._in_handler():
+            if plan is not None:
+                self._stop = Stop(self._host, handler, self.config, view, plan), view
+            else:
+                give_state(self._host, handler, Gift(self._host, view, joiners, self.config))
+
+    def _wait_merged(self, wait: int) -> View | None:
+        """The view at which the application stopped; None: states are not merged after ``wait`` ns (< 0: no limit)."""
+        assert self._stop is not None
+        stop, view = self._stop
+        with self._in_handler():
+            if not stop.step(wait):
+                return None
+        self._stop = None
+        return view
+
+    @contextlib.contextmanager
+    def _in_handler(self) -> Iterator[None]:
+        """The application's handler may run on this thread; it cannot receive."""
         self._giving = threading.get_ident()
         try:
-            give_state(self._host, handler, view, joiners, self.config.state_memory_bytes)
+            yield
         finally:
             self._giving = 0
+
+    @property
+    def _merging(self) -> bool:
+        return self._stop is not None
 
     # ---- the journal
 

@@ -14,7 +14,7 @@ from seqcast.core.orders.order import Choose, first
 from seqcast.core.port import EnginePort
 from seqcast.core.rules.quorum import Allowance, is_quorum
 from seqcast.core.table import Edge
-from seqcast.core.vocabulary import Command, Effect, Multicast, Unicast
+from seqcast.core.vocabulary import Command, Effect, Multicast, StatePlan, Unicast
 from seqcast.types import Member, MembershipPolicy, View
 
 NEVER = (1 << 63) - 1
@@ -97,7 +97,7 @@ class EndpointSettings:
     packet_bytes: int
     window_bytes: int
     gro: bool = False
-    state: bool = False
+    state: int = 0
     first_seqno: int = 1
     shared: tuple[tuple[str, str], ...]
     discovery_ns: int
@@ -149,6 +149,8 @@ class Context:
     history: int = 0  # installer.py: of the group, up to the beginning of the view; see ``core/rules/history.py``
     allowed: Allowance | None = None  # installer.py ends, router.py sets: an operator allowed this side, in this view
     lacks: tuple[int, ...] | None = None  # state.py: this member lacks the state, and has passed these over; see ``Ok``
+    plan: StatePlan | None = None  # state.py: of a merge, where our application stops; read by its thread
+    answered: int = 0  # participant.py: tag of the view that our last OK closes
     lost: bool = False  # state.py: nobody can give it: this member is about to leave
     elder_ns: int = -NEVER  # beacons.py: when a coordinator of another view with a lower id than ours was heard last
     merging: bool = False  # merge.py: our cut is to be held for a merge

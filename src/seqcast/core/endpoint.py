@@ -55,6 +55,7 @@ from seqcast.core.vocabulary import (
     SendsDrained,
     SlabsExhausted,
     StateArrived,
+    StatePlan,
     StateRefused,
     TellBlocked,
     Unicast,
@@ -145,6 +146,12 @@ class Endpoint:
         called from any thread."""
         me = self.context.me.id
         return tuple(p.joiner for p in self.context.providers if p.provider == me and p.boundary == tag)
+
+    def plan_at(self, tag: int) -> StatePlan | None:
+        """Where an application that is delivered to has come to the beginning of the view with this tag: for what it
+        stops there; None: it goes on. May be called from any thread."""
+        plan = self.context.plan
+        return plan if plan is not None and plan.boundary == tag else None
 
     def deadline(self) -> int:
         """Monotonic ns at which a step is due though nothing came; 2**63 - 1: none is."""
@@ -297,7 +304,7 @@ _TAKES: dict[type[Input], Callable[[Endpoint, Any], None]] = {
     ResumeGroup: lambda e, each: e.machines.pause_owner.resume(each.request),
     CallbackReturned: lambda e, each: e.machines.blocker.returned(each.run, each.trouble),
     StateArrived: lambda e, each: e.machines.taker.arrived(each.boundary),
-    StateRefused: lambda e, each: e.machines.taker.refused(each.boundary, each.reason),
+    StateRefused: lambda e, each: e.machines.taker.refused(each.boundary, each.reason, each.provider),
     InterfaceNews: Endpoint._interface_news,
     FrameReceived: Endpoint._frame_received,
     MemberSuspected: Endpoint._member_suspected,

@@ -77,10 +77,11 @@ class StateArrived:
 
 @dataclass(frozen=True, slots=True)
 class StateRefused:
-    """The provider of this boundary cannot give the state, or it did not come in time."""
+    """The provider of this boundary cannot give the state, or it did not come in time; 0: the only one."""
 
     boundary: int
     reason: str
+    provider: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,9 +279,28 @@ class StateLost:
 
     Args:
         error: why, and what to do.
+        inside: its application is delivered to, and cannot get the state of a merged group.
     """
 
     error: str
+    inside: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StatePlan:
+    """An application that is delivered to stops at the beginning of a view until it has the state of the merged group.
+
+    Args:
+        boundary: tag of the view; 0: of none: it goes on with what it has.
+        providers: who gives a state that is wanted here.
+        merges: this member merges them into its own, for all; else the state of the one provider replaces its own.
+        held: all of it is here, and counts: it is to be merged or taken over.
+    """
+
+    boundary: int
+    providers: tuple[int, ...]
+    merges: bool = False
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,6 +364,7 @@ Effect = (
     | TakeState
     | StateHeld
     | StateLost
+    | StatePlan
     | CallBlock
     | CallUnblock
     | PauseHeld

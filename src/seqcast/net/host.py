@@ -92,12 +92,13 @@ class Host:
         config: Config,
         on_block: Callable[[], object] | None = None,
         on_unblock: Callable[[], object] | None = None,
-        state: bool = False,
+        state: int = 0,
         membership_policy: MembershipPolicy | None = None,
     ) -> None:
         self.config = config
         self.membership_policy = membership_policy and timed(membership_policy, name)
-        self.state = state  # takes part in state transfer
+        self.state = state  # see ``MemberInfo.state``
+        self.giving: dict[int, threading.Lock] = {}  # who gives state to which member, one after the other
         self.callbacks: Callbacks | None = None
         if on_block is not None:
             self.callbacks = Callbacks(
@@ -363,6 +364,9 @@ class Host:
                     self.callbacks.block(run)
                 case CallUnblock() if self.callbacks is not None:
                     self.callbacks.unblock()
+                case StateLost(error, inside=True):
+                    log.error("%s: the states cannot be merged, and the group is left: %s", self.member.name, error)
+                    self.request(LeaveGroup(0))
                 case TakeState() | StateHeld() | StateLost():
                     self.state_news.append(effect)
                 case Warn(text):

@@ -12,13 +12,15 @@ import inspect
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from seqcast._native.driver import Refused, now_ns
 from seqcast._native.engine import Batch
 from seqcast.config import Config
 from seqcast.config.derive import nanoseconds
+from seqcast.core.context import NEVER
 from seqcast.core.machines.backlog import Item
 from seqcast.core.machines.transfer import (
     BeginState,
@@ -34,7 +36,7 @@ from seqcast.core.vocabulary import LeaveGroup, StateArrived, StateHeld, StateLo
 from seqcast.errors import JoinTimeout, NotMember, UsageError
 from seqcast.net.host import Host
 from seqcast.net.spool import Spool
-from seqcast.types import View
+from seqcast.types import Member, View
 
 log = logging.getLogger("seqcast")
 
@@ -54,16 +56,48 @@ class StateHandler(Protocol):
 
     def set_state(self, read: Callable[..., bytes], /) -> object:
         """Takes over the state: ``read(n)`` gives the next n bytes, ``read()`` all that is left, b"" is the end. Runs
-        on the thread that joins, before ``join`` returns."""
+        on the thread that joins, before ``join`` returns; with ``merge_state`` also on the thread that receives, in
+        place of the state that the application had."""
+
+
+class MergingHandler(StateHandler, Protocol):
+    """A ``StateHandler`` whose states are merged when a partition heals, if all members that have a state have one."""
+
+    def merge_state(self, others: Sequence[SubgroupState], /) -> object:
+        """Merges the states of other parts of the group into its own. Runs on one member, on the thread that receives,
+        before it receives the ``MergeView`` and what follows: each state is exactly as the view before it ended there.
+        All other members then take over the result by ``get_state`` and ``set_state``, also before their ``MergeView``,
+        so the outcome may depend on which member merges, and is the same on all.
+
+        Args:
+            others: one state for each part but this member's own. A part that failed meanwhile, or could not give its
+                state, is missing.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class SubgroupState:
+    """The state of a part of the group that was separated from this member.
+
+    Attributes:
+        members: of that part, as it was before the ``MergeView``; after a failed first attempt only the one that gave
+            the state.
+        read: ``read(n)`` gives the next n bytes, ``read()`` all that is left, b"" is the end.
+    """
+
+    members: tuple[Member, ...]
+    read: Callable[..., bytes]
 
 
 def check_handler(handler: Any) -> None:
     """
     Raises:
-        UsageError: it has not the two functions.
+        UsageError: it lacks one of the two functions, or a function is a coroutine.
     """
-    for name in ("get_state", "set_state"):
+    for name in ("get_state", "set_state", "merge_state"):
         function = getattr(handler, name, None)
+        if function is None and name == "merge_state":
+            continue
         if not callable(function):
             raise UsageError(f"state={handler!r} must have the functions get_state(write) and set_state(read)")
         if inspect.iscoroutinefunction(function):
@@ -73,54 +107,92 @@ def check_handler(handler: Any) -> None:
 # ---- the provider's side ---------------------------------------------------------------------------------------------
 
 
-def give_state(host: Host, handler: StateHandler, view: View, joiners: tuple[int, ...], memory_bytes: int) -> None:
-    """Takes the state and sends it, in threads, to those who joined with ``view``."""
-    spool = Spool(memory_bytes)
-    refusal = ""
+class Gift:
+    """The state of one boundary for those who wait for it. A thread for each of them tells it that there is work on it,
+    until it is there (``give_state``) or nobody is to have it (``drop``), and then sends it.
+
+    Args:
+        due: monotonic ns up to which the application has time for the work.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        view: View,
+        joiners: tuple[int, ...],
+        config: Config,
+        due: Callable[[], int] = lambda: NEVER,
+    ) -> None:
+        self.boundary = view.view_id.tag
+        self.spool = Spool(config.state_memory_bytes)
+        self.refusal = ""
+        self.ready = threading.Event()
+        self.dropped = False
+        self._host, self._due = host, due
+        self._patience_s = config.state_timeout_s / 4
+        self._users = list(joiners)
+        for joiner in joiners:
+            name = f"seqcast-state-{host.member.name}"
+            threading.Thread(target=self._send, args=(joiner,), name=name, daemon=True).start()
+
+    def drop(self) -> None:
+        self.dropped = True
+        self.ready.set()
+
+    def _send(self, joiner: int) -> None:
+        host = self._host
+        giver = Giver(self.boundary, joiner)
+        try:
+            with host.giving.setdefault(joiner, threading.Lock()):  # one transfer after the other
+                while not self.ready.wait(self._patience_s):
+                    if now_ns() < self._due():
+                        giver.reassure()
+                    self._send_rest(giver)
+                    if not giver.wanted(host.endpoint.joiners_of(self.boundary)):
+                        raise NotMember("another member merges the states now")
+                if self.dropped:
+                    raise NotMember("another member merges the states now")
+                giver = giver.refuse(self.refusal) if self.refusal else giver.give(self.spool.chunks())
+                self._send_rest(giver)
+                host.driver.state_end(joiner)
+        except (Refused, NotMember) as gone:
+            log.info("%s: state for %x ends at %d bytes: %s", host.member.name, joiner, giver.bytes_sent, gone)
+        except OSError as error:
+            log.error("%s: the temporary file of the state cannot be read: %s", host.member.name, error)
+        finally:
+            self._users.remove(joiner)
+            if not self._users:
+                self.spool.close()
+
+    def _send_rest(self, giver: Giver) -> None:
+        host = self._host
+        while rest := giver.rest:
+            giver.sent(host.driver.state_send(rest, giver.joiner, 4 * SLICE_NS))
+            if not giver.wanted(host.endpoint.joiners_of(self.boundary)):
+                raise NotMember("another member gives the state now")
+
+
+def give_state(host: Host, handler: StateHandler, gift: Gift) -> None:
+    """Takes the state for those who wait for the gift."""
     taking = True
 
     def write(data: Any) -> None:
         if not taking:
             raise UsageError("get_state has returned: nothing can be written any more")
-        spool.write(data)
+        gift.spool.write(data)
 
     try:
         handler.get_state(write)
-        if spool.failure is not None:  # the handler took no notice
-            raise spool.failure
+        if gift.spool.failure is not None:  # the handler took no notice
+            raise gift.spool.failure
     except BaseException as error:
-        refusal = f"{host.member.name}: its get_state raised {error!r}"
+        gift.refusal = f"{host.member.name}: its get_state raised {error!r}"
         log.error("%s: get_state failed; the joiner is told so", host.member.name, exc_info=True)
         if not isinstance(error, Exception):
             raise
     finally:
         taking = False
-        users = list(joiners)
-        for joiner in joiners:
-            threading.Thread(
-                target=_send,
-                args=(host, spool, refusal, joiner, view.view_id.tag, users),
-                name=f"seqcast-state-{host.member.name}",
-                daemon=True,
-            ).start()
-
-
-def _send(host: Host, spool: Spool, refusal: str, joiner: int, boundary: int, users: list[int]) -> None:
-    giver = Giver(boundary, joiner, spool.chunks(), refusal)
-    try:
-        while rest := giver.rest:
-            giver.sent(host.driver.state_send(rest, joiner, 4 * SLICE_NS))
-            if not giver.wanted(host.endpoint.joiners_of(boundary)):
-                raise NotMember("another member gives the state now")
-        host.driver.state_end(joiner)
-    except (Refused, NotMember) as gone:
-        log.info("%s: state for %x ends at %d bytes: %s", host.member.name, joiner, giver.bytes_sent, gone)
-    except OSError as error:
-        log.error("%s: the temporary file of the state cannot be read: %s", host.member.name, error)
-    finally:
-        users.remove(joiner)
-        if not users:
-            spool.close()
+        gift.ready.set()
 
 
 # ---- the joiner's side -----------------------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from seqcast._native.engine import Batch, Engine
@@ -11,6 +12,8 @@ from seqcast.config.derive import nanoseconds
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.machines.backlog import Item
 from seqcast.core.machines.pause_request import PauseRequest
+from seqcast.core.machines.reunion import Reunion
+from seqcast.core.machines.transfer import Transfer
 from seqcast.core.vocabulary import (
     CallbackReturned,
     CallBlock,
@@ -28,6 +31,7 @@ from seqcast.core.vocabulary import (
     PauseOver,
     StateHeld,
     StateLost,
+    StatePlan,
     TakeState,
     ViewInstalled,
     Waiting,
@@ -39,7 +43,7 @@ from seqcast.sim.options import MS
 from seqcast.sim.record import Delivered, Entry, PauseRun, Record, Run, Together
 from seqcast.sim.sending import HEAD, Sender, filler
 from seqcast.sim.settings import config
-from seqcast.sim.state import Chain, StateKeeper
+from seqcast.sim.state import StateKeeper
 from seqcast.sim.taken import Waits
 from seqcast.types import MergeView, View
 
@@ -100,9 +104,11 @@ class Application:
         self.sender = Sender(machine, record, rng)
         self.tag = 0  # of the view that the application is in
         self.waits = Waits(machine, record)
-        self.chain = Chain(self.options.state_bytes)
+        self.chain = record.chain
+        self.chain.padding = self.options.state_bytes
         self.pause = PauseRequest(machine.endpoint.edges)
         self.keeper = StateKeeper(machine, record, self)
+        self.backlog: deque[Item] = deque()  # to be taken before what the engine has
         self.loads = random.Random(f"loads {self.options.seed} {record.index}")
 
     @property
@@ -136,7 +142,7 @@ class Application:
             case Left() as left:
                 self.keeper.over()
                 record.over, record.left = True, left
-            case TakeState() | StateHeld() | StateLost():
+            case TakeState() | StateHeld() | StateLost() | StatePlan():
                 self.keeper.told(effect)
             case PauseHeld() | PauseOver():
                 self.pause_told(effect)
@@ -192,17 +198,23 @@ class Application:
     # ---- what it is delivered
 
     def consume(self) -> None:
-        machine = self.machine
-        while self.record.inside or self.keeper.transfer.holds:
+        machine, keeper = self.machine, self.keeper
+        if self.record.stopped and not keeper.reunion.stopped:
+            self.record.stopped = False
+        while not keeper.reunion.stopped and (self.record.inside or keeper.transfer.holds):
+            if self.backlog:
+                self.accept(self.backlog.popleft())
+                continue
             item = machine.engine.deliver(1 << 20, machine.now, machine.wall)
             if item is None:
                 break
-            for each in machine.endpoint.marker(item) if isinstance(item, int) else (item,):
-                if self.record.inside:
-                    self.accept(each)
-                else:
-                    self.keeper.delivered(each)
-        if self.record.inside:
+            each = machine.endpoint.marker(item) if isinstance(item, int) else (item,)
+            if self.record.inside:
+                self.backlog.extend(each)
+            else:
+                for one in each:
+                    keeper.delivered(one)
+        if self.record.inside and not self.backlog:
             machine.engine.taken()
 
     def accept(self, item: Item) -> None:
@@ -236,14 +248,29 @@ class Application:
         record.log.append(entry)
         if isinstance(entry, Delivered) and not entry.to:
             self.chain.take(entry.sender, entry.counter)
-        elif isinstance(entry, View):
-            tag = entry.view_id.tag
-            if isinstance(entry, MergeView):
-                self.chain.reconcile(tag)
-            if self.options.state:
-                record.states[tag] = self.chain.digest()
-            if joiners := self.machine.endpoint.joiners_of(tag):
-                self.give_state(tag, joiners)
+        elif isinstance(entry, View) and self.options.state:
+            self.at_view(entry)
+
+    def at_view(self, view: View) -> None:
+        """Between two messages: gives its state, and stops where states are merged."""
+        record, endpoint, tag = self.record, self.machine.endpoint, view.view_id.tag
+        if isinstance(view, MergeView) and self.options.merges:
+            self.chain.part(tag, record.together(view).view_id)
+        elif isinstance(view, MergeView):
+            self.chain.begin_anew(tag)
+        record.states[tag, self.chain.branch] = self.chain.digest()
+        joiners, plan = endpoint.joiners_of(tag), endpoint.plan_at(tag)
+        if joiners and plan is not None and plan.merges:
+            self.keeper.promise(tag, joiners)
+        elif joiners:
+            self.give_state(tag, joiners)
+        if plan is not None:
+            self.machine.trace("stops until states are merged")
+            record.stops.append((tag, tuple(self.chain.past)))
+            record.stopped = True
+            if record.runs:
+                record.runs[-1].late = True  # it cannot see that the gate closes
+            self.keeper.feed(self.keeper.reunion.reached(plan, self.machine.now))
 
     def _read(self, batch: Batch, tag: int) -> Iterator[Delivered]:
         messages = batch.tolist()
@@ -296,7 +323,8 @@ class Application:
         """The block callback: takes its time, sends some messages, or never returns."""
         view, rng, clock, runs = self.view, self.callbacks, self.machine.clock, self.record.runs
         self.record.callbacks.append(True)
-        late = not self.machine.takes or not self.record.inside  # it cannot see that the gate closes
+        record = self.record
+        late = not self.machine.takes or not record.inside or record.stopped  # it cannot see that the gate closes
         runs.append(Run(view.view_id if view else None, [], clock.now, late))
         self.machine.trace(f"runs its block callback, run {run}")
         if rng.random() < 0.15:  # never returns
@@ -342,36 +370,66 @@ class Application:
         self.keeper.give(boundary, joiners, self.chain.dump() if self.machine.may_give() else None)
 
     def load_state(self, data: bytes) -> None:
-        """Loads it at once, or takes its time, with a read now and then; it may take too long, or fail."""
-        if self.loads.random() >= self.options.slow_loads:
-            self.loaded(data, fails=False)
-        else:
-            self.load_slowly(data, self.loads.randrange(4))
+        self.work(lambda: self.chain.load(data), self.keeper.transfer)
 
-    def load_slowly(self, data: bytes, reads: int) -> None:
+    def reconcile(self, parts: Mapping[int, bytes], merges: bool) -> None:
+        self.work(lambda: self.apply(parts, merges), self.keeper.reunion)
+
+    def apply(self, parts: Mapping[int, bytes], merges: bool) -> None:
+        """It merges the states of others into its own, or takes over the merged one."""
+        record, tag = self.record, self.keeper.reunion.plan.boundary
+        if merges:
+            self.machine.trace(f"merges the states of {', '.join(map(self.machine.name_of, parts))}")
+            record.merges.append((tag, self.chain.branch, tuple(self.chain.merged), dict(parts)))
+            self.chain.merge(parts.values())
+        else:
+            (data,) = parts.values()
+            self.chain.load(data)
+
+    def go_on(self, reconciled: bool) -> None:
+        """It is delivered what comes next."""
+        tag = self.keeper.reunion.plan.boundary
+        if reconciled:
+            self.record.states[tag, self.chain.branch] = self.chain.digest()
+            if joiners := self.machine.endpoint.joiners_of(tag):
+                self.give_state(tag, joiners)
+        self.machine.trace("goes on " + ("with the merged state" if reconciled else "as it is"))
+        self.machine.clock.at(self.machine.clock.now, self.run_again)
+
+    def run_again(self) -> None:
+        if self.record.up and self.can_run:
+            self.machine.service()
+
+    def work(self, apply: Callable[[], None], machine: Transfer | Reunion) -> None:
+        """Works on a state at once, or takes its time, with a read now and then; it may take too long, or fail."""
+        if self.loads.random() >= self.options.slow_loads:
+            self.loaded(apply, machine, fails=False)
+        else:
+            self.work_slowly(apply, machine, self.loads.randrange(4))
+
+    def work_slowly(self, apply: Callable[[], None], machine: Transfer | Reunion, reads: int) -> None:
         clock = self.machine.clock
         if not self.record.alive:
             return
         if not self.can_run:
-            clock.at(self.machine.busy_until, self.load_slowly, data, reads)
+            clock.at(self.machine.busy_until, self.work_slowly, apply, machine, reads)
         elif reads < 0:
-            self.loaded(data, fails=self.loads.random() < 0.2)
+            self.loaded(apply, machine, fails=self.loads.random() < 0.2)
             self.machine.service()
         else:
-            self.keeper.feed(self.keeper.transfer.read(self.machine.now))
+            self.keeper.feed(machine.read(self.machine.now))
             took_ns = self.loads.choice((MS, 300 * MS, 300 * MS, self.state_timeout_ns + MS))
-            clock.at(clock.now + took_ns, self.load_slowly, data, reads - 1)
+            clock.at(clock.now + took_ns, self.work_slowly, apply, machine, reads - 1)
 
-    def loaded(self, data: bytes, fails: bool) -> None:
-        transfer, now = self.keeper.transfer, self.machine.now
+    def loaded(self, apply: Callable[[], None], machine: Transfer | Reunion, fails: bool) -> None:
         if fails:
-            self.keeper.feed(transfer.failed("set_state raised", now))
-        else:
-            self.chain.load(data)
-            self.keeper.feed(transfer.loaded(now))
+            self.keeper.feed(machine.failed("its handler raised", self.machine.now))
+        elif not machine.ended:
+            apply()
+            self.keeper.feed(machine.loaded(self.machine.now))
 
     def enter(self, items: Collection[Item]) -> None:
-        """It has the state, and is delivered what came meanwhile."""
+        """It has the state, and is delivered what came meanwhile; it may have to stop again within it."""
         views = 0
         for item in items:
             views += isinstance(item, View)
@@ -380,9 +438,12 @@ class Application:
                     assert entry.to, f"{self} is delivered {entry}, which is void"
                     self.record.kept_over.add((entry.sender, entry.counter))
                     self.take(entry)
+            elif self.keeper.reunion.stopped:
+                self.backlog.append(item)
             else:
                 self.accept(item)
-        self.machine.engine.taken()
+        if not self.backlog:
+            self.machine.engine.taken()
 
     def give_up(self, error: str) -> None:
         """It cannot get the state."""

@@ -58,6 +58,7 @@ class Options:
         state: the members' applications have a state, which joiners take over.
         state_bytes: at least so large.
         state_refusals: how many times an application fails to give it.
+        merges: where parts of a group merge, so do the applications' states; else each application begins anew.
         guard: members have guard connections (``guard=True``), some of which break or are refused for nothing.
         slow_loads: part of the joiners' applications that take their time to load it; some take too long, some fail.
         arrays: how often an application sends an array of messages in one call.
@@ -153,6 +154,7 @@ class Options:
     state: bool = False
     state_bytes: int = 0
     state_refusals: int = 0
+    merges: bool = False
     slow_loads: float = 0.0
     preset: str = "lan"
     settings: tuple[tuple[str, Any], ...] = ()
@@ -199,6 +201,10 @@ class Options:
         drawn["sequencer"] = random.Random(f"sequencer {seed}").choice(("first", *SEQUENCERS))
         drawn["slow_loads"] = random.Random(f"loads {seed}").choice((0.0, 0.0, 0.3))
         drawn["guard"] = random.Random(f"guard {seed}").random() < 0.25
+        states = random.Random(f"merges {seed}")
+        if drawn.get("family") == "merges" and states.random() < 0.5:
+            drawn |= {"state": True, "state_bytes": states.choice((0, 20_000, 300_000))}
+        drawn["merges"] = drawn.get("state", False) and states.random() < 0.7
         drawn |= _settings(seed) | _drive(seed, drawn)
         options = Options(seed=seed, **{**drawn, **{name: value for name, value in given.items() if value}})
         # A pause is held by leases, which mean nothing to a clock that jumps.

@@ -15,6 +15,7 @@ from seqcast.core.frames.fields import Attempt
 from seqcast.core.frames.kinds import load
 from seqcast.core.frames.view import NewView
 from seqcast.core.port import reports, transmit
+from seqcast.core.rules.providers import STATE_MERGES
 from seqcast.core.vocabulary import (
     Effect,
     ExcludedBy,
@@ -28,6 +29,7 @@ from seqcast.core.vocabulary import (
     PauseOver,
     Send,
     StateHeld,
+    StatePlan,
     TakeState,
     ViewInstalled,
     Waiting,
@@ -105,7 +107,7 @@ class Process:
                 order=options.order,
                 choose_sequencer=choice(options.sequencer, random.Random(f"sequencer {options.seed} {index}")),
                 nonce=random.Random(f"nonce {options.seed} {index}").getrandbits(63) | 1,
-                state=options.state,
+                state=STATE_MERGES if options.merges else int(options.state),
                 first_seqno=options.first_seqno,
                 membership_policy=policy(options.policy, random.Random(f"policy {options.seed} {index}")),
                 **core,
@@ -310,6 +312,8 @@ class Process:
                 return f"awaits the state of {self.name_of(provider)}"
             case StateHeld():
                 return "has the state"
+            case StatePlan(boundary, providers) if boundary:
+                return f"is to stop for the states of {', '.join(map(self.name_of, providers))}"
             case PauseOver(_, reason):
                 return f"pauses no more: {reason or 'as it said'}"
             case Warn(text):

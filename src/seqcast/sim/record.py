@@ -9,6 +9,7 @@ from typing import TypeGuard
 from seqcast._native.engine import TakenWait
 from seqcast.core.vocabulary import Left
 from seqcast.events import Blocked, Excluded, Lost, Unblocked
+from seqcast.sim.chain import Chain
 from seqcast.sim.options import MS, Options
 from seqcast.types import MergeView, View, ViewId
 
@@ -100,7 +101,12 @@ class Record:
         counter, counters_to: the next number, to the group and to each receiver.
         pending: (receiver or 0, length) of what is yet to be accepted.
         waits: until others have taken what was sent, not ended yet, each with the numbers.
-        states: digest of the state at the beginning of the view with this tag.
+        states: digest of the state at the beginning of the view with this tag, by (tag, branch); see ``sim/state.py``.
+        merges: (tag, branch, what that had merged, states) of each time that it merged others' states into its own.
+        chain: its state.
+        stopped: it is delivered nothing until states are merged.
+        stops: (tag, past branches) of each time that it stopped until states are merged.
+        passed_over: times that it gave up who was to give it a state.
         inside: the application has the state, and takes what is delivered.
         voided: views from before the state that was taken over.
         kept_over: (sender, number) of unicasts that came behind a state that was taken over.
@@ -140,7 +146,12 @@ class Record:
     waits: list[tuple[TakenWait, list[int]]] = field(default_factory=list)
     pauses: list[PauseRun] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
-    states: dict[int, str] = field(default_factory=dict)
+    states: dict[tuple[int, str], str] = field(default_factory=dict)
+    merges: list[tuple[int, str, tuple[str, ...], dict[int, bytes]]] = field(default_factory=list)
+    chain: Chain = field(default_factory=Chain)
+    stopped: bool = False
+    stops: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
+    passed_over: int = 0
     inside: bool = True
     voided: list[View] = field(default_factory=list)
     kept_over: set[tuple[int, int]] = field(default_factory=set)

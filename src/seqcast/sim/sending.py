@@ -172,13 +172,14 @@ class Sender:
         if to:
             record.counters_to[to] = counter + 1
             record.sent_to[to, counter] = view.view_id
-            if record.blocked:
+            if record.blocked or record.stopped:
                 record.sent_late.add((to, counter))
             return
         record.counter = counter + 1
         record.sent[counter] = (length, view.view_id)
-        # (Where the application waits for its disk, it has yet to hear that it may send.)
-        if record.blocked and not self.options.queue_bytes and counter != self.excused and self.machine.takes:
+        # (Where the application waits for its disk, or for states to be merged, it has yet to hear that it may send.)
+        hears = self.machine.takes and not record.stopped
+        if record.blocked and not self.options.queue_bytes and counter != self.excused and hears:
             record.violations.append(f"gate: {record} sends number {counter} after {record.blocked}")
 
     def _refuse(self, result: int) -> None:

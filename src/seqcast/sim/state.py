@@ -1,16 +1,16 @@
-"""A toy application whose state tells what it was delivered, and its transfer from one simulated member to another."""
+"""The state of a simulated application, on its way from one member to another."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from seqcast._native.engine import AGAIN, SENT, Engine
 from seqcast.config.derive import nanoseconds
+from seqcast.core.context import NEVER
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.machines.backlog import Item
+from seqcast.core.machines.reunion import Gather, GiveUpMerge, GoOn, Part, Reconcile, Reunion, ReunionEffect
 from seqcast.core.machines.transfer import (
     BeginState,
     Deliver,
@@ -21,39 +21,21 @@ from seqcast.core.machines.transfer import (
     Transfer,
     TransferEffect,
 )
-from seqcast.core.vocabulary import Input, LeaveGroup, StateArrived, StateHeld, StateLost, StateRefused, TakeState
+from seqcast.core.vocabulary import (
+    Input,
+    LeaveGroup,
+    StateArrived,
+    StateHeld,
+    StateLost,
+    StatePlan,
+    StateRefused,
+    TakeState,
+)
 from seqcast.sim.record import Record
 from seqcast.sim.settings import config
 from seqcast.types import View
 
 CHUNK_BYTES = 4096
-
-
-class Chain:
-    """Per sender, how many of its messages were delivered and a hash over them: where two members deliver the same
-    set, each sender's in order, their states are equal."""
-
-    def __init__(self, padding: int) -> None:
-        self.padding = padding  # so that a transfer takes its time
-        self.chains: dict[int, tuple[int, str]] = {}
-
-    def take(self, sender: int, counter: int) -> None:
-        count, chain = self.chains.get(sender, (0, ""))
-        self.chains[sender] = count + 1, hashlib.blake2b(f"{chain}/{counter}".encode(), digest_size=8).hexdigest()
-
-    def reconcile(self, tag: int) -> None:
-        """What an application does at a MergeView, in the simplest way on which all agree: it begins anew."""
-        self.chains = {0: (0, f"{tag:x}")}
-
-    def dump(self) -> bytes:
-        text = json.dumps(sorted(self.chains.items())).encode()
-        return text + b" " * (self.padding - len(text))
-
-    def load(self, data: bytes) -> None:
-        self.chains = {sender: (count, chain) for sender, (count, chain) in json.loads(data)}
-
-    def digest(self) -> str:
-        return hashlib.blake2b(repr(sorted(self.chains.items())).encode(), digest_size=8).hexdigest()
 
 
 class Machine(Protocol):
@@ -72,6 +54,8 @@ class Handler(Protocol):
     """The application whose state it is."""
 
     def load_state(self, data: bytes) -> None: ...
+    def reconcile(self, parts: Mapping[int, bytes], merges: bool) -> None: ...
+    def go_on(self, reconciled: bool) -> None: ...
     def enter(self, items: Collection[Item]) -> None: ...
     def give_up(self, error: str) -> None: ...
 
@@ -84,21 +68,36 @@ class StateKeeper:
         settings = config(record.options)
         silence_ns = nanoseconds(settings.state_timeout_s)
         self.transfer = Transfer(silence_ns, settings.state_backlog_bytes, machine.name_of, machine.endpoint.edges)
+        self.reunion = Reunion(silence_ns, machine.name_of, machine.endpoint.edges)
+        self.parts: dict[int, bytearray] = {}
+        """What came of other members' states, to be merged or taken over."""
+        self._patience_ns = silence_ns // 4
+        self._reassure_ns = NEVER
         self.data = bytearray()
         """What came of the state."""
         self.entered: list[View] = []  # delivered, before the application had the state
         self._giving: list[Giver] = []
 
-    def told(self, effect: TakeState | StateHeld | StateLost) -> None:
+    def told(self, effect: TakeState | StateHeld | StateLost | StatePlan) -> None:
         """By the endpoint."""
-        self.feed(self.transfer.told(effect, self.machine.now))
+        if isinstance(effect, StatePlan):
+            self.look()
+        elif isinstance(effect, StateLost) and effect.inside:
+            self.handler.give_up(effect.error)
+        else:
+            self.feed(self.transfer.told(effect, self.machine.now))
+
+    def look(self) -> None:
+        plan = self.machine.endpoint.plan_at(self.reunion.plan.boundary)
+        self.feed(self.reunion.look(plan, self.machine.now))
 
     def over(self) -> None:
         """This member has left, or was excluded."""
         if self.record.options.state:
             self.feed(self.transfer.over(self.machine.now))
+            self.feed(self.reunion.over(self.machine.now))
 
-    def feed(self, effects: list[TransferEffect]) -> None:
+    def feed(self, effects: Sequence[TransferEffect | ReunionEffect]) -> None:
         machine, handler = self.machine, self.handler
         self.record.inside = not self.record.options.state or self.transfer.inside
         for effect in effects:
@@ -108,32 +107,46 @@ class StateKeeper:
                 case StateChunk(data):
                     self.data += data
                 case StateArrived() | StateRefused() | LeaveGroup():
+                    self.record.passed_over += isinstance(effect, StateRefused)
                     machine.step(effect)
                 case LoadState():
                     handler.load_state(bytes(self.data))
                 case Deliver(items):
                     self.record.voided = [view for view in self.entered if view not in items]
                     handler.enter(items)
-                case GiveUp(error):
+                case Gather():
+                    self.parts.clear()
+                case Part(provider, data):
+                    self.parts.setdefault(provider, bytearray()).extend(data)
+                case Reconcile(merges):
+                    handler.reconcile({provider: bytes(data) for provider, data in self.parts.items()}, merges)
+                case GoOn(reconciled):
+                    handler.go_on(reconciled)
+                case GiveUp(error) | GiveUpMerge(error):
                     handler.give_up(error)
 
     # ---- what comes
 
     def due(self) -> int:
-        return self.transfer.due()
+        return min(self.transfer.due(), self.reunion.due(), self._reassure_ns)
 
     def step(self) -> None:
         """Sends and reads what there is credit for and what has come, and looks at the time."""
         machine = self.machine
-        self._giving = [giver for giver in self._giving if self._give(giver)]
-        while self.transfer.receiving:
-            incoming = self.transfer.incoming
-            got = machine.engine.state_read(self.transfer.provider, len(incoming.room), machine.now)
+        self._send()
+        self._read(self.transfer)
+        self._read(self.reunion)
+        self.feed(self.transfer.run_timers(machine.now))
+        self.look()
+
+    def _read(self, machine: Transfer | Reunion) -> None:
+        while machine.receiving:
+            incoming = machine.incoming
+            got = self.machine.engine.state_read(machine.provider, len(incoming.room), self.machine.now)
             if not got:
                 break
             incoming.room[: len(got)] = got
-            self.feed(self.transfer.filled(incoming, len(got), machine.now))
-        self.feed(self.transfer.run_timers(machine.now))
+            self.feed(machine.filled(incoming, len(got), self.machine.now))
 
     def delivered(self, item: Item) -> None:
         """While the application lacks the state."""
@@ -143,11 +156,37 @@ class StateKeeper:
 
     # ---- what goes
 
+    def promise(self, boundary: int, joiners: tuple[int, ...]) -> None:
+        """They get the state when it is merged."""
+        self._giving += [Giver(boundary, joiner) for joiner in joiners]
+        self._reassure_ns = self.machine.now
+
     def give(self, boundary: int, joiners: tuple[int, ...], data: bytes | None) -> None:
         """``data``: None: the application's handler failed."""
-        refusal = "the handler failed" if data is None else ""
-        pieces = [data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)] if data else []
-        self._giving += [Giver(boundary, joiner, pieces, refusal) for joiner in joiners]
+        promised = {(giver.boundary, giver.joiner): giver for giver in self._giving}
+        for joiner in joiners:
+            giver = promised.get((boundary, joiner))
+            if giver is None:
+                giver = Giver(boundary, joiner)
+                self._giving.append(giver)
+            if data is None:
+                giver.refuse("the handler failed")
+            else:
+                giver.give([data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)])
+
+    def _send(self) -> None:
+        """One transfer after the other to each joiner."""
+        now, busy = self.machine.now, set[int]()
+        reassures = now >= self._reassure_ns
+        for giver in list(self._giving):
+            if reassures and giver.wanted(self.machine.endpoint.joiners_of(giver.boundary)):
+                giver.reassure()
+            if giver.joiner in busy or self._give(giver):
+                busy.add(giver.joiner)
+            else:
+                self._giving.remove(giver)
+        if reassures:
+            self._reassure_ns = now + self._patience_ns if not all(each.ready for each in self._giving) else NEVER
 
     def _give(self, giver: Giver) -> bool:
         """False: it is done, or the joiner does not await it any more."""
@@ -160,4 +199,4 @@ class StateKeeper:
             if result == AGAIN:
                 return True
         engine.state_end(giver.joiner)
-        return False
+        return not giver.ready and giver.wanted(endpoint.joiners_of(giver.boundary))

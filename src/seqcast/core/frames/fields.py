@@ -37,6 +37,7 @@ Names = Annotated[tuple[str, ...], listed(_NAME, MEMBERS_MAX)]
 Cluster = Annotated[str, text(255)]
 OrderName = Annotated[str, text(32)]
 Mechanism = Annotated[int, MECHANISM]
+StateField = Annotated[int, integer("0, 1 or 2", 0, 2)]
 HistoryField = Annotated[int, integer("0, 1 or 2", 0, 2)]
 Phase = Annotated[str, choice("block", "stop", "hold")]
 Reason = Annotated[str, prose(1000)]
@@ -60,7 +61,7 @@ class MemberInfo:
         packet_bytes: the largest datagram that its path carries whole.
         window_bytes: the largest window it is configured for.
         gro: it receives runs of datagrams in one buffer (UDP_GRO).
-        state: it takes part in state transfer.
+        state: 0: it takes no part in state transfer; 1: it does; 2: and its application merges states.
         blocks: it has a block callback, for which the cut has a round of its own (step 2).
     """
 
@@ -71,7 +72,7 @@ class MemberInfo:
     packet_bytes: PacketBytes
     window_bytes: Bytes
     gro: Flag = False
-    state: Flag = False
+    state: StateField = 0
     blocks: Flag = False
 
     @property

@@ -28,6 +28,12 @@ SHORTFALLS_MAX = 47
 """Shortfalls that one frame carries; older ones are no longer reported."""
 
 
+NONE, WHOLE, PART = 0, 1, 2
+"""Which application state a member has: none, the group's, or (from ``PART`` on) that of a part of a merged group."""
+PARTS_MAX = 32
+"""Parts of a merged group whose states one member merges."""
+
+
 class Provision(NamedTuple):
     """Which member gives its state to one that lacks it, by id, taken at the beginning of which view (its tag)."""
 
@@ -71,7 +77,9 @@ class NewView:
         base, origin_base: by rank of the new view, where each stream and each sender's own numbering go on.
         window, forward_window, unicast_window, state_window: charged bytes of each stream.
         packet_bytes: size of a full packet.
-        providers: of the members that lack the state.
+        labels: by rank of the new view, which state each member has; see ``core/rules/providers.py``.
+        providers: of the members that lack the group's state.
+        merger: rank of the member that merges the states of a merged view's parts; -1: they are one.
         subgroups: of a merged view, else none.
         shortfalls: of a merged view, or one with joiners: what some of its members did not deliver of others.
         departed: of a view with joiners: incarnations that were in a view and are no more (E-06), newest last.
@@ -96,7 +104,9 @@ class NewView:
     unicast_window: Bytes
     state_window: Bytes
     packet_bytes: PacketBytes
-    providers: Annotated[tuple[Provision, ...], listed(shape_of(Provision), MEMBERS_MAX)] = ()
+    labels: Annotated[tuple[int, ...], listed(integer("label", 0, PART + MEMBERS_MAX), MEMBERS_MAX)] = ()
+    providers: Annotated[tuple[Provision, ...], listed(shape_of(Provision), MEMBERS_MAX + PARTS_MAX)] = ()
+    merger: Annotated[int, integer("rank or -1", -1, MEMBERS_MAX - 1)] = -1
     subgroups: Annotated[tuple[Subgroup, ...], listed(shape_of(Subgroup), SUBGROUPS_MAX)] = ()
     shortfalls: Shortfalls = ()
     departed: Ids = ()
@@ -118,12 +128,7 @@ class NewView:
         need(mechanism.allows(self.sequencer, max(count, 1)), f"a sequencer that {mechanism.name} cannot have")
         need(512 <= self.packet_bytes <= 65_000 and self.packet_bytes % 4 == 0, "packet_bytes that no stream can have")
         need(not count or self.view_id.coordinator == self.members[0].id, "the coordinator has not rank 0")
-        members = {info.id for info in self.members}
-        joiners = [provision.joiner for provision in self.providers]
-        need(len(set(joiners)) == len(joiners) and members.issuperset(joiners), "a provider for no member, or two")
-        need(
-            all(provision.provider in members - {provision.joiner} for provision in self.providers), "no such provider"
-        )
+        self._check_state()
         need(self.closes is None or self.closes.counter < self.view_id.counter, "view id does not grow")
         need(len(self.cut) == len(self.table), "cut and received table are not of one view")
         ids = {info.id for info in self.members}
@@ -133,6 +138,17 @@ class NewView:
             "subgroups are not the members",
         )
         need(all(group.ids for group in self.subgroups), "a subgroup without members")
+
+    def _check_state(self) -> None:
+        members = {info.id for info in self.members}
+        need(len(self.labels) == len(self.members), "labels are not by rank")
+        need(self.merger < max(len(self.members), 1), "a merger that is no member")
+        merger = self.members[self.merger].id if self.merger >= 0 and self.members else 0
+        joiners = [each.joiner for each in self.providers if each.joiner != merger]
+        sources = [each.provider for each in self.providers if each.joiner == merger]
+        need(len(set(joiners)) == len(joiners) and members.issuperset(joiners), "a provider for no member, or two")
+        need(len(set(sources)) == len(sources), "a provider of one part of the state twice")
+        need(all(each.provider in members - {each.joiner} for each in self.providers), "no such provider")
 
 
 _FIELDS = fields_of(NewView)

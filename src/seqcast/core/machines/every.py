@@ -13,6 +13,7 @@ from seqcast.core.machines.participant import Participant
 from seqcast.core.machines.pause_member import PauseMember
 from seqcast.core.machines.pause_owner import PauseOwner
 from seqcast.core.machines.pause_request import PauseRequest
+from seqcast.core.machines.reunion import Reunion
 from seqcast.core.machines.state import StateTaker
 from seqcast.core.machines.transfer import Transfer
 from seqcast.core.table import Machine
@@ -30,6 +31,7 @@ MACHINES: tuple[type[Machine], ...] = (
     StateTaker,
     Transfer,
     Backlog,
+    Reunion,
     Line,
     Interface,
     Operator,

@@ -327,7 +327,7 @@ class Initiator(Machine):
             leaving,
             joining,
             lacking,
-            context.providers,
+            context.entered,
             self.arrange,
             context.settings.choose_sequencer,
             context.settings.first_seqno,

@@ -306,6 +306,7 @@ class Participant(Machine):
             # Only of lost members do ranges beyond the prefix matter: a survivor has all of its own.
             held.append(Held(prefix, tuple(ranges[:most]) if rank in lost else ()))
         accepted = self.accepted and self.accepted[0]
+        context.answered = frame.view
         self.ok = Ok(frame.view, frame.attempt, last, tuple(held), context.lacks, accepted)
 
     def _few(self, survivors: tuple[int, ...]) -> str:

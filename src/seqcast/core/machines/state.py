@@ -1,23 +1,27 @@
-"""Which member gives the state to which joiner (the cut, step 10), and how one member gets it.
+"""How one member gets the group's state from those that the VIEW names (the cut, step 10).
 
 A member that takes part and is not the first of its group lacks the state until a provider has handed it over. The
 VIEW names for each such member its provider and the *boundary*: the view at whose beginning the provider takes its
 state. The transfer goes on over later views as long as provider and boundary stay the same; where the provider is gone,
 or was passed over, the VIEW names another, with a new boundary, and the transfer starts from nothing. Members tell in
 their OK whether they lack the state, so the one who makes the VIEW knows of all of them.
+
+A merge makes members lack the state that had it before: they have that of their part. Their application is *inside*: it
+keeps what it has, and stops at the boundary until the merged state is there. Between its OK and the VIEW a member does
+not take over what has arrived: the VIEW goes by its OK, and names others, or none, for those that lack the state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum, auto
 from typing import ClassVar
 
 from seqcast.core.context import Context, Repeat
-from seqcast.core.frames.fields import MemberInfo
-from seqcast.core.frames.view import NewView, Provision, StateWanted
+from seqcast.core.frames.view import WHOLE, NewView, StateWanted
+from seqcast.core.rules.providers import labels_of
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
-from seqcast.core.vocabulary import StateHeld, StateLost, TakeState
+from seqcast.core.vocabulary import StateHeld, StateLost, StatePlan, TakeState
 
 
 class StateTakerState(Enum):
@@ -32,6 +36,7 @@ class StateTakerEvent(Enum):
     FORMED = auto()
     NAMED = auto()
     SAME = auto()
+    KEPT = auto()
     NOBODY = auto()
     ARRIVED = auto()
     REFUSED = auto()
@@ -41,40 +46,15 @@ class StateTakerEvent(Enum):
 S, E = StateTakerState, StateTakerEvent
 
 
-def name_providers(
-    members: Sequence[MemberInfo],
-    lacking: Mapping[int, Collection[int]],
-    before: Sequence[Provision],
-    boundary: int,
-) -> tuple[Provision, ...]:
-    """The providers of the state in a view: the first member that has it, unless an earlier provider continues.
-
-    Args:
-        members: of the view.
-        lacking: the members that lack the state, joiners too, and the providers that each of them has passed over.
-        before: the providers of the view that is closed.
-        boundary: tag of the view.
-    """
-    earlier = {provision.joiner: provision for provision in before}
-    holders = [info.id for info in members if info.state and info.id not in lacking]
-    result = []
-    for info in members:
-        if info.id not in lacking:
-            continue
-        fit = [holder for holder in holders if holder not in lacking[info.id]]
-        provision = earlier.get(info.id)
-        if provision is not None and provision.provider in fit:
-            result.append(provision)
-        elif fit:
-            result.append(Provision(info.id, fit[0], boundary))
-    return tuple(result)
-
-
 class StateTaker(Machine):
     def __init__(self, context: Context) -> None:
         super().__init__(S.OUT, context.edges)
         self.context = context
-        self.provision: Provision | None = None
+        self.plan: StatePlan | None = None
+        self.inside = False
+        """Its application has a state, and is delivered to."""
+        self.early = False
+        """The state arrived after our OK; the VIEW decides whether it is the group's."""
         self.passed: tuple[int, ...] = ()
         self.reasons: list[str] = []
         self.asks = Repeat(context.settings.repeat_ns_min, context.settings.repeat_ns_max)
@@ -86,11 +66,13 @@ class StateTaker(Machine):
         me = self.context.me
         if not me.state:
             return
-        mine = next((provision for provision in frame.providers if provision.joiner == me.id), None)
+        mine = [provision for provision in frame.providers if provision.joiner == me.id]
         if frame.closes is None:
-            self.fire(E.FORMED, None)
-        elif mine is None:
-            had = self.provision is not None or any(info.state and info.id != me.id for info in frame.members)
+            self.fire(E.FORMED)
+        elif labels_of(frame)[me.id] == WHOLE and self.state is not S.OUT:
+            self.fire(E.KEPT)
+        elif not mine:
+            had = self.plan is not None or any(info.state and info.id != me.id for info in frame.members)
             self.fire(
                 E.NOBODY,
                 "no member that has the state is left: join again"
@@ -98,18 +80,20 @@ class StateTaker(Machine):
                 else "no member of the group was joined with a state handler: join without one, or give them one",
             )
         else:
-            self.fire(E.SAME if mine == self.provision else E.NAMED, mine)
+            merges = frame.merger >= 0 and frame.members[frame.merger].id == me.id
+            plan = StatePlan(mine[0].boundary, tuple(each.provider for each in mine), merges)
+            self.fire(E.SAME if plan == self.plan else E.NAMED, plan)
 
     def arrived(self, boundary: int) -> None:
         """All of the state of this boundary is here."""
-        if self.provision is not None and boundary == self.provision.boundary:
-            self.fire(E.ARRIVED, self.provision)
+        if self.plan is not None and boundary == self.plan.boundary:
+            self.fire(E.ARRIVED)
 
-    def refused(self, boundary: int, reason: str) -> None:
+    def refused(self, boundary: int, reason: str, provider: int) -> None:
         """The provider of this boundary has said that it cannot give the state, or nothing came of it in time."""
-        if self.provision is None or boundary != self.provision.boundary:
+        if self.plan is None or boundary != self.plan.boundary:
             return
-        self.fire(E.REFUSED, reason)
+        self.fire(E.REFUSED, reason, provider or self.plan.providers[0])
 
     def due(self) -> int:
         return self.asks.due
@@ -120,35 +104,61 @@ class StateTaker(Machine):
 
     # ---- guards
 
-    def another_is_left(self, _reason: str) -> bool:
-        """A further member may have the state."""
-        assert self.provision is not None
-        tried = {self.context.me.id, self.provision.provider, *self.passed}
-        return any(info.state and info.id not in tried for info in self.context.infos.values())
+    def another_is_left(self, _reason: str, provider: int) -> bool:
+        """A further member may have the state; or this one merges what else there is."""
+        assert self.plan is not None
+        tried = {self.context.me.id, provider, *self.passed}
+        return self.plan.merges or any(info.state and info.id not in tried for info in self.context.infos.values())
+
+    def is_closing(self) -> bool:
+        """We have answered a START: the VIEW goes by what our OK said. In a primary partition nothing is merged, and
+        one state is as good as another."""
+        return self.context.answered == self.context.tag and not self.context.primary
+
+    def came_early(self, _: StatePlan | str) -> bool:
+        return self.early
+
+    def never_merges(self, _: StatePlan) -> bool:
+        return self.context.primary
 
     # ---- actions
 
-    def take(self, provision: Provision) -> None:
+    def take(self, plan: StatePlan) -> None:
         self.asks.stop()
-        if self.provision is not None and self.provision.provider != provision.provider:
-            self.context.plane.state_void(self.provision.provider)
-        self.provision = provision
+        self.early = False
+        for provider in self.plan.providers if self.plan is not None else ():
+            self.context.plane.state_void(provider)
+        for provider in plan.providers:
+            self.context.plane.state_want(provider)
         self.context.lacks = self.passed
-        self.context.emit(TakeState(provision.provider, provision.boundary))
+        self._tell(plan)
+        if not self.inside:
+            self.context.emit(TakeState(plan.providers[0], plan.boundary))
 
-    def have(self, provision: Provision | None) -> None:
-        self.context.plane.state_void(0)
-        self.context.lacks = None
-        self.context.emit(StateHeld(provision.boundary if provision else 0))
+    def note_early(self) -> None:
+        self.early = True
 
-    def pass_over(self, reason: str) -> None:
-        assert self.provision is not None
-        self.passed += (self.provision.provider,)
+    def have(self, *_: object) -> None:
+        """What arrived is the group's state, or ours is: we are the group's first."""
+        plan = self._end()
+        if not self.inside:
+            self.context.emit(StateHeld(plan.boundary if plan is not None else 0))
+        elif plan is not None:
+            self._tell(replace(plan, held=True))
+        self.inside = True
+
+    def keep(self) -> None:
+        """The state of our part is the group's: no other is left."""
+        self._end()
+        self._tell(None)
+
+    def pass_over(self, reason: str, provider: int) -> None:
+        self.passed += (provider,)
         self.reasons.append(reason)
         self.context.lacks = self.passed
-        self.context.plane.state_void(self.provision.provider)
+        self.context.plane.state_void(provider)
 
-    def begin_asking(self, _reason: str) -> None:
+    def begin_asking(self, *_: object) -> None:
         self.asks.start(self.context.now)
 
     def ask(self, *_: object) -> None:
@@ -157,12 +167,27 @@ class StateTaker(Machine):
             return
         self.context.multicast(StateWanted(self.context.tag))
 
-    def lose(self, reason: str) -> None:
+    def lose(self, reason: str, *_: object) -> None:
         self.asks.stop()
         self.context.plane.state_void(0)
         self.context.lacks = self.passed
         self.context.lost = True
-        self.context.emit(StateLost("; ".join(dict.fromkeys([*self.reasons, reason]))))
+        self.context.emit(StateLost("; ".join(dict.fromkeys([*self.reasons, reason])), self.inside))
+
+    def _end(self) -> StatePlan | None:
+        plan, self.plan = self.plan, None
+        self.asks.stop()
+        self.early, self.passed, self.reasons = False, (), []
+        self.context.plane.state_void(0)
+        self.context.lacks = None
+        return plan
+
+    def _tell(self, plan: StatePlan | None) -> None:
+        """To an application that is inside, on whatever thread it is delivered to."""
+        self.plan = plan if plan is None or not plan.held else None
+        if self.inside:
+            self.context.plan = plan
+            self.context.emit(plan or StatePlan(0, ()))
 
     TABLE: ClassVar[Table] = table(
         "state",
@@ -172,11 +197,18 @@ class StateTaker(Machine):
         (None, E.FORMED, None, ILLEGAL, "a first view is formed once"),
         (S.OUT, E.NAMED, S.LACKING, take, "admitted: the VIEW names a provider"),
         ((S.LACKING, S.ASKING), E.NAMED, S.LACKING, take, "another provider, and a new boundary: from nothing"),
-        (None, E.NAMED, None, IGNORED, "it arrived, or was given up, while the cut was agreed"),
+        (S.HELD, (E.NAMED, never_merges), None, IGNORED, "it arrived while the cut was agreed"),
+        (S.HELD, E.NAMED, S.LACKING, take, "a merge: it has the state of its part alone"),
+        (S.LOST, E.NAMED, None, IGNORED, "it was given up while the cut was agreed"),
         (S.OUT, E.SAME, None, ILLEGAL, "no provider was named before"),
+        (S.LACKING, (E.SAME, came_early), S.HELD, have, "it arrived while the cut was agreed"),
         (None, E.SAME, None, IGNORED, "the transfer goes on; or we passed the provider over after our OK"),
+        ((S.LACKING, S.ASKING), E.KEPT, S.HELD, keep, "nobody is left to merge with"),
+        (None, E.KEPT, None, IGNORED, "it has the state; or is about to leave"),
+        (S.LACKING, (E.NOBODY, came_early), S.HELD, have, "it arrived while the cut was agreed"),
         ((S.OUT, S.LACKING, S.ASKING), E.NOBODY, S.LOST, lose, "no member has the state, or is left to give it"),
         (None, E.NOBODY, None, IGNORED, "the VIEW names providers only for members that lack the state"),
+        (S.LACKING, (E.ARRIVED, is_closing), None, note_early, "the VIEW goes by our OK, and may name another one"),
         (S.LACKING, E.ARRIVED, S.HELD, have, "all of it is here, and its checksum is right"),
         (S.OUT, E.ARRIVED, None, ILLEGAL, "nothing was awaited"),
         (None, E.ARRIVED, None, IGNORED, "of a provider that was passed over"),

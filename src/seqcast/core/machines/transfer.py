@@ -8,7 +8,7 @@ delivered what came meanwhile. The world carries the bytes, runs the application
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar
@@ -125,11 +125,12 @@ class Transfer(Machine):
         """``count`` bytes of the provider are in ``incoming.room``."""
         if incoming is not self.incoming:  # another provider was named meanwhile, or this one was given up
             return []
-        self._deadline_ns = now_ns + self._timeout_ns
         try:
             chunk = incoming.filled(count)
         except RemoteProtocolError as error:
             return self._take(now_ns, TransferEvent.UNFIT, str(error))
+        if incoming.begun:
+            self._deadline_ns = now_ns + self._timeout_ns
         if incoming.refusal is not None:
             return self._take(now_ns, TransferEvent.UNFIT, incoming.refusal)
         if incoming.over:
@@ -307,25 +308,39 @@ class Transfer(Machine):
 
 
 class Giver:
-    """The provider's side: the state of one boundary on its way to one joiner.
+    """The provider's side: the state of one boundary on its way to one joiner. Until ``give`` or ``refuse``, where the
+    state is yet to be merged, ``reassure`` tells the joiner now and then that this member is at work.
 
     Args:
-        boundary: tag of the view at whose beginning the state was taken.
+        boundary: tag of the view at whose beginning the state is taken.
         joiner: the member that it is for.
-        chunks: the state, in pieces of at most ``CHUNK_BYTES_MAX`` bytes; read as they are sent.
-        refusal: why there is none; "": there is.
     """
 
-    def __init__(self, boundary: int, joiner: int, chunks: Iterable[Piece], refusal: str = "") -> None:
+    def __init__(self, boundary: int, joiner: int) -> None:
         self.boundary, self.joiner = boundary, joiner
-        outgoing = Outgoing(boundary)
-        self._pieces = outgoing.pieces(chunks) if not refusal else iter((outgoing.refusal(refusal),))
+        self.ready = False
+        """All that is to be sent is known."""
+        self._outgoing = Outgoing(boundary)
+        self._pieces: Iterator[Piece] = iter(())
         self._rest = memoryview(b"")
         self.bytes_sent = 0
 
+    def give(self, chunks: Iterable[Piece]) -> Giver:
+        """``chunks``: the state, in pieces of at most ``CHUNK_BYTES_MAX`` bytes; read as they are sent."""
+        self.ready, self._pieces = True, self._outgoing.pieces(chunks)
+        return self
+
+    def refuse(self, reason: str) -> Giver:
+        self.ready, self._pieces = True, iter((self._outgoing.refusal(reason),))
+        return self
+
+    def reassure(self) -> None:
+        if not self.ready and not self._rest:
+            self._rest = memoryview(self._outgoing.patience())
+
     @property
     def rest(self) -> memoryview:
-        """What is to be sent next; empty at the end of the transfer."""
+        """What is to be sent next; empty at the end of the transfer, or while it is not ``ready``."""
         while not self._rest:
             piece = next(self._pieces, None)
             if piece is None:

@@ -16,6 +16,7 @@ from seqcast.errors import RemoteProtocolError
 Piece = bytes | bytearray | memoryview
 
 _HEADER = struct.Struct("<IIQQI4x")
+_BOUNDARY_AT = 8
 CHUNK_BYTES_MAX = 256 << 10
 """Small enough to stay in the cache from the sum to the send."""
 REASON_BYTES_MAX = 2000
@@ -26,6 +27,8 @@ class Kind(IntEnum):
     END = 2
     REFUSAL = 3
     """The provider cannot; the bytes are the reason, as UTF-8."""
+    PATIENCE = 4
+    """The provider is at work on it: it is yet to get what it merges."""
 
 
 class Outgoing:
@@ -49,13 +52,20 @@ class Outgoing:
         self.offset += len(chunk)
         return header
 
+    def patience(self) -> bytes:
+        return _HEADER.pack(Kind.PATIENCE, 0, self.boundary, 0, 0)
+
     def refusal(self, reason: str) -> bytes:
         text = reason.encode("utf-8", "replace")[:REASON_BYTES_MAX]
         return _HEADER.pack(Kind.REFUSAL, len(text), self.boundary, 0, crc32c(text)) + text
 
 
 class Incoming:
-    """One transfer at the joiner: ``room`` is where the next bytes go, ``filled`` takes note of them."""
+    """One transfer at the joiner: ``room`` is where the next bytes go, ``filled`` takes note of them.
+
+    What the provider sent before may be the end of an earlier transfer, cut off anywhere: everything up to the first
+    header of this one is skipped.
+    """
 
     def __init__(self, boundary: int) -> None:
         self.boundary = boundary
@@ -63,6 +73,8 @@ class Incoming:
         self.over = False
         """All of it came."""
         self.refusal: str | None = None
+        self.begun = False
+        """Its first header was found."""
         self._buffer = bytearray(_HEADER.size)
         self._header: tuple[Kind, int, int, int, int] | None = None
         self.room = memoryview(self._buffer)
@@ -74,13 +86,15 @@ class Incoming:
             RemoteProtocolError: they cannot be right; nothing of the state may be used.
         """
         self.room = self.room[count:]
-        while not self.room:
+        while not self.room and not self.over:
             if self._header is None:
                 self._begin()
                 continue
             kind, length, _, _, crc = self._header
             chunk, self._header, self._buffer = self._buffer, None, bytearray(_HEADER.size)
             self.room = memoryview(self._buffer)
+            if kind is Kind.PATIENCE:
+                continue
             if kind is Kind.REFUSAL:
                 self.refusal = chunk.decode("utf-8", "replace")
                 return None
@@ -96,10 +110,22 @@ class Incoming:
 
     def _begin(self) -> None:
         kind, length, boundary, offset, crc = _HEADER.unpack(self._buffer)
-        if kind not in Kind.__members__.values() or length > CHUNK_BYTES_MAX or boundary != self.boundary:
+        right = kind in Kind.__members__.values() and length <= CHUNK_BYTES_MAX and boundary == self.boundary
+        if not right and not self.begun:
+            self._skip()
+            return
+        if not right:
             raise RemoteProtocolError("state: not a chunk of this transfer")
-        if kind != Kind.REFUSAL and (offset != self.offset or (kind == Kind.END) != (length == 0)):
+        self.begun = True
+        if kind in (Kind.DATA, Kind.END) and (offset != self.offset or (kind == Kind.END) != (length == 0)):
             raise RemoteProtocolError(f"state: a chunk of {length} bytes at {offset}, {self.offset} are here")
         self._header = (Kind(kind), length, boundary, offset, crc)
         self._buffer = bytearray(length)
         self.room = memoryview(self._buffer)
+
+    def _skip(self) -> None:
+        """Drops what is before the place where the first header of this transfer can begin."""
+        at = self._buffer.find(self.boundary.to_bytes(8, "little")[:1], _BOUNDARY_AT + 1) - _BOUNDARY_AT
+        rest = self._buffer[at:] if at > 0 else self._buffer[-_BOUNDARY_AT:]
+        self._buffer = rest + bytearray(_HEADER.size - len(rest))
+        self.room = memoryview(self._buffer)[len(rest) :]

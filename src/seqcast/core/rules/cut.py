@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from seqcast.core.frames.closing import FETCH_MAX, Fetch, Held, Ok
 from seqcast.core.frames.fields import Attempt, MemberInfo
-from seqcast.core.frames.view import NewView, Provision, Subgroup
-from seqcast.core.machines.state import name_providers
+from seqcast.core.frames.view import NONE, WHOLE, NewView, Subgroup
 from seqcast.core.orders import Order, by_name, by_number
 from seqcast.core.orders.order import NOBODY, Choose, first
+from seqcast.core.rules.providers import Plan, plan
 from seqcast.types import MEMBERS_MAX, MergeView, View, ViewId
 
 Arrange = Callable[[Sequence[MemberInfo], Sequence[Subgroup]], list[MemberInfo]]
@@ -130,7 +130,7 @@ def next_view(
     leavers: Collection[int],
     joiners: Sequence[MemberInfo],
     lacking: Mapping[int, Collection[int]],
-    providers: Sequence[Provision],
+    before: NewView | None,
     arrange: Arrange = as_they_are,
     choose: Choose = first,
     first_seqno: int = 1,
@@ -140,7 +140,7 @@ def next_view(
     Args:
         cut, table: by rank of ``view``: the cut, and the received table at it.
         lacking: survivors that lack the state, and whom each has passed over.
-        providers: of ``view``.
+        before: the VIEW of ``view``, if anybody lacks the state.
         arrange: gives the members another order.
         choose: the sequencer.
         first_seqno: of the joiners' streams.
@@ -156,12 +156,8 @@ def next_view(
         view.view_id.counter + attempt[0], members[0].id if members else initiator, (attempt[0], initiator)
     )
     lacking = {**lacking, **{info.id: () for info in joiners if info.state}}
-    named = name_providers(members, lacking, providers, view_id.tag)
-    forwards_to = order.forwards_to(frame.sequencer)
-    if forwards_to != NOBODY and any(provision.joiner == members[forwards_to].id for provision in named):
-        frame = replace(frame, state_window=2 * frame.packet_bytes)  # it needs its buffer for the forwards
     frame = replace(
-        frame,
+        with_plan(frame, plan(members, lacking, before, view_id.tag)),
         closes=view.view_id,
         attempt=attempt,
         survivors=tuple(survivors),
@@ -169,9 +165,19 @@ def next_view(
         members=tuple(members),
         cut=tuple(cut),
         base=tuple(cut[rank] if rank >= 0 else first_seqno - 1 for rank in ranks),
-        providers=named,
     )
     return with_table(frame, view, table)
+
+
+def with_plan(frame: NewView, plan: Plan) -> NewView:
+    """A VIEW frame with what it says of the state, and the window that is left for it."""
+    joiners = [each.joiner for each in plan.providers]
+    at_once = max(map(joiners.count, joiners), default=1)  # members that give state to one and the same
+    window = max(frame.state_window // at_once, 2 * frame.packet_bytes)
+    forwards_to = order_of(frame).forwards_to(frame.sequencer)
+    if forwards_to != NOBODY and frame.members[forwards_to].id in joiners:
+        window = 2 * frame.packet_bytes  # it needs its buffer for the forwards
+    return replace(frame, state_window=window, labels=plan.labels, providers=plan.providers, merger=plan.merger)
 
 
 def with_table(proposal: NewView, view: View, table: Sequence[int]) -> NewView:
@@ -221,6 +227,7 @@ def first_view(
     shares = windows(members, mechanism.multicasters(len(members)))
     window, forward_window, unicast_window, state_window, packet_bytes = shares
     before = (first_seqno - 1,) * len(members)
+    labels = tuple(WHOLE if info.state else NONE for info in members)
     return NewView(
         closes=None,
         attempt=(1, 0),
@@ -240,4 +247,5 @@ def first_view(
         unicast_window=unicast_window,
         state_window=state_window,
         packet_bytes=packet_bytes,
+        labels=labels,
     )

@@ -9,7 +9,8 @@ from dataclasses import replace
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.view import SHORTFALLS_MAX, NewView, Shortfall, Subgroup
 from seqcast.core.orders.order import Choose, first
-from seqcast.core.rules.cut import Arrange, as_they_are, first_view, order_of
+from seqcast.core.rules.cut import Arrange, as_they_are, first_view, order_of, with_plan
+from seqcast.core.rules.providers import merged_plan
 from seqcast.errors import RemoteProtocolError
 from seqcast.types import MEMBERS_MAX, Member, View, ViewId
 
@@ -55,7 +56,6 @@ def merged_view(
     view_id = ViewId(max(part.view_id.counter for part in parts) + 1, members[0].id, leader.flush)
     # How each subgroup closed its view goes along, for a member that turns out not to have come.
     alone = {part.view_id for part in parts}
-    alone_tags = {each.tag for each in alone}
     known = [
         each._replace(successor=view_id) if each.successor in alone else each for each in dict.fromkeys(shortfalls)
     ]
@@ -64,15 +64,9 @@ def merged_view(
         assert part.closes is not None
         known += [Shortfall(part.closes.tag, view_id, info.id, lasts[rank]) for rank, info in enumerate(part.members)]
     return replace(
-        frame,
-        view_id=view_id,
+        with_plan(replace(frame, view_id=view_id), merged_plan(members, parts, view_id.tag)),
         base=tuple(places[info.id][1] for info in members),
         origin_base=tuple(places[info.id][2] for info in members),
-        # Transfers of state go on, and those that would begin with a subgroup's own view begin with this one.
-        providers=tuple(
-            each._replace(boundary=view_id.tag) if each.boundary in alone_tags else each
-            for each in {each.joiner: each for part in reversed(parts) for each in part.providers}.values()
-        ),
         subgroups=tuple(subgroups),
         history=max(part.history for part in parts),
         shortfalls=tuple(known[-SHORTFALLS_MAX:]),

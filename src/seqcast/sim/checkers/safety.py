@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from seqcast.core import orders
 from seqcast.events import Excluded, Lost
+from seqcast.sim.chain import Chain
 from seqcast.sim.checkers import gate, losses, pauses
 from seqcast.sim.policies import BAD
 from seqcast.sim.record import Delivered, Record, Stay, never_ordered, stays
@@ -36,6 +37,7 @@ def check_safety(records: Sequence[Record]) -> Iterator[str]:
     yield from pauses.check_pauses(records)
     yield from _check_view_agreement([stay for record in records for stay in stays(record)])
     yield from _check_states(records)
+    yield from _check_merges(records)
     for stay in everywhere:
         yield from _check_stay(stay, order, by_id)
     yield from _check_agreement(everywhere, ordered)
@@ -163,13 +165,34 @@ def _check_view_agreement(everywhere: Sequence[Stay]) -> Iterator[str]:
 
 
 def _check_states(records: Sequence[Record]) -> Iterator[str]:
-    """At the beginning of a view all its members' applications have one state, taken over or not."""
-    first: dict[int, tuple[Record, str]] = {}
+    """At the beginning of a view all its members' applications have one state, taken over or not; or, until their
+    states are merged, those of one part of it."""
+    first: dict[tuple[int, str], tuple[Record, str]] = {}
     for record in records:
-        for tag, state in record.states.items():
-            other, expected = first.setdefault(tag, (record, state))
+        for (tag, branch), state in record.states.items():
+            other, expected = first.setdefault((tag, branch), (record, state))
             if state != expected:
                 yield f"state: at the beginning of the view with tag {tag:x} {record} has another state than {other}"
+
+
+def _check_merges(records: Sequence[Record]) -> Iterator[str]:
+    """What is merged is the state that each part's members have where they stop, and no part is left out but for who
+    was passed over."""
+    by_id = {record.id: record for record in records}
+    for record in records:
+        for tag, branch, known, given in record.merges:
+            merged = {branch, *known}
+            for member, data in given.items():
+                part = Chain()
+                part.load(data)
+                if by_id[member].states.get((tag, part.branch)) != part.digest():
+                    yield f"merge: {record} merges another state than {by_id[member]} had where both stop, at {tag:x}"
+                if part.branch in (branch, *known):
+                    yield f"merge: {record} merges the state of {by_id[member]}'s part, at {tag:x}, twice"
+                merged |= {part.branch, *part.merged}
+            lacking = [each for each in records for at, past in each.stops if at == tag and merged.isdisjoint(past)]
+            if lacking and not any(each.passed_over for each in records):
+                yield f"merge: {record} merges at {tag:x} without the state of {lacking[0]}"
 
 
 def _check_stay(stay: Stay, order: orders.Order, by_id: dict[int, Record]) -> Iterator[str]:

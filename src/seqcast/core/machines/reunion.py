@@ -1,0 +1,281 @@
+"""A merge of application states, at one member: its application stops at the boundary until it has the merged state.
+
+``state.py`` agrees with the group on the plan: one member, the merger, gets the states of the other parts and merges
+them into its own; all others take over the result. Here is decided, for an application that is delivered to, where it
+stops, what bytes are of which state, when a provider is given up, and when it goes on. It goes on with the state that
+it has where the plan is given up for one of a later view. What the group sends meanwhile waits in the engine, and
+credit holds the senders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import ClassVar
+
+from seqcast.core.context import NEVER
+from seqcast.core.rules.chunks import Incoming
+from seqcast.core.table import IGNORED, ILLEGAL, Edge, Machine, Table, table
+from seqcast.core.vocabulary import LeaveGroup, StateArrived, StatePlan, StateRefused
+from seqcast.errors import RemoteProtocolError
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """Drop what came of states, and begin to read the first provider's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The next bytes of the state of ``provider``."""
+
+    provider: int
+    data: bytearray
+
+
+@dataclass(frozen=True, slots=True)
+class Reconcile:
+    """All is here: the application merges the states into its own (``merges``), or takes over the one that came.
+    ``read``, then ``loaded`` or ``failed``, follow."""
+
+    merges: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """The application is delivered what comes next; ``reconciled``: it has the merged state."""
+
+    reconciled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUpMerge:
+    """The application cannot have the merged state; this member leaves. ``error``: why."""
+
+    error: str
+
+
+ReunionEffect = Gather | Part | StateArrived | StateRefused | Reconcile | GoOn | GiveUpMerge | LeaveGroup
+"""What the machine has the world do. ``StateArrived``, ``StateRefused``, ``LeaveGroup``: as inputs of the endpoint."""
+
+
+class ReunionState(Enum):
+    GOING = auto()
+    GATHERING = auto()
+    REPORTED = auto()
+    RECONCILING = auto()
+    OUT = auto()
+
+
+class ReunionEvent(Enum):
+    REACHED = auto()
+    CHANGED = auto()
+    HELD = auto()
+    NEXT = auto()
+    COMPLETE = auto()
+    UNFIT = auto()
+    DUE = auto()
+    READ = auto()
+    LOADED = auto()
+    FAILED = auto()
+    OVER = auto()
+
+
+S, E = ReunionState, ReunionEvent
+_WAITING = (S.GATHERING, S.REPORTED)
+
+
+class Reunion(Machine):
+    """
+    Args:
+        timeout_ns: for so long a provider may be silent, and the application work on a state without a read.
+        name_of: the name of a member, for errors.
+        edges: of the endpoint.
+    """
+
+    def __init__(self, timeout_ns: int, name_of: Callable[[int], str], edges: set[Edge]) -> None:
+        super().__init__(S.GOING, edges)
+        self.plan = StatePlan(0, ())
+        self.incoming = Incoming(0)
+        """Where the next bytes of the provider go; another one after each ``Gather``, and for each provider."""
+        self._timeout_ns = timeout_ns
+        self._name_of = name_of
+        self._left: list[int] = []
+        self._now = 0
+        self._deadline_ns = NEVER
+        self._effects: list[ReunionEffect] = []
+
+    # ---- inputs, each of which returns what the world is to do
+
+    def reached(self, plan: StatePlan | None, now_ns: int) -> list[ReunionEffect]:
+        """The application has come to the beginning of a view; ``plan``: see ``Endpoint.plan_at``."""
+        return self._take(now_ns, E.REACHED, plan) if plan is not None else []
+
+    def look(self, plan: StatePlan | None, now_ns: int) -> list[ReunionEffect]:
+        """While it is stopped, whenever it may have changed: the same again; and the timer."""
+        if self.state in _WAITING:
+            if plan is None or (plan.providers, plan.merges) != (self.plan.providers, self.plan.merges):
+                return self._take(now_ns, E.CHANGED)
+            if plan.held:
+                return self._take(now_ns, E.HELD, plan)
+        return self._take(now_ns, E.DUE) if now_ns >= self._deadline_ns else []
+
+    def filled(self, incoming: Incoming, count: int, now_ns: int) -> list[ReunionEffect]:
+        """``count`` bytes of the provider are in ``incoming.room``."""
+        if incoming is not self.incoming:  # the plan has changed meanwhile
+            return []
+        try:
+            chunk = incoming.filled(count)
+        except RemoteProtocolError as error:
+            return self._take(now_ns, E.UNFIT, str(error))
+        if incoming.begun:
+            self._deadline_ns = now_ns + self._timeout_ns
+        if incoming.refusal is not None:
+            return self._take(now_ns, E.UNFIT, incoming.refusal)
+        if incoming.over:
+            return self._take(now_ns, E.NEXT if len(self._left) > 1 else E.COMPLETE)
+        return [Part(self.provider, chunk)] if chunk else []
+
+    def read(self, now_ns: int) -> list[ReunionEffect]:
+        """The application reads of a state while it works on it."""
+        return self._take(now_ns, E.READ)
+
+    def loaded(self, now_ns: int) -> list[ReunionEffect]:
+        """The application has the merged state."""
+        return self._take(now_ns, E.LOADED)
+
+    def failed(self, error: str, now_ns: int) -> list[ReunionEffect]:
+        """The application cannot merge the states, or take over the merged one."""
+        return self._take(now_ns, E.FAILED, error)
+
+    def over(self, now_ns: int) -> list[ReunionEffect]:
+        """This member has left, or was excluded."""
+        return self._take(now_ns, E.OVER)
+
+    def _take(self, now_ns: int, event: ReunionEvent, *args: object) -> list[ReunionEffect]:
+        self._now = now_ns
+        self.fire(event, *args)
+        effects, self._effects = self._effects, []
+        return effects
+
+    # ---- what the world asks
+
+    @property
+    def stopped(self) -> bool:
+        """The application is delivered nothing."""
+        return self.state in (S.GATHERING, S.REPORTED, S.RECONCILING)
+
+    @property
+    def ended(self) -> bool:
+        """This member is out, or about to leave."""
+        return self.state is S.OUT
+
+    @property
+    def receiving(self) -> bool:
+        """Bytes of ``provider`` are to be read into ``incoming``."""
+        return self.state is S.GATHERING
+
+    @property
+    def provider(self) -> int:
+        return self._left[0]
+
+    def due(self) -> int:
+        """When ``look`` is needed at the latest."""
+        return self._deadline_ns
+
+    # ---- actions
+
+    def begin(self, plan: StatePlan) -> None:
+        self.plan, self._left = plan, list(plan.providers)
+        self._effects.append(Gather())
+        self.begin_next()
+
+    def take_next(self) -> None:
+        del self._left[0]
+        self.begin_next()
+
+    def begin_next(self) -> None:
+        self.incoming = Incoming(self.plan.boundary)
+        self.watch()
+
+    def report_arrival(self) -> None:
+        self._effects.append(StateArrived(self.plan.boundary))
+        self.rest()
+
+    def report_refusal(self, reason: str) -> None:
+        provider = self.provider
+        self._effects.append(StateRefused(self.plan.boundary, f"{self._name_of(provider)}: {reason}", provider))
+        self.rest()
+
+    def report_silence(self) -> None:
+        self.report_refusal(
+            f"nothing came for state_timeout_s={self._timeout_ns / 1e9:g} s; its application has to receive, and "
+            "get_state to return, for states to be merged"
+        )
+
+    def reconcile(self, plan: StatePlan) -> None:
+        self.plan = plan
+        self.watch()
+        self._effects.append(Reconcile(plan.merges))
+
+    def watch(self) -> None:
+        self._deadline_ns = self._now + self._timeout_ns
+
+    def go_on(self) -> None:
+        self.rest()
+        self._effects.append(GoOn(reconciled=False))
+
+    def go_on_reconciled(self) -> None:
+        self.rest()
+        self._effects.append(GoOn(reconciled=True))
+
+    def leave(self, *_: object) -> None:
+        self._effects.append(LeaveGroup(0))
+
+    def give_up(self, error: str) -> None:
+        self.rest()
+        self._effects.append(GiveUpMerge(error))
+
+    def give_up_late(self) -> None:
+        what = "merge_state" if self.plan.merges else "set_state"
+        self.give_up(
+            f"{what} took longer than state_timeout_s={self._timeout_ns / 1e9:g} s after its last read, and the group "
+            "was left, so that it is not held up: join again with a longer one"
+        )
+
+    def rest(self) -> None:
+        """Nothing is read and no time is watched."""
+        self.incoming = Incoming(0)
+        self._deadline_ns = NEVER
+
+    TABLE: ClassVar[Table] = table(
+        "reunion",
+        S,
+        E,
+        (S.GOING, E.REACHED, S.GATHERING, begin, "the plan's boundary: nothing is delivered behind it"),
+        (S.OUT, E.REACHED, None, IGNORED, "nobody is to have it"),
+        (None, E.REACHED, None, ILLEGAL, "a stopped application reaches nothing"),
+        (_WAITING, E.CHANGED, S.GOING, go_on, "another plan, of a later view, or none: on with the state that it has"),
+        (None, E.CHANGED, None, ILLEGAL, "looked at only while it waits"),
+        (S.REPORTED, E.HELD, S.RECONCILING, reconcile, "the group goes by this state"),
+        (None, E.HELD, None, ILLEGAL, "follows a report"),
+        (S.GATHERING, E.NEXT, None, take_next, "the state of one part is here; the next one's"),
+        (None, E.NEXT, None, ILLEGAL, "nothing is read but while gathering"),
+        (S.GATHERING, E.COMPLETE, S.REPORTED, report_arrival, "all of it is here, and its sums are right"),
+        (None, E.COMPLETE, None, ILLEGAL, "nothing is read but while gathering"),
+        (S.GATHERING, E.UNFIT, S.REPORTED, report_refusal, "refused by the provider, or not of this transfer"),
+        (None, E.UNFIT, None, ILLEGAL, "nothing is read but while gathering"),
+        (S.GATHERING, E.DUE, S.REPORTED, report_silence, "the provider, or its application, is silent"),
+        (S.RECONCILING, E.DUE, S.OUT, (leave, give_up_late), "the group is held up no longer by this application"),
+        (None, E.DUE, None, ILLEGAL, "the timer runs only while gathering and reconciling"),
+        (S.RECONCILING, E.READ, None, watch, "the application is at work"),
+        (None, E.READ, None, IGNORED, "it reads on behind the end"),
+        (S.RECONCILING, E.LOADED, S.GOING, go_on_reconciled, "the application has the merged state"),
+        (S.OUT, E.LOADED, None, IGNORED, "too late"),
+        (None, E.LOADED, None, ILLEGAL, "once"),
+        (S.RECONCILING, E.FAILED, S.OUT, (leave, give_up), "the application cannot have the merged state"),
+        (S.OUT, E.FAILED, None, IGNORED, "known"),
+        (None, E.FAILED, None, ILLEGAL, "only the application's handler fails"),
+        (None, E.OVER, S.OUT, rest, "this member left, or was excluded"),
+    )

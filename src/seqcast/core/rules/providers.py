@@ -1,0 +1,181 @@
+"""Who gives the application's state to whom in a view (the cut, step 10), also where a merge made several states one.
+
+A VIEW gives each member a *label*: ``NONE``, it lacks the state or takes no part; ``WHOLE``, it has the group's state;
+or a number from ``PART`` on. Members with the same such number have the same state, that of one part of the group, and
+members with different ones have different states, because their parts were separated and have not merged them yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from seqcast.core.frames.fields import MemberInfo
+from seqcast.core.frames.view import NONE, PART, PARTS_MAX, WHOLE, NewView, Provision
+
+STATE_MERGES = 2
+"""``MemberInfo.state`` of a member whose application merges states."""
+Lacking = Mapping[int, Collection[int]]
+"""Members that have not the group's state, each with the providers that it has passed over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a VIEW says of the state.
+
+    Args:
+        labels: by rank.
+        providers: see ``Provision``.
+        merger: rank of the member that merges the states of the parts, for all; -1: there is nothing to merge.
+    """
+
+    labels: tuple[int, ...]
+    providers: tuple[Provision, ...] = ()
+    merger: int = -1
+
+
+def plan(members: Sequence[MemberInfo], lacking: Lacking, before: NewView | None, boundary: int) -> Plan:
+    """The plan of a view that continues the one before.
+
+    Args:
+        members: of the view.
+        lacking: joiners too.
+        before: the VIEW that is closed; None: the first one.
+        boundary: tag of the view.
+    """
+    known = labels_of(before) if before is not None else {}
+    labels = {info.id: _label(info, lacking, known) for info in members}
+    parts = {label for label in labels.values() if label >= PART}
+    if WHOLE not in labels.values() and len(parts) > 1:
+        return _merge(members, labels, lacking, before, boundary)
+    if WHOLE not in labels.values():  # one part is left: its state is the group's
+        labels = {member: WHOLE if label else NONE for member, label in labels.items()}
+    return _from_whole(members, labels, lacking, before, boundary)
+
+
+def merged_plan(members: Sequence[MemberInfo], parts: Sequence[NewView], boundary: int) -> Plan:
+    """The plan of a merged view.
+
+    Args:
+        members: of the view.
+        parts: the VIEW that each subgroup would install alone.
+        boundary: tag of the view.
+    """
+    labels = {info.id: NONE for info in members}
+    merges = all(info.state == STATE_MERGES for info in members if info.state)
+    number = PART
+    for part in parts:
+        own = labels_of(part)
+        # Where a part has merged an earlier state already, what was merged into it counts for nothing any more.
+        kept = {WHOLE} if WHOLE in own.values() else set(own.values()) - {NONE}
+        for label in sorted(kept):
+            labels.update((member, number if merges else WHOLE) for member, its in own.items() if its == label)
+            number += 1
+    lacking: Lacking = {info.id: () for info in members if info.state and labels[info.id] != WHOLE}
+    if len({label for label in labels.values() if label}) > 1:
+        return _merge(members, labels, lacking, None, boundary)
+    labels = {member: WHOLE if label else NONE for member, label in labels.items()}
+    alone = {part.view_id.tag for part in parts}
+    # Transfers go on, and those that would begin with a subgroup's own view begin with this one.
+    providers = {
+        each.joiner: each._replace(boundary=boundary) if each.boundary in alone else each
+        for part in reversed(parts)
+        for each in part.providers
+        if labels.get(each.joiner) == NONE and labels.get(each.provider) == WHOLE
+    }
+    return Plan(tuple(labels[info.id] for info in members), tuple(providers.values()))
+
+
+def labels_of(frame: NewView) -> dict[int, int]:
+    return {info.id: label for info, label in zip(frame.members, frame.labels, strict=True)}
+
+
+def _label(info: MemberInfo, lacking: Lacking, known: Mapping[int, int]) -> int:
+    if not info.state:
+        return NONE
+    if info.id not in lacking:
+        return WHOLE
+    return known.get(info.id, NONE) if known.get(info.id, NONE) >= PART else NONE
+
+
+def _from_whole(
+    members: Sequence[MemberInfo],
+    labels: Mapping[int, int],
+    lacking: Lacking,
+    before: NewView | None,
+    boundary: int,
+) -> Plan:
+    """The first member that has the state gives it, unless an earlier provider continues."""
+    earlier: dict[int, Provision] = {}
+    if before is not None:
+        merger = before.members[before.merger].id if before.merger >= 0 else 0
+        earlier = {each.joiner: each for each in before.providers if each.joiner != merger}
+    holders = [info.id for info in members if labels[info.id] == WHOLE]
+    result = []
+    for info in members:
+        if not info.state or labels[info.id] == WHOLE:
+            continue
+        fit = [holder for holder in holders if holder not in lacking[info.id]]
+        provision = earlier.get(info.id)
+        if provision is not None and provision.provider in fit:
+            result.append(provision)
+        elif fit:
+            result.append(Provision(info.id, fit[0], boundary))
+    return Plan(tuple(labels[info.id] for info in members), tuple(result))
+
+
+def _merge(
+    members: Sequence[MemberInfo],
+    labels: Mapping[int, int],
+    lacking: Lacking,
+    before: NewView | None,
+    boundary: int,
+) -> Plan:
+    """One member gets the state of each part but its own, merges them, and gives the result to all others. The plan of
+    the view before stays as long as all that it needs is there; else everything begins anew at this view."""
+    kept = _kept(members, labels, lacking, before)
+    if kept:
+        assert before is not None
+        merger, planned = before.members[before.merger].id, {each.joiner for each in kept}
+        kept += [Provision(info.id, merger, boundary) for info in members if info.state and info.id not in planned]
+        return _planned(members, labels, kept, merger)
+    passed = [each for ids in lacking.values() for each in ids]
+    parted = [info.id for info in members if labels[info.id] >= PART]
+    merger = min(parted, key=passed.count)  # the first of those that nobody, or the fewest, passed over
+    given = [
+        Provision(merger, fit[0], boundary)
+        for label in sorted({labels[member] for member in parted} - {labels[merger]})
+        if (fit := [each for each in parted if labels[each] == label and each not in lacking[merger]])
+    ][: PARTS_MAX - 1]
+    if not given:  # of no other part can it get the state: its own is the group's
+        return _from_whole(members, {**labels, merger: WHOLE}, lacking, None, boundary)
+    given += [
+        Provision(info.id, merger, boundary)
+        for info in members
+        if info.state and info.id != merger and merger not in lacking[info.id]
+    ]
+    return _planned(members, labels, given, merger)
+
+
+def _kept(
+    members: Sequence[MemberInfo], labels: Mapping[int, int], lacking: Lacking, before: NewView | None
+) -> list[Provision]:
+    """What stays of the plan of the view before; nothing: it does not hold any more."""
+    if before is None or before.merger < 0:
+        return []
+    merger = before.members[before.merger].id
+    here = {info.id for info in members}
+    providers = [each.provider for each in before.providers if each.joiner == merger]
+    parts = {label for label in labels.values() if label >= PART}
+    whole_plan = parts == {labels.get(each, NONE) for each in (merger, *providers)}
+    passed = any(each.provider in lacking[each.joiner] for each in before.providers if each.joiner in lacking)
+    if merger not in here or not whole_plan or passed or not here.issuperset(providers):
+        return []
+    return [each for each in before.providers if each.joiner in here]
+
+
+def _planned(
+    members: Sequence[MemberInfo], labels: Mapping[int, int], providers: Sequence[Provision], merger: int
+) -> Plan:
+    rank = next(rank for rank, info in enumerate(members) if info.id == merger)
+    return Plan(tuple(labels[info.id] for info in members), tuple(providers), rank)

@@ -1,0 +1,163 @@
+"""A merge of states in the real world: the thread that receives stops between two messages, gets the states of others,
+and runs the application's handler. What is decided is decided in ``core/machines/reunion.py``."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from seqcast._native.driver import now_ns
+from seqcast.config import Config
+from seqcast.config.derive import nanoseconds
+from seqcast.core.machines.reunion import (
+    Gather,
+    GiveUpMerge,
+    GoOn,
+    Part,
+    Reconcile,
+    Reunion,
+    ReunionEffect,
+)
+from seqcast.core.rules.providers import STATE_MERGES
+from seqcast.core.vocabulary import LeaveGroup, StateArrived, StatePlan, StateRefused
+from seqcast.net.host import Host
+from seqcast.net.spool import Spool
+from seqcast.net.state import Gift, StateHandler, SubgroupState, give_state
+from seqcast.types import Member, MergeView, View
+
+log = logging.getLogger("seqcast")
+
+SLICE_NS = 50_000_000
+"""A wait is interrupted after so long, to see what else has happened."""
+
+
+class Stop:
+    """One stop of an application that is delivered to, at the beginning of ``view``. Used by one thread at a time."""
+
+    def __init__(self, host: Host, handler: StateHandler, config: Config, view: View, plan: StatePlan) -> None:
+        self._host, self._handler, self._config, self._view = host, handler, config, view
+        self._reunion = Reunion(nanoseconds(config.state_timeout_s), host.name_of, host.endpoint.edges)
+        self._parts: dict[int, Spool] = {}
+        self._gift: Gift | None = None
+        joiners = host.endpoint.joiners_of(view.view_id.tag)
+        if plan.merges and joiners:
+            self._gift = Gift(host, view, joiners, config, self._reunion.due)
+        elif joiners:
+            give_state(host, handler, Gift(host, view, joiners, config))
+        self._feed(self._reunion.reached(plan, now_ns()))
+
+    def step(self, wait_ns: int) -> bool:
+        """Goes on for up to ``wait_ns`` (< 0: no limit). False: the application still has to wait.
+
+        Raises:
+            BaseException: the handler raised it, and it is no ``Exception``.
+        """
+        host, reunion = self._host, self._reunion
+        deadline = time.monotonic_ns() + wait_ns
+        while True:
+            with host.changed:
+                over = host.over
+            tag = self._view.view_id.tag
+            self._feed(reunion.over(now_ns()) if over else reunion.look(host.endpoint.plan_at(tag), now_ns()))
+            if not reunion.stopped:
+                self._end()
+                return True
+            slice_ns = SLICE_NS if wait_ns < 0 else min(SLICE_NS, deadline - time.monotonic_ns())
+            came = self._read(max(slice_ns, 0))
+            if not came and wait_ns >= 0 and time.monotonic_ns() >= deadline:
+                return False
+
+    def _read(self, wait_ns: int) -> bool:
+        """Waits until something came from the provider that is read now, if there is one."""
+        reunion = self._reunion
+        if not reunion.receiving:
+            with self._host.changed:
+                return self._host.changed.wait(min(wait_ns, SLICE_NS // 10) / 1e9)
+        incoming = reunion.incoming
+        got = self._host.driver.state_read(reunion.provider, incoming.room, wait_ns)
+        if got:
+            self._feed(reunion.filled(incoming, got, now_ns()))
+        return bool(got)
+
+    def _feed(self, effects: list[ReunionEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case Gather():
+                    self._end_parts()
+                case Part(provider, data):
+                    self._spool_of(provider).append(data)
+                case StateArrived() | StateRefused() | LeaveGroup():
+                    self._host.request(effect)
+                case Reconcile(merges):
+                    self._reconcile(merges)
+                case GoOn(reconciled=True):
+                    self._give()
+                case GiveUpMerge(error):
+                    log.error("%s: %s", self._host.member.name, error)
+
+    def _reconcile(self, merges: bool) -> None:
+        reunion = self._reunion
+        try:
+            if merges:
+                parts = [self._part(provider) for provider in reunion.plan.providers]
+                self._handler.merge_state(parts)  # type: ignore[attr-defined]  # only who has it is named
+            else:
+                self._handler.set_state(self._reader(reunion.plan.providers[0]))
+        except BaseException as error:
+            what = "merge_state" if merges else "set_state"
+            log.error("%s: %s failed; the group is left", self._host.member.name, what, exc_info=True)
+            self._feed(reunion.failed(f"{what} raised {error!r}", now_ns()))
+            if not isinstance(error, Exception):
+                raise
+        else:
+            self._feed(reunion.look(None, now_ns()))  # it may have taken too long
+            self._feed(reunion.loaded(now_ns()))
+
+    def _part(self, provider: int) -> SubgroupState:
+        groups = self._view.subgroups if isinstance(self._view, MergeView) else ()
+        group = next((group for group in groups if group.rank(provider) >= 0), None)
+        member = self._view.members[self._view.rank(provider)] if self._view.rank(provider) >= 0 else None
+        members: tuple[Member, ...] = group.members if group is not None else (member,) if member is not None else ()
+        return SubgroupState(members, self._reader(provider))
+
+    def _reader(self, provider: int) -> Callable[..., bytes]:
+        read = self._spool_of(provider).reader()
+
+        def watched(size: int | None = -1, /) -> bytes:
+            self._feed(self._reunion.read(now_ns()))
+            return read(size)
+
+        return watched
+
+    def _spool_of(self, provider: int) -> Spool:
+        if provider not in self._parts:
+            self._parts[provider] = Spool(self._config.state_memory_bytes)
+        return self._parts[provider]
+
+    def _give(self) -> None:
+        """The merged state, to those who wait for it, and to joiners of this view."""
+        gift = self._gift
+        joiners = self._host.endpoint.joiners_of(self._view.view_id.tag)
+        if gift is None and joiners:
+            gift = Gift(self._host, self._view, joiners, self._config)
+        if gift is not None:
+            give_state(self._host, self._handler, gift)
+        self._gift = None
+
+    def _end(self) -> None:
+        if self._gift is not None:
+            self._gift.drop()
+        self._end_parts()
+
+    def _end_parts(self) -> None:
+        for spool in self._parts.values():
+            spool.close()
+        self._parts.clear()
+
+
+def part_in_state(handler: StateHandler | None) -> int:
+    """``MemberInfo.state`` of a member with this handler."""
+    if handler is None:
+        return 0
+    return STATE_MERGES if callable(getattr(handler, "merge_state", None)) else 1

@@ -1,0 +1,65 @@
+"""A toy state that tells what its application was delivered."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection
+
+from seqcast.types import ViewId
+
+
+class Chain:
+    """Per sender, how many of its messages were delivered and a hash over them: where two members deliver the same
+    set, each sender's in order, their states are equal.
+
+    ``branch`` tells states apart that parts of a group have come to, until they are merged; ``past`` has those that it
+    had since its last merge, and ``merged`` those that were merged into it.
+    """
+
+    def __init__(self) -> None:
+        self.padding = 0  # bytes, so that a transfer takes its time
+        self.chains: dict[int, tuple[int, str]] = {}
+        self.branch = ""
+        self.past = [""]
+        self.merged: list[str] = []
+
+    def take(self, sender: int, counter: int) -> None:
+        count, chain = self.chains.get(sender, (0, ""))
+        self.chains[sender] = count + 1, hashlib.blake2b(f"{chain}/{counter}".encode(), digest_size=8).hexdigest()
+
+    def begin_anew(self, tag: int) -> None:
+        """What an application without ``merge_state`` does at a MergeView, in the simplest way on which all agree."""
+        self.chains = {0: (0, f"{tag:x}")}
+
+    def part(self, tag: int, subgroup: ViewId) -> None:
+        """The MergeView with this tag begins; until states are merged, it is that of one of its subgroups."""
+        self.branch = _hash(f"{self.branch} {subgroup.tag:x} in {tag:x}")
+        self.past.append(self.branch)
+
+    def merge(self, others: Collection[bytes]) -> None:
+        """Into one that tells of all of them; each exactly as it was."""
+        mine = self.dump()
+        merged = _hash(" ".join(sorted(data.decode().strip() for data in [mine, *others])))
+        for data in others:
+            other = Chain()
+            other.load(data)
+            self.merged += other.merged + other.past
+        self.merged += self.past
+        self.chains, self.branch = {0: (0, merged)}, f"merged {merged}"
+        self.past = [self.branch]
+
+    def dump(self) -> bytes:
+        text = json.dumps([self.branch, self.past, self.merged, sorted(self.chains.items())]).encode()
+        return text + b" " * (self.padding - len(text))
+
+    def load(self, data: bytes) -> None:
+        self.branch, self.past, self.merged, chains = json.loads(data)
+        self.chains = {sender: (count, chain) for sender, (count, chain) in chains}
+
+    def digest(self) -> str:
+        return _hash(repr(sorted(self.chains.items())))
+
+
+def _hash(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
