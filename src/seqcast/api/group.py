@@ -51,8 +51,8 @@ def join(
     Args:
         cluster: name of the group; the same on every member.
         name: name of this member, unique in the group. Default: host name and process id.
-        order: "total" (default) or "sequencer": all members deliver all messages in one order; "fifo": each sender's
-            messages are in order. The same on every member.
+        order: "total" (default), "sequencer" or "records": all members deliver all messages in one order; "fifo": each
+            sender's messages are in order. The same on every member.
         state: the application's state, as ``get_state(write)`` and ``set_state(read)``. A member that has the state
             sends it to each joiner, exactly as it is at the beginning of the view with which the joiner enters the
             group. ``set_state`` is called before ``join`` returns, and messages that were sent to the group from that
@@ -60,9 +60,9 @@ def join(
         config: settings. Default: those of the environment (``Config.from_environment``).
         on_block: called before a view change stops sends to the group (FLU-13), so that the application can finish what
             must not span two views. It may send. Those messages are delivered on every member before the next view,
-            unless the sequencer crashes before it has ordered them: then they are delivered in a later view. It runs on
-            a thread of its own; the view change waits for it for up to ``block_deadline_s``. A send after that, or in
-            ``on_unblock``, waits like any other.
+            unless the sequencer crashes before it has ordered them: then they are delivered in a later view, except
+            with "records", where the view change orders them. It runs on a thread of its own; the view change waits
+            for it for up to ``block_deadline_s``. A send after that, or in ``on_unblock``, waits like any other.
         on_unblock: called on the same thread when the group can send again, after each ``on_block``.
         membership_policy: chooses the order of the members in each view that this member makes, and so the coordinator
             and the sequencer; see ``MembershipPolicy``. If it fails, the default order is used and a warning logged.
@@ -129,7 +129,7 @@ class Group(Sending, Receiving, Pausing):
 
     Attributes:
         cluster: name of the group.
-        order: "total", "sequencer" or "fifo".
+        order: "total", "records", "sequencer" or "fifo".
         config: the settings in use, with computed defaults.
     """
 
