@@ -111,6 +111,7 @@ class Endpoint:
         self._router = Router(self.context, self.machines, self.story)
         self.installer = Installer(self.context, self.machines, self._markers, self.story)
         self._inputs: deque[Input] = deque()
+        self._due = self.machines.due()  # timers change in steps only
 
     # ---- the door
 
@@ -155,7 +156,7 @@ class Endpoint:
 
     def deadline(self) -> int:
         """Monotonic ns at which a step is due though nothing came; 2**63 - 1: none is."""
-        return self.context.now if self.pending else self.machines.due()
+        return self.context.now if self.pending else self._due
 
     def step(self, inputs: Sequence[Input], now_ns: int) -> list[Effect]:
         """Takes what came since the last step, in order; returns what is to be done about it, in order.
@@ -169,8 +170,9 @@ class Endpoint:
         """
         self.context.now = now_ns
         self._inputs.extend(inputs)
-        if self.pending or now_ns >= self.machines.due():
+        if self.pending or now_ns >= self._due:
             self._run()
+            self._due = self.machines.due()
         effects = self.context.effects + self.story.take()
         self.context.effects.clear()
         return effects

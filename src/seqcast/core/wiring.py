@@ -53,9 +53,9 @@ class Machines:
 
     def due(self) -> int:
         """The earliest time at which one of them has something to do."""
-        return (
-            NEVER if self.lifecycle.over else min(self.membership.due(), *(machine.due() for machine in self.timed()))
-        )
+        if self.lifecycle.over:
+            return NEVER
+        return min(self.membership.due(), *[machine.due() for machine in self.timed()])
 
     # ---- views
 

@@ -245,7 +245,7 @@ class Application:
 
     def take(self, entry: Entry) -> None:
         record = self.record
-        record.log.append(entry)
+        record.take(entry)
         if isinstance(entry, Delivered) and not entry.to:
             self.chain.take(entry.sender, entry.counter)
         elif isinstance(entry, View) and self.options.state:

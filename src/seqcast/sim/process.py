@@ -124,6 +124,7 @@ class Process:
         leave_ns = random.Random(f"drain {options.seed} {index}").choice(LEAVES_NS)
         inside = not options.state
         self.record = Record(index, name, self.id, options, leave_ns, inside=inside, receives=settings.receive)
+        self.record.paths["members that receive nothing"] += not settings.receive
         self.sockets = Sockets(self, options, drive)
         self.lines = Lines(self)
         self.application = Application(self, self.record, rng, callbacks)
@@ -216,7 +217,7 @@ class Process:
     def service(self) -> None:
         """What the I/O loop of a process does: timers, the control plane, the application, and out with the packets."""
         now, busy, application = self.now, self.clock.now < self.stalled_until, self.application
-        engine = self.engine
+        engine, due = self.engine, NEVER
         if engine.deadline() <= now:
             engine.tick(now)
         if not busy:
@@ -228,12 +229,11 @@ class Process:
             self.lines.step()
             application.work_on()
             # A time of 0, such as bundle_s=0, is due in the step after.
-            self.restless = self.restless + 1 if self.endpoint.deadline() <= now else 0
+            due = self.endpoint.deadline()
+            self.restless = self.restless + 1 if due <= now else 0
             assert self.restless < STEPS_MAX, f"{self} would wake for ever at {now}"
         self.sockets.transmit()
-        due = engine.deadline()
-        if not busy:
-            due = min(due, self.endpoint.deadline(), application.deadline(), self.lines.due())
+        due = engine.deadline() if busy else min(due, engine.deadline(), application.deadline(), self.lines.due())
         due -= self.ahead_ns
         if due < self.timer:
             self.timer = max(due, self.clock.now + 1)

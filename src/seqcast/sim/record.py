@@ -85,6 +85,7 @@ class Record:
         slow_until: the application takes nothing of what is delivered before this virtual time.
         view: the newest view that was installed.
         log: what was delivered and told, in order.
+        took: sender -> (number -> tag of the view) of the messages to the group among them.
         violations: what was seen to be wrong as it happened.
         blocked: the application was told so, and not of the end of it.
         gate: what it was told of sending to the group, in order: that it may not, that it may, views, the end.
@@ -127,6 +128,7 @@ class Record:
     slow_until: int = 0
     view: View | None = None
     log: list[Entry] = field(default_factory=list)
+    took: dict[int, dict[int, int]] = field(default_factory=dict)
     violations: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     blocked: Blocked | None = None
@@ -186,8 +188,13 @@ class Record:
     def delivered_of(self, sender: int) -> dict[int, int]:
         """The numbers of the sender's messages to the group that the application has taken, and the tags of the views
         in which it did."""
-        group = (entry for entry in self.log if isinstance(entry, Delivered) and not entry.to)
-        return {entry.counter: entry.tag for entry in group if entry.sender == sender}
+        return self.took.get(sender, {})
+
+    def take(self, entry: Entry) -> None:
+        """The application is delivered, or told, this."""
+        self.log.append(entry)
+        if isinstance(entry, Delivered) and not entry.to:
+            self.took.setdefault(entry.sender, {})[entry.counter] = entry.tag
 
     def together(self, view: View) -> View:
         """Those of a view with whom this member was in its last view."""

@@ -15,6 +15,8 @@ BACKLOG_MAX = 2000
 """Datagrams that a socket's buffer holds while its process is paused."""
 MERGED_MAX = 64
 """Datagrams that a kernel merges into one buffer (UDP_GRO)."""
+KEPT_BYTES = SLAB_BYTES // 4
+"""From here on the engine keeps a buffer, in place of a copy of what it needs of it."""
 RUNS = 8
 """Runs of datagrams that the driver takes from the engine at a time."""
 FULL_NS_MAX = 20 * MS
@@ -94,7 +96,7 @@ class Sockets:
                 machine.clock.at(machine.clock.now, self._receive_arrived)
             self.arrived.append((lane, address, datagram))
         else:
-            machine.engine.receive(datagram, address, machine.now, lane)
+            self._receive([(lane, address, datagram)])
             machine.service()
 
     def _receive_arrived(self) -> None:
@@ -110,14 +112,16 @@ class Sockets:
         self._receive(backlog)
 
     def _receive(self, datagrams: list[Datagram]) -> None:
-        engine, now = self.machine.engine, self.machine.now
+        engine, now, paths = self.machine.engine, self.machine.now, self.machine.record.paths
         for run in runs(datagrams) if self.options.together else ([each] for each in datagrams):
-            lane, address, first = run[0]
-            if len(run) == 1:
-                engine.receive(first, address, now, lane)
-                continue
-            self.machine.record.paths["merged datagrams"] += len(run)
-            engine.receive(b"".join(datagram for _, _, datagram in run), address, now, lane, len(first))
+            lane, address, buffer = run[0]
+            segment = 0
+            if len(run) > 1:
+                paths["merged datagrams"] += len(run)
+                buffer, segment = b"".join(datagram for _, _, datagram in run), len(buffer)
+            if len(buffer) >= KEPT_BYTES:
+                paths["buffers that the engine may keep"] += 1
+            engine.receive(buffer, address, now, lane, segment)
 
     # ---- out
 

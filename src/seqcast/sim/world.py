@@ -198,8 +198,13 @@ class World:
             views=len({stay.view.view_id for record in records for stay in stays(record)}),
             virtual_ns=self.clock.now,
             edges=set().union(*(node.endpoint.edges for node in self.nodes)),
-            paths=sum((record.paths for record in records), Counter()),
+            paths=self._paths(),
         )
+
+    def _paths(self) -> Counter[str]:
+        paths = sum((record.paths for record in self.records), Counter())
+        paths["queued messages"] = sum(node.engine.counters()["blocked_queued"] for node in self.nodes)
+        return paths
 
     def fall_apart(self) -> list[str]:
         """The last fault: the network falls into sides, until each has gone on or knows that it is blocked."""

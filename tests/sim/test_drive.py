@@ -1,0 +1,55 @@
+"""Simulated members use the engine as sockets, kernels and applications do: each of these ways is drawn, and taken."""
+
+import pytest
+
+from seqcast.sim import Options, World, simulate
+from seqcast.sim.options import MS, SECOND
+from seqcast.sim.sockets import MERGED_MAX, runs
+
+DRIVE = {"arrays": 0.3, "together": 1.0, "corked_ns": 50_000, "full": 0.05, "queue_bytes": 1 << 20}
+PATHS = {
+    "messages of arrays", "merged datagrams", "flushes", "waits for the kernel", "buffers that the engine may keep",
+    "queued messages",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("order", ["fifo", "sequencer"])
+def test_every_path_of_production_is_taken_and_all_guarantees_hold(order):
+    options = {"members": 3, "order": order, "spread_ns": 0, "duration_ns": SECOND, "crashes": 1, "loss": 0.01}
+    result = simulate(Options(seed=2, bytes_max=60_000, suspends=2, **options, **DRIVE))
+    assert not result.violations
+    assert set(+result.paths) == PATHS
+
+
+@pytest.mark.parametrize("order", ["fifo", "sequencer"])
+def test_nothing_is_asked_for_where_nothing_is_lost(order):
+    """However buffers are merged, and in however many rounds they leave."""
+    options = {"members": 3, "order": order, "spread_ns": 0, "duration_ns": SECOND, "rate": 100, "bytes_max": 60_000}
+    world = World(Options(seed=3, jitter_ns=1000, together=1.0, corked_ns=50_000, arrays=0.3, **options))
+    assert not world.run().violations
+    assert world.network.repairs.naks == 0
+
+
+def test_members_that_receive_nothing_are_sent_to_and_send():
+    result = simulate(Options(seed=2, members=3, order="total", duration_ns=SECOND, deaf_applications=0.4, leaves=1))
+    assert not result.violations
+    assert result.paths["members that receive nothing"] == 1 and result.messages > 100
+
+
+def test_the_seeds_draw_every_way_to_drive_the_engine():
+    drawn = [Options.draw(seed) for seed in range(1, 41)]
+    for name in (*DRIVE, "deaf_applications"):
+        used = sum(bool(getattr(options, name)) for options in drawn)
+        assert 4 <= used <= 36, f"{name}: {used} of 40 seeds"
+    assert any(options.packet_bytes == 65_000 for options in drawn)
+    assert {options.corked_ns for options in drawn} == {0, 50_000, 2 * MS}
+
+
+def test_runs_are_of_one_address_and_one_size_but_for_the_last():
+    a, b = (0, b"", bytes(100)), (2, b"x", bytes(100))
+    short, long = (0, b"", bytes(60)), (0, b"", bytes(200))
+    assert list(runs([a, a, b, b, a, short, a, long, a])) == [[a, a], [b, b], [a, short], [a], [long, a]]
+    assert [len(run) for run in runs([a] * (MERGED_MAX + 1))] == [MERGED_MAX, 1]
+    large = (0, b"", bytes(30_000))
+    assert [len(run) for run in runs([large] * 3)] == [2, 1]
+    assert list(runs([])) == []
