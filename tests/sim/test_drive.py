@@ -21,6 +21,14 @@ def test_every_path_of_production_is_taken_and_all_guarantees_hold(order):
     assert set(+result.paths) == PATHS
 
 
+def test_what_the_kernel_has_begun_to_send_does_not_change():
+    """Large packets, of which a sequencer sends on the memory in which they came."""
+    options = {"members": 3, "order": "sequencer", "spread_ns": 0, "duration_ns": 700 * MS, "bytes_max": 60_000}
+    driven = {**DRIVE, "full": 0.1, "packet_bytes": 9000, "capacity": 64 << 10}
+    result = simulate(Options(seed=3, **options, **driven))
+    assert not result.violations and result.paths["waits for the kernel"]
+
+
 @pytest.mark.parametrize("order", ["fifo", "sequencer"])
 def test_nothing_is_asked_for_where_nothing_is_lost(order):
     """However buffers are merged, and in however many rounds they leave."""

@@ -71,13 +71,14 @@ def check_ends(records: Sequence[Record], everywhere: Sequence[Stay]) -> Iterato
     went on, ``Lost`` names no more than that.
     """
     in_view = _by_view(everywhere)
+    unseen = not all(record.receives for record in records)  # those that went on may be delivered no messages
     for record in records:
         told = bool(record.log) and isinstance(record.log[-1], Left | Excluded)
         mine = [stay for stay in everywhere if stay.record is record]
         if told and record.up:
             yield from _check_nowhere(record, records)
         if told and record.up and mine:
-            yield from _check_end(record, mine[-1], in_view[mine[-1].view.view_id])
+            yield from _check_end(record, mine[-1], in_view[mine[-1].view.view_id], unseen)
             if record.left is not None and record.left.complete:
                 yield from _check_alone(record, mine, records)
 
@@ -95,8 +96,8 @@ def _check_nowhere(record: Record, records: Sequence[Record]) -> Iterator[str]:
         yield f"leave: {nowhere} messages of {record} were delivered nowhere, and it was told of {named}"
 
 
-def _check_end(record: Record, last: Stay, together: Sequence[Stay]) -> Iterator[str]:
-    """``last``: of the record; ``together``: all of that view."""
+def _check_end(record: Record, last: Stay, together: Sequence[Stay], unseen: bool) -> Iterator[str]:
+    """``last``: of the record; ``together``: all of that view; ``unseen``: others may have gone on."""
     end, told = record.log[-1], [entry for entry in record.log if isinstance(entry, Lost) and not entry.to]
     ends = [entry for entry in told if entry.unsent or entry.view_id == last.view.view_id]
     named = sum(entry.messages for entry in ends)
@@ -113,7 +114,7 @@ def _check_end(record: Record, last: Stay, together: Sequence[Stay]) -> Iterator
     after = last.successor or (end.view_id if isinstance(end, Excluded) else None)
     stayers = [stay for stay in together if stay.record is not record and stay.successor is not None]
     stayers = [stay for stay in stayers if after in (None, stay.successor)]
-    for stay in stayers or [last] * (after is not None):
+    for stay in stayers or [last] * (after is not None and not unseen):
         got = [entry.counter for entry in stay.delivered if entry.sender == record.id and not entry.to]
         missed = record.counter - (max(got) + 1 if got else floor)
         if missed > named:
