@@ -94,6 +94,7 @@ def settings_module() -> str:
     from typing import get_type_hints
 
     from seqcast.config import Config
+    from seqcast.types import ORDERS
 
     hints = get_type_hints(Config)
     lines = []
@@ -104,7 +105,7 @@ def settings_module() -> str:
         elif kind == "str":
             kind = "str | Path | None" if field.name == "journal" else "str"
         lines.append(f"    {field.name}: {kind}")
-    return SETTINGS + "\n".join(lines) + "\n"
+    return SETTINGS.replace("{orders}", ", ".join(map(json.dumps, ORDERS))) + "\n".join(lines) + "\n"
 
 
 SETTINGS = '''"""The settings as keywords of ``seqcast.join``, for type checkers: they see a misspelt one.
@@ -117,7 +118,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, TypedDict
 
-Order = Literal["total", "sequencer", "fifo"]
+Order = Literal[{orders}]
 
 
 class Settings(TypedDict, total=False):

@@ -47,6 +47,7 @@ def test_senders_readers_and_watchers_of_one_group_all_go_on():
     result = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=60)
     assert (result.returncode, result.stdout) == (0, "ok\n"), result.stderr
 
+
 HOSTILE = """
 import secrets, sys, threading, time
 import numpy as np

@@ -49,6 +49,7 @@ def test_a_file_without_the_table_holds_the_settings_at_its_top(tmp_path):
         ({"address": "ff15::1"}, "not a multicast address of IPv4"),
         ({"address": "nonsense"}, "not an IP address"),
         ({"journal_payload": "half"}, "'full', 'hash'"),
+        ({"journal": "journals", "receive": False}, "journal= needs receive=True"),
         ({"port": 65535}, "from 1 to 65534"),
     ],
 )

@@ -66,6 +66,8 @@ def clashes(config: Config) -> None:
         raise ConfigError(
             f"packet_bytes={config.packet_bytes} must be 0 (derived from the MTU), or a multiple of 8 of at least 512"
         )
+    if config.journal and not config.receive:
+        raise ConfigError("journal= needs receive=True: a member that receives no messages has nothing to journal")
     if config.address:
         _multicast(config.address, config.ip_version)
 
