@@ -13,13 +13,14 @@ import json
 import logging
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from seqcast._native.engine import Message
 from seqcast.errors import NotMember, UsageError
 from seqcast.net.spool import Spool
+from seqcast.net.state import SubgroupState
 from seqcast.types import View
 
 if TYPE_CHECKING:
@@ -99,7 +100,9 @@ class Batches:
 
     Args:
         state: the application's own state, which is transferred after the table; None: it has none. It is taken
-            between two batches: what an application does with the rows of one is never cut in half.
+            between two batches: what an application does with the rows of one is never cut in half. When a partition
+            heals the tables are merged where the application's state can be, or there is none: with a handler that has
+            no ``merge_state`` each side keeps its own table, and a writer that was on both may be delivered on one.
         keep_s: entries of writers that ended no batch for so many seconds, by the clocks of the writers, are dropped.
             The same on every member.
         memory_bytes: rows of a batch beyond this wait in a temporary file.
@@ -117,6 +120,10 @@ class Batches:
         self._table: dict[str, tuple[int, int]] = {}  # writer -> (highest batch, when it ended)
         self._staged: dict[int, _Staged] = {}  # by the sender's id
         self._delivering: Iterator[Message] = iter(())
+        # Not a method: a group asks whether there is one, and this merges nothing that the application does not.
+        self.merge_state: Callable[[Sequence[SubgroupState]], None] | None = None
+        if state is None or callable(getattr(state, "merge_state", None)):
+            self.merge_state = self._merge_state
 
     @property
     def writers(self) -> dict[str, int]:
@@ -179,21 +186,45 @@ class Batches:
 
     def set_state(self, read: Callable[..., bytes]) -> None:
         """Of ``StateHandler``."""
+        for staged in self._staged.values():
+            staged.spool.close()
+        self._table, self._staged = self._read_state(read)
+        if self._state is not None:
+            self._state.set_state(read)
+
+    def _merge_state(self, others: Sequence[SubgroupState], /) -> None:
+        """Of ``MergingHandler``: the higher batch of each writer, and the rows that wait on any side, as a writer goes
+        on where it was, in the merged view."""
+        for other in others:
+            table, staged = self._read_state(other.read)
+            for writer, (batch, at_ns) in table.items():
+                highest, when = self._table.get(writer, (-1, 0))
+                self._table[writer] = max(batch, highest), max(at_ns, when)
+            for sender, each in staged.items():
+                if sender in self._staged:  # begun since the sides met, so both have the same
+                    each.spool.close()
+                else:
+                    self._staged[sender] = each
+        self._table = dict(sorted(self._table.items(), key=lambda item: (item[1][1], item[0])))
+        self._drop_old()
+        merge = getattr(self._state, "merge_state", None)
+        if merge is not None:
+            merge(others)  # each is read up to the application's part
+
+    def _read_state(self, read: Callable[..., bytes]) -> tuple[dict[str, tuple[int, int]], dict[int, _Staged]]:
+        """The table, and the rows that wait; what follows is the application's."""
         (length,) = _LENGTH.unpack(read(_LENGTH.size))
         head = json.loads(read(length))
-        self._table = {writer: (batch, at_ns) for writer, (batch, at_ns) in head["table"].items()}
-        for sender in list(self._staged):
-            self._staged.pop(sender).spool.close()
+        found = {}
         for sender, fields, size in head["staged"]:
-            staged = self._staged[sender] = _Staged(**fields, spool=Spool(self._memory_bytes))
+            staged = found[sender] = _Staged(**fields, spool=Spool(self._memory_bytes))
             while size:
                 piece = read(min(size, 1 << 20))
                 if not piece:
                     raise UsageError("the state ends in the middle of a batch: give all members the same state handler")
                 staged.spool.write(piece)
                 size -= len(piece)
-        if self._state is not None:
-            self._state.set_state(read)
+        return {writer: (batch, at_ns) for writer, (batch, at_ns) in head["table"].items()}, found
 
     # ---- the parts of a batch
 
@@ -213,14 +244,16 @@ class Batches:
                 raise ValueError
             if len(writer.encode()) > NAME_BYTES_MAX:
                 raise ValueError
-        except (ValueError, KeyError, TypeError):
+            if not message.payload.startswith((BEGIN, END)):
+                raise ValueError
+        except (ValueError, KeyError, TypeError, RecursionError):
             self.counters.malformed += 1
             log.warning("%s sent a message that begins like a part of a batch and is none", message.sender)
             return
         if message.payload.startswith(BEGIN):
             self._abandon(message.sender.id)
             self._staged[message.sender.id] = _Staged(writer, batch, number, Spool(self._memory_bytes))
-        elif message.payload.startswith(END):
+        else:
             yield from self._end(message, writer, batch, number)
 
     def _end(self, message: Message, writer: str, batch: int, at_ns: int) -> Iterator[Message]:
@@ -251,10 +284,11 @@ class Batches:
         """Makes an entry, and drops old ones. The same on every member: it depends on the messages alone."""
         self._table.pop(writer, None)
         self._table[writer] = batch, at_ns  # the last of the dict
-        newest = max(at for _, at in self._table.values())
-        self._table = {
-            each: entry for each, entry in self._table.items() if entry[1] >= newest - self._keep_ns or each == writer
-        }
+        self._drop_old(writer)
+
+    def _drop_old(self, kept: str = "") -> None:
+        oldest = max((at for _, at in self._table.values()), default=0) - self._keep_ns
+        self._table = {each: entry for each, entry in self._table.items() if entry[1] >= oldest or each == kept}
         while len(self._table) > WRITERS_MAX:
             del self._table[next(iter(self._table))]
 

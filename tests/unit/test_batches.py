@@ -10,6 +10,8 @@ import pytest
 
 from seqcast import Member, Message, View, ViewId, batches
 from seqcast.batches import Batches
+from seqcast.net.reunion import part_in_state
+from seqcast.net.state import SubgroupState
 
 A, B, SINK, OTHER = (Member(name, 7 + at) for at, name in enumerate(("a", "b", "sink", "other")))
 V1 = ViewId(1, A.id, (1, A.id))
@@ -128,6 +130,65 @@ def test_a_joiner_in_the_middle_of_a_batch_takes_over_rows_and_table(memory_byte
     assert stream.out == [[b"0", b"1", b"2", b"3"], [b"1", b"2", b"3"]]
 
 
+class Merging:
+    """An application's state: a set of words."""
+
+    def __init__(self, *words: bytes) -> None:
+        self.words = set(words)
+
+    def get_state(self, write):
+        write(b" ".join(sorted(self.words)))
+
+    def set_state(self, read):
+        self.words = set(read().split())
+
+    def merge_state(self, others):
+        for other in others:
+            self.words |= set(other.read().split())
+
+
+@pytest.mark.parametrize("memory_bytes", [0, 1 << 20])
+def test_sides_of_a_partition_merge_their_tables_the_rows_that_wait_and_the_applications_states(memory_bytes):
+    states = Merging(b"one"), Merging(b"two")
+    left, right = (Stream(Batches(state, memory_bytes=memory_bytes)) for state in states)
+    for side in (left, right):
+        side.batch(1, [b"both"], writer="old")
+    left.batch(2, [b"2"], writer="old")
+    left.batch(7, [b"7"], writer="left")
+    right.batch(2, [b"2"], writer="old")
+    right.batch(3, [b"3"], OTHER, writer="old")
+    left.batch(8, [b"8", b"9"], SINK, writer="left", end=False)
+    right.batch(4, [b"4"], OTHER, writer="old", end=False)
+    merged, taking = left.receivers[0], right.receivers[0]
+    merged.merge_state([SubgroupState((B, OTHER), state_of(taking))])
+    taking.set_state(state_of(merged))
+    both = Stream(merged, taking)
+    both.event(view(9, A, B, SINK, OTHER))
+    assert [side.writers for side in both.receivers] == [{"old": 3, "left": 7}] * 2
+    assert [state.words for state in states] == [{b"one", b"two"}] * 2
+    both.batch(3, [b"3"], A, writer="old")
+    both.send(batches.end("left", 8), SINK)
+    both.send(batches.end("old", 4), OTHER)
+    assert both.out == [[b"8", b"9", b"4"]] * 2
+    assert list(merged.writers) == list(taking.writers)  # the first are dropped first
+
+
+def test_only_an_application_that_merges_is_merged():
+    class Plain:
+        def get_state(self, write):
+            write(b"own")
+
+        def set_state(self, read):
+            read()
+
+    assert Batches(Plain()).merge_state is None
+    assert part_in_state(Batches(Plain())) == 1 and part_in_state(Batches()) == part_in_state(Batches(Merging())) == 2
+    left, right = Stream(Batches()), Stream(Batches())
+    right.batch(0, [b"0"])
+    left.receivers[0].merge_state([SubgroupState((B,), state_of(right.receivers[0]))])
+    assert left.receivers[0].writers == {"q": 0}
+
+
 def test_a_batch_with_a_hole_is_not_delivered_and_its_repetition_is():
     stream = Stream(Batches())
     stream.send(batches.ROW + b"of a batch whose beginning this member never had")
@@ -141,14 +202,16 @@ def test_a_batch_with_a_hole_is_not_delivered_and_its_repetition_is():
 
 
 @pytest.mark.parametrize(
-    "text", [b"", b"{", b"7", b'{"writer": "q", "batch": -1, "rows": 0}', b'{"writer": 1, "batch": 1, "rows": 0}',
+    "text", [b"", b"{", b"7", b"[" * 4000,
+             b'{"writer": "q", "batch": -1, "rows": 0}', b'{"writer": 1, "batch": 1, "rows": 0}',
              b'{"writer": "q", "batch": true, "rows": 0}', b'{"writer": "%s", "batch": 0, "rows": 0}' % (b"q" * 300)],
 )  # fmt: skip
 def test_what_only_looks_like_a_part_of_a_batch_is_counted(text):
     stream = Stream(Batches())
     stream.send(batches.BEGIN + text)
     stream.send(batches.END + text)
-    assert stream.receivers[0].counters.malformed == 2 and stream.out[0] == []
+    stream.send(batches.MAGIC + b"?" + text)
+    assert stream.receivers[0].counters.malformed == 3 and stream.out[0] == []
 
 
 def test_entries_age_by_the_clocks_of_the_writers(monkeypatch):
