@@ -164,6 +164,59 @@ def test_only_ids_of_journals_are_found(served: Any, name: str) -> None:
     assert client.members() == [A.id]
 
 
+def mutated(whole: bytes, generator: random.Random) -> bytes:
+    """With flipped bits, bytes that are gone, or bytes that came twice."""
+    bad = bytearray(whole)
+    for _ in range(generator.choice((1, 2, 8))):
+        at = generator.randrange(len(bad))
+        match generator.randrange(4):
+            case 0 | 1:
+                bad[at] ^= 1 << generator.randrange(8)
+            case 2 if len(bad) > 1:
+                del bad[at : at + generator.randrange(1, 9)]
+                bad = bad or bytearray(b"x")
+            case _:
+                bad[at:at] = bad[at : at + generator.randrange(1, 9)]
+    return bytes(bad)
+
+
+def test_a_tap_survives_hostile_bytes(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of a reader that has the token, and where a request is JSON that nobody writes."""
+    server, client, _ = served
+    raised: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    who = f"{A.id:016x}"
+    requests: list[Any] = [
+        {"want": "members"},
+        {"want": "journal", "member": who, "known": 0},
+        {"want": "rows", "member": who, "first": 390, "end": 480, "columns": ["idx", "payload"]},
+    ]
+    texts = [json.dumps(each).encode() for each in requests]
+    nasty = [b"[" * 4000, b'{"a":' * 800, json.dumps({**requests[1], "member": "\ud800"}).encode(), b"9" * 4000,
+             json.dumps({**requests[2], "columns": ["\ud800", "idx"]}).encode(),
+             json.dumps({**requests[1], "known": 10**400}).encode(),
+             json.dumps({**requests[2], "first": 0, "end": 10**400}).encode(), b"\xff\xfe"]  # fmt: skip
+    generator = random.Random(11)
+    sent = [frame(b"Q", text) for text in nasty]
+    sent += [frame(b"Q", mutated(generator.choice(texts), generator)) for _ in range(250)]
+    sent += [mutated(frame(b"Q", generator.choice(texts)), generator) for _ in range(100)]
+    for data in sent:
+        with client._connect() as connection, contextlib.suppress(OSError):
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(1 << 20):
+                pass
+    for _ in range(50):
+        with socket.create_connection(server.address, 5) as bare, contextlib.suppress(OSError):
+            bare.sendall(generator.randbytes(generator.randrange(1, 200)))
+            bare.shutdown(socket.SHUT_WR)
+            while bare.recv(1 << 20):
+                pass
+    assert not raised, raised
+    wait_until(lambda: len(server._open) <= 1)
+    assert client.members() == [A.id]
+
+
 def test_a_frame_that_announces_too_much_takes_no_memory(served: Any) -> None:
     server, client, _ = served
     connection = client._connect()
@@ -215,7 +268,8 @@ def frame(kind: bytes, contents: bytes) -> bytes:
 @pytest.mark.parametrize(
     "answer",
     [frame(b"J", b"{"), frame(b"J", b"7"), frame(b"J", b"[7]"), frame(b"J", b'["xyz"]'), frame(b"Z", b""),
-     struct.pack("<cI", b"J", 0xFFFFFFFF)],
+     struct.pack("<cI", b"J", 0xFFFFFFFF), frame(b"J", b"[" * 100_000)],
+    ids=range(7),
 )  # fmt: skip
 def test_a_reader_believes_no_answer_that_cannot_be(answer: bytes) -> None:
     with liar(answer) as client, pytest.raises(seqcast.RemoteProtocolError):

@@ -147,7 +147,7 @@ class Tap:
         kind, contents = frame
         try:
             request = json.loads(contents)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RemoteProtocolError("a request is not JSON") from error
         if kind != b"Q" or not isinstance(request, dict):
             raise RemoteProtocolError("a request is not a request")
@@ -165,7 +165,7 @@ class Tap:
         except (JournalError, OSError) as error:
             if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
                 raise
-            _send(connection, b"E", str(error).encode()[:REQUEST_BYTES_MAX])
+            _send(connection, b"E", str(error).encode(errors="replace")[:REQUEST_BYTES_MAX])
 
     def _path(self, member: str) -> Path:
         """By id alone: no path of a reader's is ever opened."""
@@ -353,7 +353,7 @@ class TapClient:
             if kind != b"J":
                 raise ValueError
             return json.loads(contents)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise self._wrong("its answer is not JSON") from None
 
     def _asked(self, request: dict[str, Any]) -> Iterator[tuple[bytes, bytes]]:
