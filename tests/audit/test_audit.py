@@ -427,7 +427,7 @@ def test_the_command_prints_the_table_or_json_and_returns_the_status(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("seqcast.spark.session.open_session", lambda master, name: Unstopped(spark))
+    monkeypatch.setattr("seqcast.spark.session.open_session", lambda master, name, ship: Unstopped(spark))
     assert main([str(Script().write(tmp_path / "sound"))]) == 0
     assert re.search(r"total order +true +\d", capsys.readouterr().out)
     script = Script()

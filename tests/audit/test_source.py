@@ -22,6 +22,7 @@ import seqcast.spark
 from seqcast.journal import manifest
 from seqcast.journal.reader import read
 from seqcast.journal.writer import JournalWriter
+from seqcast.spark.follow import offset_at
 from seqcast.spark.source import JournalReader, JournalStream, Wanted
 from seqcast.spark.stores import Folders
 
@@ -165,7 +166,7 @@ def test_offsets_name_the_member_and_what_retention_removed_is_said(tmp_path: Pa
     stream = JournalStream([Folders([str(path)])])
     offset = stream.initialOffset()
     with pytest.raises(seqcast.UsageError, match="no other one has the rows of"):
-        JournalStream([Folders([str(other)])]).partitions(offset, offset | {"idx": 5})
+        JournalStream([Folders([str(other)])]).partitions(offset, offset_at(read(path), 310))
     end = stream.latestOffset(offset, ReadAllAvailable())
     assert end["idx"] == 500 and end["view"].startswith("2@") and end["global_seqno"] == 200
     before = manifest.load(path)

@@ -277,7 +277,7 @@ def test_a_demo_that_is_ended_has_its_members_leave(start, tmp_path, number):
 
 @pytest.mark.spark
 def test_the_demo_crashes_joins_and_is_judged(capfd, tmp_path, monkeypatch, spark):
-    monkeypatch.setattr("seqcast.spark.session.open_session", lambda master, name: Unstopped(spark))
+    monkeypatch.setattr("seqcast.spark.session.open_session", lambda master, name, ship: Unstopped(spark))
     text = tmp_path / "input.txt"
     text.write_text("".join(f"line {number}\n" for number in range(100)))
     options = ["--input", str(text), "--seconds", "1", "--rate", "2000", "--members", "3"]
