@@ -126,6 +126,19 @@ def test_a_member_that_left_is_followed_by_another_and_a_restarted_one_takes_ove
     assert query.run() == ALL[:500] + [row.payload for row in three + four]
 
 
+@pytest.mark.parametrize("empty", [0, 2])
+def test_a_member_that_falls_after_views_without_messages_is_lost(tmp_path: Path, stores: Any, empty: int) -> None:
+    quiet = [(view(2 + at, [A, B, C, D][: 4 - at]), []) for at in range(empty)]
+    lost = journal(tmp_path, A, [(V1, ONE)], closed=None, payload="full")
+    query = Query(*stores)
+    query.run()
+    shutil.rmtree(lost)
+    journal(tmp_path, A, [(V1, ONE), *quiet], closed=None, payload="full")
+    without, later = view(7, [B, C]), view(8, [B, C, D])
+    journal(tmp_path, B, [(V1, ONE), *quiet, (without, TWO), (later, THREE)], closed=None, payload="full")
+    assert query.run() == ALL
+
+
 def test_a_member_that_is_slow_is_not_lost(tmp_path: Path, stores: Any) -> None:
     journal(tmp_path, A, [(V1, ONE[:100])], closed=None, payload="full")
     journal(tmp_path, B, [(V1, ONE)], closed=None, payload="full")
