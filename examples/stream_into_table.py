@@ -72,6 +72,7 @@ def query(top: Path, taps: str) -> None:
         if running.exception() is not None:
             raise running.exception()
         time.sleep(0.2)
+    running.processAllAvailable()  # stopped in the middle of a batch, Spark would print what it interrupts
     running.stop()
     table.trigger(availableNow=True).start(str(top / "table")).awaitTermination()
     found = spark.read.parquet(str(top / "table")).orderBy("view_counter", "global_seqno")
