@@ -20,6 +20,8 @@ import seqcast
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 _numbers = itertools.count()
+SHORT_LIVED_JAVA = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""For the environment of a Java that runs for seconds: less compiling, and one thread for garbage."""
 LOOPBACK = "lo" if sys.platform.startswith("linux") else "127.0.0.1"
 
 

@@ -20,12 +20,12 @@ pytest.importorskip("pyspark")
 
 import pyspark
 from journal_data import Row, journal, member, view
-from members import wait_until
+from members import SHORT_LIVED_JAVA, wait_until
 
 from seqcast.journal.tap import Tap
 from seqcast.spark.session import find_java
 
-pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(2000)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 A, B = member("a"), member("b")
 V1 = view(1, [A, B])
@@ -46,6 +46,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     port, web = free_port(), free_port()
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "JAVA_HOME": str(find_java().parent.parent)}
     environment |= {"SPARK_HOME": str(home), "SPARK_WORKER_DIR": str(top), "SPARK_DAEMON_MEMORY": "256m"}
+    environment |= SHORT_LIVED_JAVA
     environment.pop("PYTHONPATH", None)
     url = f"spark://127.0.0.1:{port}"
     here = ("--host", "127.0.0.1")
@@ -93,6 +94,7 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 JOB = """
     import sys
+    import pyarrow.parquet
     import seqcast.spark
     master, journals, tap, token, table, ship = sys.argv[1:]
     spark = seqcast.spark.open_session(master, ship=ship == "ship")
@@ -101,11 +103,10 @@ JOB = """
     audit = seqcast.spark.audit(spark, [journals])
     print("audit", audit.holds)
     source = spark.readStream.format("seqcast").option("tap", tap).option("token", token)
-    rows = source.option("maxRowsPerBatch", "2000").load().select("idx", "payload")
+    rows = source.option("maxRowsPerBatch", "2500").load().select("idx", "payload")
     query = rows.writeStream.format("parquet").option("checkpointLocation", table + "-c")
     query.trigger(availableNow=True).start(table).awaitTermination()
-    found = spark.read.parquet(table).orderBy("idx").collect()
-    print("stream", [row["idx"] for row in found] == list(range(5000)))
+    print("stream", sorted(pyarrow.parquet.read_table(table)["idx"].to_pylist()) == list(range(5000)))
     ran = spark.sparkContext.range(2, numSlices=2).map(lambda _: __import__("seqcast").__file__).distinct().collect()
     print("seqcast in", *ran)
     spark.stop()
@@ -116,14 +117,14 @@ JOB = """
 def test_audit_and_stream_run_on_a_cluster(master: str, bare_python: str, tmp_path: Path, ship: bool) -> None:
     for who in (A, B):
         journal(tmp_path / "journals", who, [(V1, ROWS)], payload="full")
-    environment = dict(os.environ)
+    environment = {**os.environ, **SHORT_LIVED_JAVA}
     if ship:
         environment["PYSPARK_PYTHON"] = bare_python
     with Tap(tmp_path / "journals", ("127.0.0.1", 0), TOKEN.encode()) as tap:
         arguments = [master, str(tmp_path / "journals"), f"127.0.0.1:{tap.address[1]}", TOKEN, str(tmp_path / "table")]
         done = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(JOB), *arguments, "ship" if ship else "no"],
-            capture_output=True, text=True, env=environment, timeout=800,
+            capture_output=True, text=True, env=environment, timeout=270,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[-3000:]
         assert "audit True\nstream True\n" in done.stdout
