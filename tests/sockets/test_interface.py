@@ -46,7 +46,7 @@ def test_an_interface_that_is_made_anew_is_used_again(network, rank, seconds):  
         remake(made[rank].place, seconds)
         await_(made, lambda: told(made[rank], "eth0 was made anew: the group is joined on it again"))
         all_together(made)
-        assert told(made[rank], "interface eth0 is gone") is bool(seconds)
+        assert told(made[rank], "interface eth0 is gone") or not seconds
         assert not any(each.of("Excluded") for each in made)
 
 
