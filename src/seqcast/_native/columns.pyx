@@ -247,7 +247,8 @@ cdef class Scan:
         if not n:
             return
         cdef sc_scan_columns of
-        of.idx, of.view_counter, of.view_tag, of.global_seqno = &idx[0], &view_counter[0], &view_tag[0], &global_seqno[0]
+        of.idx, of.view_counter = &idx[0], &view_counter[0]
+        of.view_tag, of.global_seqno = &view_tag[0], &global_seqno[0]
         of.sender, of.seqno, of.payload_hash, of.index, of.length = (
             &sender[0], &seqno[0], &payload_hash[0], &index[0], &length[0])
         cdef int failed

@@ -140,7 +140,7 @@ cdef class Engine:
         cdef sc_slab *slab = NULL
         put_address(&source, address)
         sc_mutex_lock(&self.lock)
-        # Of a small buffer no slab is kept; its memory has no byte more than it needs, so that a sanitizer sees the end.
+        # A small buffer is not kept in a slab; its memory has no byte to spare, so that a sanitizer sees the end.
         if SC_SLAB_BYTES // 4 <= n <= SC_SLAB_BYTES:
             slab = sc_slab_get(sc_engine_pool(self.e))
         copy = slab.data if slab != NULL else <uint8_t *>malloc(n + (n == 0))
