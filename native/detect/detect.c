@@ -150,6 +150,7 @@ static void say_heartbeat(sc_engine *e, int lane, const sc_address *to) {
     if (!p) return;
     uint8_t unheard[SC_MEMBERS_MAX / 8] = {0};
     if (e->detect.stuck) sc_put_flags(p, SC_FLAG_STARVED);
+    sc_put_claim(p, e->credit.claim);
     sc_put_heartbeat_highest(p, e->group.unsent - 1);
     sc_put_heartbeat_stable(p, e->group.stable);
     sc_put_heartbeat_n(p, e->view.n);
@@ -239,6 +240,7 @@ void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now)
         links_changed(e);
     }
     if (e->cut.set || peer->cut.lost) return;
+    sc_flow_claim(&peer->group, sc_get_claim(p));
     sc_rx_stable(e, &peer->group, sc_get_heartbeat_stable(p));
     sc_rx_known(e, &peer->group, sc_get_heartbeat_highest(p), now + e->config.nak_delay_ns);
     /* The maximum that any member received reveals a last message whose sender is gone (E-13). */

@@ -38,8 +38,8 @@ typedef struct {
     int64_t nak_backoff_ns_min, nak_backoff_ns_max; /* between two NAKs for one range, doubling, with jitter */
     int64_t retransmit_hold_ns; /* minimum time between two retransmissions of one slot */
     uint64_t retransmit_bytes_per_s;
-    int64_t ack_delay_ns; /* an ack is sent at the latest this long after something was consumed, */
-    uint64_t ack_bytes; /* or at once after this much (charged bytes); 0: a quarter of the window, at most half */
+    int64_t ack_delay_ns; /* an ack is sent this long after something was consumed (longer where many receive), */
+    uint64_t ack_bytes; /* or at once after this much (charged bytes), at most half a window; 0: see streams/acks.c */
     uint32_t ack_packets; /* or after this many packets; 0: an eighth of a ring, at most half */
     int64_t probe_ns_min, probe_ns_max; /* tail probe without progress, doubling */
     int64_t heartbeat_ns;
@@ -294,7 +294,9 @@ typedef struct {
     uint32_t rank; /* own */
     uint32_t mechanism; /* SC_ORDER_*: how messages are ordered */
     int32_t sequencer; /* rank of the member that orders them, if the mechanism has one */
-    uint64_t window_bytes; /* of each group stream, in charged bytes */
+    uint64_t window_bytes; /* the most of one group stream, in charged bytes */
+    uint64_t share_bytes; /* the part of it that each group stream always has; 0: all of it */
+    uint64_t room_bytes; /* of all group streams together, at one receiver; as much as they all have always, or more */
     uint64_t forward_window_bytes; /* of each forward stream */
     uint64_t unicast_window_bytes; /* of each unicast stream */
     uint64_t state_window_bytes; /* of each stream of state */

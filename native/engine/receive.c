@@ -119,6 +119,7 @@ static int receive_data(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_
     if (!sc_of_pair((uint64_t)stream) && !e->order.ops->accepts(e, peer, stream, p))
         return drop(&e->counters.drop_field);
     if (is_frozen(e, peer, stream, seqno)) return drop(&e->counters.drop_frozen);
+    if (stream == SC_STREAM_GROUP) sc_flow_claim(rx, sc_get_claim(p));
     if (direct)
         sc_rx_stable(e, rx, sc_get_stable(p));
     else if (!sc_gaps_asked(rx, seqno))
@@ -136,7 +137,7 @@ static int receive_data(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_
     advance(e, peer, rx, stream);
     if (rx->next != before) {
         if (rx->n_gaps) sc_gaps_prune(rx);
-        sc_flow_progress(e, rx, stream, now);
+        sc_flow_progress(e, peer, stream, now);
     }
     return 1;
 }

@@ -131,7 +131,7 @@ static uint32_t deliver_come(sc_engine *e, uint32_t rank) {
 /* Each orders what has come of this member, and returns how many packets: 0 without credit or memory. */
 static uint32_t begin_record(sc_engine *e, uint32_t rank) {
     recording *s = e->order.state;
-    if (!sc_tx_may_insert(&e->group, SC_RECORD_LEN(1), RESERVE(e->group.window))) {
+    if (!sc_tx_may_insert(e, &e->group, SC_RECORD_LEN(1), RESERVE(e->group.window))) {
         e->counters.credit_stalls++;
         return 0;
     }

@@ -94,7 +94,7 @@ static void settle(sc_engine *e, int64_t now) {
             continue;
         }
         sc_tx_close(e, &e->group); /* the own open packet comes first, and takes its slot in the ring */
-        if (!sc_tx_may_insert(&e->group, sc_rx_at(e, rx, rx->queued)->len, 0)) {
+        if (!sc_tx_may_insert(e, &e->group, sc_rx_at(e, rx, rx->queued)->len, 0)) {
             e->counters.credit_stalls++;
             return;
         }

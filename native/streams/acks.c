@@ -1,4 +1,13 @@
-/* Acks: what a receiver reports about a stream, and what its sender derives from it: credit and stability. */
+/* Acks: what a receiver reports about a stream, and what its sender derives from it: credit and stability.
+ *
+ * The group streams share the room of each receiver. Each stream always has its share; what is left over is lent to those that
+ * use more, and lies with whoever sends. A receiver keeps account of what it has promised, and never promises more than its
+ * room: a stream that began first gives way as its packets are consumed, because its limit no longer rises. What was promised
+ * to a sender that fell silent would be lost to the others, so a sender that has nothing on the way gives it back: it raises
+ * its claim, which DATA and HEARTBEAT carry, and from then on believes only windows that name this claim.
+ *
+ * The receivers of a multicast take turns: together they send about one ack for two packets, each at its own place in the
+ * stream, so that neither their number nor a burst of acks burdens the sender. */
 #include "engine/self.h"
 
 /* ---- the receiver's side ------------------------------------------------------------------------------------- */
@@ -10,10 +19,48 @@ uint64_t sc_window_of(const sc_engine *e, int stream) {
                                          : e->view.state_window_bytes;
 }
 
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+/* What the sender of a group stream may have on the way to us, as of now. */
+static uint64_t window_left(const sc_engine *e, const sc_rx_stream *rx) {
+    uint64_t left = rx->promised > rx->charged ? rx->promised - rx->charged : 0;
+    return most(left, e->view.share_bytes);
+}
+
+static int uses_more(const sc_engine *e, const sc_rx_stream *rx) {
+    return rx->charged - rx->claim_charged >= e->view.share_bytes / 2;
+}
+
+/* Promises a group stream its part of the room, as far as it is not promised to others. */
+static void promise(const sc_engine *e, sc_rx_stream *rx) {
+    uint64_t shares = (e->view.n - 1) * e->view.share_bytes, taken = 0, users = 0;
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        const sc_rx_stream *other = &e->peers[r]->group;
+        if (r == e->view.rank) continue;
+        users += (uint64_t)uses_more(e, other);
+        if (other != rx) taken += window_left(e, other);
+    }
+    uint64_t window = e->view.share_bytes;
+    if (uses_more(e, rx) && e->view.room_bytes > shares) window += (e->view.room_bytes - shares) / users;
+    window = least(window, e->view.window_bytes);
+    if (taken + window > e->view.room_bytes) window = e->view.room_bytes > taken ? e->view.room_bytes - taken : 0;
+    rx->promised = most(rx->promised, rx->charged + most(window, e->view.share_bytes));
+}
+
+/* The sender says what its claim is: it gave back what had been promised before. Packets may arrive late, so only a newer
+ * claim counts. */
+void sc_flow_claim(sc_rx_stream *rx, uint16_t claim) {
+    if ((int16_t)(uint16_t)(claim - rx->claim) <= 0) return;
+    rx->claim = claim;
+    rx->promised = 0;
+    rx->claim_charged = rx->charged;
+}
+
 void sc_ack(sc_engine *e, sc_peer *peer, int stream) {
     sc_rx_stream *rx = sc_rx_of(peer, stream);
     rx->ack_due = SC_NEVER;
-    rx->unacked_bytes = 0;
+    if (stream == SC_STREAM_GROUP) promise(e, rx);
     if (peer->cut.lost) return;
     uint8_t *p = sc_out_new(e, SC_LANE_UNICAST, &peer->address, SC_TYPE_ACK, SC_ACK_LEN);
     if (!p) {
@@ -25,62 +72,127 @@ void sc_ack(sc_engine *e, sc_peer *peer, int stream) {
     sc_put_ack_delivered(p, rx->consumed >= rx->queued ? rx->consumed : rx->queued - 1);
     sc_put_ack_received(p, rx->highest);
     sc_put_ack_consumed(p, rx->consumed);
+    if (stream == SC_STREAM_GROUP) {
+        sc_put_ack_window(p, window_left(e, rx));
+        sc_put_ack_claim(p, rx->claim);
+    }
+    rx->acked_charged = rx->charged;
     rx->acked_consumed = rx->consumed;
     e->counters.acks_sent++;
 }
 
-/* All receivers of a multicast would answer at the same time: each picks a different moment in the second half of the delay
- * (STA-04), so that their acks do not collide in the sender's buffer. */
-void sc_flow_progress(sc_engine *e, sc_rx_stream *rx, int stream, int64_t now) {
-    if (rx->ack_due != SC_NEVER) return;
-    rx->ack_due = now + e->config.ack_delay_ns;
-    if (stream == SC_STREAM_GROUP && e->view.n > 2)
-        rx->ack_due -= (int64_t)(sc_random(e) % (uint64_t)(e->config.ack_delay_ns / 2 + 1));
+/* Which of the receivers of this member's multicasts we are: 0 to n - 2. */
+static uint32_t turn_of(const sc_engine *e, const sc_peer *peer) {
+    return (e->view.rank + e->view.n - peer->rank - 1) % e->view.n;
 }
 
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+/* By time, an ack waits for a pause of the stream. All receivers of a multicast would answer at the same time: each has its own
+ * moment in the second half of the delay (STA-04), so that their acks do not collide in the sender's buffer. While packets keep
+ * coming, one of the receivers answers within each delay, on average. */
+void sc_flow_progress(sc_engine *e, sc_peer *peer, int stream, int64_t now) {
+    sc_rx_stream *rx = sc_rx_of(peer, stream);
+    int64_t delay = e->config.ack_delay_ns, wait = delay, receivers = stream == SC_STREAM_GROUP ? e->view.n - 1 : 1;
+    if (receivers > 1) {
+        delay = sc_tx_spread(e, delay);
+        wait = delay / 2 + delay / 2 * (turn_of(e, peer) + 1) / receivers;
+    }
+    int64_t due = now + wait, latest = receivers * e->config.ack_delay_ns;
+    if (rx->ack_due == SC_NEVER) {
+        rx->ack_latest = now + (latest > wait ? latest : wait);
+        rx->ack_due = due;
+    } else if (due > rx->ack_due) {
+        rx->ack_due = due < rx->ack_latest ? due : rx->ack_latest;
+    }
+}
 
-static int ack_is_due(const sc_engine *e, const sc_rx_stream *rx, int stream) {
-    uint64_t window = sc_window_of(e, stream), ring = e->config.ring_packets;
-    uint64_t bytes = e->config.ack_bytes ? least(e->config.ack_bytes, window / 2) : window / 4;
+/* An ack is due each time that so many more bytes are consumed; *at is the place where we begin to count. The sender must never
+ * wait for an ack that waits for it: it stops when less than a packet of its window is left. */
+static uint64_t ack_interval(const sc_engine *e, const sc_peer *peer, int stream, uint64_t *at) {
+    const sc_rx_stream *rx = sc_rx_of((sc_peer *)peer, stream);
+    uint64_t packet = sc_charge_most(e->view.packet_bytes);
+    *at = 0;
+    if (stream != SC_STREAM_GROUP) {
+        uint64_t window = sc_window_of(e, stream);
+        return e->config.ack_bytes ? least(e->config.ack_bytes, window / 2) : window / 4;
+    }
+    uint64_t window =
+        most(rx->promised > rx->acked_charged ? rx->promised - rx->acked_charged : 0, e->view.share_bytes);
+    if (e->config.ack_bytes) return least(e->config.ack_bytes, window / 2);
+    uint64_t receivers = e->view.n - 1, interval = most(window / 4, least(2 * receivers * packet, window / 4 * 3));
+    if (interval + packet > window) interval = window > packet ? window - packet : 0;
+    *at = interval / receivers * turn_of(e, peer);
+    return interval;
+}
+
+static int ack_is_due(const sc_engine *e, const sc_peer *peer, int stream) {
+    const sc_rx_stream *rx = sc_rx_of((sc_peer *)peer, stream);
+    uint64_t at, ring = e->config.ring_packets, interval = most(ack_interval(e, peer, stream, &at), 1);
     uint64_t packets = e->config.ack_packets ? least(e->config.ack_packets, ring / 2) : ring / 8;
-    return rx->unacked_bytes >= bytes || rx->consumed - rx->acked_consumed >= packets;
+    if (rx->consumed - rx->acked_consumed >= packets) return 1;
+    return at ? (rx->charged + at) / interval > (rx->acked_charged + at) / interval
+              : rx->charged - rx->acked_charged >= interval;
 }
 
 /* `bytes` more were consumed (STA-02): an ack at once if enough bytes or packets have accumulated, otherwise by timer. */
 void sc_flow_consumed(sc_engine *e, sc_peer *peer, int stream, uint64_t bytes, int64_t now) {
     sc_rx_stream *rx = sc_rx_of(peer, stream);
-    rx->unacked_bytes += sc_charge((uint32_t)bytes, bytes == e->view.packet_bytes); /* as the sender counts it */
-    if (ack_is_due(e, rx, stream))
+    rx->charged += sc_charge((uint32_t)bytes, bytes == e->view.packet_bytes); /* as the sender counts it */
+    if (ack_is_due(e, peer, stream))
         sc_ack(e, peer, stream);
     else
-        sc_flow_progress(e, rx, stream, now);
+        sc_flow_progress(e, peer, stream, now);
 }
 
 /* ---- the sender's side --------------------------------------------------------------------------------------- */
+
+static int holds_more(const sc_engine *e) {
+    return e->credit.limit != UINT64_MAX && e->credit.limit > e->group.charged + e->view.share_bytes;
+}
+
+/* Nothing is on the way, so each receiver has consumed up to the same place, and all begin a new claim there. */
+static void yield_later(sc_engine *e, int64_t now) {
+    const sc_tx_stream *tx = &e->group;
+    int idle = tx->charged == tx->charged_consumed && !tx->open;
+    if (!idle || !holds_more(e))
+        e->credit.yield_due = SC_NEVER;
+    else if (e->credit.yield_due == SC_NEVER)
+        e->credit.yield_due = now + e->config.ack_delay_ns;
+}
+
+void sc_flow_yield(sc_engine *e) {
+    const sc_tx_stream *tx = &e->group;
+    e->credit.yield_due = SC_NEVER;
+    if (tx->charged != tx->charged_consumed || tx->open || !holds_more(e)) return;
+    e->credit.claim++;
+    e->credit.limit = tx->charged + e->view.share_bytes;
+    for (uint32_t r = 0; r < e->view.n; r++) e->peers[r]->credit.limit = e->credit.limit;
+}
 
 /* Recomputes what all receivers of the group stream have delivered (purge) and consumed (credit). */
 void sc_flow_recount(sc_engine *e, int64_t now) {
     e->credit.due = 0;
     sc_tx_stream *tx = &e->group;
-    uint64_t delivered = tx->unsent - 1, consumed = tx->unsent - 1;
+    uint64_t delivered = tx->unsent - 1, consumed = tx->unsent - 1, limit = UINT64_MAX, before = e->credit.limit;
     for (uint32_t r = 0; r < e->view.n; r++) {
         const sc_peer *peer = e->peers[r];
         if (r == e->view.rank || (peer->cut.lost && !e->cut.still)) continue;
         if (peer->credit.acked.delivered < delivered) delivered = peer->credit.acked.delivered;
-        if (!peer->cut.lost && !peer->cut.uncounted && peer->credit.consumed < consumed)
-            consumed = peer->credit.consumed;
+        if (peer->cut.lost || peer->cut.uncounted) continue;
+        consumed = least(consumed, peer->credit.consumed);
+        limit = least(limit, peer->credit.limit);
     }
+    e->credit.limit = limit;
     int progress = delivered > tx->stable || consumed > e->credit.peers;
     e->credit.peers = consumed;
     if (e->credit.self < consumed) consumed = e->credit.self;
     progress |= consumed > tx->consumed;
+    int allowed = progress || limit > before;
     if (delivered > tx->stable) tx->stable = delivered;
     sc_tx_credit(tx, consumed);
     sc_tx_purge(tx, consumed < tx->stable ? consumed : tx->stable);
-    if (!progress) return;
-    sc_may_send(e);
-    sc_tx_probe_restart(e, tx, sc_tx_outstanding(tx, e->credit.peers), now);
+    yield_later(e, now);
+    if (allowed) sc_may_send(e);
+    if (progress) sc_tx_probe_restart(e, tx, sc_tx_outstanding(tx, e->credit.peers), now);
 }
 
 /* The own application has taken the own group stream up to here. */
@@ -91,8 +203,22 @@ void sc_flow_self(sc_engine *e, uint64_t seqno) {
 }
 
 void sc_flow_sent(sc_engine *e, sc_tx_stream *tx, int64_t now) {
-    if (tx->probe_due == SC_NEVER) sc_tx_probe_restart(e, tx, 1, now);
+    sc_tx_probe_later(e, tx, now);
     if (tx->stream == SC_STREAM_GROUP && e->view.n == 1) e->credit.due = 1; /* there is nobody else to ack it */
+}
+
+/* A window holds beyond what the receiver had consumed. An older ack says nothing new; one for an earlier claim does not know
+ * that we have given back what it names. */
+static void granted(const sc_engine *e, sc_peer *peer, const uint8_t *p) {
+    const sc_tx_stream *tx = &e->group;
+    uint64_t consumed = sc_get_ack_consumed(p), window = sc_get_ack_window(p), charged = tx->charged_consumed;
+    if (consumed != tx->consumed) {
+        if (!sc_tx_has(tx, consumed)) return;
+        charged = sc_tx_at(tx, consumed)->charged;
+    }
+    if (sc_get_ack_claim(p) != e->credit.claim) window = 0;
+    window = least(most(window, e->view.share_bytes), e->view.window_bytes);
+    peer->credit.limit = most(peer->credit.limit, charged + window);
 }
 
 /* For a group stream: the minima over all receivers are recomputed when the engine settles. */
@@ -101,6 +227,7 @@ static void group_acked(sc_engine *e, sc_peer *peer, const uint8_t *p) {
     if (delivered > peer->credit.acked.delivered) peer->credit.acked.delivered = delivered;
     if (received > peer->credit.acked.received) peer->credit.acked.received = received;
     if (consumed > peer->credit.consumed) peer->credit.consumed = consumed;
+    granted(e, peer, p);
     e->credit.due = 1;
 }
 
@@ -136,9 +263,7 @@ int sc_engine_stalled(const sc_engine *e, uint64_t *whose, uint64_t *mark) {
     const sc_tx_stream *tx = e->order.own;
     int forwards = tx == &e->forward;
     if (!e->in_view || !tx->packets || tx->first == tx->next) return 0;
-    uint64_t flight = tx->charged - tx->charged_consumed;
-    int full = flight && flight + sc_charge(tx->packet_bytes, 1) > tx->window;
-    if (!full && tx->next - tx->first <= tx->mask) return 0;
+    if (sc_tx_allows(e, tx, sc_charge_most(tx->packet_bytes), 0) && tx->next - tx->first <= tx->mask) return 0;
     *mark = tx->consumed;
     *whose = forwards ? e->view.ids[e->order.forward_to] : e->config.member;
     if (forwards) return 1;
@@ -153,10 +278,13 @@ int sc_engine_stalled(const sc_engine *e, uint64_t *whose, uint64_t *mark) {
 }
 
 /* A view begins: the own group stream continues after `base`. */
-void sc_credit_begin(sc_engine *e, uint64_t base) { e->credit = (sc_credit){.self = base, .peers = base}; }
+void sc_credit_begin(sc_engine *e, uint64_t base) {
+    uint64_t limit = e->view.n > 1 ? e->view.share_bytes : UINT64_MAX;
+    e->credit = (sc_credit){.self = base, .peers = base, .limit = limit, .yield_due = SC_NEVER};
+}
 
 void sc_credit_due(sc_engine *e) { e->credit.due = 1; }
 
-void sc_credit_peer_begin(sc_peer *peer, uint64_t base) {
-    peer->credit = (sc_peer_credit){.acked = {base, base}, .consumed = base};
+void sc_credit_peer_begin(const sc_engine *e, sc_peer *peer, uint64_t base) {
+    peer->credit = (sc_peer_credit){.acked = {base, base}, .consumed = base, .limit = e->view.share_bytes};
 }

@@ -20,6 +20,9 @@ typedef struct {
 typedef struct {
     uint64_t self; /* consumed of the own group stream by this member */
     uint64_t peers; /* and by all others */
+    uint64_t limit; /* all others have room until the own group stream's `charged` is this much */
+    int64_t yield_due; /* when window that is not used is given back */
+    uint16_t claim; /* how often it was */
     int due; /* one of them, or what a receiver reported, has changed: recompute */
 } sc_credit;
 
@@ -27,17 +30,20 @@ typedef struct {
 typedef struct {
     sc_mark acked;
     uint64_t consumed;
+    uint64_t limit; /* it has room until `charged` is this much */
 } sc_peer_credit;
 
 void sc_credit_begin(sc_engine *e, uint64_t base);
 void sc_credit_due(sc_engine *e);
-void sc_credit_peer_begin(struct sc_peer *peer, uint64_t base);
+void sc_credit_peer_begin(const sc_engine *e, struct sc_peer *peer, uint64_t base);
 
 uint64_t sc_window_of(const sc_engine *e, int stream);
 void sc_ack(sc_engine *e, struct sc_peer *peer, int stream);
 void sc_flow_consumed(sc_engine *e, struct sc_peer *peer, int stream, uint64_t bytes, int64_t now);
 void sc_flow_self(sc_engine *e, uint64_t seqno);
-void sc_flow_progress(sc_engine *e, sc_rx_stream *rx, int stream, int64_t now);
+void sc_flow_progress(sc_engine *e, struct sc_peer *peer, int stream, int64_t now);
+void sc_flow_yield(sc_engine *e);
+void sc_flow_claim(sc_rx_stream *rx, uint16_t claim);
 void sc_flow_recount(sc_engine *e, int64_t now);
 void sc_flow_sent(sc_engine *e, sc_tx_stream *tx, int64_t now);
 void sc_on_ack(sc_engine *e, struct sc_peer *peer, const uint8_t *p, int64_t now);

@@ -23,8 +23,8 @@ static void probe(sc_engine *e, sc_tx_stream *tx, int lane, const sc_address *to
 /* A receiver that has lost multicast, for example behind a switch that dropped its membership, learns by unicast what it
  * lacks. */
 static void probe_group(sc_engine *e, int64_t now) {
-    int quick =
-        e->group.probe_wait < e->config.probe_ns_min << PROBES_QUICK && e->group.probe_wait < e->config.probe_ns_max;
+    int quick = e->group.probe_wait < sc_tx_spread(e, e->config.probe_ns_min) << PROBES_QUICK &&
+                e->group.probe_wait < e->config.probe_ns_max;
     for (uint32_t r = 0; r < e->view.n && !quick; r++) {
         const sc_peer *peer = e->peers[r];
         if (r == e->view.rank || peer->cut.lost || !sc_tx_outstanding(&e->group, peer->credit.acked.delivered))
@@ -54,6 +54,7 @@ void sc_flow_tick(sc_engine *e, int64_t now) {
             if (of_pair[i] && of_pair[i]->probe_due <= now) probe(e, of_pair[i], SC_LANE_UNICAST, &peer->address, now);
     }
     if (e->group.probe_due <= now) probe_group(e, now);
+    if (e->credit.yield_due <= now) sc_flow_yield(e);
     if (e->forward.probe_due <= now && e->order.forward_to >= 0)
         probe(e, &e->forward, SC_LANE_UNICAST, &e->peers[e->order.forward_to]->address, now);
 }
@@ -61,6 +62,7 @@ void sc_flow_tick(sc_engine *e, int64_t now) {
 int64_t sc_flow_deadline(const sc_engine *e) {
     int64_t due = e->group.probe_due;
     if (e->forward.probe_due < due) due = e->forward.probe_due;
+    if (e->credit.yield_due < due) due = e->credit.yield_due;
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer *peer = e->peers[r];
         if (r == e->view.rank) continue;

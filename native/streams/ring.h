@@ -23,9 +23,14 @@ typedef struct sc_rx_stream {
     uint64_t limit; /* streams/gaps.c: after a CUT: nothing above is accepted; else UINT64_MAX */
     sc_gap gaps[SC_GAPS_MAX]; /* streams/gaps.c */
     uint32_t n_gaps; /* streams/gaps.c */
-    uint64_t unacked_bytes; /* streams/acks.c */
+    uint64_t charged; /* streams/acks.c: sum of the charges of all packets consumed, as the sender counts them */
+    uint64_t acked_charged; /* streams/acks.c: the same as of the last ack */
     uint64_t acked_consumed; /* streams/acks.c */
     int64_t ack_due; /* streams/acks.c */
+    int64_t ack_latest; /* streams/acks.c: bounds `ack_due` while packets keep coming */
+    uint64_t promised; /* streams/acks.c: the sender may send until `charged` is this much */
+    uint64_t claim_charged; /* streams/acks.c: `charged` when the claim began */
+    uint16_t claim; /* streams/acks.c: the newest heard of the sender */
     /* What a sender within its window can occupy here is bounded twice: in the ring, and in the delivery queue. */
     uint64_t ring_bytes;
     uint64_t queue_bytes; /* delivery/queue.c */

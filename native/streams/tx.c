@@ -6,6 +6,7 @@
 
 /* The smallest piece of a message worth splitting off: a sliver at the end of a packet costs an offset and a reassembly. */
 #define SLIVER 32u
+#define QUICK_RECEIVERS 8 /* up to so many, acks come within the configured delay; more take proportionally longer */
 
 int sc_tx_init(sc_tx_stream *tx, int stream, uint32_t ring_packets) {
     static const uint8_t types[] = {SC_TYPE_DATA, SC_TYPE_UNICAST, SC_TYPE_FORWARD, SC_TYPE_STATE};
@@ -136,9 +137,21 @@ uint32_t sc_charge(uint32_t len, int full) {
     return room + 256;
 }
 
-static int open_packet(sc_engine *e, sc_tx_stream *tx, int64_t wall, int force) {
+uint32_t sc_charge_most(uint32_t packet_bytes) {
+    uint32_t full = sc_charge(packet_bytes, 1), rest = sc_charge(packet_bytes > 32768 ? 32767 : packet_bytes - 1, 0);
+    return full > rest ? full : rest;
+}
+
+/* May the stream have another packet on its way that charges so much? */
+int sc_tx_allows(const sc_engine *e, const sc_tx_stream *tx, uint32_t charge, uint64_t beyond) {
     uint64_t flight = tx->charged - tx->charged_consumed;
-    if (!force && flight && flight + sc_charge(tx->packet_bytes, 1) > tx->window) {
+    if (!flight) return 1;
+    uint64_t limit = tx == &e->group && e->view.n > 1 ? e->credit.limit + beyond : UINT64_MAX;
+    return flight + charge <= tx->window + beyond && tx->charged + charge <= limit;
+}
+
+static int open_packet(sc_engine *e, sc_tx_stream *tx, int64_t wall, int force) {
+    if (!force && !sc_tx_allows(e, tx, sc_charge_most(tx->packet_bytes), 0)) {
         e->counters.credit_stalls++;
         return 0;
     }
@@ -196,7 +209,7 @@ static void close_packet(sc_engine *e, sc_tx_stream *tx, int full) {
     packet->p = p;
     packet->len = (uint32_t)end;
     packed(e, tx, end - (tx->open_len + 4 * (uint64_t)tx->open_pieces)); /* the header, and what fills it */
-    packet->charge = sc_charge(packet->len, full);
+    packet->charge = sc_charge(packet->len, packet->len == tx->packet_bytes);
     tx->charged += packet->charge;
     packet->charged = tx->charged;
     tx->head += (end + SC_TX_ALIGN - 1) & ~(uint64_t)(SC_TX_ALIGN - 1);
@@ -294,9 +307,8 @@ void sc_tx_insert(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *from, uint
     tx->next++;
 }
 
-int sc_tx_may_insert(const sc_tx_stream *tx, uint32_t len, uint64_t beyond) {
-    uint64_t flight = tx->charged - tx->charged_consumed;
-    if (flight && flight + sc_charge(len, len == tx->packet_bytes) > tx->window + beyond) return 0;
+int sc_tx_may_insert(const sc_engine *e, const sc_tx_stream *tx, uint32_t len, uint64_t beyond) {
+    if (!sc_tx_allows(e, tx, sc_charge(len, len == tx->packet_bytes), beyond)) return 0;
     return tx->next - tx->first <= tx->mask;
 }
 
@@ -331,9 +343,30 @@ void sc_tx_release(sc_engine *e, sc_tx_stream *tx) {
     if (tx->ended && tx->packets && !tx->open && tx->first == tx->next) sc_tx_free(e, tx);
 }
 
+int64_t sc_tx_spread(const sc_engine *e, int64_t delay) {
+    return e->view.n - 1 > QUICK_RECEIVERS ? delay * (e->view.n - 1) / QUICK_RECEIVERS : delay;
+}
+
+/* Receivers of a group that are many take longer to acknowledge, and are probed later. */
 void sc_tx_probe_restart(sc_engine *e, sc_tx_stream *tx, int outstanding, int64_t now) {
-    tx->probe_wait = e->config.probe_ns_min;
-    tx->probe_due = outstanding ? now + tx->probe_wait : SC_NEVER;
+    int64_t wait = e->config.probe_ns_min;
+    tx->probe_latest = now + wait;
+    if (tx == &e->group) {
+        wait = sc_tx_spread(e, wait);
+        tx->probe_latest = now + wait + (e->view.n - 1) * e->config.ack_delay_ns;
+    }
+    tx->probe_wait = wait;
+    tx->probe_due = outstanding ? now + wait : SC_NEVER;
+}
+
+/* Packets were sent, which tell as much as a probe, as long as acks may still be on their way. */
+void sc_tx_probe_later(sc_engine *e, sc_tx_stream *tx, int64_t now) {
+    if (tx->probe_due == SC_NEVER) {
+        sc_tx_probe_restart(e, tx, 1, now);
+    } else if (tx->probe_due < tx->probe_latest) {
+        int64_t due = now + tx->probe_wait;
+        tx->probe_due = due < tx->probe_latest ? due : tx->probe_latest;
+    }
 }
 
 uint64_t sc_engine_unsent(const sc_engine *e) { return e->in_view ? e->packing.unsent : 0; }

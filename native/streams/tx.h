@@ -56,6 +56,7 @@ typedef struct sc_tx_stream {
     int ended; /* streams/state.c: nothing follows: its memory is freed when everything is acknowledged */
     int64_t probe_due; /* streams/probes.c: of the tail probe */
     int64_t probe_wait; /* streams/probes.c */
+    int64_t probe_latest; /* streams/probes.c: bounds `probe_due` while packets are sent */
 } sc_tx_stream;
 
 /* Lies behind the end of a ring, so that the ring can be retired without allocating, and without writing to lent memory. */
@@ -86,15 +87,19 @@ void sc_tx_rewindow(sc_engine *e, struct sc_peer *peer);
 void sc_tx_insert(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *from, uint32_t messages, uint64_t own);
 void sc_tx_extend(sc_engine *e, sc_tx_stream *tx, uint32_t bytes);
 /* Is there credit for it, with `beyond` bytes more than the window, and a descriptor? */
-int sc_tx_may_insert(const sc_tx_stream *tx, uint32_t len, uint64_t beyond);
+int sc_tx_may_insert(const sc_engine *e, const sc_tx_stream *tx, uint32_t len, uint64_t beyond);
 void sc_tx_purge(sc_tx_stream *tx, uint64_t upto);
 void sc_tx_credit(sc_tx_stream *tx, uint64_t consumed);
 void sc_tx_release(sc_engine *e, sc_tx_stream *tx);
+int64_t sc_tx_spread(const sc_engine *e, int64_t delay); /* longer where many receive the group stream */
 void sc_tx_probe_restart(sc_engine *e, sc_tx_stream *tx, int outstanding, int64_t now);
+void sc_tx_probe_later(sc_engine *e, sc_tx_stream *tx, int64_t now);
 /* A packet of `bytes` was transmitted. */
 void sc_tx_sent(sc_engine *e, sc_tx_stream *tx, uint64_t bytes);
 void sc_tx_retired_free(sc_engine *e);
+int sc_tx_allows(const sc_engine *e, const sc_tx_stream *tx, uint32_t charge, uint64_t beyond);
 uint32_t sc_charge(uint32_t len, int full);
+uint32_t sc_charge_most(uint32_t packet_bytes); /* of the next packet: one that is not full may charge more */
 static inline int sc_tx_has(const sc_tx_stream *tx, uint64_t seqno) { return seqno >= tx->first && seqno < tx->next; }
 static inline sc_tx_packet *sc_tx_at(const sc_tx_stream *tx, uint64_t seqno) { return &tx->packets[seqno & tx->mask]; }
 static inline int sc_tx_outstanding(const sc_tx_stream *tx, uint64_t acked) { return acked + 1 < tx->unsent; }

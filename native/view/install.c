@@ -103,7 +103,7 @@ static void peer_enter(sc_engine *e, sc_peer *peer, uint32_t rank, int64_t now) 
     sc_cut_peer_begin(peer);
     sc_again_peer_begin(e, peer, now);
     sc_detect_peer_begin(peer, now);
-    sc_credit_peer_begin(peer, e->view.base[e->view.rank]);
+    sc_credit_peer_begin(e, peer, e->view.base[e->view.rank]);
     sc_rx_reset(e, &peer->group, e->view.base[rank]);
     sc_rx_reset(e, &peer->forward, e->view.origin_base[rank]);
 }
@@ -168,6 +168,7 @@ static int begin(sc_engine *e, const sc_view *view, preparation *new, int64_t no
     e->installed = now;
     forget_view(e);
     e->view = *view;
+    if (!e->view.share_bytes) e->view.share_bytes = e->view.window_bytes;
     order_begin(e, new);
     replace_members(e, n_old, new, now);
     e->in_view = 1;

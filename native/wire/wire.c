@@ -53,7 +53,8 @@ static sc_wire_result check_record(const uint8_t *p, size_t len) {
 static sc_wire_result check_ack(const uint8_t *p, size_t len) {
     (void)len;
     return verdict(sc_get_ack_stream(p) <= SC_STREAM_STATE && is_seqno(sc_get_ack_delivered(p)) &&
-                   is_seqno(sc_get_ack_received(p)) && is_seqno(sc_get_ack_consumed(p)));
+                   is_seqno(sc_get_ack_received(p)) && is_seqno(sc_get_ack_consumed(p)) &&
+                   sc_get_ack_claim(p) <= UINT16_MAX);
 }
 
 static sc_wire_result check_nak(const uint8_t *p, size_t len) {
@@ -134,6 +135,8 @@ sc_wire_result sc_wire_check(const uint8_t *p, size_t len, uint32_t group) {
     if (sc_get_version(p) != SC_WIRE_VERSION) return SC_WIRE_VERSION_BAD;
     if (sc_get_key_id(p) != 0) return SC_WIRE_KEY_BAD;
     if (sc_get_crc(p) != sum(p, len)) return SC_WIRE_CRC_BAD;
-    if (sc_get_reserved(p) != 0 || sc_get_sender(p) == 0) return SC_WIRE_FIELD_BAD;
-    return check_body(p, len);
+    uint8_t type = sc_get_type(p);
+    if (sc_get_claim(p) && type != SC_TYPE_DATA && type != SC_TYPE_RECORD && type != SC_TYPE_HEARTBEAT)
+        return SC_WIRE_FIELD_BAD;
+    return sc_get_sender(p) ? check_body(p, len) : SC_WIRE_FIELD_BAD;
 }

@@ -101,7 +101,7 @@ SC_FIELD(3, 8, flags); /* SC_FLAG_* */
 SC_FIELD(4, 32, crc);
 SC_FIELD(8, 32, group); /* tag of the cluster's name */
 SC_FIELD(12, 16, key_id);
-SC_FIELD(14, 16, reserved); /* zero */
+SC_FIELD(14, 16, claim); /* of DATA, RECORD and HEARTBEAT: grows when the sender gives window back; otherwise zero */
 SC_FIELD(16, 64, sender); /* incarnation of the member that sent it */
 SC_FIELD(24, 64, view_tag); /* tag of the view; 0 outside any view */
 SC_FIELD(32, 64, seqno); /* of a data packet; 0 in other datagrams */
@@ -126,7 +126,9 @@ SC_FIELD(40, 64, ack_stream); /* SC_STREAM_* */
 SC_FIELD(48, 64, ack_delivered); /* all up to this seqno are in order at the receiver */
 SC_FIELD(56, 64, ack_received); /* highest seqno received */
 SC_FIELD(64, 64, ack_consumed); /* all up to this seqno were taken from the delivery queue: credit */
-#define SC_ACK_LEN 72
+SC_FIELD(72, 64, ack_window); /* of a group stream: charged bytes beyond `consumed` that this receiver has room for */
+SC_FIELD(80, 64, ack_claim); /* of a group stream: the claim that the window is for */
+#define SC_ACK_LEN 88
 
 /* Body of NAK. */
 SC_FIELD(40, 64, nak_owner); /* incarnation of the stream's sender */

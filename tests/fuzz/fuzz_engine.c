@@ -140,7 +140,7 @@ static size_t repair(world *w, uint8_t *p, size_t n, uint64_t sender) {
     sc_put_version(p, SC_WIRE_VERSION);
     sc_put_group(p, GROUP);
     sc_put_key_id(p, 0);
-    sc_put_reserved(p, 0);
+    sc_put_claim(p, 0);
     sc_put_sender(p, sender);
     uint8_t type = sc_get_type(p);
     int pair = type == SC_TYPE_UNICAST || type == SC_TYPE_STATE;

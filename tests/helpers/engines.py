@@ -27,8 +27,8 @@ class Net:
     """Members whose datagrams go from one to another at once, unless `drop` says otherwise."""
 
     def __init__(
-        self, n: int, *, sequencer: int = -1, mechanism: int | None = None, window: int = 1 << 20, packet: int = 1472,
-        **settings: object,
+        self, n: int, *, sequencer: int = -1, mechanism: int | None = None, window: int = 1 << 20, share: int = 0,
+        room: int = 0, packet: int = 1472, **settings: object,
     ) -> None:  # fmt: skip
         self.now = 0
         self.drop: Callable[[int, int, int, bytes], bool] = lambda src, dst, lane, datagram: False
@@ -36,7 +36,8 @@ class Net:
         self.engines = [make_engine(i, **settings) for i in self.ids]
         self.got: list[list[tuple[int, bytes]]] = [[] for _ in range(n)]
         self.markers: list[list[int]] = [[] for _ in range(n)]
-        self.window, self.packet, self.mechanism = window, packet, mechanism
+        self.window, self.share, self.room = window, share, room
+        self.packet, self.mechanism = packet, mechanism
         self.install(list(range(n)), sequencer=sequencer, tag=1, marker=1)
 
     def install(
@@ -59,6 +60,8 @@ class Net:
                 mechanism=int(sequencer >= 0) if self.mechanism is None else self.mechanism,
                 sequencer=sequencer,
                 window_bytes=self.window,
+                share_bytes=self.share,
+                room_bytes=self.room,
                 forward_window_bytes=self.window,
                 unicast_window_bytes=self.window,
                 state_window_bytes=self.window,

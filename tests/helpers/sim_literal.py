@@ -439,7 +439,7 @@ class _Voting(Engine):
         out = super().transmit(now_ns, all, runs_max)
         for member, stable in self.votes(self.held(self.rank)[0]):
             head = struct.pack("<BBBBIIHHQQQ", 0xC5, WIRE_VERSION, ACK, 0, 0, 1, 0, 0, member, self.tag, 0)
-            vote = sealed(bytearray(head + struct.pack("<4Q", 0, stable, stable, stable)))
+            vote = sealed(bytearray(head + struct.pack("<6Q", 0, stable, stable, stable, 0, 0)))
             self.receive(vote, self.members[member], now_ns)
         return out
 

@@ -83,7 +83,7 @@ class Forger:
         return self.datagram(kind, sender, view, body, seqno, flags)
 
     def ack(self, sender: int, view: int, stream: int, delivered: int, received: int, consumed: int) -> bytes:
-        return self.datagram(ACK, sender, view, struct.pack("<QQQQ", stream, delivered, received, consumed))
+        return self.datagram(ACK, sender, view, struct.pack("<QQQQQQ", stream, delivered, received, consumed, 0, 0))
 
     def nak(self, sender: int, view: int, owner: int, stream: int, ranges: Sequence[tuple[int, int]]) -> bytes:
         body = struct.pack("<QII", owner, stream, len(ranges)) + b"".join(struct.pack("<QQ", *each) for each in ranges)

@@ -274,7 +274,7 @@ def test_under_heavy_loss_a_living_member_stays_where_probes_are_sent():
             world.plan()
             world.clock.run(world.options.duration_ns)
             stayed[kind] += after_formation(world) == [4]
-    assert stayed[World] >= 7 and stayed[NoProbes] <= 3, stayed
+    assert stayed[World] >= 7 and stayed[NoProbes] <= 5, stayed
 
 
 @pytest.mark.parametrize("hosts", [False, True])

@@ -1,5 +1,6 @@
 """The arithmetic of the cut: where streams end, who has what is missing, what the next view looks like."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -125,13 +126,26 @@ def test_the_first_view_starts_every_stream_at_one():
 def test_windows_of_all_senders_together_fit_the_smallest_receive_buffer():
     members = [MemberInfo(str(n), n, b"x", 1 << (20 + n % 2), 1500 + n, 1 << 30) for n in range(1, 6)]
     for multicasters, senders in ((5, 4), (1, 1)):
-        window, forward, unicast, state, packet_bytes = windows(members, multicasters)
-        assert window * senders <= 1 << 20 and (forward + unicast) * 4 <= 1 << 20 and unicast * 4 + state <= 1 << 20
-        assert packet_bytes == 1500
+        sizes = windows(members, multicasters)
+        assert sizes.window + sizes.share * (senders - 1) <= sizes.room <= (1 << 20) * 3 // 4
+        assert (sizes.forward + sizes.unicast) * 4 <= 1 << 20 and sizes.unicast * 4 + sizes.state <= 1 << 20
+        assert sizes.packet_bytes == 1500
+
+
+@pytest.mark.parametrize("n", [2, 3, 8, 16, 32, 64, 128])
+@pytest.mark.parametrize("packet_bytes", [1472, 8972, 65_000])
+def test_however_many_members_multicast_each_always_has_room_for_a_packet(n, packet_bytes):
+    members = [MemberInfo(str(i), i + 1, b"x", 8 << 20, packet_bytes, 1 << 30) for i in range(n)]
+    sizes = windows(members, n)
+    assert sizes.window + sizes.share * (n - 2) <= sizes.room
+    assert sizes.share > sizes.packet_bytes and sizes.window >= sizes.room // 2
 
 
 def test_a_window_is_at_most_what_the_members_allow_and_at_least_two_packets():
     small = [MemberInfo(str(n), n, b"x", 1000, 9002, 1 << 30) for n in range(1, 6)]
-    assert windows(small, 5) == (18_000, 18_000, 18_000, 18_000, 9000)  # offsets in a packet are aligned to 4
+    sizes = windows(small, 5)
+    assert sizes.window == sizes.forward == sizes.unicast == sizes.state == 18_000
+    assert sizes.packet_bytes == 9000  # offsets in a packet are aligned to 4
     modest = [MemberInfo(str(n), n, b"x", 1 << 30, 1500, 4000) for n in range(1, 6)]
-    assert windows(modest, 5) == (4000, 4000, 4000, 4000, 1500)
+    sizes = windows(modest, 5)
+    assert sizes.window == sizes.share == sizes.forward == sizes.unicast == sizes.state == 4000

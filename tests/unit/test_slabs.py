@@ -75,10 +75,9 @@ def test_the_windows_of_all_senders_fit_into_the_slabs(slabs_max, members, order
         MemberInfo(name=f"m{i}", id=i + 1, address=b"", capacity=granted, packet_bytes=8972, window_bytes=1 << 30)
         for i in range(members)
     ]
-    window, forward, unicast, state, _ = windows(infos, orders.resolve(order).multicasters(len(infos)))
+    sizes = windows(infos, orders.resolve(order).multicasters(len(infos)))
     others = members - 1
-    multicast = window * (others if order == "fifo" else 1)
-    charged = multicast + others * (unicast + (forward if order == "total" else 0)) + state
+    charged = sizes.room + others * (sizes.unicast + (sizes.forward if order == "total" else 0)) + sizes.state
     held = charged / (SLAB / 4)  # slabs of a quarter each, at worst
     assert held <= slabs_max * 7 / 8, "the last eighth is for what comes in order"
     assert capacity(config, 300_000) == 300_000, "a smaller buffer of the socket bounds it"

@@ -46,7 +46,8 @@ def test_without_either_it_is_sent_by_time() -> None:
 
 
 def test_the_receivers_of_a_multicast_do_not_answer_all_at_once() -> None:
-    """40 members: 39 acknowledgements for one message, each at the latest after the delay (STA-04)."""
+    """40 members: 39 acknowledgements for one message, in the second half of the delay (STA-04), which is an
+    eighth of the setting for each receiver."""
     net, step = Net(40, ack_delay_ns=4 * MS, probe_ns_min=10**11, heartbeat_ns=10**12, suspect_ns=10**15), MS // 10
     when: Counter[int] = Counter()
 
@@ -57,10 +58,10 @@ def test_the_receivers_of_a_multicast_do_not_answer_all_at_once() -> None:
     net.run(2)
     sent, net.drop = net.now, see
     net.engines[0].send(b"x")
-    net.run(60, step)
+    net.run(210, step)
     delays = sorted(delay for delay, acks in when.items() if acks)
     assert sum(when.values()) == 39 and max(when.values()) <= 8
-    assert 2 * MS <= delays[0] and delays[-1] <= 4 * MS + step
+    assert 39 * MS // 4 <= delays[0] and delays[-1] <= 39 * MS // 2 + step
     assert net.engines[0].stream(0)[2] == 1
 
 

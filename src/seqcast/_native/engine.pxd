@@ -161,6 +161,8 @@ cdef extern from "engine/engine.h" nogil:
         uint32_t mechanism
         int32_t sequencer
         uint64_t window_bytes
+        uint64_t share_bytes
+        uint64_t room_bytes
         uint64_t forward_window_bytes
         uint64_t unicast_window_bytes
         uint64_t state_window_bytes

@@ -242,10 +242,15 @@ class Engine:
         marker: int,
         now_ns: int,
         apart: Sequence[bool] | None = None,
+        share_bytes: int = 0,
+        room_bytes: int = 0,
     ) -> None:
         """Installs a view.
 
         Args:
+            window_bytes: the most that one group stream may have on the way, in charged bytes, as all windows.
+            share_bytes: what each group stream always has of it; 0: all.
+            room_bytes: of all group streams together, at each receiver; needed only with ``share_bytes``.
             mechanism: number of the order of `core/orders`.
             sequencer: rank of the member that orders them, if the mechanism has one; otherwise ignored.
             apart: if subgroups merge: by rank, whether the member comes from another subgroup.

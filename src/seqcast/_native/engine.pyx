@@ -351,7 +351,7 @@ cdef class Engine:
         self, *, uint64_t tag, ids, addresses, uint32_t rank, uint32_t mechanism, int32_t sequencer,
         uint64_t window_bytes, uint64_t forward_window_bytes, uint64_t unicast_window_bytes,
         uint64_t state_window_bytes, uint32_t packet_bytes, base, origin_base, cut, uint64_t marker, int64_t now_ns,
-        apart=None,
+        apart=None, uint64_t share_bytes=0, uint64_t room_bytes=0,
     ):
         cdef Py_ssize_t n, i
         cdef sc_view *view
@@ -383,6 +383,8 @@ cdef class Engine:
             view.mechanism = mechanism
             view.sequencer = sequencer
             view.window_bytes = window_bytes
+            view.share_bytes = share_bytes
+            view.room_bytes = room_bytes
             view.forward_window_bytes = forward_window_bytes
             view.unicast_window_bytes = unicast_window_bytes
             view.state_window_bytes = state_window_bytes

@@ -538,8 +538,10 @@ class Config:
     ack_delay_s: float = _by_preset(
         "s",
         "An acknowledgement, which is also the vote for stability, is sent at the latest this long after something "
-        "was consumed; the receivers of a multicast choose different moments in the second half of this time. Longer:"
-        " fewer datagrams beside a single request. Shorter: the sender's memory is freed sooner.",
+        "was consumed and nothing followed; the receivers of a multicast choose different moments in the second half "
+        "of this time. Groups of more than nine members take an eighth of it for each other member. While packets keep "
+        "coming, each receiver waits at most this long for each receiver. Longer: fewer datagrams beside a single "
+        "request. Shorter: the sender's memory is freed sooner.",
         lan=0.005,
         wan=0.02,
         low=1e-5,
@@ -549,7 +551,8 @@ class Config:
         0,
         "bytes",
         "An acknowledgement is sent at once when this much was consumed, as receive buffers count it. 0: a quarter of"
-        " the view's window. At most half a window. Larger: fewer datagrams. Smaller: senders learn sooner what is "
+        " the stream's window, or up to three quarters where many receive, so that all receivers together send about "
+        "one for two packets. At most half a window. Larger: fewer datagrams. Smaller: senders learn sooner what is "
         "stable, get credit sooner and need less memory.",
         low=0,
         high=1 << 30,
@@ -563,8 +566,9 @@ class Config:
     )
     probe_s_min: float = _by_preset(
         "s",
-        "After this long without progress a sender announces its highest seqno (tail probe). Longer than ack_delay_s,"
-        " so that an acknowledgement in flight makes the probe unnecessary.",
+        "After this long without progress a sender announces its highest seqno (tail probe). Groups of more than nine "
+        "members take an eighth of it for each other member, as for ack_delay_s, which is shorter so that "
+        "an acknowledgement in flight makes the probe unnecessary.",
         lan=0.008,
         wan=0.3,
         low=1e-4,

@@ -89,6 +89,8 @@ class Installer:
             mechanism=frame.mechanism,
             sequencer=view.sequencer,
             window_bytes=frame.window,
+            share_bytes=frame.share,
+            room_bytes=frame.room,
             forward_window_bytes=frame.forward_window,
             unicast_window_bytes=frame.unicast_window,
             state_window_bytes=frame.state_window,

@@ -75,7 +75,9 @@ class NewView:
         mechanism, sequencer: by which number of ``core/orders`` the order comes about, and which rank orders.
         cut, table: by rank of the closed view: the last seqno of each stream, and the received table at it.
         base, origin_base: by rank of the new view, where each stream and each sender's own numbering go on.
-        window, forward_window, unicast_window, state_window: charged bytes of each stream.
+        window, forward_window, unicast_window, state_window: charged bytes of each stream, at most.
+        share: of ``window``, what each group stream always has.
+        room: charged bytes of all group streams together, at each receiver.
         packet_bytes: size of a full packet.
         labels: by rank of the new view, which state each member has; see ``core/rules/providers.py``.
         providers: of the members that lack the group's state.
@@ -100,6 +102,8 @@ class NewView:
     base: Seqnos
     origin_base: Seqnos
     window: Bytes
+    share: Bytes
+    room: Bytes
     forward_window: Bytes
     unicast_window: Bytes
     state_window: Bytes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from seqcast.core.frames.closing import FETCH_MAX, Fetch, Held, Ok
 from seqcast.core.frames.fields import Attempt, MemberInfo
@@ -13,6 +14,8 @@ from seqcast.core.orders.order import NOBODY, Choose, first
 from seqcast.core.rules.providers import Plan, plan
 from seqcast.types import MEMBERS_MAX, MergeView, View, ViewId
 
+SMALLER_PACKETS = (32_368, 15_984)
+"""Sizes of packets that just fit the powers of two in which the kernel charges them."""
 Arrange = Callable[[Sequence[MemberInfo], Sequence[Subgroup]], list[MemberInfo]]
 
 
@@ -95,14 +98,43 @@ def order_of(frame: NewView) -> Order:
     return order
 
 
-def windows(infos: Sequence[MemberInfo], multicasters: int) -> tuple[int, int, int, int, int]:
-    """(window, forward_window, unicast_window, state_window, packet_bytes) of a view, windows in charged bytes.
+class Windows(NamedTuple):
+    """Of a view, in charged bytes but for the last.
 
-    The windows of all that can send to one receiver together fill at most 11/16 of its receive buffer, so that data
-    never overflows it and a retransmission still finds room: Linux gives the room of datagrams that were read back only
-    when they make a quarter of the buffer (udp_rmem_release), so no more than 3/4 can be counted on. Forward and
-    unicast streams share a buffer, half each; state has the half of the forwards, which one member gets, and comes from
-    one provider at a time. No window is below two full packets: with one, a sender would wait for the ack of each.
+    Args:
+        window: the most that one group stream may have on the way.
+        share: the part of it that each group stream always has.
+        room: of all group streams together, at each receiver.
+        forward, unicast, state: windows of the other streams.
+        packet_bytes: size of a full packet.
+    """
+
+    window: int
+    share: int
+    room: int
+    forward: int
+    unicast: int
+    state: int
+    packet_bytes: int
+
+
+def _charge_most(packet_bytes: int) -> int:
+    """What a packet of at most this size charges a receive buffer at most: ``sc_charge_most`` of the engine."""
+    return max(packet_bytes + packet_bytes // 50 + 64, 256 + (1 << (min(packet_bytes, 32_768) + 398).bit_length()))
+
+
+def windows(infos: Sequence[MemberInfo], multicasters: int) -> Windows:
+    """The windows of a view.
+
+    What is on the way to one receiver in group streams fills at most 11/16 of its receive buffer, so that data never
+    overflows it and a retransmission still finds room: Linux gives the room of datagrams that were read back only
+    when they make a quarter of the buffer (udp_rmem_release), so no more than 3/4 can be counted on. A quarter of it
+    is shared out among the members that multicast; receivers lend the rest to those that use more (``streams/acks.c``).
+    Where many multicast, packets are smaller, down to 16 KiB, so that a share holds one.
+
+    Forward and unicast streams share a buffer, half each; state has the half of the forwards, which one member gets,
+    and comes from one provider at a time. No window is below two full packets: with one, a sender would wait for the
+    ack of each.
 
     Args:
         multicasters: how many of the members multicast messages.
@@ -112,12 +144,17 @@ def windows(infos: Sequence[MemberInfo], multicasters: int) -> tuple[int, int, i
     heard = min(multicasters, others)
     room = min(info.capacity for info in infos) * 11 // 16
     most = min(info.window_bytes for info in infos)
+    for smaller in SMALLER_PACKETS:
+        if heard > 1 and _charge_most(packet_bytes) * 4 * heard > room:
+            packet_bytes = min(packet_bytes, smaller)
 
     def window(share: int) -> int:
         return max(min(share, most), 2 * packet_bytes)
 
+    share = room if heard == 1 else max(room // (4 * heard), _charge_most(packet_bytes))
     one = window(room // others // 2)
-    return window(room // heard), one, one, window(room // 2), packet_bytes
+    group = window(room - (heard - 1) * share)
+    return Windows(group, min(share, group), room, one, one, window(room // 2), packet_bytes)
 
 
 def next_view(
@@ -224,8 +261,7 @@ def first_view(
     """
     sequencer = mechanism.sequencer([info.member for info in members], choose)
     assert mechanism.allows(sequencer, len(members)), f"{mechanism.name} cannot have sequencer {sequencer}"
-    shares = windows(members, mechanism.multicasters(len(members)))
-    window, forward_window, unicast_window, state_window, packet_bytes = shares
+    sizes = windows(members, mechanism.multicasters(len(members)))
     before = (first_seqno - 1,) * len(members)
     labels = tuple(WHOLE if info.state else NONE for info in members)
     return NewView(
@@ -242,10 +278,12 @@ def first_view(
         table=(),
         base=before,
         origin_base=before,
-        window=window,
-        forward_window=forward_window,
-        unicast_window=unicast_window,
-        state_window=state_window,
-        packet_bytes=packet_bytes,
+        window=sizes.window,
+        share=sizes.share,
+        room=sizes.room,
+        forward_window=sizes.forward,
+        unicast_window=sizes.unicast,
+        state_window=sizes.state,
+        packet_bytes=sizes.packet_bytes,
         labels=labels,
     )
