@@ -33,7 +33,7 @@ static void settle_reversed(sc_engine *e, int64_t now) {
         sc_tx_close(e, &e->group);
         while (n--) {
             sc_rx_stream *rx = &batch[n]->forward;
-            if (!sc_tx_may_insert(&e->group, sc_rx_at(e, rx, rx->queued)->len, 0)) return;
+            if (!sc_tx_may_insert(e, &e->group, sc_rx_at(e, rx, rx->queued)->len, 0)) return;
             take_forward(e, batch[n], now);
         }
     }
