@@ -193,7 +193,7 @@ BREAKS = (
          family="overlapping"),
     _one("attempts are compared by their number only", MACHINES + "participant.py",
          "return frame.attempt < self.promise", "return frame.attempt[0] < self.promise[0]",
-         family="duels", quick=True),
+         family="duels"),
     _one("a CUT of another attempt is taken", MACHINES + "participant.py",
          "(_BOUND, (E.CUT, is_not_promised), None, IGNORED,", "(_BOUND, (E.CUT, lambda self, frame: False), None, IGNORED,",
          family="overlapping"),
