@@ -1,4 +1,4 @@
-"""Atomic batches: rows that one writer multicasts are delivered all together, or not at all, and never twice.
+"""Atomic batches: the rows of a batch are delivered together or not delivered, and never twice.
 
 A writer that may fail half way and start over, such as a streaming query of Spark, multicasts each batch as BEGIN, its
 rows, END. A receiver keeps the rows until END arrives, and then delivers them unless the writer's *table* says that

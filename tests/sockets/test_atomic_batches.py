@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import random
-import threading
-from typing import Any
 
 from members import LOOPBACK, cluster, join, script, wait_until
+from tables import Table
 
-import seqcast
 from seqcast import batches
 from seqcast.batches import Batches
 
@@ -40,34 +38,12 @@ with seqcast.join(cluster, name=f"writer-{{seed}}", interface=interface, receive
 """
 
 
-class Receiver:
-    """An application whose state is the rows that it was delivered."""
-
-    def __init__(self, name: str, who: str) -> None:
-        self.rows: list[bytes] = []
-        self.batches = Batches(self)
-        self.group = join(name, who, state=self.batches)
-        self.thread = threading.Thread(target=self._receive, daemon=True)
-        self.thread.start()
-
-    def _receive(self) -> None:
-        with contextlib.suppress(seqcast.NotMember):
-            for message in self.batches.receive(self.group):
-                self.rows.append(message.payload)
-
-    def get_state(self, write: Any) -> None:
-        write(b"\n".join(self.rows))
-
-    def set_state(self, read: Any) -> None:
-        self.rows = [row for row in read().split(b"\n") if row]
-
-
 def test_writers_that_are_killed_in_the_middle_and_joiners_there_deliver_each_row_once() -> None:
     name = cluster()
     with contextlib.ExitStack() as stack:
 
-        def receiver(who: str) -> Receiver:
-            made = Receiver(name, who)
+        def receiver(who: str) -> Table:
+            made = Table(name, who)
             stack.callback(made.group.leave)
             return made
 
@@ -97,7 +73,7 @@ def test_two_writers_at_once_are_delivered_as_one() -> None:
     with contextlib.ExitStack() as stack:
         receivers = []
         for who in ("a", "b"):
-            receivers.append(Receiver(name, who))
+            receivers.append(Table(name, who))
             stack.callback(receivers[-1].group.leave)
         writers = [script(WRITER, name, LOOPBACK, "0", str(BATCHES - 1), "-1", str(seed)) for seed in range(3)]
         for writer in writers:

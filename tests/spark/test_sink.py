@@ -21,9 +21,9 @@ from journal_data import Row, journal, member, view
 from members import LOOPBACK, cluster, join, wait_until
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+from tables import Table
 
 import seqcast.spark
-from seqcast.batches import Batches
 from seqcast.spark import sink
 from seqcast.spark.sink import Rows, Sink
 
@@ -31,28 +31,6 @@ pytestmark = pytest.mark.spark
 
 A = member("a")
 V1 = view(1, [A])
-
-
-class Table:
-    """A member whose state is all rows that it was delivered, in their order."""
-
-    def __init__(self, name: str, who: str) -> None:
-        self.rows: list[bytes] = []
-        self.batches = Batches(self)
-        self.group = join(name, who, state=self.batches)
-        self.thread = threading.Thread(target=self._receive, daemon=True)
-        self.thread.start()
-
-    def _receive(self) -> None:
-        with contextlib.suppress(seqcast.NotMember):
-            for message in self.batches.receive(self.group):
-                self.rows.append(message.payload)
-
-    def get_state(self, write: Any) -> None:
-        write(b"\n".join(self.rows))
-
-    def set_state(self, read: Any) -> None:
-        self.rows = [row for row in read().split(b"\n") if row]
 
 
 @contextlib.contextmanager

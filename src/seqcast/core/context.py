@@ -48,7 +48,7 @@ class EndpointSettings:
         choose_sequencer: of the views that this member makes, where the mechanism has a sequencer.
         nonce: 64 bits that nobody can guess; answers to this member's JOINs carry them.
         capacity, packet_bytes, window_bytes, gro, state: see ``MemberInfo``.
-        first_seqno: with which the group streams of those begin that this member takes in. The same at all members; any
+        first_seqno: first seqno of the group streams of joiners that this member admits. The same on every member; any
             other than 1 is for the simulator, whose runs would never get far otherwise.
         shared: names and values of settings of this member's world that all members of a group must have the same.
         discovery_ns: how long a joiner looks for a group before it forms one. Longer: a slower first member; shorter:
@@ -78,8 +78,8 @@ class EndpointSettings:
         membership_policy: gives the order of the next view's members; None: see ``MembershipChange.members``.
         flush_unicasts: a view is closed only when survivors have what this member sent to them alone (E-16).
         partition: "merge": both sides of a partition continue, and merge when they meet; "primary": only the side
-            with a majority of the view continues, the others block, and are excluded when they meet. The same at all
-            members.
+            with a majority of the view continues, the others block, and are excluded when they meet. The same on every
+            member.
         beacon_ns: between two beacons of a coordinator; other views are found as quickly (MRG-01).
         merge_deadline_ns: a leader goes on without those that are not ready after so long.
         merge_lease_ns: who follows a merge goes on alone when its leader is silent for so long.

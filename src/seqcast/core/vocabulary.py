@@ -292,7 +292,7 @@ class StatePlan:
 
     Args:
         boundary: tag of the view; 0: of none: it goes on with what it has.
-        providers: who gives a state that is wanted here.
+        providers: the members whose states this member takes.
         merges: this member merges them into its own, for all; else the state of the one provider replaces its own.
         held: all of it is here, and counts: it is to be merged or taken over.
     """

@@ -46,7 +46,7 @@ class ViewEnd:
     Args:
         idx: position behind the last row of the view.
         global_seqno: of the last message that the member delivered in the view; 0: none, or there is no total order.
-            The same at all members with the same next view that deliver their own messages.
+            The same on every member with the same next view that delivers its own messages.
         stable: up to this global seqno *every* member of the view, also one that crashed or was cut off, delivered the
             same messages as far as it delivered any: another journal of the view can be continued from any position up
             to here in this one, at the same global seqno.
@@ -403,7 +403,7 @@ def _views_data(path: Path) -> bytes:
         raise JournalError(f"{file} cannot be read: {error.strerror}") from error
 
 
-@functools.lru_cache(maxsize=16)  # who follows a journal asks many times a second, and views change now and then
+@functools.lru_cache(maxsize=16)  # a follower asks many times a second; views change rarely
 def _views(data: bytes, path: Path) -> tuple[tuple[Installed, ...], tuple[str | None, int], int]:
     lines = data.split(b"\n")
     views: list[Installed] = []

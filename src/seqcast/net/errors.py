@@ -35,7 +35,7 @@ def explain(error: OSError, config: Config, address: str) -> ConfigError:
     elif step == "interface" and (given := _ip_version(config.interface)) not in (0, config.ip_version):
         text = (
             f"interface={config.interface!r} is an IPv{given} address and ip_version is {config.ip_version}: give an "
-            f"IPv{config.ip_version} address or the interface's name, or ip_version={given} at all members"
+            f"IPv{config.ip_version} address or the interface's name, or ip_version={given} on every member"
         )
     elif step == "interface" and given:
         text = f"no network interface that is up has the address {config.interface}; `ip -brief address` lists them"
@@ -48,7 +48,7 @@ def explain(error: OSError, config: Config, address: str) -> ConfigError:
     elif step == "bind" and code == errno.EADDRINUSE:
         text = (
             f"port {config.port} or {config.port + 1} is in use by another program that does not share it; choose "
-            f"another port= at all members (`ss -ulpn` shows who has it)"
+            f"another port= on every member (`ss -ulpn` shows who has it)"
         )
     elif step in ("route", "join", "multicast") and code in (errno.ENETUNREACH, errno.ENODEV, errno.EADDRNOTAVAIL):
         text = f"no multicast route to {address} by {interface}: choose another interface=, {remedy}"

@@ -98,7 +98,7 @@ class Host:
         self.config = config
         self.membership_policy = membership_policy and timed(membership_policy, name)
         self.state = state  # see ``MemberInfo.state``
-        self.giving: dict[int, threading.Lock] = {}  # who gives state to which member, one after the other
+        self.giving: dict[int, threading.Lock] = {}  # by joiner: held while a thread gives it the state
         self.callbacks: Callbacks | None = None
         if on_block is not None:
             self.callbacks = Callbacks(

@@ -1,4 +1,4 @@
-"""The audit as one HTML page: verdicts, counter-examples, who was in which view, and who delivered what of whom."""
+"""The audit as one HTML page: verdicts, counter-examples, and plots of each member's views and deliveries."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import glob
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from pyspark.sql.datasource import InputPartition
 
@@ -101,7 +101,18 @@ class TapPart(Part):
             self.tap.close()
 
 
-def part_fields(journal: Journal, wanted: Wanted, first: int, end: int) -> Mapping[str, object]:
+class PartFields(TypedDict):
+    """The fields of ``Part``."""
+
+    member: str
+    names: dict[int, str]
+    has_payload: bool
+    wanted: Wanted
+    first: int
+    end: int
+
+
+def part_fields(journal: Journal, wanted: Wanted, first: int, end: int) -> PartFields:
     """What each kind of part has."""
     return {
         "member": journal.member.name,
@@ -156,8 +167,7 @@ class Folders:
             yield begin, stop
 
     def part(self, journal: Journal, wanted: Wanted, first: int, end: int) -> Part:
-        within = _positions(journal, first, end)
-        return FilePart(**part_fields(journal, wanted, first, end), segments=tuple(within))  # type: ignore[arg-type]
+        return FilePart(**part_fields(journal, wanted, first, end), segments=tuple(_positions(journal, first, end)))
 
 
 def _positions(journal: Journal, first: int, end: int) -> Iterator[tuple[int, Segment]]:
@@ -195,8 +205,7 @@ class Taps:
             yield at, min(at + PARTITION_ROWS, end)
 
     def part(self, journal: Journal, wanted: Wanted, first: int, end: int) -> Part:
-        rest = {"tap": self._client, "journal": journal}
-        return TapPart(**part_fields(journal, wanted, first, end), **rest)  # type: ignore[arg-type]
+        return TapPart(**part_fields(journal, wanted, first, end), tap=self._client, journal=journal)
 
 
 def stores_of(options: Mapping[str, str]) -> list[Store]:

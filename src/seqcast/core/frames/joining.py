@@ -23,7 +23,7 @@ class Join:
     Args:
         version: of the protocol; the only field that another version must find in its place.
         mechanisms: numbers of the orders' mechanisms that the joiner knows.
-        shared: settings that are the same at all members, by name.
+        shared: settings that must be the same on every member, by name.
         nonce: the answers carry it: a stranger that has not heard the question cannot give one.
     """
 

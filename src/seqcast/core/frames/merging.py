@@ -17,7 +17,7 @@ class Beacon:
 
     ``primary``: of a primary partition: how many members are not doubted, 0 where those are no majority; else None.
     ``mechanism``: as in a VIEW.
-    ``shared``: settings that are the same at all members, by name.
+    ``shared``: settings that must be the same on every member, by name.
     ``history``: of the group, up to now; see ``core/rules/history.py``.
     """
 

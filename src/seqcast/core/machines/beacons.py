@@ -248,7 +248,7 @@ class Beacons:
         return Beacon(context.cluster, settings.order, self.context.mechanism, view_id, primary, shared, history)
 
     def _shun(self, tag: int, seen: bool = False) -> None:
-        """No merge with this view: who coordinates it counts for nothing in the election either.
+        """Leaves this view apart: no merge with it, and its coordinator does not count in the election either.
 
         Args:
             seen: we have seen ourselves that it does not fit; else somebody said so, who may have lied.

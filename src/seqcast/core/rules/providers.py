@@ -1,4 +1,4 @@
-"""Who gives the application's state to whom in a view (the cut, step 10), also where a merge made several states one.
+"""Which member gives the application's state to which joiner (the cut, step 10), also after a merge of several states.
 
 A VIEW gives each member a *label*: ``NONE``, it lacks the state or takes no part; ``WHOLE``, it has the group's state;
 or a number from ``PART`` on. Members with the same such number have the same state, that of one part of the group, and

@@ -105,7 +105,7 @@ def _check_end(record: Record, last: Stay, together: Sequence[Stay], unseen: boo
         yield f"leave: {record} was told that all is delivered, and {ends}"
     # Numbers of messages that were delivered, or told to be lost by a merge, before the last view.
     earlier = [at for at, entry in enumerate(record.log) if _own(record, entry) and entry not in last.delivered]
-    floor = record.log[earlier[-1]].counter + 1 if earlier else 0  # type: ignore[union-attr]
+    floor = record.log[earlier[-1]].counter + 1 if earlier else 0  # type: ignore[union-attr]  # _own
     floor += sum(
         entry.messages
         for entry in record.log[earlier[-1] if earlier else 0 :]
