@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import select
 import sys
 import threading
 import time
@@ -20,6 +21,8 @@ from seqcast.commandline import Progress, count
 CHUNK_BYTES = 1 << 18
 SOON_S = 0.5
 """A longer wait shows its progress, s."""
+SLICE_S = 0.2
+"""After this long a wait for input looks whether a signal came, s."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -211,7 +214,7 @@ def read_lines(source: int, line_bytes_max: int) -> Iterator[list[bytes]]:
     """
     begun: list[bytes] = []  # parts of a line whose end was not read yet
     begun_bytes = 0
-    while block := os.read(source, CHUNK_BYTES):
+    while block := _read(source):
         head, newline, tail = block.rpartition(b"\n")
         if newline:
             begun.append(head)
@@ -227,3 +230,12 @@ def read_lines(source: int, line_bytes_max: int) -> Iterator[list[bytes]]:
                 )
     if begun:
         yield [b"".join(begun)]
+
+
+def _read(source: int) -> bytes:
+    """The next bytes of a file descriptor, waited for in slices: a signal that comes just before the system call does
+    not interrupt it, and Python calls the signal's handler only between two of them.
+    """
+    while not select.select([source], [], [], SLICE_S)[0]:
+        pass
+    return os.read(source, CHUNK_BYTES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,7 +25,8 @@ def main(argv: Sequence[str]) -> int:
         host, port = tap.address
         print(f"tap at {host}:{port}", flush=True)
         try:
-            threading.Event().wait()
+            while True:
+                time.sleep(1)  # a signal just before a wait without an end would not interrupt it
         except KeyboardInterrupt:
             return 0
     return 0
