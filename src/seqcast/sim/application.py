@@ -231,8 +231,8 @@ class Application:
             record.gate.append(meaning)
             record.blocked = meaning
             self.sender.note_blocked()
-            if record.runs and not record.runs[-1].returned:
-                record.runs[-1].late = True
+            for run in record.runs:
+                run.late |= not run.returned
         elif isinstance(meaning, Unblocked):
             record.gate.append(meaning)
             record.blocked = None
@@ -325,21 +325,22 @@ class Application:
         self.record.callbacks.append(True)
         record = self.record
         late = not self.machine.takes or not record.inside or record.stopped  # it cannot see that the gate closes
-        runs.append(Run(view.view_id if view else None, [], clock.now, late))
+        this = Run(view.view_id if view else None, [], clock.now, late)
+        runs.append(this)  # (an earlier one may still be sending)
         self.machine.trace(f"runs its block callback, run {run}")
         if rng.random() < 0.15:  # never returns
             return
         messages = rng.choice((0, 0, 1, 5))
         due = clock.now + rng.choice((0, rng.randrange(20 * MS), rng.randrange(2 * self.block_deadline_ns)))
-        clock.at(clock.now, self.callback_sends, run, messages, due)
+        clock.at(clock.now, self.callback_sends, run, this, messages, due)
 
-    def callback_sends(self, run: int, messages: int, due: int) -> None:
+    def callback_sends(self, run: int, this: Run, messages: int, due: int) -> None:
         """As a callback that calls ``send`` for each, and then takes its time until ``due``."""
         clock, record = self.machine.clock, self.record
         if not record.alive:
             return
         if not self.can_run:
-            clock.at(self.machine.busy_until, self.callback_sends, run, messages, due)
+            clock.at(self.machine.busy_until, self.callback_sends, run, this, messages, due)
             return
         self.sender.send_pending()
         if messages and not record.pending:
@@ -347,16 +348,16 @@ class Application:
             number = record.counter
             record.pending.append((0, length))
             self.sender.send_pending()
-            record.runs[-1].sent.append(number)
+            this.sent.append(number)
             messages -= 1
             self.machine.service()
         if messages or record.pending or clock.now < due:
             again = due if not messages and not record.pending else 0
-            clock.at(max(clock.now + MS, again), self.callback_sends, run, messages, due)
+            clock.at(max(clock.now + MS, again), self.callback_sends, run, this, messages, due)
             return
         # (What a pause had closed before may not open in that time: its application hears of no second block.)
-        record.runs[-1].late |= clock.now - record.runs[-1].begin_ns >= self.block_deadline_ns
-        record.runs[-1].returned = True
+        this.late |= clock.now - this.begin_ns >= self.block_deadline_ns
+        this.returned = True
         self.machine.step(CallbackReturned(run, "an error" if self.callbacks.random() < 0.2 else ""))
         self.machine.service()
 
