@@ -284,6 +284,9 @@ BREAKS = (
          "if info.id in context.departed:", "if False:",
          tests="tests/protocol/test_endpoint.py tests/protocol/test_transcripts.py",
          family="turnover"),
+    _one("joiners whose group is gone do not wait for each other", MACHINES + "lifecycle.py",
+         "yields = bool(self.others) and now < self.form_ns +", "yields = bool(self.others) and now < self.discovered_ns +",
+         tests="tests/protocol/test_transcripts.py", why="two groups are founded, and merge"),
     # ---- primary partitions
     _one("half of a view is a majority", RULES + "quorum.py",
          "return twice > len(of) or (twice == len(of) and of[0] in members)",

@@ -134,8 +134,9 @@ class Lifecycle(Machine):
     def must_wait(self) -> bool:
         """Discovery runs, a group or a joiner with a lower id was heard, or a group refused us."""
         now = self.context.now
-        # A joiner with a lower id that forms no group in all that time is not waited for any longer.
-        yields = bool(self.others) and now < self.discovered_ns + self.context.settings.group_seen_ns
+        # A joiner with a lower id that forms no group in all that time is not waited for any longer. The time begins
+        # when we may form one: a group that both heard, and that is gone, keeps the other from it as long as us.
+        yields = bool(self.others) and now < self.form_ns + self.context.settings.group_seen_ns
         return now < self.form_ns or yields or self.refusal is not None
 
     def hears_another_version(self) -> bool:
