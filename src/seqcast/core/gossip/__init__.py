@@ -1,0 +1,31 @@
+"""Reliability by gossip (PBCAST): digests spread by gossip, and a member pulls what it lacks from who told it.
+
+A multicast is unreliable. Now and then each member tells a few others what it has of each active sender; they pass it
+on to a few more, and ask for what they lack. So repair costs each member the same however large the group is, and a
+message reaches all members with a probability as near to 1 as one likes, but not for certain: what is lost for good
+is told.
+
+``Gossiper`` is one member's policy. It does no I/O; the time comes with each call, and its random numbers from a seed.
+"""
+
+from seqcast.core.gossip.messages import Gossip, Request, Shuffle, Span
+from seqcast.core.gossip.policy import Answer, Collect, Effect, Gossiper, Lost, Send, Window
+from seqcast.core.gossip.sampling import Everyone, Sample
+from seqcast.core.gossip.settings import GossipSettings
+
+__all__ = [
+    "Answer",
+    "Collect",
+    "Effect",
+    "Everyone",
+    "Gossip",
+    "GossipSettings",
+    "Gossiper",
+    "Lost",
+    "Request",
+    "Sample",
+    "Send",
+    "Shuffle",
+    "Span",
+    "Window",
+]

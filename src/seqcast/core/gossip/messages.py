@@ -1,0 +1,60 @@
+"""What members say to each other by gossip. Members are known by their incarnations."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Span(NamedTuple):
+    """What a member has of one sender: all up to ``delivered``, of which it still keeps those from ``kept`` on."""
+
+    kept: int
+    delivered: int
+
+
+class Gossip(NamedTuple):
+    """A digest on its way through the group (PB-01).
+
+    Args:
+        origin, counter: who made it, and its how manieth gossip this is: together its identity.
+        hops: how often it was passed on before.
+        digest: what its origin had of each active sender.
+        seen: members that have seen it, in the order in which they did; where membership is partial the last ones.
+        not_seen: members that have not, as far as those that passed it on know.
+    """
+
+    origin: int
+    counter: int
+    hops: int
+    digest: dict[int, Span]
+    seen: tuple[int, ...]
+    not_seen: tuple[int, ...]
+
+
+class Request(NamedTuple):
+    """Send me these again: by sender, ranges of seqnos (first, last)."""
+
+    missing: dict[int, tuple[tuple[int, int], ...]]
+
+    @property
+    def packets(self) -> int:
+        """How many are asked for."""
+        return sum(last - first + 1 for ranges in self.missing.values() for first, last in ranges)
+
+
+class Shuffle(NamedTuple):
+    """Entries of a partial view that two members exchange.
+
+    Args:
+        entries: (member, how many exchanges ago it was known to live).
+        answer: it answers another, and is not answered.
+        epoch, minima: of the estimate of the group's size; see ``size.py``.
+    """
+
+    entries: tuple[tuple[int, int], ...]
+    answer: bool
+    epoch: int
+    minima: tuple[float, ...]
+
+
+Message = Gossip | Request | Shuffle

@@ -1,0 +1,332 @@
+"""One member's gossip: what it tells whom and when, what it asks for, what it may drop, and what is lost to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from seqcast.core.gossip.dice import Dice
+from seqcast.core.gossip.inbox import Budget, Inbox
+from seqcast.core.gossip.known import Known
+from seqcast.core.gossip.messages import Gossip, Message, Request, Shuffle, Span
+from seqcast.core.gossip.sampling import Everyone, Sample
+from seqcast.core.gossip.settings import NEVER, GossipSettings
+from seqcast.core.gossip.tempo import interval, subset_size
+
+Ranges = tuple[tuple[int, int], ...]
+
+
+class Window(Protocol):
+    """The packets of all senders at this member. Its answers follow from what has come so far."""
+
+    def digest(self) -> dict[int, Span]:
+        """Of each active sender, this member too where it sends."""
+
+    def lacks(self, sender: int, first: int, last: int, most: int) -> Ranges:
+        """Which of the seqnos ``first`` to ``last`` did not come and are not lost, lowest first: ``most`` of them, or
+        all if there are no more."""
+
+
+class Send(NamedTuple):
+    """Send a message to these members; to none: to all, by multicast."""
+
+    to: tuple[int, ...]
+    message: Message
+
+
+class Answer(NamedTuple):
+    """Send the packets in these ranges again to one member, as far as they are still kept."""
+
+    to: int
+    sender: int
+    ranges: Ranges
+
+
+class Collect(NamedTuple):
+    """Nobody needs the packets of this sender that are *below* this seqno: they may be dropped (E-10)."""
+
+    sender: int
+    below: int
+
+
+class Lost(NamedTuple):
+    """This member will not get these packets any more: the application is told, and delivery goes on behind them."""
+
+    sender: int
+    first: int
+    last: int
+
+
+Effect = Send | Answer | Collect | Lost
+
+
+class _Want:
+    """A packet that another member has and this one lacks."""
+
+    __slots__ = ("asked_ns", "since_ns")
+
+    def __init__(self, now_ns: int) -> None:
+        self.since_ns, self.asked_ns = now_ns, -NEVER
+
+
+def below_lag(digest: dict[int, Span], lag: int) -> dict[int, int]:
+    """Below which seqno of each sender nothing is kept once everyone has *seen* this digest (PB-03). To have seen it is
+    not to have the packets, hence the lag."""
+    return {sender: span.delivered - lag for sender, span in digest.items() if span.delivered > lag}
+
+
+class Gossiper:
+    """The policy of one member.
+
+    Args:
+        me: this member, not 0.
+        peers: whom it gossips with.
+        settings: of gossip.
+        window: what it has of each sender.
+        now_ns: the time: monotonic ns, never less at a later call.
+        dice: its random numbers.
+    """
+
+    def __init__(
+        self, me: int, peers: Everyone | Sample, settings: GossipSettings, window: Window, now_ns: int, dice: Dice
+    ) -> None:
+        assert not (peers.partial and settings.votes), "votes need a membership that all agree on"
+        self._me, self._peers, self._settings = me, peers, settings
+        self._window, self._dice = window, dice
+        self._counter = 0
+        self._known = Known(settings.cache_max, settings.origins_max)
+        self._inbox = Inbox(settings.queue_max)
+        self._budget = Budget(settings.work_per_s, settings.work_max)
+        self._work_ns = NEVER  # when there is budget for what waits
+        self._wants: dict[int, dict[int, _Want]] = {}  # by sender and seqno
+        self._lost_ns = NEVER  # when to look for packets that are lost
+        self._votes: dict[int, dict[int, int]] = {}  # by member, by sender: what it has delivered
+        self._stable: dict[int, int] = {}  # by sender
+        self._heard = dict.fromkeys(peers.others, now_ns)
+        self._effects: list[Effect] = []
+        self._gossip_ns = now_ns + self._interval()
+
+    # ---- inputs
+
+    def entered(self, peers: Everyone, now_ns: int) -> list[Effect]:
+        """The membership is now another: nobody waits for a member that left (E-10)."""
+        self._peers = peers
+        self._known.retain((self._me, *peers.others))
+        self._votes = {member: votes for member, votes in self._votes.items() if peers.has(member)}
+        self._wants = {sender: wants for sender, wants in self._wants.items() if peers.has(sender)}
+        self._heard = {member: self._heard.get(member, now_ns) for member in peers.others}
+        self._gossip_ns = min(self._gossip_ns, now_ns + self._interval())
+        for sender in self._votes.get(self._me, {}):
+            self._recount(sender, self._stable.get(sender, 0))
+        return self._take()
+
+    def received(self, message: Message, via: int, now_ns: int) -> list[Effect]:
+        """A message came.
+
+        Args:
+            via: from whom; 0: nobody knows, so it is dropped: there would be nobody to ask (PB-06, 1).
+        """
+        if via != 0 and self._peers.has(via):
+            self._inbox.put(message, via)
+            self._work(now_ns)
+        return self._take()
+
+    def tick(self, now_ns: int) -> list[Effect]:
+        """Does what is due."""
+        if now_ns >= self._work_ns:
+            self._work(now_ns)
+        exchange = self._peers.tick(now_ns)
+        if exchange is not None:
+            self._effects.append(Send((exchange[0],), exchange[1]))
+        if now_ns >= self._lost_ns:
+            self._look_for_lost(now_ns)
+        if now_ns >= self._gossip_ns:
+            self._begin(now_ns)
+        return self._take()
+
+    # ---- questions
+
+    def due(self) -> int:
+        """When ``tick`` is due."""
+        return min(self._gossip_ns, self._work_ns, self._lost_ns, self._peers.due())
+
+    def silent(self, now_ns: int, limit_ns: int) -> tuple[int, ...]:
+        """Members that no gossip has vouched for within ``limit_ns`` (PB-11): evidence for whoever judges them."""
+        heard = self._heard
+        return tuple(each for each in self._peers.others if now_ns - heard.get(each, now_ns) >= limit_ns)
+
+    @property
+    def size(self) -> int:
+        """Members of the group; where membership is partial, as estimated."""
+        return self._peers.size
+
+    @property
+    def dropped(self) -> int:
+        """Messages that found the queue full."""
+        return self._inbox.dropped
+
+    # ---- gossips of our own
+
+    def _interval(self) -> int:
+        return interval(self._settings, self._peers.size, self._inbox.load, self._dice)
+
+    def _begin(self, now_ns: int) -> None:
+        self._gossip_ns = now_ns + self._interval()
+        digest = self._window.digest()
+        if self._settings.votes:
+            self._vote(self._me, digest)
+        elif self._peers.partial:  # nobody can know that all have seen a digest: each keeps the newest
+            self._collect(digest)
+            self._heard = {each: self._heard[each] for each in self._peers.others if each in self._heard}
+        if not self._peers.others:
+            return
+        self._counter += 1
+        self._known.add(self._me, self._counter)
+        gossip = Gossip(self._me, self._counter, 0, digest, (self._me,), self._peers.others)
+        if self._settings.multicast:
+            self._effects.append(Send((), gossip))
+        else:
+            self._pass_on(gossip)
+
+    def _pass_on(self, gossip: Gossip) -> None:
+        """To a random subset of those that have not seen it (PB-06, 6)."""
+        waiting, percent = gossip.not_seen, self._settings.subset_percent
+        n = subset_size(len(waiting), self._peers.size, percent, self._inbox.load)
+        self._effects.append(Send(self._dice.some(waiting, n), gossip))
+
+    # ---- what came
+
+    def _work(self, now_ns: int) -> None:
+        """Handles what waits, the most urgent first, as far as the budget goes."""
+        self._work_ns = NEVER
+        while (first := self._inbox.first()) is not None:
+            message, via = first
+            cost = message.packets if isinstance(message, Request) else 1
+            if not self._budget.spend(cost, now_ns):
+                self._work_ns = now_ns + self._budget.wait_ns(cost)
+                return
+            self._inbox.pop()
+            if isinstance(message, Gossip):
+                self._handle(message, via, now_ns)
+            elif isinstance(message, Request):
+                for sender, ranges in message.missing.items():
+                    self._effects.append(Answer(via, sender, ranges))
+            else:
+                self._shuffled(message, via, now_ns)
+
+    def _shuffled(self, shuffle: Shuffle, via: int, now_ns: int) -> None:
+        answer = self._peers.shuffled(via, shuffle, now_ns)
+        if answer is not None:
+            self._effects.append(Send((via,), answer))
+
+    def _handle(self, gossip: Gossip, via: int, now_ns: int) -> None:
+        """The steps of PB-06, in this order."""
+        if gossip.origin == 0 or not self._peers.has(gossip.origin):
+            return  # a member that left, or one that is about to join, whose later gossips count
+        if not self._known.add(gossip.origin, gossip.counter):
+            return
+        self._vouch(gossip, now_ns)
+        self._ask(gossip.digest, via, now_ns)
+        if self._settings.votes:
+            self._vote(gossip.origin, gossip.digest)
+        seen = (*gossip.seen, self._me)
+        waiting = [each for each in gossip.not_seen if each != self._me and self._peers.has(each)]
+        if self._peers.partial:
+            listed, most = {*seen, *waiting}, self._settings.listed_max
+            waiting = [*waiting, *(each for each in self._peers.others if each not in listed)][-most:]
+            seen = seen[-most:]
+        gossip = gossip._replace(hops=gossip.hops + 1, seen=seen, not_seen=tuple(waiting))
+        if self._settings.multicast or not gossip.not_seen:
+            if not self._settings.votes:
+                self._collect(gossip.digest)
+        elif gossip.hops < self._settings.hops_max:
+            self._pass_on(gossip)
+
+    def _vouch(self, gossip: Gossip, now_ns: int) -> None:
+        """It shows that all that have seen it live (PB-11)."""
+        for member in gossip.seen:
+            if member != self._me and self._peers.has(member):
+                self._heard[member] = now_ns
+
+    # ---- repair
+
+    def _ask(self, digest: dict[int, Span], via: int, now_ns: int) -> None:
+        """One request for all that is missing, to the member that the gossip came from (PB-06, 4)."""
+        settings, missing = self._settings, {}
+        for sender, span in digest.items():
+            if sender == self._me:
+                continue
+            lacking = self._window.lacks(sender, 1, span.delivered, settings.request_max)
+            if not lacking:
+                continue
+            wants = self._wants.setdefault(sender, {})
+            due: list[int] = []
+            for first, last in lacking:
+                for seqno in range(first, last + 1):
+                    want = wants.get(seqno)
+                    if want is None:
+                        want = wants[seqno] = _Want(now_ns)
+                    if seqno >= span.kept and now_ns - want.asked_ns >= settings.ask_again_ns:
+                        want.asked_ns = now_ns
+                        due.append(seqno)
+            if due:
+                missing[sender] = _ranges(due)
+        if missing:
+            self._effects.append(Send((via,), Request(missing)))
+        if self._wants and self._lost_ns == NEVER:
+            self._lost_ns = now_ns + settings.lost_ns // 4
+
+    def _look_for_lost(self, now_ns: int) -> None:
+        """Forgets what has come, and gives up what did not for too long: not where members vote, as what one of them
+        lacks is then kept."""
+        for sender, wants in list(self._wants.items()):
+            lost: list[int] = []
+            for seqno, want in list(wants.items()):
+                if not self._window.lacks(sender, seqno, seqno, 1):
+                    del wants[seqno]
+                elif now_ns - want.since_ns >= self._settings.lost_ns and not self._settings.votes:
+                    lost.append(seqno)
+                    del wants[seqno]
+            self._effects += [Lost(sender, *each) for each in _ranges(sorted(lost))]
+            if not wants:
+                del self._wants[sender]
+        self._lost_ns = now_ns + self._settings.lost_ns // 4 if self._wants else NEVER
+
+    # ---- what nobody needs any more
+
+    def _collect(self, digest: dict[int, Span]) -> None:
+        self._effects += [Collect(*each) for each in below_lag(digest, self._settings.lag).items()]
+
+    def _vote(self, member: int, digest: dict[int, Span]) -> None:
+        """What a member has delivered; once all have, it is stable. Only the slowest member can move that."""
+        votes = self._votes.setdefault(member, {})
+        for sender, span in digest.items():
+            before = votes.get(sender, 0)
+            if span.delivered <= before:
+                continue
+            votes[sender] = span.delivered
+            stable = self._stable.get(sender, 0)
+            if before <= stable:
+                self._recount(sender, stable)
+
+    def _recount(self, sender: int, stable: int) -> None:
+        every = (self._me, *self._peers.others)
+        least = min(self._votes[each].get(sender, 0) if each in self._votes else 0 for each in every)
+        if least > stable:
+            self._stable[sender] = least
+            self._effects.append(Collect(sender, least + 1))
+
+    def _take(self) -> list[Effect]:
+        effects, self._effects = self._effects, []
+        return effects
+
+
+def _ranges(seqnos: Sequence[int]) -> Ranges:
+    """Ascending seqnos as ranges."""
+    ranges: list[tuple[int, int]] = []
+    for seqno in seqnos:
+        if ranges and ranges[-1][1] == seqno - 1:
+            ranges[-1] = ranges[-1][0], seqno
+        else:
+            ranges.append((seqno, seqno))
+    return tuple(ranges)

@@ -1,0 +1,68 @@
+"""The settings of gossip."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_MS = 1_000_000
+NEVER = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GossipSettings:
+    """Times are ns.
+
+    Args:
+        dynamic: the time between two gossips that a member begins is drawn from ``average_ns`` and the size of the
+            group; else it is ``interval_ns`` (PB-12).
+        interval_ns: of static gossip.
+        average_ns: of dynamic gossip: the time between two gossips that a member receives, on average, copies included.
+            Shorter: repair is faster; longer: less traffic. Neither depends on the size of the group.
+        interval_ns_min, interval_ns_max: no interval is shorter or longer. Without the first, a range that begins at 1
+            lets a member send in bursts (E-10).
+        subset_percent: a gossip is passed on to at most so many of those that have not seen it, and to no more than
+            reach everyone; see ``tempo.copies``.
+        multicast: a gossip is sent once, by multicast, and passed on by nobody (PB-13).
+        votes: a packet is kept until every member has said that it has it; else the newest ``lag`` packets of each
+            sender are kept, and what a member could not get in ``lost_ns`` is lost to it. Votes need a membership that
+            all agree on.
+        lag: see there. A member with a large one keeps nearly all packets for those that join late (PB-04).
+        lost_ns: a packet that another member had, and that did not come for so long, is lost. Many times
+            ``average_ns``.
+        ask_again_ns: a packet is not asked for again for so long: the answer may be on its way.
+        request_max: packets of one sender that one request asks for.
+        cache_max: gossips that a member remembers one by one; of older ones only the highest number of each origin.
+        origins_max: origins whose highest number is remembered.
+        listed_max: where membership is partial: members in each list of a gossip.
+        hops_max: a gossip is passed on at most so often: a bound for where the origins remembered do not suffice.
+        queue_max: gossips and requests that wait here (PB-08). When it is full, the least urgent are dropped.
+        work_per_s, work_max: packets that are sent again, and gossips that are handled, per second and in a burst.
+        shuffle_ns: between two exchanges of entries of a partial view.
+        shuffle_entries: how many entries are exchanged.
+        view_max: members that a partial view has.
+        epoch_ns: an estimate of the group's size takes so long, and is then used while the next one is made.
+    """
+
+    dynamic: bool = True
+    interval_ns: int = 200 * _MS
+    average_ns: int = 20 * _MS
+    interval_ns_min: int = 5 * _MS
+    interval_ns_max: int = 86_400_000 * _MS
+    subset_percent: int = 30
+    multicast: bool = False
+    votes: bool = True
+    lag: int = 1000
+    lost_ns: int = 10_000 * _MS
+    ask_again_ns: int = 20 * _MS
+    request_max: int = 512
+    cache_max: int = 256
+    origins_max: int = 1024
+    listed_max: int = 128
+    hops_max: int = 32
+    queue_max: int = 256
+    work_per_s: int = 20_000
+    work_max: int = 2_000
+    shuffle_ns: int = 5_000 * _MS
+    shuffle_entries: int = 8
+    view_max: int = 32
+    epoch_ns: int = 60_000 * _MS

@@ -1,0 +1,430 @@
+"""The policy of gossip: each rule alone. Members are numbered from 1, and this one is 1 unless a test says so."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from seqcast.core.gossip import (
+    Answer,
+    Collect,
+    Everyone,
+    Gossip,
+    Gossiper,
+    GossipSettings,
+    Lost,
+    Request,
+    Sample,
+    Send,
+    Shuffle,
+    Span,
+)
+from seqcast.core.gossip.dice import Dice
+from seqcast.core.gossip.inbox import Budget, Inbox
+from seqcast.core.gossip.known import Known
+from seqcast.core.gossip.policy import below_lag
+from seqcast.core.gossip.size import SizeEstimate
+from seqcast.core.gossip.tempo import copies, interval, subset_size
+
+MS, SECOND = 1_000_000, 1_000_000_000
+LAG = GossipSettings(votes=False, lag=10)
+
+
+class Held:
+    """Packets that a member has, by sender: those up to a prefix, and the others by seqno."""
+
+    def __init__(self, **delivered: int) -> None:
+        self.delivered = {int(sender[1:]): last for sender, last in delivered.items()}
+        self.apart: set[tuple[int, int]] = set()
+
+    def digest(self) -> dict[int, Span]:
+        return {sender: Span(1, last) for sender, last in self.delivered.items()}
+
+    def lacks(self, sender: int, first: int, last: int, most: int) -> tuple[tuple[int, int], ...]:
+        first = max(first, self.delivered.get(sender, 0) + 1)
+        missing = [seqno for seqno in range(first, last + 1) if (sender, seqno) not in self.apart]
+        return tuple((seqno, seqno) for seqno in missing[:most])
+
+
+def member(n: int, settings: GossipSettings = LAG, me: int = 1, **delivered: int) -> Gossiper:
+    """One of ``n`` members."""
+    return Gossiper(me, Everyone(me, range(1, n + 1)), settings, Held(**delivered), 0, Dice(me))
+
+
+def gossip_of(origin: int, counter: int = 1, n: int = 4, **delivered: int) -> Gossip:
+    digest = {int(sender[1:]): Span(1, last) for sender, last in delivered.items()}
+    return Gossip(origin, counter, 0, digest, (origin,), tuple(each for each in range(1, n + 1) if each != origin))
+
+
+def sent(effects: list, kind: type) -> list[Send]:
+    return [each for each in effects if isinstance(each, Send) and isinstance(each.message, kind)]
+
+
+def ranges(*seqnos: int) -> tuple[tuple[int, int], ...]:
+    return tuple((seqno, seqno) for seqno in seqnos)
+
+
+# ---- the steps on receiving a gossip
+
+
+def test_a_gossip_without_a_sender_or_of_no_member_is_dropped() -> None:
+    """PB-06, 1 and 2: one that came from nobody, or that a member made that left or is not known yet."""
+    one = member(4)
+    assert one.received(gossip_of(2, m2=5), 0, 0) == []
+    assert one.received(gossip_of(9, m2=5), 2, 0) == []
+    assert one.received(gossip_of(2, m2=5), 9, 0) == []
+    assert one.received(gossip_of(0, m2=5), 2, 0) == []
+    assert sent(one.received(gossip_of(2, m2=5), 2, 0), Request), "none of them counts as seen"
+
+
+def test_a_joiner_that_is_known_later_is_answered_then() -> None:
+    """PB-06, 2: its gossips count from then on."""
+    one = member(3)
+    assert one.received(gossip_of(4, 1, m4=5), 4, 0) == []
+    one.entered(Everyone(1, range(1, 5)), 0)
+    assert sent(one.received(gossip_of(4, 2, m4=5), 4, 0), Request)
+
+
+def test_a_gossip_is_handled_once_whoever_brings_it() -> None:
+    """PB-06, 3."""
+    one = member(4)
+    assert one.received(gossip_of(2, m2=5), 2, 0)
+    assert one.received(gossip_of(2, m2=5), 3, 0) == []
+    assert one.received(gossip_of(2, 2, m2=5), 3, 10**12)
+
+
+def test_what_is_missing_is_asked_for_in_one_request_to_whom_the_gossip_came_from() -> None:
+    """PB-06, 4; PB-01: the digest is member 2's, member 3 passed it on."""
+    one = member(4, m2=3, m4=1)
+    effects = one.received(gossip_of(2, m2=5, m3=2, m4=1), 3, 0)
+    (request,) = sent(effects, Request)
+    assert request == Send((3,), Request({2: ((4, 5),), 3: ((1, 2),)}))
+
+
+def test_nothing_is_asked_for_that_the_other_keeps_no_longer_or_that_was_asked_for_just_now() -> None:
+    one = member(4)
+    early = Gossip(2, 1, 0, {3: Span(3, 4)}, (2,), (1, 3, 4))
+    assert sent(one.received(early, 2, 0), Request) == [Send((2,), Request({3: ((3, 4),)}))]
+    assert sent(one.received(gossip_of(4, m3=5), 4, 1 * MS), Request) == [Send((4,), Request({3: ((1, 2), (5, 5))}))]
+    assert sent(one.received(gossip_of(4, 2, m3=5), 4, 25 * MS), Request) == [Send((4,), Request({3: ((1, 5),)}))]
+
+
+def test_a_request_is_bounded() -> None:
+    one = member(3, GossipSettings(votes=False, request_max=7))
+    (request,) = sent(one.received(gossip_of(2, n=3, m2=1000), 2, 0), Request)
+    assert request.message == Request({2: ((1, 7),)})
+
+
+def test_the_last_to_see_a_gossip_collects_below_its_digest_and_the_lag_and_passes_it_to_nobody() -> None:
+    """PB-06, 5; PB-02, PB-03: the seed's example: lag 10, [P:25, Q:3, R:100] gives below P:15, R:90, none of Q."""
+    one = member(4, m2=25, m3=3, m4=100)
+    last = Gossip(2, 1, 2, {2: Span(1, 25), 3: Span(1, 3), 4: Span(1, 100)}, (2, 3, 4), (1,))
+    assert one.received(last, 4, 0) == [Collect(2, 15), Collect(4, 90)]
+    assert below_lag(last.digest, 10) == {2: 15, 4: 90}
+
+
+def test_a_gossip_that_others_have_not_seen_collects_nothing_and_is_passed_on_without_us() -> None:
+    """PB-06, 6; PB-01: we leave not-seen and enter seen."""
+    one = member(4, m2=25)
+    (only,) = one.received(gossip_of(2, m2=25), 2, 0)
+    assert isinstance(only, Send) and isinstance(only.message, Gossip)
+    assert only.message.seen == (2, 1) and only.message.not_seen == (3, 4) and only.message.hops == 1
+    assert set(only.to) <= {3, 4} and only.to
+
+
+def test_a_crashed_member_does_not_keep_a_gossip_alive() -> None:
+    """E-10: it would never leave not-seen; the view says that it is gone."""
+    one = member(4, m2=25)
+    one.entered(Everyone(1, (1, 2, 3)), 0)
+    assert one.received(Gossip(2, 1, 1, {2: Span(1, 25)}, (2, 3), (1, 4)), 3, 0) == [Collect(2, 15)]
+
+
+# ---- which gossips are known
+
+
+def test_a_gossip_that_left_the_cache_is_not_taken_for_new() -> None:
+    """E-10: without the highest number of each origin the flood would begin again."""
+    known = Known(2, 10)
+    assert [known.add(5, counter) for counter in (1, 2, 3, 4)] == [True] * 4
+    assert not known.add(5, 1) and not known.add(5, 4) and known.add(5, 5)
+    assert known.add(6, 1), "of another origin"
+
+
+def test_what_is_known_is_bounded_and_ends_with_membership() -> None:
+    known = Known(4, 3)
+    for origin in range(1, 50):
+        assert known.add(origin, 1)
+    assert len(known._cache) == 4 and len(known._marks) == 3
+    known.retain({49})
+    assert list(known._cache) == [(49, 1)] and not known._marks
+
+
+# ---- tempo
+
+
+def test_the_seed_s_example_of_the_dynamic_interval() -> None:
+    """PB-10: 30 s between receptions and 10 members: 1 to 600 s, 300 s on average. Each gossip reaches a member once,
+    as by multicast."""
+    settings = GossipSettings(average_ns=30 * SECOND, multicast=True, interval_ns_min=1)
+    dice = Dice(1)
+    drawn = [interval(settings, 10, 1, dice) for _ in range(4000)]
+    assert 1 <= min(drawn) < 10 * SECOND and 590 * SECOND < max(drawn) <= 600 * SECOND
+    assert sum(drawn) / len(drawn) == pytest.approx(300 * SECOND, rel=0.03)
+    assert len(set(drawn)) > 3990, "drawn anew each time"
+
+
+def test_a_static_interval_ignores_the_size_of_the_group() -> None:
+    """PB-12."""
+    settings = GossipSettings(dynamic=False, interval_ns=70 * MS)
+    assert {interval(settings, n, 1, Dice(1)) for n in (2, 10, 10_000)} == {70 * MS}
+
+
+def test_no_interval_is_beyond_floor_and_ceiling() -> None:
+    """E-10: a range from 1 fires bursts. The floor leaves the mean where it is."""
+    settings = GossipSettings(average_ns=10 * MS, interval_ns_min=15 * MS, multicast=True, interval_ns_max=40 * MS)
+    dice = Dice(2)
+    low = [interval(settings, 2, 1, dice) for _ in range(1000)]
+    assert min(low) >= 15 * MS and sum(low) / 1000 == pytest.approx(20 * MS, rel=0.03)
+    assert {interval(settings, 10_000, 1, dice) for _ in range(1000)} >= {40 * MS}
+
+
+def test_each_member_receives_at_one_rate_whatever_the_size() -> None:
+    """PB-07: gossips begun by all, times the copies that reach one of them, are one per average_ns."""
+    settings = GossipSettings(average_ns=100 * MS)
+    for n in (10, 100, 1000, 10_000):
+        dice = Dice(n)
+        mean = sum(interval(settings, n, 1, dice) for _ in range(2000)) / 2000
+        got = subset_size(n - 1, n, 30, 1)
+        assert n * got / mean == pytest.approx(1 / settings.average_ns, rel=0.05)
+
+
+def test_the_subset_grows_with_the_logarithm_of_the_group_and_shrinks_with_load() -> None:
+    """PB-07: 30 % of 1000 members would be 300 copies of each gossip, from each of them."""
+    assert [copies(n) for n in (10, 100, 1000, 10_000)] == [4, 6, 8, 11]
+    assert [subset_size(n - 1, n, 30, 1) for n in (3, 10, 64, 1000)] == [2, 3, 6, 8]
+    assert subset_size(999, 1000, 30, 4) == 2 and subset_size(999, 1000, 30, 8) == 2
+    assert subset_size(1, 1000, 30, 8) == 1
+    assert interval(GossipSettings(dynamic=False, interval_ns=70 * MS), 5, 2, Dice(1)) == 140 * MS
+
+
+def test_a_gossip_by_multicast_is_sent_once_and_passed_on_by_nobody() -> None:
+    """PB-13."""
+    settings = GossipSettings(votes=False, lag=10, multicast=True)
+    one, two = member(4, settings, m2=25), member(4, settings, 2, m2=25)
+    (begun,) = two.tick(10 * SECOND)
+    assert begun.to == () and isinstance(begun.message, Gossip)
+    assert one.received(begun.message, 2, 10 * SECOND) == [Collect(2, 15)]
+
+
+# ---- what waits
+
+
+def test_the_queue_is_bounded_and_requests_go_before_gossips() -> None:
+    """PB-08, PB-09: a full one drops new requests, but rather gossips."""
+    inbox, request = Inbox(3), Request({1: ((1, 1),)})
+    for counter in range(1, 4):
+        assert inbox.put(gossip_of(2, counter), 2)
+    assert not inbox.put(gossip_of(2, 4), 2) and inbox.load == 8
+    assert inbox.put(request, 3) and inbox.put(request, 4) and inbox.put(request, 5) and not inbox.put(request, 6)
+    assert inbox.dropped == 5 and len(inbox) == 3
+    assert inbox.first() == (request, 3)
+
+
+def test_a_shuffle_goes_between_requests_and_gossips() -> None:
+    inbox = Inbox(9)
+    for message in (gossip_of(2), Shuffle((), True, 1, ()), Request({})):
+        inbox.put(message, 2)
+    order = []
+    while (first := inbox.first()) is not None:
+        order.append(type(first[0]))
+        inbox.pop()
+    assert order == [Request, Shuffle, Gossip]
+
+
+def test_a_budget_is_spent_and_accrues() -> None:
+    budget = Budget(1000, 5)
+    assert all(budget.spend(1, 0) for _ in range(5)) and not budget.spend(1, 0)
+    assert budget.wait_ns(1) == 1 * MS and not budget.spend(1, 1 * MS - 1) and budget.spend(1, 1 * MS)
+    assert not budget.spend(100, 5 * MS) and budget.spend(100, 6 * MS), "what costs more than all waits for all"
+
+
+def test_no_storm_of_requests_is_answered_faster_than_the_budget_and_none_is_forgotten() -> None:
+    """PB-07, PB-08: each of 30 members asks for 100 packets; 1000 per second are sent again."""
+    one = member(40, GossipSettings(votes=False, work_per_s=1000, work_max=200))
+    answered: Counter[int] = Counter()
+    for asker in range(2, 32):
+        for each in one.received(Request({1: ((1, 100),)}), asker, 0):
+            assert isinstance(each, Answer)
+            answered[0] += 100
+    assert answered[0] == 200
+    now = 0
+    while now < 5 * SECOND and one.due() < 5 * SECOND:
+        now = one.due()
+        answered[now // SECOND] += 100 * sum(isinstance(each, Answer) for each in one.tick(now))
+    assert sum(answered.values()) == 3000 and max(answered.values()) <= 1200
+
+
+def test_a_loaded_member_passes_gossips_on_to_fewer_and_gossips_less_often() -> None:
+    """PB-07."""
+    one = member(100, GossipSettings(votes=False, work_per_s=1, work_max=1))
+    others = []
+    for counter in range(1, 200):
+        others += sent(one.received(gossip_of(2, counter, 100), 2, 0), Gossip)
+    (only,) = others
+    assert len(only.to) == 6
+    assert len(sent(one.tick(1 * SECOND), Gossip)[0].to) == 2
+
+
+# ---- signs of life
+
+
+def test_a_gossip_shows_that_all_who_have_seen_it_live() -> None:
+    """PB-11."""
+    one = member(5)
+    assert one.silent(9 * MS, 10 * MS) == () and one.silent(10 * MS, 10 * MS) == (2, 3, 4, 5)
+    one.received(Gossip(2, 1, 1, {}, (2, 4), (1, 3, 5)), 4, 8 * MS)
+    assert one.silent(10 * MS, 10 * MS) == (3, 5)
+    assert one.silent(18 * MS, 10 * MS) == (2, 3, 4, 5)
+
+
+# ---- collection by votes, and what is lost
+
+
+def test_a_packet_is_collected_when_every_member_has_voted_for_it() -> None:
+    """E-10: a digest that all have seen proves nothing; that all have delivered it does."""
+    settings = GossipSettings(average_ns=10 * MS)
+    one = member(3, settings, m1=50)
+    assert not [each for each in one.tick(SECOND) if isinstance(each, Collect)]
+    seen_by_all = Gossip(2, 1, 1, {1: Span(1, 40)}, (2, 3), (1,))
+    assert one.received(seen_by_all, 3, SECOND) == [], "all have seen it, member 3 has not said what it has"
+    assert one.received(Gossip(3, 1, 1, {1: Span(1, 30)}, (3, 2), (1,)), 2, SECOND) == [Collect(1, 31)]
+    assert one.received(Gossip(3, 2, 1, {1: Span(1, 60)}, (3, 2), (1,)), 2, SECOND) == [Collect(1, 41)]
+    assert one.received(Gossip(2, 2, 1, {1: Span(1, 60)}, (3, 2), (1,)), 2, SECOND) == [Collect(1, 51)]
+
+
+def test_nobody_waits_for_the_vote_of_a_member_that_left_and_a_joiner_s_counts() -> None:
+    """E-10."""
+    one = member(3, GossipSettings(average_ns=10 * MS), m1=50)
+    one.tick(SECOND)
+    assert one.received(Gossip(2, 1, 1, {1: Span(1, 40)}, (2,), (1,)), 2, SECOND) == []
+    assert one.entered(Everyone(1, (1, 2)), SECOND) == [Collect(1, 41)]
+    assert one.entered(Everyone(1, (1, 2, 4)), SECOND) == []
+    assert one.received(Gossip(2, 2, 1, {1: Span(1, 50)}, (2,), (1,)), 2, SECOND) == []
+    assert one.received(Gossip(4, 1, 1, {1: Span(1, 45)}, (4,), (1,)), 2, SECOND) == [Collect(1, 46)]
+
+
+def test_a_packet_that_nobody_brings_is_told_as_lost_and_one_that_came_is_not() -> None:
+    settings = GossipSettings(votes=False, lost_ns=1 * SECOND)
+    one = member(3, settings, m2=3)
+    window = one._window
+    assert isinstance(window, Held)
+    one.received(gossip_of(2, 1, 3, m2=8), 2, 0)
+    window.apart.add((2, 5))
+    told = [each for at in range(0, 2 * SECOND, 50 * MS) for each in one.tick(at) if isinstance(each, Lost)]
+    assert told == [Lost(2, 4, 4), Lost(2, 6, 8)]
+
+
+def test_with_votes_nothing_is_ever_given_up() -> None:
+    one = member(3, GossipSettings(lost_ns=1 * SECOND), m2=3)
+    one.received(gossip_of(2, 1, 3, m2=8), 2, 0)
+    assert not [each for at in range(0, 9 * SECOND, 50 * MS) for each in one.tick(at) if isinstance(each, Lost)]
+
+
+def test_a_member_keeps_what_its_lag_says() -> None:
+    """PB-04: one with a large lag keeps nearly all, for those that join late."""
+    digest = {2: Span(1, 5000)}
+    assert below_lag(digest, 1000) == {2: 4000} and below_lag(digest, 100_000) == {}
+
+
+# ---- partial membership
+
+
+def shuffled(members: dict[int, Sample], rounds: int, start: int = 0) -> None:
+    for now in range(start, start + rounds):
+        for me, sample in members.items():
+            exchange = sample.tick(now * 10)
+            if exchange is None or exchange[0] not in members:
+                continue
+            to, shuffle = exchange
+            answer = members[to].shuffled(me, shuffle, now * 10)
+            if answer is not None:
+                sample.shuffled(to, answer, now * 10)
+
+
+def samples(n: int, **settings: int) -> dict[int, Sample]:
+    given = GossipSettings(votes=False, shuffle_ns=10, **settings)
+    return {me: Sample(me, [me % n + 1], given, 0, Dice(me), 2) for me in range(1, n + 1)}
+
+
+def test_partial_views_fill_stay_bounded_and_forget_the_crashed() -> None:
+    """A chain of 200 members that know one other each becomes a random graph; crashed members fade from it."""
+    members = samples(200, view_max=12)
+    shuffled(members, 60)
+    assert all(len(set(each.others)) == 12 and me not in each.others for me, each in members.items())
+    known = Counter(other for each in members.values() for other in each.others)
+    assert len(known) == 200 and max(known.values()) < 40
+    for crashed in range(1, 21):
+        del members[crashed]
+    shuffled(members, 60, 60)
+    assert sum(other <= 20 for each in members.values() for other in each.others) <= 12
+
+
+def test_the_size_of_the_group_is_estimated_without_knowing_its_members() -> None:
+    members = samples(300, view_max=12, epoch_ns=200)
+    shuffled(members, 60)
+    sizes = sorted(each.size for each in members.values())
+    assert 180 < sizes[0] and sizes[-1] < 480
+    for gone in range(101, 301):
+        del members[gone]
+    shuffled(members, 80, 60)
+    assert 50 < sorted(each.size for each in members.values())[50] < 170, "the next epochs forget those that left"
+
+
+def test_an_epoch_that_ends_elsewhere_ends_here() -> None:
+    one, two = SizeEstimate(100, 0, Dice(1), 1), SizeEstimate(1000, 0, Dice(2), 1)
+    one.tick(100)
+    two.heard(one.epoch, one.minima, 100)
+    assert two.epoch == 2
+    before = two.minima
+    two.heard(1, (0.0,) * 32, 100)
+    assert two.minima == before, "an epoch that is over"
+
+
+def test_in_a_partial_membership_a_gossip_lists_few_and_goes_on_to_members_we_know() -> None:
+    settings = GossipSettings(votes=False, listed_max=6, lag=10)
+    peers = Sample(1, range(20, 30), settings, 0, Dice(1), 1000)
+    one = Gossiper(1, peers, settings, Held(m2=25), 0, Dice(1))
+    effects = one.received(Gossip(2, 1, 3, {2: Span(1, 25)}, (2, 3, 4, 5, 6, 7), (1, 20)), 7, 0)
+    (only,) = sent(effects, Gossip)
+    assert isinstance(only.message, Gossip) and len(only.message.seen) == 6 and len(only.message.not_seen) == 6
+    assert only.message.seen[-1] == 1 and set(only.to) <= set(range(20, 30))
+    (begun,) = [each for each in one.tick(600 * SECOND) if isinstance(each, Collect)]
+    assert begun == Collect(2, 15), "each keeps its newest: nobody knows who has seen a digest"
+
+
+def test_a_gossip_ends_after_so_many_hops_even_where_its_origin_is_forgotten() -> None:
+    settings = GossipSettings(votes=False, hops_max=5)
+    one = Gossiper(1, Sample(1, range(20, 30), settings, 0, Dice(1)), settings, Held(), 0, Dice(1))
+    assert sent(one.received(Gossip(2, 1, 3, {}, (2,), (1,)), 7, 0), Gossip)
+    assert not sent(one.received(Gossip(2, 2, 4, {}, (2,), (1,)), 7, 0), Gossip)
+
+
+def test_votes_are_refused_where_nobody_knows_all_members() -> None:
+    settings = GossipSettings()
+    with pytest.raises(AssertionError, match="votes"):
+        Gossiper(1, Sample(1, [2], settings, 0, Dice(1)), settings, Held(), 0, Dice(1))
+
+
+# ---- all of it
+
+
+def test_the_same_seeds_give_the_same_run_and_others_another() -> None:
+    def run(seed: int) -> list:
+        one = Gossiper(1, Everyone(1, range(1, 50)), LAG, Held(m2=5), 0, Dice(seed))
+        effects = []
+        for counter in range(1, 20):
+            effects += one.received(gossip_of(2, counter, 49, m2=9), 2, counter * 30 * MS) + one.tick(counter * 30 * MS)
+        return effects
+
+    assert run(1) == run(1) != run(2)
