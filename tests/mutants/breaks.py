@@ -144,7 +144,7 @@ BREAKS = (
          "if (!peer->cut.lost && peer->unicast_tx && peer->unicast_tx->stable < peer->cut.unicast_mark) return 0;", "",
          family="unicasts"),
     # ---- order
-    _one("what is sent again is delivered twice", "native/order/sequencer.c", "if (number <= *returned) {",
+    _one("what is sent again is delivered twice", "native/order/stamping.c", "if (number <= *returned) {",
          "if (number < *returned) {",
          family="storm"),
     _one("what the sequencer had not ordered is not sent again", "native/view/resend.c",
@@ -155,7 +155,7 @@ BREAKS = (
          "for (uint64_t k = 0, i = r->n - 1; k < r->n; k++, i = r->n - 1 - k) {\n        uint64_t done = 0;\n"
          "        start = i ? r->ends[i - 1] : 0;",
          family="storm"),
-    _one("global seqnos do not begin anew with a view", "native/order/sequencer.c", ".global_next = 1,",
+    _one("global seqnos do not begin anew with a view", "native/order/stamping.c", ".global_next = 1,",
          ".global_next = e->epoch,",
          family="storm"),
     _one("unicast streams go on across a merge", "native/view/install.c",

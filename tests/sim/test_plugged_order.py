@@ -11,19 +11,20 @@ from project import ROOT
 pytest.importorskip("Cython")
 
 NATIVE = """
-#define sc_order_sequencer sc_order_base
-#include "order/sequencer.c"
+#include "engine/self.h"
+#include "order/stamping.h"
 
 typedef struct {
-    stamping stamping;
+    sc_stamping stamping;
     int64_t alone; /* since when only one member has forwards that wait */
 } batching;
 
+static int fits(const sc_view *view) { return view->sequencer >= 0; }
 static size_t batching_bytes(const sc_config *config, const sc_view *view) { return sizeof(batching); }
 
 static void settle_reversed(sc_engine *e, int64_t now) {
     batching *b = e->order.state;
-    for (uint32_t n = 0; stamps(e) && !e->cut.gate_closed; n = 0) {
+    for (uint32_t n = 0; sc_stamps(e) && !e->cut.gate_closed; n = 0) {
         sc_peer *batch[2];
         for (sc_peer **m = e->peers; m < e->peers + e->view.n && n < 2; m++)
             if (!(*m)->cut.lost && (*m)->forward.queued < (*m)->forward.next) batch[n++] = *m;
@@ -34,15 +35,16 @@ static void settle_reversed(sc_engine *e, int64_t now) {
         while (n--) {
             sc_rx_stream *rx = &batch[n]->forward;
             if (!sc_tx_may_insert(e, &e->group, sc_rx_at(e, rx, rx->queued)->len, 0)) return;
-            take_forward(e, batch[n], now);
+            sc_stamping_take(e, batch[n], now);
         }
     }
 }
 
 const sc_order_ops sc_order_reversed = {
-    .name = "reversed", .renumbers = 1, .forwards = 1, .fits = fits, .state_bytes = batching_bytes, .begin = begin,
-    .packed = packed, .ordered = ordered, .stable = stable, .accepts = accepts, .advance = advance,
-    .settle = settle_reversed, .received = received, .finish = finish,
+    .name = "reversed", .renumbers = 1, .forwards = 1, .fits = fits, .state_bytes = batching_bytes,
+    .begin = sc_stamping_begin, .packed = sc_stamping_packed, .ordered = sc_stamping_ordered,
+    .stable = sc_stamping_stable, .accepts = sc_stamping_accepts, .advance = sc_stamping_advance,
+    .settle = settle_reversed, .received = sc_stamping_received, .finish = sc_stamping_finish,
 };
 """
 
