@@ -1,0 +1,33 @@
+"""What ``make bench-order`` makes of its runs."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+spec = importlib.util.spec_from_file_location("orders_bench", ROOT / "bench" / "orders.py")
+assert spec is not None and spec.loader is not None
+orders = importlib.util.module_from_spec(spec)
+sys.modules[spec.name] = orders  # dataclasses look their module up
+spec.loader.exec_module(orders)
+
+
+@pytest.mark.parametrize(("n", "low", "high"), [(1, 1, 1), (5, 1, 5), (6, 1, 6), (9, 2, 8), (10, 2, 9), (20, 6, 15)])
+def test_the_interval_of_a_median_is_that_of_the_tables_of_the_sign_test(n, low, high):
+    found = orders.median([float(value) for value in range(n, 0, -1)])
+    assert (found.low, found.high) == (low, high)
+
+
+def test_a_ratio_is_the_median_of_the_ratios_of_each_pair_and_leaves_out_pairs_that_failed():
+    cells = [
+        {"cell": ["rate", "fifo", 64, 1, 0.0], "values": [100.0, 200.0, 400.0, None]},
+        {"cell": ["rate", "records", 64, 1, 0.0], "values": [50.0, 180.0, 300.0, 70.0]},
+        {"cell": ["rate", "limit", 64, 1, 0.0], "values": [500.0, 500.0, 500.0, 500.0]},
+        {"cell": ["p50", "fifo"], "values": [9.0]},
+    ]
+    found = orders.ratios({"cells": cells})
+    assert found == {("records", 64, 1, 0.0): orders.Median(0.75, 0.5, 0.9)}
