@@ -139,6 +139,39 @@ def test_a_member_that_falls_after_views_without_messages_is_lost(tmp_path: Path
     assert query.run() == ALL
 
 
+@pytest.mark.parametrize("gone", [True, False])
+@pytest.mark.parametrize("read_before", [True, False])
+def test_a_member_that_falls_in_a_view_that_nobody_else_installed_is_lost(
+    tmp_path: Path, stores: Any, gone: bool, read_before: bool
+) -> None:
+    only_a = [view(2 + at, [A, B, C], attempt=9) for at in range(40)]
+    first = journal(tmp_path, A, [(V1, ONE)], closed=None, payload="full")
+    query = Query(*stores)
+    if read_before:
+        query.run()
+    shutil.rmtree(first)
+    lost = journal(tmp_path, A, [(V1, ONE), *((of, []) for of in only_a)], closed=None, payload="full")
+    assert query.run() == ALL[:300]
+    journal(tmp_path, B, [(V1, ONE), (V2, TWO), (V3, THREE)], closed=None, payload="full")
+    if gone:
+        shutil.rmtree(lost)
+    assert query.run() == ALL
+    query.again()
+
+
+def test_a_member_that_came_at_the_end_of_what_was_read_continues_it(tmp_path: Path, stores: Any) -> None:
+    lost = journal(tmp_path, A, [(V1, ONE)], closed=None, payload="full")
+    query, later = Query(*stores), Query(*stores)
+    query.run()
+    shutil.rmtree(lost)
+    v2 = view(2, [A, D])
+    journal(tmp_path, A, [(V1, ONE), (v2, [])], closed=None, payload="full")
+    later.run()
+    three = rows("three", 50, (D,))
+    journal(tmp_path, D, [(v2, []), (view(3, [D]), three)], closed=None, payload="full")
+    assert query.run() == later.run() == ALL[:300] + [row.payload for row in three]
+
+
 def test_a_member_that_is_slow_is_not_lost(tmp_path: Path, stores: Any) -> None:
     journal(tmp_path, A, [(V1, ONE[:100])], closed=None, payload="full")
     journal(tmp_path, B, [(V1, ONE)], closed=None, payload="full")

@@ -1,8 +1,9 @@
 """Which journal a stream follows, and where it goes on in another one when that member is lost.
 
 An offset has a position in one member's journal (``member``, ``idx``) and what it means in the stream that all members
-share: the whole id of the view (branches of a partition share counters) and the global seqno delivered last. Another
-member's journal can be continued at the same place if that member
+share: the whole id of the view (branches of a partition share counters) and the global seqno delivered last. At the
+beginning of a view the position is also that behind the views before (``also``): the member may be the only one that
+ever installed the last of them. Another member's journal can be continued at the same place if that member
 
 - installed the view, and has the global seqno at or below the view's *stable* point, up to which every member of the
   view, also one that fell, delivered the same (`seqcast.journal.reader.ViewEnd`). In a view that it has not closed yet
@@ -14,6 +15,7 @@ member's journal can be continued at the same place if that member
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,6 +29,11 @@ from seqcast.spark.stores import Store
 from seqcast.types import ViewId
 
 IDENTITY = ("global_seqno", "sender", "seqno", "index", "payload_hash")
+
+NAMES_MAX = 16
+"""Views by which an offset names its position, at most: those without messages can be any number."""
+Name = tuple[str, int]
+"""A view, and the global seqno that was delivered last in it."""
 
 
 class NotYet(Exception):
@@ -57,11 +64,31 @@ def view_text(view_id: ViewId) -> str:
 
 def offset_at(journal: Journal, idx: int) -> dict[str, Any]:
     """The offset of a position: behind so many rows of the journal."""
-    view = next((view for view in reversed(journal.views) if view.idx <= idx), None)
     offset: dict[str, Any] = {"member": f"{journal.member.id:016x}", "idx": idx}
-    if view is not None and _counted(journal, view):
-        offset |= {"view": view_text(view.view_id), "global_seqno": idx - view.idx}
+    names: list[Name] = []
+    for view in reversed(journal.views):
+        if view.idx <= idx:
+            if not _counted(journal, view):
+                break
+            names.append((view_text(view.view_id), idx - view.idx))
+            if view.idx < idx:
+                break
+    if names:
+        offset["view"], offset["global_seqno"] = names[0]
+    if also := names[1:]:  # at a bound, with the oldest: the one that others have who installed none of the newer
+        offset["also"] = [list(name) for name in (*also[: NAMES_MAX - 2], *also[NAMES_MAX - 2 :][-1:])]
     return offset
+
+
+def _names(offset: dict[str, Any], lost: Found | None) -> list[Name]:
+    """By which views an offset names its position, newest first; and its journal, if it can be read, which may have
+    more views at the position by now."""
+    names: list[Name] = []
+    for each in ([] if lost is None else [offset_at(lost.journal, int(offset["idx"]))]) + [offset]:
+        if "view" in each:
+            names.append((each["view"], int(each["global_seqno"])))
+            names += [(str(view), int(seqno)) for view, seqno in each.get("also", ())]
+    return list(dict.fromkeys(names))
 
 
 def _counted(journal: Journal, view: Installed) -> bool:
@@ -143,14 +170,23 @@ class Follower:
             return followed, idx
         if followed is not None and followed.ended:
             return self._other(offset, followed) or (followed, idx)
-        others = [each for each in self.all() if each.id != member]
-        if followed is not None and not any(_goes_on_without(each.journal, offset, member) for each in others):
+        if followed is not None and not self._without(offset, followed):
             self._missed.pop(member, None)
             return followed, idx
         since = self._missed.setdefault(member, time.monotonic())
         if wait and time.monotonic() < since + self._failover_s:
             return None
         return self._other(offset, followed) or ((followed, idx) if followed is not None else None)
+
+    def _without(self, offset: dict[str, Any], followed: Found) -> bool:
+        """Whether another member installed, after a view of an offset, one without the member that the stream follows.
+        Not only the next one: an offset stays where it is in views without messages."""
+        named = {text for text, _ in _names(offset, followed)}
+        for views in (each.journal.views for each in self.all() if each.id != followed.id):
+            at = max((at for at, view in enumerate(views) if view_text(view.view_id) in named), default=len(views))
+            if any(all(each.id != followed.id for each in view.members) for view in views[at + 1 :]):
+                return True
+        return False
 
     def _other(self, offset: dict[str, Any], lost: Found | None) -> tuple[Found, int] | None:
         why: JournalError | None = None
@@ -179,21 +215,27 @@ class Follower:
             NotYet: the journal does not (yet) say.
             JournalError: the stream is ahead of what the group agreed on.
         """
-        journal = other.journal
         if offset["member"] == f"{other.id:016x}":
             return int(offset["idx"])
-        view = next((view for view in journal.views if view_text(view.view_id) == offset.get("view")), None)
+        for name in _names(offset, lost):
+            with contextlib.suppress(NotYet):
+                return self._named(other, offset["member"], name, lost)
+        raise NotYet
+
+    def _named(self, other: Found, member: str, name: Name, lost: Found | None) -> int:
+        """The position in a journal behind a global seqno of a view; raises as `position`."""
+        journal, (text, seqno) = other.journal, name
+        view = next((view for view in journal.views if view_text(view.view_id) == text), None)
         if view is None or not _counted(journal, view):
             raise NotYet
-        seqno = int(offset["global_seqno"])
         if view.end is None:
             if not order_of(view).prefix or view.idx + seqno > journal.end_idx:
                 raise NotYet
         elif seqno > view.end.stable and not self._same(other, view, seqno, lost):
             if self._fail_on_data_loss:
                 raise JournalError(
-                    f"the stream gave out messages up to {seqno} of view {offset['view']} from the journal of member "
-                    f"{offset['member']}, which is lost, and the others are known to have the same only up to "
+                    f"the stream gave out messages up to {seqno} of view {text} from the journal of member "
+                    f"{member}, which is lost, and the others are known to have the same only up to "
                     f"{view.end.stable}: begin anew from another member's journal, or set failOnDataLoss=false to go "
                     "on with what the others have"
                 )
@@ -218,13 +260,3 @@ class Follower:
         ]
         ours, theirs = ({name: [row for part in of for row in part[name]] for name in IDENTITY} for of in rows)
         return ours == theirs
-
-
-def _goes_on_without(journal: Journal, offset: dict[str, Any], member: int) -> bool:
-    """Whether a member installed, after the view of an offset, one without the member that the stream follows. Not only
-    the next one: an offset stays where it is in views without messages."""
-    texts = [view_text(view.view_id) for view in journal.views]
-    if offset.get("view") not in texts:
-        return False
-    after = journal.views[texts.index(offset["view"]) + 1 :]
-    return any(all(each.id != member for each in view.members) for view in after)
