@@ -350,6 +350,9 @@ BREAKS = (
          family="merges"),
     _one("each coordinator leads", MACHINES + "merge.py", "return may and bool(others) and min(others) > self.context.me.id", "return may and bool(others)",
          tests="tests/protocol/test_transcripts.py", why="each refuses the other, and one is quicker in the end"),
+    _one("answers to beacons are answered", MACHINES + "beacons.py",
+         "if now - self.told_ns.get(sender, -NEVER) >= self.context.settings.beacon_ns // 2:", "if now:",
+         tests="tests/protocol/test_transcripts.py", why="members talk more than they need to, and nothing is lost"),
     # ---- pauses
     _one("a pause's lease is counted from when its answer came", MACHINES + "pause_owner.py",
          "sender: max(self.answered.get(sender, 0), self.sent[frame.turn])", "sender: self.context.now",

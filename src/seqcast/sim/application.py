@@ -449,7 +449,7 @@ class Application:
     def give_up(self, error: str) -> None:
         """It cannot get the state."""
         self.machine.trace(f"gives up: {error}")
-        self.record.pending.clear()
+        self.sender.give_up()
         self.leave()
         self.machine.start_again()
 

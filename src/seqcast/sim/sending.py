@@ -105,6 +105,10 @@ class Sender:
         if rng.random() < 0.7:  # some of it is accepted before the others know that this member leaves
             self.send_pending()
 
+    def give_up(self) -> None:
+        """Sends nothing more of what it wants to send, but what a call is sending."""
+        del self.record.pending[self.calls if self.call else 0 :]
+
     def note_blocked(self) -> None:
         """The application is told that the group is closed for sending; a send that has begun before may yet return."""
         sends = self.call is not None and not self.record.pending[0][0]

@@ -63,6 +63,9 @@ class Beacons:
         self.found = False  # by the last beacon: a view that ours can be merged with
         self.due_ns = NEVER
         self.said_ns = -NEVER  # when our last beacon was sent
+        # Members in other views, and when we last told each of ours. Two members that have each other in different views
+        # would otherwise answer each other's answers without a pause, and each duplicate of one besides.
+        self.told_ns: dict[int, int] = {}
         self.heard: dict[int, Heard] = {}  # other coordinators
         self.apart: dict[int, Apart] = {}  # tags of views that cannot be merged with ours as both are
         self.reasons: dict[str, None] = {}  # of that, which the application was told
@@ -77,7 +80,10 @@ class Beacons:
         if sender in self.context.infos:
             self.initiator.membership.seen_elsewhere(sender)
             own = self._own_beacon()
-            self.context.send(own, sender, address)  # if its view closed ours, it tells us
+            now = self.context.now
+            if now - self.told_ns.get(sender, -NEVER) >= self.context.settings.beacon_ns // 2:
+                self.told_ns[sender] = now
+                self.context.send(own, sender, address)  # if its view closed ours, it tells us
             if own.primary != 0:
                 return False
             # We lack a majority, and what it could tell us may never come: two groups founded apart took it in.
@@ -88,6 +94,7 @@ class Beacons:
     def installed(self) -> None:
         """Our new view."""
         self.heard = {member: seen for member, seen in self.heard.items() if member not in self.context.infos}
+        self.told_ns = {}
         self.due_ns = self.context.now + self.context.settings.bundle_ns
         self.context.elder_ns = -NEVER
 

@@ -18,12 +18,13 @@ def check_pauses(records: Sequence[Record]) -> Iterator[str]:
 
 
 def check_held(owner: Record, records: Sequence[Record], now: int) -> Iterator[str]:
-    """While ``owner`` holds a pause: all members have delivered the same in its view, and are told that they are
-    blocked."""
+    """While ``owner`` holds a pause: all members whose applications take what is delivered have delivered the same in
+    its view, and are told that they are blocked."""
     view, seen = owner.view, set()
     assert view is not None
     for other in records:
-        if other.alive and other.view == view and other.inside and now >= other.slow_until:
+        hears = now >= other.slow_until and not other.stopped
+        if other.alive and other.view == view and other.inside and hears:
             if not other.blocked:
                 yield f"pause: {owner} holds it at {now}, and {other} may send"
             if not other.receives:
