@@ -6,10 +6,12 @@ from typing import NamedTuple
 
 
 class Span(NamedTuple):
-    """What a member has of one sender: all up to ``delivered``, of which it still keeps those from ``kept`` on."""
+    """What a member has of one sender: all up to ``delivered``, of which it keeps those from ``kept`` on, and some of
+    those up to ``received``."""
 
     kept: int
     delivered: int
+    received: int
 
 
 class Gossip(NamedTuple):

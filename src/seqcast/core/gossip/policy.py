@@ -104,7 +104,9 @@ class Gossiper:
         self._stable: dict[int, int] = {}  # by sender
         self._heard = dict.fromkeys(peers.others, now_ns)
         self._effects: list[Effect] = []
-        self._gossip_ns = now_ns + self._interval()
+        # As if it had gossiped before: members that begin together would else gossip half as often at first. What is
+        # left of an interval that is drawn uniformly is distributed as the lesser of two.
+        self._gossip_ns = now_ns + min(self._interval(), self._interval())
 
     # ---- inputs
 
@@ -175,8 +177,7 @@ class Gossiper:
         digest = self._window.digest()
         if self._settings.votes:
             self._vote(self._me, digest)
-        elif self._peers.partial:  # nobody can know that all have seen a digest: each keeps the newest
-            self._collect(digest)
+        elif self._peers.partial:
             self._heard = {each: self._heard[each] for each in self._peers.others if each in self._heard}
         if not self._peers.others:
             return
@@ -190,8 +191,11 @@ class Gossiper:
 
     def _pass_on(self, gossip: Gossip) -> None:
         """To a random subset of those that have not seen it (PB-06, 6)."""
-        waiting, percent = gossip.not_seen, self._settings.subset_percent
-        n = subset_size(len(waiting), self._peers.size, percent, self._inbox.load)
+        waiting, settings = gossip.not_seen, self._settings
+        n = subset_size(len(waiting), self._peers.size, settings.subset_percent, self._inbox.load)
+        if self._peers.partial:
+            most = settings.listed_max
+            gossip = gossip._replace(seen=gossip.seen[-most:], not_seen=waiting[-most:])
         self._effects.append(Send(self._dice.some(waiting, n), gossip))
 
     # ---- what came
@@ -232,14 +236,13 @@ class Gossiper:
         seen = (*gossip.seen, self._me)
         waiting = [each for each in gossip.not_seen if each != self._me and self._peers.has(each)]
         if self._peers.partial:
-            listed, most = {*seen, *waiting}, self._settings.listed_max
-            waiting = [*waiting, *(each for each in self._peers.others if each not in listed)][-most:]
-            seen = seen[-most:]
+            listed = {*seen, *waiting}
+            waiting += [each for each in self._peers.others if each not in listed]
         gossip = gossip._replace(hops=gossip.hops + 1, seen=seen, not_seen=tuple(waiting))
-        if self._settings.multicast or not gossip.not_seen:
-            if not self._settings.votes:
-                self._collect(gossip.digest)
-        elif gossip.hops < self._settings.hops_max:
+        ended = self._settings.multicast or not gossip.not_seen
+        if not self._settings.votes and (ended or self._peers.partial):  # there nobody knows that all have seen it
+            self._collect(gossip.digest)
+        if not ended and gossip.hops < self._settings.hops_max:
             self._pass_on(gossip)
 
     def _vouch(self, gossip: Gossip, now_ns: int) -> None:
@@ -251,12 +254,13 @@ class Gossiper:
     # ---- repair
 
     def _ask(self, digest: dict[int, Span], via: int, now_ns: int) -> None:
-        """One request for all that is missing, to the member that the gossip came from (PB-06, 4)."""
+        """One request for all that is missing, to the member that the gossip came from (PB-06, 4): that has most of it,
+        and so no member is asked by more than it has passed gossips on to, whoever made them."""
         settings, missing = self._settings, {}
         for sender, span in digest.items():
             if sender == self._me:
                 continue
-            lacking = self._window.lacks(sender, 1, span.delivered, settings.request_max)
+            lacking = self._window.lacks(sender, 1, span.received, settings.request_max)
             if not lacking:
                 continue
             wants = self._wants.setdefault(sender, {})

@@ -1,0 +1,291 @@
+"""A crowd: up to 10,000 simulated members that repair by gossip, each with the policy of ``core/gossip``, unchanged.
+
+The members are light: of each sender a member has its highest packet and the set of those that it lacks, instead of an
+engine. A multicast reaches each member at once or is lost to it; every other datagram takes a while and may be lost.
+Membership is partial, whatever the size: no member knows more than its sample of the others.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from seqcast.core.gossip import (
+    Answer,
+    Collect,
+    Gossip,
+    Gossiper,
+    GossipSettings,
+    Lost,
+    Request,
+    Sample,
+    Send,
+    Shuffle,
+    Span,
+)
+from seqcast.core.gossip.dice import Dice
+from seqcast.core.gossip.messages import Message
+
+MS, SECOND = 1_000_000, 1_000_000_000
+_HEADER, _ID, _SPAN, _RANGE = 40, 8, 32, 16
+"""Bytes of a datagram's header, an id, a digest's entry with its sender, and a range of a request."""
+
+
+class Packet(NamedTuple):
+    """A packet that was sent again."""
+
+    sender: int
+    seqno: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrowdOptions:
+    """One run. Times are virtual ns.
+
+    Args:
+        seed: of everything that is random in it.
+        members: in the group.
+        loss: probability that a datagram, or a multicast to one receiver, is lost.
+        crashed: part of the members that crash at the same moment, after a third of ``sending_ns``.
+        senders: members that multicast, which do not crash.
+        packets_per_s: of all senders together.
+        packet_bytes: of a packet.
+        sending_ns: for so long they send.
+        settling_ns: for so long repair goes on afterwards.
+        gossip: the policy's settings.
+    """
+
+    seed: int = 1
+    members: int = 100
+    loss: float = 0.05
+    crashed: float = 0.1
+    senders: int = 5
+    packets_per_s: int = 20
+    packet_bytes: int = 1000
+    sending_ns: int = 20 * SECOND
+    settling_ns: int = 40 * SECOND
+    gossip: GossipSettings = field(
+        default_factory=lambda: GossipSettings(
+            votes=False,
+            average_ns=200 * MS,
+            lost_ns=300 * SECOND,
+            listed_max=16,
+            view_max=32,
+            epoch_ns=30 * SECOND,
+            shuffle_ns=2 * SECOND,
+        )
+    )
+
+
+@dataclass(kw_only=True)
+class CrowdResult:
+    """What came of a run. Members that crashed do not count, nor what they were sent.
+
+    Args:
+        expected, delivered: packets times members, as they should be and as they are.
+        lost: packets times members that were told as lost.
+        repaired_ns: how long after its multicast each packet that was lost to a member came to it.
+        reached: how many members each gossip that began while the packets were sent reached, by hop.
+        datagrams, bytes: sent by all members, without the multicasts of packets, by kind.
+        member_s: seconds that all members lived together.
+        member_state: entries that the member with the largest partial view has in it.
+        sizes: of the group, as its members estimate it in the end.
+        events: datagrams and timers that were handled.
+    """
+
+    expected: int = 0
+    delivered: int = 0
+    lost: int = 0
+    repaired_ns: list[int] = field(default_factory=list)
+    reached: dict[tuple[int, int], Counter[int]] = field(default_factory=dict)
+    datagrams: Counter[str] = field(default_factory=Counter)
+    bytes: Counter[str] = field(default_factory=Counter)
+    member_s: float = 0.0
+    member_state: int = 0
+    sizes: list[int] = field(default_factory=list)
+    events: int = 0
+
+    @property
+    def ratio(self) -> float:
+        """Part of the packets times live members that were delivered."""
+        return self.delivered / self.expected if self.expected else 1.0
+
+
+class _Member:
+    """One member, with its window: what ``core.gossip.Window`` asks for."""
+
+    def __init__(self, me: int, crowd: Crowd, others: list[int]) -> None:
+        self.me = me
+        self.alive = True
+        self.missing: dict[int, dict[int, None]] = {sender: {} for sender in crowd.sent}
+        self.kept = dict.fromkeys(crowd.sent, 1)
+        self.timer = -1  # when its next timer runs
+        self._sent = crowd.sent
+        dice = Dice(crowd.random.getrandbits(64))
+        settings = crowd.options.gossip
+        self.sample = Sample(me, others, settings, 0, dice, crowd.options.members)
+        self.gossiper = Gossiper(me, self.sample, settings, self, 0, dice)
+
+    def digest(self) -> dict[int, Span]:
+        spans = {}
+        for sender, highest in self._sent.items():
+            missing = self.missing[sender]
+            if highest:
+                spans[sender] = Span(self.kept[sender], min(missing) - 1 if missing else highest, highest)
+        return spans
+
+    def lacks(self, sender: int, first: int, last: int, most: int) -> tuple[tuple[int, int], ...]:
+        missing = [seqno for seqno in self.missing[sender] if first <= seqno <= last]
+        return tuple((seqno, seqno) for seqno in sorted(missing)[:most])
+
+
+class Crowd:
+    """A run, to be made once.
+
+    Args:
+        options: what happens.
+    """
+
+    def __init__(self, options: CrowdOptions) -> None:
+        self.options = options
+        self.random = random.Random(options.seed)
+        self.now = 0
+        self.result = CrowdResult()
+        self.sent = dict.fromkeys(range(1, min(options.senders, options.members) + 1), 0)
+        self._sent_ns: dict[Packet, int] = {}
+        self._queue: list[tuple[int, int, int, int, Message | Packet | None]] = []
+        self._events = 0
+        members = range(1, options.members + 1)
+        few = min(options.gossip.view_max + 1, options.members)
+        self.members = {me: _Member(me, self, self.random.sample(members, few)) for me in members}
+        for member in self.members.values():
+            self._schedule(member)
+
+    def run(self) -> CrowdResult:
+        """The result.
+
+        Raises:
+            AssertionError: it was run before.
+        """
+        assert not self.now, "a crowd runs once"
+        options = self.options
+        gap, crash = SECOND // options.packets_per_s, options.sending_ns // 3
+        for at in range(gap, options.sending_ns, gap):
+            self._pass(at)
+            if at - gap < crash <= at:
+                self._crash()
+            self._multicast(1 + (at // gap) % len(self.sent))
+        self._pass(options.sending_ns + options.settling_ns)
+        return self._judge()
+
+    def _pass(self, until: int) -> None:
+        while self._queue and self._queue[0][0] <= until:
+            self.now, _, me, via, what = heappop(self._queue)
+            member = self.members[me]
+            if not member.alive:
+                continue
+            self.result.events += 1
+            if what is None:
+                if self.now == member.timer:
+                    member.timer = -1
+                    self._carry_out(member, member.gossiper.tick(self.now))
+                    self._schedule(member)
+            elif isinstance(what, Packet):
+                self._came(member, what)
+            else:
+                self._carry_out(member, member.gossiper.received(what, via, self.now))
+                self._schedule(member)
+        self.now = until
+
+    def _schedule(self, member: _Member) -> None:
+        due = max(member.gossiper.due(), self.now)
+        if member.timer < 0 or due < member.timer:
+            member.timer = due
+            self._push(due, member.me, 0, None)
+
+    def _push(self, at: int, me: int, via: int, what: Message | Packet | None) -> None:
+        self._events += 1
+        heappush(self._queue, (at, self._events, me, via, what))
+
+    # ---- what happens to members
+
+    def _multicast(self, sender: int) -> None:
+        seqno = self.sent[sender] = self.sent[sender] + 1
+        self._sent_ns[Packet(sender, seqno)] = self.now
+        draw, loss = self.random.random, self.options.loss
+        for member in self.members.values():
+            if draw() < loss and member.me != sender:
+                member.missing[sender][seqno] = None
+
+    def _crash(self) -> None:
+        mortal = [me for me in self.members if me not in self.sent]
+        n = min(round(self.options.crashed * self.options.members), len(mortal))
+        for me in self.random.sample(mortal, n):
+            self.members[me].alive = False
+        self.result.member_s = n * self.now / SECOND
+
+    def _came(self, member: _Member, packet: Packet) -> None:
+        missing = member.missing[packet.sender]
+        if packet.seqno in missing:
+            del missing[packet.seqno]
+            self.result.repaired_ns.append(self.now - self._sent_ns[packet])
+
+    # ---- what members do
+
+    def _carry_out(self, member: _Member, effects: list[Send | Answer | Collect | Lost]) -> None:
+        for effect in effects:
+            if isinstance(effect, Send):
+                self._note(effect.message)
+                for to in effect.to:
+                    self._transmit(member, to, effect.message)
+            elif isinstance(effect, Answer):
+                self._answer(member, effect)
+            elif isinstance(effect, Collect):
+                member.kept[effect.sender] = max(member.kept[effect.sender], effect.below)
+            else:
+                for seqno in range(effect.first, effect.last + 1):
+                    del member.missing[effect.sender][seqno]
+                    self.result.lost += 1
+
+    def _answer(self, member: _Member, answer: Answer) -> None:
+        missing = member.missing[answer.sender]
+        for first, last in answer.ranges:
+            for seqno in range(max(first, member.kept[answer.sender]), min(last, self.sent[answer.sender]) + 1):
+                if seqno not in missing:
+                    self._transmit(member, answer.to, Packet(answer.sender, seqno))
+
+    def _transmit(self, member: _Member, to: int, what: Message | Packet) -> None:
+        kind = type(what).__name__
+        self.result.datagrams[kind] += 1
+        self.result.bytes[kind] += self._size(what)
+        if self.random.random() >= self.options.loss:
+            self._push(self.now + self.random.randrange(MS // 10, 2 * MS), to, member.me, what)
+
+    def _size(self, what: Message | Packet) -> int:
+        match what:
+            case Gossip():
+                return _HEADER + 24 + _SPAN * len(what.digest) + _ID * (len(what.seen) + len(what.not_seen))
+            case Request():
+                return _HEADER + sum(_ID + _RANGE * len(ranges) for ranges in what.missing.values())
+            case Shuffle():
+                return _HEADER + 8 + 10 * len(what.entries) + 8 * len(what.minima)
+            case _:
+                return _HEADER + self.options.packet_bytes
+
+    def _note(self, message: Message) -> None:
+        """A member passes a gossip on, once: it has seen it."""
+        if isinstance(message, Gossip) and self.now <= self.options.sending_ns:
+            self.result.reached.setdefault((message.origin, message.counter), Counter())[message.hops] += 1
+
+    def _judge(self) -> CrowdResult:
+        result, alive = self.result, [member for member in self.members.values() if member.alive]
+        result.expected = sum(self.sent.values()) * len(alive)
+        lacking = sum(len(missing) for member in alive for missing in member.missing.values())
+        result.delivered = result.expected - lacking - result.lost
+        result.member_s += len(alive) * self.now / SECOND
+        result.member_state = max(len(member.sample.others) for member in alive)
+        result.sizes = sorted(member.gossiper.size for member in alive)
+        return result

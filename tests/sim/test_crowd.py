@@ -1,0 +1,46 @@
+"""Groups that repair by gossip: the production policy, light members. bench/gossip_scale.py makes larger ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from seqcast.sim.crowd import SECOND, Crowd, CrowdOptions, CrowdResult
+
+
+def run(**given: object) -> CrowdResult:
+    return Crowd(replace(CrowdOptions(), **given)).run()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("loss", [0.01, 0.05, 0.2])
+def test_every_live_member_delivers_everything(loss: float) -> None:
+    result = run(members=80, loss=loss, settling_ns=60 * SECOND)
+    assert len(result.repaired_ns) > 0.5 * loss * result.expected
+    assert (result.delivered, result.lost) == (result.expected, 0)
+
+
+def test_what_a_member_sends_does_not_grow_with_the_group() -> None:
+    """PB-07: the same load in all, 5 % loss; a group twenty times as large costs each member no more than twice."""
+    costs = [sum(r.bytes.values()) / r.member_s for r in (run(members=n) for n in (10, 200))]
+    assert costs[1] < 2 * costs[0]
+
+
+def test_a_member_knows_few_of_the_others_and_a_gossip_reaches_all() -> None:
+    result = run(members=200, crashed=0.0)
+    assert result.member_state == 32
+    reached = [sum(hops.values()) for hops in result.reached.values()]
+    assert len(reached) > 5 and sum(reached) / len(reached) > 0.99 * 200
+
+
+def test_what_nobody_keeps_any_more_is_told_as_lost() -> None:
+    """A lag of 2 packets is too little for this loss: what is lost for good is told, and nothing just stays away."""
+    gossip = replace(CrowdOptions().gossip, lag=2, lost_ns=10 * SECOND)
+    result = run(members=50, loss=0.2, gossip=gossip)
+    assert result.lost > 100
+    assert result.delivered + result.lost == result.expected
+
+
+def test_a_seed_gives_the_same_run_and_another_seed_another() -> None:
+    first, again, other = (run(members=40, seed=seed) for seed in (1, 1, 2))
+    assert first == again and first.repaired_ns != other.repaired_ns
