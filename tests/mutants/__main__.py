@@ -107,6 +107,13 @@ def caught(copy: Copy, each: Break, seeds: int, seconds: float) -> str:
     Raises:
         Unfit: the broken code cannot be run.
     """
+    if each.tests:  # a test is quicker than seeds
+        pytest = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider")
+        status, output = copy.run(*pytest, *each.tests.split(), seconds=300)
+        if status == 1:
+            failed = next((line for line in output.splitlines() if line.startswith("FAILED")), output[-200:])
+            if not fails_anyway(failed):
+                return failed
     end = time.monotonic() + seconds
     steps = [(first, ()) for first in range(1, seeds + 1, STEP)]
     if each.family:
@@ -120,12 +127,6 @@ def caught(copy: Copy, each: Break, seeds: int, seconds: float) -> str:
             return found.replace("FAILED: ", "").replace("replay: seqcast sim --", "") or output.strip()[-200:]
         if time.monotonic() >= end:
             break
-    if each.tests:
-        pytest = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider")
-        status, output = copy.run(*pytest, *each.tests.split(), seconds=300)
-        if status == 1:
-            failed = next((line for line in output.splitlines() if line.startswith("FAILED")), output[-200:])
-            return "" if fails_anyway(failed) else failed
     return ""
 
 

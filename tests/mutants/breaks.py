@@ -18,8 +18,8 @@ class Break:
         name: what is wrong then.
         edits: (file, text, what stands there in its place).
         family: of storms, whose first seeds are run before the default ones: it is quicker so.
-        tests: run when no seed finds it, and why seeds cannot is said in ``why``.
-        quick: found by the first few seeds: CI runs it.
+        tests: that find it, run before the seeds; why seeds do not find it, or not soon, is said in ``why``.
+        quick: found by its tests or by the first few seeds: CI runs it.
     """
 
     name: str
@@ -193,7 +193,8 @@ BREAKS = (
          family="overlapping"),
     _one("attempts are compared by their number only", MACHINES + "participant.py",
          "return frame.attempt < self.promise", "return frame.attempt[0] < self.promise[0]",
-         family="duels"),
+         tests="tests/protocol/test_endpoint.py::test_of_two_attempts_with_one_number_that_of_the_higher_rank_is_the_higher",
+         why="it takes two initiators of which the one with the higher rank is answered first", quick=True),
     _one("a CUT of another attempt is taken", MACHINES + "participant.py",
          "(_BOUND, (E.CUT, is_not_promised), None, IGNORED,", "(_BOUND, (E.CUT, lambda self, frame: False), None, IGNORED,",
          family="overlapping"),

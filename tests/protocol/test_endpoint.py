@@ -13,7 +13,7 @@ from seqcast.config import Config
 from seqcast.config.derive import core_settings
 from seqcast.core.context import COUNTERS, EndpointSettings
 from seqcast.core.endpoint import Endpoint
-from seqcast.core.frames.closing import Cut, Done, Fetch, Ok, Start
+from seqcast.core.frames.closing import Cut, Done, Fetch, Ok, Promised, Start
 from seqcast.core.frames.joining import PROTOCOL_VERSION, Join, Wait
 from seqcast.core.frames.kinds import dump
 from seqcast.core.frames.pausing import Resumed, Suspend, Suspended
@@ -145,6 +145,28 @@ def test_a_done_of_another_attempt_ends_none():
     stage.refuse = lambda source, node, frame: False
     stage.until(2000)
     assert [member.name for member in a.endpoint.view.members] == ["a", "c"] and a.endpoint.view == c.endpoint.view
+
+
+def test_of_two_attempts_with_one_number_that_of_the_higher_rank_is_the_higher():
+    """a and b both begin to close the view. Members that take the attempts for equal each promise the one that came
+    last, and both could end."""
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    ids = [node.id for node in stage.nodes]
+    tag, said = a.endpoint.view.view_id.tag, []
+
+    def refuse(source, node, frame):
+        said.extend([frame] * (source is c and isinstance(frame, (Ok, Promised))))
+        return source is c
+
+    stage.refuse = refuse
+    send(stage, b, dump(Start(tag, (1, 1), (ids[1], ids[2]))), c)
+    send(stage, a, dump(Start(tag, (1, 0), tuple(ids))), c)
+    assert said == [Ok(tag, (1, 1), said[0].last, said[0].held), Promised(tag, (1, 0), (1, 1))]
+    stage.refuse = lambda source, node, frame: False
+    stage.until(4000)
+    assert len(a.endpoint.view.members) == 3 and one_view(a, b, c)
 
 
 def test_a_view_of_an_attempt_that_was_not_promised_is_not_installed():
