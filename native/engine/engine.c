@@ -78,6 +78,11 @@ int sc_engine_stream(const sc_engine *e, uint32_t rank, sc_stream_state *out) {
 
 /* ---- time ---------------------------------------------------------------------------------------------------- */
 
+/* Between the cut and the next view an order does nothing. */
+static int64_t order_deadline(const sc_engine *e) {
+    return e->order.ops->deadline && !e->cut.set ? e->order.ops->deadline(e) : SC_NEVER;
+}
+
 void sc_engine_tick(sc_engine *e, int64_t now) {
     e->now = now;
     if (e->in_view) {
@@ -85,12 +90,15 @@ void sc_engine_tick(sc_engine *e, int64_t now) {
         sc_flow_tick(e, now);
         sc_detect_tick(e, now);
         sc_taken_tick(e, now);
+        if (order_deadline(e) <= now) sc_settle(e, now);
     }
 }
 
 int64_t sc_engine_deadline(const sc_engine *e) {
     if (!e->in_view) return SC_NEVER;
     int64_t due = sc_rx_deadline(e), flow = sc_flow_deadline(e), detect = sc_detect_deadline(e);
+    int64_t order = order_deadline(e);
+    if (order < due) due = order;
     if (flow < due) due = flow;
     if (e->taken.ask_due < due) due = e->taken.ask_due;
     return detect < due ? detect : due;

@@ -176,6 +176,13 @@ static int may_send(sc_engine *e, sc_peer *peer, const sc_address *from, uint8_t
     return limited && !within_rate(e, peer, from, len, now) ? drop(&e->counters.drop_rate) : 1;
 }
 
+/* A datagram of a type that belongs to one order. */
+static int hear(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
+    if (peer->cut.lost || !e->order.ops->hear) return drop(&e->counters.drop_field);
+    e->order.ops->hear(e, peer, p, now);
+    return 1;
+}
+
 /* Dispatches a datagram of a member that belongs to this view or to the pair. */
 static int dispatch(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab *slab, int direct, int64_t now) {
     switch (sc_get_type(p)) {
@@ -189,6 +196,7 @@ static int dispatch(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab
     case SC_TYPE_HEARTBEAT: sc_on_heartbeat(e, peer, p, now); return 1;
     case SC_TYPE_ASK: sc_on_ask(e, peer, p); return 1;
     case SC_TYPE_TAKEN: sc_on_taken(e, peer, p); return 1;
+    case SC_TYPE_TOTAL: return hear(e, peer, p, now);
     default: return receive_data(e, peer, p, len, slab, direct, now);
     }
 }

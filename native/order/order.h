@@ -59,6 +59,13 @@ typedef struct sc_order_ops {
     void (*advance)(sc_engine *e, struct sc_peer *peer);
     /* Called after anything that may have changed credit, streams or the gate: does what has become possible. NULL: nothing. */
     void (*settle)(sc_engine *e, int64_t now);
+    /* When `settle` must be called although nothing has changed; SC_NEVER: never. NULL: never. */
+    int64_t (*deadline)(const sc_engine *e);
+    /* A datagram of a type of the order's own, from another member in this view. NULL: there are none. */
+    void (*hear)(sc_engine *e, struct sc_peer *peer, const uint8_t *p, int64_t now);
+    /* The tail of the own group stream seems to be lost: resends what shows it to those that lack it. 0: nothing was resent, so
+     * the stream sends a probe. NULL: never. */
+    int (*tail)(sc_engine *e, int64_t now);
 
     /* The end of the view. `table` has the received table so far, by rank; adds what is here up to the cut but not delivered
      * yet. NULL: nothing to add. */

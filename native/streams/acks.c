@@ -231,6 +231,11 @@ static void group_acked(sc_engine *e, sc_peer *peer, const uint8_t *p) {
     e->credit.due = 1;
 }
 
+/* It has this packet of the group stream, behind a gap. */
+void sc_flow_received(sc_peer *peer, uint64_t seqno) {
+    if (seqno > peer->credit.acked.received) peer->credit.acked.received = seqno;
+}
+
 /* For a stream to one member. Forwards are kept until they come back. */
 static void stream_acked(sc_engine *e, sc_tx_stream *tx, uint64_t delivered, uint64_t consumed, int64_t now) {
     int of_pair = sc_of_pair((uint64_t)tx->stream), progress = delivered > tx->stable || consumed > tx->consumed;

@@ -91,6 +91,10 @@ static int again(sc_engine *e, sc_peer *requester, uint64_t owner, int stream, u
     return 1;
 }
 
+int sc_again_unasked(sc_engine *e, sc_peer *peer, uint64_t seqno, int64_t now) {
+    return again(e, peer, e->config.member, SC_STREAM_GROUP, seqno, now);
+}
+
 /* The seqnos [*least_held, *end) of a stream that can be served to `requester` from here, without those it has itself
  * reported to have. 0: none. */
 static int held_of(sc_engine *e, sc_peer *requester, uint64_t owner, int stream, uint64_t *least_held, uint64_t *end) {

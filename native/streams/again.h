@@ -35,4 +35,6 @@ void sc_again_pop(sc_engine *e, uint32_t n);
 struct sc_peer;
 
 void sc_on_nak(sc_engine *e, struct sc_peer *peer, const uint8_t *p, int64_t now);
+/* The packet `seqno` of the own group stream is sent to this member again, which has not asked for it. 0: a bound was reached. */
+int sc_again_unasked(sc_engine *e, struct sc_peer *peer, uint64_t seqno, int64_t now);
 void sc_again_forget(sc_engine *e);

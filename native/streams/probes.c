@@ -23,6 +23,10 @@ static void probe(sc_engine *e, sc_tx_stream *tx, int lane, const sc_address *to
 /* A receiver that has lost multicast, for example behind a switch that dropped its membership, learns by unicast what it
  * lacks. */
 static void probe_group(sc_engine *e, int64_t now) {
+    if (e->order.ops->tail && e->order.ops->tail(e, now)) {
+        e->group.probe_due = now + e->group.probe_wait;
+        return;
+    }
     int quick = e->group.probe_wait < sc_tx_spread(e, e->config.probe_ns_min) << PROBES_QUICK &&
                 e->group.probe_wait < e->config.probe_ns_max;
     for (uint32_t r = 0; r < e->view.n && !quick; r++) {
@@ -32,6 +36,11 @@ static void probe_group(sc_engine *e, int64_t now) {
         say_probe(e, &e->group, SC_LANE_UNICAST, &peer->address);
     }
     probe(e, &e->group, SC_LANE_CONTROL, NULL, now);
+}
+
+/* The receiver may have dropped what was sent: it is not waited for. */
+void sc_probe_now(sc_tx_stream *tx, int64_t now) {
+    if (sc_tx_outstanding(tx, tx->stable)) tx->probe_due = now;
 }
 
 void sc_on_probe(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {

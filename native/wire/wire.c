@@ -95,6 +95,13 @@ static sc_wire_result check_taken(const uint8_t *p, size_t len) {
     return verdict(is_seqno(sc_get_taken_seqno(p)));
 }
 
+static sc_wire_result check_total(const uint8_t *p, size_t len) {
+    (void)len;
+    uint32_t header = sc_get_total_header(p);
+    int known = header >= SC_TOTAL_NEW_VIEW && header <= SC_TOTAL_SEQ_ACK && !sc_get_total_reserved(p);
+    return verdict(known && is_seqno(sc_get_total_id(p)) && (header == SC_TOTAL_NEW_VIEW_ACK) == !sc_get_total_id(p));
+}
+
 static sc_wire_result check_nothing(const uint8_t *p, size_t len) {
     (void)p, (void)len;
     return SC_WIRE_OK;
@@ -119,6 +126,7 @@ static const struct {
     [SC_TYPE_ASK] = {SC_TAKEN_LEN, SC_TAKEN_LEN, check_taken},
     [SC_TYPE_TAKEN] = {SC_TAKEN_LEN, SC_TAKEN_LEN, check_taken},
     [SC_TYPE_RECORD] = {SC_DATA_HEADER, 0, check_record},
+    [SC_TYPE_TOTAL] = {SC_TOTAL_LEN, SC_TOTAL_LEN, check_total},
 };
 
 static sc_wire_result check_body(const uint8_t *p, size_t len) {

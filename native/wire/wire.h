@@ -42,7 +42,8 @@ enum {
     SC_TYPE_PONG = 11, /* yes; or: it answered me */
     SC_TYPE_ASK = 12, /* what of my messages has your application taken? Tell me again when it is this much */
     SC_TYPE_TAKEN = 13, /* this much */
-    SC_TYPE_RECORD = 14 /* packet of the sequencer's group stream: whose packets are delivered next */
+    SC_TYPE_RECORD = 14, /* packet of the sequencer's group stream: whose packets are delivered next */
+    SC_TYPE_TOTAL = 15 /* a header of the TOTAL protocol (S1) that no other type carries */
 };
 
 /* Streams that a packet, ACK, NAK or PROBE can refer to. */
@@ -164,6 +165,17 @@ SC_FIELD(48, 64, ping_origin); /* incarnation of the member that doubts it */
 /* Body of ASK and TAKEN. */
 SC_FIELD(40, 64, taken_seqno); /* in the asker's own numbering: origin_seqno, or seqno where no sequencer orders */
 #define SC_TAKEN_LEN 48
+
+/* Body of TOTAL. */
+SC_FIELD(40, 64, total_id); /* sequence id: a seqno of the sequencer's group stream; 0 in NEW_VIEW_ACK */
+SC_FIELD(48, 32, total_header); /* SC_TOTAL_* */
+SC_FIELD(52, 32, total_reserved); /* zero */
+#define SC_TOTAL_LEN 56
+enum {
+    SC_TOTAL_NEW_VIEW = 1, /* sequencer to all: the view begins with this id */
+    SC_TOTAL_NEW_VIEW_ACK = 2, /* the answer */
+    SC_TOTAL_SEQ_ACK = 3 /* to the sequencer: I have this packet, though not all before it */
+};
 
 /* What sc_wire_check says of a datagram. */
 typedef enum {

@@ -111,7 +111,8 @@ class Sender:
 
     def note_blocked(self) -> None:
         """The application is told that the group is closed for sending; a send that has begun before may yet return."""
-        sends = self.call is not None and not self.record.pending[0][0]
+        pending = self.record.pending  # empty where the application gave up in the middle of a call
+        sends = self.call is not None and bool(pending) and not pending[0][0]
         self.excused = self.record.counter if sends else -1
 
     def send_pending(self) -> None:

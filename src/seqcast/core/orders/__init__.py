@@ -6,6 +6,7 @@ from seqcast.core.orders.fifo import Fifo
 from seqcast.core.orders.order import Order
 from seqcast.core.orders.records import Records
 from seqcast.core.orders.sequencer import Sequencer
+from seqcast.core.orders.total1999 import Total1999
 
 __all__ = ["Order", "by_name", "by_number", "numbers", "register", "resolve"]
 
@@ -52,5 +53,5 @@ def resolve(order: str) -> Order:
     return _BY_NAME[_TOTAL if order == "total" else order]
 
 
-for _order in (Fifo(), Sequencer(), Records()):
+for _order in (Fifo(), Sequencer(), Records(), Total1999()):
     register(_order)

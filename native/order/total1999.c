@@ -1,0 +1,169 @@
+/* TOTAL (S1): the first member of the view orders. Members send it their messages as requests, it multicasts them, and their
+ * sequence ids are the seqnos of its group stream. docs/protocol.md, "The TOTAL protocol", says what each header of that document
+ * is here: streams carry most of them; this file has those that only this order knows, and stamping.c orders.
+ *
+ * NEW_VIEW. The sequencer tells the others with which id the view begins, until each has acknowledged it. Until then a member
+ * delivers nothing, and what it requested may have reached a sequencer that was not in the view yet: it asks at once. The cut
+ * does not need NEW_VIEW, as the VIEW implies the same id.
+ *
+ * The end of what was sent (TOT-20) makes no gap. If the sequencer hears nothing more, it sends its last packet again, once, to
+ * those that have acknowledged it neither with all before it nor by itself. That shows a member what it lacks a round trip earlier
+ * than a probe would; one that has the last packet behind a gap says so by SEQ_ACK, as it knows what to request. */
+#include "engine/self.h"
+#include "order/stamping.h"
+
+#define QUICK 5 /* so often NEW_VIEW is multicast; later it goes by unicast to those that have not acknowledged it */
+
+typedef struct {
+    sc_stamping stamping;
+    /* The sequencer. */
+    uint8_t entered[SC_MEMBERS_MAX]; /* by rank: NEW_VIEW is acknowledged */
+    uint32_t told; /* how often NEW_VIEW was sent */
+    int64_t tell_due, tell_wait;
+    uint64_t repaired; /* the last packet, once it was sent again because none followed it */
+    /* The others. */
+    uint64_t first; /* id with which the view begins; 0: NEW_VIEW has not come */
+    uint64_t single; /* highest id that was acknowledged by itself */
+    int64_t single_due;
+} total;
+
+static int fits(const sc_view *view) { return view->sequencer == 0; } /* TOT-04 */
+
+static size_t state_bytes(const sc_config *config, const sc_view *view) {
+    (void)config, (void)view;
+    return sizeof(total);
+}
+
+static void begin(sc_engine *e) {
+    total *t = e->order.state;
+    sc_stamping_begin(e);
+    t->tell_due = e->now;
+    t->tell_wait = e->config.probe_ns_min / 16;
+    t->single_due = SC_NEVER;
+}
+
+static void say(sc_engine *e, int lane, const sc_peer *peer, uint32_t header, uint64_t id) {
+    uint8_t *p = sc_out_new(e, lane, peer ? &peer->address : NULL, SC_TYPE_TOTAL, SC_TOTAL_LEN);
+    if (!p) return;
+    sc_put_total_id(p, id);
+    sc_put_total_header(p, header);
+}
+
+/* ---- the sequencer ------------------------------------------------------------------------------------------- */
+
+/* A member may install the view much later than the sequencer. As the pauses double, it waits for NEW_VIEW no longer than it
+ * was late. */
+static void tell(sc_engine *e, int64_t now) {
+    total *t = e->order.state;
+    if (t->tell_due > now) return;
+    uint64_t first = e->view.base[e->view.rank] + 1;
+    uint32_t lacking = 0;
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        if (r == e->view.rank || t->entered[r]) continue;
+        lacking++;
+        if (t->told >= QUICK && !e->peers[r]->cut.lost) say(e, SC_LANE_UNICAST, e->peers[r], SC_TOTAL_NEW_VIEW, first);
+    }
+    if (lacking && t->told < QUICK) say(e, SC_LANE_CONTROL, NULL, SC_TOTAL_NEW_VIEW, first);
+    t->told++;
+    t->tell_due = lacking ? now + t->tell_wait : SC_NEVER;
+    t->tell_wait = t->tell_wait * 2 < e->config.probe_ns_max ? t->tell_wait * 2 : e->config.probe_ns_max;
+}
+
+/* No packet has followed the last one for a while. A member that has not entered the view would drop it. */
+static int tail(sc_engine *e, int64_t now) {
+    total *t = e->order.state;
+    uint64_t last = e->group.unsent - 1;
+    int lacking = 0;
+    if (!sc_stamps(e) || t->repaired == last) return 0;
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        sc_peer *peer = e->peers[r];
+        if (!t->entered[r] || peer->cut.lost || peer->cut.uncounted) continue;
+        if (peer->credit.acked.delivered >= last || peer->credit.acked.received >= last) continue;
+        if (!sc_again_unasked(e, peer, last, now)) break;
+        lacking++;
+    }
+    if (lacking) t->repaired = last;
+    return lacking > 0;
+}
+
+/* ---- the others ---------------------------------------------------------------------------------------------- */
+
+/* Of the packets behind a gap only the highest is acknowledged: it says that the end is not what is missing. */
+static void advance(sc_engine *e, sc_peer *peer) {
+    total *t = e->order.state;
+    const sc_rx_stream *rx = &peer->group;
+    if (!t->first) return;
+    sc_stamping_advance(e, peer);
+    if (t->single_due == SC_NEVER && rx->highest >= rx->next && rx->highest > t->single)
+        t->single_due = e->now + e->config.ack_delay_ns;
+}
+
+static void acknowledge_single(sc_engine *e, int64_t now) {
+    total *t = e->order.state;
+    if (t->single_due > now) return;
+    t->single_due = SC_NEVER;
+    const sc_peer *sequencer = e->peers[e->view.sequencer];
+    if (sequencer->group.highest < sequencer->group.next) return; /* the gap is filled */
+    t->single = sequencer->group.highest;
+    say(e, SC_LANE_UNICAST, sequencer, SC_TOTAL_SEQ_ACK, t->single);
+}
+
+static void enter(sc_engine *e, sc_peer *sequencer, uint64_t first, int64_t now) {
+    total *t = e->order.state;
+    if (!t->first) {
+        t->first = first;
+        sc_probe_now(&e->forward, now);
+        if (!e->cut.set) advance(e, sequencer);
+    }
+    say(e, SC_LANE_UNICAST, sequencer, SC_TOTAL_NEW_VIEW_ACK, 0);
+}
+
+/* ---- both ---------------------------------------------------------------------------------------------------- */
+
+static void hear(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
+    total *t = e->order.state;
+    uint32_t header = sc_get_type(p) == SC_TYPE_TOTAL ? sc_get_total_header(p) : 0;
+    uint64_t id = sc_get_total_id(p);
+    int from_sequencer = peer->rank == (uint32_t)e->view.sequencer;
+    if (header == SC_TOTAL_NEW_VIEW && from_sequencer && id == e->view.base[peer->rank] + 1)
+        enter(e, peer, id, now);
+    else if (header == SC_TOTAL_NEW_VIEW_ACK && sc_stamps(e))
+        t->entered[peer->rank] = 1;
+    else if (header == SC_TOTAL_SEQ_ACK && sc_stamps(e) && id < e->group.unsent)
+        sc_flow_received(peer, id);
+    else
+        e->counters.drop_field++;
+}
+
+static void settle(sc_engine *e, int64_t now) {
+    if (sc_stamps(e))
+        tell(e, now);
+    else
+        acknowledge_single(e, now);
+    sc_stamping_settle(e, now);
+}
+
+static int64_t deadline(const sc_engine *e) {
+    const total *t = e->order.state;
+    return sc_stamps(e) ? t->tell_due : t->single_due;
+}
+
+const sc_order_ops sc_order_total1999 = {
+    .name = "total-1999",
+    .renumbers = 1,
+    .forwards = 1,
+    .fits = fits,
+    .state_bytes = state_bytes,
+    .begin = begin,
+    .packed = sc_stamping_packed,
+    .ordered = sc_stamping_ordered,
+    .stable = sc_stamping_stable,
+    .accepts = sc_stamping_accepts,
+    .advance = advance,
+    .settle = settle,
+    .deadline = deadline,
+    .hear = hear,
+    .tail = tail,
+    .received = sc_stamping_received,
+    .finish = sc_stamping_finish,
+};
