@@ -30,6 +30,7 @@ from seqcast.core.frames.joining import PROTOCOL_VERSION, Join, Leave, OtherVers
 from seqcast.core.frames.kinds import FRAME_BYTES_MAX, Frame, dump, load
 from seqcast.core.frames.merging import Beacon, MergeAsk, MergeCancel, MergeGo, MergeReady, MergeRefused, MergeTaken
 from seqcast.core.frames.pausing import Resume, Resumed, Suspend, Suspended
+from seqcast.core.frames.ring import Confirm, Confirmed, Token, TokenHeld, Unconfirmed
 from seqcast.core.frames.unblocking import BlockedSide, Side, Unblock
 from seqcast.core.frames.view import (
     SHORTFALLS_MAX,
@@ -94,6 +95,11 @@ FRAMES = [
     MergeGo((TOP, 1), replace(VIEW, subgroups=(Subgroup(VIEW.view_id, (TOP,)), Subgroup(NEXT.view_id, (2,))))),
     MergeTaken((TOP, 1)),
     MergeCancel((TOP, 1), ""),
+    Token(TOP, 7, 1, 2, (1, 2, TOP), (1,), (3,), (INFO,), (2,)),
+    TokenHeld(TOP, 7, 1),
+    Confirm(TOP, "prepare", 7, 1, (1, 2), (3,)),
+    Confirmed(TOP, "commit", 7),
+    Unconfirmed(TOP, 7, 9, (1, 2, 3)),
 ]
 
 

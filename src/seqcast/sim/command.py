@@ -12,20 +12,22 @@ from seqcast.core.machines.beacons import Beacons
 from seqcast.core.machines.every import MACHINES
 from seqcast.core.machines.interface import Interface
 from seqcast.core.machines.operator import Operator
+from seqcast.core.machines.ring import Ring
 from seqcast.core.router import VIEW
 from seqcast.core.table import DecisionTable, Edge, Machine, edges_of
-from seqcast.sim import families, heals, starts
+from seqcast.sim import families, heals, rings, starts
 from seqcast.sim.options import SECOND, Options
 from seqcast.sim.untaken import UNTAKEN
 from seqcast.sim.world import simulate
 from seqcast.types import ORDERS
 
 COUNTED: tuple[type[Machine] | DecisionTable, ...] = (
-    *(each for each in MACHINES if each not in (Interface, Operator)),
+    *(each for each in MACHINES if each not in (Interface, Operator, Ring)),
     Beacons.BEACON,
     VIEW,
 )
-"""Tables whose taken rows runs report: an operator is no member, and no simulated member has an interface."""
+"""Tables whose taken rows runs report: an operator is no member, no simulated member has an interface, and ``--rings``
+reports those of the token ring."""
 
 
 def parser() -> Parser:
@@ -43,6 +45,10 @@ def parser() -> Parser:
     which.add_argument(
         "--heals", type=_span, metavar="A..B", help="run only partitions that heal: how soon is there one view again?"
     )
+    which.add_argument(
+        "--rings", type=_span, metavar="A..B",
+        help="run only token rings: does every random graph of incomplete discovery end in one view?",
+    )  # fmt: skip
     result.add_argument("--members", type=_members, default=0, metavar="N", help="processes, 2 to 32; default: by seed")
     result.add_argument("--order", choices=ORDERS, default="", help="default: by seed")
     result.add_argument("--partition", choices=("merge", "primary"), default="", help="default: by seed")
@@ -82,6 +88,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return starts.report(arguments.starts)
     if arguments.heals:
         return heals.report(arguments.heals)
+    if arguments.rings:
+        return rings.report(arguments.rings)
     seeds = arguments.seeds or [arguments.seed]
     edges: set[Edge] = set()
     failed = packets = 0

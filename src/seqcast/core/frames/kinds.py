@@ -23,13 +23,14 @@ from seqcast.core.frames.merging import (
     Merging,
 )
 from seqcast.core.frames.pausing import Pausing, Resume, Resumed, Suspend, Suspended
+from seqcast.core.frames.ring import Confirm, Confirmed, RingFrame, Token, TokenHeld, Unconfirmed
 from seqcast.core.frames.unblocking import BlockedSide, Unblock, Unblocking
 from seqcast.core.frames.view import Declined, Installed, NewView, StateWanted, ViewFrame
 from seqcast.errors import RemoteProtocolError
 
 FRAME_BYTES_MAX = 60_000
 
-Frame = Joining | Closing | ViewFrame | Pausing | Merging | Unblocking
+Frame = Joining | Closing | ViewFrame | Pausing | Merging | Unblocking | RingFrame
 
 _KINDS: dict[str, type[Any]] = {
     "join": Join,
@@ -62,6 +63,11 @@ _KINDS: dict[str, type[Any]] = {
     "merge_go": MergeGo,
     "merge_taken": MergeTaken,
     "merge_cancel": MergeCancel,
+    "token": Token,
+    "token_held": TokenHeld,
+    "confirm": Confirm,
+    "confirmed": Confirmed,
+    "unconfirmed": Unconfirmed,
 }
 SHAPES: dict[str, tuple[type[Any], dict[str, Shape]]] = {kind: (make, fields_of(make)) for kind, make in _KINDS.items()}
 _KIND_OF = {make: kind for kind, make in _KINDS.items()}

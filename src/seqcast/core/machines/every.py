@@ -14,6 +14,7 @@ from seqcast.core.machines.pause_member import PauseMember
 from seqcast.core.machines.pause_owner import PauseOwner
 from seqcast.core.machines.pause_request import PauseRequest
 from seqcast.core.machines.reunion import Reunion
+from seqcast.core.machines.ring import Ring
 from seqcast.core.machines.state import StateTaker
 from seqcast.core.machines.transfer import Transfer
 from seqcast.core.table import Machine
@@ -21,6 +22,7 @@ from seqcast.core.table import Machine
 MACHINES: tuple[type[Machine], ...] = (
     Lifecycle,
     CoordinatedMembership,
+    Ring,
     Initiator,
     Participant,
     Blocker,

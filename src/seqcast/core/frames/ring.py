@@ -1,0 +1,76 @@
+"""The frames of the token ring, by which members agree on a membership (``machines/ring.py``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from seqcast.core.frames.codec import choice, fields_of, listed, record
+from seqcast.core.frames.fields import Count, Id, Ids, MemberInfo
+
+TOKEN_JOINERS_MAX = 32
+"""A token carries no more joiners; the others are in the next one."""
+TokenJoiners = Annotated[tuple[MemberInfo, ...], listed(record(MemberInfo, fields_of(MemberInfo)), TOKEN_JOINERS_MAX)]
+ConfirmPhase = Annotated[str, choice("prepare", "commit")]
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """Member to the next in the ring, until it acknowledges: who is in the group, as far as all that had it know.
+
+    ``source`` made it, under ``generation``; ``leader``: the best of the members that they know; ``visited`` had it;
+    ``lost``: known to be gone by the source; nobody adds these again. ``joiners``, ``leavers``: that they heard of.
+    """
+
+    view: Id
+    generation: Count
+    source: Id
+    leader: Id
+    members: Ids
+    visited: Ids
+    lost: Ids
+    joiners: TokenJoiners = ()
+    leavers: Ids = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TokenHeld:
+    """Member to the one before it in the ring: I have the token."""
+
+    view: Id
+    generation: Count
+    source: Id
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """Leader to each member, until it answers: this is the membership ("prepare"), and all agree to it ("commit")."""
+
+    view: Id
+    phase: ConfirmPhase
+    generation: Count
+    leader: Id
+    members: Ids
+    lost: Ids
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """Member to leader, after "prepare": I agree, and to nothing older from now on; after "commit": I have it."""
+
+    view: Id
+    phase: ConfirmPhase
+    generation: Count
+
+
+@dataclass(frozen=True, slots=True)
+class Unconfirmed:
+    """Member to leader, after "prepare": I do not agree: I know these members, and promised this generation."""
+
+    view: Id
+    generation: Count
+    promised: Count
+    members: Ids
+
+
+RingFrame = Token | TokenHeld | Confirm | Confirmed | Unconfirmed
