@@ -117,6 +117,19 @@ def test_a_closed_view_says_where_it_ended_and_how_far_it_is_the_same_for_all(tm
     assert [end.stable for end in ends if end] == [7 * prefix, 20_002 * prefix, 0, 0]
 
 
+def test_a_closed_view_says_how_far_each_senders_messages_were_from_the_members_clock(tmp_path: Path) -> None:
+    writer = JournalWriter(tmp_path, cluster="test", member=A, payload="hash")
+    sent_ns = batch_of([Row(A, 0, 0, 1, b"")], V1).runs["sent_ns"][0]
+    for at, (of, took) in enumerate([(V1, {A: [5, 3, 9], B: [-7, 20]}), (V2, {B: [60, 50]}), (view(3, [A, B]), {})]):
+        writer.view(of, at)
+        rows = [(sender, each) for sender, all_of in took.items() for each in all_of]
+        for place, (sender, each) in enumerate(rows, 1):
+            writer.batch(batch_of([Row(sender, place, 0, place, b"x")], of, sent_ns + place + each), of)
+    writer.close("leave", at_view_end=True)
+    ends = [each.end for each in journal_read.read(writer.path).views]
+    assert [dict(end.clocks) for end in ends if end] == [{A.id: 3, B.id: -7}, {B.id: 50}, {}]
+
+
 def test_a_view_says_how_its_messages_were_ordered() -> None:
     record = journal_writer._view_record(V1, None, A, 1) | {"idx": 0, "closes": None}
     assert journal_read._installed(record).mechanism == "sequencer"
@@ -491,7 +504,7 @@ def test_what_is_no_journal_is_refused_in_one_line(tmp_path: Path) -> None:
     rolled.write_bytes(b"PAR1" + good[4:-100])
     refused("is altered: its checksum.*restore it from a copy")
     journal_roll.rewrite(path, 1, pa.table({"idx": [1, 2], "delivered_ns": [1, 2]}))
-    refused("columns of journal version 5")
+    refused("columns of journal version 6")
     rolled.write_bytes(good)
     manifest.write_text(manifests)
     manifest.write_text(manifests.replace("hash", "hush"))

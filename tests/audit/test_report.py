@@ -89,7 +89,7 @@ def test_latency_throughput_and_trouble_are_measured(spark: Any, tmp_path: Path)
 def timing_of(took_ns: list[int], begin_ns: int, step_ns: int, sender: int = 7) -> latency.Timing:
     delivered = begin_ns + np.arange(len(took_ns)) * step_ns
     ones = np.ones(len(took_ns), np.int64)
-    return latency._timing(sender * ones, delivered - np.array(took_ns), delivered, 10 * ones)
+    return latency._timing({}, sender * ones, ones, delivered - np.array(took_ns), delivered, 10 * ones)
 
 
 @given(
@@ -110,7 +110,52 @@ def test_parts_of_any_span_add_up_to_windows_that_fit(one: list[int], two: list[
 
 
 def test_how_far_a_clock_is_ahead_follows_from_the_fastest_messages_both_ways() -> None:
-    timed = report.Timed(0, 1, 1, least={("a", "b"): 10_300, ("b", "a"): -9_500, ("a", "c"): 5})
-    assert report.clock_ahead(timed, "a", "b") == (9_900, 400)  # one way takes 400 ns, a is 9,900 ns ahead
-    assert report.clock_ahead(timed, "b", "a") == (-9_900, 400)
-    assert report.clock_ahead(timed, "a", "c") is None
+    assert report.clock_ahead(10_300, -9_500) == (9_900, 400)  # one way takes 400 ns, a is 9,900 ns ahead
+    assert report.clock_ahead(-9_500, 10_300) == (-9_900, 400)
+    assert report.clock_ahead(5, None) is None
+
+
+MS = 1_000_000
+START = 1_600_000_000_000_000_000
+
+
+def write_two_clocks(top: Path, ahead_ns: list[int], *, crashed: bool) -> None:
+    """Two members in as many views as differences of b's clock are given; a message takes 2 ms from a to b, 4 ms from b
+    to a. ``crashed``: both in the last view."""
+    views = [view(1 + at, [A, B]) for at in range(len(ahead_ns))]
+    for who in (A, B):
+        writer = JournalWriter(top, cluster="test", member=who, payload="hash")
+        for of, ahead in zip(views, ahead_ns, strict=True):
+            writer.view(of, START)
+            for at in range(200):
+                sender = (A, B)[at % 2]
+                seqno = of.view_id.counter * 10_000 * MS + at * MS  # batch_of has sent at 1.6e18 + seqno
+                true_ns = START + seqno - (ahead if sender == B else 0)
+                took = 2 * MS if (sender, who) == (A, B) else 4 * MS if (sender, who) == (B, A) else MS
+                delivered = true_ns + took + at % 7 + (ahead if who == B else 0)
+                writer.batch(batch_of([Row(sender, seqno, 0, 1 + at, b"x")], of, delivered), of)
+        writer.close("crash" if crashed else "leave", at_view_end=not crashed)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("crashed", [False, True])
+def test_latencies_are_corrected_where_clocks_are_known_to_differ(spark: Any, tmp_path: Path, crashed: bool) -> None:
+    write_two_clocks(tmp_path, [70 * MS, 70 * MS], crashed=crashed)
+    rows = {(row["member"], row["sender"]): row for row in report.table(report.measure(spark, find([tmp_path])))}
+    assert rows["b", "a"]["clock_us"] == pytest.approx(69_000, abs=1) == -rows["a", "b"]["clock_us"]
+    assert rows["b", "a"]["clock_error_us"] == pytest.approx(3_000, abs=1)
+    for pair in (("b", "a"), ("a", "b")):  # the difference is known to 3 ms: both ways look as if they took as long
+        assert rows[pair]["p50_us"] == pytest.approx(3_000, rel=1 / latency.STEPS)
+    for pair in (("a", "a"), ("b", "b")):
+        assert rows[pair]["p50_us"] == pytest.approx(1_000, rel=1 / latency.STEPS) and rows[pair]["clock_us"] is None
+
+
+def test_each_view_has_its_own_estimate_and_one_within_its_error_corrects_nothing(tmp_path: Path) -> None:
+    write_two_clocks(tmp_path, [-80 * MS, MS, 50 * MS], crashed=False)
+    first, second = find([tmp_path])
+    recorded = report.recorded_clocks([first, second])
+    assert {key[2] for key in recorded} == {view.tag - (view.tag >> 63 << 64) for view in first.views}
+    for journal, sign in ((first, -1), (second, 1)):
+        found = list(report.corrections(journal, recorded).values())
+        assert found == [pytest.approx(sign * -81 * MS, abs=9), pytest.approx(sign * 49 * MS, abs=9)]
+    assert report.recorded_clocks([first]) == {}

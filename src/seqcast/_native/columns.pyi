@@ -66,6 +66,10 @@ class Block:
     def address(self, column: str) -> int:
         """Address of a column; valid as long as the block lives."""
 
+    def clocks(self) -> dict[int, int]:
+        """Sender -> lowest difference between delivery and sending of its rows, ns, by the clocks of both members: it
+        may be negative. Of the first 128 senders; a view has no more. Without the GIL."""
+
     def clear(self) -> None:
         """Drops the rows but keeps the memory, which is warm in the cache."""
 

@@ -30,6 +30,9 @@ cdef extern from "columns/columns.h" nogil:
     int64_t sc_columns_fill(const sc_columns *out, uint64_t at, uint64_t room, int64_t idx,
                             const sc_columns_shared *shared, const uint8_t *data, uint64_t data_len,
                             const int32_t *offsets, uint32_t n, const sc_run *runs, uint32_t n_runs)
+    ctypedef struct sc_columns_clock:
+        int64_t sender, least_ns
+    size_t sc_columns_clocks(const sc_columns *of, uint64_t rows, sc_columns_clock *found, size_t room)
 
 
 cdef extern from "columns/xxh3.h" nogil:
@@ -185,6 +188,13 @@ cdef class Block:
     @property
     def last_global_seqno(self):
         return self.to.global_seqno[self.rows - 1] if self.rows else 0
+
+    def clocks(self):
+        cdef sc_columns_clock found[128]  # a view has at most as many members
+        cdef size_t n, i
+        with nogil:
+            n = sc_columns_clocks(&self.to, <uint64_t>self.rows, found, 128)
+        return {found[i].sender: found[i].least_ns for i in range(n)}
 
     def clear(self):
         self.rows = self.payload_bytes = 0

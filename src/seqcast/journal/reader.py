@@ -50,11 +50,14 @@ class ViewEnd:
         stable: up to this global seqno *every* member of the view, also one that crashed or was cut off, delivered the
             same messages as far as it delivered any: another journal of the view can be continued from any position up
             to here in this one, at the same global seqno.
+        clocks: (id of a sender, lowest difference between delivery and sending of its messages in the view, ns, by the
+            clocks of sender and member). Two members' journals tell by it how far their clocks differ.
     """
 
     idx: int
     global_seqno: int
     stable: int
+    clocks: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,7 +416,8 @@ def _views(data: bytes, path: Path) -> tuple[tuple[Installed, ...], tuple[str | 
         try:
             record = seals.unseal(line)
             if (closes := record["closes"]) and views and views[-1].tag == int(closes["tag"], 16):
-                end = ViewEnd(int(record["idx"]), int(closes["end"]), int(closes["stable"]))
+                clocks = tuple((int(sender, 16), int(least_ns)) for sender, least_ns in closes["clocks"])
+                end = ViewEnd(int(record["idx"]), int(closes["end"]), int(closes["stable"]), clocks)
                 views[-1] = replace(views[-1], end=end)
             if record["event"] == "close":
                 closed = str(record["reason"]), int(record["idx"])

@@ -23,7 +23,7 @@ from seqcast.types import Member
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCHEMA_VERSION: Final = 5
+SCHEMA_VERSION: Final = 6
 FORMAT: Final = "seqcast-journal"
 HEADER_FILE: Final = "journal.json"
 VIEWS_FILE: Final = "views.jsonl"

@@ -157,6 +157,7 @@ class JournalWriter:
         self._prefix = True
         self._global_seqno = 0  # of the last message of the view
         # Of the writer thread only:
+        self._clocks: dict[int, int] = {}  # sender -> lowest difference between delivery and sending in the view, ns
         self._segment = _Segment(self, 1)
         self._roller = Roller(self.path, self._counters, self._manifest, keep_s, keep_bytes)
         self._thread = threading.Thread(target=self._run, name=f"journal-{member.name}", daemon=True)
@@ -358,6 +359,8 @@ class JournalWriter:
         if isinstance(item, dict):
             self._write_record(item)
         elif item is not None and item.rows:  # none: there were only unicasts
+            for sender, least_ns in item.clocks().items():
+                self._clocks[sender] = min(least_ns, self._clocks.get(sender, least_ns))
             record = self._record_batch(item)
             self._segment.write(record)
             written = record.nbytes
@@ -399,6 +402,10 @@ class JournalWriter:
 
     def _write_record(self, record: dict[str, Any]) -> None:
         if record["event"] != "event":
+            if record["closes"]:
+                clocks = [[f"{sender & (1 << 64) - 1:016x}", self._clocks[sender]] for sender in sorted(self._clocks)]
+                record = {**record, "closes": {**record["closes"], "clocks": clocks}}
+            self._clocks = {}
             self._views_file.write(seals.seal(record) + "\n")
             self._views_file.flush()
         if record["event"] == "view":

@@ -6,7 +6,7 @@ different segments can be made coarser and added up: nothing need be known of th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,8 +21,10 @@ WINDOWS = 256
 SHIFT = 20
 """The finest windows have 2^20 ns, about a millisecond."""
 _STEP_BITS = STEPS.bit_length()
-_COLUMNS = ("sender", "sent_ns", "delivered_ns", "length")
+_COLUMNS = ("sender", "view_tag", "sent_ns", "delivered_ns", "length")
 
+Ahead = Mapping[tuple[int, int], int]
+"""(sender, view tag) -> how far the clock of the member is ahead of the sender's, ns; what is not in it: 0."""
 Key = tuple[int, int, int]
 """(sender, window, bucket of latency)."""
 
@@ -35,7 +37,8 @@ class Timing:
         shift: windows have 2^shift ns.
         counts: key -> (messages, bytes).
         begin_ns, end_ns: first and last delivery, ns since 1970.
-        least: sender -> lowest difference between delivery and sending, ns, by two clocks: it may be negative.
+        least: sender -> lowest difference between delivery and sending, ns, by two clocks: it may be negative. Not
+            corrected by what is known of them.
     """
 
     shift: int = SHIFT
@@ -72,8 +75,11 @@ def fitting(begin_ns: int, end_ns: int) -> int:
     return max(SHIFT, ((end_ns - begin_ns) // (WINDOWS - 1)).bit_length())
 
 
-def measure(segment: Segment) -> Timing:
+def measure(segment: Segment, ahead: Ahead) -> Timing:
     """Reads one segment, once.
+
+    Args:
+        ahead: what latencies are corrected by.
 
     Raises:
         JournalError: it cannot be read.
@@ -81,11 +87,11 @@ def measure(segment: Segment) -> Timing:
     timing = Timing()
     for batch in segment_batches(segment, _COLUMNS):
         if batch.num_rows:
-            timing.add(_timing(*(batch[name].to_numpy() for name in _COLUMNS)))
+            timing.add(_timing(ahead, *(batch[name].to_numpy() for name in _COLUMNS)))
     return timing
 
 
-def _timing(senders: Any, sent_ns: Any, delivered_ns: Any, lengths: Any) -> Timing:
+def _timing(ahead: Ahead, senders: Any, tags: Any, sent_ns: Any, delivered_ns: Any, lengths: Any) -> Timing:
     begin_ns, end_ns = int(delivered_ns.min()), int(delivered_ns.max())
     timing = Timing(fitting(begin_ns, end_ns), {}, begin_ns, end_ns)
     took = delivered_ns - sent_ns
@@ -93,6 +99,10 @@ def _timing(senders: Any, sent_ns: Any, delivered_ns: Any, lengths: Any) -> Timi
     lowest = np.full(len(ids), np.iinfo(np.int64).max)
     np.minimum.at(lowest, codes, took)
     timing.least = dict(zip(ids.tolist(), lowest.tolist(), strict=True))
+    if ahead:
+        views, places = np.unique(tags, return_inverse=True)
+        by = np.array([[ahead.get((sender, tag), 0) for tag in views.tolist()] for sender in ids.tolist()])
+        took = took - by[codes, places]
     first = begin_ns >> timing.shift
     windows = (delivered_ns >> timing.shift) - first
     spread = int(windows.max()) + 1

@@ -142,17 +142,6 @@ Task = tuple[int, Segment, Callable[..., Any], tuple[Any, ...]]
 """(journal, segment, what is called with the segment, and with what beside it)."""
 
 
-def in_tasks(
-    spark: SparkSession, journals: Sequence[Journal], look: Callable[[Segment], Any]
-) -> Iterator[tuple[int, Any]]:
-    """(journal, what ``look`` makes of a segment) of all segments.
-
-    Raises:
-        JournalError: a segment cannot be read.
-    """
-    return run_tasks(spark, [(at, each, look, ()) for at, journal in enumerate(journals) for each in journal.segments])
-
-
 def run_tasks(spark: SparkSession, tasks: Sequence[Task]) -> Iterator[tuple[int, Any]]:
     """(journal, result) of each; several in one task of Spark where they are many.
 

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from seqcast.commandline import Parser
 from seqcast.errors import UsageError
 from seqcast.journal.reader import Journal
+from seqcast.journal.schema import signed
 from seqcast.spark import latency, page
 from seqcast.spark.auditing import journals_of
 from seqcast.spark.latency import Timing, bucket_top
-from seqcast.spark.lookup import in_tasks
+from seqcast.spark.lookup import Task, run_tasks
 from seqcast.spark.members import Names
 from seqcast.spark.session import add_job_options, for_a_command
 
@@ -36,12 +37,15 @@ TROUBLE = {
 """What the time line shows: a name, and the counters that it sums."""
 
 CLOCKS = (
-    "Latency from send to delivery in microseconds, by the clocks of sender and member. Clock: how far that of the "
-    "member is ahead, as the fastest messages in both directions tell, and by how much that may be wrong"
+    "Latency from send to delivery in microseconds, by the clocks of sender and member, corrected where they are "
+    "known to differ. Clock: how far that of the member is ahead, as the fastest messages in both directions "
+    "tell, and by how much that may be wrong"
 )
 MARKS = 1000
 """Views and events that the page lists."""
 
+Clock = tuple[float, float]
+"""How far the clock of a member is ahead of a sender's, and how far that may be wrong, both ns."""
 Histogram = Counter[int]
 """Bucket -> messages."""
 
@@ -57,7 +61,7 @@ class Timed:
         window_ns: length of a window.
         trouble: (member, ns since 1970, name as in ``TROUBLE``, how many).
         marks: (ns since 1970, text) of view changes and of what applications were told.
-        least: (member, sender) -> lowest difference between delivery and sending, ns, by their two clocks.
+        clocks: (member, sender) -> how their clocks differ, at the best of the estimates for their views.
     """
 
     begin_ns: int
@@ -67,7 +71,7 @@ class Timed:
     windows: dict[tuple[str, int], tuple[int, int, Histogram]] = field(default_factory=dict)
     trouble: list[tuple[str, int, str, int]] = field(default_factory=list)
     marks: list[tuple[int, str]] = field(default_factory=list)
-    least: dict[tuple[str, str], int] = field(default_factory=dict)
+    clocks: dict[tuple[str, str], Clock] = field(default_factory=dict)
 
 
 def percentile(histogram: Mapping[int, int], share: float) -> int:
@@ -91,7 +95,12 @@ def measure(
     """
     tell(f"reading {sum(journal.rows for journal in journals)} rows of {len(journals)} journals")
     timings: dict[int, Timing] = {}
-    for number, timing in in_tasks(spark, journals, latency.measure):
+    recorded = recorded_clocks(journals)
+    tasks: list[Task] = []
+    for number, journal in enumerate(journals):
+        ahead = corrections(journal, recorded)
+        tasks += [(number, segment, latency.measure, (ahead,)) for segment in journal.segments]
+    for number, timing in run_tasks(spark, tasks):
         timings.setdefault(number, Timing()).add(timing)
     if not any(timing.counts for timing in timings.values()):
         raise UsageError("the journals hold no messages: nothing was delivered, or nothing was written yet")
@@ -108,24 +117,83 @@ def measure(
             before = timed.windows.setdefault((member, window - (begin >> shift)), (0, 0, Counter()))
             before[2][bucket] += count
             timed.windows[member, window - (begin >> shift)] = (before[0] + count, before[1] + size, before[2])
-        timed.least |= {(member, names.member(sender)): least for sender, least in timing.least.items()}
+    timed.clocks = _clocks(journals, names, recorded, timings)
     for number, journal in enumerate(journals):
         _note_events(journal, names.journal(number), timed)
     timed.marks.sort()
     return timed
 
 
-def clock_ahead(timed: Timed, member: str, sender: str) -> tuple[float, float] | None:
-    """How far the clock of a member is ahead of a sender's, and how far that may be wrong, both ns; None where messages
-    went in one direction only.
+def clock_ahead(there_ns: int | None, back_ns: int | None) -> Clock | None:
+    """How two clocks differ; None where messages went in one direction only.
+
+    Args:
+        there_ns, back_ns: lowest difference between delivery and sending of the messages to the member whose clock may
+            be ahead, by the two clocks, and of those that it sent.
 
     Of the fastest message in each direction, half the difference is that of the clocks, if both took equally long: the
     error is at most half of what they took together.
     """
-    there, back = timed.least.get((member, sender)), timed.least.get((sender, member))
-    if there is None or back is None:
+    if there_ns is None or back_ns is None:
         return None
-    return (there - back) / 2, (there + back) / 2
+    return (there_ns - back_ns) / 2, (there_ns + back_ns) / 2
+
+
+def recorded_clocks(journals: Sequence[Journal]) -> dict[tuple[int, int, int], Clock]:
+    """(member, sender, view tag) -> how their clocks differ, by what both journals recorded when they closed the view.
+    Ids and tags are signed, as in the columns."""
+    least = {
+        (signed(journal.member.id), signed(sender), signed(view.tag)): least_ns
+        for journal in journals
+        for view in journal.views
+        for sender, least_ns in (view.end.clocks if view.end is not None else ())
+    }
+    found = {}
+    for (member, sender, tag), there_ns in least.items():
+        clock = clock_ahead(there_ns, least.get((sender, member, tag)))
+        if clock is not None and member != sender:
+            found[member, sender, tag] = clock
+    return found
+
+
+def corrections(journal: Journal, recorded: Mapping[tuple[int, int, int], Clock]) -> dict[tuple[int, int], int]:
+    """What the latencies of a journal are corrected by: (sender, view tag) -> ns, where the difference of two clocks is
+    more than the error of its estimate: the fastest message of one direction arrived before it was sent. In a view
+    without an estimate, as the last one of a member that crashed, by that of the view before."""
+    found: dict[tuple[int, int], int] = {}
+    last: dict[int, int] = {}
+    member = signed(journal.member.id)
+    for view in journal.views:
+        for sender in (signed(each.id) for each in view.members):
+            if (clock := recorded.get((member, sender, signed(view.tag)))) is not None:
+                last[sender] = round(clock[0]) if abs(clock[0]) > clock[1] else 0
+            if last.get(sender):
+                found[sender, signed(view.tag)] = last[sender]
+    return found
+
+
+def _clocks(
+    journals: Sequence[Journal],
+    names: Names,
+    recorded: Mapping[tuple[int, int, int], Clock],
+    timings: Mapping[int, Timing],
+) -> dict[tuple[str, str], Clock]:
+    """(member, sender) -> how their clocks differ: the best of what the journals recorded, or what all rows tell where
+    they recorded nothing, as members that crashed in their first view."""
+    numbers = {signed(journal.member.id): number for number, journal in enumerate(journals)}
+    best: dict[tuple[int, int], Clock] = {}
+    for (member, sender, _), clock in recorded.items():
+        best[member, sender] = min(clock, best.get((member, sender), clock), key=lambda each: each[1])
+    least = {
+        (member, sender): least_ns
+        for member, number in numbers.items()
+        for sender, least_ns in (timings[number].least.items() if number in timings else ())
+    }
+    for (member, sender), there_ns in least.items():
+        by_rows = clock_ahead(there_ns, least.get((sender, member)))
+        if by_rows is not None and member != sender:
+            best.setdefault((member, sender), by_rows)
+    return {(names.journal(numbers[member]), names.member(sender)): clock for (member, sender), clock in best.items()}
 
 
 def _note_events(journal: Journal, member: str, timed: Timed) -> None:
@@ -161,7 +229,7 @@ def table(timed: Timed) -> list[dict[str, Any]]:
 
 
 def _clock_columns(timed: Timed, member: str, sender: str) -> dict[str, Any]:
-    ahead = clock_ahead(timed, member, sender) if member != sender else None
+    ahead = timed.clocks.get((member, sender))
     if ahead is None:
         return {"clock_us": None, "clock_error_us": None}
     return {"clock_us": round(ahead[0] / 1e3, 1), "clock_error_us": round(ahead[1] / 1e3, 1)}
