@@ -285,7 +285,7 @@ def config_page() -> str:
     resolved = [
         [f"`{field.name}`", *(number(getattr(preset, field.name)) for preset in presets)]
         for field in dataclasses.fields(Config)
-        if "formula" in field.metadata
+        if len({getattr(preset, field.name) for preset in presets}) > 1 and field.name != "preset"
     ]
     parts += ["## What the presets come to", table(["setting, s", *PRESETS], resolved)]
     return "\n\n".join(parts) + "\n"

@@ -82,6 +82,7 @@ class Settings(TypedDict, total=False):
     mmsg: bool
     send_batch: int
     receive_batch: int
+    latency: bool
     busy_poll_s: float
     flush_bytes: int
     flush_s_min: float

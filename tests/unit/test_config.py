@@ -115,6 +115,15 @@ def test_a_preset_is_the_start_of_what_follows_and_what_is_given_wins(tmp_path):
         Config(heartbeat_s=-1.0)
 
 
+def test_latency_sets_defaults_and_what_is_given_wins():
+    default, quick = Config(), Config(latency=True)
+    assert default.busy_poll_s == 0.0 < quick.busy_poll_s
+    assert quick.nap_s == 0.0 < default.nap_s
+    assert 0.0 < quick.flush_s_min < default.flush_s_min
+    assert Config(latency=True, busy_poll_s=0.0).busy_poll_s == 0.0
+    assert quick.replace(latency=False) == default
+
+
 @pytest.mark.parametrize("field", dataclasses.fields(Config), ids=lambda field: field.name)
 def test_every_setting_changes_what_engine_control_plane_or_sockets_are_given(field):
     """No setting is read and ignored."""

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 PACKET_BYTES_MAX = 65_000
 PRESETS = ("lan", "fast", "wan")
 PARTITIONS = ("merge", "primary")
+SPIN_S = 0.002
+"""How long a thread spins with ``latency=True``: longer than messages of a busy service are apart."""
 _MIB = 1 << 20
 _DERIVED = float("nan")  # this object marks a default whose formula has not been computed yet
 
@@ -603,8 +605,17 @@ class Config:
         low=1,
         high=64,
     )
-    busy_poll_s: float = _knob(
-        0.0,
+    latency: bool = _knob(
+        False,
+        "",
+        "For services that must answer soon rather than send much: sets the defaults of busy_poll_s, flush_s_min and "
+        "nap_s. Costs up to one core for each process, which spins while messages keep coming, and twice the CPU for "
+        "each message of a stream of single sends; give each process a core that nothing else uses "
+        "(docs/latency.md).",
+    )
+    busy_poll_s: float = _derived(
+        f"0 (latency: {SPIN_S:g})",
+        lambda config: SPIN_S if config.latency else 0.0,
         "s",
         "A thread that waits for datagrams spins for this long before it blocks. Saves a microsecond or more per hop,"
         " and costs a core per spinning thread: use it only where cores are idle.",
@@ -618,8 +629,9 @@ class Config:
         low=1,
         high=16 * _MIB,
     )
-    flush_s_min: float = _knob(
-        200e-6,
+    flush_s_min: float = _derived(
+        "0.0002 (latency: 2e-05)",
+        lambda config: 20e-6 if config.latency else 200e-6,
         "s",
         "Messages that are sent one by one are transmitted at once, but on average only one packet in this time: after "
         "a pause up to 8 in a row, then messages gather for at most this long. Never delayed: an answer to a message "
@@ -645,8 +657,9 @@ class Config:
         low=1e-4,
         high=0.1,
     )
-    nap_s: float = _knob(
-        500e-6,
+    nap_s: float = _derived(
+        "0.0005 (latency: 0)",
+        lambda config: 0.0 if config.latency else 500e-6,
         "s",
         "A receiver under load lets datagrams accumulate, until there are about 512 KiB or a quarter of a window, for"
         " at most this long: it wakes less often and delivers larger batches, later. 0: never.",

@@ -261,7 +261,7 @@ def group_latency(path: Path, latency: Latency, cluster: str) -> dict[str, float
             place = path.places[index]
             settings = {**latency.settings, "order": latency.order, "interface": place.interface}
             if latency.spin:
-                settings["busy_poll_s"] = 1.0
+                settings["latency"] = True
             task = {
                 "role": "latency",
                 "name": f"member-{index}",

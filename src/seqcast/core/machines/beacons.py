@@ -63,8 +63,8 @@ class Beacons:
         self.found = False  # by the last beacon: a view that ours can be merged with
         self.due_ns = NEVER
         self.said_ns = -NEVER  # when our last beacon was sent
-        # Members in other views, and when we last told each of ours. Two members that have each other in different views
-        # would otherwise answer each other's answers without a pause, and each duplicate of one besides.
+        # Members in other views, and when we last told each of ours. Two members that have each other in different
+        # views would otherwise answer each other's answers without a pause, and each duplicate of one besides.
         self.told_ns: dict[int, int] = {}
         self.heard: dict[int, Heard] = {}  # other coordinators
         self.apart: dict[int, Apart] = {}  # tags of views that cannot be merged with ours as both are
