@@ -3,6 +3,8 @@
 import functools
 from dataclasses import replace
 
+from total_headers import header
+
 from seqcast.core.frames.closing import Accepted, Block, BlockOk, Cut, Done, Ok, Promised, Propose, Start
 from seqcast.core.frames.joining import Join, Leave, Refused, Wait
 from seqcast.core.frames.kinds import load
@@ -29,6 +31,7 @@ class Stage(World):
         self.lines = []
         self.callbacks = callbacks or {}
         self.quiet = False  # frames are not written: what leads up to the scene
+        self.headers = False  # datagrams that are headers of TOTAL are written, and can be refused, as frames are
         self.refuse = lambda source, node, frame: False  # True: this frame does not get through
 
     def note(self, line):
@@ -103,7 +106,9 @@ class Stage(World):
         return len({node.endpoint.view for node in self.nodes if node.up and not node.endpoint.over}) == 1
 
     def control(self, datagram):
-        """The control frame in a datagram, or None."""
+        """The control frame in a datagram, or its header of TOTAL, or None."""
+        if self.headers and (words := header(datagram)):
+            return words
         try:
             return load(datagram[40:]) if datagram[2] == CONTROL else None
         except RemoteProtocolError as error:

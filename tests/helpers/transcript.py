@@ -12,7 +12,8 @@ each control frame that crossed the network and each view that was installed. A 
 ``leave a`` ``crash a``
 ``stop a for 700 ms``                  the process is stopped, as by SIGSTOP, and goes on later
 ``suspend a for 300 ms``               a pauses the group, and holds the pause for so long
-``send a 100``                         a multicasts a message of so many bytes
+``send a 100 [to b]``                  a multicasts a message of so many bytes, or sends it to b alone
+``headers``                            datagrams that are headers of the TOTAL protocol are written from here on, too
 ``run until 1500 ms``
 ``partition a b | c | d``              no datagram passes between the sides
 ``cut a -> b``                         no datagram passes from a to b
@@ -164,10 +165,13 @@ class Play:
         self.node(member).suspend(int(takes) * MS)
 
     def do_send(self, rest: str) -> None:
-        member, size = split(r"(\w+) (\d+)", rest)
+        member, size, to = split(r"(\w+) (\d+)(?: to (\w+))?", rest)
         node = self.node(member)
-        node.record.pending.append((0, int(size)))
+        node.record.pending.append((self.node(to).id if to else 0, int(size)))
         node.service()
+
+    def do_headers(self, rest: str) -> None:
+        self.stage.headers = True
 
     def do_run(self, rest: str) -> None:
         (until,) = split(r"until (\d+) ms", rest)
