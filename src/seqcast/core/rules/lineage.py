@@ -71,9 +71,11 @@ class Lineage:
 
     def close(self, view: View, frame: NewView, first: int = 0, ends: Sequence[int] = ()) -> None:
         """``view`` is closed for us by ``frame``; ``first`` and ``ends``: see ``Own``."""
-        tag = view.view_id.tag
+        tag, last = view.view_id.tag, last_delivered(view, frame, view.rank(self.me))
+        if ends:
+            last = min(last, first + len(ends))  # a sequencer's records may follow its last own packet
         self.closed[tag] = frame
-        self._own[tag] = Own(view.view_id, last_delivered(view, frame, view.rank(self.me)), first, array("L", ends))
+        self._own[tag] = Own(view.view_id, last, first, array("L", ends))
         self._members[tag] = {member.id: member.address for member in view.members}
         for each in (self.closed, self._own, self._members):
             while len(each) > CLOSED_VIEWS_MAX:
