@@ -145,7 +145,8 @@ static void append(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *t) {
                                     .first = b->n,
                                     .n = n - b->n,
                                     .index = whole - (n - b->n),
-                                    .unicast = d->stream == SC_STREAM_UNICAST};
+                                    .unicast = d->stream == SC_STREAM_UNICAST,
+                                    .transitional = d->transitional};
     e->counters.messages_delivered += n - b->n;
     b->n = n;
 }

@@ -55,6 +55,7 @@ int sc_queue_packet(sc_engine *e, const sc_delivery *packet) {
     *d = *packet;
     d->epoch = e->epoch;
     d->view_tag = e->view.tag;
+    d->transitional = e->queue.transitional && d->stream == SC_STREAM_GROUP;
     sc_peer *peer = sc_of_pair((uint64_t)d->stream) ? sc_find_peer(e, d->sender) : NULL;
     d->pair = peer ? peer->pair : 0;
     if (d->stream == SC_STREAM_GROUP && d->carrier != e->view.rank) peer = e->peers[d->carrier];
@@ -160,7 +161,12 @@ void sc_queue_pop(sc_engine *e, int64_t now) {
 }
 
 /* Everything in the queue now belongs to closed views. */
-void sc_queue_closed(sc_engine *e) { e->queue.closed_bytes = e->queue.own_bytes; }
+void sc_queue_closed(sc_engine *e) {
+    e->queue.closed_bytes = e->queue.own_bytes;
+    e->queue.transitional = 0;
+}
+
+void sc_queue_transitional(sc_engine *e) { e->queue.transitional = 1; }
 
 void sc_queue_free(sc_engine *e) {
     for (; e->queue.head < e->queue.tail; e->queue.head++)

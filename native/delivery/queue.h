@@ -21,6 +21,7 @@ typedef struct {
     uint8_t stream; /* SC_STREAM_* */
     uint8_t inside; /* the marker is inside a view: open messages continue after it */
     uint8_t own; /* a copy of an own packet, which the pool does not bound */
+    uint8_t transitional; /* members that fell may have delivered something else in its place */
 } sc_delivery;
 
 typedef struct {
@@ -30,6 +31,7 @@ typedef struct {
     uint64_t own_bytes, closed_bytes; /* of them copies of own packets; of those, of closed views */
     uint64_t self_bytes; /* of messages to itself, which have the window of a unicast stream */
     uint64_t markers;
+    int transitional; /* so is what is added, until the view is over */
 } sc_delivery_queue;
 
 struct sc_peer;
@@ -40,6 +42,8 @@ void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno, 
 void sc_queue_unicasts(sc_engine *e, struct sc_peer *peer);
 void sc_queue_pop(sc_engine *e, int64_t now);
 void sc_queue_closed(sc_engine *e);
+/* The order of what follows in this view is known to its survivors only. */
+void sc_queue_transitional(sc_engine *e);
 void sc_queue_free(sc_engine *e);
 /* What an order does with the packet `queued` of a group stream: delivers it, 0 without memory; or refuses it, so that it is
  * requested again. sc_rx_skip skips it. */

@@ -203,7 +203,8 @@ typedef struct {
     uint32_t first; /* index of the first message in the batch */
     uint32_t n;
     uint32_t index; /* of the first message in its packet */
-    uint32_t unicast; /* 1: was sent to this member only */
+    uint16_t unicast; /* 1: was sent to this member only */
+    uint16_t transitional; /* 1: members that fell may have delivered something else in this place */
 } sc_run;
 
 typedef struct {
@@ -305,6 +306,7 @@ typedef struct {
     sc_address addresses[SC_MEMBERS_MAX];
     uint32_t merge; /* 1: subgroups merge; own messages that the old sequencer never stamped are not resent */
     uint8_t apart[SC_MEMBERS_MAX]; /* by rank, 1: comes from another subgroup; the streams with it start anew */
+    uint8_t fell[SC_MEMBERS_MAX]; /* by rank in the view that is closed, 1: is no survivor of it */
     uint64_t base[SC_MEMBERS_MAX]; /* digest: each group stream continues after this seqno */
     uint64_t origin_base[SC_MEMBERS_MAX]; /* received table: each sender's own numbering continues after this one */
 } sc_view;
@@ -350,8 +352,8 @@ uint64_t sc_engine_view(const sc_engine *e);
  * sequencer itself. With the gate closed it is the last of this view. */
 uint64_t sc_engine_forwarded(const sc_engine *e);
 /* Leaves the view: delivers up to the cut (NULL: nothing more), then `marker`; from then on only control frames are sent
- * or accepted. */
-void sc_engine_close(sc_engine *e, const uint64_t *cut, uint64_t marker);
+ * or accepted. `fell`, by rank: see sc_view; NULL: none. */
+void sc_engine_close(sc_engine *e, const uint64_t *cut, const uint8_t *fell, uint64_t marker);
 
 /* ---- counters ----------------------------------------------------------------------------------------------- */
 

@@ -5,7 +5,9 @@
  *
  * The cut orders everything that was sent: first what the sequencer's stream orders up to the cut, then the rest by (rank,
  * seqno). An entry whose packet lies beyond the cut is void, as no survivor has it. So nothing is resent, and a message is
- * delivered in the view in which it was sent, whoever falls.
+ * delivered in the view in which it was sent, whoever falls. A sequencer that fell may have delivered in another order what
+ * follows the first void entry, or the end of its stream: that is transitional. One that survived has delivered by its records
+ * alone.
  *
  * Credit. A record needs credit of the sequencer's window, and a reserve beyond it that no data packet uses, because the window
  * is always full when the sequencer sends much itself. Records that wait for credit cannot block the credit they wait for: it
@@ -194,17 +196,23 @@ static int accepts(const sc_engine *e, const sc_peer *peer, int stream, const ui
     return valid;
 }
 
+/* What follows is in the order of the cut, and not in that of a sequencer that fell. */
+static void own_order(sc_engine *e) {
+    if (e->cut.fell[e->view.sequencer]) sc_queue_transitional(e);
+}
+
 /* Delivers what this record orders. 0: a packet is missing. `last`: it is beyond the cut, and void. */
 static int follow_record(sc_engine *e, const uint8_t *p, int last) {
     recording *s = e->order.state;
     for (; s->entry < sc_get_pieces(p); s->entry++, s->delivered = 0) {
         while (s->delivered < sc_get_record_count(p, s->entry)) {
-            if (deliver_next(e, sc_get_record_rank(p, s->entry)))
+            if (deliver_next(e, sc_get_record_rank(p, s->entry))) {
                 s->delivered++;
-            else if (last)
-                break;
-            else
-                return 0;
+                continue;
+            }
+            if (!last) return 0;
+            own_order(e);
+            break;
         }
     }
     s->entry = 0;
@@ -239,6 +247,7 @@ static void advance(sc_engine *e, sc_peer *peer) {
 
 static void finish(sc_engine *e) {
     if (!is_sequencer(e)) follow(e, 1);
+    own_order(e);
     for (uint32_t r = 0; r < e->view.n; r++)
         while (deliver_next(e, r)) {}
 }

@@ -120,7 +120,10 @@ void sc_engine_received_table(const sc_engine *e, uint64_t *out) {
 }
 
 /* The view delivers up to the cut: nothing is held back any more. */
-void sc_cut_over(sc_engine *e) { e->cut.set = SC_CUT_NONE; }
+void sc_cut_over(sc_engine *e, const uint8_t *fell) {
+    e->cut.set = SC_CUT_NONE;
+    if (fell) memcpy(e->cut.fell, fell, sizeof e->cut.fell);
+}
 
 void sc_cut_reset(sc_engine *e) { memset(&e->cut, 0, offsetof(sc_cut, end)); }
 

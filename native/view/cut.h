@@ -17,6 +17,7 @@ typedef struct {
     int still; /* lost members may come back in this view: what they lack is kept */
     int set; /* SC_CUT_* */
     int told;
+    uint8_t fell[SC_MEMBERS_MAX]; /* at the end of the view: members that are no survivors of it */
     uint64_t end[SC_MEMBERS_MAX];
 } sc_cut;
 
@@ -28,7 +29,7 @@ typedef struct {
 } sc_peer_cut;
 
 void sc_cut_peer_begin(struct sc_peer *peer);
-void sc_cut_over(sc_engine *e);
+void sc_cut_over(sc_engine *e, const uint8_t *fell);
 void sc_cut_reset(sc_engine *e);
 
 void sc_view_resume(sc_engine *e);

@@ -36,17 +36,17 @@ static int prepare(sc_engine *e, const sc_view *view, preparation *new) {
     return 0;
 }
 
-static void deliver_to_cut(sc_engine *e, const uint64_t *cut) {
-    sc_cut_over(e);
+static void deliver_to_cut(sc_engine *e, const uint64_t *cut, const uint8_t *fell) {
+    sc_cut_over(e, fell);
     for (uint32_t r = 0; r < e->view.n; r++)
         if (r != e->view.rank) sc_rx_end(&e->peers[r]->group, cut[r]);
     e->order.ops->finish(e);
 }
 
 /* Delivers the old view to its end. */
-static void finish_view(sc_engine *e, const uint64_t *cut, int merge) {
+static void finish_view(sc_engine *e, const uint64_t *cut, const uint8_t *fell, int merge) {
     if (!e->in_view) return;
-    if (cut) deliver_to_cut(e, cut);
+    if (cut) deliver_to_cut(e, cut, fell);
     sc_large_view_ends(e, merge);
 }
 
@@ -185,7 +185,7 @@ static int begin(sc_engine *e, const sc_view *view, preparation *new, int64_t no
 int sc_view_install(sc_engine *e, const sc_view *view, const uint64_t *cut, uint64_t marker, int64_t now) {
     if (!is_valid(e, view)) return -1;
     preparation new = {0};
-    finish_view(e, cut, (int)view->merge);
+    finish_view(e, cut, view->fell, (int)view->merge);
     if (prepare(e, view, &new) || sc_queue_marker(e, marker, 0)) {
         preparation_free(&new);
         return -1;
@@ -200,8 +200,8 @@ uint64_t sc_engine_view(const sc_engine *e) { return e->in_view ? e->view.tag : 
 
 uint64_t sc_engine_forwarded(const sc_engine *e) { return e->in_view && e->order.waits ? e->own.last : 0; }
 
-void sc_engine_close(sc_engine *e, const uint64_t *cut, uint64_t marker) {
-    finish_view(e, cut, 0);
+void sc_engine_close(sc_engine *e, const uint64_t *cut, const uint8_t *fell, uint64_t marker) {
+    finish_view(e, cut, fell, 0);
     sc_queue_marker(e, marker, 0);
     sc_view_leave(e);
 }

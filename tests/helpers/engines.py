@@ -36,6 +36,7 @@ class Net:
         self.engines = [make_engine(i, **settings) for i in self.ids]
         self.got: list[list[tuple[int, bytes]]] = [[] for _ in range(n)]
         self.markers: list[list[int]] = [[] for _ in range(n)]
+        self.transitional: list[list[int]] = [[] for _ in range(n)]  # places in `got`
         self.window, self.share, self.room = window, share, room
         self.packet, self.mechanism = packet, mechanism
         self.install(list(range(n)), sequencer=sequencer, tag=1, marker=1)
@@ -50,6 +51,7 @@ class Net:
         base: list[int] | None = None,
         origin: list[int] | None = None,
         cuts: dict[int, list[int] | None] | None = None,
+        fell: list[bool] | None = None,
     ) -> None:
         for rank, i in enumerate(members):
             self.engines[i].install(
@@ -71,6 +73,7 @@ class Net:
                 cut=(cuts or {}).get(i),
                 marker=marker,
                 now_ns=self.now,
+                fell=fell if cuts else None,
             )
 
     def step(self, ns: int = MS, take: bool = True) -> int:
@@ -95,6 +98,8 @@ class Net:
             if isinstance(item, Batch):
                 payloads = item.tolist()
                 for run in item.runs:
+                    if run["transitional"]:
+                        self.transitional[i] += range(len(self.got[i]), len(self.got[i]) + int(run["n"]))
                     for k in range(run["n"]):
                         self.got[i].append((int(run["sender"]), payloads[int(run["first"]) + k]))
             else:
@@ -166,6 +171,7 @@ def change_view(
         base=[cut[i] if i < n else 0 for i in members],
         origin=[tables[0][i] if i < n else 0 for i in members],
         cuts=dict.fromkeys(survivors, cut),
+        fell=[i not in survivors for i in range(n)],
     )
 
 

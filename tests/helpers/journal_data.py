@@ -17,7 +17,7 @@ from seqcast.types import Member, View, ViewId
 
 RUN_DTYPE = np.dtype(
     [("sender", "u8"), ("seqno", "u8"), ("global_seqno", "u8"), ("sent_ns", "i8"),
-     ("first", "u4"), ("n", "u4"), ("index", "u4"), ("unicast", "u4")]
+     ("first", "u4"), ("n", "u4"), ("index", "u4"), ("unicast", "u2"), ("transitional", "u2")]
 )  # fmt: skip
 
 
@@ -30,6 +30,11 @@ class Delivered:
     runs: Any
     view_tag: int
     delivered_ns: int
+
+    @property
+    def transitional(self) -> int:
+        late = self.runs[self.runs["transitional"] > 0]
+        return int(late["global_seqno"][0]) if len(late) else 0
 
     @property
     def nbytes(self) -> int:
@@ -49,6 +54,7 @@ class Row:
     global_seqno: int
     payload: bytes
     unicast: bool = False
+    transitional: bool = False
 
 
 def member(name: str, incarnation: int = 1) -> Member:
@@ -70,7 +76,7 @@ def batch_of(rows: list[Row], of: View, delivered_ns: int = 1_700_000_000_000_00
     for at, row in enumerate(rows):
         last = runs[-1] if runs else None
         follows = last is not None and (
-            (last[0], last[1], last[7]) == (row.sender.id, row.seqno, int(row.unicast))
+            (last[0], last[1], *last[7:]) == (row.sender.id, row.seqno, int(row.unicast), int(row.transitional))
             and last[6] + last[5] == row.index
             and (last[2] + last[5] if last[2] else 0) == row.global_seqno
         )
@@ -78,7 +84,7 @@ def batch_of(rows: list[Row], of: View, delivered_ns: int = 1_700_000_000_000_00
             last[5] += 1
         else:
             runs.append([row.sender.id, row.seqno, row.global_seqno, 1_600_000_000_000_000_000 + row.seqno, at, 1,
-                         row.index, int(row.unicast)])  # fmt: skip
+                         row.index, int(row.unicast), int(row.transitional)])  # fmt: skip
     return Delivered(data, offsets, np.array([tuple(run) for run in runs], RUN_DTYPE), of.view_id.tag, delivered_ns)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 import shutil
 import threading
@@ -26,6 +27,7 @@ from seqcast.journal.writer import JournalWriter
 from seqcast.spark import follow
 from seqcast.spark.source import JournalReader, JournalStream, Wanted
 from seqcast.spark.stores import Folders, Taps
+from seqcast.types import Member, View
 
 A, B, C, D = (member(name) for name in "abcd")
 V1, V2, V3 = view(1, [A, B, C]), view(2, [B, C]), view(3, [B, C, D])
@@ -230,18 +232,39 @@ def test_beyond_the_stable_point_the_journals_are_compared(tmp_path: Path, same:
     lost = journal(tmp_path, A, [(V1, ONE[:200] if same else swapped)], closed=None, payload="full")
     query = Query(Folders([str(tmp_path)]))
     query.run()
-    writer = JournalWriter(tmp_path, cluster="test", member=B, payload="full", flush_s=0.001)
-    for of, content in ((V1, ONE), (V2, TWO)):
-        writer.view(of, 1, prefix=False)
-        writer.batch(batch_of(content, of), of)
-    writer.close("leave")
+    without_prefix(tmp_path, B, [(V1, transitional(ONE, 98)), (V2, TWO)])
     if gone:
         shutil.rmtree(lost)
     if same and not gone:
         assert query.run() == ALL[:500]
     else:
-        with pytest.raises(seqcast.UsageError, match="known to have the same only up to 0"):
+        with pytest.raises(seqcast.UsageError, match="known to have the same only up to 97"):
             query.run()
+
+
+def transitional(of: list[Row], first: int) -> list[Row]:
+    return [dataclasses.replace(row, transitional=row.global_seqno >= first) for row in of]
+
+
+def without_prefix(top: Path, who: Member, story: list[tuple[View, list[Row]]]) -> None:
+    writer = JournalWriter(top, cluster="test", member=who, payload="full", flush_s=0.001)
+    for of, content in story:
+        writer.view(of, 1, prefix=False)
+        writer.batch(batch_of(content, of), of)
+    writer.close("leave")
+
+
+def test_a_lost_member_that_closed_the_view_apart_agrees_only_up_to_its_own_stable_point(tmp_path: Path) -> None:
+    swapped = [*ONE[:98], ONE[99], ONE[98], *ONE[100:200]]
+    numbered = [dataclasses.replace(row, global_seqno=at) for at, row in enumerate(swapped, 1)]
+    lost = journal(tmp_path, A, [(V1, numbered)], closed=None, payload="full")
+    query = Query(Folders([str(tmp_path)]))
+    query.run()
+    shutil.rmtree(lost)
+    without_prefix(tmp_path, A, [(V1, transitional(numbered, 98)), (view(2, [A]), [])])
+    without_prefix(tmp_path, B, [(V1, ONE), (view(2, [B, C], attempt=2), TWO)])
+    with pytest.raises(seqcast.UsageError, match="known to have the same only up to 97"):
+        query.run()
 
 
 @pytest.mark.parametrize("closed", ["leave", None])

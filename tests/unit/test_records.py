@@ -160,6 +160,9 @@ def test_what_survivors_sent_is_delivered_in_its_view_when_the_sequencer_crashes
         net.take(i)
         assert net.markers[i] == [1, 2]
         assert [of_sender(net, i, j) for j in (1, 2, 3)] == [in_view[j] for j in (1, 2, 3)]
+        agreed, end = len(net.got[i]) - len(net.transitional[i]), len(net.got[i])
+        assert net.transitional[i] == net.transitional[1] == list(range(agreed, end)), "the last ones, the same for all"
+        assert agreed and net.got[0][:agreed] == net.got[i][: min(agreed, len(net.got[0]))]
     for _ in range(50):
         send(rng.choice([1, 2, 3]))
         net.step()
@@ -185,6 +188,7 @@ def test_an_entry_whose_packet_no_survivor_has_is_void() -> None:
     change_view(net, [1, 2], [1, 2], sequencer=0, tag=2)
     net.run(10)
     assert net.got[1] == net.got[2] == [(net.ids[2], b"of two"), (net.ids[1], b"of one")]
+    assert net.transitional[1] == net.transitional[2] == [0, 1], "the sequencer had another message in that place"
 
 
 def test_a_record_is_served_by_any_survivor_that_holds_it() -> None:
@@ -200,6 +204,26 @@ def test_a_record_is_served_by_any_survivor_that_holds_it() -> None:
     change_view(net, [1, 2, 3], [1, 2, 3], sequencer=0, tag=2)
     net.run(10)
     assert net.got[1] == net.got[2] == net.got[3] == [(net.ids[2], b"of two"), (net.ids[1], b"of one")]
+    assert net.transitional == [[]] * 4, "in the sequencer's order"
+
+
+@pytest.mark.parametrize(("survivors", "transitional"), [([0, 1, 2], 0), ([1, 2, 3], 1), ([0, 1, 2, 3], 0)])
+def test_only_a_sequencer_that_fell_makes_what_no_record_orders_transitional(
+    survivors: list[int], transitional: int
+) -> None:
+    """One that survived delivered nothing that its records, which the cut has, do not name."""
+    net = group(4)
+    net.run(5)
+    net.engines[2].send(b"ordered")
+    net.run(20)
+    net.engines[0].gate_close()
+    net.engines[1].send(b"not ordered")
+    net.drop = lambda src, dst, lane, datagram: not {src, dst} <= set(survivors)
+    change_view(net, survivors, survivors, sequencer=0, tag=2)
+    net.run(10)
+    for i in survivors:
+        assert net.got[i] == [(net.ids[2], b"ordered"), (net.ids[1], b"not ordered")]
+        assert net.transitional[i] == [1] * transitional
 
 
 def record(*entries: tuple[int, int], seqno: int = 1, pieces: int | None = None, more: bytes = b"") -> bytes:

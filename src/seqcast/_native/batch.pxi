@@ -15,7 +15,8 @@ cdef object arrays():
         RUN_DTYPE = numpy.dtype(
             [
                 ("sender", "u8"), ("seqno", "u8"), ("global_seqno", "u8"), ("sent_ns", "i8"),
-                ("first", "u4"), ("n", "u4"), ("index", "u4"), ("unicast", "u4"),
+                ("first", "u4"), ("n", "u4"), ("index", "u4"), ("unicast", "u2"),
+                ("transitional", "u2"),
             ]
         )
         np = numpy
@@ -66,11 +67,17 @@ cdef class Message:
         global_seqno: position among the messages of the view, from 1, dense; None without total order and for unicasts.
         sent_ns: wall clock of the sender, ns since 1970, when the packet was opened.
         unicast: it was sent to this member only.
+        transitional: it was delivered by a view change after members were lost, which may have delivered something
+            else in its place.
     """
 
-    __match_args__ = ("payload", "sender", "view_id", "seqno", "index", "global_seqno", "sent_ns", "unicast")
+    __match_args__ = (
+        "payload", "sender", "view_id", "seqno", "index", "global_seqno", "sent_ns", "unicast", "transitional"
+    )
 
-    def __init__(self, payload, sender, view_id, seqno, index, global_seqno, sent_ns, unicast=False):
+    def __init__(
+        self, payload, sender, view_id, seqno, index, global_seqno, sent_ns, unicast=False, transitional=False
+    ):
         self.payload = payload
         self.sender = sender
         self.view_id = view_id
@@ -79,11 +86,12 @@ cdef class Message:
         self.global_seqno = global_seqno
         self.sent_ns = sent_ns
         self.unicast = unicast
+        self.transitional = transitional
 
     cdef tuple fields(self):
         return (
             self.payload, self.sender, self.view_id, self.seqno, self.index, self.global_seqno, self.sent_ns,
-            self.unicast,
+            self.unicast, self.transitional,
         )
 
     def __eq__(self, other):
@@ -111,7 +119,8 @@ cdef class Batch:
         data: the bytes of the messages, an array of uint8.
         offsets: ``len(batch) + 1`` offsets into ``data`` (int32): message i is ``data[offsets[i]:offsets[i + 1]]``.
         runs: who sent what: one row for the messages of one packet: sender's id, seqno, global_seqno, sent_ns, first
-            (index of its first message here), n, index, unicast.
+            (index of its first message here), n, index, unicast, transitional.
+        transitional: global seqno of the first message that is; 0 if none is.
         nbytes: bytes of all its messages.
         view_tag: tag of the view's id, as packets carry it.
         delivered_ns: wall clock at delivery, ns since 1970.
@@ -159,6 +168,16 @@ cdef class Batch:
     @property
     def nbytes(self):
         return self.b.data_len - (<uint64_t>self.b.offsets[self.first] if self.b.n else 0)
+
+    @property
+    def transitional(self):
+        cdef uint32_t r
+        cdef const sc_run *run
+        for r in range(self.b.n_runs):
+            run = &self.b.runs[r]
+            if run.transitional and run.first + run.n > self.first:
+                return run.global_seqno + (self.first - run.first if self.first > run.first else 0)
+        return 0
 
     @property
     def view_tag(self):
@@ -225,6 +244,7 @@ cdef class Batch:
         m.global_seqno = run.global_seqno + k if run.global_seqno else None
         m.sent_ns = run.sent_ns
         m.unicast = run.unicast != 0
+        m.transitional = run.transitional != 0
         return m
 
     def messages(self):

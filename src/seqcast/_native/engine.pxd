@@ -1,5 +1,5 @@
 # Contents page of the engine for other compiled modules (the socket driver): native/engine/engine.h and its classes.
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 
 cdef extern from "io/port.h" nogil:
@@ -132,7 +132,8 @@ cdef extern from "engine/engine.h" nogil:
         uint32_t first
         uint32_t n
         uint32_t index
-        uint32_t unicast
+        uint16_t unicast
+        uint16_t transitional
 
     ctypedef struct sc_batch:
         uint8_t *data
@@ -169,6 +170,7 @@ cdef extern from "engine/engine.h" nogil:
         uint32_t packet_bytes
         uint32_t merge
         uint8_t *apart
+        uint8_t *fell
         uint64_t *ids
         sc_address *addresses
         uint64_t *base
@@ -244,7 +246,7 @@ cdef extern from "engine/engine.h" nogil:
     int sc_engine_cut_reached(const sc_engine *e)
     void sc_engine_received_table(const sc_engine *e, uint64_t *out)
     int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, uint64_t marker, int64_t now)
-    void sc_engine_close(sc_engine *e, const uint64_t *cut, uint64_t marker)
+    void sc_engine_close(sc_engine *e, const uint64_t *cut, const uint8_t *fell, uint64_t marker)
     uint64_t sc_engine_view(const sc_engine *e)
     uint64_t sc_engine_forwarded(const sc_engine *e)
     size_t sc_engine_counter_values(const sc_engine *e, const char **names, uint64_t *values, size_t n)
@@ -292,6 +294,6 @@ cdef class Message:
     cdef readonly uint64_t seqno
     cdef readonly int64_t sent_ns
     cdef readonly uint32_t index
-    cdef readonly bint unicast
+    cdef readonly bint unicast, transitional
 
     cdef tuple fields(self)

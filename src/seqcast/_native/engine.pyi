@@ -25,7 +25,7 @@ LANE_UNICAST: int
 SEQNO_MAX: int
 
 RUN_DTYPE: np.dtype[Any]
-"""sender u8, seqno u8, global_seqno u8, sent_ns i8, first u4, n u4, index u4, unicast u4 (see sc_run)."""
+"""sender u8, seqno u8, global_seqno u8, sent_ns i8, first u4, n u4, index u4, unicast u2, transitional u2 (sc_run)."""
 
 def order_name(mechanism: int) -> str | None:
     """The order that this build has under a number."""
@@ -46,6 +46,7 @@ class Message:
         global_seqno: int | None,
         sent_ns: int,
         unicast: bool = False,
+        transitional: bool = False,
     ) -> None: ...
     @property
     def payload(self) -> bytes: ...
@@ -68,6 +69,10 @@ class Message:
     @property
     def unicast(self) -> bool:
         """The message was sent to this member only."""
+    @property
+    def transitional(self) -> bool:
+        """The message was delivered by a view change after members were lost: these may have delivered something
+        else in its place."""
 
 class Batch:
     """Messages of one view, in order, in Arrow's binary layout. Iterating yields their payloads.
@@ -87,7 +92,10 @@ class Batch:
     @property
     def runs(self) -> npt.NDArray[Any]:
         """Runs: one row (RUN_DTYPE) for the messages of one packet: sender's id, seqno, global_seqno, sent_ns,
-        first, n, index, unicast; ``first`` is the index of its first message here."""
+        first, n, index, unicast, transitional; ``first`` is the index of its first message here."""
+    @property
+    def transitional(self) -> int:
+        """Global seqno of the first message that is transitional (see ``Message``); 0 if none is."""
     @property
     def nbytes(self) -> int:
         """Bytes of all messages."""
@@ -242,6 +250,7 @@ class Engine:
         marker: int,
         now_ns: int,
         apart: Sequence[bool] | None = None,
+        fell: Sequence[bool] | None = None,
         share_bytes: int = 0,
         room_bytes: int = 0,
     ) -> None:
@@ -252,12 +261,13 @@ class Engine:
             share_bytes: what each group stream always has of it; 0: all.
             room_bytes: of all group streams together, at each receiver; needed only with ``share_bytes``.
             mechanism: number of the order of `core/orders`.
+            fell: by rank in the view that is closed: is no survivor of it.
             sequencer: rank of the member that orders them, if the mechanism has one; otherwise ignored.
             apart: if subgroups merge: by rank, whether the member comes from another subgroup.
         """
     def forwarded(self) -> int:
         """Last seqno of the own numbering that was handed to a sequencer; 0 without one, or at the sequencer itself."""
-    def close_view(self, cut: Sequence[int] | None, marker: int) -> None: ...
+    def close_view(self, cut: Sequence[int] | None, marker: int, fell: Sequence[bool] | None = None) -> None: ...
     # The application.
     def send(self, payload: bytes, *, to: int = 0, wall_ns: int = 0) -> int:
         """Packs one message that fits the credit; SENT, AGAIN (nothing is packed in part: the caller repeats the whole

@@ -351,7 +351,7 @@ cdef class Engine:
         self, *, uint64_t tag, ids, addresses, uint32_t rank, uint32_t mechanism, int32_t sequencer,
         uint64_t window_bytes, uint64_t forward_window_bytes, uint64_t unicast_window_bytes,
         uint64_t state_window_bytes, uint32_t packet_bytes, base, origin_base, cut, uint64_t marker, int64_t now_ns,
-        apart=None, uint64_t share_bytes=0, uint64_t room_bytes=0,
+        apart=None, fell=None, uint64_t share_bytes=0, uint64_t room_bytes=0,
     ):
         cdef Py_ssize_t n, i
         cdef sc_view *view
@@ -372,6 +372,8 @@ cdef class Engine:
             apart = listed(apart, "apart", n, True)
         if cut is not None:
             cut = listed(cut, "the cut", self.members, True)
+        if fell is not None:
+            fell = listed(fell, "fell", self.members, True)
         view = <sc_view *>malloc(sizeof(sc_view))
         if view == NULL:
             raise MemoryError()
@@ -397,6 +399,8 @@ cdef class Engine:
                 if apart is not None:
                     view.merge = 1
                     view.apart[i] = bool(apart[i])
+            for i, each in enumerate(fell or ()):
+                view.fell[i] = bool(each)
             if cut is not None:
                 marks = by_rank(cut)
             sc_mutex_lock(&self.lock)
@@ -415,12 +419,17 @@ cdef class Engine:
     def forwarded(self):
         return self.ask(sc_engine_forwarded)
 
-    def close_view(self, cut, uint64_t marker):
+    def close_view(self, cut, uint64_t marker, fell=None):
+        cdef uint8_t lost[SC_MEMBERS_MAX]
         cdef uint64_t *marks = NULL
+        memset(lost, 0, sizeof(lost))
+        if fell is not None:
+            for i, each in enumerate(listed(fell, "fell", self.members, True)):
+                lost[i] = bool(each)
         if cut is not None:
             marks = by_rank(listed(cut, "the cut", self.members, True))
         sc_mutex_lock(&self.lock)
-        sc_engine_close(self.e, marks, marker)
+        sc_engine_close(self.e, marks, lost, marker)
         sc_mutex_unlock(&self.lock)
         free(marks)
         self.members = 0

@@ -101,7 +101,12 @@ class Installer:
             marker=marker,
             now_ns=self.context.now,
             apart=apart(frame, me),
+            fell=None if first else self._fell(frame),
         )
+
+    def _fell(self, frame: NewView) -> list[bool]:
+        """By rank in our view: is the member no survivor of it?"""
+        return [member.id not in frame.survivors for member in self.context.members]
 
     def _note_departed(self, frame: NewView) -> None:
         departed = self.context.departed
@@ -126,7 +131,7 @@ class Installer:
         view, machines = view_of(frame), self.machines
         lost = self.losses.closed_without_us(frame, left)
         if left:
-            self._left = self._stop(frame.cut, lost, Left(view, complete=True))
+            self._left = self._stop(frame, lost, Left(view, complete=True))
             self.story.left(view)
             if machines.initiator.idle:
                 machines.lifecycle.fire(LifecycleEvent.SERVED)
@@ -149,15 +154,20 @@ class Installer:
         if self.context.view is not None:
             self._left = self._stop(None, self.losses.uncertain(), Left())
 
-    def _stop(self, cut: tuple[int, ...] | None, lost: list[Lost], end: Excluded | Left) -> Left:
-        """Closes the view for good; the stream ends with what is lost, and ``end``, which is returned if we left."""
+    def _stop(self, frame: NewView | None, lost: list[Lost], end: Excluded | Left) -> Left:
+        """Closes the view for good; the stream ends with what is lost, and ``end``, which is returned if we left.
+
+        Args:
+            frame: the VIEW up to whose cut messages are delivered; None: no more are.
+        """
         context, machines = self.context, self.machines
         self.markers.forget_block()
         machines.pause_owner = PauseOwner(context)
         lost = lost + self.losses.unsent()
         if isinstance(end, Left) and lost:
             end = replace(end, complete=False)
-        context.plane.close_view(cut, self.markers.add(*lost, end))
+        cut, fell = (frame.cut, self._fell(frame)) if frame else (None, None)
+        context.plane.close_view(cut, self.markers.add(*lost, end), fell)
         context.view = context.allowed = context.entered = None
         context.providers = ()
         machines.initiator.fire(InitiatorEvent.VIEW)

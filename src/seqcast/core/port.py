@@ -106,7 +106,8 @@ class EnginePort(Protocol):
         marker: int,
         now_ns: int,
         apart: Sequence[bool] | None = None,
+        fell: Sequence[bool] | None = None,
         share_bytes: int = 0,
         room_bytes: int = 0,
     ) -> None: ...
-    def close_view(self, cut: Sequence[int] | None, marker: int) -> None: ...
+    def close_view(self, cut: Sequence[int] | None, marker: int, fell: Sequence[bool] | None = None) -> None: ...

@@ -49,7 +49,8 @@ class ViewEnd:
             The same on every member with the same next view that delivers its own messages.
         stable: up to this global seqno *every* member of the view, also one that crashed or was cut off, delivered the
             same messages as far as it delivered any: another journal of the view can be continued from any position up
-            to here in this one, at the same global seqno.
+            to here in this one, at the same global seqno. Of a member that was cut off and closed the view apart, only
+            up to the lower one of its ``stable`` and this.
         clocks: (id of a sender, lowest difference between delivery and sending of its messages in the view, ns, by the
             clocks of sender and member). Two members' journals tell by it how far their clocks differ.
     """

@@ -156,6 +156,7 @@ class JournalWriter:
         self._tag = 0
         self._prefix = True
         self._global_seqno = 0  # of the last message of the view
+        self._transitional = 0  # of the first that is; 0: none is
         # Of the writer thread only:
         self._clocks: dict[int, int] = {}  # sender -> lowest difference between delivery and sending in the view, ns
         self._segment = _Segment(self, 1)
@@ -170,7 +171,8 @@ class JournalWriter:
 
         Args:
             at_ns: wall clock, ns since 1970.
-            prefix: what a member that falls has delivered in this view is a prefix of what the others deliver.
+            prefix: what a member that falls has delivered in this view is a prefix of what the others deliver, also
+                where messages are transitional.
 
         Raises:
             JournalWriteError: an earlier write failed, and the journal is ``required``.
@@ -182,6 +184,7 @@ class JournalWriter:
                 return
             closes = self._view_end()
             self._view, self._tag, self._prefix, self._global_seqno = view, view.view_id.tag, prefix, 0
+            self._transitional = 0
             self._hand_over()
             self._queue.append({**record, "idx": self._idx, "closes": closes})
 
@@ -298,17 +301,20 @@ class JournalWriter:
         self._queued += _size(self._block) - before
         if added:
             self._global_seqno = self._block.last_global_seqno
+            self._transitional = self._transitional or batch.transitional
         if self._block.rows >= GROUP_ROWS or self._block.payload_bytes >= GROUP_BYTES:
             self._hand_over()
         return added
 
     def _view_end(self) -> dict[str, Any] | None:
         """Where the view that is being closed ended, for its successor's record. Up to ``stable`` a member that fell
-        can have delivered nothing else: all of it where the order makes its stream a prefix of ours, else nothing."""
+        can have delivered nothing else: all of it where the order makes its stream a prefix of ours, else all before
+        the first transitional message."""
         if self._view is None:
             return None
         end = self._global_seqno
-        return {"tag": f"{self._tag:016x}", "end": end, "stable": end if self._prefix else 0}
+        stable = end if self._prefix or not self._transitional else self._transitional - 1
+        return {"tag": f"{self._tag:016x}", "end": end, "stable": stable}
 
     def _hand_over(self) -> None:
         """The block that is being filled is to be written."""

@@ -275,7 +275,7 @@ class Application:
     def _read(self, batch: Batch, tag: int) -> Iterator[Delivered]:
         messages = batch.tolist()
         assert tag == batch.view_tag, f"{self}: a batch of view {tag:x} in view {self.tag:x}"
-        for sender, seqno, global_seqno, _sent, first, n, _index, unicast in batch.runs.tolist():
+        for sender, seqno, global_seqno, _sent, first, n, _index, unicast, late in batch.runs.tolist():
             for number in range(n):
                 data = messages[first + number]
                 intact = len(data) >= HEAD.size
@@ -283,7 +283,7 @@ class Application:
                 intact = intact and data[HEAD.size :] == filler(counter, len(data) - HEAD.size)
                 place = global_seqno + number if global_seqno else 0
                 intact = intact and bool(unicast) == bool(to)
-                yield Delivered(origin, counter, to, tag, place, len(data), intact, sender, seqno)
+                yield Delivered(origin, counter, to, tag, place, len(data), intact, sender, seqno, bool(late))
 
     # ---- pauses and callbacks
 

@@ -27,6 +27,7 @@ class Delivered:
     intact: bool
     claimed: int  # the sender that the engine names
     seqno: int = 0
+    transitional: bool = False
 
 
 @dataclass(slots=True)

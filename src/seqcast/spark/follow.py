@@ -231,12 +231,12 @@ class Follower:
         if view.end is None:
             if not order_of(view).prefix or view.idx + seqno > journal.end_idx:
                 raise NotYet
-        elif seqno > view.end.stable and not self._same(other, view, seqno, lost):
+        elif seqno > (stable := _stable(view, lost)) and not self._same(other, view, seqno, lost):
             if self._fail_on_data_loss:
                 raise JournalError(
                     f"the stream gave out messages up to {seqno} of view {text} from the journal of member "
                     f"{member}, which is lost, and the others are known to have the same only up to "
-                    f"{view.end.stable}: begin anew from another member's journal, or set failOnDataLoss=false to go "
+                    f"{stable}: begin anew from another member's journal, or set failOnDataLoss=false to go "
                     "on with what the others have"
                 )
             seqno = min(seqno, view.end.global_seqno)
@@ -249,9 +249,9 @@ class Follower:
         if lost is None or seqno > view.end.global_seqno:
             return False
         begin = next((each.idx for each in lost.journal.views if each.tag == view.tag), None)
-        if begin is None or begin + view.end.stable < lost.journal.first_idx:
+        first, end = _stable(view, lost), seqno
+        if begin is None or begin + first < lost.journal.first_idx:
             return False
-        first, end = view.end.stable, seqno
         if view.idx + first < other.journal.first_idx or lost.journal.end_idx < begin + end:
             return False
         rows = [
@@ -260,3 +260,10 @@ class Follower:
         ]
         ours, theirs = ({name: [row for part in of for row in part[name]] for name in IDENTITY} for of in rows)
         return ours == theirs
+
+
+def _stable(view: Installed, lost: Found | None) -> int:
+    """How far a closed view is stable; a lost member may have closed it too, apart from the others."""
+    assert view.end is not None
+    apart = next((each.end for each in lost.journal.views if each.tag == view.tag), None) if lost is not None else None
+    return min(view.end.stable, apart.stable) if apart is not None else view.end.stable

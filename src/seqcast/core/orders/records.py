@@ -5,7 +5,7 @@ all that was sent: what no record names is delivered at the end of the view, by 
 again, and a message is delivered in the view it was sent in, whoever falls.
 
 A sequencer that crashes may have delivered what no other member was told the order of, and the cut may decide
-otherwise: no prefix is promised.
+otherwise: no prefix is promised, and what the cut decides then is transitional.
 """
 
 from __future__ import annotations

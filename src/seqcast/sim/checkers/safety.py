@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from seqcast.core import orders
 from seqcast.events import Excluded, Lost
 from seqcast.sim.chain import Chain
-from seqcast.sim.checkers import gate, losses, pauses
+from seqcast.sim.checkers import gate, losses, pauses, transitional
 from seqcast.sim.policies import BAD
 from seqcast.sim.record import Delivered, Record, Stay, never_ordered, stays
 from seqcast.types import MergeView, View, ViewId
@@ -42,6 +42,8 @@ def check_safety(records: Sequence[Record]) -> Iterator[str]:
         yield from _check_stay(stay, order, by_id)
     yield from _check_agreement(everywhere, ordered)
     yield from _check_excluded(everywhere)
+    if ordered:
+        yield from transitional.check_transitional(everywhere)
     yield from losses.check_told(records, everywhere)
     yield from losses.check_ends(records, everywhere)
     yield from losses.check_unicasts(records, everywhere)
