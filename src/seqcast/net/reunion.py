@@ -91,7 +91,7 @@ class Stop:
                     self._host.request(effect)
                 case Reconcile(merges):
                     self._reconcile(merges)
-                case GoOn(reconciled=True):
+                case GoOn(reconciled=True) if self._reunion.plan.merges:
                     self._give()
                 case GiveUpMerge(error):
                     log.error("%s: %s", self._host.member.name, error)
@@ -136,7 +136,7 @@ class Stop:
         return self._parts[provider]
 
     def _give(self) -> None:
-        """The merged state, to those who wait for it, and to joiners of this view."""
+        """The merged state, to those who wait for it, and to joiners of this view: the merger alone gives it."""
         gift = self._gift
         joiners = self._host.endpoint.joiners_of(self._view.view_id.tag)
         if gift is None and joiners:

@@ -389,11 +389,12 @@ class Application:
 
     def go_on(self, reconciled: bool) -> None:
         """It is delivered what comes next."""
-        tag = self.keeper.reunion.plan.boundary
+        plan = self.keeper.reunion.plan
+        tag = plan.boundary
         if reconciled:
             self.record.states[tag, self.chain.branch] = self.chain.digest()
-            if joiners := self.machine.endpoint.joiners_of(tag):
-                self.give_state(tag, joiners)
+            if plan.merges:
+                self.give_state(tag, self.machine.endpoint.joiners_of(tag))
         self.machine.trace("goes on " + ("with the merged state" if reconciled else "as it is"))
         self.machine.clock.at(self.machine.clock.now, self.run_again)
 

@@ -312,6 +312,8 @@ class Process:
                 return f"awaits the state of {self.name_of(provider)}"
             case StateHeld():
                 return "has the state"
+            case StatePlan(held=True):
+                return "may use what it has of states"
             case StatePlan(boundary, providers) if boundary:
                 return f"is to stop for the states of {', '.join(map(self.name_of, providers))}"
             case PauseOver(_, reason):

@@ -29,7 +29,6 @@ UNTAKEN: dict[str, tuple[str, ...]] = {
     "Only frames or connections of a faulty member cause it: tests/hostile and tests/protocol.": (
         "merger: READY, has_no_members in LEADING",
         "merger: READY, does_not_fit in LEADING",
-        "merger: READY, has_no_members in GOING",
         "guard line: RUBBISH in STANDING",
         "guard line: RUBBISH in STRANGE",
         "guard line: EVICTED in STRANGE",

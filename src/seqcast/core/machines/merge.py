@@ -215,6 +215,14 @@ class Merger(Machine):
         closed = [ready.view.closes for member, ready in self.ready.items() if member != sender]
         return bool(why_apart(self.context.members, frame.view)) or frame.view.closes in closed
 
+    def has_the_merged_cut(self, frame: MergeReady, sender: int, _address: bytes) -> bool:
+        """Its cut is the one that the merged view continues."""
+        known = self.ready[sender].view
+        return (frame.view.closes, frame.view.attempt) == (known.closes, known.attempt)
+
+    def is_the_last_awaited(self, _frame: MergeReady, sender: int, _address: bytes) -> bool:
+        return self.was_last(sender)
+
     def is_off_duty(self) -> bool:
         return not self._on_duty()
 
@@ -433,12 +441,14 @@ class Merger(Machine):
         (S.LEADING, E.REFUSED, None, drop, "the merge continues without it"),
         (None, E.REFUSED, None, IGNORED, "late"),
         (_LEADS, (E.READY, is_not_for_us), None, cancel_one, "it answers a merge that is over, or is not part of it"),
-        (_LEADS, (E.READY, shares_members), None, let_go, "a member is in both views: one must exclude it first"),
+        (S.LEADING, (E.READY, shares_members), None, let_go, "a member is in both views: one must exclude it first"),
         (_LEADS, (E.READY, was_overtaken), None, IGNORED, "its cut is no longer held"),
-        (_LEADS, (E.READY, has_no_members), None, let_go, "all its members leave: there is nothing to merge"),
+        (S.LEADING, (E.READY, has_no_members), None, let_go, "all its members leave: there is nothing to merge"),
         (S.LEADING, (E.READY, does_not_fit), None, turn_away, "it cannot be in one view with ours"),
         (S.LEADING, E.READY, None, note_ready, "a subgroup is cut; now we cut ours"),
-        (S.GOING, E.READY, None, IGNORED, "decided; GO is repeated"),
+        (S.GOING, (E.READY, has_the_merged_cut), None, IGNORED, "it has yet to receive GO, which is repeated"),
+        (S.GOING, (E.READY, is_the_last_awaited), S.APART, (let_go, stop), "it has made another cut than was merged"),
+        (S.GOING, E.READY, None, let_go, "it has made another cut than was merged"),
         (None, E.READY, None, cancel_one, "it answers a merge that is over: it need not wait"),
         (S.LEADING, (E.REVIEW, is_off_duty), S.APART, (cancel_all, release), "another member coordinates now"),
         (S.LEADING, (E.REVIEW, none_is_left), S.APART, (drop_unfit, release, back_off), "all refused or are silent"),
