@@ -30,7 +30,8 @@ EVERYTHING = 1 << 62
 Content = tuple[int, int]
 """Hash and length of a payload."""
 Tuples = frozenset[tuple[int, ...]]
-Columns = dict[str, npt.NDArray[Any]]
+Values = npt.NDArray[Any]
+Columns = dict[str, Values]
 _ROW = ("view_tag", "idx", "global_seqno", "sender", "seqno", "index", "payload_hash", "length")
 
 
@@ -180,32 +181,34 @@ def _run(task: Task) -> tuple[int, str, Any]:
 
 
 def _in_buckets(segment: Segment, wanted: Tuples) -> list[tuple[int, ...]]:
-    return _rows(segment, wanted, lambda of, tag, bucket: (of["view_tag"] == tag) & (_buckets(of) == bucket))
+    return _rows(segment, lambda of: (of["view_tag"], _buckets(of)), wanted)
 
 
 def _messages(segment: Segment, wanted: Tuples) -> list[tuple[int, ...]]:
-    def same(of: Columns, sender: int, key: int) -> npt.NDArray[np.bool_]:
-        found: npt.NDArray[np.bool_] = of["sender"] == sender
-        found &= (of["seqno"] == key >> 16) & (of["index"] == key & 0xFFFF)
-        return found
-
-    return _rows(segment, wanted, same)
+    apart = [(sender, key >> 16, key & 0xFFFF) for sender, key in wanted]  # a key may have more than 64 bits
+    return _rows(segment, lambda of: (of["sender"], of["seqno"], of["index"]), apart)
 
 
 def _positions(segment: Segment, wanted: Tuples) -> list[tuple[int, ...]]:
-    return _rows(segment, wanted, lambda of, tag, seqno: (of["view_tag"] == tag) & (of["global_seqno"] == seqno))
+    return _rows(segment, lambda of: (of["view_tag"], of["global_seqno"]), wanted)
 
 
 def _parts(segment: Segment, wanted: Tuples) -> list[tuple[tuple[int, ...], int, int]]:
     scans = {part: Scan() for part in wanted}
+    groups = sorted({part[:3] for part in wanted})
+    spans = [sorted(part for part in wanted if part[:3] == group) for group in groups]
     for batch in segment_batches(segment, SCANNED):
         of = scan_columns(batch)
-        buckets, seqnos = _buckets(of), of["global_seqno"]
+        rows, which = matches((of["view_tag"], of["sender"], _buckets(of)), groups)
+        by_group = np.argsort(which, kind="stable")
+        ends = np.searchsorted(which[by_group], np.arange(len(groups) + 1))
+        seqnos = of["global_seqno"]
         places = np.where(seqnos > 0, seqnos, (of["seqno"] << 16 | of["index"]) & (1 << FIFO_SHIFT) - 1)
-        for (tag, sender, bucket, first, last), scan in scans.items():
-            kept = (of["view_tag"] == tag) & (of["sender"] == sender) & (buckets == bucket)
-            kept &= (places >= first) & (places <= last)
-            scan.add(**{name: values[kept] for name, values in of.items()})
+        for group in np.flatnonzero(np.diff(ends)).tolist():
+            at = rows[by_group[ends[group] : ends[group + 1]]]
+            for part in spans[group]:
+                kept = at[(places[at] >= part[3]) & (places[at] <= part[4])]
+                scans[part].add(**{name: values[kept] for name, values in of.items()})
     return [
         (part, sum(group[0] for _, group in scan.groups()), sum(group[4] for _, group in scan.groups()))
         for part, scan in scans.items()
@@ -218,13 +221,43 @@ def _buckets(of: Columns) -> npt.NDArray[np.int64]:
     return np.where(seqnos > 0, seqnos >> ORDERED_SHIFT, of["seqno"] >> (FIFO_SHIFT - 16))
 
 
-def _rows(segment: Segment, wanted: Tuples, same: Callable[..., npt.NDArray[np.bool_]]) -> list[tuple[int, ...]]:
+def _rows(
+    segment: Segment, columns: Callable[[Columns], Sequence[Values]], wanted: Iterable[tuple[int, ...]]
+) -> list[tuple[int, ...]]:
+    tuples = sorted(wanted)
     found: list[tuple[int, ...]] = []
     for batch in segment_batches(segment, SCANNED):
         of = scan_columns(batch)
-        at = np.flatnonzero(np.logical_or.reduce([same(of, *each) for each in wanted]))
+        at, _ = matches(columns(of), tuples)
         found += zip(*(of[name][at].tolist() for name in _ROW), strict=True)
     return found
+
+
+def matches(columns: Sequence[Values], wanted: Sequence[tuple[int, ...]]) -> tuple[Values, Values]:
+    """Which rows have, in the given columns, one of the wanted tuples: their numbers, growing, and of each the place of
+    its tuple in ``wanted``. Searches for each row, so that the cost is not that of all rows for each tuple.
+
+    Args:
+        wanted: different from each other, at least one, as long as there are columns.
+    """
+    rows = np.arange(len(columns[0]))
+    codes, wanted_codes = np.zeros(len(rows), np.int64), np.zeros(len(wanted), np.int64)
+    for column, values in zip(columns, zip(*wanted, strict=True), strict=True):
+        known, places = np.unique(np.array(values, np.int64), return_inverse=True)
+        kept, found = _find(column[rows], known)
+        rows, codes = rows[kept], codes[kept] * len(known) + found
+        # A number for each combination of values so far, as few as there are tuples.
+        combined, wanted_codes = np.unique(wanted_codes * len(known) + places, return_inverse=True)
+        kept, codes = _find(codes, combined)
+        rows = rows[kept]
+    return rows, np.argsort(wanted_codes)[codes]
+
+
+def _find(values: Values, known: Values) -> tuple[Values, Values]:
+    """Which of the values are among the known ones, sorted, and at which places there."""
+    places = np.minimum(np.searchsorted(known, values), len(known) - 1)
+    kept = np.flatnonzero(known[places] == values)
+    return kept, places[kept]
 
 
 def _place(row: Sequence[int]) -> Place:
