@@ -435,7 +435,7 @@ BREAKS = (
          "if str(view.view_id.counter) == text.split(\"@\")[0]), None)",
          tests="tests/spark/test_follow.py", why="seeds have no streams of Spark"),
     _one("a member without its own messages stands in for another", "src/seqcast/spark/follow.py",
-         "return journal.deliver_own and view.order", "return view.order",
+         "return journal.deliver_own and order_of(view).total", "return order_of(view).total",
          tests="tests/spark/test_follow.py", why="seeds have no streams of Spark"),
     _one("an offset names its position by the last view alone", "src/seqcast/spark/follow.py",
          "if also := names[1:]:", "if also := names[1:0]:",

@@ -194,7 +194,7 @@ def test_a_journal_of_a_view_that_goes_on_is_gone_to_where_it_has_as_much(tmp_pa
 def test_where_deliveries_are_no_prefixes_a_view_must_be_closed(
     tmp_path: Path, stores: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "order_of", lambda view: SimpleNamespace(prefix=False))
+    monkeypatch.setattr(follow, "order_of", lambda view: SimpleNamespace(prefix=False, total=True))
     journal(tmp_path, A, [(V1, ONE[:100])], closed="failed: no space left", payload="full")
     b = journal(tmp_path, B, [(V1, ONE)], closed=None, payload="full")
     query = Query(*stores)
@@ -286,6 +286,17 @@ def test_a_stream_ends_where_all_journals_end(tmp_path: Path, stores: Any) -> No
     assert query.run() == ALL[:300] and len(query.log) == 2
     query.stream.prepareForTriggerAvailableNow()
     assert query.run() == ALL[:300] and len(query.log) == 2
+
+
+def test_without_one_order_of_all_members_nobody_stands_in(
+    tmp_path: Path, stores: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "order_of", lambda view: SimpleNamespace(prefix=True, total=False))
+    journal(tmp_path, A, [(V1, ONE[:100])], closed=None, payload="full")
+    query = Query(*stores)
+    query.run()
+    journal(tmp_path, B, [(V1, ONE), (V2, TWO)], payload="full")  # another mechanism has no "fifo" as its order
+    assert query.run() == ALL[:100] and "view" not in query.log[-1]
 
 
 def test_members_that_lack_their_own_messages_do_not_stand_in(tmp_path: Path, stores: Any) -> None:

@@ -93,7 +93,7 @@ def _names(offset: dict[str, Any], lost: Found | None) -> list[Name]:
 
 def _counted(journal: Journal, view: Installed) -> bool:
     """Whether the rows of a view have the global seqnos 1, 2, 3, ..."""
-    return journal.deliver_own and view.order != "fifo"
+    return journal.deliver_own and order_of(view).total
 
 
 class Follower:
