@@ -386,6 +386,8 @@ void sc_engine_close(sc_engine *e, const uint64_t *cut, const uint8_t *fell, uin
     X(unheard_by_others)                                                                                               \
     X(stamped)                                                                                                         \
     X(records)                                                                                                         \
+    X(wants_sent)                                                                                                      \
+    X(places_void)                                                                                                     \
     X(asks_sent)                                                                                                       \
     X(taken_sent)                                                                                                      \
     X(blocked_queued)                                                                                                  \

@@ -196,7 +196,9 @@ static int dispatch(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab
     case SC_TYPE_HEARTBEAT: sc_on_heartbeat(e, peer, p, now); return 1;
     case SC_TYPE_ASK: sc_on_ask(e, peer, p); return 1;
     case SC_TYPE_TAKEN: sc_on_taken(e, peer, p); return 1;
-    case SC_TYPE_TOTAL: return hear(e, peer, p, now);
+    case SC_TYPE_TOTAL:
+    case SC_TYPE_WANT:
+    case SC_TYPE_GRANT: return hear(e, peer, p, now);
     default: return receive_data(e, peer, p, len, slab, direct, now);
     }
 }

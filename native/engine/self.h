@@ -101,6 +101,10 @@ static inline uint64_t sc_number_base(const sc_engine *e, uint32_t rank) {
 static inline sc_rx_packet *sc_rx_at(const sc_engine *e, const sc_rx_stream *rx, uint64_t seqno) {
     return &rx->packets[seqno & (e->config.ring_packets - 1)];
 }
+/* The packets of a send ring from here on may not be transmitted yet. */
+static inline uint64_t sc_tx_end(const sc_engine *e, const sc_tx_stream *tx) {
+    return tx == &e->group && !e->cut.gate_closed ? tx->next - e->order.held : tx->next;
+}
 /* Credit ends with its view, so an application that takes nothing could accumulate a window of its own packets per view. It
  * may not send while untaken own packets of closed views exceed a ring. */
 static inline int sc_own_closed_full(const sc_engine *e) { return e->queue.closed_bytes > e->config.ring_bytes; }

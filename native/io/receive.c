@@ -106,9 +106,10 @@ static void take_refusals(sc_driver *d, int64_t now) {
 
 static void run_timers(sc_driver *d, int64_t now, int *urgent) {
     sc_mutex_lock(d->lock);
+    uint64_t before = sc_engine_unsent(d->engine);
     sc_engine_tick(d->engine, now);
     sc_tell_engine_news(d);
-    *urgent |= sc_engine_urgent(d->engine);
+    *urgent |= sc_engine_urgent(d->engine) || sc_engine_unsent(d->engine) > before;
     d->round.deadline = sc_engine_deadline(d->engine);
     sc_mutex_unlock(d->lock);
 }

@@ -81,6 +81,9 @@ typedef struct {
     struct sc_tx_stream *own; /* the application's messages to the group are packed into this stream */
     int32_t forward_to; /* rank of the member that receives the own forward stream; -1: it is not used */
     int waits; /* own packets are unordered until they return */
+    /* The last packets of the own group stream may not be transmitted before the order allows it, or the gate closes. */
+    uint32_t held;
+    uint64_t held_bytes; /* of those of them for which the order has asked: nobody need transmit on their behalf */
     uint64_t returned[SC_MEMBERS_MAX]; /* received table (SEQ-09): by rank, the last own number that was ordered */
 } sc_order;
 

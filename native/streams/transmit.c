@@ -115,10 +115,10 @@ static int transmit_again(sc_engine *e, sc_tx *out, int max, int64_t now) {
 static int transmit_stream(sc_engine *e, sc_tx_stream *tx, int lane, const sc_address *to, sc_tx *out, int max,
                            int64_t now) {
     int k = 0;
-    uint64_t before = tx->unsent;
-    while (tx->unsent < tx->next && k < max && slab_room(e)) {
+    uint64_t before = tx->unsent, end = sc_tx_end(e, tx);
+    while (tx->unsent < end && k < max && slab_room(e)) {
         run_start(&out[k], lane, to);
-        while (tx->unsent < tx->next && slab_room(e)) {
+        while (tx->unsent < end && slab_room(e)) {
             sc_tx_packet *packet = sc_tx_at(tx, tx->unsent);
             if (!run_fits(&out[k], packet->len)) break;
             sc_put_stable(packet->p, tx->stable);
@@ -156,11 +156,17 @@ int sc_transmit_return(sc_engine *e) {
     return stalled;
 }
 
+/* The order asks for what is held with the datagrams that go out first. */
+static void prepare(sc_engine *e, int64_t now, int all) {
+    if (all) sc_tx_close(e, &e->group);
+    if (e->order.held && !e->cut.set) e->order.ops->settle(e, now);
+}
+
 int sc_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all) {
+    if (e->in_view) prepare(e, now, all);
     int k = transmit_out(e, out, max);
     if (!e->in_view) return k;
     k += transmit_again(e, out + k, max - k, now);
-    if (all) sc_tx_close(e, &e->group);
     k += transmit_stream(e, &e->group, SC_LANE_DATA, NULL, out + k, max - k, now);
     if (e->order.forward_to >= 0) {
         if (all) sc_tx_close(e, &e->forward);

@@ -369,7 +369,9 @@ void sc_tx_probe_later(sc_engine *e, sc_tx_stream *tx, int64_t now) {
     }
 }
 
-uint64_t sc_engine_unsent(const sc_engine *e) { return e->in_view ? e->packing.unsent : 0; }
+uint64_t sc_engine_unsent(const sc_engine *e) {
+    return e->in_view ? e->packing.unsent - (e->cut.gate_closed ? 0 : e->order.held_bytes) : 0;
+}
 
 int sc_engine_urgent(const sc_engine *e) { return e->out.first != NULL || e->again.n; }
 

@@ -102,6 +102,13 @@ static sc_wire_result check_total(const uint8_t *p, size_t len) {
     return verdict(known && is_seqno(sc_get_total_id(p)) && (header == SC_TOTAL_NEW_VIEW_ACK) == !sc_get_total_id(p));
 }
 
+static sc_wire_result check_grant(const uint8_t *p, size_t len) {
+    (void)len;
+    int granted = sc_get_type(p) == SC_TYPE_GRANT;
+    return verdict(sc_get_grant_number(p) && sc_get_grant_count(p) && is_seqno(sc_get_grant_place(p)) &&
+                   granted == (sc_get_grant_place(p) != 0));
+}
+
 static sc_wire_result check_nothing(const uint8_t *p, size_t len) {
     (void)p, (void)len;
     return SC_WIRE_OK;
@@ -127,6 +134,8 @@ static const struct {
     [SC_TYPE_TAKEN] = {SC_TAKEN_LEN, SC_TAKEN_LEN, check_taken},
     [SC_TYPE_RECORD] = {SC_DATA_HEADER, 0, check_record},
     [SC_TYPE_TOTAL] = {SC_TOTAL_LEN, SC_TOTAL_LEN, check_total},
+    [SC_TYPE_WANT] = {SC_GRANT_LEN, SC_GRANT_LEN, check_grant},
+    [SC_TYPE_GRANT] = {SC_GRANT_LEN, SC_GRANT_LEN, check_grant},
 };
 
 static sc_wire_result check_body(const uint8_t *p, size_t len) {

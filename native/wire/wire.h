@@ -42,8 +42,10 @@ enum {
     SC_TYPE_PONG = 11, /* yes; or: it answered me */
     SC_TYPE_ASK = 12, /* what of my messages has your application taken? Tell me again when it is this much */
     SC_TYPE_TAKEN = 13, /* this much */
-    SC_TYPE_RECORD = 14, /* packet of the sequencer's group stream: whose packets are delivered next */
-    SC_TYPE_TOTAL = 15 /* a header of the TOTAL protocol (S1) that no other type carries */
+    SC_TYPE_RECORD = 14, /* packet of a group stream that holds no messages, but what the order says with it */
+    SC_TYPE_TOTAL = 15, /* a header of the TOTAL protocol (S1) that no other type carries */
+    SC_TYPE_WANT = 20, /* give me places for my packets (SEQ-01) */
+    SC_TYPE_GRANT = 21 /* these are yours */
 };
 
 /* Streams that a packet, ACK, NAK or PROBE can refer to. */
@@ -112,13 +114,16 @@ SC_FIELD(40, 64, stable); /* highest seqno of this stream that all receivers hav
 SC_FIELD(48, 64, sent_ns); /* wall clock of the sender when the packet was opened, ns since 1970 */
 SC_FIELD(56, 64, origin_seqno); /* the sender's own seqno if a sequencer multicasts for it; otherwise 0 */
 SC_FIELD(64, 64, global_seqno); /* of the first message that ends here; 0: no total order */
+SC_FIELD(64, 64, place); /* with the order grant instead: of this packet among all of the view; 0: it has none */
 SC_FIELD(72, 32, data_len); /* bytes of all pieces */
 SC_FIELD(76, 16, pieces); /* of messages, at least 1 */
 SC_FIELD(78, 16, origin_rank); /* rank of the member whose messages these are */
 
-/* Body of RECORD, after a header of data packets in which `pieces` is the number of entries. */
-SC_ENTRIES(80, 4, 16, record_rank); /* of a member, not the sequencer: */
-SC_ENTRIES(82, 4, 16, record_count); /* so many packets of its group stream are delivered next, at least 1 */
+/* Body of RECORD, after a header of data packets in which `pieces` is the number of entries. With the order records: so many
+ * packets of this member, which is not the sequencer, are delivered next. With grant there is one entry, of the sender: so many
+ * places from `place` on are void. */
+SC_ENTRIES(80, 4, 16, record_rank); /* of a member */
+SC_ENTRIES(82, 4, 16, record_count); /* at least 1 */
 #define SC_RECORD_LEN(n) (80 + 4 * (size_t)(n))
 #define SC_RECORD_ENTRIES_MAX 64
 
@@ -176,6 +181,12 @@ enum {
     SC_TOTAL_NEW_VIEW_ACK = 2, /* the answer */
     SC_TOTAL_SEQ_ACK = 3 /* to the sequencer: I have this packet, though not all before it */
 };
+
+/* Body of WANT and GRANT. */
+SC_FIELD(40, 32, grant_number); /* of the request in its view, from 1 on; its answer has the same */
+SC_FIELD(44, 32, grant_count); /* of the places that are wanted, or granted; at least 1 */
+SC_FIELD(48, 64, grant_place); /* of GRANT: the first of them; of WANT: 0 */
+#define SC_GRANT_LEN 56
 
 /* What sc_wire_check says of a datagram. */
 typedef enum {

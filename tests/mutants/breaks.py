@@ -64,6 +64,19 @@ BREAKS = (
          "    sc_tx_packet *packet = sc_tx_at(tx, seqno);\n    int fresh",
          "    sc_tx_packet *packet = sc_tx_at(tx, seqno);\n    if (sc_get_type(packet->p) == SC_TYPE_RECORD) return NULL;\n"
          "    int fresh"),
+    # ---- places on request
+    _one("the cut delivers only up to the first hole", "native/order/grant.c",
+         "        if (!place || place >= least) continue;",
+         "        if (!place || place >= least || place != ((granting *)e->order.state)->place_next) continue;", quick=True),
+    _one("unused places are not given back", "native/order/grant.c",
+         "    if (!in_hand(s) || now < s->unused_due) return;", "    if (e->order.own || now < s->unused_due) return;",
+         quick=True),
+    _one("a repeated request is answered anew", "native/order/grant.c", "    if (number > last->number) {\n",
+         "    if (number >= last->number) {\n", quick=True),
+    _one("what has no place is delivered as it arrives", "native/order/grant.c",
+         "    if (place_of(e, peer->rank) == s->place_next) deliver(e);",
+         "    while (front(e, peer->rank) && !place_of(e, peer->rank) && pass(e, peer->rank)) {}\n"
+         "    if (place_of(e, peer->rank) == s->place_next) deliver(e);", quick=True),
     # ---- the wire and the rings
     _one("the CRC is not checked", "native/wire/wire.c",
          "if (sc_get_crc(p) != sum(p, len)) return SC_WIRE_CRC_BAD;",

@@ -129,7 +129,7 @@ class Group(Sending, Receiving, Pausing):
 
     Attributes:
         cluster: name of the group.
-        order: "total", "records", "sequencer", "total-1999" or "fifo".
+        order: "total", "records", "sequencer", "total-1999", "grant" or "fifo".
         config: the settings in use, with computed defaults.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from seqcast.core.orders.fifo import Fifo
+from seqcast.core.orders.grant import Grant
 from seqcast.core.orders.order import Order
 from seqcast.core.orders.records import Records
 from seqcast.core.orders.sequencer import Sequencer
@@ -53,5 +54,5 @@ def resolve(order: str) -> Order:
     return _BY_NAME[_TOTAL if order == "total" else order]
 
 
-for _order in (Fifo(), Sequencer(), Records(), Total1999()):
+for _order in (Fifo(), Sequencer(), Records(), Total1999(), Grant()):
     register(_order)

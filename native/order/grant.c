@@ -1,0 +1,392 @@
+/* The grant mechanism (the older scheme that SEQ-01 contrasts): members multicast their packets themselves, each with a place in
+ * the one order of the view, which the sequencer grants on request. Members deliver in the order of the places.
+ *
+ * A member asks for places for packets that are packed; they are transmitted when they have one. So a lone message takes one round
+ * trip to the sequencer more than with the order fifo. Packets that were packed during a round trip share the next one, and a
+ * member that packs more during each asks for so many places ahead. Places that it does not use soon it gives back by a record in
+ * its stream, because nothing behind them can be delivered. There is one request at a time, repeated until it is answered, and the
+ * sequencer gives a repeated request the same answer (E-08).
+ *
+ * The cut closes holes: what was sent up to it is delivered in the order of its places, then by (rank, seqno) what has none,
+ * because the gate closed first. So places of a member that crashed block the others no longer than until the view changes,
+ * nothing is sent again, and a message is delivered in the view in which it was sent, whoever falls. */
+#include "engine/self.h"
+
+/* By how much a record may exceed the window: a few records even of a small one. */
+#define RESERVE(window) ((window) / 16 + 4096)
+/* An unused place is given back after this long. */
+#define UNUSED_NS 500000
+#define AHEAD_MAX 256
+#define REQUEST_MAX 4096u
+
+typedef struct {
+    uint64_t first, end;
+} places;
+
+typedef struct {
+    uint32_t number, count;
+    uint64_t first;
+} answer;
+
+typedef struct {
+    uint64_t place_next, global_next; /* of the next packet, and message, to be delivered */
+    uint64_t own_next; /* seqno of the next own packet to be delivered */
+    uint32_t turn; /* rank whose packet was delivered last: the next place is often its */
+    /* Members. */
+    places hand[2]; /* granted and not used, in order */
+    uint32_t number, count; /* of the newest request */
+    int asks; /* it has no answer yet */
+    int64_t ask_due, ask_wait;
+    uint32_t packed; /* own packets since the newest request */
+    uint32_t ahead; /* so many were packed during the last round trip */
+    int used; /* a place, since `unused_due` was set */
+    int64_t unused_due;
+    sc_sharing sharing; /* holds the records */
+    /* The sequencer. */
+    uint64_t granted; /* the next place to be granted */
+    answer answers[SC_MEMBERS_MAX]; /* the newest, by rank */
+} granting;
+
+static int is_sequencer(const sc_engine *e) { return (uint32_t)e->view.sequencer == e->view.rank; }
+
+static int fits(const sc_view *view) { return view->sequencer >= 0 && (uint32_t)view->sequencer < view->n; }
+
+static size_t state_bytes(const sc_config *config, const sc_view *view) {
+    (void)config, (void)view;
+    return sizeof(granting);
+}
+
+static void begin(sc_engine *e) {
+    *(granting *)e->order.state =
+        (granting){.place_next = 1, .global_next = 1, .granted = 1, .own_next = e->view.base[e->view.rank] + 1};
+    e->order.own = &e->group;
+}
+
+/* ---- delivery ------------------------------------------------------------------------------------------------ */
+
+/* The next packet of this member that is not delivered; NULL: it is not here. */
+static const uint8_t *front(const sc_engine *e, uint32_t rank) {
+    const granting *s = e->order.state;
+    const sc_rx_stream *rx = &e->peers[rank]->group;
+    if (rank == e->view.rank) return s->own_next < e->group.next ? sc_tx_at(&e->group, s->own_next)->p : NULL;
+    return rx->queued < rx->next ? sc_rx_at(e, rx, rx->queued)->p : NULL;
+}
+
+/* Its place; 0: it is not here, or has none. */
+static uint64_t place_of(const sc_engine *e, uint32_t rank) {
+    const uint8_t *p = front(e, rank);
+    return p ? sc_get_place(p) : 0;
+}
+
+static void pass_own(sc_engine *e, const uint8_t *p, int record) {
+    granting *s = e->order.state;
+    uint64_t seqno = s->own_next++;
+    if (!record) sc_queue_own(e, p, sc_tx_at(&e->group, seqno)->len, seqno, seqno, s->global_next);
+}
+
+static int pass_of_peer(sc_engine *e, sc_peer *peer, int record) {
+    granting *s = e->order.state;
+    sc_rx_stream *rx = &peer->group;
+    if (!record) return sc_rx_deliver(e, peer, peer->rank, rx->queued, s->global_next);
+    uint32_t len = sc_rx_at(e, rx, rx->queued)->len;
+    sc_rx_skip(rx);
+    sc_flow_consumed(e, peer, SC_STREAM_GROUP, len, e->now);
+    return 1;
+}
+
+/* Delivers the next packet of this member, or passes over its record. 0 without memory. */
+static int pass(sc_engine *e, uint32_t rank) {
+    granting *s = e->order.state;
+    const uint8_t *p = front(e, rank);
+    int record = sc_get_type(p) == SC_TYPE_RECORD;
+    uint32_t count = record ? sc_get_record_count(p, 0) : 1, messages = record ? 0 : sc_messages_ending(p);
+    if (rank == e->view.rank)
+        pass_own(e, p, record);
+    else if (!pass_of_peer(e, e->peers[rank], record))
+        return 0;
+    s->place_next += count;
+    s->global_next += messages;
+    return 1;
+}
+
+/* Whose is the next place? 0: nothing with it is here. */
+static int find_turn(sc_engine *e) {
+    granting *s = e->order.state;
+    if (place_of(e, s->turn) == s->place_next) return 1;
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        if (place_of(e, r) != s->place_next) continue;
+        s->turn = r;
+        return 1;
+    }
+    return 0;
+}
+
+/* No member has a place twice: a packet whose place is past is not its sender's. */
+static void refuse_past(sc_engine *e, uint32_t rank) {
+    const granting *s = e->order.state;
+    uint64_t place = place_of(e, rank);
+    if (rank == e->view.rank || !place || place >= s->place_next) return;
+    e->counters.drop_field++;
+    sc_rx_refuse(e, &e->peers[rank]->group);
+}
+
+static void deliver(sc_engine *e) {
+    const granting *s = e->order.state;
+    while (find_turn(e)) {
+        uint32_t rank = s->turn;
+        if (!pass(e, rank)) return;
+        refuse_past(e, rank);
+    }
+}
+
+static void advance(sc_engine *e, sc_peer *peer) {
+    const granting *s = e->order.state;
+    refuse_past(e, peer->rank);
+    if (place_of(e, peer->rank) == s->place_next) deliver(e);
+}
+
+/* ---- own packets --------------------------------------------------------------------------------------------- */
+
+static uint64_t count_of(places each) { return each.end - each.first; }
+static uint64_t in_hand(const granting *s) { return count_of(s->hand[0]) + count_of(s->hand[1]); }
+
+static uint64_t take_place(granting *s) {
+    if (!count_of(s->hand[0])) {
+        s->hand[0] = s->hand[1];
+        s->hand[1] = (places){0};
+    }
+    if (!count_of(s->hand[0])) return 0;
+    s->used = 1;
+    return s->hand[0].first++;
+}
+
+static void packed(sc_engine *e, sc_tx_stream *tx, sc_tx_packet *packet) {
+    granting *s = e->order.state;
+    packet->own = tx->next - 1;
+    sc_own_packet(e, packet->own, packet->messages);
+    s->packed++;
+    e->counters.stamped += (uint64_t)is_sequencer(e);
+    uint64_t place = is_sequencer(e) ? s->granted++ : take_place(s);
+    if (!place) {
+        e->order.held++;
+        return;
+    }
+    sc_put_place(packet->p, place);
+    deliver(e);
+}
+
+/* Packets that wait get the places that have come. */
+static void place_held(sc_engine *e) {
+    granting *s = e->order.state;
+    while (e->order.held && in_hand(s)) {
+        const sc_tx_packet *packet = sc_tx_at(&e->group, e->group.next - e->order.held--);
+        e->order.held_bytes -= packet->len < e->order.held_bytes ? packet->len : e->order.held_bytes;
+        sc_put_place(packet->p, take_place(s));
+    }
+    deliver(e);
+}
+
+/* Own packets up to this number are ordered: at the sequencer all. */
+static uint64_t ordered(const sc_engine *e) {
+    const granting *s = e->order.state;
+    return s->own_next <= e->own.last ? s->own_next - 1 : e->own.last;
+}
+
+/* ---- requests ------------------------------------------------------------------------------------------------ */
+
+static int say(sc_engine *e, const sc_peer *to, uint8_t type, const answer *what) {
+    uint8_t *p = sc_out_new(e, SC_LANE_UNICAST, &to->address, type, SC_GRANT_LEN);
+    if (!p) return 0;
+    sc_put_grant_number(p, what->number);
+    sc_put_grant_count(p, what->count);
+    sc_put_grant_place(p, what->first);
+    return 1;
+}
+
+static void say_want(sc_engine *e, int64_t now) {
+    granting *s = e->order.state;
+    say(e, e->peers[e->view.sequencer], SC_TYPE_WANT, &(answer){.number = s->number, .count = s->count});
+    s->ask_due = now + s->ask_wait + (int64_t)(sc_random(e) % (uint64_t)(s->ask_wait / 4 + 1));
+    s->ask_wait = s->ask_wait * 2 < e->config.nak_backoff_ns_max ? s->ask_wait * 2 : e->config.nak_backoff_ns_max;
+    e->counters.wants_sent++;
+}
+
+/* A new request: for what waits, and for what will probably be packed until it and the next one are answered. */
+static void want(sc_engine *e, int64_t now) {
+    granting *s = e->order.state;
+    uint64_t hand = in_hand(s), count = e->order.held + 2 * (uint64_t)s->ahead;
+    if (count_of(s->hand[1]) || (!e->order.held && (!s->packed || hand >= s->ahead))) return;
+    s->number++;
+    s->count = (uint32_t)(count - hand < REQUEST_MAX ? count - hand : REQUEST_MAX);
+    s->asks = 1;
+    s->packed = 0;
+    s->ask_wait = e->config.nak_backoff_ns_min;
+    say_want(e, now);
+}
+
+/* What waits is asked for: the transmission of the answer concerns it, nothing before. */
+static void count_held(sc_engine *e) {
+    e->order.held_bytes = 0;
+    for (uint64_t seqno = e->group.next - e->order.held; seqno < e->group.next; seqno++)
+        e->order.held_bytes += sc_tx_at(&e->group, seqno)->len;
+}
+
+/* ---- unused places ------------------------------------------------------------------------------------------- */
+
+/* 0 without credit or memory. */
+static int put_void(sc_engine *e, places each) {
+    uint8_t p[SC_RECORD_LEN(1)] = {0};
+    granting *s = e->order.state;
+    sc_rx_packet record = {.len = sizeof p};
+    if (!sc_tx_may_insert(e, &e->group, sizeof p, RESERVE(e->group.window))) return 0;
+    sc_wire_head(p, SC_TYPE_RECORD, e->config.group, e->config.member, e->view.tag);
+    sc_put_seqno(p, e->group.next);
+    sc_put_place(p, each.first);
+    sc_put_origin_rank(p, (uint16_t)e->view.rank);
+    sc_put_data_len(p, (uint32_t)(sizeof p - SC_DATA_HEADER));
+    sc_put_pieces(p, 1);
+    sc_put_record_rank(p, 0, (uint16_t)e->view.rank);
+    sc_put_record_count(p, 0, (uint16_t)count_of(each));
+    if (!(record.p = sc_slab_copy_own(e->pool, &s->sharing, p, sizeof p, &record.slab))) return 0;
+    sc_tx_insert(e, &e->group, &record, 0, e->own.last);
+    e->counters.places_void += count_of(each);
+    return 1;
+}
+
+static void give_back(sc_engine *e, int64_t now) {
+    granting *s = e->order.state;
+    if (!in_hand(s) || now < s->unused_due) return;
+    s->unused_due = now + UNUSED_NS;
+    if (s->used) {
+        s->used = 0;
+        return;
+    }
+    sc_tx_close(e, &e->group); /* it has the first of them */
+    s->ahead = 0;
+    for (int i = 0; i < 2; i++) {
+        if (!count_of(s->hand[i])) continue;
+        if (!put_void(e, s->hand[i])) break;
+        s->hand[i] = (places){0};
+    }
+    deliver(e);
+}
+
+/* A record gives credit as soon as the application has taken the own packets before it. */
+static void settle(sc_engine *e, int64_t now) {
+    granting *s = e->order.state;
+    if (e->queue.own_bytes == e->queue.closed_bytes) sc_flow_self(e, s->own_next - 1);
+    if (is_sequencer(e) || e->cut.gate_closed) return;
+    give_back(e, now);
+    if (!s->asks)
+        want(e, now);
+    else if (now >= s->ask_due)
+        say_want(e, now);
+    count_held(e);
+}
+
+static int64_t deadline(const sc_engine *e) {
+    const granting *s = e->order.state;
+    int64_t due = s->asks ? s->ask_due : SC_NEVER;
+    if (is_sequencer(e) || e->cut.gate_closed) return SC_NEVER;
+    return in_hand(s) && s->unused_due < due ? s->unused_due : due;
+}
+
+/* ---- answers ------------------------------------------------------------------------------------------------- */
+
+/* Each request has a number one higher than the one before; its answer shows that the one before was answered. */
+static int answer_want(sc_engine *e, const sc_peer *peer, const uint8_t *p) {
+    granting *s = e->order.state;
+    answer *last = &s->answers[peer->rank];
+    uint32_t number = sc_get_grant_number(p), count = sc_get_grant_count(p);
+    if (!is_sequencer(e) || number > last->number + 1 || count > REQUEST_MAX) return 0;
+    if (number <= last->number) e->counters.packets_duplicate++;
+    if (number < last->number || e->cut.gate_closed) return 1;
+    if (number > last->number) {
+        *last = (answer){.number = number, .count = count, .first = s->granted};
+        s->granted += count;
+        e->counters.stamped += count;
+    }
+    say(e, peer, SC_TYPE_GRANT, last);
+    return 1;
+}
+
+static int take_grant(sc_engine *e, const sc_peer *peer, const uint8_t *p, int64_t now) {
+    granting *s = e->order.state;
+    places got = {sc_get_grant_place(p), sc_get_grant_place(p) + sc_get_grant_count(p)};
+    if (peer->rank != (uint32_t)e->view.sequencer || sc_get_grant_number(p) > s->number) return 0;
+    if (!s->asks || sc_get_grant_number(p) != s->number) {
+        e->counters.packets_duplicate++;
+        return 1;
+    }
+    if (count_of(got) != s->count || got.first < s->place_next || got.first < s->hand[0].end) return 0;
+    if (e->cut.gate_closed) return 1;
+    s->asks = 0;
+    s->ahead = s->packed < AHEAD_MAX ? s->packed : AHEAD_MAX;
+    s->hand[count_of(s->hand[0]) != 0] = got;
+    s->used = 0;
+    s->unused_due = now + UNUSED_NS;
+    place_held(e);
+    return 1;
+}
+
+static void hear(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
+    uint8_t type = sc_get_type(p);
+    if (type == SC_TYPE_WANT ? answer_want(e, peer, p) : type == SC_TYPE_GRANT && take_grant(e, peer, p, now)) return;
+    e->counters.drop_field++;
+}
+
+/* ---- the others ---------------------------------------------------------------------------------------------- */
+
+static int accepts(const sc_engine *e, const sc_peer *peer, int stream, const uint8_t *p) {
+    (void)e;
+    if (stream != SC_STREAM_GROUP || sc_get_type(p) != SC_TYPE_RECORD) return stream == SC_STREAM_GROUP;
+    return sc_get_pieces(p) == 1 && sc_get_record_rank(p, 0) == peer->rank && sc_get_place(p);
+}
+
+/* ---- the end of the view ------------------------------------------------------------------------------------- */
+
+/* The member whose next packet has the lowest place; n: there is none. */
+static uint32_t lowest(const sc_engine *e) {
+    uint64_t least = UINT64_MAX;
+    uint32_t rank = e->view.n;
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        uint64_t place = place_of(e, r);
+        if (!place || place >= least) continue;
+        least = place;
+        rank = r;
+    }
+    return rank;
+}
+
+/* What follows has no place, or one behind a hole: a member that fell may have delivered something else there. */
+static void own_order(sc_engine *e) {
+    for (uint32_t r = 0; r < e->view.n; r++)
+        if (e->cut.fell[r]) sc_queue_transitional(e);
+}
+
+static void finish(sc_engine *e) {
+    granting *s = e->order.state;
+    for (uint32_t r = lowest(e); r < e->view.n; r = lowest(e)) {
+        if (place_of(e, r) != s->place_next) own_order(e);
+        s->place_next = place_of(e, r);
+        if (!pass(e, r)) return;
+    }
+    own_order(e);
+    for (uint32_t r = 0; r < e->view.n; r++)
+        while (front(e, r) && pass(e, r)) {}
+}
+
+const sc_order_ops sc_order_grant = {
+    .name = "grant",
+    .fits = fits,
+    .state_bytes = state_bytes,
+    .begin = begin,
+    .packed = packed,
+    .ordered = ordered,
+    .accepts = accepts,
+    .advance = advance,
+    .settle = settle,
+    .deadline = deadline,
+    .hear = hear,
+    .finish = finish,
+};
