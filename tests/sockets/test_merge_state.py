@@ -36,32 +36,58 @@ class Store:
         assert len(pad) == self.pad and not pad.strip(b"\\0")
         return json.loads(head)
 
+    def take(self, event):
+        if isinstance(event, seqcast.Message):
+            number, key, value = event.payload.decode().split()
+            self.data[key] = max(self.data.get(key, [0, ""]), [int(number), value])
+        elif isinstance(event, seqcast.MergeView):
+            self.told.append("view")
+
+    def say(self, group):
+        print(json.dumps([len(group.view.members), self.data, self.told]), flush=True)
+
 store = Store()
+"""
+BLOCKING = """
 group = seqcast.join(sys.argv[1], name=sys.argv[2], state=store)
 
 def obey():
     for line in sys.stdin:
         if line.startswith("say"):
-            print(json.dumps([len(group.view.members), store.data, store.told]), flush=True)
+            store.say(group)
         else:
             group.send(line.encode())
 
 threading.Thread(target=obey, daemon=True).start()
 try:
     for event in group.events():
-        if isinstance(event, seqcast.Message):
-            number, key, value = event.payload.decode().split()
-            store.data[key] = max(store.data.get(key, [0, ""]), [int(number), value])
-        elif isinstance(event, seqcast.MergeView):
-            store.told.append("view")
+        store.take(event)
 except seqcast.NotMember:
     pass
+"""
+AWAITED = """
+import asyncio, seqcast.aio
+
+async def obey(group):
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        if line.startswith("say"):
+            store.say(group)
+        else:
+            await group.send(line.encode())
+
+async def main():
+    async with seqcast.aio.join(sys.argv[1], name=sys.argv[2], state=store) as group:
+        reader = asyncio.create_task(obey(group))
+        async for event in group.events():
+            store.take(event)
+
+asyncio.run(main())
 """
 
 
 class Member:
-    def __init__(self, place, name, member, pad):
-        self.process = python(place, "-c", STORE, name, member, str(pad), stdin=-1)
+    def __init__(self, place, form, name, member, pad):
+        self.process = python(place, "-c", STORE + form, name, member, str(pad), stdin=-1)
 
     def put(self, text):
         self.process.stdin.write(text + "\n")
@@ -87,10 +113,14 @@ def _last(told, what):
     return max(at for at, each in enumerate(told) if each == what)
 
 
-@pytest.mark.parametrize("pad", [0, 5_000_000])
-def test_two_sides_merge_what_each_had_before_they_receive_from_each_other(network, pad):
+@pytest.mark.parametrize(
+    "form, pad",
+    [(BLOCKING, 0), (BLOCKING, 5_000_000), (AWAITED, 0)],
+    ids=["blocking-small", "blocking-large", "asyncio"],
+)
+def test_two_sides_merge_what_each_had_before_they_receive_from_each_other(network, form, pad):
     name = cluster()
-    members = [Member(place, name, member, pad) for place, member in zip(network, "abcd", strict=True)]
+    members = [Member(place, form, name, member, pad) for place, member in zip(network, "abcd", strict=True)]
     watch = threading.Timer(150, lambda: [member.process.kill() for member in members])
     watch.start()
     try:
