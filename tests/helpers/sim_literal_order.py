@@ -270,7 +270,7 @@ def hearsay() -> Iterator[dict[str, Any]]:
         yield {}
 
 
-_ORDERED = families.calm(order="total", rate=1000, bytes_max=3000, duration_ns=SECOND, unicasts=0)
+_ORDERED = families.calm(order="sequencer", rate=1000, bytes_max=3000, duration_ns=SECOND, unicasts=0)
 VARIANTS = {
     "overtaken": overtaken,
     "order_not_levelled": order_not_levelled,

@@ -59,10 +59,10 @@ def join(
             view on are received afterwards. It is not called on the first member of a group. See ``StateHandler``.
         config: settings. Default: those of the environment (``Config.from_environment``).
         on_block: called before a view change stops sends to the group (FLU-13), so that the application can finish what
-            must not span two views. It may send. Those messages are delivered on every member before the next view,
-            unless the sequencer crashes before it has ordered them: then they are delivered in a later view, except
-            with "records", where the view change orders them. It runs on a thread of its own; the view change waits
-            for it for up to ``block_deadline_s``. A send after that, or in ``on_unblock``, waits like any other.
+            must not span two views. It may send. Those messages are delivered on every member before the next view;
+            with "sequencer" or "total-1999" in a later view, if the sequencer crashes before it has ordered them. It
+            runs on a thread of its own; the view change waits for it for up to ``block_deadline_s``. A send after that,
+            or in ``on_unblock``, waits like any other.
         on_unblock: called on the same thread when the group can send again, after each ``on_block``.
         membership_policy: chooses the order of the members in each view that this member makes, and so the coordinator
             and the sequencer; see ``MembershipPolicy``. If it fails, the default order is used and a warning logged.

@@ -11,7 +11,7 @@ from seqcast.core.orders.total1999 import Total1999
 
 __all__ = ["Order", "by_name", "by_number", "numbers", "register", "resolve"]
 
-_TOTAL = "sequencer"
+_TOTAL = "records"
 """The mechanism that a group with ``order="total"`` is founded with."""
 _BY_NAME: dict[str, Order] = {}
 _BY_NUMBER: dict[int, Order] = {}
