@@ -18,8 +18,20 @@ from seqcast.core.frames.joining import PROTOCOL_VERSION, Join, Wait
 from seqcast.core.frames.kinds import dump
 from seqcast.core.frames.pausing import Resumed, Suspend, Suspended
 from seqcast.core.frames.view import NewView
+from seqcast.core.machines.state import StateTakerState
 from seqcast.core.table import Edge
-from seqcast.core.vocabulary import CloseGroup, JoinFailed, JoinGroup, LeaveGroup, Left, Log, Send, ViewInstalled, Warn
+from seqcast.core.vocabulary import (
+    CloseGroup,
+    JoinFailed,
+    JoinGroup,
+    LeaveGroup,
+    Left,
+    Log,
+    Send,
+    StateArrived,
+    ViewInstalled,
+    Warn,
+)
 from seqcast.events import Excluded
 from seqcast.sim.options import MS, SECOND
 from seqcast.types import Member, MergeView
@@ -288,6 +300,24 @@ def test_a_joiner_of_another_protocol_version_is_told_so():
     stage.until(1001)
     said = refusal(stage, b'{"kind":"join","version":9,"nonce":"%x"}', stage.nodes[-1])
     assert f"speaks protocol version {PROTOCOL_VERSION}, not 9" in said
+
+
+def test_a_state_of_another_boundary_is_not_the_groups():
+    """An application's thread says that it has all of a state, just as a VIEW names another provider and boundary."""
+    stage = Stage(state=True, state_bytes=2_000_000)
+    stage.group("a", "b")
+    stage.named("c", 1000)
+    stage.until(1010)
+    a, b, c = stage.nodes
+    taker = c.endpoint.machines.taker
+    old = taker.plan.boundary
+    a.crash()
+    while taker.plan.boundary == old:
+        stage.until(stage.clock.now // MS + 1)
+    c.step(StateArrived(old))
+    assert taker.state is StateTakerState.LACKING
+    stage.until(2500)
+    assert taker.state is StateTakerState.HELD and c.application.chain.digest() == b.application.chain.digest()
 
 
 def test_an_initiator_whose_python_is_silent_longer_than_the_lease_is_given_up():

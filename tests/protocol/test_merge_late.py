@@ -58,6 +58,19 @@ def test_a_cancel_of_another_merge_ends_none(number):
     assert asked.follows == 0
 
 
+def test_the_view_of_another_merge_is_not_taken():
+    asked = Asked()
+    asked.ask(2)
+    asked.wait(10)
+    initiator = asked.follower.endpoint.machines.initiator
+    assert asked.follows == 2 and initiator.holding
+    leader = asked.leader.endpoint
+    template = merged_view([leader.context.entered, initiator.plain], [], leader.machines.initiator.arrange, first)
+    for number, follows in ((1, 2), (3, 2), (2, 0)):
+        send(asked.stage, asked.leader, dump(MergeGo((asked.leader.id, number), template)), asked.follower)
+        assert asked.follows == follows
+
+
 def test_the_timer_of_a_merge_that_was_cancelled_does_not_end_the_next():
     """The first one's lease would end in the middle of the second, which its leader renews."""
     asked = Asked()
