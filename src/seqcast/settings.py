@@ -53,6 +53,7 @@ class Settings(TypedDict, total=False):
     blocked_queue_bytes: int
     pause_s_max: float
     partition: Literal["merge", "primary"]
+    membership: Literal["coordinated", "token-ring"]
     guard: bool
     flush_unicasts: bool
     back_off_s: float

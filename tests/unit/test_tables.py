@@ -20,6 +20,7 @@ from seqcast.core.machines.pause_request import PauseRequest, PauseRequestState
 from seqcast.core.machines.reunion import Reunion, ReunionState
 from seqcast.core.machines.ring import Ring, RingState
 from seqcast.core.machines.state import StateTaker, StateTakerState
+from seqcast.core.machines.token_ring import TokenRingMembership, TokenRingState
 from seqcast.core.machines.transfer import Transfer, TransferState
 from seqcast.core.table import IGNORED, ILLEGAL, Edge, IllegalEvent, Machine, decision, edges_of, table
 
@@ -27,6 +28,7 @@ MACHINES = [
     (Interface, InterfaceState.SOUND),
     (Lifecycle, LifecycleState.OUT),
     (CoordinatedMembership, MembershipState.QUIET),
+    (TokenRingMembership, TokenRingState.QUIET),
     (Ring, RingState.IDLE),
     (Initiator, InitiatorState.IDLE),
     (Participant, ParticipantState.OPEN),

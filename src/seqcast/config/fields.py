@@ -32,6 +32,7 @@ PRESETS = ("lan", "fast", "wan")
 PARTITIONS = ("merge", "primary")
 SPIN_S = 0.002
 """How long a thread spins with ``latency=True``: longer than messages of a busy service are apart."""
+MEMBERSHIPS = ("coordinated", "token-ring")
 _MIB = 1 << 20
 _DERIVED = float("nan")  # this object marks a default whose formula has not been computed yet
 
@@ -390,6 +391,16 @@ class Config:
         "lost for good, use `seqcast unblock`. It must be the same on every member: a joiner with another value is "
         "refused.",
         among=PARTITIONS,
+    )
+    membership: str = _knob(
+        "coordinated",
+        "",
+        "How members agree on who is in the next view. coordinated: the first member of the view that is not suspected "
+        "closes it, with what it knows. token-ring: before that, a token goes round the members, which brings what any "
+        "of them knows of joiners and leavers, and all agree; messages flow meanwhile, and a member that hangs delays "
+        "the token instead of everyone's messages. Costs one trip round the ring and two round trips for each view "
+        "change. It must be the same on every member: a joiner with another value is refused.",
+        among=MEMBERSHIPS,
     )
     guard: bool = _knob(
         False,

@@ -76,6 +76,8 @@ class EndpointSettings:
         pause_ns_max: a pause of the group that lasts longer ends by itself.
         block_events: the application is told when the gate closes and opens.
         membership_policy: gives the order of the next view's members; None: see ``MembershipChange.members``.
+        membership: "coordinated": the first member that nobody doubts closes views; "token-ring": the members agree on
+            the next view by a token first. The same on every member.
         flush_unicasts: a view is closed only when survivors have what this member sent to them alone (E-16).
         partition: "merge": both sides of a partition continue, and merge when they meet; "primary": only the side
             with a majority of the view continues, the others block, and are excluded when they meet. The same on every
@@ -122,6 +124,7 @@ class EndpointSettings:
     pause_ns_max: int
     membership_policy: MembershipPolicy | None = None
     flush_unicasts: bool
+    membership: str
     partition: str
     beacon_ns: int = 100 * _MS
     merge_deadline_ns: int = 1000 * _MS

@@ -27,6 +27,7 @@ from seqcast.core.frames.merging import (
     MergeTaken,
 )
 from seqcast.core.frames.pausing import Resume, Resumed, Suspend, Suspended
+from seqcast.core.frames.ring import Confirm, Confirmed, RingFrame, Token, TokenHeld, Unconfirmed
 from seqcast.core.frames.unblocking import BlockedSide, Side, Unblock
 from seqcast.core.frames.view import Declined, Installed, NewView, StateWanted
 from seqcast.core.machines.lifecycle import LifecycleEvent
@@ -231,6 +232,12 @@ class Router:
         if self.machines.initiator.awaits_joiner(sender):
             self.machines.membership.decline(sender)
 
+    def ring(self, frame: RingFrame, sender: int, _: bytes) -> None:
+        """ring membership: see the ring's table"""
+        if self.machines.ring is None:
+            raise RemoteProtocolError("token ring: this group has another kind of membership")
+        self.machines.ring.receive(frame, sender)
+
     # ---- pauses, state
 
     def suspend(self, frame: Suspend, sender: int, _: bytes) -> None:
@@ -432,6 +439,7 @@ ROUTES = (
     Route(Beacon, Of.ANY, By.OTHERS, R.beacon),
     Route(Unblock, Of.INSIDE, By.ANYONE, R.unblock),
     Route(BlockedSide, Of.ANY, By.ANYONE, R.pass_over),
+    *(Route(frame, Of.OURS, By.MEMBERS, R.ring) for frame in (Token, TokenHeld, Confirm, Confirmed, Unconfirmed)),
     *(
         Route(frame, Of.ANY, By.ANYONE, R.merge)
         for frame in (MergeAsk, MergeRefused, MergeReady, MergeGo, MergeTaken, MergeCancel)

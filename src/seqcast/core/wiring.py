@@ -15,6 +15,7 @@ from seqcast.core.machines.participant import Participant
 from seqcast.core.machines.pause_member import PauseMember
 from seqcast.core.machines.pause_owner import PauseOwner
 from seqcast.core.machines.state import StateTaker
+from seqcast.core.machines.token_ring import TokenRingMembership
 from seqcast.core.rules.lineage import Lineage
 
 
@@ -71,7 +72,12 @@ class Machines:
     def _begin(self, before: CoordinatedMembership | None) -> None:
         self.participant = Participant(self.context, self.blocker)
         self.pause_member = PauseMember(self.context, self.blocker)
-        self.membership = CoordinatedMembership(self.context, self.participant, before)
+        self.ring: TokenRingMembership | None = None  # the membership, if it is of this kind
+        self.membership: CoordinatedMembership
+        if self.context.settings.membership == "token-ring":
+            self.membership = self.ring = TokenRingMembership(self.context, self.participant, before)
+        else:
+            self.membership = CoordinatedMembership(self.context, self.participant, before)
 
     # ---- what one of them means for another
 

@@ -8,11 +8,13 @@ import traceback
 from collections.abc import Iterator, Sequence
 
 from seqcast.commandline import Parser, Progress, whole
+from seqcast.config.fields import MEMBERSHIPS
 from seqcast.core.machines.beacons import Beacons
 from seqcast.core.machines.every import MACHINES
 from seqcast.core.machines.interface import Interface
 from seqcast.core.machines.operator import Operator
 from seqcast.core.machines.ring import Ring
+from seqcast.core.machines.token_ring import TokenRingMembership
 from seqcast.core.router import VIEW
 from seqcast.core.table import DecisionTable, Edge, Machine, edges_of
 from seqcast.sim import families, heals, rings, starts
@@ -22,12 +24,12 @@ from seqcast.sim.world import simulate
 from seqcast.types import ORDERS
 
 COUNTED: tuple[type[Machine] | DecisionTable, ...] = (
-    *(each for each in MACHINES if each not in (Interface, Operator, Ring)),
+    *(each for each in MACHINES if each not in (Interface, Operator, Ring, TokenRingMembership)),
     Beacons.BEACON,
     VIEW,
 )
 """Tables whose taken rows runs report: an operator is no member, no simulated member has an interface, and ``--rings``
-reports those of the token ring."""
+reports those of the token ring, with which no seed runs by itself."""
 
 
 def parser() -> Parser:
@@ -52,6 +54,7 @@ def parser() -> Parser:
     result.add_argument("--members", type=_members, default=0, metavar="N", help="processes, 2 to 32; default: by seed")
     result.add_argument("--order", choices=ORDERS, default="", help="default: by seed")
     result.add_argument("--partition", choices=("merge", "primary"), default="", help="default: by seed")
+    result.add_argument("--membership", choices=MEMBERSHIPS, default="", help="default: coordinated")
     result.add_argument(
         "--family", choices=sorted(families.FAMILIES), default="", help="storm family; default: by seed"
     )
@@ -98,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             progress.show(f"{done} of {len(seeds)} seeds, {failed} failed")
             duration_ns = int(arguments.duration * SECOND)
             given = arguments.members, arguments.order, duration_ns, arguments.partition, arguments.family
-            options = Options.draw(seed, *given)
+            options = Options.draw(seed, *given, arguments.membership)
             try:
                 result = simulate(options, print if arguments.trace else None)
             except Exception:  # an assertion of the code under test: a finding like any other
@@ -148,5 +151,6 @@ def replay(options: Options, family: str = "") -> str:
     return (
         f"seqcast sim --seed {options.seed} --members {options.members} --order {options.order} "
         f"--duration {options.duration_ns / SECOND:g} --partition {options.partition}"
+        + (f" --membership {options.membership}" if options.membership != "coordinated" else "")
         + (f" --family {family}" if family else "")
     )

@@ -83,7 +83,8 @@ class Options:
         first_seqno: with which group streams begin, as if the group had lived for long.
         family: the storm family that the other options are of; "": none. See ``families``.
         falling_leader: the first leader of a merge to whom a subgroup says that it is ready crashes in that moment.
-        packet_bytes, capacity, partition: see ``EndpointSettings``; the members' capacities vary below this.
+        packet_bytes, capacity: see ``EndpointSettings``; the members' capacities vary below this.
+        membership, partition: see ``EndpointSettings``.
         apart_ns: the first half of those that start and the second do not hear each other for so long: two groups.
         split: of a primary partition: into how many sides the network falls after the other faults, until everyone
             has gone on or knows that it is blocked; 0: not at all.
@@ -162,6 +163,7 @@ class Options:
     settings: tuple[tuple[str, Any], ...] = ()
     verify_ns: int = -1
     link_ns: int = -1
+    membership: str = "coordinated"
     partition: str = "merge"
     apart_ns: int = 0
     split: int = 0
@@ -189,7 +191,13 @@ class Options:
 
     @staticmethod
     def draw(
-        seed: int, members: int = 0, order: str = "", duration_ns: int = 0, partition: str = "", family: str = ""
+        seed: int,
+        members: int = 0,
+        order: str = "",
+        duration_ns: int = 0,
+        partition: str = "",
+        family: str = "",
+        membership: str = "",
     ) -> Options:
         """The run of a seed: which faults it has and how many; what is given is not drawn.
 
@@ -203,6 +211,7 @@ class Options:
         engine["order"] = random.Random(f"order {seed}").choice((*(engine["order"],) * 3, *NEWER))
         drawn = families.draw(rng, engine, family) if stormy else wide | engine
         given = {"members": members, "order": order, "duration_ns": duration_ns, "partition": partition}
+        given["membership"] = membership
         drawn["sequencer"] = random.Random(f"sequencer {seed}").choice(("first", *SEQUENCERS))
         drawn["slow_loads"] = random.Random(f"loads {seed}").choice((0.0, 0.0, 0.3))
         drawn["guard"] = random.Random(f"guard {seed}").random() < 0.25

@@ -35,6 +35,7 @@ def config(options: Options) -> Config:
         "packet_bytes": options.packet_bytes,
         "ring_packets": options.ring_packets,
         "flush_unicasts": options.flush_unicasts,
+        "membership": options.membership,
         "partition": options.partition,
         **dict(options.settings),
     }

@@ -16,12 +16,14 @@ from seqcast.core.machines.pause_request import PauseRequest
 from seqcast.core.machines.reunion import Reunion
 from seqcast.core.machines.ring import Ring
 from seqcast.core.machines.state import StateTaker
+from seqcast.core.machines.token_ring import TokenRingMembership
 from seqcast.core.machines.transfer import Transfer
 from seqcast.core.table import Machine
 
 MACHINES: tuple[type[Machine], ...] = (
     Lifecycle,
     CoordinatedMembership,
+    TokenRingMembership,
     Ring,
     Initiator,
     Participant,

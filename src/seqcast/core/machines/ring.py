@@ -130,12 +130,13 @@ class Ring(Machine):
         self.joiners: dict[int, MemberInfo] = {}  # heard of, by id
         self.leavers: set[int] = set()
         self.asked = False  # there is something to agree on beside the members
-        self.yields = False  # this member is to leave the lead to another one
+        self.held_back = False  # this member is to send no token of its own now, but as a call
         self.generation = view.generation  # the highest that was seen
         self.promised = view.key(place)  # this member agrees to no view below
         self.token: Token | None = None  # as this member, its source, sent it last
         self.followed: tuple[int, int] | None = None  # source and generation of the other token that is waited for
-        self.kept: Token | None = None  # of a source after that one; to be passed on if that one is lost
+        # A token of a source after that one: passed on if that one is lost, or leaves its source out.
+        self.kept: Token | None = None
         self.hop: Call | None = None  # the token that was passed on, until it is acknowledged
         self.call: Call | None = None  # PREPARE or COMMIT
         self.lease_ns = NEVER
@@ -284,7 +285,7 @@ class Ring(Machine):
     def leads_and_unsettled(self) -> bool:
         """There is a change, nobody known is before this member, and no token of one before it is under way."""
         follows = self.followed is not None and self.place(self.followed[0]) < self.place(self.me)
-        return self._leads() and self.unsettled and not follows
+        return self._leads() and self.unsettled and not follows and not self.held_back
 
     def is_unsettled(self) -> bool:
         return self.unsettled
@@ -304,11 +305,14 @@ class Ring(Machine):
 
     def leader_is_lost(self) -> bool:
         """Whom this member promised to is gone, and nobody known is before this member."""
-        return self.followed is None and self._leads()
+        return self.followed is None and self._leads() and not self.held_back
 
     def is_for_me_to_lead(self, frame: Token) -> bool:
         """Its source is after this member, and nobody known is before it."""
         return self.place(frame.source) > self.place(self.me) and self._leads()
+
+    def is_held_back(self, frame: Token) -> bool:
+        return self.held_back and self.is_for_me_to_lead(frame)
 
     def brings_more(self, frame: Token) -> bool:
         """It has members that those asked to agree do not know of."""
@@ -348,7 +352,7 @@ class Ring(Machine):
         return self.call is not None and not self.call.missing
 
     def _leads(self) -> bool:
-        return self.leader == self.me and not self.yields
+        return self.leader == self.me
 
     # ---- actions: the token
 
@@ -362,7 +366,7 @@ class Ring(Machine):
     def call_leader(self) -> None:
         """Sends a token towards the leader, which may not know what this member knows (NBC-14)."""
         self.wait()
-        if not self.yields:
+        if not self._leads():
             self._make()
 
     def _make(self) -> None:
@@ -497,7 +501,9 @@ class Ring(Machine):
 
     def rest(self, *_: object) -> None:
         self.lease_ns = NEVER
-        self.followed = self.token = self.kept = None
+        self.followed = self.token = None
+        if self.kept is not None and self.kept.source in self.view.members:
+            self.kept = None
 
     def _start_lease(self) -> None:
         self.lease_ns = self.now + (self.settings.lease_ns << self.expired)
@@ -509,7 +515,13 @@ class Ring(Machine):
         "ring",
         S,
         E,
-        (_FOLLOWS, (E.REVIEW, has_kept_a_token), None, take_up, "nobody before its source is followed any more"),
+        (
+            (S.IDLE, *_FOLLOWS),
+            (E.REVIEW, has_kept_a_token),
+            None,
+            take_up,
+            "nobody before its source is followed any more",
+        ),
         (S.IDLE, (E.REVIEW, leads_and_unsettled), S.CIRCULATING, emit, "a change, and this member is first (NBC-05)"),
         (S.IDLE, (E.REVIEW, is_unsettled), S.WAITING, wait, "a change: a token of the leader is to come"),
         (S.WAITING, (E.REVIEW, leads_and_unsettled), S.CIRCULATING, emit, "those before this member are gone (E-21)"),
@@ -525,6 +537,13 @@ class Ring(Machine):
         (S.PREPARING, (E.REVIEW, is_outranked), S.WAITING, wait, "another one leads"),
         (S.PREPARED, (E.REVIEW, leader_is_lost), S.CIRCULATING, emit, "the leader fell before it told us (E-21)"),
         (None, E.REVIEW, None, IGNORED, "nothing has changed"),
+        (
+            (S.IDLE, S.WAITING, S.PREPARED),
+            (E.TOKEN, is_held_back),
+            None,
+            IGNORED,
+            "absorbed: this member will send one of its own when it is to",
+        ),
         (
             (S.IDLE, S.WAITING, S.PREPARED),
             (E.TOKEN, is_for_me_to_lead),

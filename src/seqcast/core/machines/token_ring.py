@@ -1,0 +1,211 @@
+"""Membership by a token ring: the members agree on who is in before the first of them closes the view.
+
+What is known of members, joiners and leavers, and whose turn it is, is as in `coordinated.py`. But before the acting
+member closes the view, its token goes round the view's members (`ring.py`), and brings what any of them knows: joiners
+and leavers of which it has not heard itself (NBC-04, NBC-07). All members then agree on the membership, and only when
+they do does the cut begin, which closes the gate (NBC-02): a member whose process hangs delays the token, and nobody's
+messages. A member that knows of a change, and sees the acting one do nothing, calls it with a token of its own
+(NBC-14).
+
+The absolute order is that of the view's members (NBC-03): all have the same, a joiner stands behind them, and the
+application's membership policy chooses it. The VIEW of the cut is the confirmation that the group sees; it is
+acknowledged and repeated (NBC-11, E-22). A survivor that falls during the cut needs no new agreement: the next attempt
+is without it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import ClassVar
+
+from seqcast.core.context import Context
+from seqcast.core.frames.fields import MemberInfo
+from seqcast.core.frames.ring import Confirm, RingFrame, Token, Unconfirmed
+from seqcast.core.machines.coordinated import CoordinatedMembership, Joiner, MembershipEvent, Review
+from seqcast.core.machines.participant import Participant
+from seqcast.core.machines.ring import Ring, RingSettings
+from seqcast.core.rules.ring import RingView
+from seqcast.core.table import IGNORED, Table, table
+from seqcast.errors import RemoteProtocolError
+from seqcast.types import MEMBERS_MAX
+
+
+class TokenRingState(Enum):
+    QUIET = auto()
+    BUNDLING = auto()
+    AGREEING = auto()
+    CHANGING = auto()
+
+
+LEASE_PART = 4
+"""A token is waited for this part of the lease of a view change: another one costs little, and the gate is open."""
+S, E = TokenRingState, MembershipEvent
+M = CoordinatedMembership
+
+
+class TokenRingMembership(CoordinatedMembership):
+    """The members of one view, as they agree on them.
+
+    Args:
+        context: of the endpoint.
+        participant: of the same view.
+        before: the membership of the view before; its joiners and leavers are not settled yet.
+    """
+
+    def __init__(self, context: Context, participant: Participant, before: CoordinatedMembership | None = None) -> None:
+        super().__init__(context, participant, before)
+        self.state = S.QUIET
+        settings, me = context.settings, context.me.id
+        ids = tuple(member.id for member in context.members) or (me,)
+        places = {member: rank for rank, member in enumerate(ids)}
+        times = RingSettings(
+            settings.repeat_ns_min,
+            settings.repeat_ns_max,
+            settings.flush_deadline_ns,
+            settings.lease_ns // LEASE_PART,
+        )
+        view = RingView(0, ids[0], ids)
+        self.ring = Ring(me, places.__getitem__, times, self._send, context.edges, view, context.tag)
+        self.agreed_before = view  # what was agreed on when this member began to ask
+
+    def _send(self, frame: RingFrame, member: int) -> None:
+        self.context.send(frame, member)
+
+    # ---- what is known
+
+    def doubted(self) -> set[int]:
+        return super().doubted() | self.ring.mute
+
+    def reasons(self) -> dict[int, str]:
+        why = dict.fromkeys(self.ring.mute, "it did not answer a token, or did not agree to the membership, in time")
+        return why | super().reasons()
+
+    # ---- inputs
+
+    def receive(self, frame: RingFrame, sender: int) -> None:
+        """A frame of the ring, by a member of the view.
+
+        Raises:
+            RemoteProtocolError: it is about others than the view's members, or the ring refuses it.
+        """
+        named: set[int] = set()
+        match frame:
+            case Token():
+                named = {frame.source, frame.leader, *frame.members, *frame.visited, *frame.lost, *frame.leavers}
+            case Confirm():
+                named = {frame.leader, *frame.members, *frame.lost}
+            case Unconfirmed():
+                named = {*frame.members}
+        if not named <= self.context.infos.keys():
+            raise RemoteProtocolError("token ring: it names processes that are not in the view")
+        self.ring.receive(frame, sender, self.context.now)
+        if isinstance(frame, Token):
+            for info in frame.joiners:
+                self._hear_of(info)
+            for member in frame.leavers:
+                self.leave(member)
+
+    def _hear_of(self, info: MemberInfo) -> None:
+        """Another member noted a joiner, which it has compared with the group's settings."""
+        context = self.context
+        addresses = {each.address for each in context.infos.values()}
+        if info.id in context.infos or info.id in context.departed or info.address in addresses:
+            return
+        known = self.joiners.get(info.id)
+        if known is not None:
+            known.last_ns = context.now
+        elif len(self.joiners) < MEMBERS_MAX:
+            self.joiners[info.id] = Joiner(info, context.now, context.now)
+
+    def lives(self, member_id: int) -> None:
+        super().lives(member_id)
+        self.ring.mute.discard(member_id)
+
+    # ---- time, and the next view
+
+    def review(self, runs: bool, survivors: tuple[int, ...], backing_off: bool, too_few: bool = False) -> Review:
+        self._run_ring()
+        review = super().review(runs, survivors, backing_off, too_few)
+        if self.state is S.AGREEING and self.has_agreed(review):  # alone: nobody has to be asked
+            self.fire(E.REVIEW, review)
+        return review
+
+    def due(self) -> int:
+        return min(super().due(), self.ring.due())
+
+    def _run_ring(self) -> None:
+        """Tells the ring what is known here. It sends a token of its own only where this member asks for it; or to call
+        the acting member, where that one should act and does not."""
+        ring, doubted = self.ring, super().doubted()  # which may be of other views, too
+        members = {member.id for member in self.context.members}
+        ring.held_back = self.state is not S.AGREEING
+        ring.lose(members & doubted)
+        ring.know(members - doubted)
+        waits = self.leaving() or (self.joiners and self.joining()) or self.wanting
+        asks = self.state is S.AGREEING and ring.view is self.agreed_before
+        if asks or (waits and not self.acting() and not self.participant.closing):
+            ring.ask(self.joining(), self.leaving())
+        ring.review(self.context.now)
+
+    # ---- guards
+
+    def has_agreed(self, review: Review) -> bool:
+        """The members agreed on a membership since this one asked, and it has all that this one trusts."""
+        agreed = self.ring.view
+        trusted = {member.id for member in self.context.members} - review.doubted
+        return agreed is not self.agreed_before and trusted.issubset(agreed.members)
+
+    def waits_for_agreement(self, _review: Review) -> bool:
+        return self.ring.view is self.agreed_before
+
+    # ---- actions
+
+    def ask(self, review: Review) -> None:
+        """A token, about all that is known now."""
+        self.rest(review)
+        self.agreed_before = self.ring.view
+        self._run_ring()
+
+    TABLE: ClassVar[Table] = table(
+        "ring membership",
+        S,
+        E,
+        (S.QUIET, (E.REVIEW, M.rests), None, IGNORED, "nothing to do, or another member's turn"),
+        (
+            (S.BUNDLING, S.AGREEING, S.CHANGING),
+            (E.REVIEW, M.rests),
+            S.QUIET,
+            M.rest,
+            "the reason is gone, or another member's turn",
+        ),
+        (
+            tuple(S),
+            (E.REVIEW, M.must_begin_again),
+            S.CHANGING,
+            M.initiate,
+            "a survivor is doubted, or more can take part: the gate is closed, so without another token",
+        ),
+        (S.CHANGING, (E.REVIEW, M.attempt_runs), None, IGNORED, "joiners and leavers count when the VIEW is made"),
+        (tuple(S), (E.REVIEW, M.attempt_runs), S.CHANGING, M.rest, "our attempt still runs"),
+        (S.QUIET, E.REVIEW, S.BUNDLING, M.bundle, "our turn: wait for more requests (FLU-11)"),
+        (S.BUNDLING, (E.REVIEW, M.may_bundle_more), None, IGNORED, "more may come within the bundling delay"),
+        (S.BUNDLING, (E.REVIEW, M.verifies_others), None, M.wait, "others may have failed too: one view for all"),
+        (S.BUNDLING, E.REVIEW, S.AGREEING, ask, "the bundling delay is over: the token"),
+        (
+            S.AGREEING,
+            (E.REVIEW, has_agreed),
+            S.CHANGING,
+            M.initiate,
+            "all agree (NBC-10): the cut confirms it",
+        ),
+        (
+            S.AGREEING,
+            (E.REVIEW, waits_for_agreement),
+            None,
+            IGNORED,
+            "the token is under way, and messages flow (NBC-02)",
+        ),
+        (S.AGREEING, E.REVIEW, None, ask, "a member is trusted again that is not among those agreed on"),
+        (S.CHANGING, E.REVIEW, None, M.initiate, "our attempt was given up, and the reason persists"),
+        (None, E.VIEW, S.QUIET, M.rest, "a new view"),
+    )
