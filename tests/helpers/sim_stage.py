@@ -10,6 +10,7 @@ from seqcast.core.frames.joining import Join, Leave, Refused, Wait
 from seqcast.core.frames.kinds import load
 from seqcast.core.frames.merging import Beacon, MergeAsk, MergeCancel, MergeGo, MergeReady, MergeRefused, MergeTaken
 from seqcast.core.frames.pausing import Resume, Resumed, Suspend, Suspended
+from seqcast.core.frames.ring import Confirm, Confirmed, Token, TokenHeld, Unconfirmed
 from seqcast.core.frames.unblocking import BlockedSide, Unblock
 from seqcast.core.frames.view import Installed, NewView, StateWanted
 from seqcast.core.vocabulary import CallbackReturned
@@ -122,7 +123,7 @@ class Stage(World):
         text = PLAIN.get(type(frame))
         if text is not None:
             return text.format(frame=frame)
-        return self._flush_words(frame) or self._merge_words(frame) or str(frame)
+        return self._flush_words(frame) or self._merge_words(frame) or self._ring_words(frame) or str(frame)
 
     def _flush_words(self, frame):
         match frame:
@@ -172,6 +173,25 @@ class Stage(World):
                 members = " ".join(info.name for info in frame.view.members)
                 view = frame.view.view_id.counter
                 return f"MERGE GO {self.name(frame.merge[0])}#{frame.merge[1]}: view {view} [{members}]"
+        return None
+
+    def _ring_words(self, frame):
+        match frame:
+            case Token():
+                members = " ".join(self.name(member) for member in frame.members)
+                joiners = "".join(f", joiner {info.name}" for info in frame.joiners)
+                leavers = "".join(f", leaver {self.name(member)}" for member in frame.leavers)
+                return f"TOKEN {frame.generation} of {self.name(frame.source)}: {members}{joiners}{leavers}"
+            case TokenHeld():
+                return f"HELD {frame.generation} of {self.name(frame.source)}"
+            case Confirm():
+                return (
+                    f"{frame.phase.upper()} {frame.generation}: {' '.join(self.name(each) for each in frame.members)}"
+                )
+            case Confirmed():
+                return f"OK to {frame.phase.upper()} {frame.generation}"
+            case Unconfirmed():
+                return f"NO to PREPARE {frame.generation}, promised {frame.promised}"
         return None
 
 
