@@ -12,7 +12,7 @@ int64_t sc_columns_fill(const sc_columns *out, uint64_t at, uint64_t room, int64
     for (uint32_t r = 0; r < n_runs; r++) {
         const sc_run *run = &runs[r];
         if (run->first > n || run->n > n - run->first) return -1;
-        if (run->unicast) continue;
+        if (run->unicast || (shared->total && !run->global_seqno)) continue;
         if (run->n > room - (row - at)) return -1;
         for (uint32_t i = 0; i < run->n; i++, row++) {
             int64_t begin = offsets[run->first + i], end = offsets[run->first + i + 1];

@@ -17,10 +17,11 @@ typedef struct {
 /* What all rows of one batch share. */
 typedef struct {
     int64_t view_counter, view_tag, delivered_ns;
+    int total; /* the view has a total order */
 } sc_columns_shared;
 
-/* Writes a row for each multicast message of a batch from row `at` on, the first with position `idx`; unicasts are skipped, as
- * they are not part of the agreed stream. Returns the rows written, or -1 if runs or offsets point outside the batch, or the
+/* Writes a row for each multicast message of a batch from row `at` on, the first with position `idx`; unicasts are skipped, and
+ * so are messages beside a total order: the agreed stream is what all members deliver in one order. Returns the rows written, or -1 if runs or offsets point outside the batch, or the
  * runs have more than `room` rows. */
 int64_t sc_columns_fill(const sc_columns *out, uint64_t at, uint64_t room, int64_t idx, const sc_columns_shared *shared,
                         const uint8_t *data, uint64_t data_len, const int32_t *offsets, uint32_t n, const sc_run *runs,

@@ -4,7 +4,7 @@
 #include "engine/self.h"
 
 /* SC_SENT: it will be sent, or be counted by sc_engine_blocked_end. SC_AGAIN: its sender waits. */
-int sc_blocked_take(sc_engine *e, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall) {
+int sc_blocked_take(sc_engine *e, int beside, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall) {
     if (!e->cut.gate_closed && !e->cut.paused) return SC_AGAIN; /* queued messages go first */
     uint64_t bytes = sizeof(sc_blocked) + len;
     if (e->blocked.bytes + bytes > e->blocked.bytes_max) {
@@ -19,6 +19,7 @@ int sc_blocked_take(sc_engine *e, const uint8_t *p, uint64_t len, sc_send_state 
     b->next = NULL;
     b->wall = wall;
     b->len = len;
+    b->beside = beside;
     if (len) memcpy(b->p, p, len);
     *e->blocked.last = b;
     e->blocked.last = &b->next;
@@ -49,7 +50,7 @@ void sc_blocked_drain(sc_engine *e) {
     }
     while (e->blocked.first) {
         const sc_blocked *b = e->blocked.first;
-        if (sc_send_group(e, b->p, b->len, &e->blocked.state, b->wall) != SC_SENT) break;
+        if (sc_send_group(e, b->beside, b->p, b->len, &e->blocked.state, b->wall) != SC_SENT) break;
         pop(e);
     }
     sc_tx_close(e, e->order.own);

@@ -126,16 +126,18 @@ typedef struct {
     uint64_t wait_seqno;
 } sc_send_state;
 
-/* Packs one message for the group (`to` == 0) or for one member (its incarnation). Messages of several threads must not be
- * interleaved: the caller holds one lock from the first call to SC_SENT. */
-int sc_engine_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall);
+/* Packs one message for the group (`to` == 0) or for one member (its incarnation). `beside`: a message to the group has no place
+ * in the total order, if the order allows that. Messages of several threads must not be interleaved: the caller holds one lock
+ * from the first call to SC_SENT. */
+int sc_engine_send(sc_engine *e, uint64_t to, int beside, const uint8_t *p, uint64_t len, sc_send_state *state,
+                   int64_t wall);
 /* Abandons a message that sc_engine_send has partly packed (a timeout): receivers drop that part. */
 void sc_engine_send_abort(sc_engine *e, uint64_t to, sc_send_state *state);
 /* Packs messages [first, n) of `data` until credit ends: message i is data[offsets[i]..offsets[i + 1]). The n + 1
  * offsets must not decrease, and must not change until all is sent. Returns the number of the next message to send;
  * `state` belongs to that one, `*result` says why it stopped. */
-uint64_t sc_engine_send_batch(sc_engine *e, const uint8_t *data, const uint64_t *offsets, uint64_t first, uint64_t n,
-                              sc_send_state *state, int64_t wall, int *result);
+uint64_t sc_engine_send_batch(sc_engine *e, int beside, const uint8_t *data, const uint64_t *offsets, uint64_t first,
+                              uint64_t n, sc_send_state *state, int64_t wall, int *result);
 /* Number of messages sent while the gate was closed, or during a pause, that wait to be packed: in order when the gate opens,
  * before anything newer, which gets SC_AGAIN until then. */
 uint64_t sc_engine_blocked(const sc_engine *e);
@@ -198,7 +200,7 @@ uint64_t sc_engine_last_sent(const sc_engine *e);
 typedef struct {
     uint64_t sender; /* incarnation */
     uint64_t seqno; /* of the sender's packet in which the messages end */
-    uint64_t global_seqno; /* of the first message; 0: no total order */
+    uint64_t global_seqno; /* of the first message; 0: it has no place in a total order */
     int64_t sent_ns; /* wall clock of the sender */
     uint32_t first; /* index of the first message in the batch */
     uint32_t n;

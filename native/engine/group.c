@@ -18,7 +18,7 @@ int sc_send_await_large(sc_engine *e) {
     return SC_SENT;
 }
 
-int sc_send_group(sc_engine *e, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall) {
+int sc_send_group(sc_engine *e, int beside, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall) {
     if (state->epoch != e->epoch) { /* a view change midway: receivers dropped the part that they had */
         if (state->wait_seqno && sc_large_returned(e)) return SC_SENT;
         state->done = state->wait_seqno = 0;
@@ -28,6 +28,7 @@ int sc_send_group(sc_engine *e, const uint8_t *p, uint64_t len, sc_send_state *s
     if (state->wait_seqno) return sc_send_await_large(e);
     if (e->cut.paused) return SC_AGAIN;
     sc_tx_stream *tx = e->order.own;
+    sc_tx_beside(e, tx, beside && e->order.ops->beside);
     if (!state->done && !tx->in_message) sc_large_none(e);
     if (e->order.waits && !sc_tx_keeps(tx, len)) return send_large(e, tx, p, len, state, wall);
     return sc_tx_pack(e, tx, p, len, &state->done, wall, 0);

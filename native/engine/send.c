@@ -60,7 +60,8 @@ static int send_late(sc_engine *e, uint64_t to, sc_send_state *state) {
     return SC_ENDED;
 }
 
-int sc_engine_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall) {
+int sc_engine_send(sc_engine *e, uint64_t to, int beside, const uint8_t *p, uint64_t len, sc_send_state *state,
+                   int64_t wall) {
     e->wall = wall;
     if (len > e->config.message_bytes_max) return SC_TOO_LARGE;
     if (!e->in_view || e->leave.ended) return send_late(e, to, state);
@@ -78,15 +79,16 @@ int sc_engine_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t len, sc
     }
     /* A packed large forward is not queued: the view will show whether it was ordered. */
     if ((e->cut.gate_closed || e->cut.paused || e->blocked.first) && !state->wait_seqno)
-        return sc_blocked_take(e, p, len, state, wall);
-    return sc_send_group(e, p, len, state, wall);
+        return sc_blocked_take(e, beside, p, len, state, wall);
+    return sc_send_group(e, beside, p, len, state, wall);
 }
 
-uint64_t sc_engine_send_batch(sc_engine *e, const uint8_t *data, const uint64_t *offsets, uint64_t first, uint64_t n,
-                              sc_send_state *state, int64_t wall, int *result) {
+uint64_t sc_engine_send_batch(sc_engine *e, int beside, const uint8_t *data, const uint64_t *offsets, uint64_t first,
+                              uint64_t n, sc_send_state *state, int64_t wall, int *result) {
     *result = SC_SENT;
     while (first < n) {
-        *result = sc_engine_send(e, 0, data + offsets[first], offsets[first + 1] - offsets[first], state, wall);
+        uint64_t len = offsets[first + 1] - offsets[first];
+        *result = sc_engine_send(e, 0, beside, data + offsets[first], len, state, wall);
         if (*result != SC_SENT) return first;
         state->done = state->wait_seqno = 0;
         first++;

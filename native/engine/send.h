@@ -8,6 +8,7 @@ typedef struct sc_blocked {
     struct sc_blocked *next;
     int64_t wall; /* when it was sent */
     uint64_t len;
+    int beside;
     uint8_t p[];
 } sc_blocked;
 
@@ -27,9 +28,9 @@ typedef struct {
 
 void sc_blocked_init(sc_engine *e);
 
-int sc_send_group(sc_engine *e, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall);
+int sc_send_group(sc_engine *e, int beside, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall);
 int sc_send_await_large(sc_engine *e);
-int sc_blocked_take(sc_engine *e, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall);
+int sc_blocked_take(sc_engine *e, int beside, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall);
 void sc_blocked_drain(sc_engine *e);
 void sc_leave_end_sends(sc_engine *e);
 void sc_drained_check(sc_engine *e);

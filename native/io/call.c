@@ -43,10 +43,10 @@ static int pack(sc_driver *d, sc_sending *s, int64_t now, int64_t wall) {
     int result = SC_SENT;
     note_packing(&d->turn, s, now);
     if (s->offsets == NULL)
-        result = sc_engine_send(d->engine, s->to, s->data, s->len, &s->state, wall);
+        result = sc_engine_send(d->engine, s->to, s->beside, s->data, s->len, &s->state, wall);
     else if (s->next < s->end)
-        s->next = s->first + sc_engine_send_batch(d->engine, s->data, s->marks, s->next - s->first, s->end - s->first,
-                                                  &s->state, wall, &result);
+        s->next = s->first + sc_engine_send_batch(d->engine, s->beside, s->data, s->marks, s->next - s->first,
+                                                  s->end - s->first, &s->state, wall, &result);
     int stream = s->to != 0;
     if (result == SC_AGAIN) {
         d->turn.taken[stream] = s->owner = 1;

@@ -132,6 +132,7 @@ int sc_driver_packed(sc_driver *d, uint64_t unsent, int answer, int64_t now);
 #define SC_SEND_MARKS 8192
 typedef struct {
     uint64_t to; /* 0: the group */
+    int beside; /* the order */
     const uint8_t *data;
     uint64_t len; /* of the one message, or of all data of the array */
     const void *offsets; /* of the array: n + 1 int64, or int32 with `wide` 0; NULL: one message */

@@ -35,6 +35,9 @@ struct sc_peer;
 typedef struct sc_order_ops {
     const char *name;
     int renumbers; /* 1: own numbers differ from the group stream's seqnos; they start after sc_view.origin_base */
+    int beside; /* 1: own messages may travel beside the order: sc_is_beside(p) of their packets. Such a packet is delivered with
+                 * the global seqno 0 as soon as the earlier ones of its sender are, and at the latest by `finish`. 0: the order
+                 * has no such packets, and orders these messages like all others */
     int forwards; /* 1: some member packs into its forward stream; its window then also decides when to transmit */
 
     /* Can this order run in the view? Called before anything changes. */

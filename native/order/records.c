@@ -9,6 +9,9 @@
  * follows the first void entry, or the end of its stream: that is transitional. One that survived has delivered by its records
  * alone.
  *
+ * Packets beside the order are in their sender's stream too, and no record counts them: they are delivered as soon as the packets
+ * before them are, so that all messages of a sender stay in order.
+ *
  * Credit. A record needs credit of the sequencer's window, and a reserve beyond it that no data packet uses, because the window
  * is always full when the sequencer sends much itself. Records that wait for credit cannot block the credit they wait for: it
  * depends on packets that have been sent only. */
@@ -44,32 +47,66 @@ static void begin(sc_engine *e) {
 
 /* ---- delivery ------------------------------------------------------------------------------------------------ */
 
-/* The global seqno of the first message that ends in this packet, which is delivered next. */
+/* The global seqno of the first message that ends in this packet, which is delivered next; 0: it travels beside the order. */
 static uint64_t number(recording *s, const uint8_t *p) {
+    if (sc_is_beside(p)) return 0;
     uint64_t global = s->global_next;
     s->global_next += sc_messages_ending(p);
     return global;
 }
 
-static int deliver_own(sc_engine *e) {
+static void deliver_own_packet(sc_engine *e) {
     recording *s = e->order.state;
-    if (s->own_next == e->group.next) return 0;
     uint64_t seqno = s->own_next++;
     const sc_tx_packet *packet = sc_tx_at(&e->group, seqno);
     sc_queue_own(e, packet->p, packet->len, seqno, seqno, number(s, packet->p));
+}
+
+/* Passes own packets that no record names: those beside the order are delivered, records are skipped. */
+static void pass_own(sc_engine *e) {
+    recording *s = e->order.state;
+    while (s->own_next < e->group.next) {
+        const sc_tx_packet *packet = sc_tx_at(&e->group, s->own_next);
+        if (packet->slab)
+            s->own_next++;
+        else if (sc_is_beside(packet->p))
+            deliver_own_packet(e);
+        else
+            return;
+    }
+}
+
+static int deliver_own(sc_engine *e) {
+    pass_own(e);
+    if (((recording *)e->order.state)->own_next == e->group.next) return 0;
+    deliver_own_packet(e);
+    pass_own(e);
     return 1;
+}
+
+/* Delivers the packet that is next in the stream of `peer`. 0: without memory. */
+static int deliver_packet(sc_engine *e, sc_peer *peer) {
+    recording *s = e->order.state;
+    const uint8_t *p = sc_rx_at(e, &peer->group, peer->group.queued)->p;
+    if (!sc_rx_deliver(e, peer, peer->rank, peer->group.queued, sc_is_beside(p) ? 0 : s->global_next)) return 0;
+    number(s, p);
+    return 1;
+}
+
+/* Packets beside the order wait only for the earlier ones of their sender. */
+static void pass_beside(sc_engine *e, sc_peer *peer) {
+    const sc_rx_stream *rx = &peer->group;
+    while (rx->queued < rx->next && sc_is_beside(sc_rx_at(e, rx, rx->queued)->p) && deliver_packet(e, peer)) {}
 }
 
 /* Delivers the next packet of the member `rank`; 0 if it is not here. */
 static int deliver_next(sc_engine *e, uint32_t rank) {
     if (rank == e->view.rank) return deliver_own(e);
-    recording *s = e->order.state;
     sc_peer *peer = e->peers[rank];
     const sc_rx_stream *rx = &peer->group;
-    if (rx->queued == rx->next) return 0;
-    const uint8_t *p = sc_rx_at(e, rx, rx->queued)->p;
-    if (!sc_rx_deliver(e, peer, rank, rx->queued, s->global_next)) return 0;
-    number(s, p);
+    pass_beside(e, peer);
+    if (rx->queued == rx->next || sc_is_beside(sc_rx_at(e, rx, rx->queued)->p) || !deliver_packet(e, peer)) return 0;
+    pass_beside(e, peer);
     return 1;
 }
 
@@ -79,7 +116,10 @@ static int deliver_next(sc_engine *e, uint32_t rank) {
 static void packed(sc_engine *e, sc_tx_stream *tx, sc_tx_packet *packet) {
     packet->own = tx->next - 1;
     sc_own_packet(e, packet->own, packet->messages);
-    if (is_sequencer(e)) deliver_own(e);
+    if (is_sequencer(e))
+        deliver_own(e);
+    else
+        pass_own(e);
 }
 
 /* Own packets up to this number are ordered: at the sequencer all. */
@@ -147,7 +187,7 @@ static uint32_t begin_record(sc_engine *e, uint32_t rank) {
     put_entry(record.p, rank, count);
     s->newest = e->group.next;
     sc_tx_insert(e, &e->group, &record, 0, e->own.last);
-    s->own_next = e->group.next;
+    pass_own(e);
     e->counters.records++;
     return count;
 }
@@ -229,14 +269,14 @@ static void follow(sc_engine *e, int last) {
             if (!follow_record(e, slot->p, last)) return;
             sc_rx_skip(rx);
             if (!last) sc_flow_consumed(e, peer, SC_STREAM_GROUP, slot->len, e->now);
-        } else if (!deliver_next(e, peer->rank)) {
+        } else if (!deliver_packet(e, peer)) {
             return;
         }
     }
 }
 
 static void advance(sc_engine *e, sc_peer *peer) {
-    (void)peer;
+    if (peer->rank != (uint32_t)e->view.sequencer) pass_beside(e, peer);
     if (is_sequencer(e))
         ((recording *)e->order.state)->arrived = 1;
     else
@@ -254,6 +294,7 @@ static void finish(sc_engine *e) {
 
 const sc_order_ops sc_order_records = {
     .name = "records",
+    .beside = 1,
     .fits = fits,
     .state_bytes = state_bytes,
     .begin = begin,

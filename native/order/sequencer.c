@@ -12,6 +12,7 @@ static size_t state_bytes(const sc_config *config, const sc_view *view) {
 const sc_order_ops sc_order_sequencer = {
     .name = "sequencer",
     .renumbers = 1,
+    .beside = 1,
     .forwards = 1,
     .fits = fits,
     .state_bytes = state_bytes,

@@ -17,14 +17,14 @@ void sc_stamping_begin(sc_engine *e) {
 /* ---- the sequencer ------------------------------------------------------------------------------------------- */
 
 /* Assigns the numbers of the next packet of the member `rank`, whose own number is given, and writes them into it. Returns the
- * global seqno of its first message. */
+ * global seqno of its first message; 0: it travels beside the order. */
 static uint64_t stamp(sc_engine *e, uint8_t *p, uint32_t rank, uint64_t origin, uint32_t messages) {
     sc_stamping *s = e->order.state;
-    uint64_t global = s->global_next;
+    uint64_t global = sc_is_beside(p) ? 0 : s->global_next;
     sc_put_origin_seqno(p, origin);
     sc_put_origin_rank(p, (uint16_t)rank);
     sc_put_global_seqno(p, global);
-    s->global_next += messages;
+    if (global) s->global_next += messages;
     e->order.returned[rank] = origin; /* E-01: the forward stream is FIFO without gaps, so each is one higher */
     e->counters.stamped++;
     return global;

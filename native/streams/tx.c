@@ -192,7 +192,7 @@ static void close_packet(sc_engine *e, sc_tx_stream *tx, int full) {
     memset(p, 0, SC_DATA_HEADER);
     uint64_t tag = sc_of_pair((uint64_t)tx->stream) ? tx->pair : e->view.tag;
     sc_wire_head(p, tx->type, e->config.group, e->config.member, tag);
-    sc_put_flags(p, tx->open_flags);
+    sc_put_flags(p, (uint8_t)(tx->open_flags | (tx->beside ? SC_FLAG_BESIDE : 0)));
     sc_put_seqno(p, tx->next);
     sc_put_sent_ns(p, (uint64_t)tx->open_wall);
     sc_put_data_len(p, tx->open_len);
@@ -223,6 +223,12 @@ static void close_packet(sc_engine *e, sc_tx_stream *tx, int full) {
 
 void sc_tx_close(sc_engine *e, sc_tx_stream *tx) {
     if (tx->open && tx->open_pieces) close_packet(e, tx, 0);
+}
+
+void sc_tx_beside(sc_engine *e, sc_tx_stream *tx, int beside) {
+    if (tx->beside == beside) return;
+    sc_tx_close(e, tx);
+    tx->beside = beside;
 }
 
 /* Packs p[*done..len); SC_SENT when the message is complete, SC_AGAIN if there is no room. `force` ignores credit (messages

@@ -46,6 +46,7 @@ typedef struct sc_tx_stream {
     uint8_t *open;
     uint32_t open_len, open_pieces, open_messages;
     uint8_t open_flags;
+    int beside; /* packets are closed with SC_FLAG_BESIDE */
     int64_t open_wall;
     int32_t *open_offsets;
     /* A message whose beginning is packed and whose end is not. */
@@ -78,6 +79,8 @@ int sc_tx_pack(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t len, u
 uint64_t sc_tx_pack_whole(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, const uint64_t *offsets, uint64_t first,
                           uint64_t n);
 void sc_tx_close(sc_engine *e, sc_tx_stream *tx);
+/* The messages that are packed next travel beside the order, or in it: no packet has both. */
+void sc_tx_beside(sc_engine *e, sc_tx_stream *tx, int beside);
 /* The next packet does not continue the message that is packed in part: receivers drop its beginning. */
 void sc_tx_abandon(sc_tx_stream *tx);
 /* Our stream of this kind to `peer`; NULL if there is none yet. sc_tx_to creates it, and returns NULL without memory. */

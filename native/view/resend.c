@@ -19,7 +19,9 @@ static void collect_packet(const sc_engine *e, sc_resend *r, uint64_t seqno, uin
         r->len += to - from;
         if (continues) continue;
         r->open = 0;
-        if (seqno > ordered) r->ends[r->n++] = r->len;
+        if (seqno <= ordered) continue;
+        r->beside[r->n] = (uint8_t)sc_is_beside(p);
+        r->ends[r->n++] = r->len;
     }
 }
 
@@ -36,7 +38,8 @@ int sc_resend_collect(const sc_engine *e, sc_resend *r) {
     if (!messages) return 0;
     r->data = malloc(bytes);
     r->ends = malloc(messages * sizeof *r->ends);
-    if (!r->data || !r->ends) return -1;
+    r->beside = malloc(messages);
+    if (!r->data || !r->ends || !r->beside) return -1;
     for (uint64_t seqno = tx->first; seqno < tx->next; seqno++) collect_packet(e, r, seqno, e->order.ops->ordered(e));
     return 0;
 }
@@ -52,6 +55,7 @@ int sc_resend_pack(sc_engine *e, const sc_resend *r, int64_t wall) {
     uint64_t start = 0;
     for (uint64_t i = 0; i < r->n; i++) {
         uint64_t done = 0;
+        sc_tx_beside(e, e->order.own, r->beside[i] && e->order.ops->beside);
         if (sc_tx_pack(e, e->order.own, r->data + start, r->ends[i] - start, &done, wall, 1) != SC_SENT) return -1;
         e->counters.messages_sent--; /* counted when it was first sent */
         start = r->ends[i];
@@ -62,4 +66,5 @@ int sc_resend_pack(sc_engine *e, const sc_resend *r, int64_t wall) {
 void sc_resend_free(sc_resend *r) {
     free(r->data);
     free(r->ends);
+    free(r->beside);
 }

@@ -7,6 +7,7 @@
 typedef struct {
     uint8_t *data; /* the messages, one after another */
     uint64_t *ends;
+    uint8_t *beside; /* by message: it travels beside the order */
     uint64_t n;
     uint64_t len; /* of the data while it is collected; */
     int open; /* and whether a message is */

@@ -21,9 +21,10 @@ static int is_seqno(uint64_t seqno) { return seqno <= SC_SEQNO_MAX; }
 static sc_wire_result verdict(int valid) { return valid ? SC_WIRE_OK : SC_WIRE_FIELD_BAD; }
 
 static int data_header_valid(const uint8_t *p) {
-    return sc_get_data_len(p) <= SC_PACKET_MAX && sc_get_pieces(p) &&
-           !(sc_get_flags(p) & ~(SC_FLAG_CONT_IN | SC_FLAG_CONT_OUT)) && sc_get_seqno(p) && is_seqno(sc_get_seqno(p)) &&
-           is_seqno(sc_get_origin_seqno(p)) && sc_get_origin_rank(p) < SC_MEMBERS_MAX;
+    int group = sc_get_type(p) == SC_TYPE_DATA || sc_get_type(p) == SC_TYPE_FORWARD;
+    int flags = SC_FLAG_CONT_IN | SC_FLAG_CONT_OUT | (group ? SC_FLAG_BESIDE : 0);
+    return sc_get_data_len(p) <= SC_PACKET_MAX && sc_get_pieces(p) && !(sc_get_flags(p) & ~flags) && sc_get_seqno(p) &&
+           is_seqno(sc_get_seqno(p)) && is_seqno(sc_get_origin_seqno(p)) && sc_get_origin_rank(p) < SC_MEMBERS_MAX;
 }
 
 static sc_wire_result check_data(const uint8_t *p, size_t len) {

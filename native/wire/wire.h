@@ -52,8 +52,9 @@ enum {
 enum { SC_STREAM_GROUP = 0, SC_STREAM_UNICAST = 1, SC_STREAM_FORWARD = 2, SC_STREAM_STATE = 3 };
 
 /* SC_FLAG_STARVED is set in heartbeats: the sender drops received packets, as it has no slabs left, and since its last
- * heartbeat nothing arrived in order or was taken. */
-enum { SC_FLAG_CONT_IN = 1, SC_FLAG_CONT_OUT = 2, SC_FLAG_STARVED = 4 };
+ * heartbeat nothing arrived in order or was taken. SC_FLAG_BESIDE is set in DATA and FORWARD: the messages have no place in the
+ * total order. */
+enum { SC_FLAG_CONT_IN = 1, SC_FLAG_CONT_OUT = 2, SC_FLAG_STARVED = 4, SC_FLAG_BESIDE = 8 };
 
 /* Bytes of an integer, wherever it stands. */
 static inline uint8_t sc_get8(const uint8_t *p) { return p[0]; }
@@ -222,6 +223,7 @@ static inline void sc_wire_head(uint8_t *p, uint8_t type, uint32_t group, uint64
 static inline size_t sc_wire_offsets(uint32_t data_len) {
     return (SC_DATA_HEADER + (size_t)data_len + 3u) & ~(size_t)3u;
 }
+static inline int sc_is_beside(const uint8_t *p) { return (sc_get_flags(p) & SC_FLAG_BESIDE) != 0; }
 /* How many messages end in a data packet. */
 static inline uint32_t sc_messages_ending(const uint8_t *p) {
     return (uint32_t)sc_get_pieces(p) - ((sc_get_flags(p) & SC_FLAG_CONT_OUT) ? 1u : 0u);

@@ -211,21 +211,28 @@ class Group:
 
     # ---- sending
 
-    async def send(self, payload: Buffer, *, to: Member | None = None, timeout: float | None = None) -> None:
+    async def send(
+        self, payload: Buffer, *, to: Member | None = None, timeout: float | None = None, ordered: bool = True
+    ) -> None:
         """Sends one message; waits for credit. Arguments and errors are those of ``seqcast.Group.send``.
 
         The message of a cancelled call may still be sent.
         """
-        if timeout is None and not self._waiting_sends and self._send_now(payload, to):
+        if timeout is None and not self._waiting_sends and self._send_now(payload, to, ordered):
             return
-        await self._sent(lambda wait, _: self.sync.send(payload, to=to, timeout=wait), timeout)
+        await self._sent(lambda wait, _: self.sync.send(payload, to=to, timeout=wait, ordered=ordered), timeout)
 
     async def send_many(
-        self, payloads: Iterable[Buffer], *, to: Member | None = None, timeout: float | None = None
+        self,
+        payloads: Iterable[Buffer],
+        *,
+        to: Member | None = None,
+        timeout: float | None = None,
+        ordered: bool = True,
     ) -> None:
         """Sends messages one after the other, as ``seqcast.Group.send_many``."""
         messages = list(listed(payloads))  # a copy: a thread may send the rest later
-        await self._sent(lambda wait, done: self.sync._send_many(messages, to, wait, done), timeout)
+        await self._sent(lambda wait, done: self.sync._send_many(messages, to, wait, ordered, done), timeout)
 
     async def send_batch(
         self,
@@ -233,9 +240,10 @@ class Group:
         offsets: Buffer | npt.NDArray[np.signedinteger[Any]] | Sequence[int],
         *,
         timeout: float | None = None,
+        ordered: bool = True,
     ) -> None:
         """Sends the messages of an Arrow binary array, as ``seqcast.Group.send_batch``."""
-        await self._sent(lambda wait, done: self.sync._send_batch(data, offsets, wait, done), timeout)
+        await self._sent(lambda wait, done: self.sync._send_batch(data, offsets, wait, ordered, done), timeout)
 
     async def _sent(self, send: Callable[[float | None, int], None], timeout: float | None) -> None:
         """Sends at once if there is credit, otherwise in a thread, after the sends that already wait.

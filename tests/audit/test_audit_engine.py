@@ -63,7 +63,7 @@ def test_what_engines_deliver_passes_the_audit(spark: Any, tmp_path: Path, seque
     assert [verdict.result for verdict in report.verdicts.values() if verdict.check != "total order"] == [True] * 7
     assert report.verdicts["total order"].result is (True if sequencer >= 0 else None)
     assert report.rows == 3 * 600
-    assert [writer.counters()["unicasts_skipped"] for writer in net.writers] == [0, 0, 1]
+    assert [writer.counters()["skipped"] for writer in net.writers] == [0, 0, 1]
     for journal in journals:
         kept = [row["payload"] for batch in journal.batches(["sender", "payload"]) for row in batch.to_pylist()]
         assert sorted(kept) == sorted(payload for payloads in sent.values() for payload in payloads)

@@ -52,7 +52,7 @@ static size_t take_bytes(script *s, uint8_t *out, size_t most) {
 
 /* One message, or an array, that is packed in part: it goes on, or is given up. */
 typedef struct {
-    int under_way;
+    int under_way, beside;
     uint64_t to, len;
     uint64_t marks[BATCH + 1], next, n; /* of an array; n 0: one message */
     sc_send_state state;
@@ -356,6 +356,7 @@ static void send(world *w, script *s, const uint8_t *payload, uint32_t operation
     if (!m->under_way) {
         memset(m, 0, sizeof *m);
         m->under_way = 1;
+        m->beside = (int)(operation & 1);
         m->to = one ? take(s, 1) % IDS : 0; /* to a member, to itself, to nobody */
         if (operation >> 5 & 1 && !one) {
             m->n = 1 + take(s, 1) % BATCH;
@@ -368,9 +369,9 @@ static void send(world *w, script *s, const uint8_t *payload, uint32_t operation
     }
     int result;
     if (m->n)
-        m->next = sc_engine_send_batch(w->engine, payload, m->marks, m->next, m->n, &m->state, w->now, &result);
+        m->next = sc_engine_send_batch(w->engine, m->beside, payload, m->marks, m->next, m->n, &m->state, w->now, &result);
     else
-        result = sc_engine_send(w->engine, m->to, payload, m->len, &m->state, w->now);
+        result = sc_engine_send(w->engine, m->to, m->beside, payload, m->len, &m->state, w->now);
     CHECK(m->next <= m->n && (result != SC_SENT || m->next == m->n));
     if (result == SC_AGAIN && !(operation >> 7)) return;
     if (result == SC_AGAIN) sc_engine_send_abort(w->engine, m->to, &m->state);

@@ -77,6 +77,11 @@ BREAKS = (
          "    if (place_of(e, peer->rank) == s->place_next) deliver(e);",
          "    while (front(e, peer->rank) && !place_of(e, peer->rank) && pass(e, peer->rank)) {}\n"
          "    if (place_of(e, peer->rank) == s->place_next) deliver(e);", quick=True),
+    _one("a message beside the order takes a global seqno", "native/order/records.c",
+         "    if (sc_is_beside(p)) return 0;\n    uint64_t global", "    uint64_t global", quick=True),
+    _one("a message that is sent again is ordered although it travelled beside the order", "native/view/resend.c",
+         "r->beside[i] && e->order.ops->beside", "0", tests="tests/unit/test_beside.py",
+         why="forwards of this kind that the sequencer has not ordered when it falls are rare"),
     # ---- the wire and the rings
     _one("the CRC is not checked", "native/wire/wire.c",
          "if (sc_get_crc(p) != sum(p, len)) return SC_WIRE_CRC_BAD;",

@@ -64,7 +64,9 @@ cdef class Message:
         view_id: of the view in which it was delivered.
         seqno: of the sender's packet in which it ends.
         index: position among the messages that end in that packet.
-        global_seqno: position among the messages of the view, from 1, dense; None without total order and for unicasts.
+        global_seqno: position among the ordered messages of the view, from 1, dense; None without total order, for unicasts and
+            for messages sent with ``ordered=False``.
+        ordered: it has a place in the total order.
         sent_ns: wall clock of the sender, ns since 1970, when the packet was opened.
         unicast: it was sent to this member only.
         transitional: it was delivered by a view change after members were lost, which may have delivered something
@@ -87,6 +89,10 @@ cdef class Message:
         self.sent_ns = sent_ns
         self.unicast = unicast
         self.transitional = transitional
+
+    @property
+    def ordered(self):
+        return self.global_seqno is not None
 
     cdef tuple fields(self):
         return (

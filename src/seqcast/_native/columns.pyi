@@ -52,11 +52,12 @@ class Block:
     def last_global_seqno(self) -> int:
         """Of the last row; 0 without rows, or without total order."""
 
-    def add(self, batch: DeliveredBatch, *, idx: int, view_counter: int, view_tag: int) -> int:
+    def add(self, batch: DeliveredBatch, *, idx: int, view_counter: int, view_tag: int, total: bool = False) -> int:
         """Copies the rows of one batch, the first with position ``idx``; unicasts are skipped.
 
         Args:
             view_tag: tag of the view, its 64 bits as a signed integer.
+            total: the view has a total order: messages without a place in it are skipped too.
 
         Returns:
             The number of rows; -1 if the block has no room for the whole batch: nothing was added.

@@ -27,6 +27,7 @@ cdef extern from "columns/columns.h" nogil:
         int64_t view_counter
         int64_t view_tag
         int64_t delivered_ns
+        int total
     int64_t sc_columns_fill(const sc_columns *out, uint64_t at, uint64_t room, int64_t idx,
                             const sc_columns_shared *shared, const uint8_t *data, uint64_t data_len,
                             const int32_t *offsets, uint32_t n, const sc_run *runs, uint32_t n_runs)
@@ -138,12 +139,12 @@ cdef class Block:
         free(self.memory)
         free(self.to.payload)
 
-    def add(self, batch, *, int64_t idx, int64_t view_counter, int64_t view_tag):
+    def add(self, batch, *, int64_t idx, int64_t view_counter, int64_t view_tag, bint total=False):
         cdef Batch own
         if isinstance(batch, Batch) and not (<Batch>batch).first:  # no arrays: making them takes longer than the rows
             own = batch
             return self.take(own.b.data, own.b.data_len, own.b.offsets, own.b.n, own.b.runs, own.b.n_runs, idx,
-                             view_counter, view_tag, own.delivered_ns)
+                             view_counter, view_tag, own.delivered_ns, total)
         cdef const uint8_t[::1] data = batch.data
         cdef const int32_t[::1] offsets = batch.offsets
         cdef const uint8_t[::1] runs = batch.runs.view(np.uint8)
@@ -152,17 +153,18 @@ cdef class Block:
         return self.take(&data[0] if data.shape[0] else NULL, <uint64_t>data.shape[0], &offsets[0],
                          <uint32_t>(offsets.shape[0] - 1), <const sc_run *>&runs[0] if runs.shape[0] else NULL,
                          <uint32_t>(runs.shape[0] // <Py_ssize_t>sizeof(sc_run)), idx, view_counter, view_tag,
-                         batch.delivered_ns)
+                         batch.delivered_ns, total)
 
     cdef Py_ssize_t take(self, const uint8_t *data, uint64_t data_len, const int32_t *offsets, uint32_t n,
                          const sc_run *runs, uint32_t n_runs, int64_t idx, int64_t view_counter, int64_t view_tag,
-                         int64_t delivered_ns) except -2:
+                         int64_t delivered_ns, bint total) except -2:
         if n > self.capacity - self.rows:
             return -1
         if self.to.payload != NULL and data_len > <uint64_t>(self.payload_capacity - self.payload_bytes):
             return -1
         cdef sc_columns_shared shared
         shared.view_counter, shared.view_tag, shared.delivered_ns = view_counter, view_tag, delivered_ns
+        shared.total = total
         cdef int64_t written
         with nogil:
             written = sc_columns_fill(&self.to, <uint64_t>self.rows, <uint64_t>(self.capacity - self.rows), idx,

@@ -107,6 +107,7 @@ cdef extern from "io/drive.h" nogil:
 
     ctypedef struct sc_sending:
         uint64_t to
+        int beside
         const uint8_t *data
         uint64_t len
         const void *offsets
@@ -161,7 +162,7 @@ cdef class Driver:
     cdef int check(self) except -1
     cdef int lock_engine(self) except -1
     cdef int pack(self, sc_sending *s) except -1
-    cdef int send_message(self, payload, uint64_t to, int64_t timeout_ns) except -1
+    cdef int send_message(self, payload, uint64_t to, int64_t timeout_ns, bint ordered) except -1
     cdef int flush(self, int what) except -1
     cdef Py_ssize_t pack_list(self, list items, Py_ssize_t i, sc_sending *s, int *result) except -1
     cdef int finish(self, sc_sending *s, int result, int64_t deadline) except -1

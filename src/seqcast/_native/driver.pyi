@@ -111,10 +111,14 @@ class Driver:
         """Closes the sockets, after ``stop`` and once ``run`` has returned. Received messages remain deliverable."""
     def after_fork(self) -> None:
         """In a child process: closes its copies of the sockets and touches nothing else."""
-    def send(self, payload: Any, to: int = 0, timeout_ns: int = -1) -> None: ...
-    def send_many(self, messages: Any, to: int = 0, timeout_ns: int = -1) -> None: ...
+    def send(self, payload: Any, to: int = 0, timeout_ns: int = -1, ordered: bool = True) -> None: ...
+    def send_many(self, messages: Any, to: int = 0, timeout_ns: int = -1, ordered: bool = True) -> None: ...
     def send_batch(
-        self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64], timeout_ns: int = -1
+        self,
+        data: npt.NDArray[np.uint8],
+        offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
+        timeout_ns: int = -1,
+        ordered: bool = True,
     ) -> None: ...
     def deliver(self, bytes_max: int, timeout_ns: int, view: View | None, later: bool = False) -> Batch | int | None:
         """The next batch or marker, waiting ``timeout_ns`` (< 0: without limit); None: nothing, or stopped. ``view``
@@ -154,7 +158,9 @@ class Sender:
     """The part of a group that sends single messages."""
 
     _driver: Driver
-    def send(self, payload: Buffer, *, to: Member | None = None, timeout: float | None = None) -> None:
+    def send(
+        self, payload: Buffer, *, to: Member | None = None, timeout: float | None = None, ordered: bool = True
+    ) -> None:
         """Sends one message, to the group or to one member. Either way it is reliable and in order per sender.
 
         Args:
@@ -164,6 +170,10 @@ class Sender:
             timeout: seconds to wait for credit or for the end of a view change; None: no limit. With
                 ``send_while_blocked="queue"`` the call does not wait for a view change or a pause: it copies the
                 message, which is sent afterwards. If this member's membership ends first, ``Lost`` reports it.
+            ordered: False: the message travels beside the total order. It has no global seqno and waits for nothing but
+                the earlier messages of this member, and every member of the view delivers it before the view ends.
+                Members may deliver it at different places among the messages of others. Without a total order, and for
+                a message to one member, it makes no difference.
 
         Raises:
             SendTimeout: the message was not sent; no part of it will be delivered.
@@ -173,5 +183,5 @@ class Sender:
             UsageError: ``payload`` is not bytes-like or is larger than ``message_bytes_max``, ``to`` is not a Member,
                 or ``timeout`` is not a number of seconds.
         """
-    def _send_now(self, payload: Buffer, to: Member | None) -> bool:
+    def _send_now(self, payload: Buffer, to: Member | None, ordered: bool) -> bool:
         """Sends one message if there is credit for it now; False: there is none."""

@@ -242,7 +242,7 @@ cdef class Driver:
             sc_driver_send_end(self.d, s)
         return result
 
-    cdef int send_message(self, payload, uint64_t to, int64_t timeout_ns) except -1:
+    cdef int send_message(self, payload, uint64_t to, int64_t timeout_ns, bint ordered) except -1:
         """Returns SC_SENT, or why the message was not sent."""
         cdef sc_sending s
         cdef Py_buffer buffer
@@ -250,6 +250,7 @@ cdef class Driver:
         self.check()
         memset(&s, 0, sizeof(s))
         s.to = to
+        s.beside = not ordered
         if PyBytes_CheckExact(payload):
             s.data = <const uint8_t *>PyBytes_AS_STRING(payload)
             s.len = PyBytes_GET_SIZE(payload)
@@ -271,8 +272,8 @@ cdef class Driver:
                 PyBuffer_Release(&buffer)
         return result
 
-    def send(self, payload, uint64_t to=0, int64_t timeout_ns=-1):
-        cdef int result = self.send_message(payload, to, timeout_ns)
+    def send(self, payload, uint64_t to=0, int64_t timeout_ns=-1, bint ordered=True):
+        cdef int result = self.send_message(payload, to, timeout_ns, ordered)
         if result != SC_SENT:
             raise Refused(result, 0)
 
@@ -303,7 +304,7 @@ cdef class Driver:
             self.flush(sc_driver_packed(self.d, unsent, s.answer, now))
         return i
 
-    def send_many(self, messages, uint64_t to=0, int64_t timeout_ns=-1):
+    def send_many(self, messages, uint64_t to=0, int64_t timeout_ns=-1, bint ordered=True):
         cdef list source = messages if type(messages) is list else list(messages)
         cdef list items = []  # the next few items of `source`, which other threads may change whenever this one waits
         cdef Py_ssize_t i = 0, n = len(source), base = 0, stop = 0, start
@@ -314,6 +315,7 @@ cdef class Driver:
         while i < n:
             memset(&s, 0, sizeof(s))
             s.to = to
+            s.beside = not ordered
             start = i
             if i == stop:
                 base, stop = i, min(n, i + MANY_MESSAGES)
@@ -328,14 +330,15 @@ cdef class Driver:
                 raise Refused(result, i)
             if i == start:  # not a bytes object
                 try:
-                    self.send(items[i - base], to, max(0, deadline - sc_now()) if deadline != INT64_MAX else -1)
+                    left = max(0, deadline - sc_now()) if deadline != INT64_MAX else -1
+                    self.send(items[i - base], to, left, ordered)
                 except Refused as refused:
                     raise Refused(refused.args[0], i, *refused.args[2:]) from None
                 i += 1
             if i & 0xffff == 0:
                 PyErr_CheckSignals()
 
-    def send_batch(self, data, offsets, int64_t timeout_ns=-1):
+    def send_batch(self, data, offsets, int64_t timeout_ns=-1, bint ordered=True):
         cdef const uint8_t[::1] bytes_ = data
         cdef const int64_t[::1] wide
         cdef const int32_t[::1] narrow
@@ -345,6 +348,7 @@ cdef class Driver:
         cdef int result
         self.check()
         memset(&s, 0, sizeof(s))
+        s.beside = not ordered
         if offsets.dtype.itemsize == 8:
             wide = offsets
             n = wide.shape[0]
@@ -500,7 +504,7 @@ cdef class Driver:
 cdef class Sender:
     """The part of a group that sends single messages: compiled, because the call itself is most of what one costs."""
 
-    def send(self, payload, *, to=None, timeout=None):
+    def send(self, payload, *, to=None, timeout=None, bint ordered=True):
         """Sends one message, to the group or to one member. Either way it is reliable and in order per sender.
 
         Args:
@@ -510,6 +514,10 @@ cdef class Sender:
             timeout: seconds to wait for credit or for the end of a view change; None: no limit. With
                 ``send_while_blocked="queue"`` the call does not wait for a view change or a pause: it copies the
                 message, which is sent afterwards. If this member's membership ends first, ``Lost`` reports it.
+            ordered: False: the message travels beside the total order. It has no global seqno and waits for nothing but
+                the earlier messages of this member, and every member of the view delivers it before the view ends.
+                Members may deliver it at different places among the messages of others. Without a total order, and for
+                a message to one member, it makes no difference.
 
         Raises:
             SendTimeout: the message was not sent; no part of it will be delivered.
@@ -523,18 +531,18 @@ cdef class Sender:
         cdef int64_t wait = -1 if timeout is None else nanoseconds(timeout)
         cdef int result
         try:
-            result = self._driver.send_message(payload, receiver, wait)
+            result = self._driver.send_message(payload, receiver, wait, ordered)
             if result != SC_SENT:
                 raise Refused(result, 0)
         except Refused as refused:
             raise self._refusal(refused, to, timeout) from None
 
-    def _send_now(self, payload, to):
+    def _send_now(self, payload, to, bint ordered):
         """Sends one message if there is credit for it now; False: there is none."""
         cdef uint64_t receiver = 0 if to is None else id_of(to)
         cdef int result
         try:
-            result = self._driver.send_message(payload, receiver, 0)
+            result = self._driver.send_message(payload, receiver, 0, ordered)
             if result != SC_SENT and result != SC_AGAIN:
                 raise Refused(result, 0)
         except Refused as refused:

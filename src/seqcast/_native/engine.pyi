@@ -62,7 +62,11 @@ class Message:
         """Position among the messages that end in that packet."""
     @property
     def global_seqno(self) -> int | None:
-        """Position among the messages of the view, from 1, dense; None without total order and for unicasts."""
+        """Position among the ordered messages of the view, from 1, dense; None without total order, for unicasts and
+        for messages sent with ``ordered=False``."""
+    @property
+    def ordered(self) -> bool:
+        """It has a place in the total order."""
     @property
     def sent_ns(self) -> int:
         """Wall clock of the sender, ns since 1970, when the packet was opened."""
@@ -269,7 +273,7 @@ class Engine:
         """Last seqno of the own numbering that was handed to a sequencer; 0 without one, or at the sequencer itself."""
     def close_view(self, cut: Sequence[int] | None, marker: int, fell: Sequence[bool] | None = None) -> None: ...
     # The application.
-    def send(self, payload: bytes, *, to: int = 0, wall_ns: int = 0) -> int:
+    def send(self, payload: bytes, *, to: int = 0, wall_ns: int = 0, ordered: bool = True) -> int:
         """Packs one message that fits the credit; SENT, AGAIN (nothing is packed in part: the caller repeats the whole
         call), NO_VIEW, NO_MEMBER, ENDED or TOO_LARGE. For the simulator and tests; the driver streams large ones."""
     def deliver(self, bytes_max: int = 1 << 20, now_ns: int = 0, wall_ns: int = 0) -> Batch | int | None:
@@ -334,7 +338,7 @@ class TakenWait:
 class Sending:
     """One message on its way into the send ring. ``step`` until it returns SENT; ``abort`` gives it up."""
 
-    def __init__(self, engine: Engine, payload: bytes, to: int = 0) -> None: ...
+    def __init__(self, engine: Engine, payload: bytes, to: int = 0, ordered: bool = True) -> None: ...
     def step(self, wall_ns: int = 0) -> int:
         """SENT, AGAIN (call again later), NO_VIEW, NO_MEMBER, ENDED or TOO_LARGE."""
     @property
@@ -346,7 +350,7 @@ class Sending:
 class SendingArray:
     """Messages for the group on their way into the send ring, packed as one array (``Group.send_batch``)."""
 
-    def __init__(self, engine: Engine, payloads: list[bytes]) -> None: ...
+    def __init__(self, engine: Engine, payloads: list[bytes], ordered: bool = True) -> None: ...
     sent: int
     """How many of them are packed, or queued."""
     def step(self, wall_ns: int = 0, chunk: int = 0) -> int:

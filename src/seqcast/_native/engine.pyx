@@ -436,12 +436,14 @@ cdef class Engine:
 
     # ---- the application -----------------------------------------------------------------------------------------
 
-    def send(self, bytes payload, *, uint64_t to=0, int64_t wall_ns=0):
+    def send(self, bytes payload, *, uint64_t to=0, int64_t wall_ns=0, bint ordered=True):
         cdef sc_send_state state
         cdef int result
         memset(&state, 0, sizeof(state))
         sc_mutex_lock(&self.lock)
-        result = sc_engine_send(self.e, to, <const uint8_t *><const char *>payload, len(payload), &state, wall_ns)
+        result = sc_engine_send(
+            self.e, to, not ordered, <const uint8_t *><const char *>payload, len(payload), &state, wall_ns
+        )
         if result == SC_AGAIN:
             sc_engine_send_abort(self.e, to, &state)
         sc_mutex_unlock(&self.lock)
@@ -632,17 +634,20 @@ cdef class Sending:
     cdef Engine engine
     cdef bytes payload
     cdef uint64_t to
+    cdef bint ordered
     cdef sc_send_state state
 
-    def __init__(self, Engine engine, bytes payload, uint64_t to=0):
+    def __init__(self, Engine engine, bytes payload, uint64_t to=0, bint ordered=True):
         self.engine = engine
+        self.ordered = ordered
         self.payload = payload
         self.to = to
 
     def step(self, int64_t wall_ns=0):
         sc_mutex_lock(&self.engine.lock)
         cdef int result = sc_engine_send(
-            self.engine.e, self.to, <const uint8_t *><const char *>self.payload, len(self.payload), &self.state, wall_ns
+            self.engine.e, self.to, not self.ordered, <const uint8_t *><const char *>self.payload, len(self.payload),
+            &self.state, wall_ns,
         )
         sc_mutex_unlock(&self.engine.lock)
         return result
@@ -665,13 +670,15 @@ cdef class SendingArray:
     cdef uint64_t *offsets
     cdef uint64_t n
     cdef readonly uint64_t sent
+    cdef bint ordered
     cdef sc_send_state state
 
-    def __init__(self, Engine engine, list payloads):
+    def __init__(self, Engine engine, list payloads, bint ordered=True):
         cdef uint64_t at = 0, i = 0
         if self.engine is not None:
             raise ValueError("this array is already being sent: create a new one")
         self.engine = engine
+        self.ordered = ordered
         self.data = b"".join(payloads)
         self.n = len(payloads)
         self.offsets = <uint64_t *>malloc((self.n + 1) * sizeof(uint64_t))
@@ -693,8 +700,8 @@ cdef class SendingArray:
             end = self.sent + chunk
         sc_mutex_lock(&self.engine.lock)
         self.sent = sc_engine_send_batch(
-            self.engine.e, <const uint8_t *><const char *>self.data, self.offsets, self.sent, end, &self.state,
-            wall_ns, &result,
+            self.engine.e, not self.ordered, <const uint8_t *><const char *>self.data, self.offsets, self.sent, end,
+            &self.state, wall_ns, &result,
         )
         sc_mutex_unlock(&self.engine.lock)
         return result

@@ -304,7 +304,8 @@ class Receiving(GroupBase):
             self._delivered_view = meaning
             if self._journal is not None:
                 try:
-                    self._journal.view(meaning, time.time_ns(), prefix=by_name(meaning.mechanism).prefix)
+                    order = by_name(meaning.mechanism)
+                    self._journal.view(meaning, time.time_ns(), prefix=order.prefix, total=order.total)
                 except JournalWriteError:
                     self._meanings.appendleft(meaning)
                     raise

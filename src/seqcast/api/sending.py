@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 class Sending(driver.Sender, GroupBase):
     """Sends messages, and tells how far the other members have received them. ``send`` is that of ``Sender``."""
 
-    def send_many(self, payloads: Iterable[Buffer], *, to: Member | None = None, timeout: float | None = None) -> None:
+    def send_many(
+        self,
+        payloads: Iterable[Buffer],
+        *,
+        to: Member | None = None,
+        timeout: float | None = None,
+        ordered: bool = True,
+    ) -> None:
         """Sends messages one after the other, faster than one ``send`` for each. A list must not be changed until the
         call returns.
 
@@ -30,18 +37,21 @@ class Sending(driver.Sender, GroupBase):
             payloads: the messages, as for ``send``.
             to: as for ``send``.
             timeout: seconds for the whole call; None: no limit.
+            ordered: as for ``send``.
 
         Raises:
             SendTimeout: the first ``error.sent`` messages were sent, the others were not.
             NotMember, NotInView, UsageError: as for ``send``; the first ``error.sent`` messages were sent.
         """
-        self._send_many(listed(payloads), to, timeout)
+        self._send_many(listed(payloads), to, timeout, ordered)
 
-    def _send_many(self, payloads: list[Any], to: Member | None, timeout: float | None, done: int = 0) -> None:
+    def _send_many(
+        self, payloads: list[Any], to: Member | None, timeout: float | None, ordered: bool, done: int = 0
+    ) -> None:
         """``done``: how many of them the same call has already sent."""
         wait, receiver = -1 if timeout is None else nanoseconds(timeout), 0 if to is None else id_of(to)
         try:
-            self._driver.send_many(payloads[done:] if done else payloads, receiver, wait)
+            self._driver.send_many(payloads[done:] if done else payloads, receiver, wait, ordered)
         except driver.Refused as refused:
             raise self._refusal(refused, to, timeout, done, "payloads[{}]") from None
 
@@ -51,6 +61,7 @@ class Sending(driver.Sender, GroupBase):
         offsets: Buffer | npt.NDArray[np.signedinteger[Any]] | Sequence[int],
         *,
         timeout: float | None = None,
+        ordered: bool = True,
     ) -> None:
         """Sends the messages of an Arrow binary array to the group.
 
@@ -59,6 +70,7 @@ class Sending(driver.Sender, GroupBase):
             offsets: n + 1 ascending offsets into ``data``, int32 or int64: message i is
                 ``data[offsets[i]:offsets[i + 1]]``.
             timeout: seconds to wait for credit; None: no limit.
+            ordered: as for ``send``.
 
         The arrays must not be changed until the call returns. If another thread changes them, other bytes of ``data``
         are sent, or the call raises.
@@ -69,9 +81,9 @@ class Sending(driver.Sender, GroupBase):
                 unless another thread changed the offsets during the call.
             NotMember: as for ``send``; the first ``error.sent`` messages were sent.
         """
-        self._send_batch(data, offsets, timeout)
+        self._send_batch(data, offsets, timeout, ordered)
 
-    def _send_batch(self, data: Any, offsets: Any, timeout: float | None, done: int = 0) -> None:
+    def _send_batch(self, data: Any, offsets: Any, timeout: float | None, ordered: bool, done: int = 0) -> None:
         import numpy as np  # here, because it takes a tenth of a second
 
         wait = -1 if timeout is None else nanoseconds(timeout)
@@ -80,7 +92,7 @@ class Sending(driver.Sender, GroupBase):
             marks = np.ascontiguousarray(offsets)
             if flat.dtype != np.uint8 or marks.dtype not in (np.int32, np.int64):
                 raise ValueError(f"data is {flat.dtype}, offsets {marks.dtype}; wanted: uint8, and int32 or int64")
-            self._driver.send_batch(flat, marks[done:], wait)
+            self._driver.send_batch(flat, marks[done:], wait, ordered)
         except driver.Refused as refused:
             raise self._refusal(refused, None, timeout, done) from None
         except (TypeError, AttributeError, BufferError, ValueError) as error:

@@ -142,7 +142,7 @@ class JournalWriter:
                 "bytes",
                 "views",
                 "waits",
-                "unicasts_skipped",
+                "skipped",
                 "segments",
                 "rolled",
                 "expired",
@@ -154,7 +154,7 @@ class JournalWriter:
         # Of the caller only:
         self._view: View | None = None
         self._tag = 0
-        self._prefix = True
+        self._prefix, self._total = True, False
         self._global_seqno = 0  # of the last message of the view
         self._transitional = 0  # of the first that is; 0: none is
         # Of the writer thread only:
@@ -166,13 +166,14 @@ class JournalWriter:
 
     # ---- what the group calls -----------------------------------------------------------------------------------
 
-    def view(self, view: View, at_ns: int, *, prefix: bool = True) -> None:
+    def view(self, view: View, at_ns: int, *, prefix: bool = True, total: bool = False) -> None:
         """Journals a view that is delivered to the application.
 
         Args:
             at_ns: wall clock, ns since 1970.
             prefix: what a member that falls has delivered in this view is a prefix of what the others deliver, also
                 where messages are transitional.
+            total: the view has a total order: only messages with a place in it are journaled.
 
         Raises:
             JournalWriteError: an earlier write failed, and the journal is ``required``.
@@ -183,8 +184,8 @@ class JournalWriter:
             if not self._admit(0, 0):
                 return
             closes = self._view_end()
-            self._view, self._tag, self._prefix, self._global_seqno = view, view.view_id.tag, prefix, 0
-            self._transitional = 0
+            self._view, self._tag, self._prefix, self._total = view, view.view_id.tag, prefix, total
+            self._global_seqno = self._transitional = 0
             self._hand_over()
             self._queue.append({**record, "idx": self._idx, "closes": closes})
 
@@ -212,7 +213,7 @@ class JournalWriter:
                     raise JournalWriteError(self._error) from error
                 return
             self._idx += added
-            self._counters["unicasts_skipped"] += rows - added
+            self._counters["skipped"] += rows - added
 
     def event(self, kind: str, text: str, at_ns: int) -> None:
         """Notes what the application is told beside messages and views.
@@ -252,9 +253,9 @@ class JournalWriter:
             raise JournalWriteError(self._error)
 
     def counters(self) -> dict[str, int]:
-        """rows, batches (Arrow), bytes (live segments), views, waits (queue full), unicasts_skipped, segments, rolled,
-        expired (segments that retention removed), rows_lost, roll_errors, and, as they are now, queued_bytes and
-        unrolled (finished segments that wait to be rolled)."""
+        """rows, batches (Arrow), bytes (live segments), views, waits (queue full), skipped (unicasts, and messages
+        beside the total order), segments, rolled, expired (segments that retention removed), rows_lost, roll_errors,
+        and, as they are now, queued_bytes and unrolled (finished segments that wait to be rolled)."""
         with self._lock:
             return {**self._counters, "queued_bytes": self._queued, "unrolled": self._roller.waiting()}
 
@@ -288,7 +289,7 @@ class JournalWriter:
         added, counter, tag = -1, view.view_id.counter, signed(self._tag)
         if self._block is not None:
             before = _size(self._block)
-            added = self._block.add(batch, idx=self._idx, view_counter=counter, view_tag=tag)
+            added = self._block.add(batch, idx=self._idx, view_counter=counter, view_tag=tag, total=self._total)
             if added < 0:
                 self._hand_over()
         if self._block is None:
@@ -297,7 +298,7 @@ class JournalWriter:
             self._block = self._spare.pop() if self._spare and usual else columns.Block(rows, payload_bytes)
             self._since, before = time.monotonic(), 0
             self._condition.notify_all()  # the writer waits for it no longer than flush_s
-            added = self._block.add(batch, idx=self._idx, view_counter=counter, view_tag=tag)
+            added = self._block.add(batch, idx=self._idx, view_counter=counter, view_tag=tag, total=self._total)
         self._queued += _size(self._block) - before
         if added:
             self._global_seqno = self._block.last_global_seqno

@@ -63,6 +63,7 @@ class Options:
         merges: where parts of a group merge, so do the applications' states; else each application begins anew.
         guard: members have guard connections (``guard=True``), some of which break or are refused for nothing.
         slow_loads: part of the joiners' applications that take their time to load it; some take too long, some fail.
+        beside: part of the messages and arrays that travel beside the total order.
         arrays: how often an application sends an array of messages in one call.
         together: part of the runs of datagrams that stay together on their way, so that they arrive merged into one
             buffer (UDP_GRO).
@@ -138,6 +139,7 @@ class Options:
     bytes_max: int = 20_000
     unicasts: float = 0.1
     arrays: float = 0.0
+    beside: float = 0.0
     together: float = 0.0
     corked_ns: int = 0
     full: float = 0.0
@@ -219,6 +221,7 @@ class Options:
         if drawn.get("family") == "merges" and states.random() < 0.5:
             drawn |= {"state": True, "state_bytes": states.choice((0, 20_000, 300_000))}
         drawn["merges"] = drawn.get("state", False) and states.random() < 0.7
+        drawn["beside"] = random.Random(f"beside {seed}").choice((0.0, 0.0, 0.1, 0.5))
         drawn |= _settings(seed) | _drive(seed, drawn)
         options = Options(seed=seed, **{**drawn, **{name: value for name, value in given.items() if value}})
         # A pause is held by leases, which mean nothing to a clock that jumps.

@@ -99,7 +99,8 @@ class Record:
         sent: number of each message to the group -> (length, the view in which ``send`` returned, or began). Where the
             group may be closed for sending, and messages are queued, it is sent in this view or a later one.
         sent_to: (receiver, number) of each unicast -> the view in which it was sent.
-        sent_late: of those: while the application was blocked.
+        beside: numbers of messages to the group that were sent with ``ordered=False``.
+        sent_late: of those unicasts: while the application was blocked.
         counter, counters_to: the next number, to the group and to each receiver.
         pending: (receiver or 0, length) of what is yet to be accepted.
         waits: until others have taken what was sent, not ended yet, each with the numbers.
@@ -142,6 +143,7 @@ class Record:
     paths: Counter[str] = field(default_factory=Counter)
     sent: dict[int, tuple[int, ViewId]] = field(default_factory=dict)
     sent_to: dict[tuple[int, int], ViewId] = field(default_factory=dict)
+    beside: set[int] = field(default_factory=set)
     sent_late: set[tuple[int, int]] = field(default_factory=set)
     counter: int = 0
     counters_to: dict[int, int] = field(default_factory=dict)

@@ -60,6 +60,7 @@ class Sender:
         self.machine, self.record, self.options, self.rng = machine, record, record.options, rng
         self.arrays = random.Random(f"arrays {self.options.seed} {record.index}")
         self.chunk = self.arrays.choice(CHUNKS)
+        self.besides = random.Random(f"besides {self.options.seed} {record.index}")
         self.on = True  # it wants to send
         self.refused = False  # it was told that it may not send any more, as it leaves
         self.call: Sending | SendingArray | None = None  # that has not returned yet
@@ -152,7 +153,14 @@ class Sender:
         for at, length in enumerate(lengths):
             record.sent[record.counter + at] = (length, view.view_id)
         self.calls = len(payloads)
-        self.call = SendingArray(engine, payloads) if len(payloads) > 1 else Sending(engine, payloads[0])
+        ordered = self.besides.random() >= self.options.beside
+        if not ordered:
+            record.beside |= {record.counter + at for at in range(len(payloads))}
+            record.paths["messages beside the order"] += len(payloads)
+        if len(payloads) > 1:
+            self.call = SendingArray(engine, payloads, ordered)
+        else:
+            self.call = Sending(engine, payloads[0], ordered=ordered)
 
     def _step(self, view: View) -> int:
         """Goes on with the call; returns what it returned, or AGAIN."""
@@ -198,5 +206,6 @@ class Sender:
             del record.sent_to[to, record.counters_to.get(to, 0)]
         for at in range(0 if to else self.calls):
             del record.sent[record.counter + at]
+            record.beside.discard(record.counter + at)
         del record.pending[: self.calls]
         self.calls = 0

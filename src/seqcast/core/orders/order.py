@@ -39,6 +39,9 @@ class Order(ABC):
     """On the wire and in ``native/order/``: 0 to 255, never given again."""
     total: ClassVar[bool]
     """All members deliver in one order, so it serves those who ask for "total"."""
+    beside: ClassVar[bool] = False
+    """Messages that were sent with ``ordered=False`` have no place in the total order; else they are ordered like all
+    others."""
     prefix: ClassVar[bool]
     """What a member delivered before it crashed or was cut off is a prefix of what the others deliver in that view, by
     the one order or per sender. The audit checks it."""

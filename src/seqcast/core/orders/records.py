@@ -21,6 +21,7 @@ class Records(Order):
     name: ClassVar[str] = "records"
     number: ClassVar[int] = 2
     total: ClassVar[bool] = True
+    beside: ClassVar[bool] = True
     prefix: ClassVar[bool] = False
     resends: ClassVar[bool] = False
 

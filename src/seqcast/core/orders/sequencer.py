@@ -18,6 +18,7 @@ class Sequencer(Order):
     name: ClassVar[str] = "sequencer"
     number: ClassVar[int] = 1
     total: ClassVar[bool] = True
+    beside: ClassVar[bool] = True
     prefix: ClassVar[bool] = True
     resends: ClassVar[bool] = True
 

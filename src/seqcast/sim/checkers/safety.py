@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 
 from seqcast.core import orders
 from seqcast.events import Excluded, Lost
@@ -211,9 +212,11 @@ def _check_stay(stay: Stay, order: orders.Order, by_id: dict[int, Record]) -> It
         if sent_in not in (None, stay.view.view_id) and not queued:
             yield f"sending view: {stay.record} delivers in {stay.view} what was sent in {sent_in}: {entry}"
         if order.total and not entry.to:
-            place += 1
-            if entry.global_seqno != place:
-                yield f"global seqno: {stay.record} in {stay.view}: {entry.global_seqno}, not {place}: {entry}"
+            beside = sender is not None and entry.counter in sender.beside and order.beside
+            place += not beside
+            expected = 0 if beside else place
+            if entry.global_seqno != expected:
+                yield f"global seqno: {stay.record} in {stay.view}: {entry.global_seqno}, not {expected}: {entry}"
 
 
 def _check_agreement(everywhere: Sequence[Stay], ordered: bool) -> Iterator[str]:
@@ -249,14 +252,16 @@ def _check_excluded(everywhere: Sequence[Stay]) -> Iterator[str]:
 
 def same(one: Stay, other: Stay, ordered: bool) -> Iterator[str]:
     """Did both deliver the same?"""
-    a = [(entry.sender, entry.counter) for entry in one.delivered if not entry.to]
-    b = [(entry.sender, entry.counter) for entry in other.delivered if not entry.to]
-    if a == b or (not ordered and sorted(a) == sorted(b)):
-        return
+    all_a, all_b = (
+        [(entry.sender, entry.counter) for entry in each.delivered if not entry.to] for each in (one, other)
+    )
     where = f"in {one.view} ({one.view.view_id}) before {one.successor}"
-    if sorted(a) == sorted(b):
-        index = next(index for index in range(len(a)) if a[index] != b[index])
-        yield f"total order: {where}: at {index} {one.record} has {a[index]}, {other.record} {b[index]}"
-    else:
-        odd = sorted(set(a) ^ set(b))[:3]
-        yield f"agreement: {where}: {one.record} delivers {len(a)}, {other.record} {len(b)}; one of them only {odd}"
+    if sorted(all_a) != sorted(all_b):
+        odd = sorted(set(all_a) ^ set(all_b))[:3]
+        counts = f"{one.record} delivers {len(all_a)}, {other.record} {len(all_b)}"
+        yield f"agreement: {where}: {counts}; one of them only {odd}"
+        return
+    a, b = ([(each.sender, each.counter) for each in of.delivered if each.global_seqno] for of in (one, other))
+    if ordered and a != b:
+        index, mine, theirs = next((at, *pair) for at, pair in enumerate(zip_longest(a, b)) if pair[0] != pair[1])
+        yield f"total order: {where}: at {index} {one.record} has {mine}, {other.record} {theirs}"
