@@ -82,6 +82,18 @@ BREAKS = (
     _one("a message that is sent again is ordered although it travelled beside the order", "native/view/resend.c",
          "r->beside[i] && e->order.ops->beside", "0", tests="tests/unit/test_beside.py",
          why="forwards of this kind that the sequencer has not ordered when it falls are rare"),
+    # ---- total-1999
+    _one("the beginning of a view is told once", "native/order/total1999.c",
+         "t->tell_due = lacking ? now + t->tell_wait : SC_NEVER;", "t->tell_due = SC_NEVER;",
+         tests="tests/unit/test_total1999.py", why="one seed in four has this order"),
+    _one("members deliver before they know with which id the view begins", "native/order/total1999.c",
+         "if (!t->first) return;", "", tests="tests/unit/test_total1999.py", why="nothing is lost by it"),
+    _one("the last broadcast is resent to those that have it behind a gap", "native/order/total1999.c",
+         "sc_flow_received(peer, id);", "return;", tests="tests/unit/test_total1999.py",
+         why="it only costs a packet"),
+    _one("the last broadcast is resent to nobody", "native/order/total1999.c",
+         "if (!t->entered[r] || peer->cut.lost || peer->cut.uncounted) continue;", "continue;",
+         tests="tests/unit/test_total1999.py", why="a probe shows the lost end a round trip later"),
     # ---- the wire and the rings
     _one("the CRC is not checked", "native/wire/wire.c",
          "if (sc_get_crc(p) != sum(p, len)) return SC_WIRE_CRC_BAD;",
