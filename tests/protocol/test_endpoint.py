@@ -320,6 +320,29 @@ def test_a_state_of_another_boundary_is_not_the_groups():
     assert taker.state is StateTakerState.HELD and c.application.chain.digest() == b.application.chain.digest()
 
 
+def test_a_state_that_is_complete_between_ok_and_view_waits_for_the_view():
+    """The OK said that c lacks the state, so the VIEW names a provider for it: c takes that one's state. The state that
+    came before is not of the new boundary, and would be merged as that of c's part if states are merged."""
+    stage = Stage(state=True, state_bytes=2_000_000)
+    stage.group("a", "b")
+    stage.named("c", 1000)
+    stage.until(1010)
+    a, b, c = stage.nodes
+    taker = c.endpoint.machines.taker
+    old = taker.plan.boundary
+    stage.refuse = lambda source, node, frame: isinstance(frame, NewView)
+    a.crash()
+    stage.until(1200)
+    assert c.endpoint.context.answered == c.endpoint.context.tag
+    c.step(StateArrived(old))
+    assert taker.state is StateTakerState.LACKING and taker.plan.boundary == old
+    stage.refuse = lambda source, node, frame: False
+    stage.until(1300)
+    assert taker.state is StateTakerState.LACKING and taker.plan.boundary != old
+    stage.until(2500)
+    assert taker.state is StateTakerState.HELD and c.application.chain.digest() == b.application.chain.digest()
+
+
 def test_an_initiator_whose_python_is_silent_longer_than_the_lease_is_given_up():
     stage = Stage()
     stage.group("a", "b", "c", "d")
