@@ -337,7 +337,8 @@ def test_a_state_that_is_complete_between_ok_and_view_waits_for_the_view():
     c.step(StateArrived(old))
     assert taker.state is StateTakerState.LACKING and taker.plan.boundary == old
     stage.refuse = lambda source, node, frame: False
-    stage.until(1300)
+    while c.endpoint.view != b.endpoint.view:
+        stage.until(stage.clock.now // MS + 1)
     assert taker.state is StateTakerState.LACKING and taker.plan.boundary != old
     stage.until(2500)
     assert taker.state is StateTakerState.HELD and c.application.chain.digest() == b.application.chain.digest()
