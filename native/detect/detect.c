@@ -126,6 +126,12 @@ void sc_on_pong(sc_engine *e, const sc_peer *sender, const uint8_t *p, int64_t n
     unsuspect(e, peer);
 }
 
+/* It was heard of a moment ago, not by us. If its port is refused, that counts for more. */
+void sc_engine_vouch(sc_engine *e, uint32_t rank, int64_t now) {
+    if (!e->in_view || rank >= e->view.n || e->peers[rank]->detect.refused) return;
+    e->peers[rank]->detect.vouched = now;
+}
+
 /* ---- heartbeats ---------------------------------------------------------------------------------------------- */
 
 static int is_starved(const sc_engine *e, int64_t now) {

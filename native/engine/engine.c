@@ -125,6 +125,11 @@ int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_
     return result;
 }
 
+void sc_engine_vote(sc_engine *e, uint32_t rank, const sc_marks *marks, int64_t now) {
+    sc_gossip_vote(e, rank, marks, now);
+    sc_settle(e, now);
+}
+
 void sc_engine_resume(sc_engine *e) {
     sc_view_resume(e);
     sc_settle(e, e->now);

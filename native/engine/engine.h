@@ -27,6 +27,7 @@ typedef struct {
     uint32_t group; /* tag of the cluster's name */
     uint32_t deliver_own; /* 1: own multicasts are delivered here too (DIG-08) */
     uint32_t receive; /* 0: messages are consumed and dropped instead of delivered (a member that only sends) */
+    uint32_t gossip; /* 1: of group streams the core asks for what is missing, and reports what others have */
     uint32_t slabs_max;
     uint64_t ring_bytes; /* send ring of the group stream; bounds the window */
     uint64_t unicast_bytes; /* send ring of each unicast stream */
@@ -288,6 +289,26 @@ size_t sc_engine_doubted(const sc_engine *e, uint64_t *ids);
 size_t sc_engine_links(sc_engine *e, uint64_t *pairs, size_t max);
 /* Number of addresses from which heartbeats of another view, with this tag, arrived within the last suspicion time. */
 size_t sc_engine_strangers(const sc_engine *e, uint64_t tag);
+
+/* ---- reliability by gossip (called by the core only, where sc_config.gossip is set) --------------------------- */
+
+/* Of the group stream of `rank`: the oldest seqno kept, and as in an ACK. */
+typedef struct {
+    uint64_t kept, delivered, received, consumed;
+} sc_marks;
+int sc_engine_marks(const sc_engine *e, uint32_t rank, sc_marks *out);
+/* Ranges within [first, last] of the group stream of `rank` that did not arrive: (lo, hi) pairs, at most `max`, of at most
+ * `most` packets. Only what the receive ring has a place for. Returns their number. */
+size_t sc_engine_lacks(const sc_engine *e, uint32_t rank, uint64_t first, uint64_t last, uint64_t most,
+                       uint64_t *ranges, size_t max);
+/* Member `holder` has packets [lo, hi] of the group stream of `rank`: requests what is missing around them. */
+void sc_engine_ask(sc_engine *e, uint32_t rank, uint64_t lo, uint64_t hi, uint32_t holder, int64_t now);
+/* Member `rank` has said this of our group stream, directly or by way of others. */
+void sc_engine_vote(sc_engine *e, uint32_t rank, const sc_marks *marks, int64_t now);
+/* All members have delivered the group stream of `rank` up to here. */
+void sc_engine_stable(sc_engine *e, uint32_t rank, uint64_t seqno);
+/* Another member has heard of member `rank`: a sign of life that counts as a PONG passed on. */
+void sc_engine_vouch(sc_engine *e, uint32_t rank, int64_t now);
 
 /* ---- views (called by the core only) ------------------------------------------------------------------------ */
 

@@ -19,6 +19,7 @@
 #include "streams/acks.h"
 #include "streams/again.h"
 #include "streams/gaps.h"
+#include "streams/gossip.h"
 #include "streams/own.h"
 #include "streams/ring.h"
 #include "streams/state.h"

@@ -1,6 +1,13 @@
 /* Gaps of the receive rings, their timers, and the NAKs that request what is missing. */
 #include "engine/self.h"
 
+void sc_gaps_begin(const sc_engine *e, sc_rx_stream *rx) { rx->pulled = e->config.gossip; }
+
+/* What is pulled is not requested before somebody is known to have it. */
+static int64_t when(const sc_rx_stream *rx, int32_t holder, int64_t due) {
+    return rx->pulled && holder < 0 ? SC_NEVER : due;
+}
+
 void sc_rx_gap_add(sc_engine *e, sc_rx_stream *rx, uint64_t lo, uint64_t hi, int64_t due, int32_t holder) {
     if (rx->n_gaps == SC_GAPS_MAX) { /* the last gap grows; its NAK leaves out what is held inside it */
         e->counters.gaps_full++;
@@ -8,8 +15,12 @@ void sc_rx_gap_add(sc_engine *e, sc_rx_stream *rx, uint64_t lo, uint64_t hi, int
         if (hi > last->hi) last->hi = hi;
         return;
     }
-    rx->gaps[rx->n_gaps++] =
-        (sc_gap){.lo = lo, .hi = hi, .due = due, .wait = e->config.nak_backoff_ns_min, .tries = 0, .holder = holder};
+    rx->gaps[rx->n_gaps++] = (sc_gap){.lo = lo,
+                                      .hi = hi,
+                                      .due = when(rx, holder, due),
+                                      .wait = e->config.nak_backoff_ns_min,
+                                      .tries = 0,
+                                      .holder = holder};
 }
 
 static void gap_remove(sc_rx_stream *rx, uint32_t i) {
@@ -23,7 +34,7 @@ static void gap_fill(sc_engine *e, sc_rx_stream *rx, uint64_t seqno, int64_t now
         sc_gap *gap = &rx->gaps[i];
         if (seqno < gap->lo || seqno > gap->hi) continue;
         gap->wait = e->config.nak_backoff_ns_min;
-        gap->due = now + gap->wait;
+        gap->due = when(rx, gap->holder, now + gap->wait);
         gap->tries = 0;
         if (gap->lo == gap->hi) {
             gap_remove(rx, i);
@@ -83,6 +94,18 @@ void sc_gaps_fetch(sc_engine *e, sc_rx_stream *rx, uint64_t lo, uint64_t hi, uin
     if (lo > hi) return;
     sc_rx_gap_add(e, rx, lo, hi, e->now, (int32_t)holder);
     if (hi > rx->known) rx->known = hi;
+}
+
+/* A gossip says that `holder` has [lo, hi]: the gaps that they touch are requested from it, now. */
+void sc_gaps_ask(sc_engine *e, sc_rx_stream *rx, uint64_t lo, uint64_t hi, uint32_t holder) {
+    for (uint32_t i = 0; i < rx->n_gaps; i++) {
+        sc_gap *gap = &rx->gaps[i];
+        if (gap->hi < lo || gap->lo > hi) continue;
+        gap->holder = (int32_t)holder;
+        gap->due = e->now;
+        gap->wait = e->config.nak_backoff_ns_min;
+        gap->tries = 0;
+    }
 }
 
 /* ---- NAKs ---------------------------------------------------------------------------------------------------- */

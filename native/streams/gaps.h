@@ -16,6 +16,7 @@ typedef struct {
 
 struct sc_rx_stream;
 
+void sc_gaps_begin(const sc_engine *e, struct sc_rx_stream *rx); /* of a group stream */
 void sc_rx_gap_add(sc_engine *e, struct sc_rx_stream *rx, uint64_t lo, uint64_t hi, int64_t due, int32_t holder);
 void sc_rx_known(sc_engine *e, struct sc_rx_stream *rx, uint64_t highest, int64_t due);
 void sc_gaps_came(sc_engine *e, struct sc_rx_stream *rx, uint64_t seqno, int64_t now);
@@ -23,5 +24,6 @@ int sc_gaps_asked(const struct sc_rx_stream *rx, uint64_t seqno);
 void sc_gaps_prune(struct sc_rx_stream *rx);
 void sc_gaps_cut(struct sc_rx_stream *rx, uint64_t limit);
 void sc_gaps_fetch(sc_engine *e, struct sc_rx_stream *rx, uint64_t lo, uint64_t hi, uint32_t holder);
+void sc_gaps_ask(sc_engine *e, struct sc_rx_stream *rx, uint64_t lo, uint64_t hi, uint32_t holder);
 void sc_rx_naks(sc_engine *e, int64_t now);
 int64_t sc_rx_deadline(const sc_engine *e);

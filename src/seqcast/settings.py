@@ -78,6 +78,12 @@ class Settings(TypedDict, total=False):
     ack_packets: int
     probe_s_min: float
     probe_s_max: float
+    reliability: Literal["nak", "gossip"]
+    gossip_average_s: float
+    gossip_dynamic: bool
+    gossip_interval_s: float
+    gossip_subset_percent: int
+    gossip_multicast: bool
     gso: bool
     gro: bool
     mmsg: bool

@@ -131,6 +131,9 @@ def test_every_setting_changes_what_engine_control_plane_or_sockets_are_given(fi
     if field.name == "blocked_queue_bytes":
         own = own.replace(send_while_blocked="queue")
         assert given(own) != given(Config(send_while_blocked="queue"))
+    if field.name.startswith("gossip_"):
+        own = own.replace(reliability="gossip")
+        assert given(own) != given(Config(reliability="gossip"))
     assert (given(own) != given(Config())) == (field.name not in OF_THE_WORLD)
 
 

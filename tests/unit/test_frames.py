@@ -26,6 +26,7 @@ from seqcast.core.frames.closing import (
     Start,
 )
 from seqcast.core.frames.fields import MemberInfo
+from seqcast.core.frames.gossiping import Gossip, Has
 from seqcast.core.frames.joining import PROTOCOL_VERSION, Join, Leave, OtherVersion, Refused, Wait
 from seqcast.core.frames.kinds import FRAME_BYTES_MAX, Frame, dump, load
 from seqcast.core.frames.merging import Beacon, MergeAsk, MergeCancel, MergeGo, MergeReady, MergeRefused, MergeTaken
@@ -100,6 +101,8 @@ FRAMES = [
     Confirm(TOP, "prepare", 7, 1, (1, 2), (3,)),
     Confirmed(TOP, "commit", 7),
     Unconfirmed(TOP, 7, 9, (1, 2, 3)),
+    Gossip(TOP, 127, 1, 0, (), (127,), (0, 1)),
+    Gossip(1, 0, (1 << 53) - 1, 3, (Has(1, 1, SEQNO, SEQNO, 0),), (0, 2), ()),
 ]
 
 

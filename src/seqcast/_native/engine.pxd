@@ -78,6 +78,7 @@ cdef extern from "engine/engine.h" nogil:
         uint32_t group
         uint32_t deliver_own
         uint32_t receive
+        uint32_t gossip
         uint32_t slabs_max
         uint64_t ring_bytes
         uint64_t unicast_bytes
@@ -245,6 +246,20 @@ cdef extern from "engine/engine.h" nogil:
     size_t sc_engine_held(const sc_engine *e, uint32_t rank, uint64_t *prefix, uint64_t *ranges, size_t max)
     void sc_engine_cut(sc_engine *e, const uint64_t *cut, const sc_fetch *fetch, size_t n_fetch)
     int sc_engine_cut_reached(const sc_engine *e)
+
+    ctypedef struct sc_marks:
+        uint64_t kept
+        uint64_t delivered
+        uint64_t received
+        uint64_t consumed
+
+    int sc_engine_marks(const sc_engine *e, uint32_t rank, sc_marks *out)
+    size_t sc_engine_lacks(const sc_engine *e, uint32_t rank, uint64_t first, uint64_t last, uint64_t most,
+                           uint64_t *ranges, size_t max)
+    void sc_engine_ask(sc_engine *e, uint32_t rank, uint64_t lo, uint64_t hi, uint32_t holder, int64_t now)
+    void sc_engine_vote(sc_engine *e, uint32_t rank, const sc_marks *marks, int64_t now)
+    void sc_engine_stable(sc_engine *e, uint32_t rank, uint64_t seqno)
+    void sc_engine_vouch(sc_engine *e, uint32_t rank, int64_t now)
     void sc_engine_received_table(const sc_engine *e, uint64_t *out)
     int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, uint64_t marker, int64_t now)
     void sc_engine_close(sc_engine *e, const uint64_t *cut, const uint8_t *fell, uint64_t marker)

@@ -339,6 +339,46 @@ cdef class Engine:
         sc_mutex_unlock(&self.lock)
         return reached != 0
 
+    def gossip_marks(self):
+        cdef sc_marks marks
+        cdef uint32_t rank
+        cdef list result = []
+        sc_mutex_lock(&self.lock)
+        for rank in range(self.members):
+            if sc_engine_marks(self.e, rank, &marks) == 0:
+                result.append((marks.kept, marks.delivered, marks.received, marks.consumed))
+        sc_mutex_unlock(&self.lock)
+        return result
+
+    def gossip_lacks(self, uint32_t rank, uint64_t first, uint64_t last, uint64_t most):
+        cdef uint64_t ranges[2 * HELD_MAX]
+        cdef size_t n, i
+        sc_mutex_lock(&self.lock)
+        n = sc_engine_lacks(self.e, rank, first, last, most, ranges, HELD_MAX)
+        sc_mutex_unlock(&self.lock)
+        return [(ranges[2 * i], ranges[2 * i + 1]) for i in range(n)]
+
+    def gossip_ask(self, uint32_t rank, uint64_t lo, uint64_t hi, uint32_t holder, int64_t now_ns):
+        sc_mutex_lock(&self.lock)
+        sc_engine_ask(self.e, rank, lo, hi, holder, now_ns)
+        sc_mutex_unlock(&self.lock)
+
+    def gossip_vote(self, uint32_t rank, uint64_t delivered, uint64_t received, uint64_t consumed, int64_t now_ns):
+        cdef sc_marks marks = sc_marks(0, delivered, received, consumed)
+        sc_mutex_lock(&self.lock)
+        sc_engine_vote(self.e, rank, &marks, now_ns)
+        sc_mutex_unlock(&self.lock)
+
+    def gossip_stable(self, uint32_t rank, uint64_t seqno):
+        sc_mutex_lock(&self.lock)
+        sc_engine_stable(self.e, rank, seqno)
+        sc_mutex_unlock(&self.lock)
+
+    def gossip_vouch(self, uint32_t rank, int64_t now_ns):
+        sc_mutex_lock(&self.lock)
+        sc_engine_vouch(self.e, rank, now_ns)
+        sc_mutex_unlock(&self.lock)
+
     def received_table(self):
         cdef uint64_t table[SC_MEMBERS_MAX]
         memset(table, 0, sizeof(table))

@@ -27,11 +27,12 @@ DRIVER = (
     "interface", "port", "ttl", "dscp", "rcvbuf", "sndbuf", "send_batch", "receive_batch", "gso", "gro", "mmsg",
     "busy_poll_s", "flush_bytes", "flush_s_min", "flush_s_max", "nap_s",
 )  # fmt: skip
-SHARED = ("heartbeat_s", "message_bytes_max", "partition", "membership", "flush_unicasts")
+SHARED = ("heartbeat_s", "message_bytes_max", "partition", "membership", "flush_unicasts", "reliability")
 """Settings that every member must set to the same value: a slower heartbeat would trigger suspicion; a member that
 accepts only smaller messages would miss the large ones; a group must not merge with a partition that a majority
 excluded; a token that some members do not pass on never comes back; either all members end a view with its unicasts or
-none does. A joiner with another value is refused, and groups with different values do not merge."""
+none does; a member that acknowledges nothing would stop those that wait for it. A joiner with another value is refused,
+and groups with different values do not merge."""
 SLAB_BYTES = 64 << 10
 """Unit of ``slabs_max``: the engine's ``SC_SLAB_BYTES``."""
 SMALL_BUFFER_BYTES = 1 << 20
@@ -47,6 +48,7 @@ def nanoseconds(seconds: float) -> int:
 def engine_settings(config: Config) -> dict[str, Any]:
     """The keyword arguments of ``Engine``."""
     return _named(config, ENGINE) | {
+        "gossip": config.reliability == "gossip",
         "slabs_max": config.slabs_max + config.receive_batch,  # the driver's buffers are slabs, too
         "blocked_bytes_max": config.blocked_queue_bytes if config.send_while_blocked == "queue" else 0,
         "install_ns": nanoseconds(config.flush_deadline_s),
@@ -70,6 +72,19 @@ def core_settings(config: Config, *, mtu: int, rcvbuf: int, blocks: bool = False
         "link_ns": 2 * nanoseconds(config.suspect_s),
         "blocks": blocks,
         "block_events": config.block_events or blocks,
+        "gossip": gossip_settings(config) if config.reliability == "gossip" else None,
+    }
+
+
+def gossip_settings(config: Config) -> dict[str, Any]:
+    """The keyword arguments of ``GossipSettings``. A view is a membership that all agree on, so members vote."""
+    return {
+        "dynamic": config.gossip_dynamic,
+        "interval_ns": nanoseconds(config.gossip_interval_s),
+        "average_ns": nanoseconds(config.gossip_average_s),
+        "subset_percent": config.gossip_subset_percent,
+        "multicast": config.gossip_multicast,
+        "ask_again_ns": nanoseconds(config.nak_backoff_s_min),
     }
 
 

@@ -33,6 +33,7 @@ PARTITIONS = ("merge", "primary")
 SPIN_S = 0.002
 """How long a thread spins with ``latency=True``: longer than messages of a busy service are apart."""
 MEMBERSHIPS = ("coordinated", "token-ring")
+RELIABILITIES = ("nak", "gossip")
 _MIB = 1 << 20
 _DERIVED = float("nan")  # this object marks a default whose formula has not been computed yet
 
@@ -594,6 +595,54 @@ class Config:
         wan=1.0,
         low=1e-4,
         high=60.0,
+    )
+
+    reliability: str = _knob(
+        "nak",
+        "",
+        "How messages to the group become complete. nak: a receiver asks the sender for what it misses, and every "
+        "receiver acknowledges. gossip: members tell each other now and then what they have and ask whoever told them; "
+        "there are no acknowledgements, so what a member sends for it does not grow with the group. Repair, credit and "
+        "the release of memory wait for gossips, and Python sends them: throughput is lower, and a member whose Python "
+        "is busy holds up senders. The guarantees are the same. It must be the same on every member: a joiner with "
+        "another value is refused.",
+        among=RELIABILITIES,
+    )
+    gossip_average_s: float = _knob(
+        0.005,
+        "s",
+        "With reliability='gossip': a member receives one gossip in this time on average, however large the group is. "
+        "Shorter: quicker repair and more throughput. Longer: less traffic and processor time.",
+        low=1e-4,
+        high=3600.0,
+    )
+    gossip_dynamic: bool = _knob(
+        True,
+        "",
+        "The time between two gossips of a member is drawn at random, around gossip_average_s times the members times "
+        "the copies of a gossip that a member receives. False: it is gossip_interval_s, and traffic grows with the "
+        "group.",
+    )
+    gossip_interval_s: float = _knob(
+        0.05,
+        "s",
+        "With gossip_dynamic=False: a member begins one gossip in this time.",
+        low=1e-3,
+        high=3600.0,
+    )
+    gossip_subset_percent: int = _knob(
+        30,
+        "%",
+        "A gossip is passed on to at most this part of the members that have not seen it, and to no more than reach "
+        "everyone (the natural logarithm of the group's size, and one). More: it arrives sooner; fewer: less traffic.",
+        low=1,
+        high=100,
+    )
+    gossip_multicast: bool = _knob(
+        False,
+        "",
+        "A gossip is sent once, by multicast, instead of being passed on from member to member: the least traffic where"
+        " multicast works well.",
     )
 
     # -- input and output

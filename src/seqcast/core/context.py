@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Any
 
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.kinds import Frame
@@ -88,6 +89,7 @@ class EndpointSettings:
         merge_back_off_ns, merge_back_off_ns_max: after a merge that failed, or fell apart without a crash, the next one
             waits so long; it doubles while they fall apart (where not all hear each other), and begins anew once a view
             lives longer.
+        gossip: keyword arguments of ``GossipSettings``, where reliability is by gossip; else None.
         elsewhere_ns: a member that shows itself in another view for so long is doubted; and twice as long is another
             group looked at before the smaller one of two primary partitions gives way.
     """
@@ -127,6 +129,7 @@ class EndpointSettings:
     membership: str
     partition: str
     beacon_ns: int = 100 * _MS
+    gossip: dict[str, Any] | None = None
     merge_deadline_ns: int = 1000 * _MS
     merge_lease_ns: int = 600 * _MS
     merge_back_off_ns: int = 300 * _MS

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from seqcast.core.context import Context
 from seqcast.core.frames.closing import Accepted, Block, BlockOk, Cut, Done, Ok, Promised, Propose, Start
 from seqcast.core.frames.codec import clipped
+from seqcast.core.frames.gossiping import Gossip
 from seqcast.core.frames.joining import PROTOCOL_VERSION, WAIT_BYTES_MAX, Join, Leave, OtherVersion, Refused, Wait
 from seqcast.core.frames.kinds import Frame
 from seqcast.core.frames.merging import (
@@ -260,6 +261,10 @@ class Router:
         """membership: a VIEW is needed that names another provider"""
         self.machines.membership.want(sender)
 
+    def gossip(self, frame: Gossip, sender: int, _: bytes) -> None:
+        """gossip: asks its sender for what is missing, and passes it on"""
+        self.machines.gossip.received(frame, sender)
+
     # ---- other groups, operators
 
     def beacon(self, frame: Beacon, sender: int, address: bytes) -> None:
@@ -436,6 +441,7 @@ ROUTES = (
     Route(Resume, Of.OURS, By.MEMBERS, R.resume),
     Route(Resumed, Of.OURS, By.ANYONE, R.resumed),
     Route(StateWanted, Of.OURS, By.ANYONE, R.state_wanted),
+    Route(Gossip, Of.OURS, By.MEMBERS, R.gossip),
     Route(Beacon, Of.ANY, By.OTHERS, R.beacon),
     Route(Unblock, Of.INSIDE, By.ANYONE, R.unblock),
     Route(BlockedSide, Of.ANY, By.ANYONE, R.pass_over),

@@ -8,6 +8,7 @@ from typing import Protocol
 from seqcast.core.context import NEVER, Context
 from seqcast.core.machines.blocker import Blocker
 from seqcast.core.machines.coordinated import CoordinatedMembership
+from seqcast.core.machines.gossip import Gossiping
 from seqcast.core.machines.initiator import Initiator
 from seqcast.core.machines.lifecycle import Lifecycle
 from seqcast.core.machines.merge import Merger
@@ -51,6 +52,7 @@ class Machines:
         yield self.initiator
         yield self.merger
         yield self.taker
+        yield self.gossip
 
     def due(self) -> int:
         """The earliest time at which one of them has something to do."""
@@ -78,6 +80,7 @@ class Machines:
             self.membership = self.ring = TokenRingMembership(self.context, self.participant, before)
         else:
             self.membership = CoordinatedMembership(self.context, self.participant, before)
+        self.gossip = Gossiping(self.context)
 
     # ---- what one of them means for another
 

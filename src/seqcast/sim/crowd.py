@@ -16,6 +16,7 @@ from typing import NamedTuple
 from seqcast.core.gossip import (
     Answer,
     Collect,
+    Effect,
     Gossip,
     Gossiper,
     GossipSettings,
@@ -134,7 +135,7 @@ class _Member:
         for sender, highest in self._sent.items():
             missing = self.missing[sender]
             if highest:
-                spans[sender] = Span(self.kept[sender], min(missing) - 1 if missing else highest, highest)
+                spans[sender] = Span(self.kept[sender], end := min(missing) - 1 if missing else highest, highest, end)
         return spans
 
     def lacks(self, sender: int, first: int, last: int, most: int) -> tuple[tuple[int, int], ...]:
@@ -235,7 +236,7 @@ class Crowd:
 
     # ---- what members do
 
-    def _carry_out(self, member: _Member, effects: list[Send | Answer | Collect | Lost]) -> None:
+    def _carry_out(self, member: _Member, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Send):
                 self._note(effect.message)
@@ -245,7 +246,7 @@ class Crowd:
                 self._answer(member, effect)
             elif isinstance(effect, Collect):
                 member.kept[effect.sender] = max(member.kept[effect.sender], effect.below)
-            else:
+            elif isinstance(effect, Lost):
                 for seqno in range(effect.first, effect.last + 1):
                     del member.missing[effect.sender][seqno]
                     self.result.lost += 1

@@ -27,6 +27,7 @@ Seqno = Annotated[int, _SEQNO]
 Seqnos = Annotated[tuple[int, ...], listed(_SEQNO, MEMBERS_MAX)]
 RANGE = pair(("lo", "hi"), _SEQNO, _SEQNO)
 Rank = Annotated[int, _RANK]
+Ranks = Annotated[tuple[int, ...], listed(_RANK, MEMBERS_MAX)]
 Count = Annotated[int, COUNT]
 Bytes = Annotated[int, _BYTES]
 PacketBytes = Annotated[int, integer("bytes, 512 to 65000", 512, 65_000)]

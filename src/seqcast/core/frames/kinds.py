@@ -11,6 +11,7 @@ from typing import Any
 
 from seqcast.core.frames.closing import Accepted, Block, BlockOk, Closing, Cut, Done, Ok, Promised, Propose, Start
 from seqcast.core.frames.codec import ID, Shape, dump_fields, fields_of, load_fields, need
+from seqcast.core.frames.gossiping import Gossip
 from seqcast.core.frames.joining import PROTOCOL_VERSION, Join, Joining, Leave, OtherVersion, Refused, Wait
 from seqcast.core.frames.merging import (
     Beacon,
@@ -30,7 +31,7 @@ from seqcast.errors import RemoteProtocolError
 
 FRAME_BYTES_MAX = 60_000
 
-Frame = Joining | Closing | ViewFrame | Pausing | Merging | Unblocking | RingFrame
+Frame = Joining | Closing | ViewFrame | Pausing | Merging | Unblocking | RingFrame | Gossip
 
 _KINDS: dict[str, type[Any]] = {
     "join": Join,
@@ -68,6 +69,7 @@ _KINDS: dict[str, type[Any]] = {
     "confirm": Confirm,
     "confirmed": Confirmed,
     "unconfirmed": Unconfirmed,
+    "gossip": Gossip,
 }
 SHAPES: dict[str, tuple[type[Any], dict[str, Shape]]] = {kind: (make, fields_of(make)) for kind, make in _KINDS.items()}
 _KIND_OF = {make: kind for kind, make in _KINDS.items()}

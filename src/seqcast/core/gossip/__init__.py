@@ -9,11 +9,12 @@ is told.
 """
 
 from seqcast.core.gossip.messages import Gossip, Request, Shuffle, Span
-from seqcast.core.gossip.policy import Answer, Collect, Effect, Gossiper, Lost, Send, Window
+from seqcast.core.gossip.policy import Alive, Answer, Collect, Effect, Gossiper, Lost, Send, Window
 from seqcast.core.gossip.sampling import Everyone, Sample
 from seqcast.core.gossip.settings import GossipSettings
 
 __all__ = [
+    "Alive",
     "Answer",
     "Collect",
     "Effect",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 
 class Known:
     """The last gossips one by one; of the older ones the highest number of each origin, below which all count as seen.
@@ -33,8 +31,3 @@ class Known:
         self._marks[origin] = mark
         if len(self._marks) > self._origins_max:
             del self._marks[next(iter(self._marks))]
-
-    def retain(self, origins: Collection[int]) -> None:
-        """Forgets all other origins: they are no members any more."""
-        self._cache = {each: None for each in self._cache if each[0] in origins}
-        self._marks = {origin: mark for origin, mark in self._marks.items() if origin in origins}

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 class Span(NamedTuple):
     """What a member has of one sender: all up to ``delivered``, of which it keeps those from ``kept`` on, and some of
-    those up to ``received``."""
+    those up to ``received``. Its application has taken those up to ``consumed``."""
 
     kept: int
     delivered: int
     received: int
+    consumed: int
 
 
 class Gossip(NamedTuple):

@@ -42,6 +42,12 @@ class Answer(NamedTuple):
     ranges: Ranges
 
 
+class Alive(NamedTuple):
+    """These members live: they have seen a gossip just now (PB-11). Evidence for whoever judges them."""
+
+    members: tuple[int, ...]
+
+
 class Collect(NamedTuple):
     """Nobody needs the packets of this sender that are *below* this seqno: they may be dropped (E-10)."""
 
@@ -57,7 +63,7 @@ class Lost(NamedTuple):
     last: int
 
 
-Effect = Send | Answer | Collect | Lost
+Effect = Send | Answer | Alive | Collect | Lost
 
 
 class _Want:
@@ -76,7 +82,8 @@ def below_lag(digest: dict[int, Span], lag: int) -> dict[int, int]:
 
 
 class Gossiper:
-    """The policy of one member.
+    """The policy of one member, for as long as its membership is the same: with votes, the member that left is no
+    longer waited for by the next one, and no list has it (E-10).
 
     Args:
         me: this member, not 0.
@@ -102,25 +109,12 @@ class Gossiper:
         self._lost_ns = NEVER  # when to look for packets that are lost
         self._votes: dict[int, dict[int, int]] = {}  # by member, by sender: what it has delivered
         self._stable: dict[int, int] = {}  # by sender
-        self._heard = dict.fromkeys(peers.others, now_ns)
         self._effects: list[Effect] = []
         # As if it had gossiped before: members that begin together would else gossip half as often at first. What is
         # left of an interval that is drawn uniformly is distributed as the lesser of two.
         self._gossip_ns = now_ns + min(self._interval(), self._interval())
 
     # ---- inputs
-
-    def entered(self, peers: Everyone, now_ns: int) -> list[Effect]:
-        """The membership is now another: nobody waits for a member that left (E-10)."""
-        self._peers = peers
-        self._known.retain((self._me, *peers.others))
-        self._votes = {member: votes for member, votes in self._votes.items() if peers.has(member)}
-        self._wants = {sender: wants for sender, wants in self._wants.items() if peers.has(sender)}
-        self._heard = {member: self._heard.get(member, now_ns) for member in peers.others}
-        self._gossip_ns = min(self._gossip_ns, now_ns + self._interval())
-        for sender in self._votes.get(self._me, {}):
-            self._recount(sender, self._stable.get(sender, 0))
-        return self._take()
 
     def received(self, message: Message, via: int, now_ns: int) -> list[Effect]:
         """A message came.
@@ -152,11 +146,6 @@ class Gossiper:
         """When ``tick`` is due."""
         return min(self._gossip_ns, self._work_ns, self._lost_ns, self._peers.due())
 
-    def silent(self, now_ns: int, limit_ns: int) -> tuple[int, ...]:
-        """Members that no gossip has vouched for within ``limit_ns`` (PB-11): evidence for whoever judges them."""
-        heard = self._heard
-        return tuple(each for each in self._peers.others if now_ns - heard.get(each, now_ns) >= limit_ns)
-
     @property
     def size(self) -> int:
         """Members of the group; where membership is partial, as estimated."""
@@ -177,8 +166,6 @@ class Gossiper:
         digest = self._window.digest()
         if self._settings.votes:
             self._vote(self._me, digest)
-        elif self._peers.partial:
-            self._heard = {each: self._heard[each] for each in self._peers.others if each in self._heard}
         if not self._peers.others:
             return
         self._counter += 1
@@ -229,7 +216,7 @@ class Gossiper:
             return  # a member that left, or one that is about to join, whose later gossips count
         if not self._known.add(gossip.origin, gossip.counter):
             return
-        self._vouch(gossip, now_ns)
+        self._effects.append(Alive(tuple(each for each in gossip.seen if self._peers.has(each))))
         self._ask(gossip.digest, via, now_ns)
         if self._settings.votes:
             self._vote(gossip.origin, gossip.digest)
@@ -244,12 +231,6 @@ class Gossiper:
             self._collect(gossip.digest)
         if not ended and gossip.hops < self._settings.hops_max:
             self._pass_on(gossip)
-
-    def _vouch(self, gossip: Gossip, now_ns: int) -> None:
-        """It shows that all that have seen it live (PB-11)."""
-        for member in gossip.seen:
-            if member != self._me and self._peers.has(member):
-                self._heard[member] = now_ns
 
     # ---- repair
 

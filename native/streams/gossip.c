@@ -1,0 +1,71 @@
+/* Reliability by gossip: the core's view of the group streams, and what it does to them. */
+#include "engine/self.h"
+
+/* Another member of the view; NULL: there is none of this rank. */
+static sc_peer *other(const sc_engine *e, uint32_t rank) {
+    return e->in_view && rank < e->view.n && rank != e->view.rank ? e->peers[rank] : NULL;
+}
+
+int sc_engine_marks(const sc_engine *e, uint32_t rank, sc_marks *out) {
+    if (!e->in_view || rank >= e->view.n) return -1;
+    if (rank == e->view.rank) {
+        const sc_tx_stream *tx = &e->group;
+        *out = (sc_marks){tx->first, tx->unsent - 1, tx->unsent - 1, e->credit.self};
+    } else {
+        const sc_rx_stream *rx = &e->peers[rank]->group;
+        uint64_t delivered = rx->consumed >= rx->queued ? rx->consumed : rx->queued - 1;
+        *out = (sc_marks){rx->first, delivered, rx->highest, rx->consumed};
+    }
+    return 0;
+}
+
+size_t sc_engine_lacks(const sc_engine *e, uint32_t rank, uint64_t first, uint64_t last, uint64_t most,
+                       uint64_t *ranges, size_t max) {
+    const sc_peer *peer = other(e, rank);
+    if (!peer) return 0;
+    const sc_rx_stream *rx = &peer->group;
+    uint64_t end = rx->first + e->config.ring_packets, lo = 0;
+    if (first < rx->next) first = rx->next;
+    if (last >= end) last = end - 1;
+    size_t n = 0;
+    for (uint64_t seqno = first; seqno <= last + 1 && n < max; seqno++) {
+        int missing = seqno <= last && most && !(rx->packets && sc_rx_at(e, rx, seqno)->p);
+        if (missing) {
+            most--;
+            if (!lo) lo = seqno;
+        } else if (lo) {
+            ranges[2 * n] = lo;
+            ranges[2 * n++ + 1] = seqno - 1;
+            lo = 0;
+        }
+        if (!most && !lo) break;
+    }
+    return n;
+}
+
+/* After CUT only what it names is fetched, and nothing of the lost between START and CUT. */
+void sc_engine_ask(sc_engine *e, uint32_t rank, uint64_t lo, uint64_t hi, uint32_t holder, int64_t now) {
+    sc_peer *owner = other(e, rank), *from = other(e, holder);
+    if (!owner || !from || e->cut.set || owner->cut.lost || from->cut.lost) return;
+    e->now = now;
+    sc_rx_known(e, &owner->group, hi, now);
+    sc_gaps_ask(e, &owner->group, lo, hi, holder);
+}
+
+/* It counts as an ACK of that member. What it says of its window is that it has its share, which it always has. */
+void sc_gossip_vote(sc_engine *e, uint32_t rank, const sc_marks *marks, int64_t now) {
+    sc_peer *peer = other(e, rank);
+    if (!peer || peer->cut.lost) return;
+    uint8_t p[SC_ACK_LEN] = {0};
+    sc_put_ack_stream(p, SC_STREAM_GROUP);
+    sc_put_ack_delivered(p, marks->delivered);
+    sc_put_ack_received(p, marks->received);
+    sc_put_ack_consumed(p, marks->consumed);
+    sc_put_ack_claim(p, e->credit.claim);
+    sc_on_ack(e, peer, p, now);
+}
+
+void sc_engine_stable(sc_engine *e, uint32_t rank, uint64_t seqno) {
+    sc_peer *peer = other(e, rank);
+    if (peer) sc_rx_stable(e, &peer->group, seqno);
+}

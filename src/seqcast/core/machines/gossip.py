@@ -1,0 +1,103 @@
+"""Reliability by gossip in one view: between the policy, which knows members by id, and the engine, which knows ranks.
+
+Gossips are control frames. A request is a NAK of the engine, which bounds how many it answers; packets that were asked
+for come as any retransmission does. What a gossip says of this member's own stream counts as its origin's
+acknowledgement. A gossip comes from a member that may not have made it, so a member is believed about the others too.
+"""
+
+from __future__ import annotations
+
+from seqcast.core.context import NEVER, Context
+from seqcast.core.frames import gossiping
+from seqcast.core.frames.codec import need
+from seqcast.core.gossip import Alive, Collect, Effect, Everyone, Gossip, Gossiper, GossipSettings, Request, Send, Span
+from seqcast.core.gossip.dice import Dice
+
+
+class Gossiping:
+    """One view's, or none's where reliability is not by gossip."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self._policy: Gossiper | None = None
+        view, given, me = context.view, context.settings.gossip, context.me.id
+        if given is None or view is None or len(view.members) == 1:
+            return
+        self._ids = tuple(member.id for member in view.members)
+        self._ranks = {member: rank for rank, member in enumerate(self._ids)}
+        self._window = _Window(context, self._ids, self._ranks)
+        dice = Dice(context.settings.nonce ^ me ^ context.tag)
+        settings = GossipSettings(**given)
+        self._policy = Gossiper(me, Everyone(me, self._ids), settings, self._window, context.now, dice)
+
+    def due(self) -> int:
+        return self._policy.due() if self._policy is not None else NEVER
+
+    def run_timers(self) -> None:
+        assert self._policy is not None
+        self._carry_out(self._policy.tick(self.context.now))
+
+    def received(self, frame: gossiping.Gossip, sender: int) -> None:
+        """A gossip of this view came from a member.
+
+        Raises:
+            RemoteProtocolError: it names a rank that the view does not have.
+        """
+        if self._policy is None or sender == self.context.me.id:
+            return
+        ids, context = self._ids, self.context
+        named = (frame.origin, *frame.seen, *frame.not_seen, *(has.rank for has in frame.digest))
+        need(max(named) < len(ids), "gossip: a rank that the view does not have")
+        for has in frame.digest:
+            if has.rank == context.rank != frame.origin:
+                context.plane.gossip_vote(frame.origin, has.delivered, has.received, has.consumed, context.now)
+        digest = {ids[rank]: Span(*spans) for rank, *spans in frame.digest}
+        seen, not_seen = (tuple(ids[rank] for rank in ranks) for ranks in (frame.seen, frame.not_seen))
+        gossip = Gossip(ids[frame.origin], frame.counter, frame.hops, digest, seen, not_seen)
+        self._carry_out(self._policy.received(gossip, sender, context.now))
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        context, ranks = self.context, self._ranks
+        for effect in effects:
+            match effect:
+                case Send(to, Gossip() as gossip):
+                    self._send(to, gossip)
+                case Send(to, Request(missing)):
+                    for sender, ranges in missing.items():
+                        for first, last in ranges:
+                            context.plane.gossip_ask(ranks[sender], first, last, ranks[to[0]], context.now)
+                case Alive(members):
+                    for member in members:
+                        if member != context.me.id:
+                            context.plane.gossip_vouch(ranks[member], context.now)
+                case Collect(sender, below):
+                    context.plane.gossip_stable(ranks[sender], below - 1)
+                case _:
+                    raise AssertionError(f"not where all members vote: {effect}")
+
+    def _send(self, to: tuple[int, ...], gossip: Gossip) -> None:
+        ranks = self._ranks
+        digest = tuple(gossiping.Has(ranks[sender], *span) for sender, span in gossip.digest.items())
+        seen, not_seen = (tuple(ranks[member] for member in members) for members in (gossip.seen, gossip.not_seen))
+        tag, origin = self.context.tag, ranks[gossip.origin]
+        frame = gossiping.Gossip(tag, origin, gossip.counter, gossip.hops, digest, seen, not_seen)
+        if not to:
+            self.context.multicast(frame)
+        for member in to:
+            self.context.send(frame, member)
+
+
+class _Window:
+    """The group streams of a view, as ``core.gossip.Window`` asks for them."""
+
+    def __init__(self, context: Context, ids: tuple[int, ...], ranks: dict[int, int]) -> None:
+        assert context.entered is not None
+        self._plane, self._ids, self._ranks, self._base = context.plane, ids, ranks, context.entered.base
+
+    def digest(self) -> dict[int, Span]:
+        spans = [Span(*marks) for marks in self._plane.gossip_marks()]
+        active = zip(self._ids, spans, self._base, strict=True)
+        return {member: span for member, span, base in active if span.received > base}
+
+    def lacks(self, sender: int, first: int, last: int, most: int) -> tuple[tuple[int, int], ...]:
+        return tuple(self._plane.gossip_lacks(self._ranks[sender], first, last, most))
