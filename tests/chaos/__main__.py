@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from chaos.runner import Failed, Run, judge, place_for
 from chaos.scenarios import DIRECTED, SECONDS, Scenario, draw
+from seqcast.config import MEMBERSHIPS
 from seqcast.perf.paths import why_no_namespaces
 from seqcast.spark.session import open_session
 
@@ -27,6 +28,7 @@ def main() -> int:
     which.add_argument("--from", type=int, dest="first", metavar="N", help="only seeds, from N on")
     parser.add_argument("--seconds", type=float, default=600.0, metavar="S", help="begin nothing after S (%(default)g)")
     parser.add_argument("--faults", type=float, default=SECONDS, metavar="S", help="s of faults a seed (%(default)g)")
+    parser.add_argument("--membership", choices=MEMBERSHIPS, help="of all groups (default: as each scenario has it)")
     parser.add_argument("--keep", metavar="DIR", default="", help="keep all journals and logs in this folder")
     parser.add_argument("--quiet", action="store_true", help="one line a scenario")
     arguments = parser.parse_args()
@@ -38,6 +40,8 @@ def main() -> int:
     begin, passed = time.monotonic(), 0
     try:
         for scenario in chosen(arguments):
+            if arguments.membership:
+                scenario.settings["membership"] = arguments.membership
             if time.monotonic() - begin > arguments.seconds:
                 break
             if not arguments.quiet:
@@ -66,9 +70,11 @@ def main() -> int:
 
 def replay(scenario: Scenario, arguments: argparse.Namespace) -> str:
     """The arguments that run a scenario again."""
+    membership = f" --membership {arguments.membership}" if arguments.membership else ""
     if not scenario.name.startswith("seed-"):
-        return f"--scenario {scenario.name}"
-    return f"--seed {scenario.name[5:]}" + (f" --faults {arguments.faults:g}" if arguments.faults != SECONDS else "")
+        return f"--scenario {scenario.name}{membership}"
+    faults = f" --faults {arguments.faults:g}" if arguments.faults != SECONDS else ""
+    return f"--seed {scenario.name[5:]}{faults}{membership}"
 
 
 def chosen(arguments: argparse.Namespace) -> Iterator[Scenario]:

@@ -109,6 +109,12 @@ DIRECTED = (
         forming=True,
     ),
     Scenario("coordinator-killed", (Step(0.5, "kill", ("#0",)), Step(1.5, "kill", ("#0",))), order="sequencer"),
+    Scenario(
+        "token-ring-leader-killed",
+        (Step(0.3, "start", ("e",)), Step(0.5, "kill", ("#0",)), Step(1.0, "stop", ("#1",), seconds=1.5)),
+        order="sequencer",
+        settings={"membership": "token-ring"},
+    ),
     Scenario("two-killed-together", (Step(0.5, "kill", ("#0", "#2")),), members=5),
     Scenario(
         "killed-one-after-the-other",

@@ -69,7 +69,7 @@ def test_a_part_is_switched_to_debugging_while_the_group_runs(caplog):
         flush.setLevel(logging.WARNING)
         with join(a.cluster, "c"):
             wait_until(lambda: len(a.view.members) == 2)
-        assert not caplog.records and not a._host.endpoint.story.debug
+        assert not caplog.records and not a._host.endpoint.story.debugged
 
 
 def test_a_receiver_that_holds_senders_up_is_named(caplog):

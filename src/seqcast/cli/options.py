@@ -6,9 +6,11 @@ import argparse
 from typing import Any
 
 from seqcast.commandline import Parser, positive, seconds, whole
-from seqcast.config import PARTITIONS, PRESETS
+from seqcast.config import MEMBERSHIPS, PARTITIONS, PRESETS
 from seqcast.errors import UsageError
 from seqcast.types import ORDERS
+
+SHARED = ("order", "port", "preset", "partition", "membership")
 
 
 def parser(command: str, text: str, epilog: str) -> Parser:
@@ -59,6 +61,7 @@ def add_shared_options(target: argparse.ArgumentParser) -> None:
         "--preset", choices=PRESETS, help="network that the timeouts suit: how soon a failure is noticed"
     )
     target.add_argument("--partition", choices=PARTITIONS, help="behaviour in a network partition (merge)")
+    target.add_argument("--membership", choices=MEMBERSHIPS, help="how members agree on a view (coordinated)")
 
 
 def group_settings(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -72,7 +75,7 @@ def group_settings(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def shared_settings(arguments: argparse.Namespace) -> dict[str, Any]:
     """The settings that ``add_shared_options`` stands for; those that were not given are left out."""
-    settings = {name: getattr(arguments, name, None) for name in ("order", "port", "preset", "partition")}
+    settings = {name: getattr(arguments, name, None) for name in SHARED}
     return {name: value for name, value in settings.items() if value is not None}
 
 

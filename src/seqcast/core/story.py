@@ -1,8 +1,8 @@
 """What a group goes through, for people who read its log: one line for each view, and what led to it.
 
 The core does no I/O: lines are effects (`Log`), which the world writes by the logger of their part, and the
-simulator drops. They are made where membership changes, never for a message. Those for debugging, one for each control
-frame, are made only while ``debug`` is set.
+simulator drops. They are made where membership changes, never for a message, and only for the parts that somebody
+reads (TRC-01): ``told`` are those whose lines are read, ``debugged`` those whose control frames are, too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from seqcast.core.frames.view import NewView
 from seqcast.core.vocabulary import Effect, Log, StateHeld, TakeState
 from seqcast.types import MergeView, View
 
-PARTS = ("membership", "flush", "merge", "order", "transfer", "detector")
+PARTS = ("membership", "flush", "merge", "order", "transfer", "detector", "ring")
 """Each has a logger, ``seqcast.<part>``."""
 _PART_OF_FRAME = {
     "Block": "flush", "BlockOk": "flush", "Start": "flush", "Ok": "flush", "Promised": "flush", "Cut": "flush",
@@ -25,6 +25,7 @@ _PART_OF_FRAME = {
     "Beacon": "merge", "MergeAsk": "merge", "MergeRefused": "merge", "MergeReady": "merge", "MergeGo": "merge",
     "MergeTaken": "merge", "MergeCancel": "merge",
     "StateWanted": "transfer",
+    "Token": "ring", "TokenHeld": "ring", "Confirm": "ring", "Confirmed": "ring", "Unconfirmed": "ring",
 }  # fmt: skip
 _CHANGES = {"Block", "Start"}
 
@@ -32,12 +33,14 @@ _CHANGES = {"Block", "Start"}
 class Story:
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.debug = False
+        self.told: Collection[str] = PARTS
+        self.debugged: Collection[str] = ()
         self.lines: list[Log] = []
         self.closing_ns = 0  # since when the view closes; 0: it does not
 
     def say(self, part: str, text: str, *args: Any) -> None:
-        self.lines.append(Log(part, text, args))
+        if part in self.told:
+            self.lines.append(Log(part, text, args))
 
     def take(self) -> list[Log]:
         """The lines since it was asked last."""
@@ -51,17 +54,16 @@ class Story:
         kind = type(frame).__name__
         if kind in _CHANGES and not self.closing_ns and getattr(frame, "view", 0) == self.context.tag:
             self.closing_ns = self.context.now
-        if self.debug:
-            self._frame(kind, "%s: from %s: %s", frame, self.name(sender))
+        if self.debugged and (part := _PART_OF_FRAME.get(kind, "membership")) in self.debugged:
+            self._frame(part, "%s: from %s: %s", frame, self.name(sender))
 
     def sent(self, frame: Frame, address: bytes) -> None:
-        if self.debug:
+        if self.debugged and (part := _PART_OF_FRAME.get(type(frame).__name__, "membership")) in self.debugged:
             infos = self.context.infos.values()
             whom = next((info.name for info in infos if info.address == address), "a stranger") if address else "all"
-            self._frame(type(frame).__name__, "%s: to %s: %s", frame, whom)
+            self._frame(part, "%s: to %s: %s", frame, whom)
 
-    def _frame(self, kind: str, text: str, frame: Frame, whom: str) -> None:
-        part = _PART_OF_FRAME.get(kind, "membership")
+    def _frame(self, part: str, text: str, frame: Frame, whom: str) -> None:
         self.lines.append(Log(part, text, (self.context.me.name, whom, frame), debug=True))
 
     def effect(self, effect: Effect) -> None:
@@ -95,7 +97,7 @@ class Story:
         part = "merge" if isinstance(view, MergeView) else "membership"
         if old is None:
             self.say(part, "%s: joined: %s", me, view)
-        else:
+        elif part in self.told:
             changes = self.changes(old, view, frame.survivors, why)
             self.say(part, "%s: %s: %s; took %.0f ms", me, view, changes, took)
         if view.sequencer >= 0:

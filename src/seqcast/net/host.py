@@ -54,7 +54,7 @@ from seqcast.net.callbacks import Callbacks, timed
 from seqcast.net.errors import NO_SEGMENTS, clipped_buffers, explain, only_loopback
 from seqcast.net.guard import Guard
 from seqcast.net.interface import InterfaceWatch
-from seqcast.net.logs import SlowReceivers, debugging, write
+from seqcast.net.logs import SlowReceivers, parts_read, write
 from seqcast.types import Member, MembershipPolicy, View
 
 log = logging.getLogger("seqcast")
@@ -304,7 +304,8 @@ class Host:
                 if now_ns() >= self._slow.due_ns:
                     self._slow.look(self.engine.stalled(), now_ns(), self.name_of)
                 self._look()
-                self.endpoint.story.debug = debugging()
+                story = self.endpoint.story
+                story.told, story.debugged = parts_read(logging.INFO), parts_read(logging.DEBUG)
                 asked = [self._requests.popleft()] if self._requests else []
                 effects = self.endpoint.step([*asked, *reports(self.engine.events())], now_ns())
                 for effect in effects:

@@ -1,8 +1,8 @@
 """What a member logs: the lines of the core by part, and receivers that hold senders up.
 
-Each part has a logger, ``seqcast.membership``, ``.flush``, ``.merge``, ``.order``, ``.transfer``, ``.detector``, which
-can be switched at run time. INFO has one line for each thing that happened to the group, DEBUG one for each control
-frame. Messages are never logged.
+Each part has a logger, ``seqcast.membership``, ``.flush``, ``.merge``, ``.order``, ``.transfer``, ``.detector``,
+``.ring``, which can be switched at run time; lines that nobody reads are not made (TRC-01). INFO has one line for each
+thing that happened to the group, DEBUG one for each control frame. Messages are never logged.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ LOOK_NS = 1_000_000_000
 _LOGGERS = {part: logging.getLogger(f"seqcast.{part}") for part in PARTS}
 
 
-def debugging() -> bool:
-    """Somebody reads the lines for debugging, of some part."""
-    return any(logger.isEnabledFor(logging.DEBUG) for logger in _LOGGERS.values())
+def parts_read(level: int) -> frozenset[str]:
+    """The parts of whose lines somebody reads those of this level."""
+    return frozenset(part for part, logger in _LOGGERS.items() if logger.isEnabledFor(level))
 
 
 def write(line: Log) -> None:

@@ -1,0 +1,52 @@
+"""What a member's log is made of: lines of those parts only that somebody reads (TRC-01)."""
+
+from unittest import mock
+
+from sim_stage import Stage
+
+from seqcast.core import story
+from seqcast.core.vocabulary import Log
+
+
+def told(parts=story.PARTS, debugged=()):
+    """The lines of one member of a token ring that loses a member and gains another, when these parts are read."""
+    stage = Stage(membership="token-ring")
+    stage.group("a", "b", "c")
+    lines = []
+    a = stage.nodes[0].endpoint
+    a.story.told, a.story.debugged = parts, debugged
+    step = a.step
+    a.step = lambda *arguments: [lines.append(each) if isinstance(each, Log) else each for each in step(*arguments)]
+    stage.node("c").crash()
+    stage.named("d", 1300)
+    stage.until(1600)
+    assert len(a.view.members) == 3
+    return lines
+
+
+def test_nothing_is_made_of_what_nobody_reads():
+    with mock.patch.object(story, "Log", side_effect=AssertionError("a line was made")):
+        stage = Stage(membership="token-ring")
+        quiet = mock.patch.object(story, "PARTS", ())
+        with quiet:
+            stage.group("a", "b", "c")
+            stage.node("a").crash()
+            stage.until(1500)
+    assert {len(node.endpoint.view.members) for node in stage.nodes[1:]} == {2}
+
+
+def test_a_healthy_view_change_has_one_line():
+    lines = [line for line in told() if line.part == "membership"]
+    assert [line.debug for line in lines] == [False, False]
+    assert [line.text.split(": ", 1)[1] for line in lines] == ["%s: %s; took %.0f ms"] * 2
+    assert [line.args[2] for line in lines] == [
+        "c was excluded (it was silent: crashed, stopped or cut off)",
+        "d joined",
+    ]
+
+
+def test_each_part_is_read_by_itself():
+    assert {line.part for line in told(parts=("detector",))} == {"detector"}
+    lines = told(parts=(), debugged=("ring",))
+    kinds = {type(line.args[2]).__name__ for line in lines}
+    assert {line.part for line in lines} == {"ring"} and kinds >= {"Token", "TokenHeld", "Confirm", "Confirmed"}
