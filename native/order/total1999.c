@@ -151,6 +151,7 @@ static int64_t deadline(const sc_engine *e) {
 const sc_order_ops sc_order_total1999 = {
     .name = "total-1999",
     .renumbers = 1,
+    .beside = 1,
     .forwards = 1,
     .fits = fits,
     .state_bytes = state_bytes,
