@@ -11,9 +11,8 @@
  * because the gate closed first. So places of a member that crashed block the others no longer than until the view changes,
  * nothing is sent again, and a message is delivered in the view in which it was sent, whoever falls. */
 #include "engine/self.h"
+#include "order/record.h"
 
-/* By how much a record may exceed the window: a few records even of a small one. */
-#define RESERVE(window) ((window) / 16 + 4096)
 /* An unused place is given back after this long. */
 #define UNUSED_NS 500000
 #define AHEAD_MAX 256
@@ -237,18 +236,11 @@ static void count_held(sc_engine *e) {
 static int put_void(sc_engine *e, places each) {
     uint8_t p[SC_RECORD_LEN(1)] = {0};
     granting *s = e->order.state;
-    sc_rx_packet record = {.len = sizeof p};
-    if (!sc_tx_may_insert(e, &e->group, sizeof p, RESERVE(e->group.window))) return 0;
-    sc_wire_head(p, SC_TYPE_RECORD, e->config.group, e->config.member, e->view.tag);
-    sc_put_seqno(p, e->group.next);
+    if (!sc_tx_may_insert(e, &e->group, sizeof p, SC_RECORD_RESERVE(e->group.window))) return 0;
     sc_put_place(p, each.first);
-    sc_put_origin_rank(p, (uint16_t)e->view.rank);
-    sc_put_data_len(p, (uint32_t)(sizeof p - SC_DATA_HEADER));
-    sc_put_pieces(p, 1);
     sc_put_record_rank(p, 0, (uint16_t)e->view.rank);
     sc_put_record_count(p, 0, (uint16_t)count_of(each));
-    if (!(record.p = sc_slab_copy_own(e->pool, &s->sharing, p, sizeof p, &record.slab))) return 0;
-    sc_tx_insert(e, &e->group, &record, 0, e->own.last);
+    if (!sc_record_put(e, &s->sharing, p, 1)) return 0;
     e->counters.places_void += count_of(each);
     return 1;
 }

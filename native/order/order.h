@@ -47,7 +47,10 @@ typedef struct sc_order_ops {
     /* The view is set, but its streams do not exist yet: sets `own`, `forward_to` and `waits` of sc_order. */
     void (*begin)(sc_engine *e);
 
-    /* Own messages. A packet of the own group or forward stream is closed: it may write the order's fields of the header,
+    /* Own messages. The open packet of the own group or forward stream is about to get its seqno: at most sc_order.spare packets
+     * may be put before it. NULL: none are. */
+    void (*closing)(sc_engine *e, const struct sc_tx_stream *tx);
+    /* A packet of the own group or forward stream is closed: it may write the order's fields of the header,
      * reports the own number and, if the packet is already ordered, delivers it here. */
     void (*packed)(sc_engine *e, struct sc_tx_stream *tx, struct sc_tx_packet *packet);
     /* The own number up to which own packets are known to be ordered. NULL: they are when they are packed. */
@@ -84,6 +87,7 @@ typedef struct {
     struct sc_tx_stream *own; /* the application's messages to the group are packed into this stream */
     int32_t forward_to; /* rank of the member that receives the own forward stream; -1: it is not used */
     int waits; /* own packets are unordered until they return */
+    uint32_t spare; /* descriptors of the own group stream that are left free for packets of the order itself */
     /* The last packets of the own group stream may not be transmitted before the order allows it, or the gate closes. */
     uint32_t held;
     uint64_t held_bytes; /* of those of them for which the order has asked: nobody need transmit on their behalf */

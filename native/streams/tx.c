@@ -159,7 +159,8 @@ static int open_packet(sc_engine *e, sc_tx_stream *tx, int64_t wall, int force) 
         e->counters.own_closed_stalls++;
         return 0;
     }
-    if (tx->next - tx->first > tx->mask) return 0;
+    uint32_t spare = tx == &e->group ? e->order.spare : 0;
+    if (tx->next - tx->first + spare > tx->mask) return 0;
     if (tx->first == tx->next && tx->lent == SC_NOT_LENT)
         tx->head = tx->tail = 0; /* empty: reuse the warm cache lines */
     /* Lent memory is not written, even if all receivers have it: it may be being retransmitted. */
@@ -186,6 +187,7 @@ static int64_t room(const sc_tx_stream *tx) {
 }
 
 static void close_packet(sc_engine *e, sc_tx_stream *tx, int full) {
+    if (!sc_of_pair((uint64_t)tx->stream) && e->order.ops->closing) e->order.ops->closing(e, tx);
     uint8_t *p = tx->open;
     size_t at = sc_wire_offsets(tx->open_len);
     size_t end = at + 4 * ((size_t)tx->open_pieces + 1);

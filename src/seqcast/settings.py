@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, TypedDict
 
-Order = Literal["total", "records", "sequencer", "total-1999", "grant", "fifo"]
+Order = Literal["total", "records", "sequencer", "total-1999", "grant", "causal", "fifo"]
 
 
 class Settings(TypedDict, total=False):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-ORDERS = ("total", "records", "sequencer", "total-1999", "grant", "fifo")
+ORDERS = ("total", "records", "sequencer", "total-1999", "grant", "causal", "fifo")
 """Orders in which a group can deliver, the default first."""
 MEMBERS_MAX = 128
 """A view has at most so many members: ``SC_MEMBERS_MAX`` of the wire."""
@@ -62,9 +62,9 @@ class View:
     Args:
         view_id: identifies the view; ids grow.
         members: by rank; ``members[0]`` is the coordinator.
-        order: "total", "records", "sequencer", "total-1999", "grant" or "fifo", as given to ``join``.
-        sequencer: rank of the member that orders the messages, or -1 if none does ("fifo").
-        mechanism: how the order comes about: "fifo", "sequencer", "records", "total-1999" or "grant".
+        order: "total", "records", "sequencer", "total-1999", "grant", "causal" or "fifo", as given to ``join``.
+        sequencer: rank of the member that orders the messages, or -1 if none does ("fifo", "causal").
+        mechanism: how the order comes about: "fifo", "sequencer", "records", "total-1999", "grant" or "causal".
     """
 
     view_id: ViewId

@@ -30,7 +30,7 @@ def test_an_order_is_not_brought_about_by_a_mechanism_that_promises_less():
     assert [order for order in ORDERS if orders.by_name("grant").serves(order)] == ["total", "grant"]
 
 
-@pytest.mark.parametrize("name", ["fifo", "sequencer", "records", "total-1999", "grant"])
+@pytest.mark.parametrize("name", ["fifo", "sequencer", "records", "total-1999", "grant", "causal"])
 def test_a_mechanism_allows_whom_it_may_have_chosen_and_nobody_else(name):
     mechanism = orders.by_name(name)
     chosen = {mechanism.sequencer(MEMBERS, lambda members, rank=rank: rank) for rank in range(3)}
@@ -50,4 +50,4 @@ def test_a_name_and_a_number_are_given_once():
     Other.name, Other.number = "total", 200
     with pytest.raises(ValueError, match="taken"):
         orders.register(Other())
-    assert orders.numbers() == (0, 1, 2, 5, 6)
+    assert orders.numbers() == (0, 1, 2, 5, 6, 7)

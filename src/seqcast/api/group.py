@@ -51,8 +51,9 @@ def join(
     Args:
         cluster: name of the group; the same on every member.
         name: name of this member, unique in the group. Default: host name and process id.
-        order: "total" (default), "sequencer", "records" or "total-1999": all members deliver all messages in one
-            order; "fifo": each sender's messages are in order. The same on every member.
+        order: "total" (default), "sequencer", "records", "total-1999" or "grant": all members deliver all messages in
+            one order; "causal": a message comes after all that its sender received before it sent the message; "fifo":
+            each sender's messages are in order. The same on every member.
         state: the application's state, as ``get_state(write)`` and ``set_state(read)``. A member that has the state
             sends it to each joiner, exactly as it is at the beginning of the view with which the joiner enters the
             group. ``set_state`` is called before ``join`` returns, and messages that were sent to the group from that
@@ -129,7 +130,7 @@ class Group(Sending, Receiving, Pausing):
 
     Attributes:
         cluster: name of the group.
-        order: "total", "records", "sequencer", "total-1999", "grant" or "fifo".
+        order: "total", "records", "sequencer", "total-1999", "grant", "causal" or "fifo".
         config: the settings in use, with computed defaults.
     """
 

@@ -10,7 +10,7 @@ from seqcast.sim import families
 from seqcast.sim.policies import BAD, GOOD, SEQUENCERS
 
 MS, SECOND = families.MS, families.SECOND
-NEWER = ("total-1999", "grant")
+NEWER = ("total-1999", "grant", "causal")
 """Orders that came after the first three: they have their share of the seeds, and all other seeds keep their faults."""
 
 

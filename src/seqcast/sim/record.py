@@ -98,6 +98,7 @@ class Record:
         paths: how many times it took which of the paths of production that not every run takes.
         sent: number of each message to the group -> (length, the view in which ``send`` returned, or began). Where the
             group may be closed for sending, and messages are queued, it is sent in this view or a later one.
+        knew: number of each message to the group -> length of the log when ``send`` was called.
         sent_to: (receiver, number) of each unicast -> the view in which it was sent.
         beside: numbers of messages to the group that were sent with ``ordered=False``.
         sent_late: of those unicasts: while the application was blocked.
@@ -142,6 +143,7 @@ class Record:
     first_sent: list[tuple[int, int]] = field(default_factory=list)
     paths: Counter[str] = field(default_factory=Counter)
     sent: dict[int, tuple[int, ViewId]] = field(default_factory=dict)
+    knew: dict[int, int] = field(default_factory=dict)
     sent_to: dict[tuple[int, int], ViewId] = field(default_factory=dict)
     beside: set[int] = field(default_factory=set)
     sent_late: set[tuple[int, int]] = field(default_factory=set)

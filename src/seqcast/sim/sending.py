@@ -152,6 +152,7 @@ class Sender:
         payloads = [payload(record.id, record.counter + at, 0, length) for at, length in enumerate(lengths)]
         for at, length in enumerate(lengths):
             record.sent[record.counter + at] = (length, view.view_id)
+            record.knew[record.counter + at] = len(record.log)
         self.calls = len(payloads)
         ordered = self.besides.random() >= self.options.beside
         if not ordered:
@@ -205,7 +206,7 @@ class Sender:
         if to:
             del record.sent_to[to, record.counters_to.get(to, 0)]
         for at in range(0 if to else self.calls):
-            del record.sent[record.counter + at]
+            del record.sent[record.counter + at], record.knew[record.counter + at]
             record.beside.discard(record.counter + at)
         del record.pending[: self.calls]
         self.calls = 0

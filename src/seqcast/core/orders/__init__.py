@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from seqcast.core.orders.causal import Causal
 from seqcast.core.orders.fifo import Fifo
 from seqcast.core.orders.grant import Grant
 from seqcast.core.orders.order import Order
@@ -54,5 +55,5 @@ def resolve(order: str) -> Order:
     return _BY_NAME[_TOTAL if order == "total" else order]
 
 
-for _order in (Fifo(), Sequencer(), Records(), Total1999(), Grant()):
+for _order in (Fifo(), Sequencer(), Records(), Total1999(), Grant(), Causal()):
     register(_order)

@@ -49,6 +49,10 @@ class Order(ABC):
     """Messages that were sent before the cut may have no place in the order yet. The engine sends them again in the
     next view, but not across a merge, where another subgroup may have ordered them: there they are lost."""
 
+    causal: ClassVar[bool] = False
+    """A message is delivered after all that its sender was delivered before it sent it, also where members fell. (In a
+    total order it is so but for messages that are transitional.)"""
+
     @abstractmethod
     def sequencer(self, members: Sequence[Member], choose: Choose) -> int:
         """Rank of the sequencer of a view with these members, or ``NOBODY``."""

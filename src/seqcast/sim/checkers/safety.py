@@ -8,7 +8,7 @@ from itertools import zip_longest
 from seqcast.core import orders
 from seqcast.events import Excluded, Lost
 from seqcast.sim.chain import Chain
-from seqcast.sim.checkers import gate, losses, pauses, transitional
+from seqcast.sim.checkers import causal, gate, losses, pauses, transitional
 from seqcast.sim.policies import BAD
 from seqcast.sim.record import Delivered, Record, Stay, never_ordered, stays
 from seqcast.types import MergeView, View, ViewId
@@ -45,6 +45,8 @@ def check_safety(records: Sequence[Record]) -> Iterator[str]:
     yield from _check_excluded(everywhere)
     if ordered:
         yield from transitional.check_transitional(everywhere)
+    if order.causal:
+        yield from causal.check_causal(records)
     yield from losses.check_told(records, everywhere)
     yield from losses.check_ends(records, everywhere)
     yield from losses.check_unicasts(records, everywhere)

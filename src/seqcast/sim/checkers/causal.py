@@ -1,0 +1,38 @@
+"""Causal order: no member is delivered a message before one that its sender knew when it sent it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from seqcast.sim.record import Delivered, Record
+
+
+def check_causal(records: Sequence[Record]) -> Iterator[str]:
+    """Judged by what the applications were told: of messages to the group, in all views that a member was in."""
+    for record in records:
+        places = {
+            (entry.sender, entry.counter): place
+            for place, entry in enumerate(record.log)
+            if isinstance(entry, Delivered) and not entry.to
+        }
+        for sender in records:
+            yield from _check_sender(record, places, sender)
+
+
+def _check_sender(record: Record, places: dict[tuple[int, int], int], sender: Record) -> Iterator[str]:
+    """The place of what the sender knew only grows with what it sends."""
+    latest, cause, read = -1, (0, 0), 0
+    for number, known in sorted(sender.knew.items()):
+        for entry in sender.log[read:known]:
+            if isinstance(entry, Delivered) and not entry.to:
+                place = places.get((entry.sender, entry.counter), -1)
+                if place > latest:
+                    latest, cause = place, (entry.sender, entry.counter)
+        read = max(read, known)
+        place = places.get((sender.id, number))
+        if place is not None and place < latest:
+            yield (
+                f"causal order: {record} delivers number {number} of {sender} before number {cause[1]} of "
+                f"{cause[0]:x}, which {sender} knew when it sent it"
+            )
+            return
