@@ -9,21 +9,25 @@ new member, cannot be delivered twice by anyone.
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import struct
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from seqcast._native.engine import Message
+import numpy as np
+
+from seqcast._native.engine import Batch, Message
 from seqcast.errors import NotMember, UsageError
 from seqcast.net.spool import Spool
 from seqcast.net.state import SubgroupState
 from seqcast.types import View
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from seqcast.api.group import Group
     from seqcast.api.receiving import Event
     from seqcast.net.state import StateHandler
@@ -36,6 +40,14 @@ BEGIN, ROW, END = (MAGIC + kind for kind in (b"B", b"R", b"E"))
 NAME_BYTES_MAX = 256
 WRITERS_MAX = 10_000
 _LENGTH = struct.Struct("<Q")
+_PIECE = struct.Struct("<QQ")
+"""Of rows that arrived together: how many, and bytes. Then come their offsets (int32, one more than rows), and their
+messages."""
+_SINGLE = struct.Struct("<QQii")
+"""The same of one row, up to its message."""
+_MARK = int.from_bytes(ROW, "little")
+_ORDERED_ROW = 5
+"""Of a message: 4 if it has a global seqno, 2 if it is a unicast, 1 if it is a row."""
 
 
 def begin(writer: str, batch: int, rows: int) -> bytes:
@@ -50,9 +62,36 @@ def begin(writer: str, batch: int, rows: int) -> bytes:
 
 
 def end(writer: str, batch: int) -> bytes:
-    """The message that ends a batch: from now on receivers deliver it. Carries the time, from which entries of the
-    table age."""
-    return END + json.dumps({"writer": writer, "batch": batch, "at_ns": time.time_ns()}).encode()
+    """The message that ends a batch: from now on receivers deliver it."""
+    return END + json.dumps({"writer": writer, "batch": batch}).encode()
+
+
+class Clock:
+    """Time that passes in an ordered stream, the same on every member: each takes it from the same messages.
+
+    What a sender's clock shows says nothing, as it may be wrong by years, but how far it goes on between two messages
+    does. So the first message of a sender says how far its clock is from this one, which is then set forward by it.
+    While nobody sends, no time passes.
+
+    Args:
+        now_ns: what it shows.
+        apart: id of a sender in the view -> how far this clock is ahead of the sender's, ns.
+    """
+
+    def __init__(self, now_ns: int = 0, apart: Mapping[int, int] | None = None) -> None:
+        self.now_ns = now_ns
+        self.apart = dict(apart or {})
+
+    def hear(self, sender: int, sent_ns: int) -> None:
+        """Takes the time of a message, ns since 1970 by its sender's clock."""
+        self.now_ns = max(self.now_ns, sent_ns + self.apart.setdefault(sender, self.now_ns - sent_ns))
+
+    def keep(self, present: Iterable[int]) -> None:
+        """Drops what is known of senders that are not present."""
+        self.apart = {sender: self.apart[sender] for sender in present if sender in self.apart}
+
+
+_Entries = dict[str, tuple[int, int]]
 
 
 @dataclass
@@ -67,6 +106,31 @@ class _Staged:
 
     def head(self) -> dict[str, Any]:
         return {"writer": self.writer, "batch": self.batch, "rows": self.rows, "came": self.came}
+
+    def add(self, data: Any, offsets: Any) -> None:
+        """Adds rows that arrived together, each with its mark, in Arrow's binary layout."""
+        begin, end = int(offsets[0]), int(offsets[-1])
+        self.spool.write(_PIECE.pack(len(offsets) - 1, end - begin))
+        self.spool.write(np.asarray(offsets - begin, "<i4"))
+        self.spool.write(data[begin:end])
+        self.came += len(offsets) - 1
+
+    def add_one(self, marked: bytes) -> None:
+        """Adds one row, with its mark."""
+        self.spool.write(_SINGLE.pack(1, len(marked), 0, len(marked)) + marked)
+        self.came += 1
+
+    def payloads(self) -> Iterator[bytes]:
+        """The rows, without their marks."""
+        read, left, mark = self.spool.reader(), self.rows, len(ROW)
+        while left:
+            rows, size = _PIECE.unpack(read(_PIECE.size))
+            piece = read(4 * (rows + 1) + size)
+            first = 4 * (rows + 1)
+            offsets = (0, size) if rows == 1 else np.frombuffer(piece, "<i4", rows + 1).tolist()
+            for begin, end in itertools.pairwise(offsets):
+                yield piece[first + begin + mark : first + end]
+            left -= rows
 
 
 @dataclass
@@ -103,8 +167,8 @@ class Batches:
             between two batches: what an application does with the rows of one is never cut in half. When a partition
             heals the tables are merged where the application's state can be, or there is none: with a handler that has
             no ``merge_state`` each side keeps its own table, and a writer that was on both may be delivered on one.
-        keep_s: entries of writers that ended no batch for so many seconds, by the clocks of the writers, are dropped.
-            The same on every member.
+        keep_s: entries of writers that ended no batch for so many seconds are dropped. Time passes as the messages of
+            the stream tell (`Clock`), the same on every member, and not at all while nobody sends.
         memory_bytes: rows of a batch beyond this wait in a temporary file.
     """
 
@@ -117,7 +181,8 @@ class Batches:
         self._state = state
         self._keep_ns = int(keep_s * 1e9)
         self._memory_bytes = memory_bytes
-        self._table: dict[str, tuple[int, int]] = {}  # writer -> (highest batch, when it ended)
+        self._table: _Entries = {}  # writer -> (highest batch, when it ended by the clock)
+        self._clock = Clock()
         self._staged: dict[int, _Staged] = {}  # by the sender's id
         self._delivering: Iterator[Message] = iter(())
         # Not a method: a group asks whether there is one, and this merges nothing that the application does not.
@@ -154,6 +219,8 @@ class Batches:
             if event is None:
                 return
             self._delivering = self.take(event)
+            if isinstance(event, Message) and (rest := group._take_rest()) is not None:
+                self._delivering = itertools.chain(self._delivering, self.take_batch(rest))
 
     def take(self, event: Event) -> Iterator[Message]:
         """Takes the next event of a group's stream, and gives the messages to deliver, of which all must be taken
@@ -162,20 +229,50 @@ class Batches:
             present = {member.id for member in event.members}
             for sender in [sender for sender in self._staged if sender not in present]:
                 self._abandon(sender)
+            self._clock.keep(sorted(present))
         elif isinstance(event, Message):
+            if event.global_seqno is not None:
+                self._clock.hear(event.sender.id, event.sent_ns)
             if event.unicast or not event.payload.startswith(MAGIC):
                 yield event
             elif event.payload.startswith(ROW):
-                self._row(event)
+                if (staged := self._staged.get(event.sender.id)) is not None:
+                    staged.add_one(event.payload)
             else:
                 yield from self._mark(event)
+
+    def take_batch(self, batch: Batch) -> Iterator[Message]:
+        """As ``take``, for the messages of ``Group.recv_batch``, whose rows are not looked at one by one. Views must
+        come through ``take``, in their place between the batches."""
+        data, offsets, runs = batch.data, batch.offsets, batch.runs
+        senders, sent_ns, kinds = (np.repeat(each, runs["n"]) for each in (
+            runs["sender"], runs["sent_ns"], 2 * (runs["global_seqno"] > 0) + (runs["unicast"] > 0)
+        ))  # fmt: skip
+        kinds = 2 * kinds + (_marks(data, offsets) == _MARK)
+        cuts = np.flatnonzero((kinds[1:] != kinds[:-1]) | (senders[1:] != senders[:-1])) + 1
+        bounds = [0, *cuts.tolist(), len(batch)]
+        for begin, end in itertools.pairwise(bounds):
+            if kinds[begin] == _ORDERED_ROW:  # of one sender
+                sender = int(senders[begin])
+                self._clock.hear(sender, int(sent_ns[begin]))
+                self._clock.hear(sender, int(sent_ns[begin:end].max()))
+                if (staged := self._staged.get(sender)) is not None:
+                    staged.add(data, offsets[begin : end + 1])
+            else:
+                for message in batch.messages(begin, end):
+                    yield from self.take(message)
 
     # ---- state of joiners
 
     def get_state(self, write: Callable[[Any], None]) -> None:
         """Of ``StateHandler``."""
         staged = list(self._staged.items())
-        head = {"table": self._table, "staged": [[sender, each.head(), each.spool.length] for sender, each in staged]}
+        head = {
+            "table": self._table,
+            "staged": [[sender, each.head(), each.spool.length] for sender, each in staged],
+            "now_ns": self._clock.now_ns,
+            "apart": list(self._clock.apart.items()),
+        }
         text = json.dumps(head).encode()
         write(_LENGTH.pack(len(text)) + text)
         for _, each in staged:
@@ -188,7 +285,7 @@ class Batches:
         """Of ``StateHandler``."""
         for staged in self._staged.values():
             staged.spool.close()
-        self._table, self._staged = self._read_state(read)
+        self._table, self._staged, self._clock = self._read_state(read)
         if self._state is not None:
             self._state.set_state(read)
 
@@ -196,10 +293,14 @@ class Batches:
         """Of ``MergingHandler``: the higher batch of each writer, and the rows that wait on any side, as a writer goes
         on where it was, in the merged view."""
         for other in others:
-            table, staged = self._read_state(other.read)
-            for writer, (batch, at_ns) in table.items():
-                highest, when = self._table.get(writer, (-1, 0))
+            table, staged, clock = self._read_state(other.read)
+            # Entries keep their age, and in the merged view each sender's first message sets its clock apart anew.
+            now_ns = max(self._clock.now_ns, clock.now_ns)
+            self._table = _moved(self._table, now_ns - self._clock.now_ns)
+            for writer, (batch, at_ns) in _moved(table, now_ns - clock.now_ns).items():
+                highest, when = self._table.get(writer, (-1, at_ns))
                 self._table[writer] = max(batch, highest), max(at_ns, when)
+            self._clock = Clock(now_ns)
             for sender, each in staged.items():
                 if sender in self._staged:  # begun since the sides met, so both have the same
                     each.spool.close()
@@ -211,8 +312,8 @@ class Batches:
         if merge is not None:
             merge(others)  # each is read up to the application's part
 
-    def _read_state(self, read: Callable[..., bytes]) -> tuple[dict[str, tuple[int, int]], dict[int, _Staged]]:
-        """The table, and the rows that wait; what follows is the application's."""
+    def _read_state(self, read: Callable[..., bytes]) -> tuple[_Entries, dict[int, _Staged], Clock]:
+        """The table, the rows that wait, and the clock; what follows is the application's."""
         (length,) = _LENGTH.unpack(read(_LENGTH.size))
         head = json.loads(read(length))
         found = {}
@@ -224,22 +325,16 @@ class Batches:
                     raise UsageError("the state ends in the middle of a batch: give all members the same state handler")
                 staged.spool.write(piece)
                 size -= len(piece)
-        return {writer: (batch, at_ns) for writer, (batch, at_ns) in head["table"].items()}, found
+        table = {writer: (batch, at_ns) for writer, (batch, at_ns) in head["table"].items()}
+        return table, found, Clock(head["now_ns"], dict(head["apart"]))
 
     # ---- the parts of a batch
-
-    def _row(self, message: Message) -> None:
-        staged = self._staged.get(message.sender.id)
-        if staged is not None:
-            payload = message.payload[len(ROW) :]
-            staged.spool.write(_LENGTH.pack(len(payload)) + payload)
-            staged.came += 1
 
     def _mark(self, message: Message) -> Iterator[Message]:
         try:
             fields = json.loads(message.payload[len(BEGIN) :][:4096])
             writer, batch = fields["writer"], fields["batch"]
-            number = fields["rows"] if message.payload.startswith(BEGIN) else fields["at_ns"]
+            number = fields["rows"] if message.payload.startswith(BEGIN) else 0
             if not isinstance(writer, str) or not all(type(each) is int and each >= 0 for each in (batch, number)):
                 raise ValueError
             if len(writer.encode()) > NAME_BYTES_MAX:
@@ -254,9 +349,9 @@ class Batches:
             self._abandon(message.sender.id)
             self._staged[message.sender.id] = _Staged(writer, batch, number, Spool(self._memory_bytes))
         else:
-            yield from self._end(message, writer, batch, number)
+            yield from self._end(message, writer, batch)
 
-    def _end(self, message: Message, writer: str, batch: int, at_ns: int) -> Iterator[Message]:
+    def _end(self, message: Message, writer: str, batch: int) -> Iterator[Message]:
         staged = self._staged.pop(message.sender.id, None)
         if staged is None or (staged.writer, staged.batch) != (writer, batch) or staged.came != staged.rows:
             self.counters.incomplete += 1
@@ -268,27 +363,25 @@ class Batches:
                 self.counters.repeated += 1
                 return
             self.counters.delivered += 1
-            self._enter(writer, batch, at_ns)
+            self._enter(writer, batch)
             yield from self._rows(staged, message)
         finally:
             staged.spool.close()
 
     @staticmethod
     def _rows(staged: _Staged, of: Message) -> Iterator[Message]:
-        read = staged.spool.reader()
-        for _ in range(staged.rows):
-            payload = read(_LENGTH.unpack(read(_LENGTH.size))[0])
+        for payload in staged.payloads():
             yield Message(payload, of.sender, of.view_id, of.seqno, of.index, of.global_seqno, of.sent_ns)
 
-    def _enter(self, writer: str, batch: int, at_ns: int) -> None:
+    def _enter(self, writer: str, batch: int) -> None:
         """Makes an entry, and drops old ones. The same on every member: it depends on the messages alone."""
         self._table.pop(writer, None)
-        self._table[writer] = batch, at_ns  # the last of the dict
-        self._drop_old(writer)
+        self._table[writer] = batch, self._clock.now_ns  # the last of the dict
+        self._drop_old()
 
-    def _drop_old(self, kept: str = "") -> None:
-        oldest = max((at for _, at in self._table.values()), default=0) - self._keep_ns
-        self._table = {each: entry for each, entry in self._table.items() if entry[1] >= oldest or each == kept}
+    def _drop_old(self) -> None:
+        oldest = self._clock.now_ns - self._keep_ns
+        self._table = {each: entry for each, entry in self._table.items() if entry[1] >= oldest}
         while len(self._table) > WRITERS_MAX:
             del self._table[next(iter(self._table))]
 
@@ -297,3 +390,15 @@ class Batches:
         if staged is not None:
             self.counters.abandoned += 1
             staged.spool.close()
+
+
+def _moved(entries: _Entries, by_ns: int) -> _Entries:
+    return {writer: (batch, at_ns + by_ns) for writer, (batch, at_ns) in entries.items()}
+
+
+def _marks(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int32]) -> npt.NDArray[np.uint64]:
+    """The first 8 bytes of each message as a number; 0 of shorter ones."""
+    found = np.zeros(len(offsets) - 1, "<u8")
+    long = np.flatnonzero(np.diff(offsets) >= len(ROW))
+    found[long] = data[offsets[long][:, None] + np.arange(len(ROW))].view("<u8")[:, 0]
+    return found

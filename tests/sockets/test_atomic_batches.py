@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import random
+import threading
+from collections.abc import Iterator
+from typing import Any
 
 from members import LOOPBACK, cluster, join, script, wait_until
 from tables import Table
 
-from seqcast import batches
+from seqcast import Message, batches
 from seqcast.batches import Batches
 
 ROWS = 400
@@ -82,6 +85,47 @@ def test_two_writers_at_once_are_delivered_as_one() -> None:
         wait_until(lambda: all(sum(each.batches.counters.__dict__.values()) >= 3 * BATCHES for each in receivers))
         assert receivers[0].rows == receivers[1].rows
         assert sorted(receivers[0].rows) == sorted(b"%d/%d" % (at, row) for at in range(BATCHES) for row in range(ROWS))
+
+
+def test_batches_of_messages_are_taken_as_the_messages_one_by_one() -> None:
+    name, generator = cluster(), random.Random(3)
+    whole, single = Batches(), Batches()
+    sent: list[bytes] = []
+    for number in range(40):
+        rows = [batches.ROW + generator.randbytes(generator.choice((0, 3, 40, 5000))) for _ in range(100)]
+        if number % 5 == 1:
+            rows[50:50] = [b"", b"short", batches.ROW[:-1], b"an application's own message", batches.MAGIC + b"?"]
+        batch, lost = number - number % 7 // 6, number % 11 // 10  # some are repeated, and some lack a row
+        sent += [batches.begin("query", batch, 100), *rows[lost:], batches.end("query", batch)]
+    out: list[list[Message]] = [[], []]
+
+    def one_by_one(group: Any) -> Iterator[Message]:
+        for event in group.events():
+            yield from single.take(event)
+
+    def take(messages: Iterator[Message], into: list[Message]) -> None:
+        for message in messages:
+            into.append(message)
+            if message.payload == b"the end":
+                return
+
+    with join(name, "a") as a, join(name, "b") as b, join(name, "c", receive=False) as c:
+        threads = [
+            threading.Thread(target=take, args=each) for each in ((whole.receive(a), out[0]), (one_by_one(b), out[1]))
+        ]
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: len(c.view.members) == 3)
+        for at in range(0, len(sent), 57):
+            c.send_many(sent[at : at + 57])
+            c.send(batches.ROW + b"to one member: not of the stream", to=a.member)
+        c.send(b"the end")
+        for thread in threads:
+            thread.join(60)
+        assert [each for each in out[0] if not each.unicast] == out[1] and out[1][-1].payload == b"the end"
+        assert len(out[0]) > len(out[1])  # unicasts, which come in no order with the rest
+    assert whole.counters == single.counters == batches.Counters(delivered=32, repeated=5, incomplete=3, malformed=16)
+    assert whole._clock.now_ns == single._clock.now_ns > 0
 
 
 def test_a_batch_larger_than_memory_waits_in_a_file() -> None:

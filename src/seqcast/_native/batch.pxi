@@ -253,19 +253,23 @@ cdef class Batch:
         m.transitional = run.transitional != 0
         return m
 
-    def messages(self):
-        """The messages with their sender and place, as ``Message``."""
+    def messages(self, Py_ssize_t begin=0, end=None):
+        """The messages with their sender and place, as ``Message``; of a slice, if it is given."""
         cdef list out = []
-        cdef uint32_t i = self.first, r
+        cdef Py_ssize_t n = self.b.n - self.first
+        cdef Py_ssize_t last = n if end is None else min(<Py_ssize_t>end, n)
+        cdef uint32_t i = self.first + <uint32_t>max(begin, 0), r, stop = self.first + <uint32_t>max(last, 0)
         cdef const sc_run *run
         for r in range(self.b.n_runs):
             run = &self.b.runs[r]
             if run.first + run.n <= i:
                 continue
             sender = self.sender_of(run)
-            while i < run.first + run.n:
+            while i < min(run.first + run.n, stop):
                 out.append(self.message(i, run, sender))
                 i += 1
+            if i >= stop:
+                break
         return out
 
     cdef object next_message(self):

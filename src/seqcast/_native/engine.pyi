@@ -118,8 +118,8 @@ class Batch:
         """The payloads."""
     def to_arrow(self) -> Any:
         """A ``pyarrow.BinaryArray`` over the same memory. Needs pyarrow."""
-    def messages(self) -> list[Message]:
-        """The messages with sender and position."""
+    def messages(self, begin: int = 0, end: int | None = None) -> list[Message]:
+        """The messages with sender and position, or those of a slice."""
     @property
     def _left(self) -> int:
         """Number of messages that have not been taken one by one yet."""

@@ -129,16 +129,27 @@ class Receiving(GroupBase):
         if not self._begin_taking(wait):
             return None
         try:
-            batch: Batch | None
-            if self._begun is not None:
-                batch, self._begun = self._begun._rest(), None
-            else:
-                batch = self._next_batch(wait)
+            batch = self._rest_of_begun() or self._next_batch(wait)
             if self._untaken:
                 self._tell_taken()
             return batch
         finally:
             self._taking.release()
+
+    def _take_rest(self) -> Batch | None:
+        """What is left of the batch from which ``next_event`` took a message; None if nothing is. Counts as taken when
+        the next event is asked for."""
+        if self._begun is None or not self._begin_taking(-1):
+            return None
+        try:
+            return self._rest_of_begun()
+        finally:
+            self._taking.release()
+
+    def _rest_of_begun(self) -> Batch | None:
+        """Under `_taking`."""
+        begun, self._begun = self._begun, None
+        return None if begun is None else begun._rest()
 
     def events(self) -> Iterator[Event]:
         """Everything in its true order: messages, views, ``Lost``, and, with ``block_events=True``, ``Blocked`` and
@@ -187,6 +198,8 @@ class Receiving(GroupBase):
                 return self._message_of(self._begun)
             if self._end is not None:
                 raise _Ended
+            if self._untaken:
+                self._tell_taken()
             item = self._next(wait)
             if isinstance(item, Batch):
                 return self._message_of(item)
