@@ -29,8 +29,7 @@ def _check_sender(record: Record, places: dict[tuple[int, int], int], sender: Re
                 if place > latest:
                     latest, cause = place, (entry.sender, entry.counter)
         read = max(read, known)
-        place = places.get((sender.id, number))
-        if place is not None and place < latest:
+        if places.get((sender.id, number), latest) < latest:
             yield (
                 f"causal order: {record} delivers number {number} of {sender} before number {cause[1]} of "
                 f"{cause[0]:x}, which {sender} knew when it sent it"
