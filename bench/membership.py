@@ -13,6 +13,7 @@ What is measured:
     join     ``join`` of a fourth member, as the joiner sees it; and until all have the view
     leave    ``leave`` of a member, until the others have the view
     kill     SIGKILL of a member, and of the coordinator, with the default settings and with the fast ones
+    ring     SIGKILL of the coordinator with both kinds of membership, by turns: coordinated, and by a token ring
     stop     SIGSTOP of the coordinator, the same
     pause    the longest ``send`` of a member that sends small messages in a tight loop while another joins or leaves,
              beside the longest in as long a time without a view change, which is the scheduler's share
@@ -57,6 +58,8 @@ FIGURES = {
     "kill coordinator, default": ("SIGKILL of the coordinator, default settings", 500, "JGroups 2596, Corosync 6240"),
     "kill member, fast": ("SIGKILL of a member, fast settings", 100, "Corosync 660"),
     "kill coordinator, fast": ("SIGKILL of the coordinator, fast settings", 100, "JGroups 215, Corosync 660"),
+    "kill coordinator, default, token ring": ("the same with membership='token-ring'", None, "Tribes 2930"),
+    "kill coordinator, fast, token ring": ("the same, fast settings", None, "Tribes 900"),
     "stop coordinator, default": ("SIGSTOP of the coordinator, default settings", None, ""),
     "stop coordinator, fast": ("SIGSTOP of the coordinator, fast settings", 400, "JGroups 675"),
     "pause": ("longest `send` of a busy sender while a member joins or leaves", 5, "JGroups 2 at rest: 38"),
@@ -287,8 +290,9 @@ def join(rounds: int) -> Figures:
             yield "leave", (at - bench.answer(member, "left")["begin_ns"]) / 1e6
 
 
-def kill(rounds: int, who: str, preset: str) -> Figures:
-    with Bench([HERE], **(FAST if preset == "fast" else {})) as bench:
+def kill(rounds: int, who: str, preset: str, **settings: Any) -> Figures:
+    kind = ", token ring" if settings else ""
+    with Bench([HERE], **(FAST if preset == "fast" else {}), **settings) as bench:
         bench.form(4)
         for _ in range(rounds):
             spare = bench.spare()
@@ -299,10 +303,16 @@ def kill(rounds: int, who: str, preset: str) -> Figures:
             bench.group.remove(victim)
             begin = time.monotonic_ns()
             victim.popen.kill()
-            yield f"kill {who}, {preset}", (bench.complete() - begin) / 1e6
+            yield f"kill {who}, {preset}{kind}", (bench.complete() - begin) / 1e6
             victim.popen.wait()
             bench.join(spare)
             bench.complete()
+
+
+def by_turns(*measures: Figures) -> Figures:
+    """One round of each, and again, so that what else runs on the machine strikes all alike."""
+    for figures in zip(*measures, strict=True):
+        yield from figures
 
 
 def stop(rounds: int, preset: str) -> Figures:
@@ -382,6 +392,10 @@ MEASURES: dict[str, Callable[[int], list[Figures]]] = {
     "join": lambda rounds: [join(rounds)],
     "kill": lambda rounds: [
         kill(rounds, who, preset) for preset in ("default", "fast") for who in ("member", "coordinator")
+    ],
+    "ring": lambda rounds: [
+        by_turns(kill(rounds, "coordinator", preset), kill(rounds, "coordinator", preset, membership="token-ring"))
+        for preset in ("default", "fast")
     ],
     "stop": lambda rounds: [stop(rounds, preset) for preset in ("default", "fast")],
     "pause": lambda rounds: [pause(rounds)],
