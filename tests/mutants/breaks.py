@@ -37,6 +37,7 @@ class Break:
 
 MACHINES = "src/seqcast/core/machines/"
 RULES = "src/seqcast/core/rules/"
+RINGS = "no seed has a token ring unless it is asked for"
 DRIVEN = "few seeds drive the engine as hard as the test does"
 
 
@@ -237,6 +238,31 @@ BREAKS = (
     _one("a merge is followed whose leader's multicasts are not heard", MACHINES + "beacons.py",
          "return known is not None and known.address == address and known.last_ns > old", "return True",
          tests="tests/sockets/test_lost_multicast.py", why="the merged view falls apart later, which breaks no guarantee"),
+    # ---- the token ring
+    _one("a token is sent to the first member instead of the next one", RULES + "ring.py",
+         "return (after or left or (None,))[0]", "return (left or (None,))[0]",
+         tests="tests/protocol/test_ring.py", why=RINGS, quick=True),
+    _one("a token that is back with more than it left with is complete", MACHINES + "ring.py",
+         '(S.CIRCULATING, (E.BACK, has_grown), None, emit,', '(S.CIRCULATING, (E.BACK, has_more_to_visit), None, emit,',
+         tests="tests/protocol/test_ring.py", why=RINGS),
+    _one("a member agrees to a view that is older than the one it agreed to", MACHINES + "ring.py",
+         "return self._view(frame).key(self.place) < self.promised or better or", "return better or",
+         tests="tests/protocol/test_ring.py", why=RINGS),
+    _one("a member agrees to a view that lacks one that it knows", MACHINES + "ring.py",
+         "or better or not known.issubset(frame.members)", "or better",
+         tests="tests/protocol/test_ring.py", why=RINGS),
+    _one("a member that falls with the token is waited for", MACHINES + "ring.py",
+         "return self.token is not None and not self.lost.isdisjoint(self.token.members)", "return False",
+         tests="tests/protocol/test_ring.py", why=RINGS),
+    _one("a token that another one overtook is forgotten though that one's source falls", MACHINES + "ring.py",
+         "            self.kept = frame", "            self.kept = None",
+         tests="tests/protocol/test_ring.py", why=RINGS),
+    _one("the cut begins before all members agree", MACHINES + "token_ring.py",
+         "        return ours and trusted.issubset(agreed.members)", "        return trusted.issubset(agreed.members)",
+         tests="tests/sim/test_token_ring.py", why=RINGS),
+    _one("joiners that a token brings are not noted", MACHINES + "token_ring.py",
+         "                self._hear_of(info)", "                pass",
+         tests="tests/sim/test_token_ring.py", why=RINGS),
     # ---- attempts
     _one("a lower START is answered too", MACHINES + "participant.py",
          "(_BOUND, (E.START, is_below_promise), None, refuse,",

@@ -31,7 +31,7 @@ from seqcast.core.frames.joining import PROTOCOL_VERSION, Join, Leave, OtherVers
 from seqcast.core.frames.kinds import FRAME_BYTES_MAX, Frame, dump, load
 from seqcast.core.frames.merging import Beacon, MergeAsk, MergeCancel, MergeGo, MergeReady, MergeRefused, MergeTaken
 from seqcast.core.frames.pausing import Resume, Resumed, Suspend, Suspended
-from seqcast.core.frames.ring import Confirm, Confirmed, Token, TokenHeld, Unconfirmed
+from seqcast.core.frames.ring import TOKEN_JOINERS_MAX, Confirm, Confirmed, Token, TokenHeld, Unconfirmed
 from seqcast.core.frames.unblocking import BlockedSide, Side, Unblock
 from seqcast.core.frames.view import (
     SHORTFALLS_MAX,
@@ -240,6 +240,7 @@ def test_the_largest_frames_stay_within_the_limit():
         Propose(TOP, (9999, 127), proposal),
         Accepted(TOP, (9999, 127), (9998, 127), proposal),
         BlockedSide(1 << 52, Side(TOP, (9999, 127)), names[0], names, names, True),
+        Token(TOP, 1 << 52, TOP, TOP, ids, ids, ids, infos[:TOKEN_JOINERS_MAX], ids),
     ]
     assert all(len(dump(frame)) <= FRAME_BYTES_MAX for frame in frames)
     assert isinstance(load(dump(full)), NewView)

@@ -9,8 +9,8 @@ replaced without a change of the cut. It owes the others:
 3. it waits for nobody that is doubted, and for anything else only within a bound;
 4. it starts anew with each view, and keeps only the joiners and leavers that the view did not answer.
 
-With both kinds the first member that nobody here doubts acts: at once (``machines/coordinated.py``), or when a token has
-brought the agreement of all (``machines/token_ring.py``).
+With both kinds the first member that nobody here doubts acts: at once (``machines/coordinated.py``), or when a token
+has brought the agreement of all (``machines/token_ring.py``).
 """
 
 from __future__ import annotations

@@ -117,6 +117,10 @@ class TokenRingMembership(CoordinatedMembership):
         elif len(self.joiners) < MEMBERS_MAX:
             self.joiners[info.id] = Joiner(info, context.now, context.now)
 
+    def trust(self, member_id: int) -> None:
+        super().trust(member_id)
+        self.ring.mute.discard(member_id)
+
     def lives(self, member_id: int) -> None:
         super().lives(member_id)
         self.ring.mute.discard(member_id)
@@ -150,10 +154,11 @@ class TokenRingMembership(CoordinatedMembership):
     # ---- guards
 
     def has_agreed(self, review: Review) -> bool:
-        """The members agreed on a membership since this one asked, and it has all that this one trusts."""
+        """The members agreed with this one since it asked, on a membership that has all that it trusts."""
         agreed = self.ring.view
         trusted = {member.id for member in self.context.members} - review.doubted
-        return agreed is not self.agreed_before and trusted.issubset(agreed.members)
+        ours = agreed is not self.agreed_before and agreed.leader == self.context.me.id
+        return ours and trusted.issubset(agreed.members)
 
     def waits_for_agreement(self, _review: Review) -> bool:
         return self.ring.view is self.agreed_before
@@ -205,7 +210,13 @@ class TokenRingMembership(CoordinatedMembership):
             IGNORED,
             "the token is under way, and messages flow (NBC-02)",
         ),
-        (S.AGREEING, E.REVIEW, None, ask, "a member is trusted again that is not among those agreed on"),
+        (
+            S.AGREEING,
+            E.REVIEW,
+            None,
+            ask,
+            "they agreed with another one, or a member is trusted again",
+        ),
         (S.CHANGING, E.REVIEW, None, M.initiate, "our attempt was given up, and the reason persists"),
         (None, E.VIEW, S.QUIET, M.rest, "a new view"),
     )
