@@ -16,7 +16,7 @@ from seqcast.core.frames.view import NewView
 from seqcast.core.vocabulary import Effect, Log, StateHeld, TakeState
 from seqcast.types import MergeView, View
 
-PARTS = ("membership", "flush", "merge", "order", "transfer", "detector", "ring")
+PARTS = ("membership", "flush", "merge", "order", "transfer", "detector", "gossip", "ring")
 """Each has a logger, ``seqcast.<part>``."""
 _PART_OF_FRAME = {
     "Block": "flush", "BlockOk": "flush", "Start": "flush", "Ok": "flush", "Promised": "flush", "Cut": "flush",
@@ -25,6 +25,7 @@ _PART_OF_FRAME = {
     "Beacon": "merge", "MergeAsk": "merge", "MergeRefused": "merge", "MergeReady": "merge", "MergeGo": "merge",
     "MergeTaken": "merge", "MergeCancel": "merge",
     "StateWanted": "transfer",
+    "Gossip": "gossip",
     "Token": "ring", "TokenHeld": "ring", "Confirm": "ring", "Confirmed": "ring", "Unconfirmed": "ring",
 }  # fmt: skip
 _CHANGES = {"Block", "Start"}
