@@ -1,8 +1,8 @@
 """What a member logs: the lines of the core by part, and receivers that hold senders up.
 
 Each part has a logger, ``seqcast.membership``, ``.flush``, ``.merge``, ``.order``, ``.transfer``, ``.detector``,
-``.gossip`` and ``.ring``, which can be switched at run time; lines that nobody reads are not made (TRC-01). INFO has one
-line for each thing that happened to the group, DEBUG one for each control frame. Messages are never logged.
+``.gossip`` and ``.ring``, which can be switched at run time; lines that nobody reads are not made (TRC-01). INFO has
+one line for each thing that happened to the group, DEBUG one for each control frame. Messages are never logged.
 """
 
 from __future__ import annotations
