@@ -33,8 +33,8 @@ def _check_end(stay: Stay) -> Iterator[str]:
 
 
 def agreed(stay: Stay) -> list[Delivered]:
-    """The messages to the group that are not transitional; all that it delivered where it did not close the view."""
-    return [entry for entry in stay.delivered if not entry.to and not (entry.transitional and stay.successor)]
+    """The messages with a place in the order that are not transitional; all of them where it did not close the view."""
+    return [entry for entry in stay.delivered if entry.global_seqno and not (entry.transitional and stay.successor)]
 
 
 def _check_pair(one: Stay, other: Stay) -> Iterator[str]:
