@@ -52,7 +52,9 @@ class Net:
         origin: list[int] | None = None,
         cuts: dict[int, list[int] | None] | None = None,
         fell: list[bool] | None = None,
+        merge: bool = False,
     ) -> None:
+        """``merge``: every member was apart from all others."""
         for rank, i in enumerate(members):
             self.engines[i].install(
                 tag=tag,
@@ -74,6 +76,7 @@ class Net:
                 marker=marker,
                 now_ns=self.now,
                 fell=fell if cuts else None,
+                apart=[other != i for other in members] if merge else None,
             )
 
     def step(self, ns: int = MS, take: bool = True) -> int:

@@ -291,3 +291,16 @@ def test_credit_does_not_wait_for_who_is_to_be_given_up_but_what_it_lacks_is_kep
     net.run(200)
     assert [payload for _, payload in net.got[2]][-1] == b"last"
     assert net.got[2] == net.got[1]
+
+
+def test_unicast_streams_begin_anew_with_members_that_were_apart() -> None:
+    """What was on its way before they were separated is not delivered behind the merge, and holds nothing up."""
+    net = Net(2)
+    net.drop = lambda src, dst, lane, datagram: True
+    assert net.engines[0].send(b"before", to=net.ids[1]) == SENT
+    net.run(10)
+    net.drop = lambda src, dst, lane, datagram: False
+    net.install([0, 1], sequencer=-1, tag=2, marker=2, merge=True)
+    assert net.engines[0].send(b"after", to=net.ids[1]) == SENT
+    net.run(200)
+    assert of_sender(net, 1, 0) == [b"after"]

@@ -8,6 +8,8 @@ import pytest
 from engines import MS, Net
 from members import group_of, payloads, wait_until
 
+from seqcast._native.engine import SENT
+
 ACK = 4
 
 
@@ -78,6 +80,19 @@ def test_what_one_member_lacks_is_purged_by_nobody() -> None:
     net.run(200)
     assert [payload for _, payload in net.got[2]] == [b"%d" % i for i in range(50)]
     assert net.engines[0].stream(0)[2] == 50 and sum(e.counters()["retransmit_missing"] for e in net.engines) == 0
+
+
+def test_a_packet_is_asked_of_a_member_that_received_it_though_that_one_lacks_an_earlier_one() -> None:
+    """The sender is gone, and nobody has its first packet: nobody delivers the second, and members still repair it."""
+    net = Net(3, suspect_ns=50 * MS)
+    for number, reached in enumerate(((), (1,), (1, 2)), 1):
+        net.drop = lambda src, dst, lane, datagram, reached=reached: dst not in reached
+        assert net.engines[0].send(b"%d" % number) == SENT
+        net.step(1000)
+    assert [net.engines[i].held(0) for i in (1, 2)] == [(0, [(2, 3)]), (0, [(3, 3)])]
+    net.drop = lambda src, dst, lane, datagram: 0 in (src, dst)
+    net.run(500)
+    assert [net.engines[i].held(0) for i in (1, 2)] == [(0, [(2, 3)]), (0, [(2, 3)])]
 
 
 def test_the_settings_reach_the_engine() -> None:
