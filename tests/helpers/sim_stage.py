@@ -3,7 +3,8 @@
 import functools
 from dataclasses import replace
 
-from total_headers import header
+import grant_headers
+import total_headers
 
 from seqcast.core.frames.closing import Accepted, Block, BlockOk, Cut, Done, Ok, Promised, Propose, Start
 from seqcast.core.frames.joining import Join, Leave, Refused, Wait
@@ -20,6 +21,8 @@ from seqcast.sim.options import MS
 from seqcast.types import View
 
 CONTROL = 8  # SC_TYPE_CONTROL
+HEADERS = {"total-1999": total_headers.header, "grant": grant_headers.header}
+"""What a datagram says of the order, by the order."""
 
 
 class Stage(World):
@@ -32,7 +35,7 @@ class Stage(World):
         self.lines = []
         self.callbacks = callbacks or {}
         self.quiet = False  # frames are not written: what leads up to the scene
-        self.headers = False  # datagrams that are headers of TOTAL are written, and can be refused, as frames are
+        self.headers = False  # datagrams of the order are written, and can be refused, as frames are
         self.refuse = lambda source, node, frame: False  # True: this frame does not get through
 
     def note(self, line):
@@ -107,8 +110,8 @@ class Stage(World):
         return len({node.endpoint.view for node in self.nodes if node.up and not node.endpoint.over}) == 1
 
     def control(self, datagram):
-        """The control frame in a datagram, or its header of TOTAL, or None."""
-        if self.headers and (words := header(datagram)):
+        """The control frame in a datagram, or what it says of the order, or None."""
+        if self.headers and (words := HEADERS[self.options.order](datagram)):
             return words
         try:
             return load(datagram[40:]) if datagram[2] == CONTROL else None

@@ -13,7 +13,7 @@ each control frame that crossed the network and each view that was installed. A 
 ``stop a for 700 ms``                  the process is stopped, as by SIGSTOP, and goes on later
 ``suspend a for 300 ms``               a pauses the group, and holds the pause for so long
 ``send a 100 [to b]``                  a multicasts a message of so many bytes, or sends it to b alone
-``headers``                            datagrams that are headers of the TOTAL protocol are written from here on, too
+``headers``                            datagrams of the order (total-1999, grant) are written from here on, too
 ``run until 1500 ms``
 ``partition a b | c | d``              no datagram passes between the sides
 ``cut a -> b``                         no datagram passes from a to b
