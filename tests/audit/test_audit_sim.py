@@ -30,6 +30,7 @@ def written(top: Path, seeds: range, patch: pytest.MonkeyPatch) -> int:
     return messages
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seeds", [range(1, 11), pytest.param(range(11, 51), marks=pytest.mark.long)])
 def test_simulated_runs_give_no_alarm(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeds: range

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -15,6 +16,7 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 from journal_data import Row, as_live, batch_of, journal, member, view
+from members import SHORT_LIVED_JAVA
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
@@ -118,7 +120,7 @@ QUERY = """
     import seqcast.spark
     journal, table, checkpoint = sys.argv[1:]
     spark = seqcast.spark.open_session("local[2]")
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")
     seqcast.spark.register(spark)
     stream = spark.readStream.format("seqcast").option("maxRowsPerBatch", "500").load(journal)
     query = stream.select("idx", "payload").writeStream.format("parquet").option("checkpointLocation", checkpoint)
@@ -131,13 +133,15 @@ QUERY = """
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 def test_a_query_that_is_killed_and_restarted_has_every_message_once(session: Any, tmp_path: Path) -> None:
     rows = [Row(A, 1 + at, 0, 1 + at, b"%d" % at) for at in range(20_000)]
     path = journal(tmp_path / "j", A, [(V1, rows)], payload="full")
     table, checkpoint = tmp_path / "table", tmp_path / "checkpoint"
     command = [sys.executable, "-c", textwrap.dedent(QUERY), str(path), str(table), str(checkpoint)]
     for kills in range(2):
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        environment = {**os.environ, **SHORT_LIVED_JAVA}
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
             assert process.stdout is not None and process.stdout.readline() == "started\n"
             committed = checkpoint / "commits"
             while not committed.exists() or len(list(committed.glob("[0-9]*"))) < 5 * (kills + 1):

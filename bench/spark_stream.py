@@ -1,0 +1,176 @@
+"""What the source costs on Spark: as a table, as a backlog, and the latency of a stream from a member's send to a sink.
+
+    python bench/spark_stream.py [--rows 10000000] [--size 100] [--rate 100000] [--seconds 30]
+
+First it writes one member's journal and reads it as a table into Spark's noop sink, twice (the second is without the
+warming up of the JVM), and as a stream in batches of a million rows. Then a process with two members multicasts at a
+rate and journals what it delivers; a query follows the journal into a sink that takes Arrow batches and compares each
+row's time of sending with its own clock, in the task: so the latency is from ``send_batch`` to the sink's task, and
+leaves out the commit of the micro-batch. The first third of the micro-batches is dropped. Rates are rows per second of
+wall time; CPU seconds are those of all processes that took part. It does not measure a network.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import numpy as np
+from journal_bench import batches, member, view
+from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+from spark_audit import cpu_s
+
+from seqcast.journal.writer import JournalWriter
+
+
+class LatencySink(DataSource):
+    """Keeps, of each micro-batch, how many rows it had and percentiles of their latency: a line in the file ``out``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "latency"
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:
+        return LatencyWriter(self.options["out"])
+
+
+@dataclass
+class Latencies(WriterCommitMessage):
+    took_us: list[int]
+
+
+class LatencyWriter(DataSourceStreamArrowWriter):
+    def __init__(self, out: str) -> None:
+        self._out = out
+
+    def write(self, iterator: Iterator[Any]) -> Latencies:
+        took: list[int] = []
+        for batch in iterator:
+            sent_us = batch["sent_at"].cast("int64").to_numpy()
+            took += (time.time_ns() // 1000 - sent_us).tolist()
+        return Latencies(took)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        took = np.concatenate([np.array(part.took_us) for part in messages if isinstance(part, Latencies)])
+        if len(took):
+            line = {"rows": len(took), "p50_ms": np.percentile(took, 50) / 1e3, "p99_ms": np.percentile(took, 99) / 1e3}
+            with open(self._out, "a") as file:
+                file.write(json.dumps(line) + "\n")
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        pass
+
+
+def members(cluster: str, journals: str, size: int, rate: int, seconds: float) -> None:
+    """In a process of its own: one member multicasts at a rate, the other one journals."""
+    import threading
+
+    import seqcast
+
+    count = max(1, rate // 200)
+    data, offsets = np.zeros(count * size, np.uint8), np.arange(count + 1, dtype=np.int32) * size
+    with (
+        seqcast.join(cluster, name="a", interface="lo", journal=journals, journal_payload="full") as a,
+        seqcast.join(cluster, name="b", interface="lo", receive=False, min_members=2) as b,
+    ):
+
+        def receive() -> None:
+            while a.recv_batch() is not None:
+                pass
+
+        threading.Thread(target=receive, daemon=True).start()
+        print("joined", flush=True)
+        begin, sent = time.monotonic(), 0
+        while (now := time.monotonic() - begin) < seconds:
+            if sent <= now * rate:
+                b.send_batch(data, offsets)
+                sent += count
+            else:
+                time.sleep(0.001)
+        print(round(sent / (time.monotonic() - begin)), flush=True)
+        sys.stdin.read()
+        os._exit(0)  # what the journal's end costs is not measured
+
+
+def latency(spark: Any, arguments: argparse.Namespace, top: Path) -> dict[str, Any]:
+    command = [sys.executable, __file__, "members", f"bench-{os.getpid()}", str(top / "live")]
+    command += [str(arguments.size), str(arguments.rate), str(arguments.seconds)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as sender:
+        assert sender.stdout is not None and sender.stdin is not None and sender.stdout.readline() == "joined\n"
+        out, before = top / "latencies", cpu_s()
+        stream = spark.readStream.format("seqcast").load(str(top / "live")).select("sent_at", "payload")
+        query = stream.writeStream.format("latency").option("out", str(out))
+        query = query.option("checkpointLocation", str(top / "checkpoint")).start()
+        rate = int(sender.stdout.readline())
+        query.stop()
+        used = cpu_s() - before
+        sender.stdin.close()
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    kept = lines[len(lines) // 3 :]
+    return {
+        "sent_per_s": rate, "batches": len(kept), "rows": sum(line["rows"] for line in kept), "cpu_s": round(used, 1),
+        **{name: round(float(np.median([line[name] for line in kept])), 1) for name in ("p50_ms", "p99_ms")},
+        "p99_ms_worst": round(max(line["p99_ms"] for line in kept), 1),
+    }  # fmt: skip
+
+
+def measured(rows: int, action: Any) -> dict[str, Any]:
+    before, begin = cpu_s(), time.perf_counter()
+    action()
+    seconds = time.perf_counter() - begin
+    return {"mrows_per_s": round(rows / seconds / 1e6, 2), "cpu_us_per_row": round((cpu_s() - before) / rows * 1e6, 3)}
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["members"]:
+        cluster, journals, size, rate, seconds = sys.argv[2:]
+        return members(cluster, journals, int(size), int(rate), float(seconds))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=10_000_000, help="of the table and of the backlog (%(default)s)")
+    parser.add_argument("--size", type=int, default=100, help="bytes a message (%(default)s)")
+    parser.add_argument("--rate", type=int, default=100_000, help="messages a second of the stream (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=30.0, help="of the stream (%(default)s)")
+    arguments = parser.parse_args()
+    import seqcast.spark
+
+    top = Path(tempfile.mkdtemp(prefix="seqcast-bench-"))
+    try:
+        of = view(1, [member("a"), member("b")])
+        writer = JournalWriter(top, cluster="bench", member=member("a"), payload="full", segment_rows=500_000)
+        writer.view(of, 1)
+        for batch in batches(of, arguments.size, arguments.rows):
+            writer.batch(batch, of)
+        writer.close("leave")
+        spark = seqcast.spark.open_session()
+        seqcast.spark.register(spark)
+        spark.dataSource.register(LatencySink)
+        try:
+            table = spark.read.format("seqcast").load(str(writer.path))
+            read = [measured(arguments.rows, table.write.format("noop").mode("overwrite").save) for _ in range(2)]
+            stream = spark.readStream.format("seqcast").option("maxRowsPerBatch", 1 << 20).load(str(writer.path))
+            query = stream.writeStream.format("noop").option("checkpointLocation", str(top / "backlog"))
+            query = query.trigger(availableNow=True)
+            backlog = measured(arguments.rows, lambda: query.start().awaitTermination())
+            told = {"size": arguments.size, "rows": arguments.rows, "table": read, "backlog": backlog}
+            told |= {"stream": latency(spark, arguments, top), "load": os.getloadavg()[0], "cores": os.cpu_count()}
+            print(json.dumps(told))
+        finally:
+            spark.stop()
+    finally:
+        shutil.rmtree(top, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
