@@ -55,7 +55,7 @@ int sc_queue_packet(sc_engine *e, const sc_delivery *packet) {
     *d = *packet;
     d->epoch = e->epoch;
     d->view_tag = e->view.tag;
-    d->transitional = e->queue.transitional && d->stream == SC_STREAM_GROUP;
+    d->transitional = e->queue.transitional && d->global != 0;
     sc_peer *peer = sc_of_pair((uint64_t)d->stream) ? sc_find_peer(e, d->sender) : NULL;
     d->pair = peer ? peer->pair : 0;
     if (d->stream == SC_STREAM_GROUP && d->carrier != e->view.rank) peer = e->peers[d->carrier];

@@ -24,12 +24,12 @@ def check_transitional(everywhere: Sequence[Stay]) -> Iterator[str]:
 
 
 def _check_end(stay: Stay) -> Iterator[str]:
-    """The transitional messages are the last ones of the view."""
-    late = [entry.transitional for entry in stay.delivered if not entry.to]
+    """The transitional messages are the last ones of the view that have a place in the order."""
+    late = [entry.transitional for entry in stay.delivered if entry.global_seqno]
     if late != sorted(late):
         yield f"transitional: {stay.record} delivers in {stay.view} what is not, behind what is"
-    if any(entry.transitional for entry in stay.delivered if entry.to):
-        yield f"transitional: {stay.record} delivers in {stay.view} a unicast that is"
+    if any(entry.transitional for entry in stay.delivered if not entry.global_seqno):
+        yield f"transitional: {stay.record} delivers in {stay.view} one without a place in the order that is"
 
 
 def agreed(stay: Stay) -> list[Delivered]:
