@@ -88,13 +88,14 @@ static int tail(sc_engine *e, int64_t now) {
 
 /* ---- the others ---------------------------------------------------------------------------------------------- */
 
-/* Of the packets behind a gap only the highest is acknowledged: it says that the end is not what is missing. */
+/* Of the packets behind a gap only the highest is acknowledged: it says that the end is not what is missing. Where streams are
+ * repaired by gossip, digests say it. */
 static void advance(sc_engine *e, sc_peer *peer) {
     total *t = e->order.state;
     const sc_rx_stream *rx = &peer->group;
     if (!t->first) return;
     sc_stamping_advance(e, peer);
-    if (t->single_due == SC_NEVER && rx->highest >= rx->next && rx->highest > t->single)
+    if (t->single_due == SC_NEVER && rx->highest >= rx->next && rx->highest > t->single && !rx->pulled)
         t->single_due = e->now + e->config.ack_delay_ns;
 }
 
