@@ -48,34 +48,92 @@ static void credit(sc_engine *e, const sc_delivery *d, int64_t now) {
     sc_flow_consumed(e, peer, d->stream, d->len, now);
 }
 
+static int pass_on(sc_engine *e, const sc_delivery *d) {
+    sc_delivery *place = push(e);
+    if (!place) return 0;
+    *place = *d;
+    e->queue.bytes += d->len;
+    return 1;
+}
+
+/* ---- the gate of safe delivery --------------------------------------------------------------------------------- */
+
+/* Safe delivery. A member acknowledges a packet of a group stream when it is in order there, with everything before
+ * it; so a packet that is stable is in order at every member of the view, which will deliver it in this place, or crash. The
+ * packet is passed on then, and not before.
+ *
+ * Stability in a safe view counts every member until the view is over, also one that is lost, and the sender itself, which may
+ * wait for an order of its own packet (streams/acks.c). What is not known to be stable when the view ends is delivered then, and
+ * is transitional if a member was lost: all who survive have it, in one order. */
+
+static sc_delivery *gate_at(const sc_engine *e, uint64_t position) {
+    return &e->gate.entries[position & (e->gate.cap - 1)];
+}
+
+static int hold_back(sc_engine *e, const sc_delivery *d) {
+    if (e->gate.tail - e->gate.head == e->gate.cap) {
+        uint64_t cap = e->gate.cap ? e->gate.cap * 2 : QUEUE_FIRST;
+        sc_delivery *entries = malloc(cap * sizeof *entries);
+        if (!entries) return 0;
+        for (uint64_t i = e->gate.head; i < e->gate.tail; i++) entries[i & (cap - 1)] = *gate_at(e, i);
+        free(e->gate.entries);
+        e->gate.entries = entries;
+        e->gate.cap = cap;
+    }
+    *gate_at(e, e->gate.tail++) = *d;
+    return 1;
+}
+
+static int is_stable(const sc_engine *e, const sc_delivery *d) {
+    uint64_t stable = d->carrier == e->view.rank ? e->group.stable : e->peers[d->carrier]->group.stable;
+    return d->seqno <= stable;
+}
+
+void sc_gate_release(sc_engine *e) {
+    while (e->gate.head < e->gate.tail && is_stable(e, gate_at(e, e->gate.head))) {
+        if (!pass_on(e, gate_at(e, e->gate.head))) return;
+        e->gate.head++;
+    }
+}
+
+void sc_gate_flush(sc_engine *e, int undecided) {
+    sc_gate_release(e);
+    for (; e->gate.head < e->gate.tail; e->gate.head++) {
+        sc_delivery *d = gate_at(e, e->gate.head);
+        d->transitional |= undecided != 0;
+        if (!pass_on(e, d)) sc_slab_unref(d->slab);
+    }
+}
+
+/* ---- into the queue --------------------------------------------------------------------------------------------- */
+
 /* Takes its own reference to the slab. 0 without memory: the packet stays where it is and is tried again. */
 int sc_queue_packet(sc_engine *e, const sc_delivery *packet) {
-    sc_delivery *d = push(e);
-    if (!d) return 0;
-    *d = *packet;
+    sc_delivery copy = *packet, *d = &copy;
+    int wanted = e->config.receive && (d->sender != e->config.member || e->config.deliver_own);
     d->epoch = e->epoch;
     d->view_tag = e->view.tag;
     d->transitional = e->queue.transitional && d->global != 0;
     sc_peer *peer = sc_of_pair((uint64_t)d->stream) ? sc_find_peer(e, d->sender) : NULL;
     d->pair = peer ? peer->pair : 0;
+    if (wanted && !(d->stream == SC_STREAM_GROUP && e->view.safe ? hold_back(e, d) : pass_on(e, d))) return 0;
     if (d->stream == SC_STREAM_GROUP && d->carrier != e->view.rank) peer = e->peers[d->carrier];
     if (peer && peer != sc_self(e)) sc_rx_of(peer, d->stream)->queue_bytes += d->len;
     if (is_to_self(e, d)) e->queue.self_bytes += d->len;
     e->counters.packets_delivered++;
-    if (!e->config.receive || (d->sender == e->config.member && !e->config.deliver_own)) {
-        e->queue.tail--;
+    if (!wanted) {
         sc_taken_hand(e, d, 1);
         credit(e, d, e->now);
         return 1;
     }
     sc_slab_ref(d->slab);
-    e->queue.bytes += d->len;
     if (d->own) e->queue.own_bytes += d->len;
     return 1;
 }
 
 /* An own packet of the group stream: copied, so that the send ring need not wait for the application. */
 void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno, uint64_t number, uint64_t global) {
+    if (e->view.safe) sc_credit_due(e); /* it is in order here */
     if (e->config.receive && e->config.deliver_own) {
         sc_slab *slab;
         uint8_t *copy = sc_slab_copy_own(e->pool, NULL, p, len, &slab);
@@ -124,6 +182,7 @@ static int deliver(sc_engine *e, sc_peer *peer, int stream, uint32_t rank, uint6
                                            .global = global}))
         return 0;
     rx->queued++;
+    if (e->view.safe && stream == SC_STREAM_GROUP) sc_flow_ordered(e, peer);
     return 1;
 }
 
@@ -172,6 +231,8 @@ void sc_queue_free(sc_engine *e) {
     for (; e->queue.head < e->queue.tail; e->queue.head++)
         if (at(e, e->queue.head)->p) sc_slab_unref(at(e, e->queue.head)->slab);
     free(e->queue.entries);
+    for (; e->gate.head < e->gate.tail; e->gate.head++) sc_slab_unref(gate_at(e, e->gate.head)->slab);
+    free(e->gate.entries);
 }
 
 uint64_t sc_engine_deliverable(const sc_engine *e) { return e->queue.bytes + (e->queue.markers != 0); }

@@ -34,9 +34,19 @@ typedef struct {
     int transitional; /* so is what is added, until the view is over */
 } sc_delivery_queue;
 
+/* In a safe view, ordered packets of the group wait here until all members have them in order. */
+typedef struct {
+    sc_delivery *entries;
+    uint64_t head, tail, cap; /* monotonic; cap a power of two */
+} sc_gate;
+
 struct sc_peer;
 
 int sc_queue_packet(sc_engine *e, const sc_delivery *packet);
+/* The gate of a safe view passes on what all members have by now; and the rest when the view is over. `undecided`: members that
+ * are lost may not have it in order. */
+void sc_gate_release(sc_engine *e);
+void sc_gate_flush(sc_engine *e, int undecided);
 int sc_queue_marker(sc_engine *e, uint64_t marker, int inside);
 void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno, uint64_t number, uint64_t global);
 void sc_queue_unicasts(sc_engine *e, struct sc_peer *peer);

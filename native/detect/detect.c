@@ -286,6 +286,7 @@ static void judge(sc_engine *e, sc_peer *peer, int64_t now) {
 }
 
 void sc_detect_tick(sc_engine *e, int64_t now) {
+    if (sc_flow_tells(e, now)) say_heartbeat(e, SC_LANE_CONTROL, NULL); /* it tells what is stable */
     if (e->detect.heartbeat_due <= now) {
         int64_t late = now - e->detect.heartbeat_due;
         if (late > e->config.heartbeat_ns) was_late(e, late, now);

@@ -144,8 +144,8 @@ uint64_t sc_engine_send_batch(sc_engine *e, int beside, const uint8_t *data, con
 uint64_t sc_engine_blocked(const sc_engine *e);
 /* Drops these messages unpacked, accepts no more, and returns how many there were. */
 uint64_t sc_engine_blocked_end(sc_engine *e);
-/* Packets with own messages that the sequencer has not ordered yet, as far as is known here; 0 without a sequencer. A pause
- * waits until there are none, and so does a leaving member (SEQ-24), unless the cut orders everything that was sent. */
+/* Packets with own messages that the sequencer has not ordered yet, as far as is known here, and packets of all that wait until
+ * delivery is safe; 0 without a sequencer. A pause waits until there are none. */
 uint64_t sc_engine_unordered(const sc_engine *e);
 /* The application sends nothing more (it leaves): from now on every send gets SC_ENDED, even one that waits for credit or for
  * the gate; only a completely packed large forward still waits to be ordered. This is final, and separate from the gate and
@@ -327,6 +327,7 @@ typedef struct {
     uint32_t packet_bytes; /* size of a full packet */
     uint64_t ids[SC_MEMBERS_MAX];
     sc_address addresses[SC_MEMBERS_MAX];
+    uint32_t safe; /* 1: messages to the group are delivered when all members have them in order, or the view ends */
     uint32_t merge; /* 1: subgroups merge; own messages that the old sequencer never stamped are not resent */
     uint8_t apart[SC_MEMBERS_MAX]; /* by rank, 1: comes from another subgroup; the streams with it start anew */
     uint8_t fell[SC_MEMBERS_MAX]; /* by rank in the view that is closed, 1: is no survivor of it */

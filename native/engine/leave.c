@@ -20,7 +20,7 @@ void sc_leave_end_sends(sc_engine *e) {
 int sc_engine_sends_ended(const sc_engine *e) { return e->leave.ended; }
 
 int sc_engine_drained(const sc_engine *e) {
-    if (!e->in_view || e->blocked.first || (e->order.waits && sc_engine_unordered(e))) return 0;
+    if (!e->in_view || e->blocked.first || (e->order.waits && sc_own_unordered(e))) return 0;
     for (uint32_t r = 0; r < e->view.n; r++) {
         const sc_tx_stream *tx = e->peers[r]->unicast_tx;
         if (tx && tx->packets && (tx->stable + 1 < tx->next || (tx->open && tx->open_messages))) return 0;

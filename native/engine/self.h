@@ -72,6 +72,7 @@ struct sc_engine {
     sc_again_queue again; /* streams/again.c */
     int state_void; /* streams/state.c: state is wanted from no member */
     sc_delivery_queue queue; /* delivery/queue.c */
+    sc_gate gate; /* delivery/queue.c */
     sc_assemblies assembly; /* delivery/assembly.c */
     sc_taken taken; /* delivery/taken.c */
     sc_cut cut; /* view/cut.c */

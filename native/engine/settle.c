@@ -4,6 +4,7 @@
  *   a receiver acknowledged, or the own application took something  →  credit of the own group stream, and stability
  *   credit, or forwards have arrived                                →  the order stamps forwards
  *   credit, or an open gate                                         →  the blocked queue is packed
+ *   stability of a safe view                                        →  the gate passes on what all members have
  *   any of these                                                    →  the cut may be reached, or a leaver drained
  *
  * Packing and stamping use up credit and give none, so one pass is enough, except for a stream without receivers and a member
@@ -17,6 +18,7 @@ void sc_settle(sc_engine *e, int64_t now) {
         if (e->order.ops->settle && !e->cut.set) e->order.ops->settle(e, now);
         if (e->blocked.first || e->blocked.full) sc_blocked_drain(e);
     } while (e->credit.due);
+    if (e->view.safe) sc_gate_release(e);
     if (e->cut.set) sc_view_cut_check(e);
     if (e->leave.ended) sc_drained_check(e);
 }

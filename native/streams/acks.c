@@ -10,6 +10,8 @@
  * stream, so that neither their number nor a burst of acks burdens the sender. */
 #include "engine/self.h"
 
+#define SOON 4 /* part of the delay of an ack that a safe view waits */
+
 /* ---- the receiver's side ------------------------------------------------------------------------------------- */
 
 uint64_t sc_window_of(const sc_engine *e, int stream) {
@@ -86,12 +88,22 @@ static uint32_t turn_of(const sc_engine *e, const sc_peer *peer) {
     return (e->view.rank + e->view.n - peer->rank - 1) % e->view.n;
 }
 
+/* In a safe view all wait until everyone has said what is in order there. */
+void sc_flow_ordered(sc_engine *e, sc_peer *peer) {
+    int64_t due = e->now + e->config.ack_delay_ns / SOON;
+    if (due < peer->group.ack_due) peer->group.ack_due = due;
+}
+
 /* By time, an ack waits for a pause of the stream. All receivers of a multicast would answer at the same time: each has its own
  * moment in the second half of the delay (STA-04), so that their acks do not collide in the sender's buffer. While packets keep
  * coming, one of the receivers answers within each delay, on average. */
 void sc_flow_progress(sc_engine *e, sc_peer *peer, int stream, int64_t now) {
     sc_rx_stream *rx = sc_rx_of(peer, stream);
     if (rx->pulled) return;
+    if (stream == SC_STREAM_GROUP && e->view.safe) {
+        sc_flow_ordered(e, peer);
+        return;
+    }
     int64_t delay = e->config.ack_delay_ns, wait = delay, receivers = stream == SC_STREAM_GROUP ? e->view.n - 1 : 1;
     if (receivers > 1) {
         delay = sc_tx_spread(e, delay);
@@ -170,6 +182,25 @@ void sc_flow_yield(sc_engine *e) {
     for (uint32_t r = 0; r < e->view.n; r++) e->peers[r]->credit.limit = e->credit.limit;
 }
 
+/* In a safe view a packet is stable only if this member, too, has it in order. */
+static uint64_t ordered_here(const sc_engine *e) {
+    if (!e->view.safe || e->order.own != &e->group || !e->order.ops->ordered) return UINT64_MAX;
+    return e->view.rank == (uint32_t)e->view.sequencer ? UINT64_MAX : e->order.ops->ordered(e);
+}
+
+/* A safe view waits to hear what is stable: must it be told without a packet? */
+int sc_flow_tells(sc_engine *e, int64_t now) {
+    if (e->credit.tell_due > now) return 0;
+    e->credit.tell_due = SC_NEVER;
+    if (e->credit.told >= e->group.stable) return 0;
+    e->credit.told = e->group.stable;
+    return 1;
+}
+
+void sc_flow_told(sc_engine *e, const sc_tx_stream *tx) {
+    if (tx == &e->group) e->credit.told = tx->stable;
+}
+
 /* Recomputes what all receivers of the group stream have delivered (purge) and consumed (credit). */
 void sc_flow_recount(sc_engine *e, int64_t now) {
     e->credit.due = 0;
@@ -177,19 +208,23 @@ void sc_flow_recount(sc_engine *e, int64_t now) {
     uint64_t delivered = tx->unsent - 1, consumed = tx->unsent - 1, limit = UINT64_MAX, before = e->credit.limit;
     for (uint32_t r = 0; r < e->view.n; r++) {
         const sc_peer *peer = e->peers[r];
-        if (r == e->view.rank || (peer->cut.lost && !e->cut.still)) continue;
+        if (r == e->view.rank || (peer->cut.lost && !e->cut.still && !e->view.safe)) continue;
         if (peer->credit.acked.delivered < delivered) delivered = peer->credit.acked.delivered;
         if (peer->cut.lost || peer->cut.uncounted) continue;
         consumed = least(consumed, peer->credit.consumed);
         limit = least(limit, peer->credit.limit);
     }
+    delivered = least(delivered, ordered_here(e));
     e->credit.limit = limit;
     int progress = delivered > tx->stable || consumed > e->credit.peers;
     e->credit.peers = consumed;
     if (e->credit.self < consumed) consumed = e->credit.self;
     progress |= consumed > tx->consumed;
     int allowed = progress || limit > before;
-    if (delivered > tx->stable) tx->stable = delivered;
+    if (delivered > tx->stable) {
+        tx->stable = delivered;
+        if (e->view.safe && e->credit.tell_due == SC_NEVER) e->credit.tell_due = now + e->config.ack_delay_ns / SOON;
+    }
     sc_tx_credit(tx, consumed);
     sc_tx_purge(tx, consumed < tx->stable ? consumed : tx->stable);
     yield_later(e, now);
@@ -287,7 +322,8 @@ int sc_engine_stalled(const sc_engine *e, uint64_t *whose, uint64_t *mark) {
 /* A view begins: the own group stream continues after `base`. */
 void sc_credit_begin(sc_engine *e, uint64_t base) {
     uint64_t limit = e->view.n > 1 ? e->view.share_bytes : UINT64_MAX;
-    e->credit = (sc_credit){.self = base, .peers = base, .limit = limit, .yield_due = SC_NEVER};
+    e->credit = (sc_credit){
+        .self = base, .peers = base, .limit = limit, .yield_due = SC_NEVER, .tell_due = SC_NEVER, .told = base};
 }
 
 void sc_credit_due(sc_engine *e) { e->credit.due = 1; }

@@ -23,6 +23,8 @@ typedef struct {
     uint64_t limit; /* all others have room until the own group stream's `charged` is this much */
     int64_t yield_due; /* when window that is not used is given back */
     uint16_t claim; /* how often it was */
+    int64_t tell_due; /* in a safe view: when others are told what is stable, if no packet tells it */
+    uint64_t told;
     int due; /* one of them, or what a receiver reported, has changed: recompute */
 } sc_credit;
 
@@ -43,6 +45,9 @@ void sc_flow_consumed(sc_engine *e, struct sc_peer *peer, int stream, uint64_t b
 void sc_flow_self(sc_engine *e, uint64_t seqno);
 void sc_flow_progress(sc_engine *e, struct sc_peer *peer, int stream, int64_t now);
 void sc_flow_yield(sc_engine *e);
+void sc_flow_ordered(sc_engine *e, struct sc_peer *peer);
+int sc_flow_tells(sc_engine *e, int64_t now);
+void sc_flow_told(sc_engine *e, const sc_tx_stream *tx);
 void sc_flow_claim(sc_rx_stream *rx, uint16_t claim);
 void sc_flow_recount(sc_engine *e, int64_t now);
 void sc_flow_sent(sc_engine *e, sc_tx_stream *tx, int64_t now);

@@ -63,11 +63,13 @@ uint32_t sc_engine_own_messages(const sc_engine *e, uint64_t seqno, int waiting)
     return *ended_at(e, seqno) - (uint32_t)waits;
 }
 
-uint64_t sc_engine_unordered(const sc_engine *e) {
+uint64_t sc_own_unordered(const sc_engine *e) {
     if (!e->in_view || !e->order.ops->ordered) return 0;
     const sc_tx_stream *tx = e->order.own;
     return e->own.last + (tx->open && tx->open_pieces) - e->order.ops->ordered(e);
 }
+
+uint64_t sc_engine_unordered(const sc_engine *e) { return sc_own_unordered(e) + (e->gate.tail - e->gate.head); }
 
 /* ---- large messages ------------------------------------------------------------------------------------------ */
 

@@ -22,6 +22,7 @@ void sc_own_free(sc_engine *e);
 
 void sc_own_reset(sc_engine *e, uint64_t base);
 void sc_own_packet(sc_engine *e, uint64_t number, uint32_t messages);
+uint64_t sc_own_unordered(const sc_engine *e); /* packets that are not known to be ordered */
 void sc_large_none(sc_engine *e);
 void sc_large_begins(sc_engine *e, uint64_t first);
 void sc_large_packed(sc_engine *e, uint64_t first, uint64_t last);

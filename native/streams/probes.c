@@ -72,6 +72,7 @@ int64_t sc_flow_deadline(const sc_engine *e) {
     int64_t due = e->group.probe_due;
     if (e->forward.probe_due < due) due = e->forward.probe_due;
     if (e->credit.yield_due < due) due = e->credit.yield_due;
+    if (e->credit.tell_due < due) due = e->credit.tell_due;
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer *peer = e->peers[r];
         if (r == e->view.rank) continue;

@@ -122,6 +122,7 @@ static int transmit_stream(sc_engine *e, sc_tx_stream *tx, int lane, const sc_ad
             sc_tx_packet *packet = sc_tx_at(tx, tx->unsent);
             if (!run_fits(&out[k], packet->len)) break;
             sc_put_stable(packet->p, tx->stable);
+            sc_flow_told(e, tx);
             if (tx == &e->group) sc_put_claim(packet->p, e->credit.claim);
             sc_wire_seal(packet->p, packet->len);
             run_add(&out[k], packet->p, packet->len);

@@ -47,6 +47,7 @@ static void deliver_to_cut(sc_engine *e, const uint64_t *cut, const uint8_t *fel
 static void finish_view(sc_engine *e, const uint64_t *cut, const uint8_t *fell, int merge) {
     if (!e->in_view) return;
     if (cut) deliver_to_cut(e, cut, fell);
+    sc_gate_flush(e, !cut || !fell || memchr(fell, 1, e->view.n) != NULL);
     sc_large_view_ends(e, merge);
 }
 

@@ -56,6 +56,7 @@ class Settings(TypedDict, total=False):
     membership: Literal["coordinated", "token-ring"]
     guard: bool
     flush_unicasts: bool
+    safe: bool
     back_off_s: float
     leave_deadline_s: float
     linger_s: float

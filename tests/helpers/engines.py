@@ -28,7 +28,7 @@ class Net:
 
     def __init__(
         self, n: int, *, sequencer: int = -1, mechanism: int | None = None, window: int = 1 << 20, share: int = 0,
-        room: int = 0, packet: int = 1472, **settings: object,
+        room: int = 0, packet: int = 1472, safe: bool = False, **settings: object,
     ) -> None:  # fmt: skip
         self.now = 0
         self.drop: Callable[[int, int, int, bytes], bool] = lambda src, dst, lane, datagram: False
@@ -38,7 +38,7 @@ class Net:
         self.markers: list[list[int]] = [[] for _ in range(n)]
         self.transitional: list[list[int]] = [[] for _ in range(n)]  # places in `got`
         self.window, self.share, self.room = window, share, room
-        self.packet, self.mechanism = packet, mechanism
+        self.packet, self.mechanism, self.safe = packet, mechanism, safe
         self.install(list(range(n)), sequencer=sequencer, tag=1, marker=1)
 
     def install(
@@ -77,6 +77,7 @@ class Net:
                 now_ns=self.now,
                 fell=fell if cuts else None,
                 apart=[other != i for other in members] if merge else None,
+                safe=self.safe,
             )
 
     def step(self, ns: int = MS, take: bool = True) -> int:

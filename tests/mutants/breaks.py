@@ -105,6 +105,16 @@ BREAKS = (
          tests="tests/unit/test_causal.py", why="one seed in six has this order"),
     _one("at the cut causes count no more", "native/order/causal.c", "    follow_all(e, ENDING);\n", "",
          tests="tests/unit/test_causal.py", why="few cuts find an effect here whose cause has yet to be fetched"),
+    # ---- safe delivery
+    _one("the gate passes on what one member has not acknowledged", "native/streams/acks.c",
+         "        if (peer->credit.acked.delivered < delivered) delivered",
+         "        if (r && e->view.safe) continue;\n        if (peer->credit.acked.delivered < delivered) delivered"),
+    _one("stability of a safe view does not count lost members", "native/streams/acks.c",
+         "(peer->cut.lost && !e->cut.still && !e->view.safe)", "(peer->cut.lost && !e->cut.still)"),
+    _one("a sender takes its packet for stable before it has its record", "native/streams/acks.c",
+         "    delivered = least(delivered, ordered_here(e));", "    (void)ordered_here;"),
+    _one("what was undecided when a member was lost is not transitional", "native/delivery/queue.c",
+         "        d->transitional |= undecided != 0;", "        (void)undecided;"),
     # ---- the wire and the rings
     _one("the CRC is not checked", "native/wire/wire.c",
          "if (sc_get_crc(p) != sum(p, len)) return SC_WIRE_CRC_BAD;",

@@ -169,6 +169,7 @@ cdef extern from "engine/engine.h" nogil:
         uint64_t unicast_window_bytes
         uint64_t state_window_bytes
         uint32_t packet_bytes
+        uint32_t safe
         uint32_t merge
         uint8_t *apart
         uint8_t *fell

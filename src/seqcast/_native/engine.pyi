@@ -270,6 +270,7 @@ class Engine:
         fell: Sequence[bool] | None = None,
         share_bytes: int = 0,
         room_bytes: int = 0,
+        safe: bool = False,
     ) -> None:
         """Installs a view.
 
@@ -279,6 +280,7 @@ class Engine:
             room_bytes: of all group streams together, at each receiver; needed only with ``share_bytes``.
             mechanism: number of the order of `core/orders`.
             fell: by rank in the view that is closed: is no survivor of it.
+            safe: messages are delivered when all members have them in order, or the view ends.
             sequencer: rank of the member that orders them, if the mechanism has one; otherwise ignored.
             apart: if subgroups merge: by rank, whether the member comes from another subgroup.
         """

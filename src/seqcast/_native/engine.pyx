@@ -391,7 +391,7 @@ cdef class Engine:
         self, *, uint64_t tag, ids, addresses, uint32_t rank, uint32_t mechanism, int32_t sequencer,
         uint64_t window_bytes, uint64_t forward_window_bytes, uint64_t unicast_window_bytes,
         uint64_t state_window_bytes, uint32_t packet_bytes, base, origin_base, cut, uint64_t marker, int64_t now_ns,
-        apart=None, fell=None, uint64_t share_bytes=0, uint64_t room_bytes=0,
+        apart=None, fell=None, uint64_t share_bytes=0, uint64_t room_bytes=0, bint safe=False,
     ):
         cdef Py_ssize_t n, i
         cdef sc_view *view
@@ -431,6 +431,7 @@ cdef class Engine:
             view.unicast_window_bytes = unicast_window_bytes
             view.state_window_bytes = state_window_bytes
             view.packet_bytes = packet_bytes
+            view.safe = safe
             for i in range(n):
                 view.ids[i] = ids[i]
                 view.base[i] = base[i]

@@ -21,13 +21,13 @@ ENGINE = (
 CORE = (
     "window_bytes", "discovery_s", "join_s_min", "join_s_max", "name_taken_s", "bundle_s", "lease_s",
     "flush_deadline_s", "back_off_s", "leave_deadline_s", "linger_s", "block_deadline_s", "pause_s_max",
-    "flush_unicasts", "membership", "partition",
+    "flush_unicasts", "safe", "membership", "partition",
 )  # fmt: skip
 DRIVER = (
     "interface", "port", "ttl", "dscp", "rcvbuf", "sndbuf", "send_batch", "receive_batch", "gso", "gro", "mmsg",
     "busy_poll_s", "flush_bytes", "flush_s_min", "flush_s_max", "nap_s",
 )  # fmt: skip
-SHARED = ("heartbeat_s", "message_bytes_max", "partition", "membership", "flush_unicasts", "reliability")
+SHARED = ("heartbeat_s", "message_bytes_max", "partition", "membership", "flush_unicasts", "safe", "reliability")
 """Settings that every member must set to the same value: a slower heartbeat would trigger suspicion; a member that
 accepts only smaller messages would miss the large ones; a group must not merge with a partition that a majority
 excluded; a token that some members do not pass on never comes back; either all members end a view with its unicasts or

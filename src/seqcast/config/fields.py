@@ -420,6 +420,17 @@ class Config:
         "partition='primary', a view that is proposed again (because the earlier attempt may have installed it) does "
         "not wait for members that can no longer be reached.",
     )
+    safe: bool = _knob(
+        False,
+        "",
+        "A message to the group is delivered only when every member of the view has it in order. So all members, also "
+        "one that crashes or is cut off, deliver such messages in one order, and the survivors deliver each that a "
+        "lost member delivered. What is undecided when a member is lost is delivered at the view change, as "
+        "`transitional`. Needs order total, records or sequencer. It must be the same on every member. Costs latency: "
+        "a message waits until the slowest member has acknowledged it and its sender has told so, about half of "
+        "ack_delay_s and two more hops; while a member is silent, nothing is delivered until it is heard again or "
+        "excluded.",
+    )
     back_off_s: float = _derived(
         "1.2 × lease_s",
         lambda config: 1.2 * config.lease_s,

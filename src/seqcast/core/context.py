@@ -79,6 +79,8 @@ class EndpointSettings:
         membership_policy: gives the order of the next view's members; None: see ``MembershipChange.members``.
         membership: "coordinated": the first member that nobody doubts closes views; "token-ring": the members agree on
             the next view by a token first. The same on every member.
+        safe: messages to the group are delivered when all members have them in order, or the view ends. The same on
+            every member.
         flush_unicasts: a view is closed only when survivors have what this member sent to them alone (E-16).
         partition: "merge": both sides of a partition continue, and merge when they meet; "primary": only the side
             with a majority of the view continues, the others block, and are excluded when they meet. The same on every
@@ -127,6 +129,7 @@ class EndpointSettings:
     membership_policy: MembershipPolicy | None = None
     flush_unicasts: bool
     membership: str
+    safe: bool = False
     partition: str
     beacon_ns: int = 100 * _MS
     gossip: dict[str, Any] | None = None

@@ -100,6 +100,7 @@ class Installer:
             cut=None if first else frame.cut,
             marker=marker,
             now_ns=self.context.now,
+            safe=self.context.settings.safe,
             apart=apart(frame, me),
             fell=None if first else self._fell(frame),
         )

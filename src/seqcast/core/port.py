@@ -116,5 +116,6 @@ class EnginePort(Protocol):
         fell: Sequence[bool] | None = None,
         share_bytes: int = 0,
         room_bytes: int = 0,
+        safe: bool = False,
     ) -> None: ...
     def close_view(self, cut: Sequence[int] | None, marker: int, fell: Sequence[bool] | None = None) -> None: ...

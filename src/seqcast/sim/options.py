@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from seqcast.core.orders import resolve
 from seqcast.sim import families
 from seqcast.sim.policies import BAD, GOOD, SEQUENCERS
 
@@ -75,7 +76,7 @@ class Options:
         policy: membership policy of the members: "by_name", "reversed", "joiners_first", "shuffled", or a wrong one:
             "raises", "rubbish"; "mixed": each has another; "": none.
         waits: how likely a member, whenever it runs, begins to wait until others have taken what it sent.
-        flush_unicasts: see ``EndpointSettings``.
+        flush_unicasts, safe: see ``EndpointSettings``.
         queue_bytes: what is sent while a view change or a pause holds it is queued, up to so many bytes.
         starving_ns: from a quarter of the safety phase on some members are starved of processors until its end: they
             run for some ms, and wait for up to so long, mostly much shorter; 0: none. Leases are 0.6 and 1 s.
@@ -148,6 +149,7 @@ class Options:
     suspends: int = 0
     queue_bytes: int = 0
     flush_unicasts: bool = False
+    safe: bool = False
     policy: str = ""
     sequencer: str = "first"
     packet_bytes: int = 1472
@@ -223,6 +225,8 @@ class Options:
         drawn["merges"] = drawn.get("state", False) and states.random() < 0.7
         drawn["beside"] = random.Random(f"beside {seed}").choice((0.0, 0.0, 0.1, 0.5))
         drawn |= _settings(seed) | _drive(seed, drawn)
+        if resolve(order or drawn["order"]).safe:
+            drawn["safe"] = random.Random(f"safe {seed}").random() < 0.3
         options = Options(seed=seed, **{**drawn, **{name: value for name, value in given.items() if value}})
         # A pause is held by leases, which mean nothing to a clock that jumps.
         return replace(options, jumps=0) if options.suspends else options

@@ -36,6 +36,7 @@ def config(options: Options) -> Config:
         "ring_packets": options.ring_packets,
         "flush_unicasts": options.flush_unicasts,
         "membership": options.membership,
+        "safe": options.safe,
         "partition": options.partition,
         **dict(options.settings),
     }

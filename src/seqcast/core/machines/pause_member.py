@@ -145,7 +145,7 @@ class PauseMember(Machine):
         elif frame.phase == "stop":
             done = plane.unordered() == 0
         else:
-            done = all(have >= seqno for have, seqno in zip(held, frame.cut, strict=True))
+            done = all(have >= seqno for have, seqno in zip(held, frame.cut, strict=True)) and plane.unordered() == 0
         if not done:
             self.poll_ns = self.context.now + _POLL_NS
             return

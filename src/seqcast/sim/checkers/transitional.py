@@ -1,4 +1,4 @@
-"""What members agree on although some of them fell: all that is not transitional."""
+"""What members agree on although some of them fell: all that is not transitional, the more where delivery is safe."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ def check_transitional(everywhere: Sequence[Stay]) -> Iterator[str]:
         for one, other in combinations(together, 2):
             if one.successor is not None or other.successor is not None:
                 yield from _check_pair(one, other)
+            if one.record.options.safe:
+                yield from _check_safe(one, other)
+                yield from _check_safe(other, one)
 
 
 def _check_end(stay: Stay) -> Iterator[str]:
@@ -44,3 +47,15 @@ def _check_pair(one: Stay, other: Stay) -> Iterator[str]:
         index = next(index for index in range(both) if a[index] != b[index])
         where = f"in {one.view} ({one.view.view_id})"
         yield f"transitional: {where}: at {index} {one.record} has {a[index]}, {other.record} {b[index]}"
+
+
+def _check_safe(one: Stay, other: Stay) -> Iterator[str]:
+    """With safe delivery: what is not transitional at ``one``, whatever became of it, ``other`` delivers in the same
+    places; all of it if it closed the view, else as far as it came."""
+    safe = [(entry.sender, entry.counter) for entry in one.delivered if entry.global_seqno and not entry.transitional]
+    got = [(entry.sender, entry.counter) for entry in other.delivered if entry.global_seqno]
+    if other.successor is None:
+        got = [(each.sender, each.counter) for each in other.delivered if each.global_seqno and not each.transitional]
+        safe = safe[: len(got)]
+    if got[: len(safe)] != safe:
+        yield f"safe: in {one.view} ({one.view.view_id}) {one.record} delivers {len(safe)}, {other.record} others"
