@@ -89,7 +89,9 @@ static int install(world *w, uint32_t n, uint32_t rank, int32_t sequencer, const
     w->awaited = 0;
     w->view.n = n;
     w->view.rank = rank;
-    w->view.mechanism = sequencer >= 0 ? SC_ORDER_SEQUENCER : SC_ORDER_FIFO;
+    w->view.mechanism = sequencer < 0                       ? SC_ORDER_FIFO
+                        : sequencer == 0 && w->view.tag % 2 ? SC_ORDER_TOTAL1999
+                                                            : SC_ORDER_SEQUENCER;
     w->view.sequencer = sequencer;
     w->view.window_bytes = w->view.forward_window_bytes = w->view.unicast_window_bytes = w->view.state_window_bytes =
         1 << 16;
@@ -232,6 +234,16 @@ static size_t next_heartbeat(world *w, script *s, uint8_t *p, uint64_t sender, u
     return repair(w, p, SC_HEARTBEAT_LEN(w->view.n), sender);
 }
 
+/* With which id the view begins; that it knows; that it has the last packet. */
+static size_t next_total(world *w, uint8_t *p, uint64_t sender, uint32_t header) {
+    uint64_t first = w->view.sequencer >= 0 ? w->view.base[w->view.sequencer] + 1 : 1;
+    sc_put_type(p, SC_TYPE_TOTAL);
+    sc_put_total_header(p, header);
+    if (header != SC_TOTAL_NEW_VIEW_ACK)
+        sc_put_total_id(p, header == SC_TOTAL_NEW_VIEW ? first : 1 + w->sent[SC_STREAM_GROUP][0]);
+    return repair(w, p, SC_TOTAL_LEN, sender);
+}
+
 /* What `sender` would say of what we sent: that all came, that the last packets did not, that there is more of its own. */
 static size_t next_word(world *w, script *s, uint8_t *p, uint64_t sender) {
     uint32_t how = (uint32_t)take(s, 1), stream = how & 3;
@@ -256,6 +268,7 @@ static size_t next_word(world *w, script *s, uint8_t *p, uint64_t sender) {
         return repair(w, p, SC_PROBE_LEN, sender);
     case 5: return next_heartbeat(w, s, p, sender, how);
     case 6: /* it asks what our application has taken, or says what its own has */
+        if (how & 2) return next_total(w, p, sender, 1 + back % 4);
         sc_put_type(p, how & 1 ? SC_TYPE_ASK : SC_TYPE_TAKEN);
         sc_put_taken_seqno(p,
                            how & 1 ? back : sc_engine_last_sent(w->engine) - (back && sc_engine_last_sent(w->engine)));
@@ -369,7 +382,8 @@ static void send(world *w, script *s, const uint8_t *payload, uint32_t operation
     }
     int result;
     if (m->n)
-        m->next = sc_engine_send_batch(w->engine, m->beside, payload, m->marks, m->next, m->n, &m->state, w->now, &result);
+        m->next =
+            sc_engine_send_batch(w->engine, m->beside, payload, m->marks, m->next, m->n, &m->state, w->now, &result);
     else
         result = sc_engine_send(w->engine, m->to, m->beside, payload, m->len, &m->state, w->now);
     CHECK(m->next <= m->n && (result != SC_SENT || m->next == m->n));
@@ -634,7 +648,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     transmit(&w);
     deliver(&w, 1 << 16);
     events(&w);
-    sc_engine_close(w.engine, NULL, ++w.marker);
+    sc_engine_close(w.engine, NULL, NULL, ++w.marker);
     deliver(&w, 1 << 16);
     check_lent(&w);
     sc_engine_free(w.engine);

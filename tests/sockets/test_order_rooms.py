@@ -1,13 +1,15 @@
-"""The orders grant and causal on real sockets, where threads and the kernel decide when what is sent."""
+"""The orders grant, total-1999 and causal on real sockets, where threads and the kernel decide when what is sent."""
 
 import threading
 
+import pytest
 from members import group_of, payloads
 
 
-def test_members_that_all_send_deliver_one_order_with_places_on_request():
+@pytest.mark.parametrize("order", ["grant", "total-1999"])
+def test_members_that_all_send_deliver_one_order(order):
     """Single messages, arrays, and messages that span packets; a member that pauses holds up nobody."""
-    with group_of(3, order="grant") as groups:
+    with group_of(3, order=order) as groups:
 
         def send(group):
             name = group.member.name.encode()
@@ -28,12 +30,34 @@ def test_members_that_all_send_deliver_one_order_with_places_on_request():
             assert [payloads(other, 1) for other in groups] == [[group.member.name.encode()]] * 3
 
 
-def test_what_a_member_sent_before_it_left_is_delivered_with_places_on_request():
-    with group_of(3, order="grant") as (a, b, c):
+@pytest.mark.parametrize("order", ["grant", "total-1999"])
+def test_what_a_member_sent_before_it_left_is_delivered(order):
+    with group_of(3, order=order) as (a, b, c):
         c.send_many([b"%d" % i for i in range(5000)])
         assert c.leave()
         for group in (a, b):
             assert payloads(group, 5000) == [b"%d" % i for i in range(5000)]
+
+
+def test_requests_outlive_the_sequencer_that_leaves_with_total_1999():
+    with group_of(3, order="total-1999") as (a, b, c):
+        sent = {group: [b"%s %d" % (group.member.name.encode(), i) for i in range(3000)] for group in (b, c)}
+
+        def send(group):
+            for payload in sent[group]:
+                group.send(payload)
+
+        threads = [threading.Thread(target=send, args=(group,)) for group in sent]
+        for thread in threads:
+            thread.start()
+        payloads(a, 100)
+        assert a.leave()
+        got = [payloads(group, 6000) for group in (b, c)]
+        for thread in threads:
+            thread.join()
+        assert got[0] == got[1]
+        for payload_list in sent.values():
+            assert [payload for payload in got[0] if payload in set(payload_list)] == payload_list
 
 
 def test_answers_come_after_their_questions_in_causal_order():
