@@ -8,8 +8,8 @@ from settings_data import OF_THE_WORLD, changed, given
 import seqcast
 from seqcast._native.driver import Driver
 from seqcast._native.engine import SLAB_BYTES, Engine
-from seqcast.config import Config, derive
-from seqcast.config.derive import engine_settings, packet_bytes
+from seqcast.config import PRESETS, Config, derive
+from seqcast.config.derive import core_settings, engine_settings, packet_bytes
 from seqcast.core.context import EndpointSettings
 from seqcast.net.host import group_address, group_tag
 
@@ -161,6 +161,18 @@ def test_engine_settings_are_in_nanoseconds():
     assert settings["heartbeat_ns"] == 20_000_000
     assert settings["suspect_ns"] == 500_000_000
     assert settings["nak_delay_ns"] == 200_000
+
+
+@pytest.mark.parametrize("preset", ["lan", "fast", "wan"])
+def test_joiners_and_other_views_are_forgotten_only_after_several_signs_are_missed(preset):
+    core = core_settings(Config(preset=preset), mtu=1500, rcvbuf=1 << 20)
+    assert core["joiner_seen_ns"] >= 3 * core["join_ns_max"] and core["group_seen_ns"] > core["joiner_seen_ns"]
+    assert core["elsewhere_ns"] >= 3 * core["beacon_ns"] and core["merge_lease_ns"] < core["merge_deadline_ns"]
+
+
+def test_presets_say_how_soon_other_views_are_found():
+    found = {name: core_settings(Config(preset=name), mtu=1500, rcvbuf=1 << 20)["beacon_ns"] for name in PRESETS}
+    assert found["fast"] == found["lan"] < found["wan"], "Python sends beacons"
 
 
 def test_group_addresses_lie_in_the_scopes_for_local_use_and_differ():

@@ -36,6 +36,7 @@ and groups with different values do not merge."""
 SLAB_BYTES = 64 << 10
 """Unit of ``slabs_max``: the engine's ``SC_SLAB_BYTES``."""
 SMALL_BUFFER_BYTES = 1 << 20
+BEACON_NS_MIN = 100_000_000
 ETHERNET_MTU = 1500
 SECONDS = re.compile(r"(?<!_per)_s(?=$|_min$|_max$)")
 
@@ -64,16 +65,20 @@ def core_settings(config: Config, *, mtu: int, rcvbuf: int, blocks: bool = False
         rcvbuf: bytes that the kernel granted for the socket's receive buffer.
         blocks: the application has a block callback.
     """
-    return _named(config, CORE) | {
-        "capacity": capacity(config, rcvbuf),
-        "packet_bytes": packet_bytes(config, mtu, rcvbuf),
-        "shared": tuple((name, str(getattr(config, name))) for name in SHARED),
-        "verify_ns": 2 * nanoseconds(config.heartbeat_s),
-        "link_ns": 2 * nanoseconds(config.suspect_s),
-        "blocks": blocks,
-        "block_events": config.block_events or blocks,
-        "gossip": gossip_settings(config) if config.reliability == "gossip" else None,
-    }
+    return (
+        _named(config, CORE)
+        | _meeting_times(config)
+        | {
+            "capacity": capacity(config, rcvbuf),
+            "packet_bytes": packet_bytes(config, mtu, rcvbuf),
+            "shared": tuple((name, str(getattr(config, name))) for name in SHARED),
+            "verify_ns": 2 * nanoseconds(config.heartbeat_s),
+            "link_ns": 2 * nanoseconds(config.suspect_s),
+            "blocks": blocks,
+            "block_events": config.block_events or blocks,
+            "gossip": gossip_settings(config) if config.reliability == "gossip" else None,
+        }
+    )
 
 
 def gossip_settings(config: Config) -> dict[str, Any]:
@@ -85,6 +90,22 @@ def gossip_settings(config: Config) -> dict[str, Any]:
         "subset_percent": config.gossip_subset_percent,
         "multicast": config.gossip_multicast,
         "ask_again_ns": nanoseconds(config.nak_backoff_s_min),
+    }
+
+
+def _meeting_times(config: Config) -> dict[str, int]:
+    """How soon joiners and other views are noticed, and how long they are waited for: by how often they say that they
+    are there. Python sends beacons and merges views, so the preset "fast" makes neither quicker."""
+    join_ns, beacon_ns = nanoseconds(config.join_s_max), max(2 * nanoseconds(config.heartbeat_s), BEACON_NS_MIN)
+    return {
+        "joiner_seen_ns": 5 * join_ns,
+        "group_seen_ns": 10 * join_ns,
+        "beacon_ns": beacon_ns,
+        "elsewhere_ns": 5 * beacon_ns,
+        "merge_deadline_ns": 10 * beacon_ns,
+        "merge_lease_ns": 6 * beacon_ns,
+        "merge_back_off_ns": 3 * beacon_ns,
+        "merge_back_off_ns_max": 100 * beacon_ns,
     }
 
 

@@ -109,8 +109,8 @@ class EndpointSettings:
     discovery_ns: int
     join_ns_min: int
     join_ns_max: int
-    group_seen_ns: int = 2000 * _MS
-    joiner_seen_ns: int = 1000 * _MS
+    group_seen_ns: int
+    joiner_seen_ns: int
     name_taken_ns: int
     bundle_ns: int
     verify_ns: int
@@ -131,13 +131,13 @@ class EndpointSettings:
     membership: str
     safe: bool = False
     partition: str
-    beacon_ns: int = 100 * _MS
+    beacon_ns: int
     gossip: dict[str, Any] | None = None
-    merge_deadline_ns: int = 1000 * _MS
-    merge_lease_ns: int = 600 * _MS
-    merge_back_off_ns: int = 300 * _MS
-    merge_back_off_ns_max: int = 10_000 * _MS
-    elsewhere_ns: int = 500 * _MS
+    merge_deadline_ns: int
+    merge_lease_ns: int
+    merge_back_off_ns: int
+    merge_back_off_ns_max: int
+    elsewhere_ns: int
 
 
 @dataclass(slots=True)

@@ -159,7 +159,6 @@ UNTAKEN: dict[str, tuple[str, ...]] = {
         "transfer: NAMED in OUT",
         "transfer: OWN in OUT",
         "transfer: HELD in OUT",
-        "transfer: READ in OUT",
         "transfer: DELIVERED in OUT",
         "transfer: LOST in OUT",
         "transfer: FAILED in OUT",
