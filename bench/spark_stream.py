@@ -117,6 +117,8 @@ def latency(spark: Any, arguments: argparse.Namespace, top: Path) -> dict[str, A
         query.stop()
         used = cpu_s() - before
         sender.stdin.close()
+    if not out.exists():
+        raise SystemExit("no micro-batch ended: give the stream more --seconds")
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     kept = lines[len(lines) // 3 :]
     return {
