@@ -48,6 +48,7 @@ typedef struct {
     int64_t suspect_ns_max; /* ... by a member that has reason to trust its own judgement less */
     int64_t
         install_ns; /* for this long after a view, a member still in the previous one, or in none, counts as alive */
+    int64_t policy_ns; /* how long a batch may wait for the application's order policy; 0: there is none */
     uint64_t seed; /* of the jitter */
 } sc_config;
 
@@ -268,7 +269,8 @@ enum {
     SC_EVENT_DRAINED = 6, /* everything accepted before sc_engine_end_sends is ordered and acknowledged; once */
     SC_EVENT_STARVED = 7, /* received packets are dropped here, as there are no slabs left */
     SC_EVENT_SLOW = 8, /* `sender` has reported this about itself for suspect_ns_max */
-    SC_EVENT_FOREIGN = 9 /* a datagram of another wire version was dropped; once */
+    SC_EVENT_FOREIGN = 9, /* a datagram of another wire version was dropped; once */
+    SC_EVENT_OFFERS = 10 /* packets wait for the order policy: sc_engine_offers */
 };
 typedef struct {
     int kind;
@@ -309,6 +311,28 @@ void sc_engine_vote(sc_engine *e, uint32_t rank, const sc_marks *marks, int64_t 
 void sc_engine_stable(sc_engine *e, uint32_t rank, uint64_t seqno);
 /* Another member has heard of member `rank`: a sign of life that counts as a PONG passed on. */
 void sc_engine_vouch(sc_engine *e, uint32_t rank, int64_t now);
+
+/* ---- the application: its order policy ----------------------------------------------------------------------- */
+
+/* A packet that waits for its place in the order, at the sequencer. */
+#define SC_HEAD_MAX 32
+#define SC_OFFERS_MAX 128
+typedef struct {
+    uint64_t seqno; /* Message.seqno of its messages */
+    int64_t sent_ns; /* wall clock of the sender when the packet was opened */
+    uint32_t rank; /* of the sender */
+    uint32_t messages; /* that end in it */
+    uint32_t bytes; /* of its messages */
+    uint32_t head_len;
+    uint8_t head[SC_HEAD_MAX]; /* first bytes of the first message that begins in it */
+} sc_offer;
+/* The next batch of waiting packets, at most SC_OFFERS_MAX, and its number; 0: none waits, or a batch is with the policy already.
+ * Members take turns in it, each with its packets in their sequence. */
+size_t sc_engine_offers(sc_engine *e, sc_offer *out, uint64_t *batch);
+/* The policy has ordered a batch: packets are delivered in the sequence of `ranks`, each time the next one of that member, so no
+ * policy can change the order of one sender's messages. NULL: the policy has failed, and everything that waits is ordered as it
+ * arrived. 0: it came too late, and the batch was ordered as it arrived. */
+int sc_engine_decide(sc_engine *e, uint64_t batch, const uint16_t *ranks, size_t n, int64_t now);
 
 /* ---- views (called by the core only) ------------------------------------------------------------------------ */
 
@@ -409,6 +433,9 @@ void sc_engine_close(sc_engine *e, const uint64_t *cut, const uint8_t *fell, uin
     X(late)                                                                                                            \
     X(unheard_by_others)                                                                                               \
     X(stamped)                                                                                                         \
+    X(policy_batches)                                                                                                  \
+    X(policy_late)                                                                                                     \
+    X(policy_failed)                                                                                                   \
     X(records)                                                                                                         \
     X(wants_sent)                                                                                                      \
     X(places_void)                                                                                                     \

@@ -65,6 +65,9 @@ typedef struct sc_order_ops {
     void (*advance)(sc_engine *e, struct sc_peer *peer);
     /* Called after anything that may have changed credit, streams or the gate: does what has become possible. NULL: nothing. */
     void (*settle)(sc_engine *e, int64_t now);
+    /* A policy of the application's orders: sc_engine_offers, sc_engine_decide. NULL: the order asks none. */
+    size_t (*offer)(sc_engine *e, sc_offer *out, uint64_t *batch);
+    int (*decide)(sc_engine *e, uint64_t batch, const uint16_t *ranks, size_t n);
     /* When `settle` must be called although nothing has changed; SC_NEVER: never. NULL: never. */
     int64_t (*deadline)(const sc_engine *e);
     /* A datagram of a type of the order's own, from another member in this view. NULL: there are none. */

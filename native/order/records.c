@@ -12,6 +12,10 @@
  * Packets beside the order are in their sender's stream too, and no record counts them: they are delivered as soon as the packets
  * before them are, so that all messages of a sender stay in order.
  *
+ * A policy of the application's may say in which sequence the packets of the other members are recorded: it is offered what
+ * waits, in batches, and has a time limit, after which everything is recorded as it arrived. Members only see records, so they
+ * need not know the policy.
+ *
  * Credit. A record needs credit of the sequencer's window, and a reserve beyond it that no data packet uses, because the window
  * is always full when the sequencer sends much itself. Records that wait for credit cannot block the credit they wait for: it
  * depends on packets that have been sent only. */
@@ -29,6 +33,11 @@ typedef struct {
     int arrived; /* there may be packets that are not ordered yet */
     uint64_t newest; /* seqno of the newest record */
     sc_sharing sharing; /* holds the records */
+    /* Its policy. */
+    int64_t due; /* what waits is ordered as it arrived; SC_NEVER: nothing waits for the policy */
+    uint64_t batch; /* that the policy has been offered; 0: none */
+    uint16_t plan[SC_OFFERS_MAX]; /* ranks, as the policy has ordered their packets, */
+    size_t planned, carried_out; /* as far as credit has allowed */
 } recording;
 
 static int is_sequencer(const sc_engine *e) { return (uint32_t)e->view.sequencer == e->view.rank; }
@@ -41,7 +50,8 @@ static size_t state_bytes(const sc_config *config, const sc_view *view) {
 }
 
 static void begin(sc_engine *e) {
-    *(recording *)e->order.state = (recording){.global_next = 1, .own_next = e->view.base[e->view.rank] + 1};
+    *(recording *)e->order.state =
+        (recording){.global_next = 1, .own_next = e->view.base[e->view.rank] + 1, .due = SC_NEVER};
     e->order.own = &e->group;
 }
 
@@ -163,15 +173,15 @@ static uint8_t *new_record(sc_engine *e, sc_slab **slab) {
     return sc_slab_copy_own(e->pool, &s->sharing, blank, sizeof blank, slab);
 }
 
-/* Delivers here what has come of this member; returns how many packets. */
-static uint32_t deliver_come(sc_engine *e, uint32_t rank) {
+/* Delivers here what has come of this member, at most `most` packets; returns how many. */
+static uint32_t deliver_come(sc_engine *e, uint32_t rank, uint64_t most) {
     uint32_t count = 0;
-    while (count < UINT16_MAX && deliver_next(e, rank)) count++;
+    while (count < most && count < UINT16_MAX && deliver_next(e, rank)) count++;
     return count;
 }
 
 /* Each orders what has come of this member, and returns how many packets: 0 without credit or memory. */
-static uint32_t begin_record(sc_engine *e, uint32_t rank) {
+static uint32_t begin_record(sc_engine *e, uint32_t rank, uint64_t most) {
     recording *s = e->order.state;
     if (!sc_tx_may_insert(e, &e->group, SC_RECORD_LEN(1), RESERVE(e->group.window))) {
         e->counters.credit_stalls++;
@@ -179,7 +189,7 @@ static uint32_t begin_record(sc_engine *e, uint32_t rank) {
     }
     sc_rx_packet record = {.len = SC_RECORD_LEN(1)};
     if (!(record.p = new_record(e, &record.slab))) return 0;
-    uint32_t count = deliver_come(e, rank);
+    uint32_t count = deliver_come(e, rank, most);
     if (!count) {
         sc_slab_unref(record.slab);
         return 0;
@@ -192,36 +202,140 @@ static uint32_t begin_record(sc_engine *e, uint32_t rank) {
     return count;
 }
 
-static uint32_t continue_record(sc_engine *e, uint8_t *p, uint32_t rank) {
-    uint32_t count = deliver_come(e, rank), longer = count ? put_entry(p, rank, count) : 0;
+static uint32_t continue_record(sc_engine *e, uint8_t *p, uint32_t rank, uint64_t most) {
+    uint32_t count = deliver_come(e, rank, most), longer = count ? put_entry(p, rank, count) : 0;
     if (longer) sc_tx_extend(e, &e->group, longer);
     return count;
 }
 
-/* 0: not all of it could be ordered. */
-static int order_stream(sc_engine *e, uint32_t rank) {
+/* Orders what has come of this member, at most `most` packets. 0: not all of it could be ordered. */
+static int order_stream(sc_engine *e, uint32_t rank, uint64_t most) {
     const sc_rx_stream *rx = &e->peers[rank]->group;
-    while (rx->queued < rx->next) {
+    while (most && rx->queued < rx->next) {
         uint8_t *p = unsent_record(e);
-        uint32_t count = p ? continue_record(e, p, rank) : begin_record(e, rank);
+        uint32_t count = p ? continue_record(e, p, rank, most) : begin_record(e, rank, most);
         if (!count) return 0;
         e->counters.stamped += count;
+        most -= count;
     }
     return 1;
+}
+
+/* Another member whose packets may wait for the sequencer. */
+static int is_ordered(const sc_engine *e, uint32_t rank) { return rank != e->view.rank && !e->peers[rank]->cut.lost; }
+
+/* Orders everything that has come. */
+static void order_all(sc_engine *e) {
+    recording *s = e->order.state;
+    for (uint32_t r = 0; r < e->view.n && s->arrived; r++)
+        if (is_ordered(e, r) && !order_stream(e, r, UINT64_MAX)) return;
+    s->arrived = 0;
+}
+
+/* ---- its policy ---------------------------------------------------------------------------------------------- */
+
+static void describe(sc_offer *out, const sc_rx_packet *slot, uint64_t seqno, uint32_t rank) {
+    const uint8_t *p = slot->p, *offsets = p + sc_wire_offsets(sc_get_data_len(p));
+    uint32_t begins = sc_get_flags(p) & SC_FLAG_CONT_IN ? 1 : 0;
+    *out = (sc_offer){.seqno = seqno,
+                      .sent_ns = (int64_t)sc_get_sent_ns(p),
+                      .rank = rank,
+                      .messages = sc_messages_ending(p),
+                      .bytes = sc_get_data_len(p)};
+    if (begins == sc_get_pieces(p)) return;
+    uint32_t from = sc_get_offset(offsets, begins), len = sc_get_offset(offsets, begins + 1u) - from;
+    out->head_len = len < SC_HEAD_MAX ? len : SC_HEAD_MAX;
+    if (out->head_len) memcpy(out->head, p + SC_DATA_HEADER + from, out->head_len);
+}
+
+static size_t offer(sc_engine *e, sc_offer *out, uint64_t *batch) {
+    recording *s = e->order.state;
+    if (s->due == SC_NEVER || s->batch || e->cut.gate_closed) return 0;
+    uint64_t at[SC_MEMBERS_MAX];
+    size_t n = 0;
+    for (uint32_t r = 0; r < e->view.n; r++) at[r] = e->peers[r]->group.queued;
+    for (size_t before = SIZE_MAX; n != before && n < SC_OFFERS_MAX;) {
+        before = n;
+        for (uint32_t r = 0; r < e->view.n && n < SC_OFFERS_MAX; r++) {
+            const sc_rx_stream *rx = &e->peers[r]->group;
+            if (!is_ordered(e, r)) continue;
+            while (at[r] < rx->next && sc_is_beside(sc_rx_at(e, rx, at[r])->p)) at[r]++;
+            if (at[r] == rx->next) continue;
+            describe(&out[n++], sc_rx_at(e, rx, at[r]), at[r], r);
+            at[r]++;
+        }
+    }
+    if (n) s->batch = *batch = ++e->counters.policy_batches;
+    return n;
+}
+
+static int decide(sc_engine *e, uint64_t batch, const uint16_t *ranks, size_t n) {
+    recording *s = e->order.state;
+    if (!batch || batch != s->batch || n > SC_OFFERS_MAX) return 0;
+    s->batch = 0;
+    s->due = SC_NEVER;
+    s->planned = s->carried_out = 0;
+    if (!ranks) {
+        e->counters.policy_failed++;
+        order_all(e);
+        return 1;
+    }
+    memcpy(s->plan, ranks, n * sizeof *ranks);
+    s->planned = n;
+    return 1;
+}
+
+/* 0: credit or memory ended first. */
+static int carry_out(sc_engine *e) {
+    recording *s = e->order.state;
+    for (; s->carried_out < s->planned; s->carried_out++) {
+        uint32_t rank = s->plan[s->carried_out];
+        if (rank < e->view.n && is_ordered(e, rank) && !order_stream(e, rank, 1)) return 0;
+    }
+    return 1;
+}
+
+static int is_waiting(const sc_engine *e) {
+    for (uint32_t r = 0; r < e->view.n; r++)
+        if (is_ordered(e, r) && e->peers[r]->group.queued < e->peers[r]->group.next) return 1;
+    return 0;
+}
+
+/* What waits is the policy's until `due`. */
+static void order_by_policy(sc_engine *e, int64_t now) {
+    recording *s = e->order.state;
+    if (!carry_out(e) || !s->arrived) return;
+    if (!is_waiting(e)) {
+        s->arrived = 0;
+        s->due = SC_NEVER;
+        s->batch = 0;
+    } else if (s->due == SC_NEVER) {
+        s->due = now + e->config.policy_ns;
+        sc_push_event(e, SC_EVENT_OFFERS, 0, e->view.tag, NULL, NULL, 0);
+    } else if (now >= s->due) {
+        e->counters.policy_late++;
+        s->batch = 0;
+        s->due = SC_NEVER;
+        order_all(e);
+    }
+}
+
+static int64_t deadline(const sc_engine *e) {
+    const recording *s = e->order.state;
+    return e->cut.gate_closed ? SC_NEVER : s->due;
 }
 
 /* After the gate has closed, what comes is left to the cut. A record gives credit as soon as the application has taken the own
  * packets before it. */
 static void settle(sc_engine *e, int64_t now) {
-    (void)now;
-    recording *s = e->order.state;
+    const recording *s = e->order.state;
     if (!is_sequencer(e)) return;
     if (e->queue.own_bytes == e->queue.closed_bytes) sc_flow_self(e, s->own_next - 1);
-    for (uint32_t r = 0; r < e->view.n && s->arrived && !e->cut.gate_closed; r++) {
-        if (r == e->view.rank || e->peers[r]->cut.lost) continue;
-        if (!order_stream(e, r)) return;
-    }
-    s->arrived = 0;
+    if (!s->arrived || e->cut.gate_closed) return;
+    if (e->config.policy_ns)
+        order_by_policy(e, now);
+    else
+        order_all(e);
 }
 
 /* ---- the others ---------------------------------------------------------------------------------------------- */
@@ -303,5 +417,8 @@ const sc_order_ops sc_order_records = {
     .accepts = accepts,
     .advance = advance,
     .settle = settle,
+    .offer = offer,
+    .decide = decide,
+    .deadline = deadline,
     .finish = finish,
 };

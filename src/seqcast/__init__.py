@@ -31,7 +31,16 @@ if TYPE_CHECKING:
     from seqcast.net.host import ClippedBuffer
     from seqcast.net.state import MergingHandler, StateHandler, SubgroupState
     from seqcast.signals import leave_on_signals
-    from seqcast.types import Member, MembershipChange, MembershipPolicy, MergeView, View, ViewId
+    from seqcast.types import (
+        Member,
+        MembershipChange,
+        MembershipPolicy,
+        MergeView,
+        OrderPolicy,
+        View,
+        ViewId,
+        WaitingPacket,
+    )
 
 __all__ = [
     "Batch",
@@ -56,6 +65,7 @@ __all__ = [
     "NameTaken",
     "NotInView",
     "NotMember",
+    "OrderPolicy",
     "RemoteProtocolError",
     "SendTimeout",
     "SeqcastError",
@@ -66,6 +76,7 @@ __all__ = [
     "UsageError",
     "View",
     "ViewId",
+    "WaitingPacket",
     "aio",
     "join",
     "leave_on_signals",
@@ -82,7 +93,7 @@ _NAMES = {
     "seqcast.net.host": "ClippedBuffer",
     "seqcast.net.state": "MergingHandler StateHandler SubgroupState",
     "seqcast.signals": "leave_on_signals",
-    "seqcast.types": "Member MembershipChange MembershipPolicy MergeView View ViewId",
+    "seqcast.types": "Member MembershipChange MembershipPolicy MergeView OrderPolicy View ViewId WaitingPacket",
 }
 """Where the names above come from. Each is imported on its first use: `import seqcast` takes a millisecond, so that a
 command answers at once and a program can set itself up (signals, logging) before the rest is loaded."""

@@ -24,7 +24,7 @@ from seqcast.arguments import listed, nanoseconds
 from seqcast.config import Config
 from seqcast.errors import NotMember, SendTimeout
 from seqcast.net.state import StateHandler
-from seqcast.types import Member, MembershipPolicy, View
+from seqcast.types import Member, MembershipPolicy, OrderPolicy, View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +46,7 @@ def join(
     cluster: str,
     *,
     name: str | None = None,
-    order: Order = "total",
+    order: Order | OrderPolicy = "total",
     state: StateHandler | None = None,
     config: Config | None = None,
     on_block: Callable[[Group], Any] | None = None,

@@ -7,7 +7,7 @@ from numbers import Real
 from typing import Any
 
 from seqcast.errors import ConfigError, UsageError
-from seqcast.types import MEMBERS_MAX, Member
+from seqcast.types import MEMBERS_MAX, Member, OrderPolicy
 
 NAME_BYTES_MAX = 128
 
@@ -53,6 +53,12 @@ def listed(payloads: Iterable[Any]) -> list[Any]:
     if not isinstance(payloads, Iterable):
         raise UsageError(f"payloads={payloads!r} must be an iterable of messages: use `send` for a single one")
     return list(payloads)
+
+
+def check_limit(policy: OrderPolicy) -> None:
+    limit = policy.limit_s
+    if not isinstance(limit, Real) or isinstance(limit, bool) or not 0 < limit <= 1:
+        raise ConfigError(f"limit_s={limit!r} of the order policy must be a number of seconds, above 0 and at most 1")
 
 
 def check_policy(policy: object) -> None:

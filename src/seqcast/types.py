@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -146,3 +147,55 @@ A policy is part of the protocol. Any member may make the next view and call its
 same one. It is called while the group cannot send, so it must decide by its argument alone, at once, and do nothing
 else: it must not wait, and must not call methods of a group.
 """
+
+
+class WaitingPacket(NamedTuple):
+    """A packet that waits for its place in the order, as an order policy sees it. It holds many small messages, or a
+    part of a large one.
+
+    Args:
+        sender: the member that sent it.
+        seqno: ``Message.seqno`` of the messages that end in it.
+        sent_ns: wall clock of the sender, ns since 1970, when the packet was opened.
+        messages: how many messages end in it.
+        nbytes: bytes of its messages.
+        head: the first 32 bytes, at most, of the first message that begins in it; empty if none does, or it is empty.
+    """
+
+    sender: Member
+    seqno: int
+    sent_ns: int
+    messages: int
+    nbytes: int
+    head: bytes
+
+
+class OrderPolicy(ABC):
+    """Decides in which order the members deliver messages: ``join(cluster, order=MyPolicy())``.
+
+    The group's order is then "records". Only the sequencer calls its policy, and the others follow its records: a
+    member without a policy that becomes the sequencer orders messages as they arrive. So each member that may become
+    the sequencer should have the same policy.
+
+    The policy orders what waits at the sequencer at the same time: while it decides about one batch, the next one
+    gathers. It orders packets, and each sender's packets keep their sequence. The sequencer's own messages are not
+    offered to it: they are ordered when they are sent.
+
+    Attributes:
+        limit_s: seconds that a batch may wait. When they are over, everything that waits is ordered as it arrived
+            (counted in ``policy_late``). The limit bounds what a slow policy adds to the latency of a message.
+    """
+
+    limit_s: float = 0.01
+
+    @abstractmethod
+    def order(self, batch: Sequence[WaitingPacket]) -> Sequence[int]:
+        """Returns the positions of the packets in ``batch``, 0 to ``len(batch) - 1``, in the order of delivery.
+
+        If it puts a sender's packet before an earlier one of the same sender, the two change places. If it raises, or
+        returns anything but each position once, the batch is ordered as it arrived (counted in ``policy_failed``, and
+        logged the first time). It runs on a thread of its own, and must not call methods of the group that wait.
+
+        Args:
+            batch: 1 to 128 packets. The senders take turns in it, each with its packets in their sequence.
+        """

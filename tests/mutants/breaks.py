@@ -60,7 +60,7 @@ BREAKS = (
     _one("what follows a void entry is not transitional", "native/order/records.c",
          "            own_order(e);\n            break;", "            break;"),
     _one("a sequencer records on when its gate has closed", "native/order/records.c",
-         "s->arrived && !e->cut.gate_closed", "s->arrived"),
+         "if (!s->arrived || e->cut.gate_closed) return;", "if (!s->arrived) return;"),
     _one("records are not retransmitted", "native/streams/again.c",
          "    sc_tx_packet *packet = sc_tx_at(tx, seqno);\n    int fresh",
          "    sc_tx_packet *packet = sc_tx_at(tx, seqno);\n    if (sc_get_type(packet->p) == SC_TYPE_RECORD) return NULL;\n"
@@ -80,6 +80,13 @@ BREAKS = (
          "    while (front(e, peer->rank) && !place_of(e, peer->rank) && pass(e, peer->rank)) {}\n"
          "    if (place_of(e, peer->rank) == s->place_next) deliver(e);",
          tests="tests/unit/test_grant.py", why="one seed in six has this order"),
+    _one("a late answer of an order policy counts", "native/order/records.c",
+         "    if (!batch || batch != s->batch || n > SC_OFFERS_MAX) return 0;", "    if (!batch || n > SC_OFFERS_MAX) return 0;",
+         tests="tests/unit/test_order_policy.py",
+         why="every order of senders is a right one: it is only not the policy's"),
+    _one("an order policy is waited for without a limit", "native/order/records.c", "    } else if (now >= s->due) {",
+         "    } else if (now < 0) {", tests="tests/unit/test_order_policy.py",
+         why="simulated policies answer, if late"),
     _one("a message beside the order takes a global seqno", "native/order/records.c",
          "    if (sc_is_beside(p)) return 0;\n    uint64_t global", "    uint64_t global", quick=True),
     _one("a message that is sent again is ordered although it travelled beside the order", "native/view/resend.c",

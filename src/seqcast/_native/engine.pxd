@@ -66,6 +66,7 @@ cdef extern from "engine/engine.h" nogil:
         SC_EVENT_LINKS
         SC_EVENT_DRAINED
         SC_EVENT_FOREIGN
+        SC_EVENT_OFFERS
         SC_EVENT_STARVED
         SC_EVENT_SLOW
 
@@ -100,6 +101,7 @@ cdef extern from "engine/engine.h" nogil:
         int64_t suspect_ns
         int64_t suspect_ns_max
         int64_t install_ns
+        int64_t policy_ns
         uint64_t seed
 
     ctypedef struct sc_engine:
@@ -211,6 +213,19 @@ cdef extern from "engine/engine.h" nogil:
     void sc_engine_end_sends(sc_engine *e)
     int sc_engine_drained(const sc_engine *e)
     void sc_engine_own(const sc_engine *e, sc_own *out)
+    enum:
+        SC_HEAD_MAX
+        SC_OFFERS_MAX
+    ctypedef struct sc_offer:
+        uint64_t seqno
+        int64_t sent_ns
+        uint32_t rank
+        uint32_t messages
+        uint32_t bytes
+        uint32_t head_len
+        uint8_t *head
+    size_t sc_engine_offers(sc_engine *e, sc_offer *out, uint64_t *batch)
+    int sc_engine_decide(sc_engine *e, uint64_t batch, const uint16_t *ranks, size_t n, int64_t now)
     uint32_t sc_engine_own_messages(const sc_engine *e, uint64_t seqno, int waiting)
     void sc_engine_unacknowledged(const sc_engine *e, uint64_t *out)
     uint64_t sc_engine_sendable(const sc_engine *e)

@@ -177,6 +177,7 @@ class Engine:
         suspect_ns: int,
         suspect_ns_max: int,
         install_ns: int,
+        policy_ns: int,
         seed: int,
     ) -> None: ...
     # The world (the simulator; the socket driver calls the C functions).
@@ -212,6 +213,13 @@ class Engine:
         ("links",): ``links()`` has changed, ("starved",): received packets are dropped for lack of slabs, ("slow", id):
         that member has reported this about itself for ``suspect_ns_max``, ("foreign",): a datagram of another wire
         version was dropped, for the first time, ("drained",): see ``end_sends``."""
+    # The application's order policy.
+    def offers(self) -> tuple[int, list[tuple[int, int, int, int, int, bytes]]] | None:
+        """The packets that wait for the policy, at most 128: number of the batch, and for each packet the sender's
+        rank, seqno, sent_ns, messages, bytes and head. None: none waits, or a batch is with the policy."""
+    def decide(self, batch: int, ranks: Sequence[int] | None, now_ns: int) -> bool:
+        """The policy has ordered a batch: of which member the next packet comes, each time. None: it has failed.
+        False: it came too late, and all was ordered as it arrived."""
     def doubted(self) -> list[int]:
         """Ids of members under verification: not heard, but not suspected yet."""
     def links(self) -> list[tuple[int, int]]:

@@ -234,8 +234,38 @@ cdef class Engine:
                 out.append(("drained",))
             elif event.kind == SC_EVENT_FOREIGN:
                 out.append(("foreign",))
+            elif event.kind == SC_EVENT_OFFERS:
+                pass  # `offers` says which
             else:
                 out.append(("cut_reached",))
+
+    def offers(self):
+        cdef sc_offer[128] found
+        cdef uint64_t batch = 0
+        cdef size_t n, i
+        sc_mutex_lock(&self.lock)
+        n = sc_engine_offers(self.e, found, &batch)
+        sc_mutex_unlock(&self.lock)
+        if not n:
+            return None
+        return batch, [
+            (found[i].rank, found[i].seqno, found[i].sent_ns, found[i].messages, found[i].bytes,
+             PyBytes_FromStringAndSize(<const char *>found[i].head, found[i].head_len))
+            for i in range(n)
+        ]
+
+    def decide(self, uint64_t batch, ranks, int64_t now_ns):
+        cdef uint16_t[128] order
+        cdef size_t n = 0
+        cdef int in_time
+        if ranks is not None:
+            for rank in listed(ranks, "the order", SC_OFFERS_MAX, False):
+                order[n] = rank
+                n += 1
+        sc_mutex_lock(&self.lock)
+        in_time = sc_engine_decide(self.e, batch, NULL if ranks is None else order, n, now_ns)
+        sc_mutex_unlock(&self.lock)
+        return in_time != 0
 
     def doubted(self):
         cdef uint64_t ids[SC_MEMBERS_MAX]

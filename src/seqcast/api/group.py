@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Self
 from seqcast.api.pausing import Pausing
 from seqcast.api.receiving import Receiving
 from seqcast.api.sending import Sending
-from seqcast.arguments import check_min_members, check_name, check_policy, nanoseconds
+from seqcast.arguments import check_limit, check_min_members, check_name, check_policy, nanoseconds
 from seqcast.config import Config
 from seqcast.core.orders import resolve
 from seqcast.errors import ConfigError
 from seqcast.net.host import Host
 from seqcast.net.reunion import part_in_state
 from seqcast.net.state import StateHandler, check_handler, take_state
-from seqcast.types import ORDERS, MembershipPolicy
+from seqcast.types import ORDERS, MembershipPolicy, OrderPolicy
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -38,7 +38,7 @@ def join(
     cluster: str,
     *,
     name: str | None = None,
-    order: Order = "total",
+    order: Order | OrderPolicy = "total",
     state: StateHandler | None = None,
     config: Config | None = None,
     on_block: Callable[[Group], object] | None = None,
@@ -54,7 +54,8 @@ def join(
         name: name of this member, unique in the group. Default: host name and process id.
         order: "total" (default), "sequencer", "records", "total-1999" or "grant": all members deliver all messages in
             one order; "causal": a message comes after all that its sender received before it sent the message; "fifo":
-            each sender's messages are in order. The same on every member.
+            each sender's messages are in order. The same on every member. An ``OrderPolicy``: "records", and this
+            member orders by that policy whenever it is the sequencer.
         state: the application's state, as ``get_state(write)`` and ``set_state(read)``. A member that has the state
             sends it to each joiner, exactly as it is at the beginning of the view with which the joiner enters the
             group. ``set_state`` is called before ``join`` returns, and messages that were sent to the group from that
@@ -83,6 +84,10 @@ def join(
         Exception: what ``set_state`` raised. This member has left the group.
     """
     check_name("cluster", cluster)
+    policy = order if isinstance(order, OrderPolicy) else None
+    if isinstance(order, OrderPolicy):
+        check_limit(order)
+        order = "records"
     if order not in ORDERS:
         raise ConfigError(f"order={order!r} must be one of {', '.join(ORDERS)}")
     config = Config.from_environment() if config is None else config
@@ -103,7 +108,7 @@ def join(
             raise ConfigError("state= needs receive=True: a member that receives no messages has no state to give")
     check_policy(membership_policy)
     check_min_members(min_members)
-    group = Group(cluster, name, order, config, on_block, on_unblock, state, membership_policy)
+    group = Group(cluster, name, order, config, on_block, on_unblock, state, membership_policy, policy)
     try:
         group._host.start()
         try:
@@ -148,9 +153,11 @@ class Group(Sending, Receiving, Pausing):
         on_unblock: Callable[[Group], object] | None = None,
         state: StateHandler | None = None,
         membership_policy: MembershipPolicy | None = None,
+        order_policy: OrderPolicy | None = None,
     ) -> None:
         on_block, on_unblock = (call and functools.partial(call, self) for call in (on_block, on_unblock))
-        host = Host(cluster, name, order, config, on_block, on_unblock, part_in_state(state), membership_policy)
+        state_part = part_in_state(state)
+        host = Host(cluster, name, order, config, on_block, on_unblock, state_part, membership_policy, order_policy)
         super().__init__(cluster, order, config, host, state)
         self._number = next(_numbers)
         self._leaving = threading.Lock()

@@ -53,6 +53,7 @@ def engine_settings(config: Config) -> dict[str, Any]:
         "slabs_max": config.slabs_max + config.receive_batch,  # the driver's buffers are slabs, too
         "blocked_bytes_max": config.blocked_queue_bytes if config.send_while_blocked == "queue" else 0,
         "install_ns": nanoseconds(config.flush_deadline_s),
+        "policy_ns": 0,
     }
 
 

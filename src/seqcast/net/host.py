@@ -55,7 +55,8 @@ from seqcast.net.errors import NO_SEGMENTS, clipped_buffers, explain, only_loopb
 from seqcast.net.guard import Guard
 from seqcast.net.interface import InterfaceWatch
 from seqcast.net.logs import SlowReceivers, parts_read, write
-from seqcast.types import Member, MembershipPolicy, View
+from seqcast.net.ordering import Ordering
+from seqcast.types import Member, MembershipPolicy, OrderPolicy, View
 
 log = logging.getLogger("seqcast")
 
@@ -94,6 +95,7 @@ class Host:
         on_unblock: Callable[[], object] | None = None,
         state: int = 0,
         membership_policy: MembershipPolicy | None = None,
+        order_policy: OrderPolicy | None = None,
     ) -> None:
         self.config = config
         self.membership_policy = membership_policy and timed(membership_policy, name)
@@ -107,9 +109,10 @@ class Host:
         self.order = order
         member_id = secrets.randbits(63) | 1
         self._tag = group_tag(cluster)
-        self.engine = Engine(
-            member_id=member_id, group_tag=self._tag, seed=secrets.randbits(63), **engine_settings(config)
-        )
+        settings_of_engine = engine_settings(config)
+        if order_policy is not None:
+            settings_of_engine["policy_ns"] = nanoseconds(order_policy.limit_s)
+        self.engine = Engine(member_id=member_id, group_tag=self._tag, seed=secrets.randbits(63), **settings_of_engine)
         self.driver = open_driver(self.engine, cluster, member_id, config)
         self.member = Member(name, member_id, self.driver.address)
         settings = self._endpoint_settings()
@@ -138,6 +141,10 @@ class Host:
         ]
         if self.callbacks is not None:
             self._threads.append(self.callbacks.thread)
+        self.ordering: Ordering | None = None
+        if order_policy is not None:
+            self.ordering = Ordering(name, order_policy, self.engine, self.driver.poke)
+            self._threads.append(self.ordering.thread)
 
     def start(self) -> None:
         self.began = time.monotonic()
@@ -289,6 +296,8 @@ class Host:
             self.guard.stop()
         if self.callbacks is not None:
             self.callbacks.stop()
+        if self.ordering is not None:
+            self.ordering.stop()
         for thread in self._threads:
             if thread.is_alive() and thread is not threading.current_thread():
                 thread.join(1.0)
@@ -310,6 +319,7 @@ class Host:
                 effects = self.endpoint.step([*asked, *reports(self.engine.events())], now_ns())
                 for effect in effects:
                     self._carry_out(effect)
+                self._order()
                 self.driver.poke()
                 if self._segments and not self.driver.gso:
                     self._segments = False
@@ -322,6 +332,12 @@ class Host:
                 self.over = True
                 self.changed.notify_all()
             self.driver.stop()
+
+    def _order(self) -> None:
+        """Hands what waits for the order policy to it."""
+        view = self.endpoint.view_tagged(self.engine.view()) if self.ordering is not None else None
+        if self.ordering is not None and view is not None:
+            self.ordering.look(view.members)
 
     def _look(self) -> None:
         """At the interface, if it is time."""

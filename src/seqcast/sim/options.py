@@ -8,7 +8,7 @@ from typing import Any
 
 from seqcast.core.orders import resolve
 from seqcast.sim import families
-from seqcast.sim.policies import BAD, GOOD, SEQUENCERS
+from seqcast.sim.policies import BAD, GOOD, ORDERERS, SEQUENCERS
 
 MS, SECOND = families.MS, families.SECOND
 NEWER = ("total-1999", "grant", "causal")
@@ -64,6 +64,8 @@ class Options:
         merges: where parts of a group merge, so do the applications' states; else each application begins anew.
         guard: members have guard connections (``guard=True``), some of which break or are refused for nothing.
         slow_loads: part of the joiners' applications that take their time to load it; some take too long, some fail.
+        orderer: order policy of the members, with records: "shuffled", or one that also "raises", is "late" or returns
+            "rubbish" now and then; "": none.
         beside: part of the messages and arrays that travel beside the total order.
         arrays: how often an application sends an array of messages in one call.
         together: part of the runs of datagrams that stay together on their way, so that they arrive merged into one
@@ -141,6 +143,7 @@ class Options:
     unicasts: float = 0.1
     arrays: float = 0.0
     beside: float = 0.0
+    orderer: str = ""
     together: float = 0.0
     corked_ns: int = 0
     full: float = 0.0
@@ -224,6 +227,7 @@ class Options:
             drawn |= {"state": True, "state_bytes": states.choice((0, 20_000, 300_000))}
         drawn["merges"] = drawn.get("state", False) and states.random() < 0.7
         drawn["beside"] = random.Random(f"beside {seed}").choice((0.0, 0.0, 0.1, 0.5))
+        drawn["orderer"] = random.Random(f"orderer {seed}").choice(("", "", *ORDERERS))
         drawn |= _settings(seed) | _drive(seed, drawn)
         if resolve(order or drawn["order"]).safe:
             drawn["safe"] = random.Random(f"safe {seed}").random() < 0.3

@@ -1,16 +1,17 @@
-"""Membership policies of simulated applications, good ones and bad ones; and choices of the sequencer."""
+"""Policies of simulated applications, of membership and of order, good ones and bad ones; choices of the sequencer."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from seqcast.core.orders.order import Choose, first
-from seqcast.types import Member, MembershipChange, MembershipPolicy
+from seqcast.types import Member, MembershipChange, MembershipPolicy, OrderPolicy, WaitingPacket
 
 SEQUENCERS = ("first", "last", "any")
 GOOD = ("by_name", "reversed", "joiners_first", "shuffled")
 BAD = ("raises", "rubbish")
+ORDERERS = ("shuffled", "raises", "late", "rubbish")
 
 
 def _by_name(change: MembershipChange, _rng: random.Random) -> list[Member]:
@@ -63,3 +64,26 @@ def choice(name: str, rng: random.Random) -> Choose:
     if name == "last":
         return lambda members: len(members) - 1
     return first if name == "first" else lambda members: rng.randrange(len(members))
+
+
+class Orderer(OrderPolicy):
+    """Orders at random; a bad one fails now and then.
+
+    Args:
+        name: one of ``ORDERERS``.
+    """
+
+    def __init__(self, name: str, rng: random.Random) -> None:
+        self.name, self.rng = name, rng
+
+    def order(self, batch: Sequence[WaitingPacket]) -> Sequence[int]:
+        order = self.rng.sample(range(len(batch)), len(batch))
+        if self.name == "raises" and self.rng.random() < 0.2:
+            raise ArithmeticError("an order policy that is wrong")
+        return order[1:] if self.name == "rubbish" and self.rng.random() < 0.2 else order
+
+    def takes_ns(self) -> int:
+        """How long it takes this time."""
+        limit_ns = int(self.limit_s * 1e9)
+        most = 2 * limit_ns if self.name == "late" and self.rng.random() < 0.3 else limit_ns // 20
+        return self.rng.randrange(most)

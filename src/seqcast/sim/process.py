@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from seqcast._native.engine import LANE_DATA, LANE_UNICAST, Engine
-from seqcast.config.derive import core_settings, engine_settings
+from seqcast.config.derive import core_settings, engine_settings, nanoseconds
 from seqcast.core.context import NEVER, EndpointSettings
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.frames.fields import Attempt
 from seqcast.core.frames.kinds import load
 from seqcast.core.frames.view import NewView
 from seqcast.core.port import reports, transmit
+from seqcast.core.rules.ordering import ranks_in_order
 from seqcast.core.rules.providers import STATE_MERGES
 from seqcast.core.vocabulary import (
     Effect,
@@ -40,7 +41,7 @@ from seqcast.sim.application import Application
 from seqcast.sim.guard import Lines, Machine
 from seqcast.sim.network import Clock, Network
 from seqcast.sim.options import MS, Options
-from seqcast.sim.policies import choice, policy
+from seqcast.sim.policies import Orderer, choice, policy
 from seqcast.sim.record import LEAVES_NS, Record, Together
 from seqcast.sim.settings import MTU, config
 from seqcast.sim.sockets import Sockets
@@ -96,7 +97,12 @@ class Process:
         drive = random.Random(f"drive {options.seed} {index}")
         if drive.random() < options.deaf_applications:
             settings = settings.replace(receive=False)
-        self.engine = make_engine(member_id=self.id, group_tag=1, seed=rng.getrandbits(63), **engine_settings(settings))
+        self.orderer: Orderer | None = None
+        wanted = engine_settings(settings)
+        if options.orderer:
+            self.orderer = Orderer(options.orderer, random.Random(f"orderer {options.seed} {index}"))
+            wanted["policy_ns"] = nanoseconds(self.orderer.limit_s)
+        self.engine = make_engine(member_id=self.id, group_tag=1, seed=rng.getrandbits(63), **wanted)
         core = core_settings(settings, mtu=MTU, rcvbuf=capacity, blocks=blocks)
         core |= {name: value for name in ("verify_ns", "link_ns") if (value := getattr(options, name)) >= 0}
         self.endpoint = make_endpoint(
@@ -222,6 +228,7 @@ class Process:
             engine.tick(now)
         if not busy:
             self.step()
+            self._order()
             application.run()
             pauses = self.record.pauses
             if pauses and pauses[-1].held_ns and pauses[-1].view_id is None:
@@ -238,6 +245,28 @@ class Process:
         if due < self.timer:
             self.timer = max(due, self.clock.now + 1)
             self.clock.at(self.timer, self.wake, self.timer)
+
+    def _order(self) -> None:
+        """Hands the packets that wait to its order policy, which takes its time."""
+        view = self.endpoint.view_tagged(self.engine.view())
+        if self.orderer is None or view is None or (found := self.engine.offers()) is None:
+            return
+        batch, offers = found
+        ranks: list[int] | None = None
+        try:
+            ranks = ranks_in_order(self.orderer, offers, view.members)
+        except (ArithmeticError, ValueError):
+            self.record.paths["failures of order policies"] += 1
+        self.clock.at(self.clock.now + self.orderer.takes_ns(), self._decided, batch, ranks)
+
+    def _decided(self, batch: int, ranks: list[int] | None) -> None:
+        if not self.can_run:
+            if self.up:
+                self.clock.at(self.busy_until, self._decided, batch, ranks)
+            return
+        in_time = self.engine.decide(batch, ranks, self.now)
+        self.record.paths["batches that an order policy ordered" if in_time else "late order policies"] += 1
+        self.service()
 
     def leave_for(self, lane: int, to: bytes, datagram: bytes) -> None:
         """Puts a datagram on the wire."""

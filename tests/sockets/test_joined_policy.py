@@ -1,0 +1,79 @@
+"""An order policy on real sockets: the example, and policies that fail or never answer."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from members import LOOPBACK, SOURCE, cluster, join, why_no_multicast
+
+import seqcast
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "urgent_first.py"
+
+
+class Raises(seqcast.OrderPolicy):
+    def order(self, batch: Sequence[seqcast.WaitingPacket]) -> Sequence[int]:
+        raise ArithmeticError("a policy that is wrong")
+
+
+class NeverAnswers(seqcast.OrderPolicy):
+    def __init__(self) -> None:
+        self.over = threading.Event()
+
+    def order(self, batch: Sequence[seqcast.WaitingPacket]) -> Sequence[int]:
+        self.over.wait(60)
+        return range(len(batch))
+
+
+def exchange(policy: seqcast.OrderPolicy) -> dict[str, int]:
+    """A message of a member without the policy is delivered at both; returns the sequencer's counters."""
+    name = cluster()
+    with join(name, "a", order=policy) as sequencer, join(name, "b", order="records", min_members=2) as other:
+        assert other.view.order == "records" and other.view.sequencer == 0
+        for number in range(3):
+            other.send(b"%d" % number)
+            for group in (sequencer, other):
+                message = group.recv(timeout=30)
+                assert message is not None and message.payload == b"%d" % number and message.ordered
+        return sequencer.counters()
+
+
+def test_the_example_runs():
+    if why := why_no_multicast():
+        pytest.skip(f"no multicast on loopback here: {why}")
+    done = subprocess.run(
+        [sys.executable, EXAMPLE, "--cluster", cluster(), "--interface", LOOPBACK],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)}, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert sum(line.startswith("alarm") for line in done.stdout.splitlines()) == 3
+
+
+def test_a_policy_that_raises_is_logged_once_and_messages_are_ordered_as_they_arrive(caplog):
+    caplog.set_level(logging.ERROR, "seqcast")
+    counters = exchange(Raises())
+    assert counters["policy_failed"] + counters["policy_late"] >= 3
+    assert sum("the order policy failed" in record.getMessage() for record in caplog.records) == 1
+
+
+def test_a_policy_that_never_answers_delays_messages_by_its_limit_only():
+    policy = NeverAnswers()
+    try:
+        assert exchange(policy)["policy_late"] >= 3
+    finally:
+        policy.over.set()
+
+
+@pytest.mark.parametrize("limit_s", [0, -1, 2, "soon", True])
+def test_a_limit_that_is_none_is_refused(limit_s):
+    policy = Raises()
+    policy.limit_s = limit_s
+    with pytest.raises(seqcast.ConfigError, match="limit_s"):
+        join(cluster(), "a", order=policy)

@@ -1,0 +1,162 @@
+"""An order policy of the application: it is asked at the sequencer only, and never breaks an order per sender."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from engines import Net, change_view, of_sender
+
+from seqcast._native.engine import SENT
+from seqcast.core import orders
+from seqcast.core.rules.ordering import ranks_in_order
+from seqcast.types import Member, OrderPolicy, WaitingPacket
+
+MS = 1_000_000
+LIMIT_MS = 10
+MEMBERS = [Member(f"m{i}", 100 + i) for i in range(4)]
+
+
+class Policy(OrderPolicy):
+    """Orders by a key of each packet's first message."""
+
+    def __init__(self, *answer: int) -> None:
+        self.answer, self.seen = answer, [WaitingPacket(MEMBERS[0], 0, 0, 0, 0, b"")][:0]
+
+    def order(self, batch: Sequence[WaitingPacket]) -> Sequence[int]:
+        self.seen = list(batch)
+        return self.answer or sorted(range(len(batch)), key=lambda at: batch[at].head[:1])
+
+
+def group(**settings: Any) -> Net:
+    net = Net(4, sequencer=0, mechanism=orders.by_name("records").number, policy_ns=LIMIT_MS * MS, **settings)
+    net.run(2)
+    return net
+
+
+def urgent(net: Net) -> None:
+    """Each member sends, the most urgent last."""
+    for i, payload in ((1, b"3 low"), (2, b"2 middle"), (3, b"1 high")):
+        assert net.engines[i].send(payload) == SENT
+    net.run(2)
+
+
+def payloads(net: Net, i: int) -> list[bytes]:
+    return [payload for _, payload in net.got[i]]
+
+
+def decide(net: Net, policy: OrderPolicy) -> bool:
+    found = net.engines[0].offers()
+    assert found is not None
+    return net.engines[0].decide(found[0], ranks_in_order(policy, found[1], MEMBERS), net.now)
+
+
+def test_all_members_deliver_in_the_order_of_the_sequencers_policy() -> None:
+    net, policy = group(), Policy()
+    urgent(net)
+    assert net.got == [[], [], [], []], "what waits for the policy is delivered nowhere"
+    assert all(engine.offers() is None for engine in net.engines[1:]), "only the sequencer asks"
+    assert decide(net, policy)
+    net.run(5)
+    assert all(payloads(net, i) == [b"1 high", b"2 middle", b"3 low"] for i in range(4))
+    assert [(each.sender.name, each.messages, each.head) for each in policy.seen] == [
+        ("m1", 1, b"3 low"), ("m2", 1, b"2 middle"), ("m3", 1, b"1 high"),
+    ]  # fmt: skip
+    assert net.engines[0].counters()["policy_batches"] == 1
+
+
+def test_a_policy_cannot_put_a_senders_packet_before_an_earlier_one() -> None:
+    net = group(packet=512)
+    for payload in (b"3" * 400, b"1" * 400):
+        assert net.engines[1].send(payload) == SENT
+    assert net.engines[2].send(b"2" * 400) == SENT
+    net.run(2)
+    assert decide(net, Policy())
+    net.run(5)
+    for i in range(4):
+        assert [payload[:1] for payload in payloads(net, i)] == [b"3", b"2", b"1"]
+        assert [payload[:1] for payload in of_sender(net, i, 1)] == [b"3", b"1"]
+
+
+def test_without_an_answer_in_time_all_is_ordered_as_it_arrived_and_the_late_answer_is_void() -> None:
+    net = group()
+    urgent(net)
+    found = net.engines[0].offers()
+    assert found is not None
+    net.run(LIMIT_MS + 3)
+    assert all(payloads(net, i) == [b"3 low", b"2 middle", b"1 high"] for i in range(4))
+    assert net.engines[0].counters()["policy_late"] == 1
+    urgent(net)
+    assert not net.engines[0].decide(found[0], [3, 2, 1], net.now)
+    net.run(1)
+    assert len(net.got[0]) == 3, "a late answer orders nothing of the next batch"
+    assert decide(net, Policy())
+    net.run(5)
+    assert all(payloads(net, i)[3:] == [b"1 high", b"2 middle", b"3 low"] for i in range(4))
+
+
+def test_a_policy_that_is_not_asked_at_all_delays_messages_by_its_limit_only() -> None:
+    """The thread that would ask it is busy."""
+    net = group()
+    urgent(net)
+    net.run(LIMIT_MS - 4)
+    assert not net.got[0]
+    net.run(6)
+    assert all(len(net.got[i]) == 3 for i in range(4))
+
+
+def test_where_the_policy_fails_the_batch_is_ordered_as_it_arrived() -> None:
+    net = group()
+    urgent(net)
+    found = net.engines[0].offers()
+    assert found is not None and net.engines[0].decide(found[0], None, net.now)
+    net.run(3)
+    assert all(payloads(net, i) == [b"3 low", b"2 middle", b"1 high"] for i in range(4))
+    assert net.engines[0].counters()["policy_failed"] == 1
+
+
+@pytest.mark.parametrize("answer", [(0, 1), (0, 1, 1), (1, 2, 3), (0, 1, 2, 3)])
+def test_what_is_not_each_position_once_is_refused(answer: tuple[int, ...]) -> None:
+    net = group()
+    urgent(net)
+    found = net.engines[0].offers()
+    assert found is not None
+    with pytest.raises(ValueError, match="each of the positions 0 to 2 once"):
+        ranks_in_order(Policy(*answer), found[1], MEMBERS)
+
+
+def test_what_the_policy_has_not_ordered_is_ordered_by_the_cut() -> None:
+    """A view change does not wait for it, and an answer for the old view orders nothing in the new one."""
+    net = group()
+    urgent(net)
+    found = net.engines[0].offers()
+    assert found is not None
+    change_view(net, [0, 1, 2, 3], [0, 1, 2, 3], sequencer=0, tag=2)
+    assert not net.engines[0].decide(found[0], [3, 2, 1], net.now)
+    net.run(5)
+    assert all(payloads(net, i) == [b"3 low", b"2 middle", b"1 high"] for i in range(4))
+    assert all(net.markers[i] == [1, 2] for i in range(4))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_under_loss_and_little_credit_all_members_deliver_one_order(seed: int) -> None:
+    net, rng = group(window=20_000), random.Random(seed)
+    net.drop = lambda src, dst, lane, datagram: rng.random() < 0.1
+    todo = {i: [b"%d %d %s" % (i, k, bytes(rng.randrange(2000))) for k in range(150)] for i in range(4)}
+    sent = {i: list(of) for i, of in todo.items()}
+    for _ in range(6000):
+        for i, left in todo.items():
+            while left and net.engines[i].send(left[0], ordered=rng.random() < 0.9) == SENT:
+                left.pop(0)
+        net.step()
+        found = net.engines[0].offers() if rng.random() < 0.7 else None
+        if found is not None:
+            ranks = [offer[0] for offer in found[1]]
+            net.engines[0].decide(found[0], rng.sample(ranks, len(ranks)), net.now)
+        if all(len(net.got[i]) == 600 for i in range(4)):
+            break
+    for i in range(4):
+        assert [of_sender(net, i, j) for j in range(4)] == [sent[j] for j in range(4)]
+    assert net.engines[0].counters()["policy_batches"] > 20
