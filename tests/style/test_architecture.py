@@ -1,30 +1,22 @@
-"""docs/architecture.md names only files and functions that there are, but in its sketches of what is not built."""
+"""docs/architecture.md names only files and functions that there are."""
 
 import re
 
 from project import ROOT
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-SKETCHES = re.compile(r"^### [^\n]*\(not built\)\n.*?(?=^##? )", re.M | re.S)
-BUILT = SKETCHES.sub("", PAGE)
 PACKAGES = ("api", "core", "net", "sim", "config", "cli", "journal", "spark", "perf", "_native")
 
 
 def test_files_that_the_page_names_exist():
-    named = {name for name in re.findall(r"`((?:\w+/)+(?:\w+|\*)?(?:\.\w+)?)`", BUILT) if "/NAME." not in name}
+    named = {name for name in re.findall(r"`((?:\w+/)+(?:\w+|\*)?(?:\.\w+)?)`", PAGE) if "/NAME." not in name}
     assert len(named) > 30
     places = {name: ROOT / "src" / "seqcast" if name.split("/")[0] in PACKAGES else ROOT for name in named}
     assert not [name for name, top in places.items() if not list(top.glob(name))]
 
 
 def test_functions_of_the_engine_that_the_page_names_exist():
-    named = set(re.findall(r"`(sc_\w+)`", BUILT))
+    named = set(re.findall(r"`(sc_\w+)`", PAGE))
     headers = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "native").glob("*/*.h"))
     assert len(named) > 10
     assert not {name for name in named if not re.search(rf"\b{name}\b", headers)}
-
-
-def test_a_sketch_is_only_of_what_is_not_built():
-    titles = re.findall(r"^### (.*) \(not built\)$", PAGE, re.M)
-    assert len(SKETCHES.findall(PAGE)) == len(titles) and set(titles) <= {"Gossip"}
-    assert "core/machines/ring.py" in BUILT

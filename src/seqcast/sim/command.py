@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 
 from seqcast.commandline import Parser, Progress, whole
-from seqcast.config.fields import MEMBERSHIPS
+from seqcast.config.fields import MEMBERSHIPS, RELIABILITIES
 from seqcast.core.machines.beacons import Beacons
 from seqcast.core.machines.every import MACHINES
 from seqcast.core.machines.interface import Interface
@@ -55,6 +55,7 @@ def parser() -> Parser:
     result.add_argument("--order", choices=ORDERS, default="", help="default: by seed")
     result.add_argument("--partition", choices=("merge", "primary"), default="", help="default: by seed")
     result.add_argument("--membership", choices=MEMBERSHIPS, default="", help="default: coordinated")
+    result.add_argument("--reliability", choices=RELIABILITIES, default="", help="default: nak")
     result.add_argument(
         "--family", choices=sorted(families.FAMILIES), default="", help="storm family; default: by seed"
     )
@@ -101,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             progress.show(f"{done} of {len(seeds)} seeds, {failed} failed")
             duration_ns = int(arguments.duration * SECOND)
             given = arguments.members, arguments.order, duration_ns, arguments.partition, arguments.family
-            options = Options.draw(seed, *given, arguments.membership)
+            options = Options.draw(seed, *given, arguments.membership, arguments.reliability)
             try:
                 result = simulate(options, print if arguments.trace else None)
             except Exception:  # an assertion of the code under test: a finding like any other
@@ -152,5 +153,6 @@ def replay(options: Options, family: str = "") -> str:
         f"seqcast sim --seed {options.seed} --members {options.members} --order {options.order} "
         f"--duration {options.duration_ns / SECOND:g} --partition {options.partition}"
         + (f" --membership {options.membership}" if options.membership != "coordinated" else "")
+        + (f" --reliability {options.reliability}" if options.reliability != "nak" else "")
         + (f" --family {family}" if family else "")
     )

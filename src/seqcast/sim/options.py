@@ -89,6 +89,7 @@ class Options:
         falling_leader: the first leader of a merge to whom a subgroup says that it is ready crashes in that moment.
         packet_bytes, capacity: see ``EndpointSettings``; the members' capacities vary below this.
         membership, partition: see ``EndpointSettings``.
+        reliability: "nak" or "gossip".
         apart_ns: the first half of those that start and the second do not hear each other for so long: two groups.
         split: of a primary partition: into how many sides the network falls after the other faults, until everyone
             has gone on or knows that it is blocked; 0: not at all.
@@ -171,6 +172,7 @@ class Options:
     verify_ns: int = -1
     link_ns: int = -1
     membership: str = "coordinated"
+    reliability: str = "nak"
     partition: str = "merge"
     apart_ns: int = 0
     split: int = 0
@@ -205,6 +207,7 @@ class Options:
         partition: str = "",
         family: str = "",
         membership: str = "",
+        reliability: str = "",
     ) -> Options:
         """The run of a seed: which faults it has and how many; what is given is not drawn.
 
@@ -218,7 +221,7 @@ class Options:
         engine["order"] = random.Random(f"order {seed}").choice((*(engine["order"],) * 3, *NEWER))
         drawn = families.draw(rng, engine, family) if stormy else wide | engine
         given = {"members": members, "order": order, "duration_ns": duration_ns, "partition": partition}
-        given["membership"] = membership
+        given |= {"membership": membership, "reliability": reliability}
         drawn["sequencer"] = random.Random(f"sequencer {seed}").choice(("first", *SEQUENCERS))
         drawn["slow_loads"] = random.Random(f"loads {seed}").choice((0.0, 0.0, 0.3))
         drawn["guard"] = random.Random(f"guard {seed}").random() < 0.25
@@ -229,7 +232,7 @@ class Options:
         drawn["beside"] = random.Random(f"beside {seed}").choice((0.0, 0.0, 0.1, 0.5))
         drawn["orderer"] = random.Random(f"orderer {seed}").choice(("", "", *ORDERERS))
         drawn |= _settings(seed) | _drive(seed, drawn)
-        if resolve(order or drawn["order"]).safe:
+        if resolve(order or drawn["order"]).safe and reliability != "gossip":
             drawn["safe"] = random.Random(f"safe {seed}").random() < 0.3
         options = Options(seed=seed, **{**drawn, **{name: value for name, value in given.items() if value}})
         # A pause is held by leases, which mean nothing to a clock that jumps.

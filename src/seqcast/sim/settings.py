@@ -37,6 +37,7 @@ def config(options: Options) -> Config:
         "flush_unicasts": options.flush_unicasts,
         "membership": options.membership,
         "safe": options.safe,
+        "reliability": options.reliability,
         "partition": options.partition,
         **dict(options.settings),
     }

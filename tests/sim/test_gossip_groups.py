@@ -1,0 +1,118 @@
+"""Simulated groups whose reliability is by gossip: all else is as in every run, and so are the checkers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from unittest import mock
+
+import pytest
+from sim_stage import Stage
+from sim_worlds import quiet
+
+from seqcast.core.frames.gossiping import Gossip, Has
+from seqcast.core.frames.kinds import dump
+from seqcast.core.machines.gossip import Gossiping
+from seqcast.core.vocabulary import FrameReceived
+from seqcast.sim import Options, World, simulate
+from seqcast.sim.options import SECOND
+
+GOSSIP = "gossip"
+
+
+def counted(world: World) -> Counter[str]:
+    """What the engines of all members counted."""
+    return sum((Counter(node.engine.counters()) for node in world.nodes), Counter())
+
+
+def drawn(seed: int) -> Options:
+    """The run of a seed, with each order in turn."""
+    return Options.draw(seed, order=("fifo", "sequencer", "records")[seed % 3], reliability=GOSSIP)
+
+
+@pytest.mark.parametrize("seed", (1, 2, 3, 5))
+def test_all_guarantees_hold(seed):
+    options = drawn(seed)
+    result = simulate(options)
+    assert not result.violations, f"{options}: {result.violations[0]}"
+
+
+@pytest.mark.long
+def test_all_guarantees_hold_in_many_seeds():
+    found = [(seed, simulate(drawn(seed)).violations) for seed in range(100, 130)]
+    assert not [each for each in found if each[1]]
+
+
+def lossy(**settings: object) -> Options:
+    """One second in which 20 % of everything is lost."""
+    return replace(quiet(members=4, order="fifo", loss=0.2, rate=200.0, **settings), duration_ns=SECOND)
+
+
+@pytest.mark.parametrize(("dynamic", "multicast"), [(True, False), (False, False), (True, True)])
+def test_loss_is_repaired_without_acknowledgements_and_tail_probes(dynamic, multicast):
+    """PB-12, PB-13: only gossips tell senders what others have."""
+    settings = (("gossip_dynamic", dynamic), ("gossip_multicast", multicast))
+    world = World(lossy(reliability=GOSSIP, settings=settings))
+    result = world.run()
+    counters = counted(world)
+    assert not result.violations, result.violations[0]
+    assert result.messages > 500 and counters["packets_retransmitted"] > 50
+    assert counters["acks_sent"] == counters["probes_sent"] == 0
+
+
+def test_the_same_group_without_gossip_acknowledges_and_probes():
+    """What the test before this one does not find is there to be found."""
+    world = World(lossy())
+    assert not world.run().violations
+    assert counted(world)["acks_sent"] > 50 < counted(world)["probes_sent"]
+
+
+@pytest.mark.long
+def test_without_requests_lost_packets_never_come():
+    """PB-06, 4."""
+
+    def silent(self, *args, **kwargs):
+        pass
+
+    with mock.patch("seqcast.core.gossip.policy.Gossiper._ask", silent):
+        found = simulate(quiet(members=3, order="fifo", loss=0.1, rate=100.0, reliability=GOSSIP)).violations
+    assert found
+
+
+@pytest.mark.long
+def test_without_what_gossips_say_of_a_stream_its_sender_has_no_credit():
+    """They are what acknowledgements are elsewhere."""
+
+    def deaf(self, frame, sender):
+        received(
+            self, replace(frame, digest=tuple(has for has in frame.digest if has.rank != self.context.rank)), sender
+        )
+
+    received = Gossiping.received
+    with mock.patch.object(Gossiping, "received", deaf):
+        found = simulate(quiet(members=3, order="fifo", rate=400.0, reliability=GOSSIP)).violations
+    assert found
+
+
+def test_a_joiner_with_another_reliability_is_refused():
+    """It would wait for acknowledgements that nobody sends."""
+    stage = Stage(reliability=GOSSIP)
+    stage.group("a", "b")
+    stage.options = replace(stage.options, reliability="nak")
+    stage.named("c", 1000)
+    stage.until(2500)
+    a, b, c = stage.nodes
+    assert a.endpoint.view == b.endpoint.view and len(a.endpoint.view.members) == 2
+    assert c.endpoint.over
+
+
+def test_a_gossip_with_a_rank_that_the_view_does_not_have_is_dropped():
+    stage = Stage(reliability=GOSSIP)
+    stage.group("a", "b")
+    stage.until(1000)
+    a, b = stage.nodes
+    before = a.endpoint.counters["frames_bad"]
+    for bad in ({"origin": 2}, {"seen": (0, 5)}, {"not_seen": (2,)}, {"digest": (Has(9, 1, 1, 1, 1),)}):
+        frame = replace(Gossip(a.endpoint.view.view_id.tag, 1, 999, 0, (), (1,), ()), **bad)
+        a.step(FrameReceived(b.endpoint.context.me.id, b.endpoint.context.me.address, dump(frame)))
+    assert a.endpoint.counters["frames_bad"] == before + 4
