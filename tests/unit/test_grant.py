@@ -235,6 +235,23 @@ def test_the_hole_of_a_crashed_member_is_closed_by_the_cut() -> None:
     assert net.got[0] == net.got[1] == net.got[2] == [(net.ids[2], b"of two"), (net.ids[1], b"of one")]
 
 
+def test_what_has_no_place_when_the_gates_close_waits_for_the_view() -> None:
+    """It may arrive before or behind what has one, and is delivered after it everywhere."""
+    net = group(3)
+    net.run(5)
+    net.drop = lambda src, dst, lane, datagram: kind(datagram) == GRANT
+    net.engines[1].send(b"without a place")
+    net.run(2)
+    net.engines[1].gate_close()
+    net.run(2)
+    assert net.engines[2].stream(1)[1] == 1 and not net.got[2], "it is here"
+    net.engines[0].send(b"with a place")
+    net.run(2)
+    change_view(net, [0, 1, 2], [0, 1, 2], sequencer=0, tag=2)
+    net.run(2)
+    assert net.got == [[(net.ids[0], b"with a place"), (net.ids[1], b"without a place")]] * 3
+
+
 def test_a_pause_waits_until_what_was_sent_has_been_delivered() -> None:
     net = group(3)
     net.run(5)
