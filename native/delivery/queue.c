@@ -100,7 +100,7 @@ void sc_gate_flush(sc_engine *e, int undecided) {
     sc_gate_release(e);
     for (; e->gate.head < e->gate.tail; e->gate.head++) {
         sc_delivery *d = gate_at(e, e->gate.head);
-        d->transitional |= undecided != 0;
+        d->transitional |= undecided && d->global;
         if (!pass_on(e, d)) sc_slab_unref(d->slab);
     }
 }
