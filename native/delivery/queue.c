@@ -107,6 +107,11 @@ void sc_gate_flush(sc_engine *e, int undecided) {
 
 /* ---- into the queue --------------------------------------------------------------------------------------------- */
 
+/* Into the queue, or where it waits until it is stable. */
+static int admit(sc_engine *e, const sc_delivery *d) {
+    return d->stream == SC_STREAM_GROUP && e->view.safe ? hold_back(e, d) : pass_on(e, d);
+}
+
 /* Takes its own reference to the slab. 0 without memory: the packet stays where it is and is tried again. */
 int sc_queue_packet(sc_engine *e, const sc_delivery *packet) {
     sc_delivery copy = *packet, *d = &copy;
@@ -116,7 +121,7 @@ int sc_queue_packet(sc_engine *e, const sc_delivery *packet) {
     d->transitional = e->queue.transitional && d->global != 0;
     sc_peer *peer = sc_of_pair((uint64_t)d->stream) ? sc_find_peer(e, d->sender) : NULL;
     d->pair = peer ? peer->pair : 0;
-    if (wanted && !(d->stream == SC_STREAM_GROUP && e->view.safe ? hold_back(e, d) : pass_on(e, d))) return 0;
+    if (wanted && !admit(e, d)) return 0;
     if (d->stream == SC_STREAM_GROUP && d->carrier != e->view.rank) peer = e->peers[d->carrier];
     if (peer && peer != sc_self(e)) sc_rx_of(peer, d->stream)->queue_bytes += d->len;
     if (is_to_self(e, d)) e->queue.self_bytes += d->len;

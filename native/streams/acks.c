@@ -201,26 +201,33 @@ void sc_flow_told(sc_engine *e, const sc_tx_stream *tx) {
     if (tx == &e->group) e->credit.told = tx->stable;
 }
 
-/* Recomputes what all receivers of the group stream have delivered (purge) and consumed (credit). */
-void sc_flow_recount(sc_engine *e, int64_t now) {
-    e->credit.due = 0;
-    sc_tx_stream *tx = &e->group;
-    uint64_t delivered = tx->unsent - 1, consumed = tx->unsent - 1, limit = UINT64_MAX, before = e->credit.limit;
+/* What the receivers of the group stream have delivered (returned) and consumed; the tightest of their limits. */
+static uint64_t receivers_least(const sc_engine *e, uint64_t *consumed, uint64_t *limit) {
+    uint64_t delivered = e->group.unsent - 1;
+    *consumed = delivered;
+    *limit = UINT64_MAX;
     for (uint32_t r = 0; r < e->view.n; r++) {
         const sc_peer *peer = e->peers[r];
         if (r == e->view.rank || (peer->cut.lost && !e->cut.still && !e->view.safe)) continue;
         if (peer->credit.acked.delivered < delivered) delivered = peer->credit.acked.delivered;
         if (peer->cut.lost || peer->cut.uncounted) continue;
-        consumed = least(consumed, peer->credit.consumed);
-        limit = least(limit, peer->credit.limit);
+        *consumed = least(*consumed, peer->credit.consumed);
+        *limit = least(*limit, peer->credit.limit);
     }
-    delivered = least(delivered, ordered_here(e));
-    e->credit.limit = limit;
+    return delivered;
+}
+
+/* Recomputes what all receivers of the group stream have delivered (purge) and consumed (credit). */
+void sc_flow_recount(sc_engine *e, int64_t now) {
+    e->credit.due = 0;
+    sc_tx_stream *tx = &e->group;
+    uint64_t consumed, before = e->credit.limit;
+    uint64_t delivered = least(receivers_least(e, &consumed, &e->credit.limit), ordered_here(e));
     int progress = delivered > tx->stable || consumed > e->credit.peers;
     e->credit.peers = consumed;
     if (e->credit.self < consumed) consumed = e->credit.self;
     progress |= consumed > tx->consumed;
-    int allowed = progress || limit > before;
+    int allowed = progress || e->credit.limit > before;
     if (delivered > tx->stable) {
         tx->stable = delivered;
         if (e->view.safe && e->credit.tell_due == SC_NEVER) e->credit.tell_due = now + e->config.ack_delay_ns / SOON;

@@ -244,6 +244,12 @@ static size_t next_total(world *w, uint8_t *p, uint64_t sender, uint32_t header)
     return repair(w, p, SC_TOTAL_LEN, sender);
 }
 
+/* The last seqno that we sent, or the one before. */
+static uint64_t taken_of_ours(const world *w, uint64_t back) {
+    uint64_t last = sc_engine_last_sent(w->engine);
+    return last - (back && last);
+}
+
 /* What `sender` would say of what we sent: that all came, that the last packets did not, that there is more of its own. */
 static size_t next_word(world *w, script *s, uint8_t *p, uint64_t sender) {
     uint32_t how = (uint32_t)take(s, 1), stream = how & 3;
@@ -270,8 +276,7 @@ static size_t next_word(world *w, script *s, uint8_t *p, uint64_t sender) {
     case 6: /* it asks what our application has taken, or says what its own has */
         if (how & 2) return next_total(w, p, sender, 1 + back % 4);
         sc_put_type(p, how & 1 ? SC_TYPE_ASK : SC_TYPE_TAKEN);
-        sc_put_taken_seqno(p,
-                           how & 1 ? back : sc_engine_last_sent(w->engine) - (back && sc_engine_last_sent(w->engine)));
+        sc_put_taken_seqno(p, how & 1 ? back : taken_of_ours(w, back));
         return repair(w, p, SC_TAKEN_LEN, sender);
     default: /* is it there; is another */
         sc_put_type(p, how & 1 ? SC_TYPE_PING : SC_TYPE_PONG);

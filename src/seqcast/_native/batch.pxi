@@ -64,8 +64,8 @@ cdef class Message:
         view_id: of the view in which it was delivered.
         seqno: of the sender's packet in which it ends.
         index: position among the messages that end in that packet.
-        global_seqno: position among the ordered messages of the view, from 1, dense; None without total order, for unicasts and
-            for messages sent with ``ordered=False``.
+        global_seqno: position among the ordered messages of the view, from 1, dense; None without total order, for
+            unicasts and for messages sent with ``ordered=False``.
         ordered: it has a place in the total order.
         sent_ns: wall clock of the sender, ns since 1970, when the packet was opened.
         unicast: it was sent to this member only.

@@ -315,7 +315,7 @@ def segment_batches(
                 left -= batch.num_rows
                 if left <= 0:
                     return
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the last: of a damaged name
         raise JournalDamaged(f"{path} cannot be read: {_line(error)}") from error
 
 
@@ -511,7 +511,7 @@ def _check_schema(segment: Segment, expected: pa.Schema) -> None:
             schema = stream_schema(path, read_sums(path)[0])
     except FileNotFoundError:
         raise
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the last: of a damaged name
         raise _no_segment(path, error) from error
     if schema is not None and not schema.equals(expected):
         differs = sorted(set(expected) ^ set(schema), key=str)
