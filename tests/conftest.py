@@ -9,8 +9,8 @@ from collections import Counter
 import pytest
 from hypothesis import settings
 
-# A slow machine is not a failure. The examples are the same each time, so that a failure is one of the change that shows
-# it; `--hypothesis-profile default` draws others, and the fuzzers always do.
+# A slow machine is not a failure. The examples are the same each time, so that a failure is one of the change that
+# shows it; `--hypothesis-profile default` draws others, and the fuzzers always do.
 settings.register_profile("seqcast", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("seqcast")
 
