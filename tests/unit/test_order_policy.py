@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from engines import Net, change_view, of_sender
 from seqcast._native.engine import SENT
 from seqcast.core import orders
 from seqcast.core.rules.ordering import ranks_in_order
+from seqcast.net.ordering import Ordering
 from seqcast.types import Member, OrderPolicy, WaitingPacket
 
 MS = 1_000_000
@@ -160,3 +162,53 @@ def test_under_loss_and_little_credit_all_members_deliver_one_order(seed: int) -
     for i in range(4):
         assert [of_sender(net, i, j) for j in range(4)] == [sent[j] for j in range(4)]
     assert net.engines[0].counters()["policy_batches"] > 20
+
+
+class Slow(OrderPolicy):
+    """Answers its first batch when it may."""
+
+    def __init__(self) -> None:
+        self.begun, self.go_on = threading.Event(), threading.Event()
+        self.asked: list[bytes] = []
+
+    def order(self, batch: Sequence[WaitingPacket]) -> Sequence[int]:
+        self.asked += [packet.head for packet in batch]
+        self.begun.set()
+        self.go_on.wait(60)
+        return range(len(batch))
+
+
+class Offering:
+    """The engine, as far as an order policy sees it: offers one packet at a time."""
+
+    def __init__(self) -> None:
+        self.batch = 0
+        self.decided: list[int] = []
+
+    def offers(self) -> tuple[int, list[tuple[int, int, int, int, int, bytes]]]:
+        self.batch += 1
+        return self.batch, [(1, self.batch, 0, 1, 1, b"%d" % self.batch)]
+
+    def decide(self, batch: int, ranks: list[int] | None, now_ns: int) -> bool:
+        self.decided.append(batch)
+        return True
+
+
+@pytest.mark.parametrize(("ends", "asked"), [(False, [b"1", b"4"]), (True, [b"1"])])
+def test_a_policy_that_was_slow_is_asked_about_the_newest_batch_only(ends: bool, asked: list[bytes]) -> None:
+    """The engine gives up a batch before it offers the next one; a policy that fell behind must not stay behind."""
+    policy, engine, newest = Slow(), Offering(), threading.Event()
+    ordering = Ordering("a", policy, engine, lambda: newest.set() if 4 in engine.decided else None)  # type: ignore[arg-type]
+    ordering.thread.start()
+    ordering.look(MEMBERS)
+    assert policy.begun.wait(60)
+    for _ in range(3):
+        ordering.look(MEMBERS)
+    if ends:
+        ordering.stop()
+    policy.go_on.set()
+    if not ends:
+        assert newest.wait(60)
+        ordering.stop()
+    ordering.thread.join(60)
+    assert not ordering.thread.is_alive() and policy.asked == asked

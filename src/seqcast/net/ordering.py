@@ -44,8 +44,15 @@ class Ordering:
         """No further batch is ordered; one that is being ordered is not waited for."""
         self._batches.put(None)
 
+    def _newest(self) -> tuple[int, Offers, Sequence[Member]] | None:
+        """Waits for a batch; passes over those that the engine gave up while the policy was slow. None: the end."""
+        found = self._batches.get()
+        while found is not None and not self._batches.empty():
+            found = self._batches.get()
+        return found
+
     def _run(self) -> None:
-        while (found := self._batches.get()) is not None:
+        while (found := self._newest()) is not None:
             batch, offers, members = found
             ranks: list[int] | None = None
             try:
