@@ -3,7 +3,7 @@
 An *order* is what a user asks for (``join(..., order=...)``); a *mechanism* brings it about. A mechanism is one file
 here and one in ``native/order/``, which share a number: this one decides what a VIEW says for the mechanism, that one
 what becomes of each packet. No other file names a mechanism. To add one, write the two files and list each in the
-registry beside it (``core/orders/__init__.py``, ``native/order/order.c``).
+registry beside it (``core/orders/__init__.py``, ``native/order/orders.h``).
 
 The first coordinator of a group chooses the mechanism, which stays as long as the group lives: each view has that of
 the view it closes, and only views of one mechanism merge. The *sequencer* is chosen anew with each VIEW.
