@@ -516,8 +516,9 @@ cdef class Sender:
                 message, which is sent afterwards. If this member's membership ends first, ``Lost`` reports it.
             ordered: False: the message travels beside the total order. It has no global seqno and waits for nothing but
                 the earlier messages of this member, and every member of the view delivers it before the view ends.
-                Members may deliver it at different places among the messages of others. Without a total order, and for
-                a message to one member, it makes no difference.
+                Members may deliver it at different places among the messages of others. Without a total order, with the
+                order "grant", and for a message to one member, it makes no difference. With "sequencer" and
+                "total-1999" it travels by way of the sequencer, like the others.
 
         Raises:
             SendTimeout: the message was not sent; no part of it will be delivered.

@@ -52,7 +52,7 @@ def add_members_awaited(target: argparse.ArgumentParser) -> None:
 def add_shared_options(target: argparse.ArgumentParser) -> None:
     """Adds the settings that must be the same at every member of a group."""
     target.add_argument(
-        "--order", choices=ORDERS, default="total", help="total order, or order per sender (%(default)s)"
+        "--order", choices=ORDERS, default="total", help="order of delivery; total means records (%(default)s)"
     )
     target.add_argument(
         "--port", type=port, metavar="N", help="UDP port of the group, which uses the next one too (47310)"
