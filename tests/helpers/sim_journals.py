@@ -38,8 +38,8 @@ class Journals:
         if isinstance(item, Batch):
             writer.batch(item, self._views[record.id])
         elif isinstance(item, View):
-            self._views[record.id] = item
-            writer.view(item, application.machine.wall, prefix=by_name(item.mechanism).prefix)
+            self._views[record.id], order = item, by_name(item.mechanism)
+            writer.view(item, application.machine.wall, prefix=order.prefix, total=order.total)
         elif isinstance(item, Excluded | Left):
             self._ended.add(record.id)
             at_end = isinstance(item, Left) and item.view is not None

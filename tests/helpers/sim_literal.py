@@ -340,8 +340,8 @@ class _Queueing(Engine):
 class _NewerFirst:
     """A message that meets a closed gate is put aside, and is sent after the next one that finds it open."""
 
-    def __init__(self, engine: _Queueing, payload: bytes, to: int = 0) -> None:
-        self.engine, self.to, self.inner = engine, to, Sending(engine, payload, to)
+    def __init__(self, engine: _Queueing, payload: bytes, to: int = 0, ordered: bool = True) -> None:
+        self.engine, self.to, self.inner = engine, to, Sending(engine, payload, to, ordered)
 
     @property
     def packed(self) -> bool:
