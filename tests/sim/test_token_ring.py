@@ -4,7 +4,9 @@ import pytest
 from sim_stage import Stage
 
 from seqcast.core.frames.joining import Join
+from seqcast.core.frames.kinds import dump
 from seqcast.core.frames.ring import Token
+from seqcast.core.vocabulary import FrameReceived
 from seqcast.sim import Options, simulate
 
 RING = "token-ring"
@@ -64,3 +66,18 @@ def test_one_round_of_the_token_makes_one_view_of_several_joiners():
     stage.until(1300)
     assert {len(node.endpoint.view.members) for node in stage.nodes} == {5}
     assert len({(frame.source, frame.generation) for frame in tokens}) == 1
+
+
+def test_a_token_that_says_that_its_receiver_leaves_does_not_make_it_leave():
+    """A member gone wrong said so. Alone, the receiver then tried without end to make a view without any member."""
+    stage = Stage(membership=RING)
+    stage.group("a", "b")
+    a, b = stage.nodes
+    view, ids = b.endpoint.view, (a.id, b.id)
+    token = Token(view.view_id.tag, 1, a.id, a.id, ids, (a.id,), (), (), (b.id,))
+    b.step(FrameReceived(a.id, view.members[0].address, dump(token)))
+    assert b.endpoint.machines.membership.ring.generation == 1, "the token was taken"
+    assert not b.endpoint.machines.membership.leaving()
+    a.crash()
+    stage.until(4000)
+    assert [member.name for member in b.endpoint.view.members] == ["b"]

@@ -103,7 +103,8 @@ class TokenRingMembership(CoordinatedMembership):
             for info in frame.joiners:
                 self._hear_of(info)
             for member in frame.leavers:
-                self.leave(member)
+                if member != self.context.me.id:  # which knows that itself: alone it could make no view without itself
+                    self.leave(member)
 
     def _hear_of(self, info: MemberInfo) -> None:
         """Another member noted a joiner, which it has compared with the group's settings."""
