@@ -19,6 +19,20 @@ def test_after_a_storm_of_forged_datagrams_all_guarantees_hold(who, seeds):
     assert {"start", "join", "beacon", "merge_ask", "heartbeat", "nak", "rubbish"} <= kinds
 
 
+OTHERS = [
+    {"order": "grant"}, {"order": "causal"}, {"order": "total-1999"}, {"membership": "token-ring"},
+    {"reliability": "gossip"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", OTHERS, ids=lambda changes: " ".join(changes.values()))
+@pytest.mark.parametrize("who", WHO)
+def test_other_orders_memberships_and_reliabilities_weather_a_storm_too(who, changes):
+    for seed in range(11, 13):
+        result = Storm(calm(seed, who, **changes), who).run()
+        assert not result.violations, f"{who}, seed {seed}: {result.violations[0]}"
+
+
 @pytest.mark.parametrize("seeds", SEEDS, ids=str)
 def test_what_a_stranger_gets_out_of_a_group_is_less_than_what_it_sends(seeds):
     """Or it could have the group send more to a third party than it sends itself."""
