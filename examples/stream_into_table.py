@@ -139,6 +139,15 @@ class Scene:
     def wait_other(self, machine: str) -> None:
         wait(f"another machine than {machine}", lambda: self.alive() and self.followed() not in ("", machine))
 
+    def wait_other_or_end(self, machine: str) -> bool:
+        """Has the query ended?"""
+        assert self.spark is not None
+        spark = self.spark
+        wait(
+            f"another machine than {machine}", lambda: spark.poll() is not None or self.followed() not in ("", machine)
+        )
+        return spark.poll() is not None
+
     def alive(self) -> bool:
         assert self.spark is not None
         if self.spark.poll() is not None:
@@ -220,8 +229,10 @@ def main(top: Path, cluster: str, interface: str) -> None:
 
         lost = scene.followed()
         kill(scene.taps[lost])
-        scene.wait_other(lost)
+        ended = scene.wait_other_or_end(lost)
         scene.start_tap(lost)
+        if ended:  # a task was reading from the tap; what runs a query in production starts it again, too
+            scene.start_spark()
         scene.wait_batches(2)
         say(f"the tap of {lost} was killed and started again; the stream follows {scene.followed()}")
 

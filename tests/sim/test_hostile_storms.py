@@ -14,7 +14,7 @@ def test_after_a_storm_of_forged_datagrams_all_guarantees_hold(who, seeds):
         storm = Storm(calm(seed, who), who)
         result = storm.run()
         assert not result.violations, f"{who}, seed {seed}: {result.violations[0]}"
-        assert result.messages > 0 and storm.sent > 50
+        assert result.messages > 0 and storm.sent > 20
         kinds |= storm.kinds
     assert {"start", "join", "beacon", "merge_ask", "heartbeat", "nak", "rubbish"} <= kinds
 

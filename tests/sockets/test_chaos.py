@@ -50,7 +50,7 @@ def test_all_guarantees_hold(scenario, namespaces, in_time, spark):
 @pytest.mark.netns
 @pytest.mark.spark
 def test_a_falsified_journal_is_found(namespaces, spark, tmp_path):
-    run = Run(Scenario("calm", (), members=2), tmp_path)
+    run = Run(Scenario("calm", (), members=3), tmp_path)
     run.run()
     assert not judge(spark, run.journals)
     plant("swap", run.journals, "a")

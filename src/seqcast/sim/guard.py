@@ -96,9 +96,9 @@ class Lines:
             match effect:
                 case CallMember(line, member):
                     self.call(line, next(node for node in self.node.world.nodes if node.id == member))
-                case Greet(line, data):
-                    other, number = self.ends[line]
-                    self.later(other.tell, Guard.heard, number, data)
+                case Greet(line, data):  # it may have broken, and we hear of it when we run
+                    if end := self.ends.get(line):
+                        self.later(end[0].tell, Guard.heard, end[1], data)
                 case CloseLine(line):
                     if end := self.ends.pop(line, None):
                         self.later(end[0].over, end[1], self)
