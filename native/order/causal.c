@@ -123,7 +123,7 @@ static int is_delivered(const sc_engine *e, uint32_t rank, uint64_t seqno, int w
     const sc_rx_stream *rx = &e->peers[rank]->group;
     if (when == FORCED) return 1;
     if (rank == e->view.rank) return seqno < e->group.next || when == ENDING;
-    return seqno < rx->queued || (when == ENDING && rx->queued == rx->next);
+    return seqno < rx->queued || (when == ENDING && rx->queued >= rx->next);
 }
 
 /* Passes over the record if everything in it is delivered. */

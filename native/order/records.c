@@ -115,7 +115,7 @@ static int deliver_next(sc_engine *e, uint32_t rank) {
     sc_peer *peer = e->peers[rank];
     const sc_rx_stream *rx = &peer->group;
     pass_beside(e, peer);
-    if (rx->queued == rx->next || sc_is_beside(sc_rx_at(e, rx, rx->queued)->p) || !deliver_packet(e, peer)) return 0;
+    if (rx->queued >= rx->next || sc_is_beside(sc_rx_at(e, rx, rx->queued)->p) || !deliver_packet(e, peer)) return 0;
     pass_beside(e, peer);
     return 1;
 }

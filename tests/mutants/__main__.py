@@ -124,7 +124,9 @@ def caught(copy: Copy, each: Break, seeds: int, seconds: float) -> str:
         failed = [line for line in output.splitlines() if line.startswith("FAILED")]
         found = next((line for line in failed if not fails_anyway(line)), "")
         if found or (status and not failed):
-            return found.replace("FAILED: ", "").replace("replay: seqcast sim --", "") or output.strip()[-200:]
+            return found.replace("FAILED: ", "").replace("replay: seqcast sim --", "") or (
+                output.strip()[-200:] or f"ended with status {status}"
+            )
         if time.monotonic() >= end:
             break
     return ""

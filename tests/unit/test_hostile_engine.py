@@ -6,6 +6,7 @@ from hostile import forge
 from hostile.forge import SEQNO_MAX, Forger
 
 from seqcast._native.engine import LANE_CONTROL, LANE_DATA, LANE_UNICAST, SENT
+from seqcast.core.orders import by_name
 
 F = Forger(7)
 STRANGER = b"\x63"
@@ -227,3 +228,21 @@ def test_heartbeats_of_another_view_are_counted_by_their_addresses():
     assert engine.strangers(77) == 3 and engine.strangers(78) == 0
     net.run(1000)
     assert engine.strangers(77) == 0
+
+
+@pytest.mark.parametrize("order", ["fifo", "sequencer", "records", "total-1999", "grant", "causal"])
+def test_a_cut_below_what_was_delivered_delivers_nothing_twice(order):
+    """A VIEW of a faulty coordinator."""
+    sequencer = -1 if order in ("fifo", "causal") else 0
+    net = Net(3, sequencer=sequencer, mechanism=by_name(order).number)
+    for number in range(20):
+        for rank in range(3):
+            assert net.engines[rank].send(b"%d of %d" % (number, rank)) == SENT
+        net.run(5)
+    net.run(60)
+    before = net.got[1][:]
+    assert len(before) == 60
+    cuts: dict[int, list[int] | None] = {rank: [1, 1, 1] for rank in range(3)}
+    net.install([0, 1, 2], sequencer=sequencer, tag=2, marker=2, cuts=cuts, fell=[False] * 3)
+    net.run(5)
+    assert net.got[1] == before
