@@ -116,7 +116,8 @@ def _check_end(record: Record, last: Stay, together: Sequence[Stay], unseen: boo
     stayers = [stay for stay in stayers if after in (None, stay.successor)]
     for stay in stayers or [last] * (after is not None and not unseen):
         got = [entry.counter for entry in stay.delivered if entry.sender == record.id and not entry.to]
-        missed = record.counter - (max(got) + 1 if got else floor)
+        # A message whose call had not returned when the member ended may have got through.
+        missed = max(record.counter - (max(got) + 1 if got else floor), 0)
         if missed > named:
             yield f"leave: {stay.record} lacks the last {missed} messages of {record}, told of {named} ({end})"
         elif missed < named and after is not None and stayers:
