@@ -212,8 +212,9 @@ def test_a_send_that_was_excluded_does_not_say_delivered(start, cluster):
 
 def test_a_send_to_a_receiver_that_takes_nothing_says_when_interrupted_what_is_known(start, cluster, monkeypatch):
     monkeypatch.setenv("SEQCAST_LEAVE_TIMEOUT_S", "1")
-    tail(start, cluster)  # nobody reads what it prints, so it soon takes nothing more
-    sender = start("send", cluster, "--interface", "lo", stdin=subprocess.PIPE)
+    # Nobody reads what it prints, so it soon takes nothing more. (The sequencer must multicast what is accepted.)
+    tail(start, cluster, "--order", "sequencer")
+    sender = start("send", cluster, "--order", "sequencer", "--interface", "lo", stdin=subprocess.PIPE)
     feeder = threading.Thread(target=feed, args=(sender.stdin,), daemon=True)
     feeder.start()
     feeder.join(3)  # until the window is full
