@@ -8,17 +8,22 @@ static sc_delivery *at(const sc_engine *e, uint64_t position) {
     return &e->queue.entries[position & (e->queue.cap - 1)];
 }
 
-/* The queue grows as needed; windows bound its contents. NULL without memory. */
+/* Makes room for one more in a ring of deliveries, which grows as needed; windows bound its contents. 0 without memory. */
+static int make_room(sc_delivery **entries, uint64_t head, uint64_t tail, uint64_t *cap) {
+    if (tail - head < *cap) return 1;
+    uint64_t larger = *cap ? *cap * 2 : QUEUE_FIRST;
+    sc_delivery *moved = malloc(larger * sizeof *moved);
+    if (!moved) return 0;
+    for (uint64_t i = head; i < tail; i++) moved[i & (larger - 1)] = (*entries)[i & (*cap - 1)];
+    free(*entries);
+    *entries = moved;
+    *cap = larger;
+    return 1;
+}
+
+/* NULL without memory. */
 static sc_delivery *push(sc_engine *e) {
-    if (e->queue.tail - e->queue.head == e->queue.cap) {
-        uint64_t cap = e->queue.cap ? e->queue.cap * 2 : QUEUE_FIRST;
-        sc_delivery *queue = malloc(cap * sizeof *queue);
-        if (!queue) return NULL;
-        for (uint64_t i = e->queue.head; i < e->queue.tail; i++) queue[i & (cap - 1)] = *at(e, i);
-        free(e->queue.entries);
-        e->queue.entries = queue;
-        e->queue.cap = cap;
-    }
+    if (!make_room(&e->queue.entries, e->queue.head, e->queue.tail, &e->queue.cap)) return NULL;
     return at(e, e->queue.tail++);
 }
 
@@ -71,15 +76,7 @@ static sc_delivery *gate_at(const sc_engine *e, uint64_t position) {
 }
 
 static int hold_back(sc_engine *e, const sc_delivery *d) {
-    if (e->gate.tail - e->gate.head == e->gate.cap) {
-        uint64_t cap = e->gate.cap ? e->gate.cap * 2 : QUEUE_FIRST;
-        sc_delivery *entries = malloc(cap * sizeof *entries);
-        if (!entries) return 0;
-        for (uint64_t i = e->gate.head; i < e->gate.tail; i++) entries[i & (cap - 1)] = *gate_at(e, i);
-        free(e->gate.entries);
-        e->gate.entries = entries;
-        e->gate.cap = cap;
-    }
+    if (!make_room(&e->gate.entries, e->gate.head, e->gate.tail, &e->gate.cap)) return 0;
     *gate_at(e, e->gate.tail++) = *d;
     return 1;
 }

@@ -46,10 +46,6 @@ typedef struct {
     answer answers[SC_MEMBERS_MAX]; /* the newest, by rank */
 } granting;
 
-static int is_sequencer(const sc_engine *e) { return (uint32_t)e->view.sequencer == e->view.rank; }
-
-static int fits(const sc_view *view) { return view->sequencer >= 0 && (uint32_t)view->sequencer < view->n; }
-
 static size_t state_bytes(const sc_config *config, const sc_view *view) {
     (void)config, (void)view;
     return sizeof(granting);
@@ -164,8 +160,8 @@ static void packed(sc_engine *e, sc_tx_stream *tx, sc_tx_packet *packet) {
     packet->own = tx->next - 1;
     sc_own_packet(e, packet->own, packet->messages);
     s->packed++;
-    e->counters.stamped += (uint64_t)is_sequencer(e);
-    uint64_t place = is_sequencer(e) ? s->granted++ : take_place(s);
+    e->counters.stamped += (uint64_t)sc_is_sequencer(e);
+    uint64_t place = sc_is_sequencer(e) ? s->granted++ : take_place(s);
     if (!place) {
         e->order.held++;
         return;
@@ -205,8 +201,7 @@ static int say(sc_engine *e, const sc_peer *to, uint8_t type, const answer *what
 static void say_want(sc_engine *e, int64_t now) {
     granting *s = e->order.state;
     say(e, e->peers[e->view.sequencer], SC_TYPE_WANT, &(answer){.number = s->number, .count = s->count});
-    s->ask_due = now + s->ask_wait + (int64_t)(sc_random(e) % (uint64_t)(s->ask_wait / 4 + 1));
-    s->ask_wait = s->ask_wait * 2 < e->config.nak_backoff_ns_max ? s->ask_wait * 2 : e->config.nak_backoff_ns_max;
+    s->ask_due = sc_back_off(e, &s->ask_wait, now);
     e->counters.wants_sent++;
 }
 
@@ -267,7 +262,7 @@ static void give_back(sc_engine *e, int64_t now) {
 static void settle(sc_engine *e, int64_t now) {
     granting *s = e->order.state;
     if (e->queue.own_bytes == e->queue.closed_bytes) sc_flow_self(e, s->own_next - 1);
-    if (is_sequencer(e) || e->cut.gate_closed) return;
+    if (sc_is_sequencer(e) || e->cut.gate_closed) return;
     give_back(e, now);
     if (!s->asks)
         want(e, now);
@@ -279,7 +274,7 @@ static void settle(sc_engine *e, int64_t now) {
 static int64_t deadline(const sc_engine *e) {
     const granting *s = e->order.state;
     int64_t due = s->asks ? s->ask_due : SC_NEVER;
-    if (is_sequencer(e) || e->cut.gate_closed) return SC_NEVER;
+    if (sc_is_sequencer(e) || e->cut.gate_closed) return SC_NEVER;
     return in_hand(s) && s->unused_due < due ? s->unused_due : due;
 }
 
@@ -290,7 +285,7 @@ static int answer_want(sc_engine *e, const sc_peer *peer, const uint8_t *p) {
     granting *s = e->order.state;
     answer *last = &s->answers[peer->rank];
     uint32_t number = sc_get_grant_number(p), count = sc_get_grant_count(p);
-    if (!is_sequencer(e) || number > last->number + 1 || count > REQUEST_MAX) return 0;
+    if (!sc_is_sequencer(e) || number > last->number + 1 || count > REQUEST_MAX) return 0;
     if (number <= last->number) e->counters.packets_duplicate++;
     if (number < last->number || e->cut.gate_closed) return 1;
     if (number > last->number) {
@@ -370,7 +365,7 @@ static void finish(sc_engine *e) {
 
 const sc_order_ops sc_order_grant = {
     .name = "grant",
-    .fits = fits,
+    .fits = sc_has_sequencer,
     .state_bytes = state_bytes,
     .begin = begin,
     .packed = packed,

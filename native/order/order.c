@@ -4,6 +4,8 @@
 SC_ORDERS(X)
 #undef X
 
+int sc_has_sequencer(const sc_view *view) { return view->sequencer >= 0 && (uint32_t)view->sequencer < view->n; }
+
 const sc_order_ops *sc_order_of(uint32_t mechanism) {
     switch (mechanism) {
 #define X(number, ops)                                                                                                 \

@@ -20,9 +20,7 @@
  *    those after `ordered` and packs their messages again in the new view. An order whose cut orders everything that was
  *    sent never waits.
  *  - Determinism: no clock, no randomness but sc_random, no iteration but by rank and seqno.
- *
- * How other orders would fit: `settle` is the place for what follows from stability (safe delivery) or from several streams at
- * once (causal). */
+ */
 #pragma once
 
 #include "engine/engine.h"
@@ -96,6 +94,9 @@ typedef struct {
     uint64_t held_bytes; /* of those of them for which the order has asked: nobody need transmit on their behalf */
     uint64_t returned[SC_MEMBERS_MAX]; /* received table (SEQ-09): by rank, the last own number that was ordered */
 } sc_order;
+
+/* What orders share. `fits` of an order in which one member of the view orders. */
+int sc_has_sequencer(const sc_view *view);
 
 /* The order with this wire number; NULL: there is none. */
 const sc_order_ops *sc_order_of(uint32_t mechanism);

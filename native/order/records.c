@@ -20,9 +20,7 @@
  * is always full when the sequencer sends much itself. Records that wait for credit cannot block the credit they wait for: it
  * depends on packets that have been sent only. */
 #include "engine/self.h"
-
-/* By how much a record may exceed the window: a few records even of a small one. */
-#define RESERVE(window) ((window) / 16 + 4096)
+#include "order/record.h"
 
 typedef struct {
     uint64_t global_next; /* of the next message to be delivered */
@@ -39,10 +37,6 @@ typedef struct {
     uint16_t plan[SC_OFFERS_MAX]; /* ranks, as the policy has ordered their packets, */
     size_t planned, carried_out; /* as far as credit has allowed */
 } recording;
-
-static int is_sequencer(const sc_engine *e) { return (uint32_t)e->view.sequencer == e->view.rank; }
-
-static int fits(const sc_view *view) { return view->sequencer >= 0 && (uint32_t)view->sequencer < view->n; }
 
 static size_t state_bytes(const sc_config *config, const sc_view *view) {
     (void)config, (void)view;
@@ -126,7 +120,7 @@ static int deliver_next(sc_engine *e, uint32_t rank) {
 static void packed(sc_engine *e, sc_tx_stream *tx, sc_tx_packet *packet) {
     packet->own = tx->next - 1;
     sc_own_packet(e, packet->own, packet->messages);
-    if (is_sequencer(e))
+    if (sc_is_sequencer(e))
         deliver_own(e);
     else
         pass_own(e);
@@ -135,7 +129,7 @@ static void packed(sc_engine *e, sc_tx_stream *tx, sc_tx_packet *packet) {
 /* Own packets up to this number are ordered: at the sequencer all. */
 static uint64_t ordered(const sc_engine *e) {
     const recording *s = e->order.state;
-    return is_sequencer(e) ? e->own.last : s->own_next - 1;
+    return sc_is_sequencer(e) ? e->own.last : s->own_next - 1;
 }
 
 /* The newest record, if it can take another entry: nothing follows it, and it was never transmitted. */
@@ -167,10 +161,7 @@ static uint32_t put_entry(uint8_t *p, uint32_t rank, uint32_t count) {
 static uint8_t *new_record(sc_engine *e, sc_slab **slab) {
     uint8_t blank[SC_RECORD_LEN(SC_RECORD_ENTRIES_MAX)] = {0};
     recording *s = e->order.state;
-    sc_wire_head(blank, SC_TYPE_RECORD, e->config.group, e->config.member, e->view.tag);
-    sc_put_seqno(blank, e->group.next);
-    sc_put_origin_rank(blank, (uint16_t)e->view.rank);
-    return sc_slab_copy_own(e->pool, &s->sharing, blank, sizeof blank, slab);
+    return sc_record_copy(e, &s->sharing, blank, sizeof blank, slab);
 }
 
 /* Delivers here what has come of this member, at most `most` packets; returns how many. */
@@ -183,7 +174,7 @@ static uint32_t deliver_come(sc_engine *e, uint32_t rank, uint64_t most) {
 /* Each orders what has come of this member, and returns how many packets: 0 without credit or memory. */
 static uint32_t begin_record(sc_engine *e, uint32_t rank, uint64_t most) {
     recording *s = e->order.state;
-    if (!sc_tx_may_insert(e, &e->group, SC_RECORD_LEN(1), RESERVE(e->group.window))) {
+    if (!sc_tx_may_insert(e, &e->group, SC_RECORD_LEN(1), SC_RECORD_RESERVE(e->group.window))) {
         e->counters.credit_stalls++;
         return 0;
     }
@@ -329,7 +320,7 @@ static int64_t deadline(const sc_engine *e) {
  * packets before it. */
 static void settle(sc_engine *e, int64_t now) {
     const recording *s = e->order.state;
-    if (!is_sequencer(e)) return;
+    if (!sc_is_sequencer(e)) return;
     if (e->queue.own_bytes == e->queue.closed_bytes) sc_flow_self(e, s->own_next - 1);
     if (!s->arrived || e->cut.gate_closed) return;
     if (e->config.policy_ns)
@@ -391,7 +382,7 @@ static void follow(sc_engine *e, int last) {
 
 static void advance(sc_engine *e, sc_peer *peer) {
     if (peer->rank != (uint32_t)e->view.sequencer) pass_beside(e, peer);
-    if (is_sequencer(e))
+    if (sc_is_sequencer(e))
         ((recording *)e->order.state)->arrived = 1;
     else
         follow(e, 0);
@@ -400,7 +391,7 @@ static void advance(sc_engine *e, sc_peer *peer) {
 /* ---- the end of the view ------------------------------------------------------------------------------------- */
 
 static void finish(sc_engine *e) {
-    if (!is_sequencer(e)) follow(e, 1);
+    if (!sc_is_sequencer(e)) follow(e, 1);
     own_order(e);
     for (uint32_t r = 0; r < e->view.n; r++)
         while (deliver_next(e, r)) {}
@@ -409,7 +400,7 @@ static void finish(sc_engine *e) {
 const sc_order_ops sc_order_records = {
     .name = "records",
     .beside = 1,
-    .fits = fits,
+    .fits = sc_has_sequencer,
     .state_bytes = state_bytes,
     .begin = begin,
     .packed = packed,

@@ -2,8 +2,6 @@
 #include "engine/self.h"
 #include "order/stamping.h"
 
-static int fits(const sc_view *view) { return view->sequencer >= 0 && (uint32_t)view->sequencer < view->n; }
-
 static size_t state_bytes(const sc_config *config, const sc_view *view) {
     (void)config, (void)view;
     return sizeof(sc_stamping);
@@ -14,7 +12,7 @@ const sc_order_ops sc_order_sequencer = {
     .renumbers = 1,
     .beside = 1,
     .forwards = 1,
-    .fits = fits,
+    .fits = sc_has_sequencer,
     .state_bytes = state_bytes,
     .begin = sc_stamping_begin,
     .packed = sc_stamping_packed,

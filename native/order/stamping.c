@@ -4,14 +4,12 @@
 
 #include "engine/self.h"
 
-int sc_stamps(const sc_engine *e) { return (uint32_t)e->view.sequencer == e->view.rank; }
-
 void sc_stamping_begin(sc_engine *e) {
     *(sc_stamping *)e->order.state =
         (sc_stamping){.global_next = 1, .origin_next = e->view.origin_base[e->view.rank] + 1, .turn = 0};
-    e->order.waits = !sc_stamps(e);
-    e->order.own = sc_stamps(e) ? &e->group : &e->forward;
-    e->order.forward_to = sc_stamps(e) ? -1 : e->view.sequencer;
+    e->order.waits = !sc_is_sequencer(e);
+    e->order.own = sc_is_sequencer(e) ? &e->group : &e->forward;
+    e->order.forward_to = sc_is_sequencer(e) ? -1 : e->view.sequencer;
 }
 
 /* ---- the sequencer ------------------------------------------------------------------------------------------- */
@@ -72,7 +70,7 @@ void sc_stamping_take(sc_engine *e, sc_peer *peer, int64_t now) {
 
 /* Stamps forwards, one packet of each member in turn, while the group stream has credit. */
 void sc_stamping_settle(sc_engine *e, int64_t now) {
-    if (!sc_stamps(e) || e->cut.gate_closed) return;
+    if (!sc_is_sequencer(e) || e->cut.gate_closed) return;
     sc_stamping *s = e->order.state;
     for (uint32_t idle = 0; idle < e->view.n;) {
         sc_peer *peer = e->peers[s->turn];
@@ -97,7 +95,7 @@ void sc_stamping_settle(sc_engine *e, int64_t now) {
 
 /* Only the sequencer gets forwards (SEQ-14), and only it multicasts. */
 int sc_stamping_accepts(const sc_engine *e, const sc_peer *peer, int stream, const uint8_t *p) {
-    if (stream == SC_STREAM_FORWARD) return sc_stamps(e);
+    if (stream == SC_STREAM_FORWARD) return sc_is_sequencer(e);
     if (sc_get_type(p) != SC_TYPE_DATA) return 0;
     return peer->rank == (uint32_t)e->view.sequencer && sc_get_origin_rank(p) < e->view.n;
 }
@@ -154,7 +152,7 @@ uint64_t sc_stamping_stable(const sc_engine *e) {
 /* ---- the end of the view ------------------------------------------------------------------------------------- */
 
 void sc_stamping_received(const sc_engine *e, uint64_t *table) {
-    if (sc_stamps(e) || e->cut.set != SC_CUT_CURRENT) return;
+    if (sc_is_sequencer(e) || e->cut.set != SC_CUT_CURRENT) return;
     const sc_rx_stream *rx = &e->peers[e->view.sequencer]->group;
     for (uint64_t seqno = rx->queued; seqno <= e->cut.end[e->view.sequencer] && seqno < rx->next; seqno++) {
         const uint8_t *p = sc_rx_at(e, rx, seqno)->p;
@@ -166,5 +164,5 @@ void sc_stamping_received(const sc_engine *e, uint64_t *table) {
 }
 
 void sc_stamping_finish(sc_engine *e) {
-    if (!sc_stamps(e)) sc_stamping_advance(e, e->peers[e->view.sequencer]);
+    if (!sc_is_sequencer(e)) sc_stamping_advance(e, e->peers[e->view.sequencer]);
 }

@@ -15,7 +15,6 @@ typedef struct {
     uint32_t turn; /* rank whose forwards are considered first */
 } sc_stamping;
 
-int sc_stamps(const sc_engine *e); /* is this member the sequencer? */
 void sc_stamping_begin(sc_engine *e);
 void sc_stamping_packed(sc_engine *e, struct sc_tx_stream *tx, struct sc_tx_packet *packet);
 /* The next forward of `peer` becomes a packet of the own group stream. The caller has checked credit. */

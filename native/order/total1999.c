@@ -74,7 +74,7 @@ static int tail(sc_engine *e, int64_t now) {
     total *t = e->order.state;
     uint64_t last = e->group.unsent - 1;
     int lacking = 0;
-    if (!sc_stamps(e) || t->repaired == last) return 0;
+    if (!sc_is_sequencer(e) || t->repaired == last) return 0;
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer *peer = e->peers[r];
         if (!t->entered[r] || peer->cut.lost || peer->cut.uncounted) continue;
@@ -128,16 +128,16 @@ static void hear(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
     int from_sequencer = peer->rank == (uint32_t)e->view.sequencer;
     if (header == SC_TOTAL_NEW_VIEW && from_sequencer && id == e->view.base[peer->rank] + 1)
         enter(e, peer, id, now);
-    else if (header == SC_TOTAL_NEW_VIEW_ACK && sc_stamps(e))
+    else if (header == SC_TOTAL_NEW_VIEW_ACK && sc_is_sequencer(e))
         t->entered[peer->rank] = 1;
-    else if (header == SC_TOTAL_SEQ_ACK && sc_stamps(e) && id < e->group.unsent)
+    else if (header == SC_TOTAL_SEQ_ACK && sc_is_sequencer(e) && id < e->group.unsent)
         sc_flow_received(peer, id);
     else
         e->counters.drop_field++;
 }
 
 static void settle(sc_engine *e, int64_t now) {
-    if (sc_stamps(e))
+    if (sc_is_sequencer(e))
         tell(e, now);
     else
         acknowledge_single(e, now);
@@ -146,7 +146,7 @@ static void settle(sc_engine *e, int64_t now) {
 
 static int64_t deadline(const sc_engine *e) {
     const total *t = e->order.state;
-    return sc_stamps(e) ? t->tell_due : t->single_due;
+    return sc_is_sequencer(e) ? t->tell_due : t->single_due;
 }
 
 const sc_order_ops sc_order_total1999 = {

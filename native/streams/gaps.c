@@ -139,28 +139,26 @@ static sc_peer *nak_target(sc_engine *e, sc_peer *owner, int stream, const sc_ga
 }
 
 typedef struct {
-    uint64_t lo[SC_NAK_RANGES_MAX], hi[SC_NAK_RANGES_MAX];
+    uint64_t pairs[2 * SC_NAK_RANGES_MAX]; /* lo, hi */
     uint32_t n;
 } ranges;
 
 /* The missing ranges of a gap: packets inside it may be held, and it may reach beyond the ring. */
 static void add_missing(const sc_engine *e, const sc_rx_stream *rx, const sc_gap *gap, ranges *out) {
-    uint64_t end = rx->first + e->config.ring_packets, hi = gap->hi < end ? gap->hi : end - 1, lo = 0;
-    for (uint64_t seqno = gap->lo; seqno <= hi + 1 && out->n < SC_NAK_RANGES_MAX; seqno++) {
-        int missing = seqno <= hi && !(rx->packets && sc_rx_at(e, rx, seqno)->p);
-        if (missing && !lo) lo = seqno;
-        if (missing || !lo) continue;
-        out->lo[out->n] = lo;
-        out->hi[out->n++] = seqno - 1;
-        lo = 0;
-    }
+    out->n += (uint32_t)sc_rx_ranges(e, rx, 0, gap->lo, gap->hi, UINT64_MAX, out->pairs + 2 * out->n,
+                                     SC_NAK_RANGES_MAX - out->n);
+}
+
+int64_t sc_back_off(sc_engine *e, int64_t *wait, int64_t now) {
+    int64_t due = now + *wait + (int64_t)(sc_random(e) % (uint64_t)(*wait / 4 + 1));
+    *wait = *wait * 2 < e->config.nak_backoff_ns_max ? *wait * 2 : e->config.nak_backoff_ns_max;
+    return due;
 }
 
 static void asked(sc_engine *e, sc_gap *gap, int64_t now) {
     gap->tries++;
     gap->asked = 1;
-    gap->due = now + gap->wait + (int64_t)(sc_random(e) % (uint64_t)(gap->wait / 4 + 1));
-    gap->wait = gap->wait * 2 < e->config.nak_backoff_ns_max ? gap->wait * 2 : e->config.nak_backoff_ns_max;
+    gap->due = sc_back_off(e, &gap->wait, now);
 }
 
 static int send_nak(sc_engine *e, const sc_peer *target, const sc_peer *owner, int stream, const ranges *missing) {
@@ -171,8 +169,8 @@ static int send_nak(sc_engine *e, const sc_peer *target, const sc_peer *owner, i
     sc_put_nak_stream(p, (uint32_t)stream);
     sc_put_nak_n(p, missing->n);
     for (uint32_t k = 0; k < missing->n; k++) {
-        sc_put_nak_lo(p, k, missing->lo[k]);
-        sc_put_nak_hi(p, k, missing->hi[k]);
+        sc_put_nak_lo(p, k, missing->pairs[2 * k]);
+        sc_put_nak_hi(p, k, missing->pairs[2 * k + 1]);
     }
     e->counters.naks_sent++;
     return 1;

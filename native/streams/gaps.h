@@ -27,3 +27,5 @@ void sc_gaps_fetch(sc_engine *e, struct sc_rx_stream *rx, uint64_t lo, uint64_t 
 void sc_gaps_ask(sc_engine *e, struct sc_rx_stream *rx, uint64_t lo, uint64_t hi, uint32_t holder);
 void sc_rx_naks(sc_engine *e, int64_t now);
 int64_t sc_rx_deadline(const sc_engine *e);
+/* When to ask again: after `*wait`, which doubles, and up to a quarter more by chance. */
+int64_t sc_back_off(sc_engine *e, int64_t *wait, int64_t now);

@@ -24,23 +24,7 @@ size_t sc_engine_lacks(const sc_engine *e, uint32_t rank, uint64_t first, uint64
     const sc_peer *peer = other(e, rank);
     if (!peer) return 0;
     const sc_rx_stream *rx = &peer->group;
-    uint64_t end = rx->first + e->config.ring_packets, lo = 0;
-    if (first < rx->next) first = rx->next;
-    if (last >= end) last = end - 1;
-    size_t n = 0;
-    for (uint64_t seqno = first; seqno <= last + 1 && n < max; seqno++) {
-        int missing = seqno <= last && most && !(rx->packets && sc_rx_at(e, rx, seqno)->p);
-        if (missing) {
-            most--;
-            if (!lo) lo = seqno;
-        } else if (lo) {
-            ranges[2 * n] = lo;
-            ranges[2 * n++ + 1] = seqno - 1;
-            lo = 0;
-        }
-        if (!most && !lo) break;
-    }
-    return n;
+    return sc_rx_ranges(e, rx, 0, first < rx->next ? rx->next : first, last, most, ranges, max);
 }
 
 /* After CUT only what it names is fetched, and nothing of the lost between START and CUT. */

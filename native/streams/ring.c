@@ -58,6 +58,26 @@ void sc_rx_extend(const sc_engine *e, sc_rx_stream *rx) {
     while (rx->next <= rx->highest && sc_rx_at(e, rx, rx->next)->p) rx->next++;
 }
 
+size_t sc_rx_ranges(const sc_engine *e, const sc_rx_stream *rx, int held, uint64_t first, uint64_t last, uint64_t most,
+                    uint64_t *ranges, size_t max) {
+    uint64_t end = rx->first + e->config.ring_packets, lo = 0;
+    size_t n = 0;
+    if (last >= end) last = end - 1;
+    for (uint64_t seqno = first; seqno <= last + 1 && n < max; seqno++) {
+        int is_here = seqno <= last && rx->packets && sc_rx_at(e, rx, seqno)->p;
+        if (seqno <= last && most && is_here == held) {
+            most--;
+            if (!lo) lo = seqno;
+        } else if (lo) {
+            ranges[2 * n] = lo;
+            ranges[2 * n++ + 1] = seqno - 1;
+            lo = 0;
+        }
+        if (!most && !lo) break;
+    }
+    return n;
+}
+
 void sc_rx_end(sc_rx_stream *rx, uint64_t last) {
     if (rx->next > last + 1) rx->next = last + 1;
 }

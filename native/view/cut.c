@@ -67,18 +67,7 @@ size_t sc_engine_held(const sc_engine *e, uint32_t rank, uint64_t *prefix, uint6
     *prefix = prefix_of(e, rank);
     const sc_rx_stream *rx = &e->peers[rank]->group;
     if (rank == e->view.rank || !rx->packets) return 0;
-    size_t n = 0;
-    uint64_t lo = 0;
-    for (uint64_t seqno = rx->next; seqno <= rx->highest + 1 && n < max; seqno++) {
-        int held = seqno <= rx->highest && sc_rx_at(e, rx, seqno)->p != NULL;
-        if (held && !lo) lo = seqno;
-        if (!held && lo) {
-            ranges[2 * n] = lo;
-            ranges[2 * n++ + 1] = seqno - 1;
-            lo = 0;
-        }
-    }
-    return n;
+    return sc_rx_ranges(e, rx, 1, rx->next, rx->highest, UINT64_MAX, ranges, max);
 }
 
 int sc_engine_cut_reached(const sc_engine *e) {

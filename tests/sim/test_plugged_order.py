@@ -24,7 +24,7 @@ static size_t batching_bytes(const sc_config *config, const sc_view *view) { ret
 
 static void settle_reversed(sc_engine *e, int64_t now) {
     batching *b = e->order.state;
-    for (uint32_t n = 0; sc_stamps(e) && !e->cut.gate_closed; n = 0) {
+    for (uint32_t n = 0; sc_is_sequencer(e) && !e->cut.gate_closed; n = 0) {
         sc_peer *batch[2];
         for (sc_peer **m = e->peers; m < e->peers + e->view.n && n < 2; m++)
             if (!(*m)->cut.lost && (*m)->forward.queued < (*m)->forward.next) batch[n++] = *m;
