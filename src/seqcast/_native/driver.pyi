@@ -174,7 +174,8 @@ class Sender:
                 the earlier messages of this member, and every member of the view delivers it before the view ends.
                 Members may deliver it at different places among the messages of others. Without a total order, with the
                 order "grant", and for a message to one member, it makes no difference. With "sequencer" and
-                "total-1999" it travels by way of the sequencer, like the others.
+                "total-1999" it travels by way of the sequencer, like the others: if the sequencer crashes before it has
+                multicast the message, every member delivers it in the next view instead.
 
         Raises:
             SendTimeout: the message was not sent; no part of it will be delivered.
