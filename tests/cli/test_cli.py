@@ -72,6 +72,7 @@ def test_every_command_has_help(command, capsys):
         (["unblock", "x", "--timeout", "soon"], "'soon' is not a number of seconds"),
         (["perf", "--size", "0"], "--size must be from"),
         (["perf", "--path", "moon"], "invalid choice"),
+        (["perf", "--interface", "lo", "--path", "loopback"], "leave --path and --loss out"),
         (["audit"], "JOURNAL"),
         (["audit", os.devnull], "is a file"),
         (["sim"], "--seed"),
@@ -88,7 +89,7 @@ def test_bad_input_is_one_line_and_status_2_and_says_what(arguments, says, capsy
 
 def test_the_demo_does_not_write_into_a_folder_that_holds_something(tmp_path, capsys):
     (tmp_path / "old").touch()
-    assert cli.main(["demo", "--journals", str(tmp_path)]) == 2
+    assert cli.main(["demo", "--journal", str(tmp_path)]) == 2
     assert "not empty" in capsys.readouterr().err
 
 

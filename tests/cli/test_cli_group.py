@@ -265,7 +265,7 @@ def test_a_demo_that_is_ended_has_its_members_leave(start, tmp_path, number):
     pytest.importorskip("pyspark")
     from seqcast.journal import reader as journals
 
-    options = ["--members", "3", "--rate", "500", "--port", "47710", "--journals", str(tmp_path / "journals")]
+    options = ["--members", "3", "--rate", "500", "--port", "47710", "--journal", str(tmp_path / "journals")]
     demo = start("demo", *options, start_new_session=True)
     while "traffic" not in demo.stdout.readline():
         assert demo.poll() is None, demo.stderr.read()
@@ -283,7 +283,7 @@ def test_the_demo_crashes_joins_and_is_judged(capfd, tmp_path, monkeypatch, spar
     text.write_text("".join(f"line {number}\n" for number in range(100)))
     options = ["--input", str(text), "--seconds", "1", "--rate", "2000", "--members", "3"]
     journals = tmp_path / "journals"
-    assert cli.main(["demo", *options, "--journals", str(journals), "--plant-fault", "drop"]) == 1
+    assert cli.main(["demo", *options, "--journal", str(journals), "--plant-fault", "drop"]) == 1
     out = capfd.readouterr().out
     assert "SIGKILL to a, the coordinator" in out
     views = re.findall(r"^ *[\d.]+ s +view \d+ +\[(.*?)\]", out, re.M)

@@ -16,7 +16,7 @@ from netns import MEMBERS, cut_off, lonely, network, python, segmented  # noqa: 
 from seqcast.perf import command, report, runs
 from seqcast.perf.loops import END, TURN, Payloads, Tally
 from seqcast.perf.messages import FULL_CHECK_EVERY, BatchSource, Check
-from seqcast.perf.paths import MTU, PATHS, Path, PathError, Place, call, dropping, open_path
+from seqcast.perf.paths import MTU, PATHS, Path, PathError, Place, call, dropping, on_interface, open_path
 from seqcast.perf.processes import Process, Processes, RunFailed
 from seqcast.perf.runs import (
     Latency,
@@ -373,6 +373,22 @@ def test_throughput_on_loopback(order):
     assert figures["lost"] == 0 and figures["wrong"] == 0
     assert figures["members"] == 3 and figures["size"] == 1024 and figures["order"] == order
     assert figures["delivered_msgs_per_s"] > 100 and 0 < figures["ratio_to_limit"]
+
+
+@linux
+def test_an_interface_is_a_path_of_its_own():
+    figures = perf("--members", "2", *SHORT[:4], "--json", "--interface", "127.0.0.1")
+    assert figures["path"] == "127.0.0.1" and figures["other_paths"] == []
+    assert figures["lost"] == 0 and figures["messages"] > 0
+
+
+@linux
+def test_what_is_known_of_an_interface_is_its_address_and_the_packets_that_fit_it():
+    path = on_interface("lo", 2)
+    assert path.name == "lo" and path.places == (Place((), "lo", "127.0.0.1"),) * 2
+    assert 1000 < path.packet_bytes * path.segments <= 65507
+    with pytest.raises(PathError, match="'nosuchinterface0'"):
+        on_interface("nosuchinterface0", 2)
 
 
 @linux

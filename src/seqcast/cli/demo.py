@@ -292,13 +292,13 @@ def main(argv: Sequence[str]) -> int:
         return complain(f"cannot read {source}: {error.strerror}; give a text file with --input")
     if not lines:
         return complain(f"{source} has no lines to send; give another text file with --input")
-    journals = Path(arguments.journals or f"journals/demo-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
+    journals = Path(arguments.journal or f"journals/demo-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
     try:
         journals.mkdir(parents=True, exist_ok=True)
         if any(journals.iterdir()):
-            return complain(f"{journals} is not empty; name a new folder with --journals")
+            return complain(f"{journals} is not empty; name a new folder with --journal")
     except OSError as error:
-        return complain(f"cannot write to {journals}: {error.strerror}; name another folder with --journals")
+        return complain(f"cannot write to {journals}: {error.strerror}; name another folder with --journal")
 
     print(
         f"{count(arguments.members, 'member')} over multicast on {arguments.interface}, order {arguments.order}; "
@@ -339,7 +339,7 @@ def _parser() -> argparse.ArgumentParser:
     result.add_argument(
         "--seconds", type=seconds, default=3.0, metavar="S", help="length of each of the three acts (%(default)g)"
     )
-    result.add_argument("--journals", metavar="DIR", help="new folder for the journals (default: journals/demo-...)")
+    result.add_argument("--journal", metavar="DIR", help="new folder for the journals (default: journals/demo-...)")
     result.add_argument(
         "--plant-fault",
         choices=FAULTS,

@@ -74,6 +74,11 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         help="path of the packets; both: loopback and, where possible, veth-segmented",
     )
     parser.add_argument(
+        "--interface",
+        metavar="NAME",
+        help="instead of a path: all members on this interface of the machine, by name or IPv4 address",
+    )
+    parser.add_argument(
         "--loss", type=float, metavar="PERCENT", help="also run with this share of datagrams dropped by the kernel"
     )
     parser.add_argument(
@@ -131,6 +136,8 @@ def check(parser: Parser, arguments: argparse.Namespace) -> None:
         parser.error("--pairs must be from 1 to 1000")
     if arguments.loss is not None and not 0 < arguments.loss <= 50:
         parser.error("--loss must be more than 0 and at most 50 percent")
+    if arguments.interface is not None and (arguments.path != "both" or arguments.loss is not None):
+        parser.error("--interface measures on an interface as it is: leave --path and --loss out")
     check_journal(parser, arguments)
 
 

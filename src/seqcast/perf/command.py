@@ -15,7 +15,7 @@ from typing import Any
 from seqcast.errors import SeqcastError
 from seqcast.perf import report
 from seqcast.perf.arguments import parse, pinned, settings
-from seqcast.perf.paths import Path, PathError, dropping, open_path, why_no_namespaces
+from seqcast.perf.paths import Path, PathError, dropping, on_interface, open_path, why_no_namespaces
 from seqcast.perf.runs import Latency, Load, bare_latency, bare_throughput, group_latency, group_throughput
 
 KIND_NAMES = {"plain": "plain loops", "aio": "loops in asyncio"}
@@ -78,10 +78,11 @@ def heading(arguments: argparse.Namespace) -> str:
 
 def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """The figures of each path that was asked for; of ``both``, a path that cannot be created here says why."""
+    if arguments.interface is not None:
+        return [measure_path(arguments, on_interface(arguments.interface, arguments.members))]
     names = ["loopback", "veth-segmented"] if arguments.path == "both" else [arguments.path]
     needs_namespaces = arguments.loss is not None or names != ["loopback"]
     reason = why_no_namespaces() if needs_namespaces else ""
-    measure_path = measure_latency if arguments.latency else measure_throughput
     results = []
     for name in names:
         if reason and (name != "loopback" or arguments.loss is not None):
@@ -90,8 +91,14 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
             results.append({"path": name, "unavailable": reason})
             continue
         with open_path(name, arguments.members, own_namespace=arguments.loss is not None) as path:
-            results.append({**measure_path(arguments, path), "machine": report.machine()})
+            results.append(measure_path(arguments, path))
     return results
+
+
+def measure_path(arguments: argparse.Namespace, path: Path) -> dict[str, Any]:
+    """The figures of one path, and the machine that they are of."""
+    measured = measure_latency if arguments.latency else measure_throughput
+    return {**measured(arguments, path), "machine": report.machine()}
 
 
 def measure_throughput(arguments: argparse.Namespace, path: Path) -> dict[str, Any]:

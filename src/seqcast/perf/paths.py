@@ -5,7 +5,8 @@
 ``veth-segmented``  the same, but the sender's interface segments: each packet crosses on its own, as behind a network
                     card without segmentation offload.
 
-The first two are figures of one kernel; only the third says what a network would carry.
+The first two are figures of one kernel; only the third says what a network would carry. Or all members share one
+interface of the machine (``on_interface``), whose multicasts its kernel loops back.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -25,6 +28,8 @@ PATHS = ("loopback", "veth", "veth-segmented")
 LOOPBACK_PACKET = 65000
 MTU = 1500
 UDP_HEADERS = 28
+DATAGRAM_MAX = 65507
+SIOCGIFADDR, SIOCGIFMTU = 0x8915, 0x8921  # of Linux, netdevice(7)
 SEGMENTS_MAX = 44
 """Packets of one UDP_SEGMENT send: 44 x 1472 bytes are the most that fit 65 507."""
 
@@ -73,7 +78,7 @@ class Path:
     """One path: the places of its members, and what a bare sender uses on it.
 
     Args:
-        name: one of PATHS.
+        name: one of PATHS, or an interface.
         places: one a member.
         packet_bytes: UDP payload of a full packet.
         segments: packets of one send; more than 1 are cut by UDP_SEGMENT.
@@ -182,6 +187,33 @@ def dropping(places: Sequence[Place], percent: float) -> Iterator[None]:
             call("ip", "netns", "exec", name, "nft", rules)
             stack.callback(call, "ip", "netns", "exec", name, "nft", "delete table inet seqcast_loss")
         yield
+
+
+def on_interface(interface: str, members: int) -> Path:
+    """The path on an interface of this machine, which all members share.
+
+    Args:
+        interface: its name or its IPv4 address.
+        members: how many places the path has.
+
+    Raises:
+        PathError: no interface has this name, or this address; or it has no IPv4 address.
+    """
+    import fcntl  # absent on Windows, where this command refuses to run
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        for _, name in socket.if_nameindex():
+            request = struct.pack("16s240x", name.encode())
+            try:
+                address = socket.inet_ntoa(fcntl.ioctl(asked, SIOCGIFADDR, request)[20:24])
+            except OSError:
+                continue  # it has none
+            if interface in (name, address):
+                mtu: int = struct.unpack_from("i", fcntl.ioctl(asked, SIOCGIFMTU, request), 16)[0]
+                packet = min(mtu - UDP_HEADERS, LOOPBACK_PACKET)
+                segments = min(SEGMENTS_MAX, DATAGRAM_MAX // packet)
+                return Path(interface, (Place((), interface, address),) * members, packet, segments, segments > 1)
+    raise PathError(f"no interface of this machine with an IPv4 address is called, or has the address, {interface!r}")
 
 
 @contextmanager
