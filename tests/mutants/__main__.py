@@ -1,149 +1,147 @@
 """Breaks the protocol on purpose, in a copy, and lists what catches each break.
 
-python -m mutants                  all breaks (PYTHONPATH=tests; two to three quarters of an hour)
-python -m mutants --quick          those that CI runs: a minute or two
+PYTHONPATH=tests:tests/helpers python -m mutants [OPTIONS]
+
+python -m mutants                  all breaks, an hour or two; docs/mutants.md has the result
+python -m mutants --new            those that docs/mutants.md says nothing of: an interrupted run goes on
 python -m mutants --match lease    those whose name has this word
+python -m mutants --quick          those that CI runs: a minute or two; docs/mutants.md stays as it is
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import re
-import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+from mutants import page
 from mutants.breaks import BREAKS, Break
+from mutants.tree import ROOT, Copy, NoVerdict, python
 
-ROOT = Path(__file__).resolve().parents[2]
-COPIED = ("src", "native", "tests", "setup.py", "pyproject.toml", "README.md", "docs", "Makefile")
 STEP = 10
 FAMILY_SEEDS = 40
-HANGS_S = 600
-"""Ten seeds take a few seconds; a run that takes this long has no end."""
+SEEDS_CPU_S = 200
+"""Ten seeds take a few seconds of processor time; a run that takes this much has no end."""
+TESTS_CPU_S = 300
 
-
-UNFIT = re.compile(r"^(?:E +)?((?:Import|ModuleNotFound|Syntax|Indentation|Name|UnboundLocal)Error\b.*)", re.M)
-"""What Python says of a break that is no program: it breaks no rule, so whatever fails then catches nothing."""
-
-
-class Unfit(Exception):
-    """The break is no program."""
-
-
-class Copy:
-    """A copy of the tree in which one break after the other is made, and mended."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        for name in COPIED:
-            source = ROOT / name
-            if source.is_dir():
-                shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__", "build"))
-            else:
-                shutil.copy(source, folder / name)
-        path = f"{folder / 'src'}:{folder / 'tests'}:{folder / 'tests' / 'helpers'}"
-        self.environment = dict(os.environ, PYTHONPATH=path, SEQCAST_EXTENSIONS="engine")
-
-    def run(self, *command: str, seconds: float) -> tuple[int, str]:
-        """(exit status, output); a command that takes too long has failed, too."""
-        try:
-            done = subprocess.run(
-                [sys.executable, *command], cwd=self.folder, env=self.environment, timeout=seconds, text=True,
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return 1, f"FAILED: no end within {seconds:.0f} s"
-        if done.returncode and (unfit := UNFIT.search(done.stdout)):
-            raise Unfit(unfit[1])
-        return done.returncode, done.stdout
-
-    def build(self) -> str:
-        """What went wrong, or ""."""
-        status, output = self.run("setup.py", "-q", "build_ext", "--inplace", seconds=600)
-        return output if status else ""
-
-    def edit(self, each: Break, back: bool = False) -> None:
-        for file, old, new in each.edits[:: -1 if back else 1]:
-            path = self.folder / file
-            if back:
-                shutil.copy(ROOT / file, path)
-            else:
-                path.write_text(path.read_text().replace(old, new))
+UNFIT = re.compile(
+    r"^(?:E +)?((?:Import|ModuleNotFound|Syntax|Indentation|Name|UnboundLocal)Error\b.*|Failed: Timeout.*)", re.M
+)
+"""What Python says of a break that is no program, and pytest of a test that ran out of time. Neither breaks a rule."""
+EXCEPTION = re.compile(r"^(\w+(?:Error|Exception)\b.*)\nFAILED: an exception; ", re.M)
+ALWAYS_THE_SAME = ("tests/unit/", "tests/protocol/", "tests/sim/")
+"""Of other tests one that fails must fail again: on a busy machine it may have failed for want of processor."""
+PYTEST = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider")
 
 
 def stale(each: Break) -> str:
     """Why a break no longer applies, or ""."""
     for file, old, _ in each.edits:
-        found = (ROOT / file).read_text().count(old)
+        found = (ROOT / file).read_text(encoding="utf-8").count(old)
         if found != 1:
             return f"{file} has its text {found} times: {old.splitlines()[0]}"
     return ""
 
 
-def fails_anyway(failure: str) -> bool:
-    """Does the run, or the test, of which this is the line fail without any break, too? Then it catches nothing."""
-    _, run, options = failure.partition("replay: seqcast sim ")
-    test = failure.removeprefix("FAILED ").partition(" - ")[0]
-    if not run and "::" not in test:
-        return False
-    command = ["seqcast", "sim", *options.split()] if run else ["pytest", "-q", "-p", "no:cacheprovider", test]
-    environment = dict(os.environ, PYTHONPATH=str(ROOT / "src"))
-    done = subprocess.run(
-        [sys.executable, "-m", *command], cwd=ROOT, env=environment, capture_output=True, timeout=HANGS_S
-    )
-    if done.returncode:
-        print(f"FAILS WITHOUT A BREAK: {failure}", flush=True)
-    return done.returncode != 0
+@functools.cache
+def fails_anyway(*command: str) -> bool:
+    """Does this fail without any break, too? Then it catches nothing."""
+    status, _ = python(ROOT, dict(os.environ, PYTHONPATH=str(ROOT / "src")), *command, cpu_s=TESTS_CPU_S)
+    if status:
+        print(f"FAILS WITHOUT A BREAK: {' '.join(command)}", flush=True)
+    return status != 0
 
 
-def caught(copy: Copy, each: Break, seeds: int, seconds: float) -> str:
-    """What catches it: a seed, a test, or "" if nothing does.
+def run(copy: Copy, *command: str, cpu_s: float) -> tuple[int, str]:
+    """(exit status, output) in the copy.
 
     Raises:
-        Unfit: the broken code cannot be run.
+        NoVerdict: the broken code is no program, or did not get the processor.
     """
-    if each.tests:  # a test is quicker than seeds
-        pytest = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider")
-        status, output = copy.run(*pytest, *each.tests.split(), seconds=300)
-        if status == 1:
-            failed = next((line for line in output.splitlines() if line.startswith("FAILED")), output[-200:])
-            if not fails_anyway(failed):
-                return failed
-    end = time.monotonic() + seconds
-    steps = [(first, ()) for first in range(1, seeds + 1, STEP)]
-    if each.family:
-        steps[:0] = [(first, ("--family", each.family)) for first in range(1, FAMILY_SEEDS + 1, STEP)]
-    for first, family in steps:
-        span = ("--seeds", f"{first}..{first + STEP - 1}")
-        status, output = copy.run("-m", "seqcast", "sim", *span, *family, seconds=HANGS_S)
-        failed = [line for line in output.splitlines() if line.startswith("FAILED")]
-        found = next((line for line in failed if not fails_anyway(line)), "")
-        if found or (status and not failed):
-            return found.replace("FAILED: ", "").replace("replay: seqcast sim --", "") or (
-                output.strip()[-200:] or f"ended with status {status}"
-            )
-        if time.monotonic() >= end:
-            break
+    status, output = copy.run(*command, cpu_s=cpu_s)
+    if status and (unfit := UNFIT.search(output)):
+        raise NoVerdict(unfit[1])
+    return status, output
+
+
+def killed(status: int) -> str:
+    """What a process that was killed by a signal says of the break."""
+    return "no end" if -status == signal.SIGXCPU else f"killed by {signal.Signals(-status).name}"
+
+
+def by_tests(copy: Copy, each: Break) -> str:
+    """The test that catches it, or ""."""
+    status, output = run(copy, *PYTEST, *each.tests.split(), cpu_s=TESTS_CPU_S)
+    if status < 0:
+        return f"`{each.tests}`: {killed(status)}"
+    if status > 1:
+        raise NoVerdict(f"pytest ends with status {status}: {output.strip()[-200:]}")
+    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output, re.M) if status else None
+    if not failed:
+        return ""
+    test = failed[1]
+    if not test.startswith(ALWAYS_THE_SAME) and not run(copy, *PYTEST, test, cpu_s=TESTS_CPU_S)[0]:
+        return ""
+    return "" if fails_anyway(*PYTEST, test) else f"`{test}`"
+
+
+def by_seeds(copy: Copy, each: Break, seeds: int) -> str:
+    """The seed that catches it, and what is violated then; or ""."""
+    steps: list[tuple[int, tuple[str, ...]]] = [(first, ()) for first in range(1, seeds + 1, STEP)]
+    if each.drawn:
+        steps[:0] = [(first, each.drawn) for first in range(1, FAMILY_SEEDS + 1, STEP)]
+    for first, drawn in steps:
+        span = f"{first}..{first + STEP - 1}"
+        status, output = run(copy, "-m", "seqcast", "sim", "--seeds", span, *drawn, cpu_s=SEEDS_CPU_S)
+        if status < 0:
+            return f"`sim {' '.join(('--seeds', span, *drawn))}`: {killed(status)}"
+        for words, seed in re.findall(r"^FAILED: (.*?); replay: seqcast sim --seed (\d+)", output, re.M):
+            options = ("--seed", seed, *drawn)
+            if not fails_anyway("-m", "seqcast", "sim", *options):
+                raised = EXCEPTION.search(output)
+                what = raised[1] if raised and words == "an exception" else words
+                return f"`sim {' '.join(options)}`: {what}"
+        if status and "\nFAILED: " not in f"\n{output}":
+            raise NoVerdict(f"the simulator ends with status {status}: {output.strip()[-200:]}")
     return ""
+
+
+def verdict(copy: Copy, each: Break, seeds: int) -> str:
+    """What catches it, or "".
+
+    Raises:
+        NoVerdict: nothing can be said of it.
+    """
+    copy.edit(each)
+    try:
+        if each.native:
+            copy.build()
+        return (by_tests(copy, each) if each.tests else "") or by_seeds(copy, each, seeds)
+    finally:
+        copy.mend()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="mutants", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="those that CI runs")
+    parser.add_argument("--quick", action="store_true", help="those that CI runs; docs/mutants.md stays as it is")
+    parser.add_argument("--new", action="store_true", help="those that docs/mutants.md says nothing of")
     parser.add_argument("--match", default="", metavar="WORDS", help="those whose name has these, or of several by |")
     parser.add_argument("--seeds", type=int, default=200, metavar="N", help="the default seeds 1 to N (200)")
-    parser.add_argument("--seconds", type=float, default=180, metavar="S", help="for the seeds of one break (180)")
     parser.add_argument("--list", action="store_true", help="list them, and whether they still apply")
     arguments = parser.parse_args()
+    known = page.read()
     chosen = [
         each
         for each in BREAKS
-        if any(words in each.name for words in arguments.match.split("|")) and (each.quick or not arguments.quick)
+        if any(words in each.name for words in arguments.match.split("|"))
+        and (each.quick or not arguments.quick)
+        and not (arguments.new and known.get(each.name))
     ]
     # All of them, so that CI notices: a break that no longer applies tests nothing.
     old = {each.name: words for each in (chosen if arguments.match else BREAKS) if (words := stale(each))}
@@ -152,26 +150,24 @@ def main() -> int:
     if arguments.list or old:
         print(f"{len(BREAKS)} breaks, {len(old)} of which no longer apply")
         return 1 if old else 0
-    missed = unfit = 0
+    missed = errors = 0
     with tempfile.TemporaryDirectory(prefix="seqcast-mutants-") as folder:
         copy = Copy(Path(folder))
         for each in sorted(chosen, key=lambda each: each.native):
             begin = time.monotonic()
-            copy.edit(each)
-            found = trouble = ""
             try:
-                trouble = copy.build() if each.native else ""
-                found = trouble or caught(copy, each, arguments.seeds, arguments.seconds)
-            except Unfit as error:
-                trouble = str(error)
-            unfit += bool(trouble)
-            missed += not (trouble or found)
-            verdict = "ERROR " if trouble else "caught" if found else "MISSED"
-            took = time.monotonic() - begin
-            print(f"{verdict}  {each.name} ({took:.0f} s): {trouble[-300:] or found or 'by nothing'}", flush=True)
-            copy.edit(each, back=True)
-    print(f"{len(chosen)} breaks, {missed} caught by nothing, {unfit} that cannot be run")
-    return 1 if missed or unfit else 0
+                found = verdict(copy, each, arguments.seeds)
+                words = "caught" if found else "MISSED"
+                missed += not found
+                if not arguments.quick:
+                    page.write(known | {each.name: found})
+                    known[each.name] = found
+            except NoVerdict as error:
+                found, words = str(error)[-300:], "ERROR "
+                errors += 1
+            print(f"{words}  {each.name} ({time.monotonic() - begin:.0f} s): {found or 'by nothing'}", flush=True)
+    print(f"{len(chosen)} breaks, {missed} caught by nothing, {errors} of which nothing can be said")
+    return 1 if missed or errors else 0
 
 
 if __name__ == "__main__":

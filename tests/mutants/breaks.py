@@ -18,6 +18,7 @@ class Break:
         name: what is wrong then.
         edits: (file, text, what stands there in its place).
         family: of storms, whose first seeds are run before the default ones: it is quicker so.
+        options: of these seeds, where a break shows only with them ("--reliability gossip").
         tests: that find it, run before the seeds; why seeds do not find it, or not soon, is said in ``why``.
         quick: found by its tests or by the first few seeds: CI runs it.
     """
@@ -25,6 +26,7 @@ class Break:
     name: str
     edits: tuple[tuple[str, str, str], ...]
     family: str = ""
+    options: str = ""
     tests: str = ""
     why: str = ""
     quick: bool = False
@@ -34,10 +36,17 @@ class Break:
         """The engine has to be built anew."""
         return any(file.startswith("native/") for file, _, _ in self.edits)
 
+    @property
+    def drawn(self) -> tuple[str, ...]:
+        """Options of the simulator for the seeds that are run first."""
+        return (*(("--family", self.family) if self.family else ()), *self.options.split())
+
 
 MACHINES = "src/seqcast/core/machines/"
 RULES = "src/seqcast/core/rules/"
 RINGS = "no seed has a token ring unless it is asked for"
+CROWDS = "seeds run groups, in which members vote and nothing is given up"
+GOSSIP = "--reliability gossip"
 SAFE = "one seed in eight delivers safely"
 DRIVEN = "few seeds drive the engine as hard as the test does"
 
@@ -66,6 +75,23 @@ BREAKS = (
          "    sc_tx_packet *packet = sc_tx_at(tx, seqno);\n    int fresh",
          "    sc_tx_packet *packet = sc_tx_at(tx, seqno);\n    if (sc_get_type(packet->p) == SC_TYPE_RECORD) return NULL;\n"
          "    int fresh"),
+    _one("what a record orders after a void entry does not count", "native/order/records.c",
+         "            if (!last) return 0;", "            return 0;",
+         tests="tests/unit/test_records.py", why="survivors deliver the same, in an order of their own"),
+    _one("what lies beyond the cut is delivered with the view", "native/view/install.c",
+         "if (r != e->view.rank) sc_rx_end(&e->peers[r]->group, cut[r]);", "(void)cut;", family="storm"),
+    _one("a member follows the records of one that is not the sequencer", "native/order/records.c",
+         "    int valid = peer->rank == (uint32_t)e->view.sequencer;", "    int valid = 1;",
+         tests="tests/unit/test_records.py", why="no member of a simulated group records without being the sequencer"),
+    _one("a record is consumed with the view only", "native/order/records.c",
+         "            if (!last) sc_flow_consumed(e, peer, SC_STREAM_GROUP, slot->len, e->now);", "            (void)slot;",
+         tests="tests/unit/test_records.py", why="few runs have so many records in one view"),
+    _one("records have no credit beyond the window", "native/order/records.c",
+         "SC_RECORD_LEN(1), SC_RECORD_RESERVE(e->group.window))", "SC_RECORD_LEN(1), 0)",
+         tests="tests/unit/test_records.py", why="simulated sequencers seldom fill their own window"),
+    _one("what waits for an order policy that failed is never ordered", "native/order/records.c",
+         "        e->counters.policy_failed++;\n        order_all(e);", "        e->counters.policy_failed++;\n        s->arrived = 0;",
+         tests="tests/unit/test_order_policy.py", why="the next packet that comes has it ordered"),
     # ---- places on request
     _one("the cut closes no holes", "native/order/grant.c",
          "        if (place_of(e, r) != s->place_next) own_order(e);", "        if (place_of(e, r) != s->place_next) return;",
@@ -81,6 +107,17 @@ BREAKS = (
          "    while (front(e, peer->rank) && !place_of(e, peer->rank) && pass(e, peer->rank)) {}\n"
          "    if (place_of(e, peer->rank) == s->place_next) deliver(e);",
          tests="tests/unit/test_grant.py", why="one seed in six has this order"),
+    _one("two members are granted one place", "native/order/grant.c",
+         "        s->granted += count;\n", "        s->granted += count ? count - 1 : 0;\n", options="--order grant"),
+    _one("a request for places is not repeated", "native/order/grant.c",
+         "    else if (now >= s->ask_due)\n        say_want(e, now);", "    (void)say_want;", options="--order grant"),
+    _one("what lies behind a hole at the cut is not transitional", "native/order/grant.c",
+         "        if (place_of(e, r) != s->place_next) own_order(e);", "", tests="tests/unit/test_grant.py",
+         options="--order grant"),
+    _one("a packet whose place is past waits for ever", "native/order/grant.c",
+         "    e->counters.drop_field++;\n    sc_rx_refuse", "    return;\n    sc_rx_refuse",
+         tests="tests/sim/test_hostile_storms.py tests/unit/test_grant.py tests/unit/test_hostile_engine.py",
+         why="no correct member sends such a packet"),
     _one("a late answer of an order policy counts", "native/order/records.c",
          "    if (!batch || batch != s->batch || n > SC_OFFERS_MAX) return 0;", "    if (!batch || n > SC_OFFERS_MAX) return 0;",
          tests="tests/unit/test_order_policy.py",
@@ -113,6 +150,15 @@ BREAKS = (
          tests="tests/unit/test_causal.py", why="one seed in six has this order"),
     _one("at the cut causes count no more", "native/order/causal.c", "    follow_all(e, ENDING);\n", "",
          tests="tests/unit/test_causal.py", why="few cuts find an effect here whose cause has yet to be fetched"),
+    _one("what was told is told again", "native/order/causal.c", "            s->told[*rank] += count;\n", "",
+         tests="tests/unit/test_causal.py", options="--order causal"),
+    _one("a packet is closed without the record of what it waits for", "native/order/causal.c",
+         "    if (tx == &e->group) tell(e);", "    (void)tell, (void)tx;", tests="tests/unit/test_causal.py",
+         options="--order causal"),
+    _one("records of causal order are not passed when they are all delivered", "native/order/causal.c",
+         "        if (!is_delivered(e, rank, seqno, when)) return 0;",
+         "        if (!is_delivered(e, rank, seqno + 1, when)) return 0;", tests="tests/unit/test_causal.py",
+         options="--order causal"),
     # ---- safe delivery
     _one("the gate passes on what one member has not acknowledged", "native/streams/acks.c",
          "        if (peer->credit.acked.delivered < delivered) delivered",
@@ -127,6 +173,12 @@ BREAKS = (
          tests="tests/unit/test_safe.py", why=SAFE),
     _one("what was undecided when a member was lost is not transitional", "native/delivery/queue.c",
          "        d->transitional |= undecided && d->global;", "        (void)undecided;",
+         tests="tests/unit/test_safe.py", why=SAFE),
+    _one("safe delivery has no gate", "native/delivery/queue.c",
+         "    return d->stream == SC_STREAM_GROUP && e->view.safe ? hold_back(e, d) : pass_on(e, d);",
+         "    (void)hold_back;\n    return pass_on(e, d);", tests="tests/unit/test_safe.py", why=SAFE),
+    _one("the gate stays shut at the end of the view", "native/delivery/queue.c",
+         "        if (!pass_on(e, d)) sc_slab_unref(d->slab);", "        sc_slab_unref(d->slab);",
          tests="tests/unit/test_safe.py", why=SAFE),
     # ---- the wire and the rings
     _one("the CRC is not checked", "native/wire/wire.c",
@@ -145,6 +197,12 @@ BREAKS = (
          family="repair"),
     _one("what lies beyond the ring is taken into the slot of another packet", "native/engine/receive.c",
          "if (seqno >= rx->first + e->config.ring_packets)", "if (0)"),
+    _one("a packet that came before is taken again", "native/engine/receive.c",
+         "    return sc_rx_at(e, rx, seqno)->p ? drop(&e->counters.packets_duplicate) : 1;", "    return 1;"),
+    _one("a packet of the group that came from another member counts though nobody asked for it", "native/engine/receive.c",
+         "    else if (!sc_gaps_asked(rx, seqno))\n", "    else if (0)\n",
+         tests="tests/unit/test_hostile_engine.py tests/sim/test_hostile_storms.py",
+         why="correct members serve only what was asked of them"),
     _one("nobody notices that the last packet was lost", "native/streams/gaps.c",
          "if (highest <= rx->known || highest > rx->limit) return;",
          "(void)due; return;"),
@@ -289,6 +347,30 @@ BREAKS = (
     _one("joiners that a token brings are not noted", MACHINES + "token_ring.py",
          "                self._hear_of(info)", "                pass",
          tests="tests/sim/test_token_ring.py", why=RINGS),
+    # ---- gossip
+    _one("a member asks nobody for what a gossip shows that it lacks", "native/streams/gossip.c",
+         "    sc_gaps_ask(e, &owner->group, lo, hi, holder);", "    (void)lo;", options=GOSSIP),
+    _one("a request is not answered", "src/seqcast/core/gossip/policy.py",
+         "self._effects.append(Answer(via, sender, ranges))", "pass",
+         tests="tests/unit/test_gossip.py", why=CROWDS),
+    _one("what a gossip says of its origin is no acknowledgement", MACHINES + "gossip.py",
+         "if has.rank == context.rank != frame.origin:", "if False:", options=GOSSIP),
+    _one("what a gossip says of its origin is an acknowledgement of the member that passed it on", MACHINES + "gossip.py",
+         "context.plane.gossip_vote(frame.origin, has", "context.plane.gossip_vote(self._ranks[sender], has",
+         options=GOSSIP),
+    _one("a packet is stable when one member has voted for it", "src/seqcast/core/gossip/policy.py",
+         "least = min(self._votes[each].get(sender, 0) if", "least = max(self._votes[each].get(sender, 0) if",
+         options=GOSSIP),
+    _one("a gossip that was seen is handled again", "src/seqcast/core/gossip/policy.py",
+         "        if not self._known.add(gossip.origin, gossip.counter):\n            return\n",
+         "        self._known.add(gossip.origin, gossip.counter)\n",
+         tests="tests/unit/test_gossip.py", why="members gossip more than they need to, and nothing is lost"),
+    _one("what is given up is not told as lost", "src/seqcast/core/gossip/policy.py",
+         "self._effects += [Lost(sender, *each) for each in _ranges(sorted(lost))]", "_ranges(sorted(lost))",
+         tests="tests/unit/test_gossip.py", why=CROWDS),
+    _one("with votes, too, a packet is given up", "src/seqcast/core/gossip/policy.py",
+         "self._settings.lost_ns and not self._settings.votes:", "self._settings.lost_ns:",
+         tests="tests/unit/test_gossip.py", why="no simulated packet is missing for that long"),
     # ---- attempts
     _one("a lower START is answered too", MACHINES + "participant.py",
          "(_BOUND, (E.START, is_below_promise), None, refuse,",

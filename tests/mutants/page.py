@@ -1,0 +1,38 @@
+"""docs/mutants.md: each break, and what caught it when it was last tried."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from mutants.breaks import BREAKS
+from mutants.tree import ROOT
+
+PAGE = ROOT / "docs" / "mutants.md"
+HEAD = """# Breaks of the protocol, and what catches each
+
+Made by `make mutants`: one break after the other is made in a copy of the tree, and the first test that fails, or the
+first seed of `seqcast sim` with what it violates, is named here. Next time it may be another one. Breaks that *nothing*
+catches are holes in the tests.
+
+| what is wrong | caught by |
+|---|---|
+"""
+NOTHING = "*nothing*"
+
+
+def read() -> dict[str, str]:
+    """By name of a break: what caught it; "": nothing."""
+    text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    rows = re.findall(r"^\| (.*?) \| (.*) \|$", text, re.M)
+    return {name: "" if found == NOTHING else found for name, found in rows}
+
+
+def write(found: Mapping[str, str]) -> None:
+    """Writes the page, with a row for each break that was tried, in the order of breaks.py."""
+    rows = [f"| {each.name} | {_cell(found[each.name])} |\n" for each in BREAKS if each.name in found]
+    PAGE.write_text(HEAD + "".join(rows), encoding="utf-8")
+
+
+def _cell(found: str) -> str:
+    return " ".join(found.replace("|", "/").split())[:200] or NOTHING

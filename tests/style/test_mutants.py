@@ -1,0 +1,67 @@
+"""The table of breaks and its page: all apply, and the tool knows what catches one. ``make mutants`` runs them."""
+
+import signal
+
+import pytest
+from mutants import __main__ as tool
+from mutants.breaks import BREAKS, Break
+from mutants.tree import NoVerdict
+
+
+def test_the_text_that_each_break_replaces_is_there_once():
+    assert [(each.name, why) for each in BREAKS if (why := tool.stale(each))] == []
+
+
+class Said:
+    """In place of a copy of the tree: what the commands say that are run in it, in turn."""
+
+    def __init__(self, *said):
+        self.said = list(said)
+
+    def run(self, *command, cpu_s):
+        return self.said.pop(0)
+
+
+FAILED = (1, "FAILED tests/unit/test_x.py::test_y[a b] - assert 1 == 2\n1 failed in 0.1s")
+PASSED = (0, "1 passed in 0.1s")
+NAMED = Break("x", (), tests="tests/unit/test_x.py")
+
+
+def test_a_test_that_fails_again_and_only_with_the_break_catches_it(monkeypatch):
+    monkeypatch.setattr(tool, "fails_anyway", lambda *command: False)
+    on_sockets = 1, FAILED[1].replace("unit", "sockets")
+    assert tool.by_tests(Said(FAILED), NAMED) == "`tests/unit/test_x.py::test_y[a b]`"
+    assert tool.by_tests(Said(on_sockets, on_sockets), NAMED) == "`tests/sockets/test_x.py::test_y[a b]`"
+    assert tool.by_tests(Said(on_sockets, PASSED), NAMED) == ""
+    monkeypatch.setattr(tool, "fails_anyway", lambda *command: True)
+    assert tool.by_tests(Said(FAILED), NAMED) == ""
+
+
+@pytest.mark.parametrize(
+    ("status", "output"),
+    [
+        (1, "E   ImportError: cannot import name 'x'"),
+        (1, "NameError: name 'x' is not defined"),
+        (1, "E   Failed: Timeout (>180.0s) from pytest-timeout.\nFAILED tests/unit/test_x.py::test_y"),
+        (2, "ERROR collecting tests/unit/test_x.py"),
+        (4, "ERROR: not found: tests/unit/test_x.py"),
+        (5, "no tests ran"),
+    ],
+)
+def test_what_is_no_program_or_no_test_catches_nothing(status, output):
+    with pytest.raises(NoVerdict):
+        tool.by_tests(Said((status, output)), NAMED)
+
+
+def test_the_first_seed_that_fails_only_with_the_break_catches_it(monkeypatch):
+    monkeypatch.setattr(tool, "fails_anyway", lambda *command: "3" in command)
+    line = "FAILED: {}; replay: seqcast sim --seed {} --members 3 --order fifo"
+    wrong, raised = line.format("delivered twice", 4), line.format("an exception", 5)
+    storm = Break("x", (), family="storm")
+    assert tool.by_seeds(Said((1, line.format("late", 3)), (0, "")), Break("x", ()), 20) == ""
+    said = f"{line.format('late', 3)}\n{wrong}"
+    assert tool.by_seeds(Said((0, ""), (1, said)), storm, 20) == "`sim --seed 4 --family storm`: delivered twice"
+    assert tool.by_seeds(Said((1, f"AssertionError: no\n{raised}")), Break("x", ()), 20).endswith("AssertionError: no")
+    assert tool.by_seeds(Said((-signal.SIGSEGV, "")), Break("x", ()), 20) == "`sim --seeds 1..10`: killed by SIGSEGV"
+    with pytest.raises(NoVerdict, match="status 2"):
+        tool.by_seeds(Said((2, "no such family")), Break("x", ()), 20)
