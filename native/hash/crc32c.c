@@ -38,7 +38,7 @@ static uint32_t load32(const uint8_t *p) {
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-uint32_t sc_crc32c_table(uint32_t crc, const void *data, size_t len) {
+static uint32_t crc32c_table(uint32_t crc, const void *data, size_t len) {
     const uint8_t *p = data;
     crc = ~crc;
     for (; len >= 8; p += 8, len -= 8) {
@@ -57,7 +57,8 @@ uint32_t sc_crc32c_table(uint32_t crc, const void *data, size_t len) {
 
 #include <immintrin.h>
 
-#define KERNEL "sse4.2+pclmul"
+#define LANES "sse4.2+pclmul"
+#define WIDE "avx512+vpclmulqdq"
 #define TARGET __attribute__((target("sse4.2,pclmul")))
 TARGET static inline uint32_t crc8(uint32_t crc, uint8_t v) { return _mm_crc32_u8(crc, v); }
 TARGET static inline uint32_t crc64(uint32_t crc, uint64_t v) { return (uint32_t)_mm_crc32_u64(crc, v); }
@@ -69,12 +70,13 @@ static int has_crc(void) {
     return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul");
 }
 static int has_multiply(void) { return 1; }
+static int has_wide(void) { return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq"); }
 
 #elif defined(__aarch64__) && !defined(__AARCH64EB__) && (defined(__linux__) || defined(__APPLE__))
 
 #include <arm_neon.h>
 
-#define KERNEL "armv8-crc"
+#define LANES "armv8-crc"
 #define TARGET
 /* Assembler rather than intrinsics: compilers differ in when they let a function use instructions that the rest of the
  * file may not. */
@@ -103,7 +105,7 @@ static int has_multiply(void) { return (getauxval(AT_HWCAP) & (1u << 4)) != 0; }
 #endif
 #endif
 
-#ifdef KERNEL
+#ifdef LANES
 
 /* A CRC instruction takes one word a cycle but gives its result after three: three lanes keep it busy. The lanes are
  * put together by carry-less multiplication: a CRC that stands n words before the end counts times x^64n. The 33 less
@@ -120,7 +122,7 @@ TARGET static inline uint64_t load64(const uint8_t *p) {
     return v;
 }
 
-TARGET static uint32_t crc32c_hardware(uint32_t crc, const void *data, size_t len) {
+TARGET static uint32_t crc32c_lanes(uint32_t crc, const void *data, size_t len) {
     const uint8_t *p = data;
     crc = ~crc;
     for (; len && ((uintptr_t)p & 7); len--) crc = crc8(crc, *p++);
@@ -150,25 +152,79 @@ TARGET static void set_up_lanes(void) {
     lanes = has_multiply();
 }
 
-static int hardware;
+#ifdef WIDE
+
+/* Folding, without a CRC instruction: four accumulators of 64 bytes are each multiplied by what the next 256 bytes are worth,
+ * and added to them. A word that stands n words before another counts there times x^64n: `shift` has these constants too. What
+ * is left in the end has the same CRC as all that was folded into it. */
+#define WIDE_TARGET __attribute__((target("avx512f,vpclmulqdq,pclmul,sse4.2")))
+#define FOLDED 256u /* bytes a turn */
+
+WIDE_TARGET static inline __m512i fold(__m512i x, __m512i by, __m512i onto) {
+    __m512i first = _mm512_clmulepi64_epi128(x, by, 0x00), second = _mm512_clmulepi64_epi128(x, by, 0x11);
+    return _mm512_ternarylogic_epi64(first, second, onto, 0x96); /* the sum of all three */
+}
+
+/* For blocks of two words that stand n words before those that they are added to. */
+WIDE_TARGET static inline __m512i places(uint32_t n) {
+    return _mm512_broadcast_i32x4(_mm_set_epi64x((long long)shift[n], (long long)shift[n + 1]));
+}
+
+/* The CRC of 64 bytes. */
+WIDE_TARGET static inline uint32_t crc_of(__m512i x) {
+    uint64_t words[8];
+    uint32_t crc = 0;
+    _mm512_storeu_si512(words, x);
+    for (int i = 0; i < 8; i++) crc = crc64(crc, words[i]);
+    return crc;
+}
+
+WIDE_TARGET static uint32_t crc32c_wide(uint32_t crc, const void *data, size_t len) {
+    const uint8_t *p = data;
+    if (len < 2 * FOLDED) return crc32c_lanes(crc, data, len);
+    __m512i a = _mm512_xor_si512(_mm512_loadu_si512(p), _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)~crc)));
+    __m512i b = _mm512_loadu_si512(p + 64), c = _mm512_loadu_si512(p + 128), d = _mm512_loadu_si512(p + 192);
+    __m512i turn = places(FOLDED / 8), next = places(8);
+    for (p += FOLDED, len -= FOLDED; len >= FOLDED; p += FOLDED, len -= FOLDED) {
+        a = fold(a, turn, _mm512_loadu_si512(p));
+        b = fold(b, turn, _mm512_loadu_si512(p + 64));
+        c = fold(c, turn, _mm512_loadu_si512(p + 128));
+        d = fold(d, turn, _mm512_loadu_si512(p + 192));
+    }
+    crc = crc_of(fold(fold(fold(a, next, b), next, c), next, d));
+    return crc32c_lanes(~crc, p, len);
+}
+
+#endif
+#endif
+
+/* ---- which one ------------------------------------------------------------------------------------------------ */
+
+static sc_crc32c_kernel kernels[3] = {{"table", crc32c_table}}; /* the fastest first */
+static int n_kernels = 1;
+
+#ifdef LANES
+
+static void prefer(const char *name, uint32_t (*sum)(uint32_t, const void *, size_t)) {
+    memmove(kernels + 1, kernels, (size_t)n_kernels++ * sizeof *kernels);
+    kernels[0] = (sc_crc32c_kernel){name, sum};
+}
 
 /* Before main and before any thread, so that no call needs a lock. */
 __attribute__((constructor)) static void choose(void) {
     if (!has_crc()) return;
     set_up_lanes();
-    hardware = 1;
+    prefer(LANES, crc32c_lanes);
+#ifdef WIDE
+    if (has_wide()) prefer(WIDE, crc32c_wide);
+#endif
 }
-
-uint32_t sc_crc32c(uint32_t crc, const void *p, size_t len) {
-    return hardware ? crc32c_hardware(crc, p, len) : sc_crc32c_table(crc, p, len);
-}
-
-const char *sc_crc32c_kernel(void) { return hardware ? KERNEL : "table"; }
-
-#else
-
-uint32_t sc_crc32c(uint32_t crc, const void *p, size_t len) { return sc_crc32c_table(crc, p, len); }
-
-const char *sc_crc32c_kernel(void) { return "table"; }
 
 #endif
+
+uint32_t sc_crc32c(uint32_t crc, const void *p, size_t len) { return kernels[0].sum(crc, p, len); }
+
+const sc_crc32c_kernel *sc_crc32c_kernels(int *n) {
+    *n = n_kernels;
+    return kernels;
+}

@@ -1,5 +1,5 @@
-/* CRC32C (Castagnoli), the integrity check of every datagram. Chosen at run time: SSE4.2 with PCLMUL folding on
- * x86-64, the CRC instructions on aarch64, a table everywhere else. */
+/* CRC32C (Castagnoli), the integrity check of every datagram. Chosen at run time: on x86-64 folding by AVX-512 with VPCLMULQDQ,
+ * or SSE4.2 with PCLMUL; the CRC instructions on aarch64; a table everywhere else. */
 #pragma once
 
 #include <stddef.h>
@@ -8,8 +8,11 @@
 /* CRC32C of p[0..len), continuing from `crc` (0 to start; the result of one call is the `crc` of the next). */
 uint32_t sc_crc32c(uint32_t crc, const void *p, size_t len);
 
-/* The name of the kernel in use: "sse4.2+pclmul", "armv8-crc" or "table". */
-const char *sc_crc32c_kernel(void);
+typedef struct {
+    const char *name; /* "avx512+vpclmulqdq", "sse4.2+pclmul", "armv8-crc" or "table" */
+    uint32_t (*sum)(uint32_t crc, const void *p, size_t len);
+} sc_crc32c_kernel;
 
-/* The portable kernel, against which the others are tested. */
-uint32_t sc_crc32c_table(uint32_t crc, const void *p, size_t len);
+/* The kernels that this processor can run, `n` of them. The first is in use; the last is the portable one, against which the
+ * others are tested. */
+const sc_crc32c_kernel *sc_crc32c_kernels(int *n);

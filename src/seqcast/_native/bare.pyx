@@ -13,9 +13,10 @@ from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t, uint8_t
 
 
 cdef extern from "hash/crc32c.h" nogil:
-    uint32_t sc_crc32c(uint32_t crc, const void *p, size_t len)
-    uint32_t sc_crc32c_table(uint32_t crc, const void *p, size_t len)
-    const char *sc_crc32c_kernel()
+    ctypedef struct sc_crc32c_kernel:
+        const char *name
+        uint32_t (*sum)(uint32_t crc, const void *p, size_t len)
+    const sc_crc32c_kernel *sc_crc32c_kernels(int *n)
 
 
 cdef extern from "bare/bare.h" nogil:
@@ -57,21 +58,21 @@ SHARED_BYTES = SC_BARE_SHARED_BYTES
 RECEIVERS_MAX = SC_BARE_RECEIVERS_MAX
 
 
-def crc32c(const uint8_t[::1] data, uint32_t crc=0):
-    """CRC32C of ``data`` by the kernel chosen for this machine, continuing from ``crc``."""
-    cdef size_t n = data.shape[0]
-    return sc_crc32c(crc, &data[0] if n else NULL, n)
+def crc32c(const uint8_t[::1] data, uint32_t crc=0, int kernel=0):
+    """CRC32C of ``data``, continuing from ``crc``, by the kernel with this index in ``crc32c_kernels()``."""
+    cdef size_t size = data.shape[0]
+    cdef int n
+    cdef const sc_crc32c_kernel *kernels = sc_crc32c_kernels(&n)
+    if kernel < 0 or kernel >= n:
+        raise ValueError(f"this processor has kernels 0 to {n - 1}")
+    return kernels[kernel].sum(crc, &data[0] if size else NULL, size)
 
 
-def crc32c_table(const uint8_t[::1] data, uint32_t crc=0):
-    """The same by the portable kernel."""
-    cdef size_t n = data.shape[0]
-    return sc_crc32c_table(crc, &data[0] if n else NULL, n)
-
-
-def crc32c_kernel():
-    """Name of the kernel in use: "sse4.2+pclmul", "armv8-crc" or "table"."""
-    return sc_crc32c_kernel().decode()
+def crc32c_kernels():
+    """Names of the kernels that this processor can run: the one in use first, then slower ones, "table" last."""
+    cdef int i, n
+    cdef const sc_crc32c_kernel *kernels = sc_crc32c_kernels(&n)
+    return [kernels[i].name.decode() for i in range(n)]
 
 
 cdef class Settings:
