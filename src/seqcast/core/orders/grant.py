@@ -10,31 +10,13 @@ promised.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
-from seqcast.core.orders.order import NOBODY, Choose, Order
-from seqcast.types import Member
+from seqcast.core.orders.records import Records
 
 
-class Grant(Order):
+class Grant(Records):
     name: ClassVar[str] = "grant"
     number: ClassVar[int] = 6
-    total: ClassVar[bool] = True
-    prefix: ClassVar[bool] = False
-    resends: ClassVar[bool] = False
-
-    def sequencer(self, members: Sequence[Member], choose: Choose) -> int:
-        return choose(members)
-
-    def allows(self, sequencer: int, n: int) -> bool:
-        return 0 <= sequencer < n
-
-    def multicasters(self, n: int) -> int:
-        return n
-
-    def forwards_to(self, sequencer: int) -> int:
-        return NOBODY
-
-    def own(self, streams: Sequence[int], origins: Sequence[int]) -> Sequence[int]:
-        return streams
+    beside: ClassVar[bool] = False
+    safe: ClassVar[bool] = False
