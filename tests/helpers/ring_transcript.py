@@ -79,9 +79,9 @@ class Play:
 
     def do_start(self, rest: str) -> None:
         for member in self.ids(rest):
-            self.world.at(self.world.now, lambda member=member: self.world.start(member, review=False))
+            self.world.clock.at(self.world.now, self.world.start, member, False)
         for member in self.ids(rest):
-            self.world.at(self.world.now, lambda member=member: self.world.review(member))
+            self.world.clock.at(self.world.now, self.world.review, member)
 
     def do_crash(self, rest: str) -> None:
         who, _, where = rest.partition(" at ")

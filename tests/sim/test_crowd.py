@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from seqcast.sim.crowd import SECOND, Crowd, CrowdOptions, CrowdResult
+from seqcast.sim.crowd import Crowd, CrowdOptions, CrowdResult
+from seqcast.sim.options import SECOND
 
 
-def run(**given: object) -> CrowdResult:
-    return Crowd(replace(CrowdOptions(), **given)).run()  # type: ignore[arg-type]
+def run(**given: Any) -> CrowdResult:
+    return Crowd(replace(CrowdOptions(), **given)).run()
 
 
 @pytest.mark.parametrize("loss", [0.01, 0.05, 0.2])

@@ -29,8 +29,8 @@ from seqcast.core.gossip import (
 )
 from seqcast.core.gossip.dice import Dice
 from seqcast.core.gossip.messages import Message
+from seqcast.sim.options import MS, SECOND
 
-MS, SECOND = 1_000_000, 1_000_000_000
 _HEADER, _ID, _SPAN, _RANGE = 40, 8, 32, 16
 """Bytes of a datagram's header, an id, a digest's entry with its sender, and a range of a request."""
 

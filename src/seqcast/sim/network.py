@@ -39,11 +39,17 @@ class Clock:
 
     def run(self, until: int) -> None:
         """Runs all that is due up to ``until``, and sets the time to it."""
-        heap = self._heap
-        while heap and heap[0][0] <= until:
-            self.now, _, call, args = heapq.heappop(heap)
-            call(*args)
+        while self.step(until):
+            pass
         self.now = until
+
+    def step(self, until: int) -> bool:
+        """Runs what is due first; False: nothing is due up to ``until``."""
+        if not self._heap or self._heap[0][0] > until:
+            return False
+        self.now, _, call, args = heapq.heappop(self._heap)
+        call(*args)
+        return True
 
 
 class Repairs:

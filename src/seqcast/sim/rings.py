@@ -8,17 +8,16 @@ each process probes those that it knows, and learns after a while that one crash
 
 from __future__ import annotations
 
-import heapq
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 
 from seqcast.commandline import Progress
 from seqcast.core.frames.ring import RingFrame
 from seqcast.core.machines.ring import Ring, RingSettings
 from seqcast.core.rules.ring import RingView
 from seqcast.core.table import Edge, edges_of
+from seqcast.sim.network import Clock
 from seqcast.sim.options import MS, SECOND
 
 LIMIT_NS = 20 * SECOND
@@ -58,13 +57,6 @@ def place(member: int) -> int:
     return member
 
 
-@dataclass(order=True, slots=True)
-class _Due:
-    at: int
-    number: int
-    act: Callable[[], None] = field(compare=False)
-
-
 class RingWorld:
     """Processes with a ring each, and the network between them.
 
@@ -92,17 +84,15 @@ class RingWorld:
         self.edges: set[Edge] = set()
         self.rings: dict[int, Ring] = {}
         self.crashed: dict[int, int] = {}  # when, by id
-        self.now = self.frames = self.flying = self.doubts = 0
-        self._agenda: list[_Due] = []
-        self._number = 0
+        self.clock = Clock()
+        self.frames = self.flying = self.doubts = 0
         self.views: dict[tuple[int, int], tuple[int, ...]] = {}  # members, by generation and leader
         self._connected: tuple[int, list[list[int]]] = -1, []
         self._wakes: dict[int, int] = {}  # for when each ring's next review is on the agenda
 
-    def at(self, when: int, act: Callable[[], None]) -> None:
-        """Does something at a time."""
-        self._number += 1
-        heapq.heappush(self._agenda, _Due(max(when, self.now), self._number, act))
+    @property
+    def now(self) -> int:
+        return self.clock.now
 
     def start(self, member: int, review: bool = True) -> None:
         """A process begins alone; it and those that can discover each other do.
@@ -132,7 +122,7 @@ class RingWorld:
     def crash(self, member: int) -> None:
         self.crashed[member] = self.now
         for other in [*self.rings]:
-            self.at(self.now + self.rng.randrange(DETECT_NS // 4, DETECT_NS), partial(self._probe, other))
+            self.clock.at(self.now + self.rng.randrange(DETECT_NS // 4, DETECT_NS), self._probe, other)
 
     def doubt(self, member: int, other: int, for_ns: int) -> None:
         """The failure detector of one process takes another one, which lives, for dead, and hears it again later."""
@@ -142,7 +132,7 @@ class RingWorld:
         ring.lose([other])
         self.review(member)
         self.doubts += 1
-        self.at(self.now + for_ns, lambda: self._trust(member, other))
+        self.clock.at(self.now + for_ns, self._trust, member, other)
 
     def _trust(self, member: int, other: int) -> None:
         self.doubts -= 1
@@ -160,7 +150,7 @@ class RingWorld:
             ring.lose(gone)
             self.review(member)
         if any(ring.known & self.crashed.keys() for ring in self._living()):
-            self.at(self.now + DETECT_NS, lambda: self._probe(member))
+            self.clock.at(self.now + DETECT_NS, self._probe, member)
 
     def _send(self, source: int, to: int, frame: RingFrame) -> None:
         if source in self.crashed:
@@ -171,7 +161,7 @@ class RingWorld:
         chance = self.rng.random()
         for _ in range(0 if chance < self.loss else 2 if chance < 2 * self.loss else 1):
             self.flying += 1
-            self.at(self.now + self.rng.randint(*self.delays_ns), lambda: self._arrive(source, to, frame))
+            self.clock.at(self.now + self.rng.randint(*self.delays_ns), self._arrive, source, to, frame)
 
     def _arrive(self, source: int, to: int, frame: RingFrame) -> None:
         self.flying -= 1
@@ -189,7 +179,7 @@ class RingWorld:
         due = ring.due()
         if due != self._wakes.get(member) and due <= LIMIT_NS:
             self._wakes[member] = due
-            self.at(due, lambda: self._wake(member, due))
+            self.clock.at(due, self._wake, member, due)
 
     def _wake(self, member: int, due: int) -> None:
         if self._wakes.get(member) == due and member not in self.crashed:
@@ -199,11 +189,8 @@ class RingWorld:
     def run(self, until: Callable[[], bool], limit_ns: int = LIMIT_NS) -> bool:
         """Runs until a condition holds; False: it does not in time."""
         while not until():
-            if not self._agenda or self._agenda[0].at > limit_ns:
+            if not self.clock.step(limit_ns):
                 return False
-            due = heapq.heappop(self._agenda)
-            self.now = due.at
-            due.act()
         return True
 
     # ---- what must come about
@@ -269,17 +256,17 @@ def run_graph(seed: int, make: MakeRing = Ring) -> Run:
     slow = rng.choice((1, 10, 50)) * MS
     world = RingWorld(graph, rng, loss=rng.choice((0.0, 0.05, 0.2)), delays_ns=(slow // 10, slow), make=make)
     for member in graph:
-        world.at(rng.randrange(100 * MS), partial(world.start, member))
+        world.clock.at(rng.randrange(100 * MS), world.start, member)
     victims = _victims(graph, rng) if rng.random() < 0.34 else []
     for member in victims:
-        world.at(rng.randrange(100 * MS, 400 * MS), partial(world.crash, member))
+        world.clock.at(rng.randrange(100 * MS, 400 * MS), world.crash, member)
     doubts = rng.randrange(1, 4) if rng.random() < 0.34 else 0
     for _ in range(doubts if len(graph) > 1 else 0):
         one, other = rng.sample(sorted(graph), 2)
         for_ns = rng.randrange(400 * MS)
-        world.at(rng.randrange(100 * MS, 400 * MS), partial(world.doubt, one, other, for_ns))
+        world.clock.at(rng.randrange(100 * MS, 400 * MS), world.doubt, one, other, for_ns)
     everything = 400 * MS if victims or doubts else 100 * MS  # by then all has happened
-    world.at(everything, lambda: None)
+    world.clock.at(everything, lambda: None)
     done = world.run(lambda: world.now >= everything and world.settled())
     took = world.now if done else -1
     return Run(seed, len(graph), len(victims), took, world.frames, frozenset(world.edges))
