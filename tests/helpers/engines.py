@@ -179,6 +179,45 @@ def change_view(
     )
 
 
+class Traffic:
+    """Messages of random length that three members send while a fifth of all datagrams is lost; the other member, the
+    first, is to crash.
+
+    Args:
+        net: four members.
+        rng: decides who sends, what, how long time passes and what is lost.
+        size: a message has 5 bytes and fewer than this many more.
+    """
+
+    def __init__(self, net: Net, rng: random.Random, size: int) -> None:
+        self.net, self.rng, self.size = net, rng, size
+        self.sent: dict[int, list[bytes]] = {1: [], 2: [], 3: []}
+
+    def send(self, i: int) -> None:
+        number = len(self.sent[i]).to_bytes(4, "little")
+        message = i.to_bytes(1, "little") + number + self.rng.randbytes(self.rng.randrange(self.size))
+        if self.net.engines[i].send(message) == SENT:
+            self.sent[i].append(message)
+
+    def until_crash(self, of_first: bytes = b"") -> None:
+        """A few hundred messages, each followed by one of the first member, if given; then nothing of it arrives."""
+        self.net.drop = lambda src, dst, lane, datagram: self.rng.random() < 0.2
+        for _ in range(self.rng.randrange(100, 300)):
+            self.send(self.rng.choice([1, 2, 3]))
+            if of_first:
+                self.net.engines[0].send(of_first)
+            if self.rng.random() < 0.3:
+                self.net.step(self.rng.randrange(5 * MS))
+        self.net.drop = lambda src, dst, lane, datagram: 0 in (src, dst) or self.rng.random() < 0.1
+
+    def after_crash(self) -> None:
+        """A few messages more, until all are there."""
+        for _ in range(50):
+            self.send(self.rng.choice([1, 2, 3]))
+            self.net.step()
+        self.net.run(1500)
+
+
 def of_sender(net: Net, i: int, sender: int) -> list[bytes]:
     return [payload for who, payload in net.got[i] if who == net.ids[sender]]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from typing import Any
 
 import pytest
 from engines import MS, Net, change_view, feed, messages, of_sender
@@ -19,8 +20,8 @@ def kind(datagram: bytes) -> int:
     return datagram[2]
 
 
-def group(n: int = 3, **settings: object) -> Net:
-    return Net(n, mechanism=orders.by_name("causal").number, **settings)  # type: ignore[arg-type]
+def group(n: int = 3, **settings: Any) -> Net:
+    return Net(n, mechanism=orders.by_name("causal").number, **settings)
 
 
 def payloads(net: Net, i: int) -> list[bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from engines import MS, Net, change_view, feed, messages, of_sender
+from engines import Net, Traffic, change_view, feed, messages, of_sender
 
 from seqcast._native.engine import AGAIN, SENT, Sending
 
@@ -53,28 +53,13 @@ def test_sequencer_failover_resends_what_was_not_stamped() -> None:
 def test_nothing_of_a_survivor_is_lost_or_doubled_when_the_sequencer_crashes(seed: int, size: int) -> None:
     """Messages that are split at the edge of what was stamped are sent again whole."""
     net = Net(4, sequencer=0, window=30_000)
-    rng = random.Random(seed)
-    sent: dict[int, list[bytes]] = {1: [], 2: [], 3: []}
-    net.drop = lambda src, dst, lane, datagram: rng.random() < 0.2
-
-    def send(i: int) -> None:
-        message = i.to_bytes(1, "little") + len(sent[i]).to_bytes(4, "little") + rng.randbytes(rng.randrange(size))
-        if net.engines[i].send(message) == SENT:
-            sent[i].append(message)
-
-    for _ in range(rng.randrange(100, 300)):
-        send(rng.choice([1, 2, 3]))
-        if rng.random() < 0.3:
-            net.step(rng.randrange(5 * MS))
-    net.drop = lambda src, dst, lane, datagram: 0 in (src, dst) or rng.random() < 0.1
+    traffic = Traffic(net, random.Random(seed), size)
+    traffic.until_crash()
     change_view(net, [1, 2, 3], [1, 2, 3], sequencer=0, tag=2, steps=2000)
-    for _ in range(50):
-        send(rng.choice([1, 2, 3]))
-        net.step()
-    net.run(1500)
+    traffic.after_crash()
     assert net.got[1] == net.got[2] == net.got[3]
     for i in (1, 2, 3):
-        assert of_sender(net, 1, i) == sent[i]
+        assert of_sender(net, 1, i) == traffic.sent[i]
 
 
 def test_the_gate_stays_closed_until_a_view_is_installed() -> None:

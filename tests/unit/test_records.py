@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 import struct
+from typing import Any
 
 import pytest
-from engines import MS, Net, change_view, feed, messages, of_sender
+from engines import Net, Traffic, change_view, feed, messages, of_sender
 from hostile.forge import Forger
 
 from seqcast._native.engine import SENT
@@ -19,8 +20,8 @@ def kind(datagram: bytes) -> int:
     return datagram[2]
 
 
-def group(n: int = 3, sequencer: int = 0, **settings: object) -> Net:
-    return Net(n, sequencer=sequencer, mechanism=orders.by_name("records").number, **settings)  # type: ignore[arg-type]
+def group(n: int = 3, sequencer: int = 0, **settings: Any) -> Net:
+    return Net(n, sequencer=sequencer, mechanism=orders.by_name("records").number, **settings)
 
 
 @pytest.mark.parametrize("sequencer", [0, 1, 2])
@@ -137,24 +138,12 @@ def test_records_are_consumed_only_with_the_sequencers_packets_before_them() -> 
 @pytest.mark.parametrize("size", [400, 6000])
 def test_what_survivors_sent_is_delivered_in_its_view_when_the_sequencer_crashes(seed: int, size: int) -> None:
     """The cut orders it, the same everywhere, before the view that follows."""
-    net, rng = group(4, window=30_000), random.Random(seed)
-    sent: dict[int, list[bytes]] = {1: [], 2: [], 3: []}
-    net.drop = lambda src, dst, lane, datagram: rng.random() < 0.2
-
-    def send(i: int) -> None:
-        message = i.to_bytes(1, "little") + len(sent[i]).to_bytes(4, "little") + rng.randbytes(rng.randrange(size))
-        if net.engines[i].send(message) == SENT:
-            sent[i].append(message)
-
-    for _ in range(rng.randrange(100, 300)):
-        send(rng.choice([1, 2, 3]))
-        net.engines[0].send(b"of the sequencer")
-        if rng.random() < 0.3:
-            net.step(rng.randrange(5 * MS))
-    net.drop = lambda src, dst, lane, datagram: 0 in (src, dst) or rng.random() < 0.1
+    net = group(4, window=30_000)
+    traffic = Traffic(net, random.Random(seed), size)
+    traffic.until_crash(b"of the sequencer")
     for i in (1, 2, 3):  # the sequencer never records these
-        send(i)
-    in_view = {i: list(of) for i, of in sent.items()}
+        traffic.send(i)
+    in_view = {i: list(of) for i, of in traffic.sent.items()}
     change_view(net, [1, 2, 3], [1, 2, 3], sequencer=0, tag=2, steps=2000)
     for i in (1, 2, 3):
         net.take(i)
@@ -163,13 +152,10 @@ def test_what_survivors_sent_is_delivered_in_its_view_when_the_sequencer_crashes
         agreed, end = len(net.got[i]) - len(net.transitional[i]), len(net.got[i])
         assert net.transitional[i] == net.transitional[1] == list(range(agreed, end)), "the last ones, the same for all"
         assert agreed and net.got[0][:agreed] == net.got[i][: min(agreed, len(net.got[0]))]
-    for _ in range(50):
-        send(rng.choice([1, 2, 3]))
-        net.step()
-    net.run(1500)
+    traffic.after_crash()
     assert net.got[1] == net.got[2] == net.got[3]
     for i in (1, 2, 3):
-        assert of_sender(net, 1, i) == sent[i]
+        assert of_sender(net, 1, i) == traffic.sent[i]
 
 
 def test_an_entry_whose_packet_no_survivor_has_is_void() -> None:

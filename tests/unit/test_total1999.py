@@ -6,6 +6,7 @@ import random
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from engines import MS, Net, change_view, feed, messages, of_sender
@@ -50,10 +51,10 @@ class Packet:
 class Watched(Net):
     """A network that keeps what it carried, and loses what ``lose`` says."""
 
-    def __init__(self, n: int, **settings: object) -> None:
+    def __init__(self, n: int, **settings: Any) -> None:
         self.carried: list[Packet] = []
         self.lose: Callable[[Packet], bool] = lambda packet: False
-        super().__init__(n, sequencer=0, mechanism=NUMBER, **settings)  # type: ignore[arg-type]
+        super().__init__(n, sequencer=0, mechanism=NUMBER, **settings)
         self.drop = self._judge
 
     def _judge(self, src: int, dst: int, lane: int, datagram: bytes) -> bool:
@@ -65,7 +66,7 @@ class Watched(Net):
         return [packet for packet in self.carried if packet.kind == kind]
 
 
-def settled(n: int = 3, **settings: object) -> Watched:
+def settled(n: int = 3, **settings: Any) -> Watched:
     """Members that all know that the view has begun."""
     net = Watched(n, **settings)
     net.run(5)
