@@ -136,9 +136,6 @@ class Scene:
         member_id = self.offset().get("member", "none")
         return next((path.parent.name for path in self.top.glob(f"*/*-{member_id}")), "")
 
-    def wait_other(self, machine: str) -> None:
-        wait(f"another machine than {machine}", lambda: self.alive() and self.followed() not in ("", machine))
-
     def wait_other_or_end(self, machine: str) -> bool:
         """Has the query ended?"""
         assert self.spark is not None
@@ -223,7 +220,8 @@ def main(top: Path, cluster: str, interface: str) -> None:
 
         lost = scene.followed()
         kill(scene.members[lost])
-        scene.wait_other(lost)
+        if scene.wait_other_or_end(lost):
+            raise SystemExit("the query ended when the member it followed was killed")
         scene.start_member(lost, "member4")
         say(f"the member on {lost} was killed; the stream follows {scene.followed()}, and a new member has joined")
 
