@@ -16,7 +16,7 @@ ConfirmPhase = Annotated[str, choice("prepare", "commit")]
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Member to the next in the ring, until it acknowledges: who is in the group, as far as all that had it know.
+    """Member to the next in the ring, until it acknowledges: who is in the group, as far as its earlier holders know.
 
     ``source`` made it, under ``generation``; ``leader``: the best of the members that they know; ``visited`` had it;
     ``lost``: known to be gone by the source; nobody adds these again. ``joiners``, ``leavers``: that they heard of.

@@ -73,7 +73,7 @@ class RingSettings:
     Args:
         repeat_ns_min, repeat_ns_max: between two sendings of a frame that is not answered, doubling.
         answer_ns: a member that has not answered for so long is taken for lost, until it is heard.
-        lease_ns: who waits for a token, or for what follows it, does so for so long; doubling while nothing comes.
+        lease_ns: how long a member waits for a token, or for what follows it; doubling while nothing comes.
     """
 
     repeat_ns_min: int

@@ -41,7 +41,7 @@ def leader_of(members: Collection[int], place: Place) -> int:
 
 
 def next_after(me: int, members: Iterable[int], skipped: Collection[int], place: Place) -> int | None:
-    """Who gets the token from ``me``: the next in the ring that is not skipped; None: nobody is left (E-19).
+    """The member that ``me`` gives the token to: the next in the ring, less the skipped; None: nobody is left (E-19).
 
     Without a rule for all, a member sends the token on to whom it likes: in S4, D passes E over and sends to A.
     """
