@@ -3,43 +3,11 @@
  * and that everything it delivers is a sound Arrow array.
  *
  * Built by tests/fuzz/run: with libFuzzer, or with standalone.c where that is not there. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "world.h"
 
 #include "hash/crc32c.h"
-#include "engine/engine.h"
-
-#define GROUP 0x5eedu
-#define MEMBERS 3
-#define STEPS_MAX 256
-#define IDS (MEMBERS + 2) /* of members from 1 on, of a stranger, and 0 for the group */
-#define RUNS 16
-#define BATCH 64 /* messages of an array */
-#define CHECK(what)                                                                                                    \
-    do {                                                                                                               \
-        if (!(what)) {                                                                                                 \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #what);                                                 \
-            abort();                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-typedef struct {
-    const uint8_t *p;
-    size_t left;
-} script;
-
-static uint64_t take(script *s, size_t bytes) { /* zeros behind the end */
-    uint64_t value = 0;
-    for (size_t i = 0; i < bytes; i++)
-        if (s->left) {
-            value |= (uint64_t)*s->p++ << (8 * i);
-            s->left--;
-        }
-    return value;
-}
 
 static size_t take_bytes(script *s, uint8_t *out, size_t most) {
     size_t n = take(s, 2) % (most + 1);
@@ -50,70 +18,62 @@ static size_t take_bytes(script *s, uint8_t *out, size_t most) {
     return n;
 }
 
-/* One message, or an array, that is packed in part: it goes on, or is given up. */
-typedef struct {
-    int under_way, beside;
-    uint64_t to, len;
-    uint64_t marks[BATCH + 1], next, n; /* of an array; n 0: one message */
-    sc_send_state state;
-} sending;
-
-/* What the harness knows, so that the others' datagrams can be what a sound member would send next. */
-typedef struct {
-    sc_engine *engine;
-    sc_view view;
-    int64_t now;
-    uint64_t marker;
-    uint64_t pair[IDS]; /* tag of the view since which we are together */
-    uint64_t next[4][IDS]; /* by SC_STREAM_* and sender: its next seqno */
-    uint64_t sent[4][IDS]; /* and the highest that we transmitted, by receiver; 0: to the group */
-    uint64_t origin[IDS]; /* the highest of its own seqnos that the sequencer put in order */
-    sc_tx lent[RUNS]; /* what the last transmit handed out */
-    int n_lent;
-    int awaited; /* the cut waits for unicasts */
-    uint32_t sums[RUNS][SC_TX_SEGMENTS]; /* and its check sums */
-    sending messages[2]; /* to the group, to a member */
-} world;
-
-static const uint8_t types[] = {SC_TYPE_DATA, SC_TYPE_UNICAST, SC_TYPE_FORWARD, SC_TYPE_STATE}; /* by SC_STREAM_* */
-
-static int of_pair(uint64_t stream) { return stream == SC_STREAM_UNICAST || stream == SC_STREAM_STATE; }
-
-static sc_address address_of(uint64_t id) { return (sc_address){2, {(uint8_t)id, (uint8_t)(id >> 8)}}; }
-
-static int install(world *w, uint32_t n, uint32_t rank, int32_t sequencer, const uint64_t *cut) {
-    uint64_t before[SC_MEMBERS_MAX];
-    uint32_t n_before = w->view.n;
-    memcpy(before, w->view.ids, sizeof before);
-    w->view.tag++;
+/* What the others' streams, numbers and places begin with in a view. */
+static void note_view(world *w, const uint64_t *before, uint32_t n_before) {
+    memset(w->told, 0, sizeof w->told);
+    memset(w->hand, 0, sizeof w->hand);
+    memset(w->wants, 0, sizeof w->wants);
+    memset(w->claim, 0, sizeof w->claim);
+    w->want = w->wanted = 0;
+    w->place = 1;
     w->awaited = 0;
-    w->view.n = n;
-    w->view.rank = rank;
-    w->view.mechanism = sequencer < 0                       ? SC_ORDER_FIFO
-                        : sequencer == 0 && w->view.tag % 2 ? SC_ORDER_TOTAL1999
-                                                            : SC_ORDER_SEQUENCER;
-    w->view.sequencer = sequencer;
-    w->view.window_bytes = w->view.forward_window_bytes = w->view.unicast_window_bytes = w->view.state_window_bytes =
-        1 << 16;
-    w->view.packet_bytes = 1024;
-    for (uint32_t r = 0, other = 2; r < n; r++) {
-        w->view.ids[r] = r == rank ? 1 : other++;
-        w->view.addresses[r] = address_of(w->view.ids[r]);
-    }
-    for (uint32_t r = 0; r < n; r++) {
+    w->orders[w->view.tag] = (uint8_t)w->view.mechanism;
+    for (uint32_t r = 0; r < w->view.n; r++) {
         uint64_t id = w->view.ids[r];
         int stays = 0;
         for (uint32_t i = 0; i < n_before; i++) stays |= before[i] == id && !w->view.apart[r];
         w->next[SC_STREAM_GROUP][id] = w->view.base[r] + 1;
         w->next[SC_STREAM_FORWARD][id] = w->view.origin_base[r] + 1;
         w->origin[id] = w->view.origin_base[r];
+        for (uint64_t other = 0; other < IDS; other++) w->told[other][id] = w->view.base[r];
         if (stays) continue;
         w->pair[id] = w->view.tag;
         w->next[SC_STREAM_UNICAST][id] = w->next[SC_STREAM_STATE][id] = 1;
         w->sent[SC_STREAM_UNICAST][id] = w->sent[SC_STREAM_STATE][id] = 0;
     }
-    w->sent[SC_STREAM_GROUP][0] = w->view.base[rank];
-    w->sent[SC_STREAM_FORWARD][0] = w->view.origin_base[rank];
+    w->sent[SC_STREAM_GROUP][0] = w->view.base[w->view.rank];
+    w->sent[SC_STREAM_FORWARD][0] = w->view.origin_base[w->view.rank];
+}
+
+/* How the messages of the next view are ordered, from a byte. */
+static void choose_order(world *w, uint32_t n, uint32_t drawn) {
+    static const uint8_t orders[] = {SC_ORDER_FIFO,      SC_ORDER_SEQUENCER, SC_ORDER_RECORDS,
+                                     SC_ORDER_TOTAL1999, SC_ORDER_GRANT,     SC_ORDER_CAUSAL};
+    uint32_t mechanism = orders[drawn % sizeof orders], whose = drawn / sizeof orders % n;
+    int nobody = mechanism == SC_ORDER_FIFO || mechanism == SC_ORDER_CAUSAL;
+    w->view.mechanism = mechanism;
+    w->view.sequencer = nobody ? -1 : mechanism == SC_ORDER_TOTAL1999 ? 0 : (int32_t)whose;
+    w->view.safe = w->safe && (mechanism == SC_ORDER_RECORDS || mechanism == SC_ORDER_SEQUENCER);
+}
+
+static int install(world *w, uint32_t n, uint32_t rank, uint32_t order, const uint64_t *cut) {
+    uint64_t before[SC_MEMBERS_MAX];
+    uint32_t n_before = w->view.n;
+    memcpy(before, w->view.ids, sizeof before);
+    w->view.tag++;
+    w->view.n = n;
+    w->view.rank = rank;
+    choose_order(w, n, order);
+    w->view.window_bytes = w->view.forward_window_bytes = w->view.unicast_window_bytes = w->view.state_window_bytes =
+        1 << 16;
+    w->view.share_bytes = order & 128 ? w->view.window_bytes / 4 : 0; /* the rest is lent */
+    w->view.room_bytes = n * w->view.window_bytes / (order & 128 ? 3 : 1);
+    w->view.packet_bytes = 1024;
+    for (uint32_t r = 0, other = 2; r < n; r++) {
+        w->view.ids[r] = r == rank ? 1 : other++;
+        w->view.addresses[r] = address_of(w->view.ids[r]);
+    }
+    note_view(w, before, n_before);
     return sc_engine_install(w->engine, &w->view, cut, ++w->marker, w->now);
 }
 
@@ -130,213 +90,6 @@ static void receive(world *w, const uint8_t *p, size_t n, size_t segment, uint64
         sc_slab_unref(slab);
     else
         free(copy);
-}
-
-/* Makes of arbitrary bytes a datagram that gets behind the first checks: ours, of a member, of this view, with a CRC. */
-static size_t repair(world *w, uint8_t *p, size_t n, uint64_t sender) {
-    if (n < SC_COMMON_HEADER) {
-        memset(p + n, 0, SC_COMMON_HEADER - n);
-        n = SC_COMMON_HEADER;
-    }
-    sc_put_magic(p, SC_WIRE_MAGIC);
-    sc_put_version(p, SC_WIRE_VERSION);
-    sc_put_group(p, GROUP);
-    sc_put_key_id(p, 0);
-    sc_put_claim(p, 0);
-    sc_put_sender(p, sender);
-    uint8_t type = sc_get_type(p);
-    int pair = type == SC_TYPE_UNICAST || type == SC_TYPE_STATE;
-    if (type == SC_TYPE_ACK && n >= SC_ACK_LEN) pair = of_pair(sc_get_ack_stream(p));
-    if (type == SC_TYPE_PROBE && n >= SC_PROBE_LEN) pair = of_pair(sc_get_probe_stream(p));
-    if (type == SC_TYPE_NAK && n >= SC_NAK_LEN(0)) pair = of_pair(sc_get_nak_stream(p));
-    sc_put_view_tag(p, pair ? w->pair[sender] : w->view.tag);
-    sc_wire_seal(p, n);
-    return n;
-}
-
-/* A data packet whose form is right and whose fields are arbitrary. */
-static size_t data_packet(world *w, script *s, uint8_t *p, uint64_t sender) {
-    memset(p, 0, SC_DATA_HEADER);
-    sc_put_type(p, types[take(s, 1) % 4]);
-    sc_put_flags(p, take(s, 1) & 3);
-    sc_put_seqno(p, 1 + take(s, 1));
-    sc_put_stable(p, take(s, 1));
-    sc_put_origin_seqno(p, take(s, 1));
-    sc_put_global_seqno(p, take(s, 1));
-    sc_put_origin_rank(p, (uint16_t)take(s, 1) % 5);
-    uint32_t pieces = 1 + (uint32_t)take(s, 1) % 8, each = (uint32_t)take(s, 1);
-    uint32_t len = pieces * each;
-    memset(p + SC_DATA_HEADER, 'x', len);
-    size_t at = sc_wire_offsets(len);
-    memset(p + SC_DATA_HEADER + len, 0, at - SC_DATA_HEADER - len);
-    for (uint32_t i = 0; i <= pieces; i++) sc_put_offset(p + at, i, i * each);
-    sc_put_data_len(p, len);
-    sc_put_pieces(p, (uint16_t)pieces);
-    return repair(w, p, at + 4 * ((size_t)pieces + 1), sender);
-}
-
-/* What `sender` would send next on one of its streams, now and then with a gap before it. */
-static size_t next_packet(world *w, script *s, uint8_t *p, uint64_t sender) {
-    uint32_t how = (uint32_t)take(s, 1), stream = how & 3, pieces = 1 + (how >> 2 & 3), each = (uint32_t)take(s, 1) * 4;
-    uint64_t seqno = w->next[stream][sender], origin = sender;
-    if (how >> 4 == 15) seqno += 1 + take(s, 1) % 8; /* a gap; what is in it comes below */
-    if (how >> 4 == 14 && seqno > 1) seqno -= 1 + take(s, 1) % (seqno - 1); /* again, or what was missing */
-    if (seqno >= w->next[stream][sender]) w->next[stream][sender] = seqno + 1;
-    memset(p, 0, SC_DATA_HEADER);
-    sc_put_type(p, types[stream]);
-    sc_put_flags(p, (uint8_t)(how >> 4 & 3)); /* begins or ends in the middle of a message, or not */
-    sc_put_seqno(p, seqno);
-    sc_put_stable(p, seqno > 3 ? seqno - 3 : 0);
-    if (stream == SC_STREAM_GROUP && w->view.sequencer >= 0) { /* stamped: of anybody, ourselves too */
-        uint32_t rank = (how >> 4) % w->view.n;
-        origin = w->view.ids[rank];
-        sc_put_origin_rank(p, (uint16_t)rank);
-        sc_put_origin_seqno(p, ++w->origin[origin]);
-        sc_put_global_seqno(p, 1 + 4 * seqno);
-    }
-    uint32_t len = pieces * each;
-    memset(p + SC_DATA_HEADER, 'y', len);
-    size_t at = sc_wire_offsets(len);
-    memset(p + SC_DATA_HEADER + len, 0, at - SC_DATA_HEADER - len);
-    for (uint32_t i = 0; i <= pieces; i++) sc_put_offset(p + at, i, i * each);
-    sc_put_data_len(p, len);
-    sc_put_pieces(p, (uint16_t)pieces);
-    return repair(w, p, at + 4 * ((size_t)pieces + 1), sender);
-}
-
-/* It lacks some of what we sent. */
-static size_t next_nak(world *w, script *s, uint8_t *p, uint64_t sender, uint32_t how, uint64_t sent) {
-    uint64_t back = how >> 5;
-    uint32_t n = 1 + (how >> 6);
-    sc_put_type(p, SC_TYPE_NAK);
-    sc_put_nak_owner(p, how & 128 ? 1 + take(s, 1) % MEMBERS : 1); /* ours, or what we hold of another's */
-    sc_put_nak_stream(p, how & 3);
-    sc_put_nak_n(p, n);
-    for (uint32_t i = 0; i < n; i++) {
-        uint64_t lo = sent > back + i ? sent - back - i : 1;
-        sc_put_nak_lo(p, i, lo);
-        sc_put_nak_hi(p, i, lo + take(s, 1) % 4);
-    }
-    return repair(w, p, SC_NAK_LEN(n), sender);
-}
-
-/* What it has of everybody's streams, and whom it does not hear. */
-static size_t next_heartbeat(world *w, script *s, uint8_t *p, uint64_t sender, uint32_t how) {
-    sc_put_type(p, SC_TYPE_HEARTBEAT);
-    sc_put_heartbeat_highest(p, w->next[SC_STREAM_GROUP][sender] - 1 + (how >> 5));
-    sc_put_heartbeat_n(p, w->view.n);
-    p[sc_at_heartbeat_unheard] = (uint8_t)(take(s, 1) & ((1u << w->view.n) - 1));
-    for (uint32_t r = 0; r < w->view.n; r++) {
-        uint64_t of = r == w->view.rank ? w->sent[SC_STREAM_GROUP][0] : w->next[SC_STREAM_GROUP][w->view.ids[r]] - 1;
-        sc_put_heartbeat_delivered(p, r, of);
-        sc_put_heartbeat_received(p, r, of + (how & 3));
-    }
-    return repair(w, p, SC_HEARTBEAT_LEN(w->view.n), sender);
-}
-
-/* With which id the view begins; that it knows; that it has the last packet. */
-static size_t next_total(world *w, uint8_t *p, uint64_t sender, uint32_t header) {
-    uint64_t first = w->view.sequencer >= 0 ? w->view.base[w->view.sequencer] + 1 : 1;
-    sc_put_type(p, SC_TYPE_TOTAL);
-    sc_put_total_header(p, header);
-    if (header != SC_TOTAL_NEW_VIEW_ACK)
-        sc_put_total_id(p, header == SC_TOTAL_NEW_VIEW ? first : 1 + w->sent[SC_STREAM_GROUP][0]);
-    return repair(w, p, SC_TOTAL_LEN, sender);
-}
-
-/* The last seqno that we sent, or the one before. */
-static uint64_t taken_of_ours(const world *w, uint64_t back) {
-    uint64_t last = sc_engine_last_sent(w->engine);
-    return last - (back && last);
-}
-
-/* What `sender` would say of what we sent: that all came, that the last packets did not, that there is more of its own. */
-static size_t next_word(world *w, script *s, uint8_t *p, uint64_t sender) {
-    uint32_t how = (uint32_t)take(s, 1), stream = how & 3;
-    uint64_t sent = w->sent[stream][of_pair(stream) ? sender : 0], back = how >> 5;
-    uint64_t nearly = sent > back ? sent - back : sent;
-    memset(p, 0, SC_HEARTBEAT_LEN(MEMBERS));
-    switch (how >> 2 & 7) {
-    case 0: /* all came, or nearly */
-    case 1:
-        sc_put_type(p, SC_TYPE_ACK);
-        sc_put_ack_stream(p, stream);
-        sc_put_ack_delivered(p, nearly);
-        sc_put_ack_received(p, sent);
-        sc_put_ack_consumed(p, nearly);
-        return repair(w, p, SC_ACK_LEN, sender);
-    case 2: /* some did not */
-    case 3: return next_nak(w, s, p, sender, how, sent);
-    case 4: /* it has sent more than came */
-        sc_put_type(p, SC_TYPE_PROBE);
-        sc_put_probe_stream(p, stream);
-        sc_put_probe_highest(p, w->next[stream][sender] - 1 + back);
-        return repair(w, p, SC_PROBE_LEN, sender);
-    case 5: return next_heartbeat(w, s, p, sender, how);
-    case 6: /* it asks what our application has taken, or says what its own has */
-        if (how & 2) return next_total(w, p, sender, 1 + back % 4);
-        sc_put_type(p, how & 1 ? SC_TYPE_ASK : SC_TYPE_TAKEN);
-        sc_put_taken_seqno(p, how & 1 ? back : taken_of_ours(w, back));
-        return repair(w, p, SC_TAKEN_LEN, sender);
-    default: /* is it there; is another */
-        sc_put_type(p, how & 1 ? SC_TYPE_PING : SC_TYPE_PONG);
-        sc_put_ping_target(p, 1 + back % MEMBERS);
-        sc_put_ping_origin(p, how & 2 ? sender : 1 + take(s, 1) % MEMBERS);
-        return repair(w, p, SC_PING_LEN, sender);
-    }
-}
-
-/* An acknowledgement, a request, a probe or a ping with small numbers. */
-static size_t small_word(script *s, uint8_t *p) {
-    static const uint8_t words[] = {SC_TYPE_ACK,       SC_TYPE_NAK,  SC_TYPE_PROBE,
-                                    SC_TYPE_HEARTBEAT, SC_TYPE_PING, SC_TYPE_PONG};
-    memset(p, 0, SC_HEARTBEAT_LEN(4));
-    sc_put_type(p, words[take(s, 1) % sizeof words]);
-    switch (sc_get_type(p)) {
-    case SC_TYPE_PING:
-    case SC_TYPE_PONG:
-        sc_put_ping_target(p, take(s, 1) % (MEMBERS + 2));
-        sc_put_ping_origin(p, take(s, 1) % (MEMBERS + 2));
-        return SC_PING_LEN;
-    case SC_TYPE_NAK:
-        sc_put_nak_owner(p, 1 + take(s, 1) % (MEMBERS + 1));
-        sc_put_nak_stream(p, (uint32_t)take(s, 1) % 4);
-        sc_put_nak_n(p, 1);
-        sc_put_nak_lo(p, 0, take(s, 1));
-        sc_put_nak_hi(p, 0, take(s, 1));
-        return SC_NAK_LEN(1);
-    case SC_TYPE_HEARTBEAT: {
-        uint32_t entries = (uint32_t)take(s, 1) % 4;
-        sc_put_heartbeat_highest(p, take(s, 1));
-        sc_put_heartbeat_stable(p, take(s, 1));
-        sc_put_heartbeat_n(p, entries);
-        p[sc_at_heartbeat_unheard] = (uint8_t)take(s, 1);
-        for (uint32_t i = 0; i < entries; i++) {
-            sc_put_heartbeat_delivered(p, i, take(s, 1));
-            sc_put_heartbeat_received(p, i, take(s, 1));
-        }
-        return SC_HEARTBEAT_LEN(entries);
-    }
-    case SC_TYPE_ACK:
-        sc_put_ack_stream(p, take(s, 1) % 4);
-        sc_put_ack_delivered(p, take(s, 1));
-        sc_put_ack_received(p, take(s, 1));
-        sc_put_ack_consumed(p, take(s, 1));
-        return SC_ACK_LEN;
-    default:
-        sc_put_probe_stream(p, take(s, 1) % 4);
-        sc_put_probe_highest(p, take(s, 1));
-        sc_put_probe_stable(p, take(s, 1));
-        return SC_PROBE_LEN;
-    }
-}
-
-static void note_sent(world *w, const sc_tx *run, const uint8_t *p) {
-    for (uint64_t stream = 0; stream < 4; stream++) {
-        uint64_t to = of_pair(stream) ? run->to.bytes[0] : 0, seqno = sc_get_seqno(p);
-        if (sc_get_type(p) != types[stream] || sc_get_sender(p) != 1 || to >= IDS) continue;
-        if (seqno > w->sent[stream][to]) w->sent[stream][to] = seqno;
-    }
 }
 
 /* What was handed out may be on its way until the next transmit: it stays as it is, whatever is done meanwhile. */
@@ -397,6 +150,22 @@ static void send(world *w, script *s, const uint8_t *payload, uint32_t operation
     m->under_way = 0;
 }
 
+/* Messages of one sender in one view come in the sequence in which it sent them, and once; and global seqnos that members count
+ * themselves, only upwards. */
+static void judge(world *w, const sc_batch *batch, const sc_run *run) {
+    CHECK(run->sender >= 1 && run->sender <= MEMBERS);
+    delivered *last = &w->last[run->unicast != 0][run->sender];
+    CHECK(last->view_tag != batch->view_tag || run->seqno > last->seqno ||
+          (run->seqno == last->seqno && run->index >= last->end));
+    *last = (delivered){batch->view_tag, run->seqno, run->index + run->n};
+    uint8_t order = w->orders[batch->view_tag];
+    if (!run->global_seqno) return;
+    CHECK(!run->unicast && order != SC_ORDER_FIFO && order != SC_ORDER_CAUSAL);
+    if (order != SC_ORDER_RECORDS && order != SC_ORDER_GRANT) return;
+    CHECK(w->last_global.view_tag != batch->view_tag || run->global_seqno >= w->last_global.end);
+    w->last_global = (delivered){batch->view_tag, 0, run->global_seqno + run->n};
+}
+
 static void deliver(world *w, uint64_t bytes) {
     sc_batch batch = {0}, only;
     uint64_t marker;
@@ -409,6 +178,7 @@ static void deliver(world *w, uint64_t bytes) {
         uint32_t first = 0;
         for (uint32_t i = 0; i < batch.n_runs; i++) {
             CHECK(batch.runs[i].first == first && batch.runs[i].n > 0);
+            judge(w, &batch, &batch.runs[i]);
             first += batch.runs[i].n;
         }
         CHECK(first == batch.n);
@@ -442,44 +212,57 @@ static void state(world *w, script *s, uint8_t *payload) {
     }
 }
 
-/* A view change as the policies do it: gate, freeze, cut at what is held, install. Some attempts end before that, some cut
- * at what is yet to be fetched from a holder, and some merge with members from elsewhere. */
-static void change_view(world *w, script *s) {
-    uint32_t how = (uint32_t)take(s, 1), more = (uint32_t)take(s, 1);
-    uint64_t lost = w->view.ids[how % w->view.n], cut[SC_MEMBERS_MAX], table[SC_MEMBERS_MAX], ranges[32];
-    sc_engine_freeze(w->engine, &lost, how & 1, how >> 1 & 1);
-    sc_engine_gate_close(w->engine, more & 1);
-    w->awaited |= more & 1;
-    if (more >> 1 & 1) return; /* and stays closed until another attempt */
-    for (uint32_t r = 0; r < w->view.n; r++) sc_engine_held(w->engine, r, &cut[r], ranges, 16);
-    if (more >> 2 & 1) {
-        uint32_t of = more >> 4 & 1 ? w->view.rank : (w->view.rank + 1) % w->view.n;
-        sc_fetch fetch = {cut[of] + 1, cut[of] + 3, of, (w->view.rank + 2) % w->view.n};
-        if (of != w->view.rank) cut[of] += 3;
-        sc_engine_cut(w->engine, cut, &fetch, 1);
-        return;
-    }
-    sc_engine_cut(w->engine, cut, NULL, 0);
-    if (!sc_engine_cut_reached(w->engine)) { /* unicasts that a member lacks are waited for */
-        CHECK(w->awaited);
-        return;
-    }
+/* What the next view says of the members of this one: where their streams go on, and who fell, was apart, or is new. */
+static void describe_members(world *w, uint32_t n, uint32_t rank, uint32_t fallen, int apart, const uint64_t *cut) {
+    uint64_t table[SC_MEMBERS_MAX];
     sc_engine_received_table(w->engine, table);
-    w->view.merge = more >> 3 & 1;
     for (uint32_t r = 0; r < w->view.n; r++) {
         w->view.base[r] = cut[r];
         w->view.origin_base[r] = table[r];
-        w->view.apart[r] = w->view.merge && r != w->view.rank && (more >> 5 & 1);
+        w->view.apart[r] = apart && r != w->view.rank;
+        w->view.fell[r] = r == fallen && r != w->view.rank;
     }
-    uint32_t n = how >> 6 == 3 ? 1 : 2 + (how >> 1) % (MEMBERS - 1);
     for (uint32_t r = w->view.n; r < n; r++) w->view.base[r] = w->view.origin_base[r] = w->view.apart[r] = 0;
-    uint32_t rank = w->view.rank < n ? w->view.rank : 0;
-    if (rank != w->view.rank) {
-        w->view.base[rank] = cut[w->view.rank];
-        w->view.origin_base[rank] = table[w->view.rank];
-        w->view.apart[rank] = 0;
+    if (rank == w->view.rank) return;
+    w->view.base[rank] = cut[w->view.rank];
+    w->view.origin_base[rank] = table[w->view.rank];
+    w->view.apart[rank] = 0;
+}
+
+/* Some attempts end before the cut, and some cut at what is yet to be fetched from a holder. 0: this one does. */
+static int close_view(world *w, uint32_t how, uint32_t more, uint64_t *cut) {
+    uint32_t whose = how % w->view.n, of = more >> 4 & 1 ? w->view.rank : (w->view.rank + 1) % w->view.n;
+    uint64_t lost = w->view.ids[whose], ranges[32];
+    if (more >> 6 & 1) sc_engine_uncount(w->engine, &lost, how & 1);
+    sc_engine_freeze(w->engine, &lost, how & 1, how >> 1 & 1);
+    sc_engine_gate_close(w->engine, more & 1);
+    w->awaited |= more & 1;
+    if (more >> 1 & 1) return 0; /* and stays closed until another attempt */
+    for (uint32_t r = 0; r < w->view.n; r++) sc_engine_held(w->engine, r, &cut[r], ranges, 16);
+    if (more >> 2 & 1) {
+        sc_fetch fetch = {cut[of] + 1, cut[of] + 3, of, (w->view.rank + 2) % w->view.n};
+        if (of != w->view.rank) cut[of] += 3;
+        sc_engine_cut(w->engine, cut, &fetch, 1);
+        return 0;
     }
-    CHECK(!install(w, n, rank, (int32_t)((how >> 4) % (n + 1)) - 1, cut));
+    if (more >> 7 && whose != w->view.rank && cut[whose] > w->view.base[whose])
+        cut[whose]--; /* below what was delivered here */
+    sc_engine_cut(w->engine, cut, NULL, 0);
+    if (sc_engine_cut_reached(w->engine)) return 1;
+    CHECK(w->awaited); /* unicasts that a member lacks */
+    return 0;
+}
+
+/* A view change as the core does it: gate, freeze, cut at what is held, install. Some merge with members from elsewhere. */
+static void change_view(world *w, script *s) {
+    uint32_t how = (uint32_t)take(s, 1), more = (uint32_t)take(s, 1), order = (uint32_t)take(s, 1);
+    uint64_t cut[SC_MEMBERS_MAX];
+    if (!close_view(w, how, more, cut)) return;
+    w->view.merge = more >> 3 & 1;
+    uint32_t n = how >> 6 == 3 ? 1 : 2 + (how >> 1) % (MEMBERS - 1), rank = w->view.rank < n ? w->view.rank : 0;
+    uint32_t fallen = how & 1 ? how % w->view.n : w->view.n;
+    describe_members(w, n, rank, fallen, w->view.merge && (more >> 5 & 1), cut);
+    CHECK(!install(w, n, rank, order, cut));
 }
 
 /* What others ask of the engine, at any time. */
@@ -571,7 +354,7 @@ static int receive_something(world *w, script *s, uint8_t *p, uint32_t operation
         n = segment + (next < segment ? next : segment);
         break;
     }
-    case 7: n = repair(w, p, small_word(s, p), sender); break;
+    case 7: n = small_word(w, s, p, sender); break;
     default: return 0;
     }
     receive(w, p, n, segment, sender, operation >> 7);
@@ -586,19 +369,83 @@ static void pass_time(world *w, script *s, int to_deadline) {
     transmit(w);
 }
 
+/* Our order policy: it is offered what waits, and answers, soon or late, as it likes. */
+static void policy(world *w, script *s) {
+    uint32_t how = (uint32_t)take(s, 1);
+    sc_offer offers[SC_OFFERS_MAX];
+    if (how & 1) {
+        uint64_t batch = 0;
+        size_t n = sc_engine_offers(w->engine, offers, &batch);
+        CHECK(n <= SC_OFFERS_MAX && (n != 0) == (batch != 0));
+        for (size_t i = 0; i < n; i++) {
+            CHECK(offers[i].rank < w->view.n && offers[i].rank != w->view.rank && offers[i].head_len <= SC_HEAD_MAX);
+            w->offered[i] = (uint16_t)offers[i].rank;
+        }
+        if (n) w->n_offered = n, w->batch = batch;
+    }
+    for (uint32_t swaps = how >> 4; swaps && w->n_offered; swaps--) {
+        size_t one = take(s, 1) % w->n_offered;
+        uint16_t rank = w->offered[one];
+        w->offered[one] = how & 8 ? (uint16_t)take(s, 1) : w->offered[0];
+        w->offered[0] = rank;
+    }
+    if (how & 2) sc_engine_decide(w->engine, w->batch, how & 4 ? NULL : w->offered, w->n_offered, w->now);
+}
+
+/* What the core asks the engine for a gossip. */
+static void look_for_gossip(world *w, uint32_t rank, uint64_t first, uint64_t last, uint64_t most, uint32_t holder) {
+    uint64_t ranges[2 * 4];
+    sc_marks marks;
+    if (!sc_engine_marks(w->engine, rank, &marks) && rank != w->view.rank)
+        CHECK(marks.consumed <= marks.delivered && marks.delivered <= marks.received);
+    size_t n = sc_engine_lacks(w->engine, rank, first, last, most, ranges, 4);
+    CHECK(n <= 4);
+    for (size_t i = 0; i < n; i++) {
+        CHECK(ranges[2 * i] >= first && ranges[2 * i] <= ranges[2 * i + 1] && ranges[2 * i + 1] <= last);
+        sc_engine_ask(w->engine, rank, ranges[2 * i], ranges[2 * i + 1], holder, w->now);
+    }
+}
+
+/* What it tells the engine of one that came: as it may be, or whatever it says. */
+static void gossip(world *w, script *s) {
+    uint32_t how = (uint32_t)take(s, 1), rank = how & 3, holder = how >> 2 & 3, back = how >> 2 & 1;
+    uint64_t first = take(s, 1), last = first + take(s, 1), sent = w->sent[SC_STREAM_GROUP][0];
+    uint64_t next = w->next[SC_STREAM_GROUP][rank < w->view.n ? w->view.ids[rank] : 0];
+    sc_marks marks = {0, sent - (sent && back), sent, sent - (sent && back)}, other = {first, first, last, first / 2};
+    switch (how >> 4 & 7) {
+    case 0:
+    case 1: look_for_gossip(w, rank, first, last, how >> 7 ? 8 : UINT64_MAX, holder); break;
+    case 2: sc_engine_ask(w->engine, rank, next + last % 8, next + last % 8 + first, holder, w->now); break;
+    case 3: sc_engine_vote(w->engine, rank, &other, w->now); break;
+    case 4: sc_engine_vouch(w->engine, rank, w->now); break;
+    case 5: sc_engine_stable(w->engine, rank, how >> 7 ? last : next - 1); break;
+    default: sc_engine_vote(w->engine, rank, &marks, w->now);
+    }
+}
+
+static void pause_or_mark(world *w, uint32_t operation) {
+    if (operation & 64)
+        sc_engine_pause(w->engine);
+    else
+        sc_engine_resume(w->engine);
+    if (operation >> 7) CHECK(!sc_engine_mark(w->engine, ++w->marker));
+}
+
 static void control(world *w, script *s, uint8_t *packet, uint8_t *payload, uint32_t operation, uint64_t sender) {
     sc_address address = address_of(sender);
-    if (operation & 16) {
-        state(w, s, payload);
-    } else if (operation & 32) {
-        if (operation & 64)
-            sc_engine_pause(w->engine);
-        else
-            sc_engine_resume(w->engine);
-        if (operation >> 7) CHECK(!sc_engine_mark(w->engine, ++w->marker));
-    } else {
-        size_t n = take_bytes(s, packet, 256);
+    size_t n;
+    switch (operation >> 4 & 3) {
+    case 0:
+        n = take_bytes(s, packet, 256);
         sc_engine_control_send(w->engine, operation & 64 ? &address : NULL, packet, n);
+        break;
+    case 1: state(w, s, payload); break;
+    case 2: pause_or_mark(w, operation); break;
+    default:
+        if (w->gossip)
+            gossip(w, s);
+        else
+            policy(w, s);
     }
 }
 
@@ -633,17 +480,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     script s = {data, size};
     sc_wire_check(data, size, GROUP);
     sc_config config = settings();
-    uint32_t mode = (uint32_t)take(&s, 1), kind = (uint32_t)take(&s, 1);
+    uint32_t mode = (uint32_t)take(&s, 1), kind = (uint32_t)take(&s, 1), order = (uint32_t)take(&s, 1);
     config.blocked_bytes_max = kind & 1 ? 1 << 14 : 0;
     config.receive = kind >> 2 != 1;
     config.deliver_own = kind >> 2 != 2;
     if (kind >> 2 == 3) config.ack_bytes = config.ack_packets = 4;
     if (kind & 2) config.ring_packets = 16;
+    config.policy_ns = mode & 1 ? 4000000 : 0;
     memset(&w, 0, sizeof w);
+    w.gossip = (int)(config.gossip = mode >> 1 & 1);
+    w.safe = !w.gossip && (mode >> 2 & 1);
     w.engine = sc_engine_new(&config);
     w.now = 1;
     CHECK(w.engine);
-    CHECK(!install(&w, MEMBERS, mode % MEMBERS, (int32_t)(mode / MEMBERS % (MEMBERS + 1)) - 1, NULL));
+    CHECK(!install(&w, MEMBERS, (mode >> 3) % MEMBERS, order, NULL));
 
     for (int step = 0; step < STEPS_MAX && s.left; step++) {
         uint32_t operation = (uint32_t)take(&s, 1);

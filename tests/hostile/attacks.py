@@ -14,7 +14,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from hostile import forge
@@ -23,6 +23,8 @@ from seqcast._native.driver import describe_address
 from seqcast.core.frames import kinds as frames
 from seqcast.core.frames.closing import Held
 from seqcast.core.frames.fields import MemberInfo
+from seqcast.core.frames.gossiping import Gossip, Has
+from seqcast.core.frames.ring import Confirm, Confirmed, Token, TokenHeld, Unconfirmed
 from seqcast.core.frames.unblocking import Side
 from seqcast.errors import RemoteProtocolError
 from seqcast.net.host import group_address, group_tag
@@ -601,6 +603,147 @@ def heartbeats_that_received_everything(a: Attacker) -> None:
     assert a.count("naks_sent") - before < 10, "members ask for what was never sent"
 
 
+# ---- what belongs to one order, kind of membership or kind of reliability --------------------------------------------
+
+
+def _records(a: Attacker, rank: int, seqnos: Iterable[int]) -> list[bytes]:
+    """Records of this member: of packets that are here, that nobody sent, and of more than there are."""
+    every = [(1, 1)], [(0, 1), (1, 3), (2, 65_535)], [(2, 1)] * 64, [(127, 1)]
+    return [
+        a.forger.record(a.id(rank), a.tag, seqno, entries, place=place, rank=rank)
+        for seqno in seqnos
+        for entries in every
+        for place in (0, 1, SEQNO_MAX)
+    ]
+
+
+@stranger
+def records_of_the_sequencer_and_of_others(a: Attacker) -> None:
+    for rank in range(3):
+        for datagram in _records(a, rank, (a.next(rank), a.next(rank) + 1, SEQNO_MAX)):
+            a.data(datagram)
+            a.unicast((rank + 1) % 3, datagram)
+
+
+@stranger
+def packets_beside_the_order(a: Attacker) -> None:
+    """They wait for no record."""
+    for rank in range(3):
+        for ahead in range(4):
+            a.data(a.forger.packet(forge.DATA, a.id(rank), a.tag, a.next(rank) + ahead, rank=rank, flags=forge.BESIDE))
+
+
+@stranger(order="causal")
+def records_of_causes_that_never_come(a: Attacker) -> None:
+    records_of_the_sequencer_and_of_others(a)
+
+
+def _wants_and_grants(a: Attacker, ranks: Iterable[int]) -> list[bytes]:
+    counts = 1, 4096, 1 << 31
+    wants = [
+        a.forger.grant(forge.WANT, a.id(rank), a.tag, number, count)
+        for rank in ranks
+        for number in (1, 2, (1 << 32) - 1)
+        for count in counts
+    ]
+    grants = [
+        a.forger.grant(forge.GRANT, a.id(rank), a.tag, number, count, place)
+        for rank in ranks
+        for number in (1, 2, (1 << 32) - 1)
+        for count in counts
+        for place in (1, 2, 1000, SEQNO_MAX)
+    ]
+    return wants + grants
+
+
+@stranger(order="grant")
+def requests_for_places_and_answers(a: Attacker) -> None:
+    """Places that nobody uses would hold up everything behind them."""
+    for datagram in _wants_and_grants(a, range(3)):
+        for rank in range(3):
+            a.unicast(rank, datagram)
+        a.control(datagram)
+
+
+@stranger(order="grant")
+def packets_at_places_of_others(a: Attacker) -> None:
+    for rank in range(3):
+        for place in (1, 2, 3, SEQNO_MAX):
+            a.data(a.forger.packet(forge.DATA, a.id(rank), a.tag, a.next(rank), rank=rank, place=place))
+            a.data(a.forger.record(a.id(rank), a.tag, a.next(rank), [(rank, 9)], place=place, rank=rank))
+
+
+def _total_headers(a: Attacker, ranks: Iterable[int]) -> list[bytes]:
+    return [
+        a.forger.total(a.id(rank), a.tag, header, number)
+        for rank in ranks
+        for header, number in ((1, 1), (1, 99), (1, SEQNO_MAX), (2, 0), (3, 1), (3, SEQNO_MAX))
+    ]
+
+
+@stranger(order="total-1999")
+def headers_of_the_total_protocol(a: Attacker) -> None:
+    for datagram in _total_headers(a, range(3)):
+        for rank in range(3):
+            a.unicast(rank, datagram)
+        a.control(datagram)
+
+
+def _gossips(a: Attacker) -> list[Gossip]:
+    """In everyone's name: all have everything, there is more than was sent; under numbers that end all others."""
+    top = SEQNO_MAX
+    spans = (0, 0, top, 0), (top, top, top, top), (0, top, 0, top), (1, 2, 2, 2)
+    digests = [tuple(Has(rank, *span) for rank in range(3)) for span in spans]
+    return [
+        Gossip(a.tag, origin, counter, hops, digest, (origin,), not_seen)
+        for origin in range(3)
+        for digest in digests
+        for counter, hops in ((COUNT_MAX, 0), (10_000, 5), (50, COUNT_MAX))
+        for not_seen in ((), (0, 1, 2))
+    ]
+
+
+@stranger(reliability="gossip")
+def gossips_of_nobody(a: Attacker) -> None:
+    for gossip in _gossips(a):
+        for sender in (a.own, a.id(gossip.origin)):
+            a.say(gossip, sender)
+
+
+def _token_frames(a: Attacker) -> list[Any]:
+    ids = a.ids
+    joiner = MemberInfo("x", 0xBADBAD, a.address, 1 << 20, 1472, 1 << 20)
+    tokens = [
+        Token(a.tag, generation, source, ids[0], members, visited, lost, joiners, ())
+        for generation in (1, 1 << 20, COUNT_MAX)
+        for source in ids
+        for members, visited, lost in ((ids, ids, ()), (ids[2:], (), ids[:2]), ((), ids, ids))
+        for joiners in ((), (joiner,))
+    ]
+    answers: list[Any] = [
+        answer
+        for generation in (0, 1, 1 << 20, COUNT_MAX)
+        for answer in (
+            TokenHeld(a.tag, generation, ids[0]),
+            Confirm(a.tag, "prepare", generation, ids[2], ids[2:], ids[:2]),
+            Confirm(a.tag, "commit", generation, ids[2], ids[2:], ids[:2]),
+            Confirm(a.tag, "commit", generation, ids[0], (), ids),
+            Confirmed(a.tag, "prepare", generation),
+            Confirmed(a.tag, "commit", generation),
+            Unconfirmed(a.tag, generation, COUNT_MAX, ids),
+            Unconfirmed(a.tag, generation, generation, ids[:1]),
+        )
+    ]
+    return [*tokens, *answers]
+
+
+@stranger(membership="token-ring")
+def tokens_of_nobody(a: Attacker) -> None:
+    for frame in [*_token_frames(a), Token(a.tag, 1, a.id(0), a.id(0), a.ids, (), (), (), a.ids)]:
+        for sender in (a.own, *a.ids):
+            a.say(frame, sender)
+
+
 @stranger
 def pings_to_be_passed_on(a: Attacker) -> None:
     for _ in range(50):
@@ -684,6 +827,46 @@ def a_member_received_everything(a: Attacker) -> None:
         a.control(a.forger.heartbeat(a.id(rank), a.tag, SEQNO_MAX, SEQNO_MAX, [(SEQNO_MAX, SEQNO_MAX)] * 3))
         a.control(a.forger.probe(a.id(rank), a.tag, 0, SEQNO_MAX, 0))
         time.sleep(0.02)
+
+
+@faulty
+def a_member_records_though_another_orders(a: Attacker) -> None:
+    rank = a.faulty or 0
+    for datagram in _records(a, rank, range(a.next(rank), a.next(rank) + 4)):
+        a.data(datagram)
+
+
+@faulty(order="grant")
+def a_member_grants_though_another_does(a: Attacker) -> None:
+    rank = a.faulty or 0
+    for datagram in _wants_and_grants(a, [rank])[9:]:
+        for other in range(rank):
+            a.unicast(other, datagram)
+
+
+@faulty(order="total-1999")
+def a_member_speaks_for_the_sequencer(a: Attacker) -> None:
+    rank = a.faulty or 0
+    for datagram in _total_headers(a, [rank]):
+        for other in range(rank):
+            a.unicast(other, datagram)
+        a.control(datagram)
+
+
+@faulty(membership="token-ring")
+def a_member_sends_tokens_of_all_kinds(a: Attacker) -> None:
+    rank = a.faulty or 0
+    for frame in _token_frames(a):
+        a.say(frame, a.id(rank))
+        time.sleep(0.002)
+
+
+@faulty(membership="token-ring")
+def a_member_says_that_the_receiver_of_a_token_leaves(a: Attacker) -> None:
+    first, other, own = ids = a.ids
+    for rank, receiver in enumerate((first, other)):
+        token = Token(a.tag, 1, own, first, ids, (own,), (), (), (receiver,))
+        a.unicast(rank, a.forger.control(own, token))
 
 
 # ---- on somebody who joins -------------------------------------------------------------------------------------------

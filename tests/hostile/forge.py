@@ -14,9 +14,10 @@ from seqcast.core.frames.kinds import SHAPES, Frame, dump
 from seqcast.core.frames.view import NewView
 
 MAGIC = 0xC5
-DATA, UNICAST, FORWARD, ACK, NAK, PROBE, HEARTBEAT, CONTROL, STATE, PING, PONG = range(1, 12)
+DATA, UNICAST, FORWARD, ACK, NAK, PROBE, HEARTBEAT, CONTROL, STATE, PING, PONG, ASK, TAKEN, RECORD, TOTAL = range(1, 16)
+WANT, GRANT = 20, 21
 GROUP_STREAM, UNICAST_STREAM, FORWARD_STREAM, STATE_STREAM = range(4)
-CONT_IN, CONT_OUT = 1, 2
+CONT_IN, CONT_OUT, BESIDE = 1, 2, 8
 SEQNO_MAX = 1 << 62
 _COMMON = struct.Struct("<BBBBIIHHQQQ")
 
@@ -101,6 +102,34 @@ class Forger:
     def ping(self, kind: int, sender: int, view: int, target: int, origin: int) -> bytes:
         return self.datagram(kind, sender, view, struct.pack("<QQ", target, origin))
 
+    def record(
+        self,
+        sender: int,
+        view: int,
+        seqno: int,
+        entries: Sequence[tuple[int, int]],
+        *,
+        stable: int = 0,
+        place: int = 0,
+        rank: int = 0,
+    ) -> bytes:
+        """A RECORD with these (rank, count)."""
+        data = b"".join(struct.pack("<HH", *entry) for entry in entries)
+        body = struct.pack("<QqQQIHH", stable, 0, 0, place, len(data), len(entries), rank) + data
+        return self.datagram(RECORD, sender, view, body, seqno)
+
+    def grant(self, kind: int, sender: int, view: int, number: int, count: int, place: int = 0) -> bytes:
+        """A WANT or a GRANT."""
+        return self.datagram(kind, sender, view, struct.pack("<IIQ", number, count, place))
+
+    def total(self, sender: int, view: int, header: int, sequence_id: int) -> bytes:
+        """A header of the TOTAL protocol: 1 is NEW_VIEW, 2 its acknowledgement, 3 SEQ_ACK."""
+        return self.datagram(TOTAL, sender, view, struct.pack("<QII", sequence_id, header, 0))
+
+    def taken(self, kind: int, sender: int, view: int, seqno: int) -> bytes:
+        """An ASK or a TAKEN."""
+        return self.datagram(kind, sender, view, struct.pack("<Q", seqno))
+
     def control(self, sender: int, frame: Frame | bytes, view: int = 0) -> bytes:
         return self.datagram(CONTROL, sender, view, frame if isinstance(frame, bytes) else dump(frame))
 
@@ -153,6 +182,20 @@ class Drawer:
         if self.rng.random() < 0.2:
             ids.append(self.own)
         return tuple(ids)
+
+    def member(self) -> int:
+        return self.rng.choice((*(info.id for info in self.known.infos), self.own))
+
+    def rank(self) -> int:
+        return self.rng.randrange(len(self.known.infos) + self.rng.choice((0, 0, 0, 1)))
+
+    def ranks(self) -> tuple[int, ...]:
+        everyone = range(len(self.known.infos) + self.rng.choice((0, 0, 0, 1)))
+        return tuple(self.rng.sample(everyone, self.rng.randrange(len(everyone) + 1)))
+
+    def generation(self) -> int:
+        """Of a token: the next, or one so high that nobody could send another."""
+        return self.rng.choice((0, 1, 1, 2, 1 << 20, (1 << 53) - 1))
 
     def attempt(self) -> tuple[int, int]:
         return self.count(), self.rng.randrange(len(self.known.infos) + self.rng.choice((0, 1, 100)))
@@ -246,6 +289,21 @@ class Drawer:
             "merge": lambda: (rng.choice((self.own, rng.choice(self.known.infos).id)), self.count()),
             "shortfalls": lambda: (),
             "nonce": lambda: rng.getrandbits(60) | 1,
+            "generation": self.generation,
+            "promised": self.generation,
+            "source": self.member,
+            "leader": self.member,
+            "members": self.ids,
+            "visited": self.ids,
+            "lost": self.ids,
+            "leavers": self.ids,
+            "joiners": lambda: (self.info(),) * rng.choice((0, 0, 1)),
+            "origin": self.rank,
+            "counter": self.count,
+            "hops": self.count,
+            "digest": self._digest,
+            "seen": self.ranks,
+            "not_seen": self.ranks,
         }
         return draw[field]() if field in draw else self._by_shape(SHAPES[kind][1][field])
 
@@ -274,6 +332,11 @@ class Drawer:
         lo = self.rng.choice((1, self.rng.randrange(1, 1000)))
         hi = lo + self.rng.choice((0, 5, 1 << 40))
         return tuple(Fetch(self.rng.randrange(n), lo, hi, self.rng.randrange(n)) for _ in range(3))
+
+    def _digest(self) -> Any:
+        from seqcast.core.frames.gossiping import Has
+
+        return tuple(Has(rank, *(self.seqno() for _ in range(4))) for rank in self.ranks())
 
     def _view_id(self) -> Any:
         from seqcast.types import ViewId

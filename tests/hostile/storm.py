@@ -176,8 +176,9 @@ class Storm(World):
             frame = drawer.frame(kind)
             return kind, None if frame is None else forger.control(sender, frame, rng.choice((0, tag)))
         kinds = ["ack", "nak", "probe", "heartbeat", "ping", "pong", "rubbish"]
+        kinds += ["ask", "grant", "total"]
         if self.who != "faulty":
-            kinds += ["data"] * 3 + ["unicast", "forward", "state"]
+            kinds += ["data"] * 3 + ["unicast", "forward", "state", "record", "want"]
         kind = rng.choice(kinds)
         if self.who == "stranger":  # under its own id it may be in the view by now: whoever speaks the protocol joins
             sender = rng.getrandbits(62) | 1
@@ -197,9 +198,22 @@ class Storm(World):
             case "ping" | "pong":
                 one, other = rng.choice(view.members).id, rng.choice((sender, victim.id))
                 return kind, forger.ping(forge.PING if kind == "ping" else forge.PONG, sender, tag, one, other)
+            case "ask":
+                return kind, forger.taken(rng.choice((forge.ASK, forge.TAKEN)), sender, tag, rng.choice((near, far)))
+            case "want" | "grant":
+                number, count = rng.choice((1, 1, 2, 5, (1 << 32) - 1)), rng.choice((1, 5, 4096, (1 << 32) - 1))
+                if kind == "want":
+                    return kind, forger.grant(forge.WANT, sender, tag, number, count)
+                return kind, forger.grant(forge.GRANT, sender, tag, number, count, near or 1)
+            case "total":
+                return kind, forger.total(sender, tag, rng.randrange(1, 4), near)
+            case "record":
+                entries = [(rng.randrange(n), rng.choice((1, 3, 65_535))) for _ in range(rng.choice((1, 2, 64)))]
+                place = rng.choice((0, 1, near))
+                return kind, forger.record(sender, tag, max(near, 1), entries, stable=far, place=place, rank=rank)
             case "rubbish":
                 data = rng.randbytes(rng.choice((10, 40, 72, 200)))
-                shaped = forger.datagram(rng.randrange(14), sender, tag, data, near, rng.randrange(8))
+                shaped = forger.datagram(rng.randrange(22), sender, tag, data, near, rng.randrange(8))
                 return kind, rng.choice((data, shaped, forger.control(sender, data)))
         types = {"data": forge.DATA, "unicast": forge.UNICAST, "forward": forge.FORWARD, "state": forge.STATE}
         return kind, forger.packet(
@@ -212,7 +226,7 @@ class Storm(World):
             origin=rng.choice((0, near, forge.SEQNO_MAX)),
             place=rng.choice((0, 1, 1 << 40)),
             rank=rng.choice((rank, 100)),
-            flags=rng.randrange(4),
+            flags=rng.choice((0, 1, 2, 3, forge.BESIDE)),
         )
 
 

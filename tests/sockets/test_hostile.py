@@ -1,6 +1,7 @@
 """On real sockets: attacks on a group, from a stranger's socket and from that of a member gone wrong."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hostile.attacks import FAULTY, SETTINGS, STRANGERS, Heckler, attacking
@@ -71,8 +72,21 @@ def test_a_member_gone_wrong_stops_nobody_but_itself(name):
             group.send(b"from %d" % number, timeout=15.0)
         for group in others:
             drain(group, [b"from %d" % number for number in range(len(others))])
+        if "stream" in attacker.notes:
+            stream(others)
         wait_until(together)
         assert {group.member.name for group in others} <= {member.name for member in others[0].view.members}
+
+
+def stream(groups, n=400):
+    """More than a window, so that who sends it needs credit of all others."""
+    message, window = bytes(60_000), groups[0].counters()["window_bytes"]
+    assert n * len(message) > 2 * window, f"the window is {window}"
+    with ThreadPoolExecutor() as pool:
+        sent = pool.submit(lambda: [groups[0].send(message, timeout=30.0) for _ in range(n)])
+        for each in [pool.submit(drain_n, group, n, 60.0) for group in groups]:
+            each.result()
+        sent.result()
 
 
 def refuses(frame):

@@ -210,6 +210,33 @@ def test_a_frame_with_a_changed_value_gives_a_frame_or_the_one_error(data):
         assert load(dump(frame)) == frame
 
 
+def places(value):
+    """Every list and object in it, with the keys of what is in them."""
+    keys = list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
+    return [(value, key) for key in keys] + [place for key in keys for place in places(value[key])]
+
+
+@given(st.data())
+def test_a_frame_that_is_changed_anywhere_inside_gives_a_frame_or_the_one_error(data):
+    """Values that look right: of another field, at a bound, once more, or not there."""
+    frame = json.loads(dump(data.draw(st.sampled_from(FRAMES))))
+    for _ in range(data.draw(st.integers(1, 4))):
+        inside, key = data.draw(st.sampled_from(places(frame)))
+        others = [other[at] for other, at in places(frame) if at != "kind"]
+        numbers = [0, -1, 1, 127, 128, SEQNO, SEQNO + 1, (1 << 53) - 1, 1 << 53, TOP]
+        value = data.draw(st.sampled_from([*others, *numbers, "0", "ffffffffffffffff", "", None, True, [], {}]))
+        if isinstance(inside, list) and data.draw(st.booleans()):
+            inside[key:key] = [json.loads(json.dumps(value))]
+        else:
+            inside[key] = json.loads(json.dumps(value))
+    try:
+        read = load(json.dumps(frame).encode())
+    except RemoteProtocolError:
+        return
+    if not isinstance(read, OtherVersion):
+        assert load(dump(read)) == read
+
+
 def test_the_largest_frames_stay_within_the_limit():
     infos = tuple(
         MemberInfo(f"{i:03}" + "n" * 125, TOP - i, b"\xff" * 28, (1 << 53) - 1, 65000, (1 << 53) - 1, False)

@@ -1,5 +1,7 @@
 """What the engine takes from whom, and how much: forged datagrams against one engine, time by hand."""
 
+import struct
+
 import pytest
 from engines import MS, Net, make_engine
 from hostile import forge
@@ -246,3 +248,47 @@ def test_a_cut_below_what_was_delivered_delivers_nothing_twice(order):
     net.install([0, 1, 2], sequencer=sequencer, tag=2, marker=2, cuts=cuts, fell=[False] * 3)
     net.run(5)
     assert net.got[1] == before
+
+
+@pytest.mark.parametrize(("more", "dropped"), [(0, 0), (1, 1)])
+def test_a_member_takes_no_other_number_of_places_than_it_asked_for(more, dropped):
+    net, asked = Net(3, sequencer=0, mechanism=by_name("grant").number), []
+
+    def drop(src, dst, lane, datagram):
+        if datagram[2] == forge.WANT:
+            asked.append(struct.unpack_from("<II", datagram, 40))
+        return datagram[2] == forge.GRANT
+
+    net.drop = drop
+    for _ in range(3):
+        net.engines[1].send(bytes(1000))
+    net.run(3)
+    number, count = asked[0]
+    assert net.engines[1].unordered() == 3
+    net.engines[1].receive(F.grant(forge.GRANT, net.ids[0], 1, number, count + more, 1), b"\1", net.now)
+    assert net.engines[1].counters()["drop_field"] == dropped
+    assert (net.engines[1].unordered() < 3) == (dropped == 0)
+
+
+def test_a_member_takes_no_places_that_are_past():
+    """They would be delivered nowhere, and its stream would stand still."""
+    net, asked = Net(3, sequencer=0, mechanism=by_name("grant").number), []
+    for rank in range(3):
+        net.engines[rank].send(b"one each")
+        net.run(20)
+
+    def drop(src, dst, lane, datagram):
+        if datagram[2] == forge.WANT:
+            asked.append(struct.unpack_from("<II", datagram, 40))
+        return datagram[2] == forge.GRANT
+
+    net.drop = drop
+    net.engines[1].send(b"another")
+    net.run(3)
+    number, count = asked[0]
+    before = net.engines[1].counters()["drop_field"]
+    net.engines[1].receive(F.grant(forge.GRANT, net.ids[0], 1, number, count, 1), b"\1", net.now)
+    assert net.engines[1].counters()["drop_field"] == before + 1
+    net.drop = lambda src, dst, lane, datagram: False
+    net.run(500)
+    assert all(got[-1] == (net.ids[1], b"another") for got in net.got)
