@@ -5,6 +5,7 @@ from unittest import mock
 from sim_stage import Stage
 
 from seqcast.core import story
+from seqcast.core.frames.ring import Token
 from seqcast.core.vocabulary import Log
 
 
@@ -43,6 +44,30 @@ def test_a_healthy_view_change_has_one_line():
         "c was excluded (it was silent: crashed, stopped or cut off)",
         "d joined",
     ]
+
+
+def test_a_token_that_is_lost_has_one_line_and_one_that_comes_back_none():
+    """The leader's token goes to b, which falls with it: c, which waits for b, hears of that from the leader."""
+    stage = Stage(membership="token-ring")
+    stage.group("a", "b", "c")
+    lines = []
+    for node in stage.nodes:
+        step = node.endpoint.step
+        node.endpoint.step = lambda *arguments, step=step: told_in(step(*arguments), lines)
+    stage.named("d", 1000)
+    stage.until(1500)
+    assert not lines, "nothing was lost"
+    b = stage.node("b")
+    stage.refuse = lambda source, node, frame: isinstance(frame, Token) and node is b and (b.crash() or True)
+    stage.named("e", 1600)
+    stage.until(4000)
+    assert [member.name for member in stage.node("a").endpoint.view.members] == ["a", "c", "d", "e"]
+    assert lines == ["a: the token is late, or a member fell that may have had it: sends another one, generation 2"]
+
+
+def told_in(effects, lines):
+    lines += [line.text % line.args for line in effects if isinstance(line, Log) and line.part == "ring"]
+    return effects
 
 
 def test_each_part_is_read_by_itself():

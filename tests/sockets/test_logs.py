@@ -5,9 +5,11 @@ import re
 import signal
 import time
 
+import pytest
 from members import LOOPBACK, cluster, group_of, join, script, wait_until
 
 import seqcast
+from seqcast.config import MEMBERSHIPS
 from seqcast.net.logs import LOOK_NS, SlowReceivers
 
 
@@ -19,15 +21,17 @@ def lines(caplog, member, part=None):
     ]
 
 
-def test_joins_views_a_crash_and_leaves_are_told_in_one_line_each_with_names_and_reasons(caplog):
+@pytest.mark.parametrize("membership", MEMBERSHIPS)
+def test_joins_views_a_crash_and_leaves_are_told_in_one_line_each_with_names_and_reasons(caplog, membership):
     caplog.set_level(logging.INFO, "seqcast")
     name = cluster()
-    with join(name, "a") as a:
-        with join(name, "b"):
+    with join(name, "a", membership=membership) as a:
+        with join(name, "b", membership=membership):
             process = script(
-                "import sys, seqcast\ngroup = seqcast.join(sys.argv[1], name='c', interface=sys.argv[2])\n"
+                "import sys, seqcast\n"
+                "group = seqcast.join(sys.argv[1], name='c', interface=sys.argv[2], membership=sys.argv[3])\n"
                 "print('in', flush=True)\nsys.stdin.read()",
-                name, LOOPBACK,
+                name, LOOPBACK, membership,
             )  # fmt: skip
             assert process.stdout.readline() == "in\n"
             wait_until(lambda: len(a.view.members) == 3)

@@ -58,6 +58,7 @@ from seqcast.core.vocabulary import (
     StatePlan,
     StateRefused,
     TellBlocked,
+    TokenRemade,
     Unicast,
     ViewChange,
     Warn,
@@ -286,6 +287,8 @@ class Endpoint:
                     self._markers.open_pause(what.reason)
                 case CallbackOver():
                     self.machines.participant.returned()
+                case TokenRemade():
+                    self.story.token_remade(what.generation)
                 case _:
                     self.story.effect(what)
                     context.effects.append(what)

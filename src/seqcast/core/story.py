@@ -83,6 +83,10 @@ class Story:
     def alive(self, member_id: int) -> None:
         self.say("detector", "%s: %s is there again", self.context.me.name, self.name(member_id))
 
+    def token_remade(self, generation: int) -> None:
+        text = "%s: the token is late, or a member fell that may have had it: sends another one, generation %d"
+        self.say("ring", text, self.context.me.name, generation)
+
     def installed(self, old: View | None, view: View, frame: NewView, why: Mapping[int, str]) -> None:
         """A view is entered.
 

@@ -453,8 +453,15 @@ class CallbackOver:
     """The block callback returned, or its deadline is over: nobody waits for it any longer."""
 
 
+@dataclass(frozen=True, slots=True)
+class TokenRemade:
+    """The token of this member's ring was lost, or is late: it has sent one of a new generation (E-21)."""
+
+    generation: int
+
+
 ViewChange = Install | CloseView | GiveWay | Over | Abandon
 """What the installer carries out, when the frames before it are on their way."""
 
-Command = Unicast | Multicast | TellBlocked | OpenPause | CallbackOver | ViewChange
+Command = Unicast | Multicast | TellBlocked | OpenPause | CallbackOver | TokenRemade | ViewChange
 """What a machine decides about this member's view."""

@@ -107,6 +107,7 @@ class Ring(Machine):
         edges: takes note of the rows that are taken.
         view: the membership to begin with: this member's alone, or one that its members share.
         tag: of the frames: what is said under another tag is not for this ring.
+        remade: is told the generation of each token that is made because the one before it is lost, or late.
     """
 
     def __init__(
@@ -118,9 +119,10 @@ class Ring(Machine):
         edges: set[Edge],
         view: RingView,
         tag: int = 1,
+        remade: Callable[[int], None] = lambda generation: None,
     ) -> None:
         super().__init__(S.IDLE, edges)
-        self.me, self.place, self.settings, self.send, self.tag = me, place, settings, send, tag
+        self.me, self.place, self.settings, self.send, self.tag, self.remade = me, place, settings, send, tag, remade
         self.now = 0
         self.view = view
         self.agreed_ns = -NEVER  # when a view was agreed on last
@@ -363,6 +365,11 @@ class Ring(Machine):
             assert self.token is not None
             self.fire(E.BACK, self.token)
 
+    def remake(self, *_: object) -> None:
+        """A token in the place of one that is lost, or late (E-21)."""
+        self.remade(self.generation + 1)
+        self.emit()
+
     def call_leader(self) -> None:
         """Sends a token towards the leader, which may not know what this member knows (NBC-14)."""
         self.wait()
@@ -531,11 +538,11 @@ class Ring(Machine):
             (S.CIRCULATING, S.PREPARING),
             (E.REVIEW, visits_the_lost),
             S.CIRCULATING,
-            emit,
+            remake,
             "a member is lost, and the token perhaps with it: a new generation without it (E-21)",
         ),
         (S.PREPARING, (E.REVIEW, is_outranked), S.WAITING, wait, "another one leads"),
-        (S.PREPARED, (E.REVIEW, leader_is_lost), S.CIRCULATING, emit, "the leader fell before it told us (E-21)"),
+        (S.PREPARED, (E.REVIEW, leader_is_lost), S.CIRCULATING, remake, "the leader fell before it told us (E-21)"),
         (None, E.REVIEW, None, IGNORED, "nothing has changed"),
         (
             (S.IDLE, S.WAITING, S.PREPARED),
@@ -571,8 +578,8 @@ class Ring(Machine):
         (None, E.COMMIT, S.IDLE, install, "all agreed: the view"),
         (S.WAITING, (E.LEASE, is_settled), S.IDLE, (expire, rest), "a token came to nothing, and nothing is open"),
         (S.WAITING, E.LEASE, None, (expire, call_leader), "the leader may not know of it: call it (NBC-14)"),
-        (S.CIRCULATING, E.LEASE, None, (expire, emit), "the token is lost: a higher generation (E-21)"),
-        (S.PREPARING, E.LEASE, S.CIRCULATING, (expire, emit), "answers are missing: once more"),
+        (S.CIRCULATING, E.LEASE, None, (expire, remake), "the token is lost: a higher generation (E-21)"),
+        (S.PREPARING, E.LEASE, S.CIRCULATING, (expire, remake), "answers are missing: once more"),
         (S.PREPARED, E.LEASE, S.WAITING, (expire, wait), "COMMIT did not come, nor the leader's loss"),
         (S.IDLE, E.LEASE, None, ILLEGAL, "no lease runs"),
     )

@@ -26,6 +26,7 @@ from seqcast.core.machines.participant import Participant
 from seqcast.core.machines.ring import Ring, RingSettings
 from seqcast.core.rules.ring import RingView
 from seqcast.core.table import IGNORED, Table, table
+from seqcast.core.vocabulary import TokenRemade
 from seqcast.errors import RemoteProtocolError
 from seqcast.types import MEMBERS_MAX
 
@@ -65,11 +66,14 @@ class TokenRingMembership(CoordinatedMembership):
             settings.lease_ns // LEASE_PART,
         )
         view = RingView(0, ids[0], ids)
-        self.ring = Ring(me, places.__getitem__, times, self._send, context.edges, view, context.tag)
+        self.ring = Ring(me, places.__getitem__, times, self._send, context.edges, view, context.tag, self._remade)
         self.agreed_before = view  # what was agreed on when this member began to ask
 
     def _send(self, frame: RingFrame, member: int) -> None:
         self.context.send(frame, member)
+
+    def _remade(self, generation: int) -> None:
+        self.context.emit(TokenRemade(generation))
 
     # ---- what is known
 
