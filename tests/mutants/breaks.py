@@ -44,7 +44,7 @@ class Break:
 
 MACHINES = "src/seqcast/core/machines/"
 RULES = "src/seqcast/core/rules/"
-RINGS = "no seed has a token ring unless it is asked for"
+RINGS = "one seed in four has a token ring"
 CROWDS = "seeds run groups, in which members vote and nothing is given up"
 GOSSIP = "--reliability gossip"
 SAFE = "one seed in eight delivers safely"

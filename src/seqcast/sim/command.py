@@ -13,8 +13,6 @@ from seqcast.core.machines.beacons import Beacons
 from seqcast.core.machines.every import MACHINES
 from seqcast.core.machines.interface import Interface
 from seqcast.core.machines.operator import Operator
-from seqcast.core.machines.ring import Ring
-from seqcast.core.machines.token_ring import TokenRingMembership
 from seqcast.core.router import VIEW
 from seqcast.core.table import DecisionTable, Edge, Machine, edges_of
 from seqcast.sim import families, heals, rings, starts
@@ -24,12 +22,11 @@ from seqcast.sim.world import simulate
 from seqcast.types import ORDERS
 
 COUNTED: tuple[type[Machine] | DecisionTable, ...] = (
-    *(each for each in MACHINES if each not in (Interface, Operator, Ring, TokenRingMembership)),
+    *(each for each in MACHINES if each not in (Interface, Operator)),
     Beacons.BEACON,
     VIEW,
 )
-"""Tables whose taken rows runs report: an operator is no member, no simulated member has an interface, and ``--rings``
-reports those of the token ring, with which no seed runs by itself."""
+"""Tables whose taken rows runs report: an operator is no member, and no simulated member has an interface."""
 
 
 def parser() -> Parser:
@@ -54,8 +51,8 @@ def parser() -> Parser:
     result.add_argument("--members", type=_members, default=0, metavar="N", help="processes, 2 to 32; default: by seed")
     result.add_argument("--order", choices=ORDERS, default="", help="default: by seed")
     result.add_argument("--partition", choices=("merge", "primary"), default="", help="default: by seed")
-    result.add_argument("--membership", choices=MEMBERSHIPS, default="", help="default: coordinated")
-    result.add_argument("--reliability", choices=RELIABILITIES, default="", help="default: nak")
+    result.add_argument("--membership", choices=MEMBERSHIPS, default="", help="default: by seed")
+    result.add_argument("--reliability", choices=RELIABILITIES, default="", help="default: by seed")
     result.add_argument(
         "--family", choices=sorted(families.FAMILIES), default="", help="storm family; default: by seed"
     )
@@ -151,8 +148,7 @@ def replay(options: Options, family: str = "") -> str:
     """The line that replays a run; ``family``: it was named, and not drawn."""
     return (
         f"seqcast sim --seed {options.seed} --members {options.members} --order {options.order} "
-        f"--duration {options.duration_ns / SECOND:g} --partition {options.partition}"
-        + (f" --membership {options.membership}" if options.membership != "coordinated" else "")
-        + (f" --reliability {options.reliability}" if options.reliability != "nak" else "")
+        f"--duration {options.duration_ns / SECOND:g} --partition {options.partition} "
+        f"--membership {options.membership} --reliability {options.reliability}"
         + (f" --family {family}" if family else "")
     )

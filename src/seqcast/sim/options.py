@@ -232,7 +232,9 @@ class Options:
         drawn["beside"] = random.Random(f"beside {seed}").choice((0.0, 0.0, 0.1, 0.5))
         drawn["orderer"] = random.Random(f"orderer {seed}").choice(("", "", *ORDERERS))
         drawn |= _settings(seed) | _drive(seed, drawn)
-        if resolve(order or drawn["order"]).safe and reliability != "gossip":
+        drawn["membership"] = random.Random(f"membership {seed}").choice(("coordinated",) * 3 + ("token-ring",))
+        drawn["reliability"] = random.Random(f"reliability {seed}").choice(("nak",) * 3 + ("gossip",))
+        if resolve(order or drawn["order"]).safe and (reliability or drawn["reliability"]) != "gossip":
             drawn["safe"] = random.Random(f"safe {seed}").random() < 0.3
         options = Options(seed=seed, **{**drawn, **{name: value for name, value in given.items() if value}})
         # A pause is held by leases, which mean nothing to a clock that jumps.
