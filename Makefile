@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py $(wildcard native/*/*.c native/*/*.h src/seqcast/_native/*.pyx src/seqcast/_native/*.px[di])
 
-.PHONY: demo test test-all lint bench bench-order fuzz tsan sim mutants chaos figures clean help
+.PHONY: demo test test-all lint bench bench-figures bench-order fuzz tsan sim mutants chaos figures clean help
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.ready-demo ## a group on this machine: a crash, a join, and Spark's verdict (ARGS="--input FILE")
@@ -27,6 +27,11 @@ lint: $(VENV)/.ready-dev ## ruff, mypy, clang-format, lizard, cython-lint, the l
 
 bench: $(VENV)/.ready-dev ## benchmarks of the kernels
 	$(BIN)/python -m pytest bench $(ARGS)
+
+bench-figures: $(VENV)/.ready-dev ## docs/figures.jsonl and README's tables (a quarter of an hour; ARGS="--only latency")
+	$(BIN)/python -m pip install --quiet 'seqcast[bench]'
+	$(BIN)/python bench/figures.py $(ARGS)
+	$(BIN)/python docs/render.py
 
 bench-order: $(VENV)/.ready-dev ## docs/orders.md: each order beside FIFO and the raw limit (half an hour; ARGS="--pairs 3")
 	$(BIN)/python bench/orders.py $(ARGS)

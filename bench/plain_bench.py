@@ -2,6 +2,7 @@
 
     python bench/plain_bench.py --size 64 1024 --pairs 5 --kinds plain aio
     python bench/plain_bench.py --tree ../before            # another checkout instead of this one
+    python bench/plain_bench.py --json                      # one object, as docs/figures.jsonl has it
 
 One process sends, three receive. Kinds:
 
@@ -302,6 +303,15 @@ def spread(values: list[float], form: str = "{:,.0f}") -> str:
     return f"{form.format(statistics.median(values))} ({form.format(min(values))} to {form.format(max(values))})"
 
 
+def figures(these: list[dict[str, float]], beside: list[dict[str, float]] | None) -> dict[str, Any]:
+    """Medians of the runs of one kind, and the ratios, with their spread, to the runs of another kind beside them."""
+    values: dict[str, Any] = {key: statistics.median([each[key] for each in these]) for key in ("rate", "cpu_us")}
+    if beside:
+        ratios = [a["rate"] / b["rate"] for a, b in zip(these, beside, strict=True)]
+        values |= {"ratio": statistics.median(ratios), "spread": [min(ratios), max(ratios)]}
+    return values
+
+
 def main() -> int:
     """Runs interleaved pairs and prints rates and ratios."""
     parser = argparse.ArgumentParser(description="plain loops beside pyzmq's")
@@ -314,6 +324,7 @@ def main() -> int:
     parser.add_argument("--settings", default="{}", help="settings of the members, JSON")
     parser.add_argument("--port", type=int, default=47320)
     parser.add_argument("--tree", nargs="*", default=[""], help="other checkouts, built in place, for plain and aio")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
     parser.add_argument("--task", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.task:
@@ -321,6 +332,7 @@ def main() -> int:
         KINDS[task["kind"]](task)
         return 0
     number = 0
+    rows: list[dict[str, Any]] = []
     for size in arguments.size:
         columns = [(kind, tree) for kind in arguments.kinds for tree in (arguments.tree if kind != "pyzmq" else [""])]
         runs: dict[tuple[str, str], list[dict[str, float]]] = {column: [] for column in columns}
@@ -333,6 +345,9 @@ def main() -> int:
                 runs[column].append(result)
         for kind, tree in columns:
             these = runs[kind, tree]
+            if arguments.json:
+                rows.append({"kind": kind, "size": size, **figures(these, runs.get(("pyzmq", "")))})
+                continue
             text = f"{size} B  {kind:6} {tree:20} {spread([each['rate'] for each in these])} msgs/s"
             text += f"  CPU {spread([each['cpu_us'] for each in these], '{:.2f}')} us"
             text += f" (sender {statistics.median([each['sender_cpu_us'] for each in these]):.2f})"
@@ -342,6 +357,11 @@ def main() -> int:
                     ratios = [a["rate"] / b["rate"] for a, b in zip(these, runs[other], strict=True)]
                     text += f"  {spread(ratios, '{:.2f}')} of {' '.join(other).strip()}"
             print(text, flush=True)
+    if arguments.json:
+        from seqcast.perf.report import machine
+
+        about = {"members": 1 + RECEIVERS, "pairs": arguments.pairs, "seconds": arguments.seconds}
+        print(json.dumps({"plain": rows, **about, "machine": machine()}))
     return 0
 
 

@@ -302,10 +302,11 @@ def number(value: object) -> str:
 
 
 def figures(printed: list[dict[str, Any]]) -> str:
-    """The tables of README.md: throughput, also with loss and with journals, and latency from what ``seqcast perf``
-    printed, and membership from what ``bench/membership.py`` printed."""
+    """The tables of README.md: plain loops from what ``bench/plain_bench.py`` printed, throughput, also with loss and
+    with journals, and latency from what ``seqcast perf`` printed, and membership from ``bench/membership.py``."""
     membership = [run for run in printed if "membership" in run]
-    printed = [run for run in printed if "membership" not in run]
+    plain = [run for run in printed if "plain" in run]
+    printed = [run for run in printed if not {"membership", "plain"} & run.keys()]
     runs = [run for first in printed for run in (first, *first.get("other_paths", ())) if "unavailable" not in run]
     latency = [run for run in runs if "latency_us" in run]
     lossy = [run for run in runs if "loss_percent" in run]
@@ -314,16 +315,24 @@ def figures(printed: list[dict[str, Any]]) -> str:
     loops = [run for run in clean if run.get("kind", "batches") != "batches"]
     clean = [run for run in clean if run not in loops]
     parts = [f"Measured on {text}." for text in dict.fromkeys(str(run["machine"]) for run in runs)]
-    if clean:
-        head = ["order", "message", "path", "messages/s", "MB/s", "of the limit", "of bare C", "CPU µs/message", "lost"]
-        parts.append(table(head, [throughput_row(run) for run in clean]))
-    if loops:
+    for run in plain:
         parts.append(
             "What is written first, with all settings default: `send` in a loop and `for message in group` (plain), "
-            "and the same in asyncio (aio). The sender receives its own messages too:"
+            "the same in asyncio (aio), and the same loops of pyzmq with PUB and SUB sockets, which order nothing "
+            "among senders and repair nothing:"
         )
-        head = ["kind", "order", "message", "path", "messages/s", "MB/s", "CPU µs/message", "lost"]
+        head = ["loops", "message", "messages/s", "of pyzmq", "CPU µs/message"]
+        parts.append(table(head, [plain_row(row) for row in run["plain"]]))
+        options = f"--pairs {run['pairs']} --seconds {run['seconds']:g}"
+        parts.append(f"Measured by `python bench/plain_bench.py {options}`, in which the kinds take turns.")
+    if loops:
+        parts.append("The plain loops in groups of other sizes:")
+        head = ["loops", "members", "order", "message", "messages/s", "MB/s", "CPU µs/message", "lost"]
         parts.append(table(head, [loops_row(run) for run in loops]))
+    if clean:
+        parts.append("Batches, as arrays of messages, which the sender is not delivered itself:")
+        head = ["order", "message", "path", "messages/s", "MB/s", "of the limit", "of bare C", "CPU µs/message", "lost"]
+        parts.append(table(head, [throughput_row(run) for run in clean]))
     if lossy:
         parts.append("With datagrams dropped in the kernel:")
         head = ["order", "message", "path", "dropped", "messages/s", "relative to no loss", "lost"]
@@ -395,8 +404,14 @@ def throughput_row(run: dict[str, Any]) -> list[str]:
 
 def loops_row(run: dict[str, Any]) -> list[str]:
     """One row of the table of loops over single messages."""
-    whole = throughput_row(run)
-    return [run["kind"], *whole[:5], *whole[-2:]]
+    order, size, _, *rates = throughput_row(run)
+    return [run["kind"], str(run["members"]), order, size, *rates[:2], *rates[-2:]]
+
+
+def plain_row(row: dict[str, Any]) -> list[str]:
+    """One row of the table of loops beside pyzmq's."""
+    ratio = with_spread({**row, "spread": {"ratio": row["spread"]}}, "ratio") if row["kind"] != "pyzmq" else ""
+    return [row["kind"], f"{row['size']:,} B", f"{row['rate']:,.0f}", ratio, f"{row['cpu_us']:.2f}"]
 
 
 def loss_row(run: dict[str, Any]) -> list[str]:
