@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from seqcast._native.engine import Batch, Message
-from seqcast.errors import NotMember, UsageError
+from seqcast.core.orders import by_name
+from seqcast.errors import ConfigError, NotMember, UsageError
 from seqcast.net.spool import Spool
 from seqcast.net.state import SubgroupState
 from seqcast.types import View
@@ -205,6 +206,7 @@ class Batches:
 
         Raises:
             NotMember: this member was excluded.
+            ConfigError: the group has no total order.
             JournalWriteError: as for ``Group.recv``.
         """
         while True:
@@ -225,8 +227,17 @@ class Batches:
 
     def take(self, event: Event) -> Iterator[Message]:
         """Takes the next event of a group's stream, and gives the messages to deliver, of which all must be taken
-        before the next event: for applications that receive by other means than ``receive``."""
+        before the next event: for applications that receive by other means than ``receive``.
+
+        Raises:
+            ConfigError: the view has no total order, in which members would not agree on what was delivered before.
+        """
         if isinstance(event, View):
+            if not by_name(event.mechanism).total:
+                raise ConfigError(
+                    f"atomic batches need a total order, and this group's is {event.order!r}: join with order='total' "
+                    "on every member, or receive without Batches"
+                )
             present = {member.id for member in event.members}
             for sender in [sender for sender in self._staged if sender not in present]:
                 self._abandon(sender)

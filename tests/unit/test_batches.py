@@ -10,6 +10,7 @@ import pytest
 
 from seqcast import Member, Message, View, ViewId, batches
 from seqcast.batches import Batches
+from seqcast.errors import ConfigError
 from seqcast.net.reunion import part_in_state
 from seqcast.net.state import SubgroupState
 
@@ -55,6 +56,13 @@ def state_of(receiver: Batches) -> Any:
     out = io.BytesIO()
     receiver.get_state(out.write)
     return io.BytesIO(out.getvalue()).read
+
+
+@pytest.mark.parametrize("order", ["fifo", "causal"])
+def test_a_group_without_total_order_is_refused(order: str) -> None:
+    of = View(ViewId(1, A.id, (1, A.id)), (A, B), order, -1, order)
+    with pytest.raises(ConfigError, match=f"this group's is '{order}': join with order='total' on every member"):
+        list(Batches().take(of))
 
 
 def test_a_batch_is_delivered_at_its_end_and_other_messages_as_they_are():
