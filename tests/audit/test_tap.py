@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import pickle
 import random
 import socket
 import struct
@@ -51,6 +52,81 @@ def test_a_reader_is_told_what_the_journal_says_and_given_any_range(served: Any)
     for first, end in ((0, 900), (0, 1), (399, 401), (470, 471), (899, 900), (5, 5)):
         rows = [row for batch in client.rows(told, first, end, ["payload", "idx"]) for row in batch.to_pylist()]
         assert rows == [{"idx": at, "payload": ROWS[at].payload} for at in range(first, end)]
+
+
+TLS = Path(__file__).parents[1] / "helpers" / "tls"
+"""A certificate for 127.0.0.1 that no authority made, and its key, which nothing else uses."""
+CERTIFICATE, KEY = TLS / "certificate.pem", TLS / "key.pem"
+
+
+def test_with_a_certificate_rows_are_read_through_tls_and_nothing_of_them_in_clear(tmp_path: Path) -> None:
+    journal(tmp_path, A, [(V1, ROWS)], payload="full")
+    with Tap(tmp_path, ("127.0.0.1", 0), TOKEN, certificate=CERTIFICATE, key=KEY) as server:
+        sent: list[bytes] = []
+        with relay(server.address, sent) as port:
+            client = pickle.loads(pickle.dumps(TapClient(f"127.0.0.1:{port}", TOKEN, CERTIFICATE.read_text())))
+            batches = list(client.rows(client.journal(A.id), 0, 900, ["payload"]))
+            client.close()
+        assert [row["payload"] for batch in batches for row in batch.to_pylist()] == [row.payload for row in ROWS]
+        passed = b"".join(sent)
+        assert len(passed) > sum(len(row.payload) for row in ROWS) and b"payload" not in passed and HELLO not in passed
+
+
+def test_a_certificate_that_is_not_trusted_or_none_ends_before_the_token_is_proved(tmp_path: Path) -> None:
+    journal(tmp_path, A, [(V1, ROWS[:5])], payload="full")
+    with (
+        Tap(tmp_path, ("127.0.0.1", 0), TOKEN, certificate=CERTIFICATE, key=KEY) as secured,
+        Tap(tmp_path, ("127.0.0.1", 0), TOKEN) as plain,
+    ):
+        of_another_name = f"localhost:{secured.address[1]}"
+        with pytest.raises(seqcast.UsageError, match=r"a certificate that is not trusted \(.*localhost"):
+            TapClient(of_another_name, TOKEN, CERTIFICATE.read_text()).members()
+        with pytest.raises(seqcast.UsageError, match="does not serve through TLS"):
+            TapClient(f"127.0.0.1:{plain.address[1]}", TOKEN, CERTIFICATE.read_text()).members()
+        wait_until(lambda: secured.counters["unproved"] == 1)
+        assert secured.counters["connections"] == plain.counters["connections"] == 0
+
+
+def test_a_certificate_that_is_none_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.pem"
+    wrong.write_text("no certificate")
+    for certificate, key, why in (
+        (CERTIFICATE, None, "both the certificate and its key"),
+        (tmp_path / "none.pem", KEY, "cannot be read: No such file"),
+        (wrong, KEY, "are no certificate and its key"),
+        (CERTIFICATE, wrong, "are no certificate and its key"),
+    ):
+        with pytest.raises(seqcast.UsageError, match=why):
+            Tap(tmp_path, ("127.0.0.1", 0), TOKEN, certificate=certificate, key=key)
+    with pytest.raises(seqcast.UsageError, match="not certificates as PEM"):
+        TapClient("127.0.0.1:1", TOKEN, wrong.read_text())
+
+
+@contextlib.contextmanager
+def relay(to: tuple[str, int], seen: list[bytes]) -> Iterator[int]:
+    """Passes one connection on, and keeps what the server sends. Gives its port."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def pump(source: socket.socket, target: socket.socket, kept: list[bytes]) -> None:
+            with contextlib.suppress(OSError):
+                while data := source.recv(1 << 16):
+                    kept.append(data)
+                    target.sendall(data)
+            with contextlib.suppress(OSError):
+                target.shutdown(socket.SHUT_WR)
+
+        def serve() -> None:
+            client, _ = listening.accept()
+            with client, socket.create_connection(to) as server:
+                up = threading.Thread(target=pump, args=(client, server, []))
+                up.start()
+                pump(server, client, seen)
+                up.join()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield listening.getsockname()[1]
+        thread.join(30)
 
 
 def test_views_that_a_reader_knows_are_not_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,8 @@ def main(argv: Sequence[str]) -> int:
     directory = Path(arguments.journal)
     if not directory.is_dir():
         raise UsageError(f"{directory}: no such directory; give the directory that members journal to")
-    with Tap(directory, arguments.listen, read_token(arguments.token_file)) as tap:
+    tls = {"certificate": arguments.certificate, "key": arguments.key}
+    with Tap(directory, arguments.listen, read_token(arguments.token_file), **tls) as tap:
         host, port = tap.address
         print(f"tap at {host}:{port}", flush=True)
         try:
@@ -55,6 +56,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="file with the secret that readers must have, 16 bytes or more; `openssl rand -hex 32` makes one",
     )
+    result.add_argument(
+        "--certificate",
+        metavar="FILE",
+        help="serve through TLS: certificate of this machine, PEM (default: in clear, for networks that you trust)",
+    )
+    result.add_argument("--key", metavar="FILE", help="private key of the certificate, PEM")
     return result
 
 

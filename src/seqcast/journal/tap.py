@@ -7,7 +7,8 @@ A connection begins with a proof by both sides that they have the token, which i
 the client HMAC-SHA256(token, "client" + nonce) and a nonce of its own, the server HMAC-SHA256(token, "server" + nonce).
 Requests are JSON, answers frames: a kind, a length (u32, little-endian) and contents.
 
-The rows themselves travel in clear: across networks that others can read, tunnel the port (ssh, WireGuard).
+With a certificate all of it goes through TLS (the standard library's ``ssl``), and readers check the certificate.
+Without one the rows travel in clear: whoever reads the network can read them, also where the group itself encrypts.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import hmac
 import json
 import secrets
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Iterator, Sequence
@@ -31,7 +33,7 @@ from seqcast.journal.schema import COLUMNS, HEADER_FILE, VIEWS_FILE, JournalErro
 if TYPE_CHECKING:
     import pyarrow as pa
 
-HELLO = b"seqcast tap 1\n"
+HELLO = b"seqcast tap 2\n"
 NONCE_BYTES = PROOF_BYTES = 32
 TOKEN_BYTES_MIN = 16
 REQUEST_BYTES_MAX = 4096
@@ -59,17 +61,27 @@ class Tap:
         directory: a member's journal, or a directory of journals.
         address: (host, port) to listen at; port 0: any free one, see ``address``.
         token: what readers must have, 16 bytes or more.
+        certificate, key: PEM files of a certificate for the names by which readers know this machine, and of its
+            private key: all is sent through TLS. None: in clear.
         connections: bound of those at one time; more are closed at once.
 
     Raises:
-        UsageError: the token is too short.
+        UsageError: the token is too short, or the certificate or key is missing or is none.
         ConfigError: the address cannot be listened at.
     """
 
     def __init__(
-        self, directory: str | Path, address: tuple[str, int], token: bytes, *, connections: int = CONNECTIONS_MAX
+        self,
+        directory: str | Path,
+        address: tuple[str, int],
+        token: bytes,
+        *,
+        certificate: str | Path | None = None,
+        key: str | Path | None = None,
+        connections: int = CONNECTIONS_MAX,
     ) -> None:
         self._token = check_token(token)
+        self._tls = _server_context(certificate, key)
         self._directory = Path(directory)
         try:
             self._socket = socket.create_server(address)
@@ -116,8 +128,10 @@ class Tap:
 
     def _serve(self, connection: socket.socket) -> None:
         try:
-            connection.settimeout(TIMEOUT_S)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is not None:
+                connection = self._secured(self._tls, connection)
+            connection.settimeout(TIMEOUT_S)
             if not self._proved(connection):
                 self._count("unproved")
                 return
@@ -133,6 +147,22 @@ class Tap:
                 self._open.discard(connection)
             connection.close()
             self._room.release()
+
+    def _secured(self, tls: ssl.SSLContext, connection: socket.socket) -> ssl.SSLSocket:
+        connection.settimeout(CONNECT_S)  # a reader without TLS waits for us to begin
+        secured = tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+        with self._lock:
+            self._open.discard(connection)
+            self._open.add(secured)
+        try:
+            secured.do_handshake()
+        except OSError:
+            with self._lock:
+                self._open.discard(secured)
+            secured.close()
+            self._count("unproved")
+            raise
+        return secured
 
     def _proved(self, connection: socket.socket) -> bool:
         nonce = secrets.token_bytes(NONCE_BYTES)
@@ -257,18 +287,22 @@ class TapClient:
     Args:
         address: "host:port".
         token: that of the tap.
+        certificates: PEM text of the certificates to trust: that of the tap's authority, or the tap's own. Empty: the
+            tap serves without TLS.
 
     Raises:
-        UsageError: the address is not one, or the token is too short.
+        UsageError: the address is not one, the token is too short, or there is no certificate in the text.
     """
 
-    def __init__(self, address: str, token: bytes) -> None:
+    def __init__(self, address: str, token: bytes, certificates: str = "") -> None:
         host, _, port = address.rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise UsageError(f"tap={address!r}: give host:port")
         self.address = address
         self._to = host.strip("[]"), int(port)
         self._token = check_token(token)
+        self._certificates = certificates
+        client_context(certificates)  # says now what is wrong with them
         self._connection: socket.socket | None = None
         self._views: dict[int, str] = {}  # of each journal, as far as they came
 
@@ -382,8 +416,10 @@ class TapClient:
     def _connect(self) -> socket.socket:
         connection = socket.create_connection(self._to, CONNECT_S)
         try:
-            connection.settimeout(TIMEOUT_S)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if (tls := client_context(self._certificates)) is not None:
+                connection = self._secured(tls, connection)
+            connection.settimeout(TIMEOUT_S)
             hello = _exactly(connection, len(HELLO) + NONCE_BYTES)
             if not hello.startswith(HELLO):
                 raise self._wrong("it is no tap of this version")
@@ -400,12 +436,66 @@ class TapClient:
             raise
         return connection
 
+    def _secured(self, tls: ssl.SSLContext, connection: socket.socket) -> ssl.SSLSocket:
+        try:
+            return tls.wrap_socket(connection, server_hostname=self._to[0])
+        except ssl.SSLEOFError:
+            raise
+        except ssl.SSLCertVerificationError as error:
+            raise UsageError(
+                f"tap {self.address} has a certificate that is not trusted ({error.verify_message}): give the file of "
+                "its authority, or the tap's own certificate, made for the address that you give"
+            ) from error
+        except ssl.SSLError as error:
+            raise UsageError(
+                f"tap {self.address} does not serve through TLS as it should ({error.reason}): start it with "
+                "--certificate and --key"
+            ) from error
+
     def _wrong(self, what: str) -> RemoteProtocolError:
         self.close()
         return RemoteProtocolError(f"tap {self.address}: {what}")
 
 
 # ---- both ------------------------------------------------------------------------------------------------------------
+
+
+def _server_context(certificate: str | Path | None, key: str | Path | None) -> ssl.SSLContext | None:
+    """
+    Raises:
+        UsageError: one of the files is missing, or not what it should be.
+    """
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise UsageError("TLS needs both the certificate and its key")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(certificate, key)
+    except ssl.SSLError as error:
+        raise UsageError(
+            f"{certificate} and {key} are no certificate and its key, both as PEM: {error.reason or error}"
+        ) from error
+    except OSError as error:
+        raise UsageError(f"the certificate {certificate} or its key {key} cannot be read: {error.strerror}") from error
+    return context
+
+
+def client_context(certificates: str) -> ssl.SSLContext | None:
+    """What checks a tap's certificate; None: there is no TLS.
+
+    Raises:
+        UsageError: the text has no certificate as PEM.
+    """
+    if not certificates:
+        return None
+    try:
+        return ssl.create_default_context(cadata=certificates)
+    except (ssl.SSLError, ValueError) as error:
+        raise UsageError(
+            "the certificates to trust are not certificates as PEM: give the file of the tap's authority, or the tap's "
+            "own certificate"
+        ) from error
 
 
 def _proof(token: bytes, side: bytes, nonce: bytes) -> bytes:

@@ -182,8 +182,8 @@ def _positions(journal: Journal, first: int, end: int) -> Iterator[tuple[int, Se
 class Taps:
     """The journals behind a tap."""
 
-    def __init__(self, address: str, token: bytes) -> None:
-        self._client = TapClient(address, token)
+    def __init__(self, address: str, token: bytes, certificates: str) -> None:
+        self._client = TapClient(address, token, certificates)
 
     def members(self) -> list[int]:
         try:
@@ -209,23 +209,33 @@ class Taps:
 
 
 def stores_of(options: Mapping[str, str]) -> list[Store]:
-    """The stores that the options ``path``, ``tap``, ``token`` and ``tokenFile`` name.
+    """The stores that the options ``path``, ``tap``, ``token``, ``tokenFile`` and ``certificateFile`` name.
 
     Raises:
-        UsageError: there is none, or a tap without a token.
+        UsageError: there is none, a tap without a token, or a file cannot be read.
     """
     stores: list[Store] = []
     if path := options.get("path"):
         stores.append(Folders([path]))
     if taps := options.get("tap"):
-        token = _token(options)
-        stores += [Taps(address.strip(), token) for address in taps.split(",") if address.strip()]
+        token, trusted = _token(options), _certificates(options)
+        stores += [Taps(address.strip(), token, trusted) for address in taps.split(",") if address.strip()]
     if not stores:
         raise UsageError(
             'no journals: .load("journals") names a member\'s journal or a directory of journals, '
             '.option("tap", "host:port") a tap that serves some'
         )
     return stores
+
+
+def _certificates(options: Mapping[str, str]) -> str:
+    """As text: workers have no file of the driver's."""
+    if not (file := options.get("certificateFile")):
+        return ""
+    try:
+        return Path(file).read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"certificateFile={file!r} cannot be read as PEM text: {error}") from error
 
 
 def _token(options: Mapping[str, str]) -> bytes:
