@@ -4,6 +4,12 @@
 
 #include "columns/xxh3.h"
 
+/* Rows are written again where a batch did not fit, so the bit is cleared too. */
+static void set_bit(uint8_t *bits, uint64_t at, int value) {
+    uint8_t bit = (uint8_t)(1u << (at & 7));
+    bits[at >> 3] = (uint8_t)(value ? bits[at >> 3] | bit : bits[at >> 3] & ~bit);
+}
+
 int64_t sc_columns_fill(const sc_columns *out, uint64_t at, uint64_t room, int64_t idx, const sc_columns_shared *shared,
                         const uint8_t *data, uint64_t data_len, const int32_t *offsets, uint32_t n, const sc_run *runs,
                         uint32_t n_runs) {
@@ -29,6 +35,7 @@ int64_t sc_columns_fill(const sc_columns *out, uint64_t at, uint64_t room, int64
             out->sent_ns[row] = run->sent_ns;
             out->delivered_ns[row] = shared->delivered_ns;
             out->payload_hash[row] = (int64_t)sc_xxh3(data + begin, (size_t)(end - begin));
+            set_bit(out->transitional, row, run->transitional != 0);
             if (out->payload) {
                 memcpy(out->payload + out->offsets[row], data + begin, (size_t)(end - begin));
                 out->offsets[row + 1] = out->offsets[row] + (int32_t)(end - begin);

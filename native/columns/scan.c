@@ -81,6 +81,11 @@ static void see_view(sc_scan_view *view, const sc_scan_columns *of, size_t i) {
     if (view->rows && value > view->highest && (uint64_t)value - (uint64_t)view->highest > 1)
         found(&view->jumps, of->idx[i], view->highest, 0, value, 0);
     if (value > view->highest) view->highest = value;
+    if (!of->transitional[i]) {
+        if (view->transitional) found(&view->decided, of->idx[i], view->transitional, 0, value, 0);
+    } else if (!view->transitional) {
+        view->transitional = value;
+    }
     if (counter < view->counter_min) view->counter_min = counter;
     if (counter > view->counter_max) view->counter_max = counter;
     view->zeros += value == 0;

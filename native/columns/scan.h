@@ -25,7 +25,9 @@ typedef struct {
     int64_t first, highest; /* global seqno */
     int64_t zeros; /* rows without a global seqno */
     int64_t counter_min, counter_max;
+    int64_t transitional; /* global seqno of the first row that is transitional; 0: none is */
     sc_scan_found back, jumps; /* not higher than one before; more than one higher than the highest before */
+    sc_scan_found decided; /* not transitional, behind one that is: (the first that is, this) */
 } sc_scan_view;
 
 /* The rows of one sender. */
@@ -56,6 +58,7 @@ typedef struct {
 typedef struct {
     const int64_t *idx, *view_counter, *view_tag, *global_seqno, *sender, *seqno, *payload_hash;
     const int32_t *index, *length;
+    const uint8_t *transitional; /* one byte a row */
 } sc_scan_columns;
 
 typedef struct {

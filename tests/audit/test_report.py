@@ -54,7 +54,7 @@ def write_journals(top: Path) -> None:
         writer = JournalWriter(top, cluster="test", member=who, payload="hash", sample=levels.copy)
         writer.view(V1, 1_600_000_000_000_000_000)
         for at in range(1000):
-            row = Row(A, 1 + at * 1_000_000, 0, 1 + at, b"x" * 10)
+            row = Row(A, 1 + at * 1_000_000, 0, 1 + at, b"x" * 10, transitional=who == B and at >= 997)
             sent_ns = 1_600_000_000_000_000_000 + row.seqno
             writer.batch(batch_of([row], V1, sent_ns + latency_ns), V1)
         if who == B:
@@ -70,6 +70,7 @@ def test_latency_throughput_and_trouble_are_measured(spark: Any, tmp_path: Path)
     timed = report.measure(spark, find([tmp_path / "journals"]))
     rows = {(row["member"], row["sender"]): row for row in report.table(timed)}
     assert rows["a", "a"]["messages"] == rows["b", "a"]["messages"] == 1000 and rows["all", "all"]["messages"] == 2000
+    assert [rows[who, sender]["transitional"] for who, sender in (("a", "a"), ("b", "a"), ("all", "all"))] == [0, 3, 3]
     assert rows["a", "a"]["p99_us"] == pytest.approx(1000, rel=1 / latency.STEPS)
     assert rows["b", "a"]["p50_us"] == rows["all", "all"]["max_us"] == pytest.approx(3000, rel=1 / latency.STEPS)
     assert sum(count for count, _, _ in timed.windows.values()) == 2000
@@ -79,7 +80,7 @@ def test_latency_throughput_and_trouble_are_measured(spark: Any, tmp_path: Path)
     assert sorted(path.name for path in paths) == ["latency.png", "report.html", "timeline.png"]
     text = (tmp_path / "out" / "report.html").read_text()
     assert text.count("data:image/png;base64,") == 2 and "&lt;test&gt;" in text and "&lt;3&gt;" in text
-    assert re.search(r"b\s+a\s+1,000\s+3,0", report.as_text(report.table(timed)))
+    assert re.search(r"b\s+a\s+1,000\s+3\s+3,0", report.as_text(report.table(timed)))
     blocked = tmp_path / "file"
     blocked.write_text("")
     with pytest.raises(UsageError, match="name another folder with --out"):

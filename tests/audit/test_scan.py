@@ -12,9 +12,16 @@ from hypothesis import strategies as st
 
 from seqcast._native.columns import Scan
 
-NAMES = ("idx", "view_counter", "view_tag", "global_seqno", "sender", "seqno", "payload_hash", "index", "length")
-SMALL = ("index", "length")
+NAMES = (
+    "idx", "view_counter", "view_tag", "global_seqno", "sender", "seqno", "payload_hash", "index", "length",
+    "transitional",
+)  # fmt: skip
+KINDS = {"index": np.int32, "length": np.int32, "transitional": np.uint8}
 Rows = list[tuple[int, ...]]
+
+
+def kind_of(name: str) -> Any:
+    return KINDS.get(name, np.int64)
 
 
 def scanned(rows: Rows, cuts: tuple[int, ...] = ()) -> Scan:
@@ -22,8 +29,7 @@ def scanned(rows: Rows, cuts: tuple[int, ...] = ()) -> Scan:
     scan = Scan()
     for begin, end in zip((0, *cuts), (*cuts, len(rows)), strict=True):
         columns = zip(*rows[begin:end], strict=True) if begin < end else [()] * len(NAMES)
-        kinds = [np.int32 if name in SMALL else np.int64 for name in NAMES]
-        scan.add(**{name: np.array(values, kind) for name, values, kind in zip(NAMES, columns, kinds, strict=True)})
+        scan.add(**{name: np.array(values, kind_of(name)) for name, values in zip(NAMES, columns, strict=True)})
     return scan
 
 
@@ -34,18 +40,22 @@ def plain(rows: Rows) -> dict[str, Any]:
     senders: dict[int, Any] = {}
     groups: dict[Any, Any] = defaultdict(lambda: [0, 0, 0, 0])
     last = None
-    for idx, counter, tag, position, sender, seqno, _hash, index, _length in rows:
+    for idx, counter, tag, position, sender, seqno, _hash, index, _length, transitional in rows:
         if last is not None and idx != last + 1:
             breaks.append((idx, (last, 0), (idx, 0)))
         last = idx
         if not views or views[-1]["tag"] != tag:
             fresh = {"tag": tag, "idx": idx, "rows": 0, "first": position, "highest": position, "zeros": 0}
-            views.append({**fresh, "counters": [], "back": [], "jumps": []})
+            views.append({**fresh, "counters": [], "back": [], "jumps": [], "first_late": 0, "decided": []})
         of = views[-1]
         if of["rows"]:
             kind = "back" if position <= of["highest"] else "jumps" if position > of["highest"] + 1 else ""
             if kind:
                 of[kind].append((idx, (of["highest"], 0), (position, 0)))
+        if of["first_late"] and not transitional:
+            of["decided"].append((idx, (of["first_late"], 0), (position, 0)))
+        if transitional:
+            of["first_late"] = of["first_late"] or position
         of["highest"] = max(of["highest"], position)
         of["rows"] += 1
         of["zeros"] += position == 0
@@ -79,7 +89,8 @@ def compare(rows: Rows, cuts: tuple[int, ...]) -> None:
     assert scan.breaks == shown(model["breaks"])
     assert scan.views() == [
         (of["tag"], of["idx"], of["rows"], of["first"], of["highest"], of["zeros"],
-         (min(of["counters"]), max(of["counters"])), shown(of["back"]), shown(of["jumps"]))
+         (min(of["counters"]), max(of["counters"])), of["first_late"], shown(of["back"]), shown(of["jumps"]),
+         shown(of["decided"]))
         for of in model["views"]
     ]  # fmt: skip
     assert scan.senders() == [
@@ -94,7 +105,7 @@ SEQNO = st.integers(1, 5) | st.integers(4090, 4100) | st.integers(1, 2**62)
 ANY_ROW = st.tuples(
     st.integers(0, 2**62), st.integers(1, 3), st.sampled_from([5, -5, 1 << 62]), POSITION,
     st.integers(-3, 3) | st.integers(-(2**63), 2**63 - 1), SEQNO, st.integers(-(2**63), 2**63 - 1),
-    st.integers(0, 3) | st.just(65535), st.integers(0, 2**31 - 1),
+    st.integers(0, 3) | st.just(65535), st.integers(0, 2**31 - 1), st.integers(0, 1),
 )  # fmt: skip
 
 
@@ -109,7 +120,8 @@ def in_order(count: int, senders: int) -> Rows:
     rows = []
     for at in range(count):
         packet = at // 7
-        rows.append((at, 1, 9, at + 1, packet % senders - 2, packet // senders + 1, at * 0x9E3779B9, at % 7, at % 100))
+        sender, seqno = packet % senders - 2, packet // senders + 1
+        rows.append((at, 1, 9, at + 1, sender, seqno, at * 0x9E3779B9, at % 7, at % 100, 0))
     return rows
 
 
@@ -131,7 +143,7 @@ def test_a_fingerprint_does_not_depend_on_the_order_of_rows_and_on_every_column_
     for at, name in enumerate(NAMES):
         changed = [tuple(value + (at == place) for place, value in enumerate(row)) for row in rows[7:8]]
         same = list(total(rows).values()) == list(total(rows[:7] + changed + rows[8:]).values())
-        assert same == (name in ("idx", "view_counter")), name
+        assert same == (name in ("idx", "view_counter", "transitional")), name
 
 
 @pytest.mark.parametrize("name", ["sender", "index", "payload_hash"])
@@ -146,6 +158,6 @@ def test_two_rows_that_swap_a_column_change_the_fingerprint(name: str) -> None:
 
 
 def test_columns_of_different_lengths_are_refused() -> None:
-    columns = {name: np.zeros(3, np.int32 if name in SMALL else np.int64) for name in NAMES}
+    columns = {name: np.zeros(3, kind_of(name)) for name in NAMES}
     with pytest.raises(ValueError, match="the same length"):
         Scan().add(**{**columns, "index": np.zeros(2, np.int32)})

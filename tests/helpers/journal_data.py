@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
+from seqcast.core.orders import by_name
 from seqcast.journal import manifest
 from seqcast.journal.schema import segment_name
 from seqcast.journal.stream import StreamWriter
@@ -94,17 +95,20 @@ def journal(
     story: list[tuple[View, list[Row]]],
     *,
     closed: str | None = "leave",
+    successor: View | None = None,
     cluster: str = "test",
     **settings: Any,
 ) -> Path:
-    """Journals a member's story: each view and what was delivered in it. ``closed=None``: the member crashed."""
+    """Journals a member's story: each view and what was delivered in it. ``closed=None``: the member crashed.
+    ``successor``: the view that a member left by."""
     settings.setdefault("payload", "hash")
     writer = JournalWriter(top, cluster=cluster, member=who, flush_s=0.001, **settings)
     for at, (of, rows) in enumerate(story):
-        writer.view(of, at_ns=1_700_000_000_000_000_000 + at)
+        order = by_name(of.mechanism)
+        writer.view(of, at_ns=1_700_000_000_000_000_000 + at, prefix=order.prefix, total=order.total)
         for first in range(0, len(rows), 1000):
             writer.batch(batch_of(rows[first : first + 1000], of), of)
-    writer.close(closed or "crash", at_view_end=closed == "leave")
+    writer.close(closed or "crash", at_view_end=closed == "leave", successor=successor)
     if closed is None:  # what SIGKILL leaves: no closing record
         views = writer.path / "views.jsonl"
         views.write_bytes(b"".join(line for line in views.read_bytes().splitlines(True) if b'"close"' not in line))

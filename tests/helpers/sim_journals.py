@@ -33,7 +33,11 @@ class Journals:
         writer = self._writers.get(record.id)
         if writer is None:
             writer = self._writers[record.id] = JournalWriter(
-                self._top, cluster=self._cluster, member=Member(record.name, record.id), payload=self._payload
+                self._top,
+                cluster=self._cluster,
+                member=Member(record.name, record.id),
+                payload=self._payload,
+                safe=record.options.safe,
             )
         if isinstance(item, Batch):
             writer.batch(item, self._views[record.id])
@@ -42,8 +46,9 @@ class Journals:
             writer.view(item, application.machine.wall, prefix=order.prefix, total=order.total)
         elif isinstance(item, Excluded | Left):
             self._ended.add(record.id)
-            at_end = isinstance(item, Left) and item.view is not None
-            writer.close("excluded" if isinstance(item, Excluded) else "leave", at_view_end=at_end)
+            view = item.view if isinstance(item, Left) else None
+            reason = "excluded" if isinstance(item, Excluded) else "leave"
+            writer.close(reason, at_view_end=view is not None, successor=view)
 
     def close(self) -> None:
         """Of members that crashed, or run still, nothing but the closing record is missing."""

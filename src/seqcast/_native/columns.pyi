@@ -98,8 +98,9 @@ class Scan:
         payload_hash: npt.NDArray[np.int64],
         index: npt.NDArray[np.int32],
         length: npt.NDArray[np.int32],
+        transitional: npt.NDArray[np.uint8],
     ) -> None:
-        """The next rows: columns of `seqcast.journal.schema.COLUMNS`. Releases the GIL.
+        """The next rows: columns of `seqcast.journal.schema.COLUMNS`, booleans as bytes. Releases the GIL.
 
         Raises:
             ValueError: the columns differ in length.
@@ -116,9 +117,10 @@ class Scan:
     def breaks(self) -> Found:
         """Positions that are not one higher than the one before."""
 
-    def views(self) -> list[tuple[int, int, int, int, int, int, tuple[int, int], Found, Found]]:
+    def views(self) -> list[tuple[int, int, int, int, int, int, tuple[int, int], int, Found, Found, Found]]:
         """Runs of rows of one view: tag, idx, rows, first and highest global seqno, rows without one, lowest and
-        highest view counter, global seqnos that are not higher than one before, and those that leave some out."""
+        highest view counter, the first global seqno that is transitional (0: none is), global seqnos that are not
+        higher than one before, those that leave some out, and those that are not transitional behind one that is."""
 
     def senders(self) -> list[tuple[int, int, int, tuple[int, int], tuple[int, int], Found, Found]]:
         """sender, idx, rows, first and highest (seqno, index), those not higher than one before, and those that leave

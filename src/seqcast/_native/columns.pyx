@@ -21,6 +21,7 @@ cdef extern from "columns/columns.h" nogil:
         int64_t *payload_hash
         int32_t *index
         int32_t *length
+        uint8_t *transitional
         int32_t *offsets
         uint8_t *payload
     ctypedef struct sc_columns_shared:
@@ -53,8 +54,8 @@ cdef extern from "columns/scan.h" nogil:
         uint64_t count
         sc_scan_example first[8]
     ctypedef struct sc_scan_view:
-        int64_t tag, idx, rows, first, highest, zeros, counter_min, counter_max
-        sc_scan_found back, jumps
+        int64_t tag, idx, rows, first, highest, zeros, counter_min, counter_max, transitional
+        sc_scan_found back, jumps, decided
     ctypedef struct sc_scan_sender:
         int64_t key[3]
         int64_t idx, rows, first, highest
@@ -77,6 +78,7 @@ cdef extern from "columns/scan.h" nogil:
         const int64_t *payload_hash
         const int32_t *index
         const int32_t *length
+        const uint8_t *transitional
     ctypedef struct sc_scan:
         int64_t rows, first_idx, last_idx
         sc_scan_found breaks
@@ -115,7 +117,7 @@ cdef class Block:
         # Columns must not start a power of two apart, or the rows of all would contend for the same cache lines.
         cdef Py_ssize_t stride = (capacity + 7) // 8 * 8 + 8
         self.capacity, self.payload_capacity = capacity, payload_capacity
-        self.memory = <uint64_t *>malloc(<size_t>(12 * stride) * 8)
+        self.memory = <uint64_t *>malloc(<size_t>(13 * stride) * 8)
         if payload_capacity >= 0:
             self.to.payload = <uint8_t *>malloc(<size_t>max(1, payload_capacity))
         if self.memory == NULL or (payload_capacity >= 0 and self.to.payload == NULL):
@@ -133,6 +135,7 @@ cdef class Block:
         self.to.index = <int32_t *>(at + 9 * stride)
         self.to.length = <int32_t *>(at + 10 * stride)
         self.to.offsets = <int32_t *>(at + 11 * stride)
+        self.to.transitional = <uint8_t *>(at + 12 * stride)
         self.to.offsets[0] = 0
 
     def __dealloc__(self):
@@ -183,7 +186,8 @@ cdef class Block:
             "sender": <uintptr_t>self.to.sender, "seqno": <uintptr_t>self.to.seqno, "index": <uintptr_t>self.to.index,
             "length": <uintptr_t>self.to.length, "sent_ns": <uintptr_t>self.to.sent_ns,
             "delivered_ns": <uintptr_t>self.to.delivered_ns, "payload_hash": <uintptr_t>self.to.payload_hash,
-            "offsets": <uintptr_t>self.to.offsets, "payload": <uintptr_t>self.to.payload,
+            "transitional": <uintptr_t>self.to.transitional, "offsets": <uintptr_t>self.to.offsets,
+            "payload": <uintptr_t>self.to.payload,
         }
         return places[column]
 
@@ -250,10 +254,10 @@ cdef class Scan:
             const int64_t[::1] view_tag not None, const int64_t[::1] global_seqno not None,
             const int64_t[::1] sender not None, const int64_t[::1] seqno not None,
             const int64_t[::1] payload_hash not None, const int32_t[::1] index not None,
-            const int32_t[::1] length not None):
+            const int32_t[::1] length not None, const uint8_t[::1] transitional not None):
         cdef Py_ssize_t n = idx.shape[0]
         lengths = {n, view_counter.shape[0], view_tag.shape[0], global_seqno.shape[0], sender.shape[0], seqno.shape[0],
-                   payload_hash.shape[0], index.shape[0], length.shape[0]}
+                   payload_hash.shape[0], index.shape[0], length.shape[0], transitional.shape[0]}
         if len(lengths) > 1:
             raise ValueError("the columns must have the same length")
         if not n:
@@ -261,8 +265,8 @@ cdef class Scan:
         cdef sc_scan_columns of
         of.idx, of.view_counter = &idx[0], &view_counter[0]
         of.view_tag, of.global_seqno = &view_tag[0], &global_seqno[0]
-        of.sender, of.seqno, of.payload_hash, of.index, of.length = (
-            &sender[0], &seqno[0], &payload_hash[0], &index[0], &length[0])
+        of.sender, of.seqno, of.payload_hash, of.index, of.length, of.transitional = (
+            &sender[0], &seqno[0], &payload_hash[0], &index[0], &length[0], &transitional[0])
         cdef int failed
         with nogil:
             failed = sc_scan_rows(&self.scan, &of, <size_t>n)
@@ -288,7 +292,8 @@ cdef class Scan:
         for i in range(self.scan.n_views):
             view = &self.scan.views[i]
             found.append((view.tag, view.idx, view.rows, view.first, view.highest, view.zeros,
-                          (view.counter_min, view.counter_max), _found(&view.back), _found(&view.jumps)))
+                          (view.counter_min, view.counter_max), view.transitional, _found(&view.back), _found(&view.jumps),
+                          _found(&view.decided)))
         return found
 
     def senders(self):

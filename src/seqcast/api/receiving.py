@@ -332,8 +332,9 @@ class Receiving(GroupBase):
         if isinstance(meaning, Excluded | Left):
             self._end = meaning
             if self._journal is not None:
-                at_end = isinstance(meaning, Left) and meaning.view is not None
-                self._journal.close("excluded" if isinstance(meaning, Excluded) else "leave", at_view_end=at_end)
+                view = meaning.view if isinstance(meaning, Left) else None
+                reason = "excluded" if isinstance(meaning, Excluded) else "leave"
+                self._journal.close(reason, at_view_end=view is not None, successor=view)
         return meaning
 
     def _at_boundary(self, handler: StateHandler, view: View) -> None:
@@ -394,6 +395,7 @@ class Receiving(GroupBase):
             payload=config.journal_payload,
             required=config.journal_required,
             deliver_own=config.deliver_own,
+            safe=config.safe,
             segment_bytes=config.journal_segment_bytes,
             segment_s=config.journal_segment_s,
             keep_bytes=config.journal_keep_bytes,

@@ -101,8 +101,7 @@ def as_json(event: object) -> bytes:
                 "index": event.index,
                 "sent_ns": event.sent_ns,
             }
-            if event.unicast:
-                row["unicast"] = True
+            row |= {flag: True for flag in ("unicast", "transitional") if getattr(event, flag)}
             try:
                 row["payload"] = event.payload.decode()
             except UnicodeDecodeError:

@@ -14,12 +14,15 @@ from seqcast.journal import seals
 from seqcast.journal.events import read_events
 from seqcast.journal.manifest import Manifest, Rolled, file_digest, load
 from seqcast.journal.schema import (
+    ADDED,
     FAILED,
     FORMAT,
     HEADER_FILE,
     MANIFEST_FILE,
     PAYLOAD_MODES,
+    READ_VERSIONS,
     SCHEMA_VERSION,
+    VERSION_KEY,
     VIEWS_FILE,
     JournalDamaged,
     JournalError,
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-MESSAGE_COLUMNS = ("view_tag", "sender", "seqno", "index", "global_seqno", "sent_ns", "payload")
+MESSAGE_COLUMNS = ("view_tag", "sender", "seqno", "index", "global_seqno", "sent_ns", "transitional", "payload")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +56,15 @@ class ViewEnd:
             up to the lower one of its ``stable`` and this.
         clocks: (id of a sender, lowest difference between delivery and sending of its messages in the view, ns, by the
             clocks of sender and member). Two members' journals tell by it how far their clocks differ.
+        successor: tag of the view in which the group continued: the one that the member installed next, or that it left
+            by; 0: not known.
     """
 
     idx: int
     global_seqno: int
     stable: int
     clocks: tuple[tuple[int, int], ...] = ()
+    successor: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +119,8 @@ class Journal:
         closed: reason of the closing record, or None: the member crashed or still writes, or the journal ``failed``.
         closed_idx: how many rows were written, by the closing record; -1 without one.
         torn_records: view records whose line is incomplete.
+        version: of the journal's format.
+        safe: the group delivers safely (``safe=True``); False where an older journal does not say.
     """
 
     path: Path
@@ -128,6 +136,8 @@ class Journal:
     failed: str = ""
     """The write error that ended the journal, while the member went on."""
     first_idx: int = 0
+    version: int = SCHEMA_VERSION
+    safe: bool = False
 
     @property
     def rows(self) -> int:
@@ -171,11 +181,14 @@ class Journal:
         views = {signed(view.tag): view for view in self.views}
         senders = {signed(each.id): each for view in self.views for each in view.members}
         for batch in self.batches(MESSAGE_COLUMNS):
-            for tag, sender, seqno, index, position, sent_ns, payload in zip(
+            for tag, sender, seqno, index, position, sent_ns, transitional, payload in zip(
                 *(column.to_pylist() for column in batch.columns), strict=True
             ):
                 member = senders.get(sender) or Member(f"{sender & (1 << 64) - 1:016x}", sender & (1 << 64) - 1)
-                yield Message(payload, member, views[tag].view_id, seqno, index, position or None, sent_ns)
+                yield Message(
+                    payload, member, views[tag].view_id, seqno, index, position or None, sent_ns,
+                    transitional=bool(transitional),
+                )  # fmt: skip
 
 
 def find(paths: Sequence[str | Path], *, open_segments: bool = True) -> list[Journal]:
@@ -222,7 +235,8 @@ def read(path: Path, *, open_segments: bool = True) -> Journal:
         JournalError: unreadable, foreign, of another version, or a segment is missing.
     """
     header = _header_text(path)
-    schema = arrow_schema(_header(header, path)["payload"])
+    fields = _header(header, path)
+    schema = arrow_schema(fields["payload"], fields["schema_version"])
     # The writer may be at work: a view is written before its rows, and the closing record after all of them.
     closed = _views(_views_data(path), path)[1][0] is not None
     check = (lambda segment: _check_schema(segment, schema)) if open_segments else (lambda segment: None)
@@ -265,6 +279,8 @@ def assemble(
         closed_idx=closed_idx,
         torn_records=torn_records,
         first_idx=first_idx,
+        version=fields["schema_version"],
+        safe=fields.get("safe", False),
     )
 
 
@@ -282,7 +298,8 @@ def extent(path: Path) -> tuple[int, int]:
 def segment_batches(
     segment: Segment, columns: Sequence[str] | None = None, *, batch_rows: int = 1 << 16
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of one segment, with only the given columns. The checksums of the file are compared first.
+    """Batches of one segment, with only the given columns; one that the journal's version did not have is null. The
+    checksums of the file are compared first.
 
     Args:
         batch_rows: bound of a batch of a rolled segment; those of a live one are as they were written.
@@ -301,22 +318,40 @@ def segment_batches(
             try:
                 messages = [each for each in read_sums(path)[0] if each.offset + each.size <= segment.size]
                 for batch in stream_batches(path, messages):
-                    yield batch if columns is None else batch.select(list(columns))
+                    yield _with_columns(batch, columns)
                 return
             except FileNotFoundError:  # rolled meanwhile; nothing was given out yet
                 segment = _now_rolled(segment)
         check_rolled(segment)
         left = segment.rows
         with pq.ParquetFile(segment.path) as file:
-            if missing := sorted({*(columns or ())} - {*file.schema_arrow.names}):
+            names = file.schema_arrow.names
+            kept = None if columns is None else [name for name in columns if name in names or name not in ADDED]
+            if missing := sorted({*(kept or ())} - {*names}):
                 raise JournalDamaged(f"{segment.path} has no column {missing[0]!r}")
-            for batch in file.iter_batches(columns=columns, batch_size=batch_rows):
-                yield batch.slice(0, left)
+            for batch in file.iter_batches(columns=kept, batch_size=batch_rows):
+                yield _with_columns(batch.slice(0, left), columns)
                 left -= batch.num_rows
                 if left <= 0:
                     return
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the last: of a damaged name
         raise JournalDamaged(f"{path} cannot be read: {_line(error)}") from error
+
+
+def _with_columns(batch: pa.RecordBatch, columns: Sequence[str] | None) -> pa.RecordBatch:
+    """The given columns of a batch, or all that a journal of this version has."""
+    import pyarrow as pa
+
+    of = arrow_schema("full" if "payload" in batch.schema.names else "hash")
+    names = of.names if columns is None else [*columns]
+    if batch.schema.names == names:
+        return batch
+    lacking = {*names} & {*ADDED} - {*batch.schema.names}
+    if not lacking:
+        return batch.select(names)
+    wanted = [of.field(name) for name in names]
+    arrays = [pa.nulls(batch.num_rows, each.type) if each.name in lacking else batch[each.name] for each in wanted]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(wanted, of.metadata))
 
 
 def check_rolled(segment: Segment) -> None:
@@ -375,14 +410,16 @@ def _header(text: str, path: Path) -> dict[str, Any]:
                 f"{path} is not a seqcast journal: its {HEADER_FILE} was not written by seqcast; give the directory "
                 "of a member's journal"
             )
-        if header["schema_version"] != SCHEMA_VERSION:
+        if header["schema_version"] not in READ_VERSIONS:
             raise JournalError(
-                f"{path} has journal version {header['schema_version']}, this seqcast reads {SCHEMA_VERSION}: use the "
-                "seqcast that wrote it"
+                f"{path} has journal version {header['schema_version']}, this seqcast reads "
+                f"{' and '.join(map(str, READ_VERSIONS))}: use the seqcast that wrote it"
             )
         seals.unseal(text)
         kinds = (str(header["cluster"]), int(header["member"]["id"], 16), header["member"]["name"])
         if header["payload"] not in PAYLOAD_MODES or not isinstance(header["deliver_own"], bool) or not kinds[1]:
+            raise ValueError
+        if not isinstance(header["safe"] if header["schema_version"] >= 7 else False, bool):
             raise ValueError
     except KeyError as error:
         raise _damaged_header(path, f"it has no {error}") from error
@@ -418,7 +455,10 @@ def _views(data: bytes, path: Path) -> tuple[tuple[Installed, ...], tuple[str | 
             record = seals.unseal(line)
             if (closes := record["closes"]) and views and views[-1].tag == int(closes["tag"], 16):
                 clocks = tuple((int(sender, 16), int(least_ns)) for sender, least_ns in closes["clocks"])
-                end = ViewEnd(int(record["idx"]), int(closes["end"]), int(closes["stable"]), clocks)
+                successor = record["tag"] if record["event"] == "view" else closes.get("successor", "0")
+                end = ViewEnd(
+                    int(record["idx"]), int(closes["end"]), int(closes["stable"]), clocks, int(successor, 16)
+                )  # fmt: skip
                 views[-1] = replace(views[-1], end=end)
             if record["event"] == "close":
                 closed = str(record["reason"]), int(record["idx"])
@@ -515,8 +555,9 @@ def _check_schema(segment: Segment, expected: pa.Schema) -> None:
         raise _no_segment(path, error) from error
     if schema is not None and not schema.equals(expected):
         differs = sorted(set(expected) ^ set(schema), key=str)
+        version = expected.metadata[VERSION_KEY].decode()
         raise JournalDamaged(
-            f"{path} does not have the columns of journal version {SCHEMA_VERSION}: see {(differs or [schema])[0]}"
+            f"{path} does not have the columns of journal version {version}: see {(differs or [schema])[0]}"
         )
 
 

@@ -23,7 +23,8 @@ from seqcast.types import Member
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCHEMA_VERSION: Final = 6
+SCHEMA_VERSION: Final = 7
+READ_VERSIONS: Final = (6, SCHEMA_VERSION)
 FORMAT: Final = "seqcast-journal"
 HEADER_FILE: Final = "journal.json"
 VIEWS_FILE: Final = "views.jsonl"
@@ -44,9 +45,14 @@ COLUMNS: Final = {
     "sent_ns": "int64",
     "delivered_ns": "int64",
     "payload_hash": "int64",
+    "transitional": "bool",
 }
 """Column -> type; with ``payload="full"`` a binary ``payload`` follows. 64-bit ids and tags are kept as signed integers
 of the same bits, because Spark knows no unsigned ones. ``idx`` counts the rows of one journal from 0, dense."""
+
+VERSION_KEY: Final = b"seqcast.schema_version"
+ADDED: Final = {"transitional": 7}
+"""Column -> the version that brought it. Of the rows of an older journal it is null."""
 
 _SEGMENT = re.compile(r"segment-(\d{6,})\.(arrows|parquet)")
 
@@ -62,14 +68,18 @@ class JournalDamaged(JournalError):
         super().__init__(f"damage: {what}; restore it from a copy, or leave this journal out")
 
 
-def arrow_schema(payload: str) -> pa.Schema:
-    """Schema of the segments of a journal that keeps ``payload`` ("full" or "hash")."""
+def arrow_schema(payload: str, version: int = SCHEMA_VERSION) -> pa.Schema:
+    """Schema of the segments of a journal of this version that keeps ``payload`` ("full" or "hash")."""
     import pyarrow as pa
 
-    fields = [pa.field(name, pa.type_for_alias(kind), nullable=False) for name, kind in COLUMNS.items()]
+    fields = [
+        pa.field(name, pa.type_for_alias(kind), nullable=name in ADDED)
+        for name, kind in COLUMNS.items()
+        if ADDED.get(name, 0) <= version
+    ]
     if payload == "full":
         fields.append(pa.field("payload", pa.binary(), nullable=True))
-    return pa.schema(fields, metadata={"seqcast.schema_version": str(SCHEMA_VERSION)})
+    return pa.schema(fields, metadata={VERSION_KEY: str(version)})
 
 
 def signed(value: int) -> int:

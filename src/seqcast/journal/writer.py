@@ -68,6 +68,7 @@ class JournalWriter:
         directory: top directory; the member's own is made inside it.
         payload: "full" keeps each payload and its hash, "hash" the hash only (XXH3, 64 bits).
         deliver_own: whether the member delivers its own messages (DIG-08); the audit must know.
+        safe: whether the group delivers safely, of which the audit expects more.
         queue_bytes: bound of what waits to be written, bytes.
         flush_s: longest time that a delivered message waits for others before it is written, seconds. What was written
             survives a crash of the process; for a crash of the machine the journal does not wait (no fsync).
@@ -93,6 +94,7 @@ class JournalWriter:
         member: Member,
         payload: str = "full",
         deliver_own: bool = True,
+        safe: bool = False,
         queue_bytes: int = 64 << 20,
         flush_s: float = 0.05,
         required: bool = False,
@@ -123,7 +125,7 @@ class JournalWriter:
         self._queue_bytes, self._flush_s = queue_bytes, flush_s
         self._segment_rows, self._segment_bytes, self._segment_s = segment_rows, segment_bytes, segment_s
         self._sample = sample
-        self._write_header(cluster, payload, deliver_own)
+        self._write_header(cluster, payload, deliver_own, safe)
         # Shared with the writer thread, under the lock:
         self._lock = threading.RLock()
         self._condition = threading.Condition(self._lock)
@@ -228,12 +230,13 @@ class JournalWriter:
                 self._hand_over()
                 self._queue.append({"event": "event", "at_ns": at_ns, "kind": kind, "text": text})
 
-    def close(self, reason: str, *, at_view_end: bool = False) -> None:
+    def close(self, reason: str, *, at_view_end: bool = False, successor: View | None = None) -> None:
         """Writes what waits and a closing record, rolls the last segment and ends the thread. Again: does nothing.
 
         Args:
             reason: why the member stopped journaling: "leave", "excluded", an error's text.
             at_view_end: all that the cut of the last view delivers was journaled.
+            successor: the view in which the group continued; with ``at_view_end`` only.
 
         Raises:
             JournalWriteError: the journal is ``required``, and something could not be written; `counters` says how
@@ -244,7 +247,10 @@ class JournalWriter:
                 return
             self._hand_over()
             record = {"event": "close", "reason": reason, "at_ns": time.time_ns(), "idx": self._idx}
-            self._queue.append({**record, "closes": self._view_end() if at_view_end else None})
+            closes = self._view_end() if at_view_end else None
+            if closes and successor is not None:
+                closes["successor"] = f"{successor.view_id.tag:016x}"
+            self._queue.append({**record, "closes": closes})
             self._closed = True
             self._condition.notify_all()
         self._thread.join()
@@ -445,7 +451,9 @@ class JournalWriter:
 
         built = [
             pa.Array.from_buffers(
-                self._schema.field(name).type, rows, [None, column(name, rows * np.dtype(kind).itemsize)]
+                self._schema.field(name).type,
+                rows,
+                [None, column(name, (rows + 7) // 8 if kind == "bool" else rows * np.dtype(kind).itemsize)],
             )
             for name, kind in COLUMNS.items()
         ]
@@ -462,7 +470,7 @@ class JournalWriter:
                 self._counters["segments"] += 1
             self._roller.add(finished.path)
 
-    def _write_header(self, cluster: str, payload: str, deliver_own: bool) -> None:
+    def _write_header(self, cluster: str, payload: str, deliver_own: bool, safe: bool) -> None:
         header = {
             "format": FORMAT,
             "schema_version": SCHEMA_VERSION,
@@ -470,6 +478,7 @@ class JournalWriter:
             "member": {"name": self._member.name, "id": f"{self._member.id:016x}"},
             "payload": payload,
             "deliver_own": deliver_own,
+            "safe": safe,
             "created_ns": time.time_ns(),
         }
         try:

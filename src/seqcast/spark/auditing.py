@@ -128,8 +128,7 @@ def check_cluster(
         pair = names.journal(number), names.member(sender)
         report.delivered[pair] = report.delivered.get(pair, 0) + group.rows
     _check_senders(journals, groups, names, report)
-    kept = compare.Kept(journals, summaries)
-    compared = _compare(lookup, journals, groups, kept, names, report)
+    compared = _compare(lookup, journals, groups, summaries, names, report)
     _say_compared(journals, [summary for _, summary in summaries], compared, report)
     report.seconds = time.monotonic() - begin
     return report
@@ -251,7 +250,7 @@ def _compare(
     lookup: Lookup,
     journals: Sequence[Journal],
     groups: Groups,
-    kept: compare.Kept,
+    summaries: Sequence[tuple[int, Summary]],
     names: members.Names,
     report: Report,
 ) -> list[compare.Pair]:
@@ -260,7 +259,8 @@ def _compare(
     for number, tag, sender, bucket in groups:
         buckets.setdefault((number, tag), set()).add((sender, bucket))
     pairs = compare.pairs(journals, report, names)
-    limits = {pair: compare.Limits(pair, groups, buckets, kept) for pair in pairs}
+    kept, decided = compare.Kept(journals, summaries), compare.decided(summaries)
+    limits = {pair: compare.Limits(pair, groups, buckets, kept, decided) for pair in pairs}
     differ = [
         found
         for pair in pairs
@@ -373,6 +373,8 @@ def _say_compared(
 ) -> None:
     views = len({view.tag for journal in journals for view in journal.views})
     said = {"views": f"{views} views at {len(journals)} members"} if views else {}
+    if ends := sum(bool(view.end) and members.order_of(view).total for each in journals for view in each.views):
+        said["transitional"] = f"{ends} ends of views"
     if payloads := sum(summary.payloads for summary in summaries):
         said["integrity"] = f"{payloads:,} payloads"
     if report.rows:

@@ -1,15 +1,21 @@
 """Members against each other: who may be compared with whom, and what a bucket in which they differ means.
 
-Members that installed a view *and the same successor* delivered the same messages in it. Nothing of that kind is
-promised of one that crashed, was cut off or left, only that what it delivered is a prefix: where one sequencer stamped
-the view, its stream is the same for all, and what it sent is in the cut if it survived; where order is per sender, the
-same holds of each sender's stream. Other orders promise no prefix, and their members are not compared then.
+Members that closed a view *for the same successor* delivered the same messages in it: those that installed it, and
+those that left by it. Less is promised of one that crashed or was cut off:
+
+- where one sequencer stamped the view, its stream is the same for all: what such a member delivered is a prefix, and
+  what the sequencer sent is in the cut if it survived; where order is per sender, the same holds of each sender's
+  stream;
+- in another total order it delivered the same as the others, as far as it delivered any, up to the *stable point* of
+  the closed view: what comes behind is transitional, and it may have delivered something else there;
+- where delivery is safe, all that a member delivered and that is not transitional is delivered by those who closed the
+  view.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from seqcast.journal.reader import Installed, Journal
@@ -37,6 +43,8 @@ class Pair:
         strict: both share the successor; else ``other`` is to be a prefix.
         survived: streams (senders; the sequencer's id where it orders) that are in the cut of ``reference`` to their
             last message, so that ``other`` can have nothing beyond it.
+        stable: up to this global seqno a prefix is promised; None: without such a bound.
+        safe: journals of which the other one must have all that is not transitional.
     """
 
     tag: int
@@ -46,6 +54,8 @@ class Pair:
     ordered: bool
     senders: frozenset[int]
     survived: frozenset[int]
+    stable: int | None = None
+    safe: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +79,7 @@ def groups_of(summaries: Iterable[tuple[int, Summary]]) -> Groups:
 
 
 def successors(journal: Journal) -> dict[int, int | None]:
-    """View tag -> tag of the next view that the member installed, None where the journal does not reach it.
+    """View tag -> tag of the next view, which the member installed or left by; None where the journal ends before.
 
     A crash of the machine may keep the record of a view and not all rows before it; then the view before is a prefix.
     """
@@ -79,47 +89,56 @@ def successors(journal: Journal) -> dict[int, int | None]:
         signed(view.tag) if view.idx <= journal.end_idx or journal.closed is not None else None
         for view in journal.views[1:]
     ]
-    return dict(zip((signed(view.tag) for view in journal.views), [*following, None], strict=True))
+    end = journal.views[-1].end
+    following.append(signed(end.successor) if end is not None and end.successor else None)
+    return dict(zip((signed(view.tag) for view in journal.views), following, strict=True))
 
 
 def pairs(journals: Sequence[Journal], report: Report, names: Names) -> list[Pair]:
     """Which journals are compared in which view."""
-    installed: dict[int, list[tuple[int, Installed]]] = {}
+    installed: dict[int, dict[int, Installed]] = {}
     for number, journal in enumerate(journals):
         for view in journal.views:
-            installed.setdefault(signed(view.tag), []).append((number, view))
+            installed.setdefault(signed(view.tag), {})[number] = view
     following = [successors(journal) for journal in journals]
-    unpromised = 0
     found: list[Pair] = []
     for tag, holders in installed.items():
-        view = holders[0][1]
+        view = next(iter(holders.values()))
         rank = {member.id: at for at, member in enumerate(view.members)}
-        numbers = sorted((number for number, _ in holders), key=lambda n: rank.get(journals[n].member.id, 1 << 30))
+        numbers = sorted(holders, key=lambda n: rank.get(journals[n].member.id, 1 << 30))
         classes: dict[int, list[int]] = {}
         for number in numbers:
             if (successor := following[number][tag]) is not None:
                 classes.setdefault(successor, []).append(number)
         for one in classes.values():
-            found += _pairs(journals, view, tag, one, one, strict=True)
-        prefixes, others = _prefixes(journals, view, tag, numbers, classes)
-        found += prefixes
-        unpromised += others
-    if unpromised:
-        report.notes.append(f"{unpromised} members that crashed, left or were cut off: their order promises no prefix")
+            together = list(_pairs(journals, holders, tag, one, one, strict=True))
+            _check_stable(journals, holders, together, names, report)
+            found += together
+        main = _main_class(journals, view, classes)
+        if not main:  # the view is the last of all
+            main = [max(numbers, key=lambda n: journals[n].member.id == _sequencer(view))]
+        others = [number for number in numbers if number not in main]
+        found += _pairs(journals, holders, tag, main, others, strict=False, went_on=bool(classes))
     return found
 
 
-def _prefixes(
-    journals: Sequence[Journal], view: Installed, tag: int, numbers: Sequence[int], classes: dict[int, list[int]]
-) -> tuple[list[Pair], int]:
-    """The members that did not continue with the others, against those; and how many of them cannot be compared."""
-    main = _main_class(journals, view, classes)
-    if not main:  # the view is the last of all
-        main = [max(numbers, key=lambda n: journals[n].member.id == _sequencer(view))]
-    others = [number for number in numbers if number not in main]
-    if order_of(view).prefix:
-        return list(_pairs(journals, view, tag, main, others, strict=False, went_on=bool(classes))), 0
-    return [], len(others)
+def _check_stable(
+    journals: Sequence[Journal], holders: dict[int, Installed], pairs: Sequence[Pair], names: Names, report: Report
+) -> None:
+    """Members that closed a view together agree on what is transitional in it. (Not where delivery is safe, as one may
+    know of a message that all have it, and another one not yet; and the first that is may be one's own, which is not
+    delivered. Where their ends differ one lacks messages, which is told.)"""
+    for pair in pairs:
+        one, other = (holders[number].end for number in (pair.reference, pair.other))
+        both = [journals[number] for number in (pair.reference, pair.other)]
+        if one is None or other is None or any(journal.safe or not journal.deliver_own for journal in both):
+            continue
+        if pair.ordered and one.global_seqno == other.global_seqno and one.stable != other.stable:
+            report.violation(
+                "transitional",
+                f"{names.view(pair.tag)} is stable up to global seqno {one.stable} at {names.journal(pair.reference)}, "
+                f"and up to {other.stable} at {names.journal(pair.other)}",
+            )
 
 
 def _sequencer(view: Installed) -> int:
@@ -140,7 +159,7 @@ def _main_class(journals: Sequence[Journal], view: Installed, classes: dict[int,
 
 def _pairs(
     journals: Sequence[Journal],
-    view: Installed,
+    holders: dict[int, Installed],
     tag: int,
     references: Sequence[int],
     others: Sequence[int],
@@ -148,10 +167,18 @@ def _pairs(
     strict: bool,
     went_on: bool = True,
 ) -> Iterator[Pair]:
-    """Each of ``others`` against the first reference that delivers a sender's messages: one pair a reference."""
+    """Each of ``others`` against the first reference that delivers a sender's messages: one pair a reference.
+
+    Args:
+        holders: the journals that have the view.
+        went_on: the references closed the view for the same successor.
+    """
+    view = holders[references[0]]
     alive = {signed(journals[number].member.id) for number in references} if went_on else set()
-    ordered, sequencer = order_of(view).total, _sequencer(view)
+    order, sequencer = order_of(view), _sequencer(view)
     survived = alive & {signed(sequencer)} if sequencer else alive
+    closed = {n for n in (*references, *others) if (end := holders[n].end) and end.idx <= journals[n].end_idx}
+    stable = {number: end.stable for number in closed if (end := holders[number].end)}
     for other in others:
         by_reference: dict[int, set[int]] = {}
         for member in view.members:
@@ -159,7 +186,15 @@ def _pairs(
             if able and able[0] != other and _delivers(journals[other], member.id):
                 by_reference.setdefault(able[0], set()).add(signed(member.id))
         for reference, senders in by_reference.items():
-            yield Pair(tag, reference, other, strict, ordered, frozenset(senders), frozenset(survived))
+            pair = Pair(tag, reference, other, strict, order.total, frozenset(senders), frozenset(survived))
+            if order.total and not strict:
+                both = {reference, other}
+                if not order.prefix:
+                    bound = min((stable[number] for number in both & closed), default=None)
+                    pair = replace(pair, survived=frozenset(), stable=bound)
+                if all(journals[number].safe for number in both):
+                    pair = replace(pair, safe=frozenset(n for n in both if both - {n} <= closed))
+            yield pair
 
 
 def _delivers(journal: Journal, sender: int) -> bool:
@@ -195,11 +230,34 @@ class Kept:
         return lowest
 
 
+def decided(summaries: Iterable[tuple[int, Summary]]) -> dict[tuple[int, int], int]:
+    """(journal, view tag) -> the global seqno up to which nothing is transitional that the member delivered."""
+    first: dict[tuple[int, int], int] = {}
+    highest: dict[tuple[int, int], int] = {}
+    for number, summary in sorted(summaries, key=lambda each: (each[0], each[1].number)):
+        for run in summary.views:
+            key = number, run.tag
+            highest[key] = max(highest.get(key, 0), run.highest)
+            if run.transitional:
+                first.setdefault(key, run.transitional)
+    return {key: first[key] - 1 if key in first else end for key, end in highest.items()}
+
+
 class Limits:
-    """Up to where a pair is compared: global seqno of the view, or key of a sender's messages."""
+    """Up to where a pair is compared: global seqno of the view, or key of a sender's messages.
+
+    Args:
+        kept: what retention has left.
+        decided: see `decided`.
+    """
 
     def __init__(
-        self, pair: Pair, groups: Groups, buckets: dict[tuple[int, int], set[tuple[int, int]]], kept: Kept
+        self,
+        pair: Pair,
+        groups: Groups,
+        buckets: dict[tuple[int, int], set[tuple[int, int]]],
+        kept: Kept,
+        decided: dict[tuple[int, int], int],
     ) -> None:
         self._pair = pair
         self._kept = kept
@@ -215,7 +273,10 @@ class Limits:
         for stream in {stream for _, stream in highest}:
             survived = bool(pair.survived) if pair.ordered else stream in pair.survived
             other = highest.get((pair.other, stream), 0)
-            self._limits[stream] = other if survived else min(other, highest.get((pair.reference, stream), 0))
+            limit = other if survived else min(other, highest.get((pair.reference, stream), 0))
+            if pair.stable is not None:
+                limit = min(limit, pair.stable)
+            self._limits[stream] = max([limit, *(decided.get((number, pair.tag), 0) for number in pair.safe)])
 
     def of(self, sender: int, bucket: int) -> tuple[bool, int | None, int | None]:
         """(whether the bucket is compared, first and last position that is, or None for its ends)."""
@@ -329,7 +390,7 @@ def judge_missing(missing: Missing, elsewhere: Sequence[Place], names: Names, re
             f"{message}: {has} delivered it in {names.place(place)}, {lacks} in {names.place(elsewhere[0])}",
         )
         return
-    why = "both installed the next view" if missing.pair.strict else f"{lacks} delivered later ones"
+    why = "both closed the view for the same one" if missing.pair.strict else f"{lacks} delivered later ones"
     if not missing.pair.strict and missing.lacks == missing.pair.reference:
         why = "the members that went on never delivered it"
     report.violation("agreement", f"{has} delivered {message} in {names.place(place)}, {lacks} did not ({why})")

@@ -6,6 +6,7 @@ different segments can be made coarser and added up: nothing need be known of th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +40,7 @@ class Timing:
         begin_ns, end_ns: first and last delivery, ns since 1970.
         least: sender -> lowest difference between delivery and sending, ns, by two clocks: it may be negative. Not
             corrected by what is known of them.
+        transitional: sender -> messages that only a view change gave their place.
     """
 
     shift: int = SHIFT
@@ -46,11 +48,13 @@ class Timing:
     begin_ns: int = 1 << 62
     end_ns: int = 0
     least: dict[int, int] = field(default_factory=dict)
+    transitional: Counter[int] = field(default_factory=Counter)
 
     def add(self, other: Timing) -> None:
         self.begin_ns, self.end_ns = min(self.begin_ns, other.begin_ns), max(self.end_ns, other.end_ns)
         for sender, least in other.least.items():
             self.least[sender] = min(least, self.least.get(sender, least))
+        self.transitional.update(other.transitional)
         self.coarsen(other.shift)
         self.count(((sender, window >> self.shift - other.shift, bucket), each)
                    for (sender, window, bucket), each in other.counts.items())  # fmt: skip
@@ -85,9 +89,11 @@ def measure(segment: Segment, ahead: Ahead) -> Timing:
         JournalError: it cannot be read.
     """
     timing = Timing()
-    for batch in segment_batches(segment, _COLUMNS):
+    for batch in segment_batches(segment, (*_COLUMNS, "transitional")):
         if batch.num_rows:
             timing.add(_timing(ahead, *(batch[name].to_numpy() for name in _COLUMNS)))
+            if batch["transitional"].true_count:
+                timing.transitional.update(batch["sender"].filter(batch["transitional"]).to_pylist())
     return timing
 
 

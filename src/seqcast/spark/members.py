@@ -204,6 +204,7 @@ def _check_views(
     ends = [*(view.idx for view in journal.views[1:]), 1 << 63]
     spans = {signed(view.tag): (view, end) for view, end in zip(journal.views, ends, strict=False)}
     highest: dict[int, int] = {}
+    late: dict[int, int] = {}
     for run in runs:
         if run.tag not in spans:
             report.violation("sending view", f"{who} delivered row {run.idx} in {names.view(run.tag)}", run.rows)
@@ -221,7 +222,25 @@ def _check_views(
         before = highest.get(run.tag, run.first - 1 if view.idx < journal.first_idx else 0)
         doubts += _seqno_doubts(run, before, journal.deliver_own)
         highest[run.tag] = max(before, run.highest)
-    _check_ends(who, journal, highest, names, report)
+        _check_transitional(who, run, late.get(run.tag, 0), names, report)
+        if run.transitional:
+            late.setdefault(run.tag, run.transitional)
+    _check_ends(who, journal, highest, late, names, report)
+
+
+def _check_transitional(who: str, run: ViewRun, first: int, names: Names, report: Report) -> None:
+    """Transitional messages end a view. ``first``: the first one of the view before this run; 0: none was."""
+    after = Found(run.decided.count, list(run.decided.first))
+    if first and run.transitional != run.first:
+        after.add(run.idx, first, run.first)
+    if after.count:
+        idx, before, this = min(after.first)
+        report.violation(
+            "transitional",
+            f"{who} delivered global seqno {this} in {names.view(run.tag)}, which is not transitional, after {before}, "
+            f"which is (row {idx})",
+            after.count,
+        )
 
 
 def _check_span(who: str, run: ViewRun, view: Installed, end: int, names: Names, report: Report) -> None:
@@ -249,12 +268,28 @@ def _seqno_doubts(run: ViewRun, before: int, deliver_own: bool) -> list[Doubt]:
     return doubts
 
 
-def _check_ends(who: str, journal: Journal, highest: dict[int, int], names: Names, report: Report) -> None:
-    """The rows of a closed view end where its end was recorded. ``highest``: global seqno by view tag."""
+def _check_ends(
+    who: str, journal: Journal, highest: dict[int, int], late: dict[int, int], names: Names, report: Report
+) -> None:
+    """The rows of a closed view end where its end was recorded, and are stable as far as was recorded.
+
+    Args:
+        highest, late: the highest global seqno, and the first that is transitional, by view tag.
+    """
     for view in journal.views:
-        if view.end is None or not journal.first_idx < view.end.idx <= journal.end_idx or not order_of(view).total:
+        order = order_of(view)
+        if view.end is None or not journal.first_idx < view.end.idx <= journal.end_idx or not order.total:
             continue  # its rows went with retention, or with a tail
-        if (last := highest.get(signed(view.tag), 0)) != view.end.global_seqno:
+        last, first = highest.get(signed(view.tag), 0), late.get(signed(view.tag), 0)
+        stable = first - 1 if first and not order.prefix else last
+        if last == view.end.global_seqno and journal.version >= 7 and view.idx >= journal.first_idx:
+            if stable != view.end.stable:
+                report.violation(
+                    "transitional",
+                    f"{who} closed {names.view(signed(view.tag))} as stable up to global seqno {view.end.stable}, and "
+                    f"by its rows of that view it is up to {stable}",
+                )
+        elif last != view.end.global_seqno:
             report.violation(
                 "gaps",
                 f"{who} closed {names.view(signed(view.tag))} after global seqno {view.end.global_seqno}, and its rows "

@@ -62,6 +62,7 @@ class Timed:
         trouble: (member, ns since 1970, name as in ``TROUBLE``, how many).
         marks: (ns since 1970, text) of view changes and of what applications were told.
         clocks: (member, sender) -> how their clocks differ, at the best of the estimates for their views.
+        transitional: (member, sender) -> messages that only a view change gave their place.
     """
 
     begin_ns: int
@@ -72,6 +73,7 @@ class Timed:
     trouble: list[tuple[str, int, str, int]] = field(default_factory=list)
     marks: list[tuple[int, str]] = field(default_factory=list)
     clocks: dict[tuple[str, str], Clock] = field(default_factory=dict)
+    transitional: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
 def percentile(histogram: Mapping[int, int], share: float) -> int:
@@ -112,6 +114,7 @@ def measure(
     for number, timing in timings.items():
         timing.coarsen(shift)
         member = names.journal(number)
+        timed.transitional.update({(member, names.member(sender)): n for sender, n in timing.transitional.items()})
         for (sender, window, bucket), (count, size) in timing.counts.items():
             timed.pairs.setdefault((member, names.member(sender)), Counter())[bucket] += count
             before = timed.windows.setdefault((member, window - (begin >> shift)), (0, 0, Counter()))
@@ -211,15 +214,18 @@ def _note_events(journal: Journal, member: str, timed: Timed) -> None:
 
 
 def table(timed: Timed) -> list[dict[str, Any]]:
-    """A row for each member and sender, and one for all: messages, and latency percentiles in microseconds."""
+    """A row for each member and sender, and one for all: messages, how many of them are transitional, and latency
+    percentiles in microseconds."""
     together: Histogram = Counter()
     for histogram in timed.pairs.values():
         together.update(histogram)
+    late = {**timed.transitional, ("all", "all"): timed.transitional.total()}
     return [
         {
             "member": member,
             "sender": sender,
             "messages": sum(histogram.values()),
+            "transitional": late.get((member, sender), 0),
             **{f"p{share * 100:g}_us": round(percentile(histogram, share) / 1e3, 1) for share in PERCENTILES},
             "max_us": round(bucket_top(max(histogram)) / 1e3, 1),
             **_clock_columns(timed, member, sender),

@@ -32,7 +32,10 @@ ORDERED_SHIFT = 16
 FIFO_SHIFT = 12 + 16
 """From a message's key, ``seqno << 16 | index``, to its bucket."""
 
-SCANNED = ["idx", "view_counter", "view_tag", "global_seqno", "sender", "seqno", "index", "length", "payload_hash"]
+SCANNED = [
+    "idx", "view_counter", "view_tag", "global_seqno", "sender", "seqno", "index", "length", "payload_hash",
+    "transitional",
+]  # fmt: skip
 
 Int64s = npt.NDArray[np.int64]
 
@@ -64,10 +67,14 @@ class ViewRun:
     """Rows without a global seqno."""
     counters: tuple[int, int]
     """Lowest and highest view counter."""
+    transitional: int
+    """Global seqno of the first row that is; 0: none is."""
     back: Found
     """Global seqnos that are not higher than one before."""
     jumps: Found
     """Global seqnos more than one higher than the highest before."""
+    decided: Found
+    """Rows that are not transitional, behind one that is: the global seqnos of that one and of the row."""
 
 
 @dataclass(slots=True)
@@ -147,7 +154,7 @@ def summarize(segment: Segment, with_payload: bool) -> Summary:
         if with_payload:
             payloads += batch.num_rows
             _check_payloads(batch, altered)
-    views = [ViewRun(*run[:7], _found(run[7]), _found(run[8])) for run in scan.views()]
+    views = [ViewRun(*run[:8], *map(_found, run[8:])) for run in scan.views()]
     for run in views:
         if run.zeros == run.rows:  # there is no total order
             run.back = Found()
@@ -167,7 +174,9 @@ def summarize(segment: Segment, with_payload: bool) -> Summary:
 
 def scan_columns(batch: pa.RecordBatch) -> dict[str, Any]:
     """The columns that are scanned, as arrays."""
-    return {name: batch[name].to_numpy() for name in SCANNED}
+    columns = {name: batch[name].to_numpy() for name in SCANNED if name != "transitional"}
+    flags = batch["transitional"].fill_null(False)  # null: of a journal that does not say
+    return {**columns, "transitional": flags.to_numpy(zero_copy_only=False).view(np.uint8)}
 
 
 def _key(message: tuple[int, int]) -> int:

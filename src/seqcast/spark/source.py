@@ -39,10 +39,11 @@ FORMAT = "seqcast"
 SCHEMA = (
     "member string, idx bigint, view_counter bigint, view_tag bigint, global_seqno bigint, sender string, "
     "sender_id bigint, seqno bigint, `index` int, length int, sent_at timestamp, delivered_at timestamp, "
-    "payload_hash bigint, payload binary"
+    "payload_hash bigint, transitional boolean, payload binary"
 )
 """``member``: whose journal it is; ``sender_id``, ``view_tag`` and ``payload_hash``: 64 unsigned bits kept as signed;
-``payload``: null where the journal keeps hashes. Else as in docs/journal.md."""
+``payload``: null where the journal keeps hashes; ``transitional``: null in journals of a version before 7. Else as in
+docs/journal.md."""
 
 
 def register(spark: SparkSession) -> None:
@@ -130,9 +131,10 @@ def _time_ns(name: str, text: str | None) -> int | None:
 
 class JournalSource(DataSource):
     """The format. Options: ``path`` (``load(path)``), a member's journal, a directory of journals or a pattern;
-    ``tap``, addresses of taps, with ``token`` or ``tokenFile``; ``view``, ``sender``, ``since`` and ``until``, see
-    `Wanted`; for streams also ``startingOffset`` ("earliest", "latest"), ``maxRowsPerBatch``, ``failoverAfter``
-    (seconds), and ``failOnDataLoss`` ("false": go on without what is gone). As a sink see `seqcast.spark.sink`."""
+    ``tap``, addresses of taps, with ``token`` or ``tokenFile``, and ``certificateFile`` for TLS; ``view``, ``sender``,
+    ``since`` and ``until``, see `Wanted`; for streams also ``startingOffset`` ("earliest", "latest"),
+    ``maxRowsPerBatch``, ``failoverAfter`` (seconds), and ``failOnDataLoss`` ("false": go on without what is gone). As a
+    sink see `seqcast.spark.sink`."""
 
     @classmethod
     def name(cls) -> str:
@@ -340,6 +342,7 @@ def _as_row(batch: pa.RecordBatch, part: Part) -> pa.RecordBatch:
         "sent_at": at("sent_ns"),
         "delivered_at": at("delivered_ns"),
         "payload_hash": batch["payload_hash"],
+        "transitional": batch["transitional"],
         "payload": batch["payload"] if part.has_payload else pa.nulls(batch.num_rows, pa.binary()),
     }
     return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 CHECKS = {
     "views": "members agree on each view, and view ids grow at each member",
     "total order": "a global seqno is the same message everywhere, delivered in that order",
-    "agreement": "members with the same successor view delivered the same messages; others a prefix",
+    "agreement": "members with the same successor view delivered the same messages; others as far as is promised",
+    "transitional": "only the end of a view is transitional, from the same place on, and its stable point is before it",
     "fifo": "each sender's messages were delivered in the order sent",
     "duplicates": "no message was delivered twice",
     "gaps": "no global seqno and no message of a packet is left out",
