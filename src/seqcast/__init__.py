@@ -10,9 +10,11 @@ TYPE_CHECKING = False  # checkers take it for that of `typing`, which takes long
 if TYPE_CHECKING:
     import seqcast.aio as aio
     from seqcast._native.engine import Batch, Message
+    from seqcast.api.crowd import Crowd, CrowdHistory, CrowdLost, CrowdMessage, join_crowd
     from seqcast.api.group import Group, join
     from seqcast.api.receiving import Event
     from seqcast.config import Config
+    from seqcast.config.crowd import CrowdSettings
     from seqcast.errors import (
         ConfigError,
         JoinRefused,
@@ -48,6 +50,11 @@ __all__ = [
     "ClippedBuffer",
     "Config",
     "ConfigError",
+    "Crowd",
+    "CrowdHistory",
+    "CrowdLost",
+    "CrowdMessage",
+    "CrowdSettings",
     "Event",
     "Excluded",
     "Group",
@@ -79,12 +86,15 @@ __all__ = [
     "WaitingPacket",
     "aio",
     "join",
+    "join_crowd",
     "leave_on_signals",
 ]
 
 _NAMES = {
     "seqcast._native.engine": "Batch Message",
     "seqcast.config": "Config",
+    "seqcast.config.crowd": "CrowdSettings",
+    "seqcast.api.crowd": "Crowd CrowdHistory CrowdLost CrowdMessage join_crowd",
     "seqcast.errors": "ConfigError JoinRefused JoinTimeout JournalWriteError NameTaken "
     "NotInView NotMember RemoteProtocolError SendTimeout SeqcastError SuspendTimeout UsageError",
     "seqcast.events": "Blocked Excluded InterfaceChanged Lost Unblocked",

@@ -43,6 +43,26 @@ def test_what_nobody_keeps_any_more_is_told_as_lost() -> None:
     assert result.delivered + result.lost == result.expected
 
 
+# Members keep the newest 20 packets of each sender, and joiners come when each has sent 80.
+LATE = {
+    "members": 20, "crashed": 0.2, "packets_per_s": 30, "joiners": 5, "settling_ns": 10 * SECOND,
+    "gossip": replace(CrowdOptions().gossip, lag=20, lost_ns=3 * SECOND, average_ns=20_000_000),
+}  # fmt: skip
+
+
+def test_joiners_get_from_late_join_handlers_what_nobody_else_keeps() -> None:
+    """PB-04: also where one in ten datagrams is lost."""
+    result = run(handlers=2, loss=0.1, **LATE)
+    assert (result.delivered, result.lost) == (result.expected, 0)
+    assert len(result.caught_up_ns) == 5 and max(result.caught_up_ns) < 10 * SECOND
+
+
+def test_without_late_join_handlers_joiners_are_told_what_they_do_not_get() -> None:
+    result = run(handlers=0, loss=0.1, **LATE)
+    assert result.lost > 1000 and result.caught_up_ns == []
+    assert result.delivered + result.lost == result.expected
+
+
 def test_a_seed_gives_the_same_run_and_another_seed_another() -> None:
     first, again, other = (run(members=40, seed=seed) for seed in (1, 1, 2))
     assert first == again and first.repaired_ns != other.repaired_ns

@@ -9,6 +9,7 @@ import pytest
 from seqcast.core.gossip import (
     Alive,
     Answer,
+    Catalog,
     Collect,
     Everyone,
     Gossip,
@@ -42,6 +43,7 @@ class Held:
     def __init__(self, **delivered: int) -> None:
         self.delivered = {int(sender[1:]): last for sender, last in delivered.items()}
         self.apart: set[tuple[int, int]] = set()
+        self.stored: dict[int, int] = {}
 
     def digest(self) -> dict[int, Span]:
         return {sender: span(1, last, last) for sender, last in self.delivered.items()}
@@ -50,6 +52,9 @@ class Held:
         first = max(first, self.delivered.get(sender, 0) + 1)
         missing = [seqno for seqno in range(first, last + 1) if (sender, seqno) not in self.apart]
         return tuple((seqno, seqno) for seqno in missing[:most])
+
+    def catalogs(self) -> tuple[Catalog, ...]:
+        return tuple(Catalog({sender: (1, last)}) for sender, last in self.stored.items())
 
 
 def member(n: int, settings: GossipSettings = LAG, me: int = 1, **delivered: int) -> Gossiper:

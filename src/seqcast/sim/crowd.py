@@ -2,24 +2,28 @@
 
 The members are light: of each sender a member has its highest packet and the set of those that it lacks, instead of an
 engine. A multicast reaches each member at once or is lost to it; every other datagram takes a while and may be lost.
-Membership is partial, whatever the size: no member knows more than its sample of the others.
+Membership is partial, whatever the size: no member knows more than its sample of the others. Late-join handlers keep
+everything, and joiners that come late get it from them.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from typing import NamedTuple
 
 from seqcast.core.gossip import (
     Answer,
+    Catalog,
+    CaughtUp,
     Collect,
     Effect,
     Gossip,
     Gossiper,
     GossipSettings,
+    Hello,
     Lost,
     Request,
     Sample,
@@ -52,6 +56,8 @@ class CrowdOptions:
         loss: probability that a datagram, or a multicast to one receiver, is lost.
         crashed: part of the members that crash at the same moment, after a third of ``sending_ns``.
         senders: members that multicast, which do not crash.
+        handlers: late-join handlers among the other members, which do not crash either.
+        joiners: members that join after two thirds of ``sending_ns``, and want what was sent before.
         packets_per_s: of all senders together.
         packet_bytes: of a packet.
         sending_ns: for so long they send.
@@ -64,6 +70,8 @@ class CrowdOptions:
     loss: float = 0.05
     crashed: float = 0.1
     senders: int = 5
+    handlers: int = 0
+    joiners: int = 0
     packets_per_s: int = 20
     packet_bytes: int = 1000
     sending_ns: int = 20 * SECOND
@@ -89,6 +97,7 @@ class CrowdResult:
         expected, delivered: packets times members, as they should be and as they are.
         lost: packets times members that were told as lost.
         repaired_ns: how long after its multicast each packet that was lost to a member came to it.
+        caught_up_ns: how long after it joined each joiner had all that the handlers keep.
         reached: how many members each gossip that began while the packets were sent reached, by hop.
         datagrams, bytes: sent by all members, without the multicasts of packets, by kind.
         member_s: seconds that all members lived together.
@@ -101,6 +110,7 @@ class CrowdResult:
     delivered: int = 0
     lost: int = 0
     repaired_ns: list[int] = field(default_factory=list)
+    caught_up_ns: list[int] = field(default_factory=list)
     reached: dict[tuple[int, int], Counter[int]] = field(default_factory=dict)
     datagrams: Counter[str] = field(default_factory=Counter)
     bytes: Counter[str] = field(default_factory=Counter)
@@ -118,17 +128,20 @@ class CrowdResult:
 class _Member:
     """One member, with its window: what ``core.gossip.Window`` asks for."""
 
-    def __init__(self, me: int, crowd: Crowd, others: list[int]) -> None:
+    def __init__(self, me: int, crowd: Crowd, others: list[int], handler: bool = False, joiner: bool = False) -> None:
         self.me = me
         self.alive = True
-        self.missing: dict[int, dict[int, None]] = {sender: {} for sender in crowd.sent}
+        self.handler, self.joined = handler, crowd.now
+        self.missing: dict[int, dict[int, None]] = {
+            sender: dict.fromkeys(range(1, highest + 1)) for sender, highest in crowd.sent.items()
+        }
         self.kept = dict.fromkeys(crowd.sent, 1)
         self.timer = -1  # when its next timer runs
         self._sent = crowd.sent
         dice = Dice(crowd.random.getrandbits(64))
-        settings = crowd.options.gossip
-        self.sample = Sample(me, others, settings, 0, dice, crowd.options.members)
-        self.gossiper = Gossiper(me, self.sample, settings, self, 0, dice)
+        settings = replace(crowd.options.gossip, lag=1 << 60) if handler else crowd.options.gossip
+        self.sample = Sample(me, others, settings, crowd.now, dice, crowd.options.members)
+        self.gossiper = Gossiper(me, self.sample, settings, self, crowd.now, dice, joiner)
 
     def digest(self) -> dict[int, Span]:
         spans = {}
@@ -141,6 +154,9 @@ class _Member:
     def lacks(self, sender: int, first: int, last: int, most: int) -> tuple[tuple[int, int], ...]:
         missing = [seqno for seqno in self.missing[sender] if first <= seqno <= last]
         return tuple((seqno, seqno) for seqno in sorted(missing)[:most])
+
+    def catalogs(self) -> tuple[Catalog, ...]:
+        return (Catalog({sender: (1, last) for sender, last in self._sent.items() if last}),) if self.handler else ()
 
 
 class Crowd:
@@ -161,7 +177,9 @@ class Crowd:
         self._events = 0
         members = range(1, options.members + 1)
         few = min(options.gossip.view_max + 1, options.members)
-        self.members = {me: _Member(me, self, self.random.sample(members, few)) for me in members}
+        handlers = range(len(self.sent) + 1, len(self.sent) + 1 + options.handlers)
+        self.members = {me: _Member(me, self, self.random.sample(members, few), me in handlers) for me in members}
+        self._spared = {*self.sent, *handlers}
         for member in self.members.values():
             self._schedule(member)
 
@@ -178,6 +196,8 @@ class Crowd:
             self._pass(at)
             if at - gap < crash <= at:
                 self._crash()
+            if at - gap < 2 * crash <= at:
+                self._join()
             self._multicast(1 + (at // gap) % len(self.sent))
         self._pass(options.sending_ns + options.settling_ns)
         return self._judge()
@@ -222,11 +242,18 @@ class Crowd:
                 member.missing[sender][seqno] = None
 
     def _crash(self) -> None:
-        mortal = [me for me in self.members if me not in self.sent]
+        mortal = [me for me in self.members if me not in self._spared]
         n = min(round(self.options.crashed * self.options.members), len(mortal))
         for me in self.random.sample(mortal, n):
             self.members[me].alive = False
         self.result.member_s = n * self.now / SECOND
+
+    def _join(self) -> None:
+        living = [me for me, member in self.members.items() if member.alive]
+        for me in range(len(self.members) + 1, len(self.members) + 1 + self.options.joiners):
+            few = min(self.options.gossip.view_max, len(living))
+            self.members[me] = _Member(me, self, self.random.sample(living, few), joiner=True)
+            self._schedule(self.members[me])
 
     def _came(self, member: _Member, packet: Packet) -> None:
         missing = member.missing[packet.sender]
@@ -240,10 +267,12 @@ class Crowd:
         for effect in effects:
             if isinstance(effect, Send):
                 self._note(effect.message)
-                for to in effect.to:
+                for to in effect.to or (each for each in self.members if each != member.me):
                     self._transmit(member, to, effect.message)
             elif isinstance(effect, Answer):
                 self._answer(member, effect)
+            elif isinstance(effect, CaughtUp):
+                self.result.caught_up_ns.append(self.now - member.joined)
             elif isinstance(effect, Collect):
                 member.kept[effect.sender] = max(member.kept[effect.sender], effect.below)
             elif isinstance(effect, Lost):
@@ -271,6 +300,10 @@ class Crowd:
                 return _HEADER + 24 + _SPAN * len(what.digest) + _ID * (len(what.seen) + len(what.not_seen))
             case Request():
                 return _HEADER + sum(_ID + _RANGE * len(ranges) for ranges in what.missing.values())
+            case Hello():
+                return _HEADER + 1
+            case Catalog():
+                return _HEADER + (_ID + _RANGE) * len(what.kept)
             case Shuffle():
                 return _HEADER + 8 + 10 * len(what.entries) + 8 * len(what.minima)
             case _:
@@ -286,7 +319,7 @@ class Crowd:
         result.expected = sum(self.sent.values()) * len(alive)
         lacking = sum(len(missing) for member in alive for missing in member.missing.values())
         result.delivered = result.expected - lacking - result.lost
-        result.member_s += len(alive) * self.now / SECOND
+        result.member_s += sum(self.now - member.joined for member in alive) / SECOND
         result.member_state = max(len(member.sample.others) for member in alive)
         result.sizes = sorted(member.gossiper.size for member in alive)
         return result

@@ -8,7 +8,8 @@ is told.
 ``Gossiper`` is one member's policy. It does no I/O; the time comes with each call, and its random numbers from a seed.
 """
 
-from seqcast.core.gossip.messages import Gossip, Request, Shuffle, Span
+from seqcast.core.gossip.history import Begun, CaughtUp, From
+from seqcast.core.gossip.messages import Catalog, Gossip, Hello, Request, Shuffle, Span
 from seqcast.core.gossip.policy import Alive, Answer, Collect, Effect, Gossiper, Lost, Send, Window
 from seqcast.core.gossip.sampling import Everyone, Sample
 from seqcast.core.gossip.settings import GossipSettings
@@ -16,12 +17,17 @@ from seqcast.core.gossip.settings import GossipSettings
 __all__ = [
     "Alive",
     "Answer",
+    "Begun",
+    "Catalog",
+    "CaughtUp",
     "Collect",
     "Effect",
     "Everyone",
+    "From",
     "Gossip",
     "GossipSettings",
     "Gossiper",
+    "Hello",
     "Lost",
     "Request",
     "Sample",

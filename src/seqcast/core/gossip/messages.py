@@ -60,4 +60,20 @@ class Shuffle(NamedTuple):
     minima: tuple[float, ...]
 
 
-Message = Gossip | Request | Shuffle
+class Hello(NamedTuple):
+    """A multicast of a member that knows few others or none: who is there?
+
+    Args:
+        history: it wants the messages that were sent before it came: late-join handlers answer with a ``Catalog``.
+    """
+
+    history: bool
+
+
+class Catalog(NamedTuple):
+    """What a late-join handler keeps, or a part of it: by sender, the first and the last seqno."""
+
+    kept: dict[int, tuple[int, int]]
+
+
+Message = Gossip | Request | Shuffle | Hello | Catalog

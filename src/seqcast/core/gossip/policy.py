@@ -6,14 +6,21 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from seqcast.core.gossip.dice import Dice
+from seqcast.core.gossip.history import Begun, CaughtUp, From, History, Pull
 from seqcast.core.gossip.inbox import Budget, Inbox
 from seqcast.core.gossip.known import Known
-from seqcast.core.gossip.messages import Gossip, Message, Request, Shuffle, Span
+from seqcast.core.gossip.messages import Catalog, Gossip, Hello, Message, Request, Shuffle, Span
 from seqcast.core.gossip.sampling import Everyone, Sample
 from seqcast.core.gossip.settings import NEVER, GossipSettings
 from seqcast.core.gossip.tempo import interval, subset_size
 
 Ranges = tuple[tuple[int, int], ...]
+_AHEAD_MAX = 4096
+"""Gossips by which an origin may seem to be ahead of time: members do not enter a view at the same moment."""
+_CATALOG_COST = 50
+"""Of the budget, for each part of a catalog that is sent: a small hello asks for a large answer."""
+_WANTS_MAX = 65_536
+"""Packets that are asked for at the same time, so that no digest fills the memory."""
 
 
 class Window(Protocol):
@@ -25,6 +32,9 @@ class Window(Protocol):
     def lacks(self, sender: int, first: int, last: int, most: int) -> Ranges:
         """Which of the seqnos ``first`` to ``last`` did not come and are not lost, lowest first: ``most`` of them, or
         all if there are no more."""
+
+    def catalogs(self) -> Sequence[Catalog]:
+        """What this member keeps in a store for those that join late, in parts; none: it is no late-join handler."""
 
 
 class Send(NamedTuple):
@@ -63,16 +73,19 @@ class Lost(NamedTuple):
     last: int
 
 
-Effect = Send | Answer | Alive | Collect | Lost
+Effect = Send | Answer | Alive | Collect | Lost | From | Begun | CaughtUp
 
 
 class _Want:
-    """A packet that another member has and this one lacks."""
+    """A packet that another member says it has and this one lacks. ``proven``: it exists, as its sender or two others
+    say so, or a later one came: what only one member claims is asked for, but never told as lost, so that one wrong
+    digest does not take packets away that are still to be sent."""
 
-    __slots__ = ("asked_ns", "since_ns")
+    __slots__ = ("asked_ns", "claimed_by", "proven", "since_ns")
 
-    def __init__(self, now_ns: int) -> None:
+    def __init__(self, now_ns: int, claimed_by: int) -> None:
         self.since_ns, self.asked_ns = now_ns, -NEVER
+        self.claimed_by, self.proven = claimed_by, False
 
 
 def below_lag(digest: dict[int, Span], lag: int) -> dict[int, int]:
@@ -92,15 +105,26 @@ class Gossiper:
         window: what it has of each sender.
         now_ns: the time: monotonic ns, never less at a later call.
         dice: its random numbers.
+        history: it wants what was sent before it came; see ``history.py``.
     """
 
     def __init__(
-        self, me: int, peers: Everyone | Sample, settings: GossipSettings, window: Window, now_ns: int, dice: Dice
+        self,
+        me: int,
+        peers: Everyone | Sample,
+        settings: GossipSettings,
+        window: Window,
+        now_ns: int,
+        dice: Dice,
+        history: bool = False,
     ) -> None:
         assert not (peers.partial and settings.votes), "votes need a membership that all agree on"
         self._me, self._peers, self._settings = me, peers, settings
         self._window, self._dice = window, dice
-        self._counter = 0
+        self._counter, self._began_ns = 0, now_ns
+        self._history = History(settings, window.lacks, now_ns) if history else None
+        self.forged = 0
+        """Gossips that another member made in this one's name."""
         self._known = Known(settings.cache_max, settings.origins_max)
         self._inbox = Inbox(settings.queue_max)
         self._budget = Budget(settings.work_per_s, settings.work_max)
@@ -134,6 +158,10 @@ class Gossiper:
         exchange = self._peers.tick(now_ns)
         if exchange is not None:
             self._effects.append(Send((exchange[0],), exchange[1]))
+        if self._peers.greets(now_ns):
+            self._effects.append(Send((), Hello(False)))
+        if self._history is not None:
+            self._catch_up(self._history, now_ns)
         if now_ns >= self._lost_ns:
             self._look_for_lost(now_ns)
         if now_ns >= self._gossip_ns:
@@ -144,7 +172,8 @@ class Gossiper:
 
     def due(self) -> int:
         """When ``tick`` is due."""
-        return min(self._gossip_ns, self._work_ns, self._lost_ns, self._peers.due())
+        history_ns = self._history.due() if self._history is not None else NEVER
+        return min(self._gossip_ns, self._work_ns, self._lost_ns, self._peers.due(), history_ns)
 
     @property
     def size(self) -> int:
@@ -192,7 +221,7 @@ class Gossiper:
         self._work_ns = NEVER
         while (first := self._inbox.first()) is not None:
             message, via = first
-            cost = message.packets if isinstance(message, Request) else 1
+            cost = self._cost(message)
             if not self._budget.spend(cost, now_ns):
                 self._work_ns = now_ns + self._budget.wait_ns(cost)
                 return
@@ -202,8 +231,35 @@ class Gossiper:
             elif isinstance(message, Request):
                 for sender, ranges in message.missing.items():
                     self._effects.append(Answer(via, sender, ranges))
-            else:
+            elif isinstance(message, Hello):
+                self._greeted(message, via)
+            elif isinstance(message, Shuffle):
                 self._shuffled(message, via, now_ns)
+            elif self._history is not None:
+                self._history.heard(via, message, now_ns)
+
+    def _cost(self, message: Message) -> int:
+        if isinstance(message, Request):
+            return message.packets
+        return _CATALOG_COST * len(self._window.catalogs()) if isinstance(message, Hello) and message.history else 1
+
+    def _greeted(self, hello: Hello, via: int) -> None:
+        answer = self._peers.greeted(via)
+        if answer is not None:
+            self._effects.append(Send((via,), answer))
+        if hello.history:
+            self._effects += [Send((via,), catalog) for catalog in self._window.catalogs()]
+
+    def _catch_up(self, history: History, now_ns: int) -> None:
+        if history.greets(now_ns):
+            self._effects.append(Send((), Hello(True)))
+        for step in history.tick(now_ns):
+            if isinstance(step, Pull):
+                self._ask(step.digest, step.handler, None, now_ns)
+            else:
+                self._effects.append(step)
+        if history.over:
+            self._history = None
 
     def _shuffled(self, shuffle: Shuffle, via: int, now_ns: int) -> None:
         answer = self._peers.shuffled(via, shuffle, now_ns)
@@ -214,10 +270,12 @@ class Gossiper:
         """The steps of PB-06, in this order."""
         if gossip.origin == 0 or not self._peers.has(gossip.origin):
             return  # a member that left, or one that is about to join, whose later gossips count
+        if not self._plausible(gossip, now_ns):
+            return
         if not self._known.add(gossip.origin, gossip.counter):
             return
         self._effects.append(Alive(tuple(each for each in gossip.seen if self._peers.has(each))))
-        self._ask(gossip.digest, via, now_ns)
+        self._ask(gossip.digest, via, gossip.origin, now_ns)
         if self._settings.votes:
             self._vote(gossip.origin, gossip.digest)
         seen = (*gossip.seen, self._me)
@@ -232,11 +290,28 @@ class Gossiper:
         if not ended and gossip.hops < self._settings.hops_max:
             self._pass_on(gossip)
 
+    def _plausible(self, gossip: Gossip, now_ns: int) -> bool:
+        """Can its origin have made it? A number that is too high would make all later ones of that origin look old.
+
+        Members that entered one view together have begun at most one gossip in each shortest interval since. And a
+        member whose name another one uses continues above the number that was used, so that it is heard again.
+        """
+        if gossip.origin == self._me and gossip.counter > self._counter:
+            self.forged += 1
+            self._counter = gossip.counter
+            return False
+        passed_ns = now_ns - self._began_ns
+        return self._peers.partial or gossip.counter <= passed_ns // self._settings.interval_ns_min + _AHEAD_MAX
+
     # ---- repair
 
-    def _ask(self, digest: dict[int, Span], via: int, now_ns: int) -> None:
+    def _ask(self, digest: dict[int, Span], via: int, origin: int | None, now_ns: int) -> None:
         """One request for all that is missing, to the member that the gossip came from (PB-06, 4): that has most of it,
-        and so no member is asked by more than it has passed gossips on to, whoever made them."""
+        and so no member is asked by more than it has passed gossips on to, whoever made them.
+
+        Args:
+            origin: whose digest it is; None: a late-join handler's, which is believed.
+        """
         settings, missing = self._settings, {}
         for sender, span in digest.items():
             if sender == self._me:
@@ -245,12 +320,17 @@ class Gossiper:
             if not lacking:
                 continue
             wants = self._wants.setdefault(sender, {})
+            room = _WANTS_MAX - sum(map(len, self._wants.values()))
             due: list[int] = []
             for first, last in lacking:
                 for seqno in range(first, last + 1):
                     want = wants.get(seqno)
                     if want is None:
-                        want = wants[seqno] = _Want(now_ns)
+                        if room <= 0:
+                            break
+                        room -= 1
+                        want = wants[seqno] = _Want(now_ns, via if origin is None else origin)
+                    want.proven |= origin is None or origin == sender or origin != want.claimed_by
                     if seqno >= span.kept and now_ns - want.asked_ns >= settings.ask_again_ns:
                         want.asked_ns = now_ns
                         due.append(seqno)
@@ -264,12 +344,16 @@ class Gossiper:
     def _look_for_lost(self, now_ns: int) -> None:
         """Forgets what has come, and gives up what did not for too long: not where members vote, as what one of them
         lacks is then kept."""
+        mine = self._window.digest()
         for sender, wants in list(self._wants.items()):
             lost: list[int] = []
+            came = mine[sender].received if sender in mine else 0
             for seqno, want in list(wants.items()):
                 if not self._window.lacks(sender, seqno, seqno, 1):
                     del wants[seqno]
                 elif now_ns - want.since_ns >= self._settings.lost_ns and not self._settings.votes:
+                    if not want.proven and seqno > came:
+                        continue
                     lost.append(seqno)
                     del wants[seqno]
             self._effects += [Lost(sender, *each) for each in _ranges(sorted(lost))]

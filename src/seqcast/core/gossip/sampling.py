@@ -14,6 +14,9 @@ from seqcast.core.gossip.messages import Shuffle
 from seqcast.core.gossip.settings import NEVER, GossipSettings
 from seqcast.core.gossip.size import SizeEstimate
 
+_ANSWERS = 4
+"""Members that answer a hello, on average."""
+
 
 class Everyone:
     """A membership that all agree on.
@@ -45,6 +48,14 @@ class Everyone:
         """What this member exchanges with whom, when it is time."""
         return None
 
+    def greets(self, now_ns: int) -> bool:
+        """Say hello now?"""
+        return False
+
+    def greeted(self, via: int) -> Shuffle | None:
+        """A member said hello; the answer to it, if there is one."""
+        return None
+
     def shuffled(self, via: int, shuffle: Shuffle, now_ns: int) -> Shuffle | None:
         """Takes the entries of another member; the answer to it, if there is one."""
         return None
@@ -71,6 +82,7 @@ class Sample:
         self._ages: dict[int, int] = dict.fromkeys([each for each in others if each != me][: settings.view_max], 0)
         self._sent: tuple[int, ...] = ()  # entries that the last exchange gave away
         self._due = now_ns + dice.below(settings.shuffle_ns)
+        self._hello_ns = now_ns if settings.hello_ns != NEVER else NEVER
         self._estimate = SizeEstimate(settings.epoch_ns, now_ns, dice, hint or len(self._ages) + 1)
 
     @property
@@ -87,7 +99,7 @@ class Sample:
         return member != 0
 
     def due(self) -> int:
-        return self._due
+        return min(self._due, self._hello_ns)
 
     def tick(self, now_ns: int) -> tuple[int, Shuffle] | None:
         """What this member exchanges with whom, when it is time."""
@@ -108,6 +120,29 @@ class Sample:
         answer = None if shuffle.answer else self._offer(self._settings.shuffle_entries - 1, True)
         self._merge(shuffle.entries)
         return answer
+
+    def greets(self, now_ns: int) -> bool:
+        """Say hello now? Often while this member knows no other; then so seldom that all together say one hello in
+        ``hello_ns``."""
+        if now_ns < self._hello_ns:
+            return False
+        settings = self._settings
+        if self._ages:
+            self._hello_ns = now_ns + settings.hello_again_ns + self._dice.below(2 * settings.hello_ns * self.size)
+        else:
+            self._hello_ns = now_ns + settings.hello_again_ns // 2 + self._dice.below(settings.hello_again_ns)
+        return True
+
+    def greeted(self, via: int) -> Shuffle | None:
+        """A member said hello. A few members answer, however many there are, and all that have room note it."""
+        if len(self._ages) < self._settings.view_max:
+            self._ages.setdefault(via, 0)
+        if self._dice.below(self.size) >= _ANSWERS:
+            return None
+        self._ages.setdefault(via, 0)
+        if len(self._ages) > self._settings.view_max:
+            del self._ages[max(self._ages, key=self._ages.__getitem__)]
+        return self._offer(self._settings.shuffle_entries - 1, True)
 
     def _offer(self, n: int, answer: bool) -> Shuffle:
         self._sent = self._dice.some(tuple(self._ages), n)

@@ -41,6 +41,14 @@ class GossipSettings:
         shuffle_entries: how many entries are exchanged.
         view_max: members that a partial view has.
         epoch_ns: an estimate of the group's size takes so long, and is then used while the next one is made.
+        hello_ns: where membership is partial: one hello of any member is multicast in this time, so that parts of a
+            group that a partition separated find each other again. ``NEVER``: members find each other by other means.
+        hello_again_ns: a member that knows no other, or waits for a catalog, says hello in this interval.
+        history_ns: a joiner waits so long for late-join handlers.
+        catalogs_ns: after the first catalog a joiner waits so long for those of other handlers.
+        pull_ns: between two requests of a joiner to late-join handlers.
+        history_max: packets that one of them asks for.
+        handlers_max, catalog_max: late-join handlers that a joiner asks, and senders in the catalog of one.
     """
 
     dynamic: bool = True
@@ -66,3 +74,11 @@ class GossipSettings:
     shuffle_entries: int = 8
     view_max: int = 32
     epoch_ns: int = 60_000 * _MS
+    hello_ns: int = NEVER
+    hello_again_ns: int = 250 * _MS
+    history_ns: int = 5_000 * _MS
+    catalogs_ns: int = 300 * _MS
+    pull_ns: int = 20 * _MS
+    history_max: int = 64
+    handlers_max: int = 8
+    catalog_max: int = 65_536

@@ -10,7 +10,19 @@ from __future__ import annotations
 from seqcast.core.context import NEVER, Context
 from seqcast.core.frames import gossiping
 from seqcast.core.frames.codec import need
-from seqcast.core.gossip import Alive, Collect, Effect, Everyone, Gossip, Gossiper, GossipSettings, Request, Send, Span
+from seqcast.core.gossip import (
+    Alive,
+    Catalog,
+    Collect,
+    Effect,
+    Everyone,
+    Gossip,
+    Gossiper,
+    GossipSettings,
+    Request,
+    Send,
+    Span,
+)
 from seqcast.core.gossip.dice import Dice
 
 
@@ -101,3 +113,6 @@ class _Window:
 
     def lacks(self, sender: int, first: int, last: int, most: int) -> tuple[tuple[int, int], ...]:
         return tuple(self._plane.gossip_lacks(self._ranks[sender], first, last, most))
+
+    def catalogs(self) -> tuple[Catalog, ...]:
+        return ()  # a joiner's view begins with the cut that it joins at

@@ -1,0 +1,184 @@
+"""``join_crowd``: groups without views, for more members than a view can have."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from seqcast.arguments import check_name, nanoseconds
+from seqcast.config.check import names
+from seqcast.config.crowd import CrowdSettings
+from seqcast.core.gossip.datagrams import PAYLOAD_MAX, address_of
+from seqcast.core.gossip.member import HistoryEnd
+from seqcast.core.gossip.streams import Delivered, Missed
+from seqcast.errors import UsageError
+from seqcast.net.crowd import CrowdHost
+
+
+@dataclass(frozen=True, slots=True)
+class CrowdMessage:
+    """A message of a crowd.
+
+    Args:
+        payload: as it was sent.
+        sender: id of the member that sent it: an incarnation, so a restarted process has another one.
+        seqno: of the sender's messages, from 1 on.
+    """
+
+    payload: bytes
+    sender: int
+    seqno: int
+
+
+@dataclass(frozen=True, slots=True)
+class CrowdLost:
+    """This member will not get these messages: nobody that it asked still had them. It stands where they would.
+
+    Args:
+        sender: id of the member that sent them.
+        first, last: their seqnos.
+    """
+
+    sender: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class CrowdHistory:
+    """With ``history=True``: what was sent before this member came has been delivered, or told by ``CrowdLost``.
+
+    Args:
+        handlers: late-join handlers that were asked. 0: none answered within ``history_s``, so only what other members
+            still had in memory came.
+    """
+
+    handlers: int
+
+
+CrowdEvent = CrowdMessage | CrowdLost | CrowdHistory
+
+
+def join_crowd(cluster: str, *, settings: CrowdSettings | None = None, **changes: Any) -> Crowd:
+    """Joins a crowd: a group in which nobody knows all members and nothing is agreed on, for any number of members.
+
+    A member delivers the messages of each sender in their order, each at most once. One that was lost on the way comes
+    later, by gossip; one that nobody has any more is told by ``CrowdLost``, never passed over in silence. There are no
+    views, no order among senders, and no credit: a member that is too slow loses messages, and is told so.
+
+    Returns after a few gossips, or ten times ``average_s``: this member then delivers all that is sent from now on, or
+    is told what it lost of it, and some of what was sent just before. With ``history=True`` it begins with the first
+    message of each sender that a late-join handler keeps.
+
+    Args:
+        cluster: name of the crowd. It is not that of a group: ``join`` does not meet it.
+        settings: of this member.
+        changes: settings as keywords, which take precedence.
+
+    Raises:
+        ConfigError: a setting is wrong, or cannot work here; the store is damaged or in use.
+    """
+    check_name("cluster", cluster)
+    names(changes, [field.name for field in dataclasses.fields(CrowdSettings)], "join_crowd")
+    settings = dataclasses.replace(settings or CrowdSettings(), **changes)
+    host = CrowdHost(cluster, settings)
+    try:
+        host.wait_settled()
+    except BaseException:  # also Ctrl-C
+        host.close(0.0)
+        raise
+    return Crowd(host, cluster, settings)
+
+
+class Crowd:
+    """A joined crowd. Made by ``join_crowd``. Every method may be called from several threads.
+
+    Attributes:
+        cluster: name of the crowd.
+        settings: in use.
+        id: of this member.
+    """
+
+    def __init__(self, host: CrowdHost, cluster: str, settings: CrowdSettings) -> None:
+        self._host = host
+        self.cluster, self.settings, self.id = cluster, settings, host.id
+
+    def send(self, payload: bytes, timeout: float | None = None) -> None:
+        """Multicasts a message. It is delivered to this member too.
+
+        Args:
+            payload: at most 60,000 bytes. One of more than about 1,400 crosses a network in fragments.
+            timeout: seconds to wait where more is sent than ``send_bytes_per_s``. None: as long as it takes.
+
+        Raises:
+            UsageError: the payload is too large, or of no bytes.
+            SendTimeout: it had to wait longer.
+            NotMember: this member left.
+        """
+        if not isinstance(payload, bytes | bytearray | memoryview):
+            raise UsageError(f"a message is bytes, not {type(payload).__name__}")
+        payload = bytes(payload)
+        if len(payload) > PAYLOAD_MAX:
+            raise UsageError(f"a message of {len(payload)} bytes: a crowd's messages have at most {PAYLOAD_MAX} bytes")
+        self._host.send(payload, _seconds(timeout))
+
+    def recv(self, timeout: float | None = None) -> CrowdEvent | None:
+        """The next message, or what is told in place of messages. None: nothing came within the timeout, or this member
+        left.
+
+        Args:
+            timeout: seconds. None: as long as it takes.
+
+        Raises:
+            SeqcastError: the member failed.
+        """
+        match self._host.take(_seconds(timeout)):
+            case Delivered(sender, seqno, payload):
+                return CrowdMessage(payload, sender, seqno)
+            case Missed(sender, first, last):
+                return CrowdLost(sender, first, last)
+            case HistoryEnd(handlers):
+                return CrowdHistory(handlers)
+        return None
+
+    def __iter__(self) -> Iterator[CrowdEvent]:
+        """All events, until this member leaves."""
+        while (event := self.recv()) is not None:
+            yield event
+
+    def counters(self) -> dict[str, int]:
+        """Since the join; docs/gossip.md says what they count."""
+        return self._host.counters()
+
+    def leave(self, linger: float = 1.0) -> None:
+        """Leaves. Nobody is asked: what all others lost of the last messages can be repaired only meanwhile.
+
+        Args:
+            linger: seconds in which this member still answers.
+        """
+        self._host.close(_seconds(linger) or 0.0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.leave(1.0 if kind is None else 0.0)
+
+    def __repr__(self) -> str:
+        return f"<seqcast.Crowd {self.cluster!r} member {address_text(self.id)}>"
+
+
+def address_text(member: int) -> str:
+    """Address and port of a member, as text."""
+    address, port = address_of(member)
+    return f"{socket.inet_ntoa(address)}:{port}"
+
+
+def _seconds(timeout: float | None) -> float | None:
+    return None if timeout is None else nanoseconds(timeout) / 1e9

@@ -1,0 +1,196 @@
+"""One member of a crowd, without I/O: datagrams and the time go in, datagrams and messages come out.
+
+A crowd is a group without views: nobody knows all members, so nothing is agreed on. Each member delivers each sender's
+messages in their order, once each, and is told by ``Missed`` which ones it will not get.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import NamedTuple
+
+from seqcast.core.gossip.datagrams import Packet, address_of, dump, load
+from seqcast.core.gossip.dice import Dice
+from seqcast.core.gossip.history import Begun, CaughtUp, From
+from seqcast.core.gossip.messages import Gossip, Message
+from seqcast.core.gossip.policy import Alive, Answer, Collect, Effect, Gossiper, Lost, Send
+from seqcast.core.gossip.sampling import Sample
+from seqcast.core.gossip.settings import GossipSettings
+from seqcast.core.gossip.streams import Delivered, Missed, Store, Streams, StreamSettings
+from seqcast.errors import RemoteProtocolError
+
+ANSWER_MAX = 512
+"""Packets of one sender that one request gets, whatever it asks for."""
+COUNTERS = (
+    "packets_sent",
+    "packets_received",
+    "packets_again",
+    "packets_lost",
+    "gossips_sent",
+    "gossips_received",
+    "datagrams_bad",
+    "datagrams_other",
+)
+
+
+class HistoryEnd(NamedTuple):
+    """This member has what late-join handlers keep of the time before it came, as far as it was not told as missed.
+
+    Args:
+        handlers: that were asked; 0: none answered, so only what others still keep in memory came.
+    """
+
+    handlers: int
+
+
+Event = Delivered | Missed | HistoryEnd
+
+
+class CrowdMember:
+    """
+    Args:
+        me: this member's id; see ``datagrams.make_id``.
+        tag: of the crowd.
+        settings: of gossip, without votes.
+        bounds: of what is kept.
+        now_ns: the time: monotonic ns.
+        seed: of its random numbers.
+        store: makes it a late-join handler: everything that it delivers is kept there, and it continues where the store
+            ends.
+        history: it wants the messages that were sent before it came.
+    """
+
+    def __init__(
+        self,
+        me: int,
+        tag: int,
+        settings: GossipSettings,
+        bounds: StreamSettings,
+        now_ns: int,
+        seed: int,
+        store: Store | None = None,
+        history: bool = False,
+    ) -> None:
+        dice = Dice(seed)
+        self.id, self._tag = me, tag
+        self.streams = Streams(me, bounds, now_ns, store, waits=history)
+        self.sample = Sample(me, (), settings, now_ns, dice)
+        self.gossiper = Gossiper(me, self.sample, settings, self.streams, now_ns, dice, history)
+        self._handlers = 0
+        self._out: list[tuple[int, bytes]] = []
+        self._events: list[Event] = []
+        self._counters = dict.fromkeys(COUNTERS, 0)
+
+    # ---- inputs
+
+    def send(self, payload: bytes, now_ns: int) -> int:
+        """Multicasts a message; its seqno."""
+        self.streams.now_ns = now_ns
+        seqno = self.streams.own(payload)
+        self._counters["packets_sent"] += 1
+        self._transmit(0, Packet(self.id, seqno, self.streams.first_kept(), payload))
+        return seqno
+
+    def datagram(self, data: bytes, source: bytes, now_ns: int) -> None:
+        """A datagram came.
+
+        Args:
+            source: the address that it came from: a member whose id has another one is not believed, so that nobody
+                makes this member send to a third.
+        """
+        self.streams.now_ns = now_ns
+        try:
+            found = load(self._tag, data)
+        except RemoteProtocolError:
+            self._counters["datagrams_bad"] += 1
+            return
+        if found is None or address_of(found[0])[0] != source:
+            self._counters["datagrams_other"] += 1
+            return
+        via, what = found
+        if via == self.id:
+            return  # our own multicast
+        if isinstance(what, Packet):
+            self._counters["packets_received"] += 1
+            self.streams.came(what.sender, what.seqno, what.payload, what.kept if what.sender == via else 0)
+            return
+        if isinstance(what, Gossip):
+            self._counters["gossips_received"] += 1
+            self.streams.heard(what.digest)
+        self._carry_out(self.gossiper.received(what, via, now_ns))
+
+    def tick(self, now_ns: int) -> None:
+        """Does what is due."""
+        self.streams.now_ns = now_ns
+        self._carry_out(self.gossiper.tick(now_ns))
+
+    # ---- outputs
+
+    @property
+    def settled(self) -> bool:
+        """What is sent from now on is delivered to this member, or told as missed."""
+        return self.streams.settled
+
+    def due(self) -> int:
+        """When ``tick`` is due."""
+        return self.gossiper.due()
+
+    def take_datagrams(self) -> list[tuple[int, bytes]]:
+        """What is to be sent: (to whom, datagram); to 0: to all, by multicast."""
+        out, self._out = self._out, []
+        return out
+
+    def take_events(self) -> list[Event]:
+        """What the application is told, in order."""
+        events: list[Event] = [*self.streams.take(), *self._events]
+        self._events = []
+        return events
+
+    def counters(self) -> dict[str, int]:
+        """Since it began. ``members``: of the crowd, as estimated; ``known``: of which it knows."""
+        return {
+            **self._counters,
+            "packets_dropped": self.streams.dropped,
+            "messages_dropped": self.gossiper.dropped,
+            "gossips_forged": self.gossiper.forged,
+            "members": self.gossiper.size,
+            "known": len(self.sample.others),
+        }
+
+    # ---- inside
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Send(to, message):
+                    self._counters["gossips_sent"] += isinstance(message, Gossip)
+                    for member in to or (0,):
+                        self._transmit(member, message)
+                case Answer(to, sender, ranges):
+                    self._answer(to, sender, ranges)
+                case Collect(sender, below):
+                    self.streams.collect(sender, below)
+                case Lost(sender, first, last):
+                    self._counters["packets_lost"] += last - first + 1
+                    self.streams.lost(sender, first, last)
+                case From(sender, first):
+                    self.streams.begin(sender, first)
+                case Begun(handlers):
+                    self._handlers = len(handlers)
+                    self.streams.begin_all()
+                    if not handlers:
+                        self._events.append(HistoryEnd(0))
+                case CaughtUp():
+                    if self._handlers:
+                        self._events.append(HistoryEnd(self._handlers))
+                case Alive():
+                    pass  # nobody judges members here: those that are gone fade from the samples
+
+    def _answer(self, to: int, sender: int, ranges: tuple[tuple[int, int], ...]) -> None:
+        found = (each for first, last in ranges for each in self.streams.find(sender, first, last))
+        for seqno, payload in islice(found, ANSWER_MAX):
+            self._counters["packets_again"] += 1
+            self._transmit(to, Packet(sender, seqno, 0, payload))
+
+    def _transmit(self, to: int, what: Message | Packet) -> None:
+        self._out.append((to, dump(self._tag, self.id, what)))

@@ -1,0 +1,325 @@
+"""The packets of all senders at one member of a crowd: in which order they are delivered, and what is kept of them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from seqcast.core.gossip.messages import Catalog, Span
+
+AHEAD_MAX = 8192
+"""Packets of one sender beyond the next one to deliver: later ones are dropped, and repaired once there is room."""
+SENDERS_MAX = 4096
+PAST_MAX = 65_536
+"""Senders whose packets are held or kept, and those that were silent for longest, of which only the last seqno is
+remembered, so that nothing of them is delivered twice."""
+
+
+class Store(Protocol):
+    """Where a late-join handler keeps packets (PB-05)."""
+
+    def put(self, sender: int, seqno: int, payload: bytes) -> None:
+        """Keeps a packet."""
+
+    def find(self, sender: int, first: int, last: int) -> Iterator[tuple[int, bytes]]:
+        """What is kept of these packets, with their seqnos."""
+
+    def kept(self) -> dict[int, tuple[int, int]]:
+        """By sender, the first and the last seqno that are kept."""
+
+    def ends(self) -> dict[int, int]:
+        """By sender, the last seqno that was ever put, even if it is kept no longer."""
+
+
+class Delivered(NamedTuple):
+    """A message, in the order of its sender."""
+
+    sender: int
+    seqno: int
+    payload: bytes
+
+
+class Missed(NamedTuple):
+    """In place of messages that this member will not get."""
+
+    sender: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSettings:
+    """Times are ns.
+
+    Args:
+        keep_bytes: of the packets that are kept in memory for others, of all senders together.
+        held_bytes: of the packets that wait for earlier ones.
+        active_ns: a sender from which nothing came for so long leaves the digest, and nothing of it is kept in memory.
+            Much longer than it takes to repair what is lost.
+        digest_max, catalog_max: entries of one digest, and of one part of a catalog.
+        settled, settle_ns: after so many gossips, or so long, this member knows all active senders. One that it then
+            hears of for the first time was silent until now: all that is kept of it was sent since. Of those that it
+            hears of before that, it delivers what comes next.
+    """
+
+    keep_bytes: int = 64 << 20
+    held_bytes: int = 64 << 20
+    active_ns: int = 60_000_000_000
+    digest_max: int = 30
+    catalog_max: int = 40
+    settled: int = 3
+    settle_ns: int = 2_000_000_000
+
+
+class _Stream:
+    __slots__ = ("active_ns", "apart", "delivered", "highest", "kept", "least")
+
+    def __init__(self, first: int, least: int, now_ns: int) -> None:
+        self.delivered = self.highest = first - 1
+        self.kept = first  # lowest seqno that may be in memory
+        self.least = least  # those before it were delivered earlier
+        self.apart: dict[int, bytes | None] = {}  # came out of order; None: lost
+        self.active_ns = now_ns
+
+    @property
+    def received(self) -> int:
+        """The highest that came; what is lost did not."""
+        return max((seqno for seqno, payload in self.apart.items() if payload is not None), default=self.delivered)
+
+
+class Streams:
+    """What ``core.gossip.Window`` asks for, and delivery.
+
+    Args:
+        me: this member.
+        settings: bounds.
+        now_ns: the time.
+        store: where everything that is delivered is kept, of a late-join handler; else None.
+        waits: nothing is delivered before ``begin_all``: where messages begin is not known yet.
+    """
+
+    def __init__(
+        self, me: int, settings: StreamSettings, now_ns: int, store: Store | None = None, waits: bool = False
+    ) -> None:
+        self._me, self._settings, self._store, self._waits = me, settings, store, waits
+        self._streams: dict[int, _Stream] = {me: _Stream(1, 1, now_ns)}
+        self._past: dict[int, int] = {}  # by sender: its last seqno here
+        if store is not None:
+            self._past.update(store.ends())
+        self._kept: dict[tuple[int, int], bytes] = {}  # the oldest first
+        self._kept_bytes = self._held_bytes = 0
+        self._gossips = 0
+        self._turn = 0
+        self._events: deque[Delivered | Missed] = deque()
+        self.now_ns = self._began_ns = now_ns
+        self._knows_all = waits  # it waits until it knows where messages begin
+        self.full = False
+        """The application is so far behind that nothing more is taken in; what is dropped is repaired later."""
+        self.dropped = 0
+        """Packets that came when there was no room for them."""
+
+    # ---- what comes
+
+    def own(self, payload: bytes) -> int:
+        """A message of this member; its seqno."""
+        stream = self._streams[self._me]
+        self._wake(self._me, stream)
+        stream.delivered = stream.highest = seqno = stream.highest + 1
+        self._deliver(self._me, seqno, payload)
+        return seqno
+
+    @property
+    def settled(self) -> bool:
+        """Nothing that is sent from now on is left out in silence."""
+        if not self._knows_all:
+            late = self.now_ns - self._began_ns >= self._settings.settle_ns
+            self._knows_all = late or self._gossips > self._settings.settled
+        return self._knows_all
+
+    def first_kept(self) -> int:
+        """The lowest seqno of this member that is in memory."""
+        return self._streams[self._me].kept
+
+    def came(self, sender: int, seqno: int, payload: bytes, kept: int) -> None:
+        """A packet came.
+
+        Args:
+            kept: the lowest seqno that its sender keeps; 0: the packet was sent again, so it was asked for.
+        """
+        stream = self._streams.get(sender)
+        if stream is None:
+            if not kept:
+                return
+            stream = self._begin(sender, kept if self.settled else seqno)
+        if sender == self._me or seqno <= stream.delivered or seqno in stream.apart:
+            return
+        held = self._held_bytes + len(payload)
+        if self.full or seqno > stream.delivered + AHEAD_MAX or held > self._settings.held_bytes:
+            self.dropped += 1
+            return
+        self._held_bytes = held
+        stream.apart[seqno] = payload
+        stream.highest = max(stream.highest, seqno)
+        self._wake(sender, stream)
+        if not self._waits:
+            self._advance(sender, stream)
+
+    def heard(self, digest: dict[int, Span]) -> None:
+        """A gossip came that this member did not see before, with this digest."""
+        self._gossips += 1
+        for sender, span in digest.items():
+            if sender not in self._streams and len(self._streams) < SENDERS_MAX:
+                self._begin(sender, span.kept if self.settled else span.received + 1)
+
+    def begin(self, sender: int, first: int) -> None:
+        """Before ``begin_all``: the messages of this sender are delivered from here on, or from where a store ends."""
+        if not self._waits or sender == self._me:
+            return
+        stream = self._streams.get(sender) or self._begin(sender, first)
+        stream.delivered = max(first, stream.least) - 1
+        stream.kept = stream.delivered + 1
+        stream.highest = max(stream.highest, stream.delivered)
+        for seqno in [each for each in stream.apart if each <= stream.delivered]:
+            self._held_bytes -= len(stream.apart.pop(seqno) or b"")
+
+    def begin_all(self) -> None:
+        """Delivery begins."""
+        self._waits = False
+        for sender, stream in list(self._streams.items()):
+            self._advance(sender, stream)
+
+    def lost(self, sender: int, first: int, last: int) -> None:
+        """These packets will not come."""
+        stream = self._streams[sender]
+        for seqno in range(max(first, stream.delivered + 1), last + 1):
+            stream.apart.setdefault(seqno, None)
+        stream.highest = max(stream.highest, last)
+        if not self._waits:
+            self._advance(sender, stream)
+
+    def collect(self, sender: int, below: int) -> None:
+        """Nobody is expected to need what is below, except from a store."""
+        stream = self._streams.get(sender)
+        if stream is None:
+            return
+        while stream.kept < min(below, stream.delivered + 1):
+            self._kept_bytes -= len(self._kept.pop((sender, stream.kept), b""))
+            stream.kept += 1
+
+    def take(self) -> list[Delivered | Missed]:
+        """What is to be delivered now, in order."""
+        events = list(self._events)
+        self._events.clear()
+        return events
+
+    # ---- what is asked
+
+    def find(self, sender: int, first: int, last: int) -> Iterator[tuple[int, bytes]]:
+        """What this member has of these packets, with their seqnos."""
+        stream = self._streams.get(sender)
+        in_memory = stream.kept if stream is not None else last + 1
+        if self._store is not None and first < in_memory:
+            yield from self._store.find(sender, first, min(last, in_memory - 1))
+        if stream is not None:
+            for seqno in range(max(first, in_memory), min(last, stream.highest) + 1):
+                payload = self._kept.get((sender, seqno), stream.apart.get(seqno))
+                if payload is not None:
+                    yield seqno, payload
+
+    def digest(self) -> dict[int, Span]:
+        """The active senders; if they are too many for one gossip, the next ones in turn."""
+        since = self.now_ns - self._settings.active_ns
+        active = [
+            (sender, stream)
+            for sender, stream in self._streams.items()
+            if stream.highest and (stream.active_ns >= since or stream.apart)
+        ]
+        most = self._settings.digest_max
+        if len(active) > most:
+            self._turn = (self._turn + most) % len(active)
+            active = (active[self._turn :] + active[: self._turn])[:most]
+        return {
+            sender: Span(stream.kept, stream.delivered, stream.received, stream.delivered) for sender, stream in active
+        }
+
+    def lacks(self, sender: int, first: int, last: int, most: int) -> tuple[tuple[int, int], ...]:
+        stream = self._streams.get(sender)
+        if stream is None or sender == self._me or self._waits or self.full:
+            return ()
+        missing: list[tuple[int, int]] = []
+        for seqno in range(max(first, stream.delivered + 1), min(last, stream.delivered + AHEAD_MAX) + 1):
+            if seqno in stream.apart:
+                continue
+            if not most:
+                break
+            most -= 1
+            if missing and missing[-1][1] == seqno - 1:
+                missing[-1] = missing[-1][0], seqno
+            else:
+                missing.append((seqno, seqno))
+        return tuple(missing)
+
+    def catalogs(self) -> Sequence[Catalog]:
+        if self._store is None:
+            return ()
+        kept = list(self._store.kept().items())
+        most = self._settings.catalog_max
+        return [Catalog(dict(kept[at : at + most])) for at in range(0, len(kept), most)] or [Catalog({})]
+
+    # ---- inside
+
+    def _wake(self, sender: int, stream: _Stream) -> None:
+        """A packet of this sender came. If it was silent for long, nobody lacks anything that it sent before."""
+        if stream.active_ns < self.now_ns - self._settings.active_ns:
+            self.collect(sender, stream.delivered + 1)
+        stream.active_ns = self.now_ns
+
+    def _begin(self, sender: int, first: int) -> _Stream:
+        if len(self._streams) >= SENDERS_MAX:
+            self._forget()
+        past = self._past.pop(sender, None)
+        if past is not None:
+            first = past + 1
+        stream = self._streams[sender] = _Stream(first, 1 if past is None else first, self.now_ns)
+        return stream
+
+    def _forget(self) -> None:
+        """The sender that was silent for longest; only its last seqno is remembered."""
+        sender = min(
+            (each for each in self._streams if each != self._me), key=lambda each: self._streams[each].active_ns
+        )
+        self.collect(sender, self._streams[sender].delivered + 1)
+        stream = self._streams.pop(sender)
+        self._held_bytes -= sum(len(each or b"") for each in stream.apart.values())
+        self._past[sender] = stream.delivered  # the last one that came, so the last to be forgotten
+        if len(self._past) > PAST_MAX:
+            del self._past[next(iter(self._past))]
+
+    def _advance(self, sender: int, stream: _Stream) -> None:
+        while (seqno := stream.delivered + 1) in stream.apart:
+            payload = stream.apart.pop(seqno)
+            stream.delivered = seqno
+            if payload is not None:
+                self._held_bytes -= len(payload)
+                self._deliver(sender, seqno, payload)
+            else:
+                self._miss(sender, seqno)
+
+    def _deliver(self, sender: int, seqno: int, payload: bytes) -> None:
+        if self._store is not None:
+            self._store.put(sender, seqno, payload)
+        self._kept[sender, seqno] = payload
+        self._kept_bytes += len(payload)
+        while self._kept_bytes > self._settings.keep_bytes:
+            sender_of, oldest = next(iter(self._kept))
+            self.collect(sender_of, oldest + 1)
+        self._events.append(Delivered(sender, seqno, payload))
+
+    def _miss(self, sender: int, seqno: int) -> None:
+        last = self._events[-1] if self._events else None
+        if isinstance(last, Missed) and last.sender == sender and last.last == seqno - 1:
+            self._events[-1] = last._replace(last=seqno)
+        else:
+            self._events.append(Missed(sender, seqno, seqno))

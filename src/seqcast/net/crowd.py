@@ -1,0 +1,318 @@
+"""A member of a crowd on real sockets: one thread that receives, ticks, stores and sends."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import selectors
+import socket
+import struct
+import sys
+import threading
+import time
+from collections import deque
+
+from seqcast.config.crowd import CrowdSettings
+from seqcast.config.derive import nanoseconds
+from seqcast.core.gossip import GossipSettings
+from seqcast.core.gossip.datagrams import DATAGRAM_MAX, address_of, make_id
+from seqcast.core.gossip.inbox import Budget
+from seqcast.core.gossip.member import CrowdMember, Event
+from seqcast.core.gossip.streams import Delivered, StreamSettings
+from seqcast.errors import ConfigError, NotMember, SendTimeout, SeqcastError
+from seqcast.net.crowd_store import PacketStore
+from seqcast.net.host import group_address, group_tag
+
+log = logging.getLogger("seqcast.gossip")
+
+BUFFER_BYTES = 4 << 20
+BATCH = 256
+"""Datagrams of one socket that are taken in before what is due is done."""
+EVENT_BYTES = 100
+"""What an event takes beside its payload, about."""
+SENDS_MAX = 1024
+"""Messages that wait for the thread to send them."""
+IDLE_S = 0.1
+"""The thread looks around this often at least, in seconds."""
+SIOCGIFADDR = 0x8915
+
+
+class CrowdHost:
+    """Runs one member until ``close``.
+
+    Args:
+        cluster: name of the crowd.
+        settings: in use.
+
+    Raises:
+        ConfigError: the sockets or the store cannot be opened.
+    """
+
+    def __init__(self, cluster: str, settings: CrowdSettings) -> None:
+        group = settings.address or group_address(cluster, 4)
+        store = None
+        if settings.store:
+            store = PacketStore(settings.store, cluster, settings.store_bytes, settings.store_age_s)
+        try:
+            address = _address_of(settings.interface, group, settings.port)
+            self._unicast, self._multicast = _open(settings, group, address)
+        except BaseException:
+            if store is not None:
+                store.close()
+            raise
+        self._group = (group, settings.port)
+        self._store, self._receive_bytes = store, settings.receive_bytes
+        host, port = self._unicast.getsockname()
+        me = make_id(socket.inet_aton(host), port, secrets.randbits(32))
+        self._member = CrowdMember(
+            me,
+            group_tag(cluster),
+            GossipSettings(**settings.gossip()),  # type: ignore[arg-type]
+            StreamSettings(keep_bytes=settings.keep_bytes, settle_ns=nanoseconds(10 * settings.average_s)),
+            time.monotonic_ns(),
+            secrets.randbits(63),
+            store,
+            settings.history,
+        )
+        self.id = me
+        self._budget = Budget(settings.send_bytes_per_s, max(settings.send_bytes_per_s // 10, 2 * DATAGRAM_MAX))
+        self._wake_out, self._wake_in = socket.socketpair()
+        self._wake_out.setblocking(False)
+        self._wake_in.setblocking(False)
+        self._changed = threading.Condition()
+        # Under `changed`:
+        self._sends: deque[bytes] = deque()
+        self._events: deque[Event] = deque()
+        self._waiting_bytes = 0  # of the events
+        self._refused = 0  # datagrams that the kernel did not take
+        self._counters = self._count()
+        self._until_ns: int | None = None  # when the thread ends
+        self._over = self._settled = False
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name=f"seqcast-crowd-{port}", daemon=True)
+        self._thread.start()
+
+    # ---- for the application's threads
+
+    def wait_settled(self) -> None:
+        """Waits until what is sent from now on is delivered here, or told as missed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._settled or self._over)
+
+    def send(self, payload: bytes, timeout_s: float | None) -> None:
+        """Hands over a message; waits for its turn.
+
+        Raises:
+            SendTimeout: it had to wait longer.
+            NotMember: this member left, or failed.
+        """
+        end = None if timeout_s is None else time.monotonic() + timeout_s
+        with self._changed:
+            while True:
+                self._refuse_over()
+                if self._until_ns is not None:
+                    raise NotMember("this member leaves the crowd: join again")
+                now = time.monotonic_ns()
+                wait_s = 0.05
+                if len(self._sends) < SENDS_MAX:
+                    if self._budget.spend(len(payload) + EVENT_BYTES, now):
+                        break
+                    wait_s = self._budget.wait_ns(len(payload) + EVENT_BYTES) / 1e9
+                if end is not None:
+                    if time.monotonic() >= end:
+                        raise SendTimeout(f"waited for {timeout_s:g} s: more is sent than send_bytes_per_s allows")
+                    wait_s = min(wait_s, end - time.monotonic())
+                self._changed.wait(max(wait_s, 0.0))
+            self._sends.append(payload)
+        self._wake()
+
+    def take(self, timeout_s: float | None) -> Event | None:
+        """The next event; None: none came within the timeout, or this member is over.
+
+        Raises:
+            SeqcastError: this member failed.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._events or self._over, timeout_s)
+            if self._events:
+                event = self._events.popleft()
+                self._waiting_bytes -= _size(event)
+                return event
+            if self._error is not None:
+                raise SeqcastError(f"the crowd's thread failed: {self._error!r}") from self._error
+            return None
+
+    @property
+    def over(self) -> bool:
+        """Nothing more comes."""
+        with self._changed:
+            return self._over and not self._events
+
+    def counters(self) -> dict[str, int]:
+        with self._changed:
+            return dict(self._counters)
+
+    def close(self, linger_s: float) -> None:
+        """Ends it after ``linger_s``, in which it still answers."""
+        with self._changed:
+            if self._until_ns is None:
+                self._until_ns = time.monotonic_ns() + nanoseconds(linger_s)
+        self._wake()
+        self._thread.join()
+
+    def _refuse_over(self) -> None:
+        if self._over:
+            raise NotMember("this member has left the crowd: join again") from self._error
+
+    def _wake(self) -> None:
+        try:
+            self._wake_out.send(b"!")
+        except OSError:
+            pass  # it is being woken already, or it is over
+
+    # ---- the thread
+
+    def _run(self) -> None:
+        try:
+            with selectors.DefaultSelector() as selector:
+                for each in (self._unicast, self._multicast, self._wake_in):
+                    selector.register(each, selectors.EVENT_READ)
+                while self._turn(selector):
+                    pass
+        except Exception as error:
+            log.exception("the thread of a crowd's member failed")
+            self._error = error
+        finally:
+            with self._changed:
+                self._over = True
+                self._changed.notify_all()
+            for each in (self._unicast, self._multicast, self._wake_in, self._wake_out):
+                each.close()
+            if self._store is not None:
+                self._store.close()
+
+    def _turn(self, selector: selectors.BaseSelector) -> bool:
+        """One round; False: it was the last one."""
+        member, now = self._member, time.monotonic_ns()
+        with self._changed:
+            until = self._until_ns
+            waits = bool(self._sends)
+        if until is not None and now >= until and not waits:
+            return False
+        due = member.due() if until is None else min(member.due(), until)
+        ready = selector.select(0 if waits else min(max(due - now, 0) / 1e9, IDLE_S))
+        for key, _ in ready:
+            if key.fileobj is self._wake_in:
+                self._wake_in.recv(4096)
+            else:
+                self._receive(key.fileobj)  # type: ignore[arg-type]
+        with self._changed:
+            sends, self._sends = self._sends, deque()
+        now = time.monotonic_ns()
+        for payload in sends:
+            member.send(payload, now)
+            self._transmit()
+        if now >= member.due():
+            member.tick(now)
+        self._transmit()
+        if self._store is not None:
+            self._store.flush()  # before the application is given what is in it
+        self._publish()
+        return True
+
+    def _receive(self, sock: socket.socket) -> None:
+        for _ in range(BATCH):
+            try:
+                data, source = sock.recvfrom(DATAGRAM_MAX)
+            except BlockingIOError:
+                return
+            except ConnectionError:
+                continue  # a member that is gone refused what we sent it
+            self._member.datagram(data, socket.inet_aton(source[0]), time.monotonic_ns())
+
+    def _transmit(self) -> None:
+        for to, data in self._member.take_datagrams():
+            raw, port = address_of(to) if to else (b"", 0)
+            try:
+                self._unicast.sendto(data, (socket.inet_ntoa(raw), port) if to else self._group)
+            except OSError:  # a full buffer, a firewall, no route: as if it were lost on the way
+                self._refused += 1
+
+    def _publish(self) -> None:
+        events, counters = self._member.take_events(), self._count()
+        with self._changed:
+            self._events += events
+            self._waiting_bytes += sum(map(_size, events))
+            self._member.streams.full = self._waiting_bytes > self._receive_bytes
+            self._counters = counters
+            self._settled = self._member.settled
+            self._changed.notify_all()
+
+    def _count(self) -> dict[str, int]:
+        store = self._store.counters if self._store is not None else {}
+        return {**self._member.counters(), "datagrams_refused": self._refused, **store}
+
+
+def _size(event: Event) -> int:
+    return EVENT_BYTES + (len(event.payload) if isinstance(event, Delivered) else 0)
+
+
+def _address_of(interface: str, group: str, port: int) -> str:
+    """The IPv4 address of an interface, by its name or its address; of none: of the one that multicasts go out by.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if not interface:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.connect((group, port))
+                return str(probe.getsockname()[0])
+            except OSError:
+                return "127.0.0.1"
+    try:
+        return socket.inet_ntoa(socket.inet_aton(interface))
+    except OSError:
+        pass
+    if not sys.platform.startswith("linux"):
+        raise ConfigError(f"interface={interface!r} is no IPv4 address: on this system, give the interface's address")
+    import fcntl
+
+    name = interface.encode("utf-8", "surrogateescape")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            found = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, struct.pack("256s", name[:15]))
+        except OSError as error:
+            raise ConfigError(f"interface={interface!r} has no IPv4 address here: {error.strerror}") from error
+    return socket.inet_ntoa(found[20:24])
+
+
+def _open(settings: CrowdSettings, group: str, address: str) -> tuple[socket.socket, socket.socket]:
+    """The socket that sends, and receives unicasts, and the one that receives multicasts.
+
+    Raises:
+        ConfigError: they cannot be opened.
+    """
+    unicast = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    multicast = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        local = socket.inet_aton(address)
+        unicast.bind((address, 0))
+        unicast.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, local)
+        unicast.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, settings.ttl)
+        unicast.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
+        multicast.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if sys.platform == "darwin":
+            multicast.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        multicast.bind((group if sys.platform.startswith("linux") else "", settings.port))
+        multicast.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group) + local)
+        for each in (unicast, multicast):
+            each.setblocking(False)
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+        return unicast, multicast
+    except OSError as error:
+        unicast.close()
+        multicast.close()
+        raise ConfigError(
+            f"the sockets of the crowd cannot be opened ({group}:{settings.port} by {address}): {error}"
+        ) from error

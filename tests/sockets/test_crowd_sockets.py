@@ -1,0 +1,153 @@
+"""Crowds on real sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from members import LOOPBACK, cluster, output, script, wait_until, why_no_multicast
+
+import seqcast
+from seqcast import CrowdHistory, CrowdLost, CrowdMessage
+
+WAIT_S = 30.0
+
+
+@contextlib.contextmanager
+def crowd_of(n: int, name: str, **settings: Any) -> Iterator[list[seqcast.Crowd]]:
+    """``n`` members that know each other."""
+    with contextlib.ExitStack() as stack:
+        members = [stack.enter_context(joined(name, **settings)) for _ in range(n)]
+        wait_until(lambda: all(each.counters()["known"] == n - 1 for each in members), WAIT_S)
+        yield members
+
+
+def joined(name: str, **settings: Any) -> seqcast.Crowd:
+    if why := why_no_multicast():
+        pytest.skip(f"no multicast on loopback here: {why}")
+    settings.setdefault("average_s", 0.02)
+    return seqcast.join_crowd(name, interface=LOOPBACK, **settings)
+
+
+def messages(crowd: seqcast.Crowd, n: int) -> list[CrowdMessage]:
+    """The next ``n`` messages; nothing is lost meanwhile."""
+    got: list[CrowdMessage] = []
+    end = time.monotonic() + WAIT_S
+    while len(got) < n:
+        event = crowd.recv(end - time.monotonic())
+        assert event is not None, f"{len(got)} of {n} messages in {WAIT_S} s: {crowd.counters()}"
+        assert not isinstance(event, CrowdLost), event
+        if isinstance(event, CrowdMessage):
+            got.append(event)
+    return got
+
+
+def test_all_members_get_each_sender_s_messages_in_order() -> None:
+    with crowd_of(4, cluster()) as members:
+        for i in range(200):
+            for each in members[:2]:
+                each.send(b"%d" % i)
+        for each in members:
+            got = messages(each, 400)
+            for sender in members[:2]:
+                assert [m.payload for m in got if m.sender == sender.id] == [b"%d" % i for i in range(200)]
+
+
+def test_a_late_join_handler_that_was_killed_serves_joiners_again(tmp_path: Path) -> None:
+    """PB-05: a process of its own, which is killed and started again with the same file."""
+    name, path = cluster(), str(tmp_path / "store")
+    program = """
+import sys, seqcast
+with seqcast.join_crowd(sys.argv[1], interface=sys.argv[2], average_s=0.02, store=sys.argv[3]) as crowd:
+    print("joined", crowd.counters()["store_packets"], flush=True)
+    for event in crowd:
+        print(event.payload.decode() if isinstance(event, seqcast.CrowdMessage) else event, flush=True)
+"""
+    with crowd_of(2, name) as (one, two):
+        handler = script(program, name, LOOPBACK, path)
+        assert handler.stdout is not None and handler.stdout.readline() == "joined 0\n"
+        wait_until(lambda: one.counters()["known"] == 2 == two.counters()["known"], WAIT_S)
+        sent = [b"%d" % i for i in range(300)]
+        for payload in sent[:200]:
+            one.send(payload)
+        for line in range(200):
+            assert handler.stdout.readline().strip() == str(line)
+        handler.send_signal(signal.SIGKILL)
+        handler.communicate()
+        for payload in sent[200:250]:
+            one.send(payload)  # nobody stores these now: the handler gets them when it is back
+        handler = script(program, name, LOOPBACK, path)
+        assert handler.stdout is not None and 200 <= int(handler.stdout.readline().split()[1]) <= 250
+        for line in range(200, 250):
+            assert handler.stdout.readline().strip() == str(line), "delivered again, or left out"
+        with joined(name, history=True, history_s=WAIT_S) as late:
+            for payload in sent[250:]:
+                one.send(payload)
+            assert [each.payload for each in messages(late, 300)] == sent
+            wait_until(lambda: late.counters()["packets_lost"] == 0, WAIT_S)
+        handler.kill()
+        handler.communicate()
+
+
+def test_without_a_handler_a_joiner_is_told_so() -> None:
+    with crowd_of(2, cluster()) as (one, _), joined(one.cluster, history=True, history_s=0.5) as late:
+        assert late.recv(WAIT_S) == CrowdHistory(0)
+
+
+def test_an_application_that_does_not_receive_is_told_what_it_lost() -> None:
+    with (
+        crowd_of(2, cluster(), lost_s=1.0, lag=20) as (one, _),
+        joined(one.cluster, average_s=0.02, lost_s=1.0, lag=20, receive_bytes=1 << 20) as slow,
+    ):
+        wait_until(lambda: slow.counters()["gossips_received"] > 10, WAIT_S)
+        for _ in range(300):
+            one.send(bytes(20_000))
+        wait_until(lambda: slow.counters()["packets_dropped"] > 0, WAIT_S)
+        one.send(b"last")
+        following, lost, end = 1, 0, time.monotonic() + WAIT_S
+        while following <= 301:
+            event = slow.recv(end - time.monotonic())
+            if isinstance(event, CrowdMessage):
+                assert event.seqno == following
+                following += 1
+            else:
+                assert isinstance(event, CrowdLost) and event.first == following, event
+                following, lost = event.last + 1, lost + event.last - event.first + 1
+            if following <= 301 and time.monotonic() > end - 20:
+                one.send(b"more")  # what comes later shows that the last ones are lacking
+                end += 1
+        assert lost > 0
+
+
+def test_what_a_caller_does_wrong_is_told(tmp_path: Path) -> None:
+    with pytest.raises(seqcast.ConfigError, match="did you mean lag"):
+        seqcast.join_crowd("crowd", lagg=5)
+    with pytest.raises(seqcast.ConfigError, match="lost_s"):
+        seqcast.join_crowd("crowd", average_s=2.0)
+    with pytest.raises(seqcast.ConfigError, match="no IPv4 address"):
+        seqcast.join_crowd("crowd", interface="nonesuch0")
+    (tmp_path / "torn").write_bytes(b"no database" * 100)
+    with pytest.raises(seqcast.ConfigError, match="damaged"):
+        joined(cluster(), store=str(tmp_path / "torn"))
+    crowd = joined(cluster(), send_bytes_per_s=1000)
+    with pytest.raises(seqcast.UsageError, match="60000"):
+        crowd.send(bytes(60_001))
+    with pytest.raises(seqcast.UsageError, match="bytes"):
+        crowd.send("text")  # type: ignore[arg-type]
+    with pytest.raises(seqcast.SendTimeout, match="send_bytes_per_s"):
+        for _ in range(10):
+            crowd.send(bytes(60_000), timeout=0.01)
+    crowd.leave(0.0)
+    assert crowd.recv(0.0) is not None, "what was delivered before can be received"
+    with pytest.raises(seqcast.NotMember):
+        crowd.send(b"late")
+
+
+def test_a_program_ends_without_leaving() -> None:
+    program = "import sys, seqcast\ncrowd = seqcast.join_crowd(sys.argv[1], interface=sys.argv[2])\nprint(crowd.id)"
+    assert int(output(script(program, cluster(), LOOPBACK)))
