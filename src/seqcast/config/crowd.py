@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 from seqcast.config.derive import nanoseconds
 from seqcast.errors import ConfigError
@@ -54,7 +55,8 @@ class CrowdSettings:
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            value, kind = getattr(self, field.name), type(field.default)
+            default: Any = field.default
+            value, kind = getattr(self, field.name), type(default)
             if kind is float and type(value) is int:
                 value = float(value)
                 object.__setattr__(self, field.name, value)
