@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from chaos.runner import Failed, Run, judge, place_for
 from chaos.scenarios import DIRECTED, SECONDS, Scenario, draw
-from seqcast.config import MEMBERSHIPS
+from seqcast.config.fields import MEMBERSHIPS, RELIABILITIES
 from seqcast.perf.paths import why_no_namespaces
 from seqcast.spark.session import open_session
 
@@ -28,7 +28,9 @@ def main() -> int:
     which.add_argument("--from", type=int, dest="first", metavar="N", help="only seeds, from N on")
     parser.add_argument("--seconds", type=float, default=600.0, metavar="S", help="begin nothing after S (%(default)g)")
     parser.add_argument("--faults", type=float, default=SECONDS, metavar="S", help="s of faults a seed (%(default)g)")
+    parser.add_argument("--runs", type=int, metavar="N", help="end after so many scenarios")
     parser.add_argument("--membership", choices=MEMBERSHIPS, help="of all groups (default: as each scenario has it)")
+    parser.add_argument("--reliability", choices=RELIABILITIES, help="of all groups (default: as each scenario has it)")
     parser.add_argument("--keep", metavar="DIR", default="", help="keep all journals and logs in this folder")
     parser.add_argument("--quiet", action="store_true", help="one line a scenario")
     arguments = parser.parse_args()
@@ -40,10 +42,9 @@ def main() -> int:
     begin, passed = time.monotonic(), 0
     try:
         for scenario in chosen(arguments):
-            if arguments.membership:
-                scenario.settings["membership"] = arguments.membership
-            if time.monotonic() - begin > arguments.seconds:
+            if time.monotonic() - begin > arguments.seconds or passed == arguments.runs:
                 break
+            choose_kind(scenario, arguments)
             if not arguments.quiet:
                 print(f"\n{scenario}")
             lines: list[str] = []
@@ -68,13 +69,23 @@ def main() -> int:
     return 0
 
 
+def choose_kind(scenario: Scenario, arguments: argparse.Namespace) -> None:
+    """Gives the group the settings that were asked for."""
+    for name in ("membership", "reliability"):
+        if value := getattr(arguments, name):
+            scenario.settings[name] = value
+    if scenario.settings.get("reliability") == "gossip":
+        scenario.settings.pop("safe", None)  # which it has not
+
+
 def replay(scenario: Scenario, arguments: argparse.Namespace) -> str:
     """The arguments that run a scenario again."""
-    membership = f" --membership {arguments.membership}" if arguments.membership else ""
+    kind = f" --membership {arguments.membership}" if arguments.membership else ""
+    kind += f" --reliability {arguments.reliability}" if arguments.reliability else ""
     if not scenario.name.startswith("seed-"):
-        return f"--scenario {scenario.name}{membership}"
+        return f"--scenario {scenario.name}{kind}"
     faults = f" --faults {arguments.faults:g}" if arguments.faults != SECONDS else ""
-    return f"--seed {scenario.name[5:]}{faults}{membership}"
+    return f"--seed {scenario.name[5:]}{faults}{kind}"
 
 
 def chosen(arguments: argparse.Namespace) -> Iterator[Scenario]:

@@ -410,7 +410,7 @@ class Run:
                         f"itself; no Lost event tells of those missing between the packets {tally['unreported']}"
                     )
                 self.missing += tally["missing"]
-                same = ("streams", "order") if self.scenario.order != "fifo" else ("streams",)
+                same = ("streams", "order") if self.scenario.order not in ("fifo", "causal") else ("streams",)
                 if any(tally[key] != first[key] for key in same):
                     raise Failed(f"{group[0].name} and {process.name} were delivered something else: {first}, {tally}")
 

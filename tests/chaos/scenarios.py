@@ -7,11 +7,12 @@ failing seed is run again, and often fails again, but not always.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 NAMES = "abcdef"
 ORDERS = ("total", "sequencer", "fifo")
+NEWER = ("total-1999", "grant", "causal")
 SECONDS = 6.0
 
 
@@ -83,8 +84,9 @@ class Scenario:
         return max((step.at + step.seconds for step in self.steps), default=0.0)
 
     def __str__(self) -> str:
-        about = f"{self.name}: {self.members} members, order {self.order}"
-        return "\n".join([about + ", segmented" * self.segmented, *map(str, sorted(self.steps, key=lambda s: s.at))])
+        about = f"{self.name}: {self.members} members, order {self.order}" + ", segmented" * self.segmented
+        about += "".join(f", {name}={value}" for name, value in self.settings.items())
+        return "\n".join([about, *map(str, sorted(self.steps, key=lambda step: step.at))])
 
 
 def _loss(percent: float, order: str) -> Scenario:
@@ -187,7 +189,7 @@ DIRECTED = (
 
 
 def draw(seed: int, seconds: float = SECONDS) -> Scenario:
-    """The scenario of a seed."""
+    """The scenario of a seed: what is done, to how many, and of which kind the group is."""
     rng = random.Random(f"chaos {seed}")
     members = rng.choice((3, 4, 4, 5))
     names = list(NAMES[:members])
@@ -221,7 +223,7 @@ def draw(seed: int, seconds: float = SECONDS) -> Scenario:
             rng.shuffle(names)
             middle = rng.randrange(1, members)
             steps.append(Step(at, kind, tuple(names[:middle]), tuple(names[middle:]), seconds=lasts))
-    return Scenario(
+    scenario = Scenario(
         f"seed-{seed}",
         tuple(sorted(steps, key=lambda step: step.at)),
         members=members,
@@ -229,3 +231,20 @@ def draw(seed: int, seconds: float = SECONDS) -> Scenario:
         segmented=rng.random() < 0.5,
         rate=rng.choice((50, 300, 1000)),
     )
+    order, settings = _kind(random.Random(f"chaos kind {seed}"), scenario.order)
+    return replace(scenario, order=order, settings=settings)
+
+
+def _kind(rng: random.Random, order: str) -> tuple[str, dict[str, Any]]:
+    """Order and settings of a group, of a random source of their own, so that a seed keeps its faults."""
+    order = rng.choice((order, order, *NEWER))
+    drawn = {
+        "membership": rng.choice(("coordinated", "coordinated", "token-ring")),
+        "reliability": rng.choice(("nak", "nak", "nak", "gossip")),
+        "safe": rng.random() < 0.5 and order in ("total", "sequencer"),
+        "guard": rng.random() < 0.25,
+    }
+    if drawn["reliability"] == "gossip":
+        drawn["safe"] = False  # it needs to be known what all others have
+    usual = {"membership": "coordinated", "reliability": "nak", "safe": False, "guard": False}
+    return order, {name: value for name, value in drawn.items() if value != usual[name]}

@@ -8,7 +8,7 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 from chaos.runner import Failed, Run, judge, place_for
-from chaos.scenarios import DIRECTED, Scenario, Step, draw
+from chaos.scenarios import DIRECTED, NEWER, ORDERS, Scenario, Step, draw
 
 from seqcast.cli.fault import plant
 from seqcast.perf.paths import why_no_namespaces
@@ -72,4 +72,6 @@ def test_a_seed_draws_the_same_scenario_each_time_and_every_kind_of_fault_is_dra
     steps = [step for one in drawn for step in one.steps]
     assert {step.what for step in steps} == {"loss", "cut", "split", "kill", "stop", "leave", "start"}
     assert {step.percent for step in steps if step.what == "loss"} == {1, 5, 20}
+    assert {one.order for one in drawn} == {*ORDERS, *NEWER}
+    assert {value for one in drawn for value in one.settings.values()} == {"token-ring", "gossip", True}
     assert len({one.name for one in DIRECTED}) == len(DIRECTED)
