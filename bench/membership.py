@@ -13,7 +13,6 @@ What is measured:
     join     ``join`` of a fourth member, as the joiner sees it; and until all have the view
     leave    ``leave`` of a member, until the others have the view
     kill     SIGKILL of a member, and of the coordinator, with the default settings and with the fast ones
-    ring     SIGKILL of the coordinator with both kinds of membership, by turns: coordinated, and by a token ring
     stop     SIGSTOP of the coordinator, the same
     pause    the longest ``send`` of a member that sends small messages in a tight loop while another joins or leaves,
              beside the longest in as long a time without a view change, which is the scheduler's share
@@ -58,8 +57,6 @@ FIGURES = {
     "kill coordinator, default": ("SIGKILL of the coordinator, default settings", 500, "JGroups 2596, Corosync 6240"),
     "kill member, fast": ("SIGKILL of a member, fast settings", 100, "Corosync 660"),
     "kill coordinator, fast": ("SIGKILL of the coordinator, fast settings", 100, "JGroups 215, Corosync 660"),
-    "kill coordinator, default, token ring": ("the same with membership='token-ring'", None, "Tribes 2930"),
-    "kill coordinator, fast, token ring": ("the same, fast settings", None, "Tribes 900"),
     "stop coordinator, default": ("SIGSTOP of the coordinator, default settings", None, ""),
     "stop coordinator, fast": ("SIGSTOP of the coordinator, fast settings", 400, "JGroups 675"),
     "pause": ("longest `send` of a busy sender while a member joins or leaves", 5, "JGroups 2 at rest: 38"),
@@ -135,16 +132,19 @@ def tell(event: str, **values: Any) -> None:
 # ---- the group, as the parent sees it ------------------------------------------------------------------------------
 
 
+class Late(Exception):
+    """What was waited for did not come in time."""
+
+
 class Member:
     """A worker's process."""
 
-    def __init__(self, place: Place, name: str, inbox: queue.Queue[tuple[Member, dict[str, Any]]]) -> None:
+    def __init__(self, command: Sequence[str], name: str, inbox: queue.Queue[tuple[Member, dict[str, Any]]]) -> None:
         self.name = name
         self.told: dict[str, dict[str, Any]] = {}
         self.popen = subprocess.Popen(
-            [*place.prefix, sys.executable, __file__, "--worker"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
-        )  # fmt: skip
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
         threading.Thread(target=self._read, args=(inbox,), daemon=True).start()
 
     def _read(self, inbox: queue.Queue[tuple[Member, dict[str, Any]]]) -> None:
@@ -180,9 +180,14 @@ class Bench:
 
     def spare(self, place: Place | None = None) -> Member:
         """A process that has imported everything, and joined nothing."""
-        member = Member(place or self.places[0], f"m{len(self.all)}", self.inbox)
+        name = f"m{len(self.all)}"
+        member = Member([*(place or self.places[0]).prefix, *self.command(name)], name, self.inbox)
         self.all.append(member)
         return member
+
+    def command(self, _name: str) -> list[str]:
+        """Of a member's process; it obeys and tells as ``Worker`` does."""
+        return [sys.executable, __file__, "--worker"]
 
     def join(self, member: Member) -> None:
         """Begins a join; ``complete`` waits for it."""
@@ -197,17 +202,22 @@ class Bench:
             self.join(self.spare(self.places[i % len(self.places)]))
             self.complete()
 
-    def wait(self, done: Callable[[], bool]) -> None:
-        until = time.monotonic() + STEP_S
+    def wait(self, done: Callable[[], bool], seconds: float = STEP_S) -> None:
+        """Waits until it is so.
+
+        Raises:
+            Late: it is not, within this time.
+        """
+        until = time.monotonic() + seconds
         while not done():
             try:
                 member, told = self.inbox.get(timeout=until - time.monotonic())
             except (queue.Empty, ValueError):
                 views = {member.name: member.told.get("view", {}).get("members") for member in self.group}
-                sys.exit(f"bench: waited {STEP_S:g} s in vain; views: {views}")
+                raise Late(f"waited {seconds:g} s in vain; views: {views}") from None
             member.told[told["event"]] = told
 
-    def complete(self, group: Sequence[Member] | None = None) -> int:
+    def complete(self, group: Sequence[Member] | None = None, seconds: float = STEP_S) -> int:
         """Waits until all of ``group`` have the one view of them; returns when the last had it, monotonic ns."""
         group = self.group if group is None else group
         names = sorted(member.name for member in group)
@@ -216,7 +226,7 @@ class Bench:
             views = [member.told.get("view") for member in group]
             return all(view and sorted(view["members"]) == names and view["tag"] == views[0]["tag"] for view in views)
 
-        self.wait(done)
+        self.wait(done, seconds)
         return max(member.told["view"]["at_ns"] for member in group)
 
     def answer(self, member: Member, event: str) -> dict[str, Any]:
@@ -290,9 +300,8 @@ def join(rounds: int) -> Figures:
             yield "leave", (at - bench.answer(member, "left")["begin_ns"]) / 1e6
 
 
-def kill(rounds: int, who: str, preset: str, **settings: Any) -> Figures:
-    kind = ", token ring" if settings else ""
-    with Bench([HERE], **(FAST if preset == "fast" else {}), **settings) as bench:
+def kill(rounds: int, who: str, preset: str) -> Figures:
+    with Bench([HERE], **(FAST if preset == "fast" else {})) as bench:
         bench.form(4)
         for _ in range(rounds):
             spare = bench.spare()
@@ -303,16 +312,10 @@ def kill(rounds: int, who: str, preset: str, **settings: Any) -> Figures:
             bench.group.remove(victim)
             begin = time.monotonic_ns()
             victim.popen.kill()
-            yield f"kill {who}, {preset}{kind}", (bench.complete() - begin) / 1e6
+            yield f"kill {who}, {preset}", (bench.complete() - begin) / 1e6
             victim.popen.wait()
             bench.join(spare)
             bench.complete()
-
-
-def by_turns(*measures: Figures) -> Figures:
-    """One round of each, and again, so that what else runs on the machine strikes all alike."""
-    for figures in zip(*measures, strict=True):
-        yield from figures
 
 
 def stop(rounds: int, preset: str) -> Figures:
@@ -393,10 +396,6 @@ MEASURES: dict[str, Callable[[int], list[Figures]]] = {
     "kill": lambda rounds: [
         kill(rounds, who, preset) for preset in ("default", "fast") for who in ("member", "coordinator")
     ],
-    "ring": lambda rounds: [
-        by_turns(kill(rounds, "coordinator", preset), kill(rounds, "coordinator", preset, membership="token-ring"))
-        for preset in ("default", "fast")
-    ],
     "stop": lambda rounds: [stop(rounds, preset) for preset in ("default", "fast")],
     "pause": lambda rounds: [pause(rounds)],
     "merge": lambda rounds: [merge(rounds)],
@@ -441,4 +440,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except Late as error:
+        sys.exit(f"bench: {error}")

@@ -2,8 +2,8 @@
 
 docs/wire.md comes from native/wire/wire.h, docs/state-tables.md from the tables of the machines, docs/config.md from
 the settings, the table of frames in docs/protocol.md from seqcast.core.frames, and the tables of figures in README.md
-from docs/figures.jsonl, of which each line is what one ``seqcast perf --json`` or ``bench/membership.py`` printed. A
-test compares what is in the repository with what this would write.
+from docs/figures.jsonl, of which each line is what one ``seqcast perf --json``, ``bench/membership.py`` or
+``bench/election.py`` printed. A test compares what is in the repository with what this would write.
 """
 
 from __future__ import annotations
@@ -303,10 +303,12 @@ def number(value: object) -> str:
 
 def figures(printed: list[dict[str, Any]]) -> str:
     """The tables of README.md: plain loops from what ``bench/plain_bench.py`` printed, throughput, also with loss and
-    with journals, and latency from what ``seqcast perf`` printed, and membership from ``bench/membership.py``."""
+    with journals, and latency from what ``seqcast perf`` printed, and membership from ``bench/membership.py`` and
+    ``bench/election.py``."""
     membership = [run for run in printed if "membership" in run]
+    elections = [run for run in printed if "election" in run]
     plain = [run for run in printed if "plain" in run]
-    printed = [run for run in printed if not {"membership", "plain"} & run.keys()]
+    printed = [run for run in printed if not {"membership", "election", "plain"} & run.keys()]
     runs = [run for first in printed for run in (first, *first.get("other_paths", ())) if "unavailable" not in run]
     latency = [run for run in runs if "latency_us" in run]
     lossy = [run for run in runs if "loss_percent" in run]
@@ -357,12 +359,27 @@ def figures(printed: list[dict[str, Any]]) -> str:
         parts.append(table(head, [membership_row(row) for row in run["membership"]]))
         rounds = max(row["rounds"] for row in run["membership"])
         parts.append(f"Measured by `python bench/membership.py --rounds {run['rounds']}`, up to {rounds} times each.")
+    for run in elections:
+        parts.append(
+            f"SIGKILL of the leader of {run['members']} members, until the last survivor has the new view, in ms, by "
+            "turns in one run. Tribes is the NonBlockingCoordinator of Apache Tribes, told of crashes by silence alone:"
+        )
+        parts.append(table(["", "settings", "p50", "range"], [election_row(row) for row in run["election"]]))
+        parts.append(f"Measured by `python bench/election.py --rounds {run['rounds']}`, {run['machine']}.")
     return "".join(f"\n{part}\n" for part in parts)
 
 
 def membership_row(row: dict[str, Any]) -> list[str]:
     """One row of the table of membership."""
     return [row["text"], f"{row['p50_ms']:.1f}", f"{row['p99_ms']:.1f}", row["peers_ms"] or "–"]
+
+
+def election_row(row: dict[str, Any]) -> list[str]:
+    """One row of the table of elections."""
+    missed = f", none within 10 s in {row['missed']} of {row['rounds']}" if row["missed"] else ""
+    if "p50_ms" not in row:
+        return [row["what"], row["settings"], "–", missed.removeprefix(", ")]
+    return [row["what"], row["settings"], f"{row['p50_ms']:.0f}", f"{row['low_ms']:.0f}–{row['high_ms']:.0f}{missed}"]
 
 
 def perf_command(run: dict[str, Any]) -> str:

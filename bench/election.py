@@ -1,0 +1,169 @@
+"""How long a group is without a leader that was killed: ``python bench/election.py``.
+
+Four members on this machine, each a process, on loopback. The leader (the coordinator, or the leader of a token ring)
+gets SIGKILL, and the time runs from before the signal to the moment at which the *last* of the other three has a view
+of those three: CLOCK_MONOTONIC, which is one clock for all processes. A new member takes the place of the one that
+fell, and all is at rest before the next round. The kinds take turns, so that what else runs on the machine strikes all
+alike.
+
+What is compared, with the default settings, then with fast ones:
+
+    coordinated    seqcast as it comes: the first member that is not suspected closes the view
+    token ring     seqcast with ``membership="token-ring"``: a token goes round the survivors first
+    Tribes         NonBlockingCoordinator of Apache Tribes over its TcpFailureDetector, in Java: a token goes round too.
+                   Left out where ``apt-get install libtomcat10-java default-jdk-headless`` was not run. Fast: it beats
+                   every 50 ms, and takes for dead who was silent for 250 ms (default: 500 ms and 3 s).
+
+Tribes has no order and no flush, so its members have less to agree on; but it learns of a killed process from its
+silence, and seqcast from its closed port, too. So Tribes' figures are above all the time after which it drops a member.
+
+Prints one line of JSON; on standard error, a line a kind. An election that took more than 10 s is counted as missed,
+and its group is made anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import glob
+import json
+import secrets
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from membership import FAST, HERE, Bench, Late
+
+from seqcast.perf.report import machine
+
+MEMBERS = 4
+ELECTION_S = 10.0
+FORMS_MAX = 5
+"""A group that does not form is tried so often: Tribes' sometimes do not."""
+JARS = ("/usr/share/java/tomcat10-{}.jar", "/usr/share/java/tomcat9-{}.jar")
+JAVA = ("-Djava.net.preferIPv4Stack=true", "-Djava.util.logging.config.file=/dev/null", "-Xmx64m", "-XX:+UseSerialGC")
+"""Its sockets are IPv4, which has multicast on loopback; its log is not ours."""
+DROPS = {"default": (500, 3000), "fast": (50, 250)}
+"""Of Tribes: ms between two beats, and ms of silence after which a member is dropped."""
+
+
+class Tribes(Bench):
+    """A group of Apache Tribes.
+
+    Args:
+        path: of the classes.
+        preset: "default" or "fast".
+    """
+
+    def __init__(self, path: str, preset: str) -> None:
+        super().__init__([HERE])
+        port = 20_000 + secrets.randbelow(20_000)
+        self.path, self.times = path, [str(value) for value in (port, *DROPS[preset])]
+
+    def command(self, name: str) -> list[str]:
+        return ["java", *JAVA, "-cp", self.path, "Member", name, *self.times]
+
+
+def tribes_path(folder: str) -> str:
+    """The class path of Tribes and our member of it, which is compiled into the folder.
+
+    Raises:
+        FileNotFoundError: something is missing here; the text says what.
+    """
+    for pattern in JARS:
+        jars = [jar for name in ("tribes", "juli") for jar in glob.glob(pattern.format(name))]
+        if len(jars) == 2:
+            break
+    else:
+        raise FileNotFoundError("no libtomcat10-java is installed")
+    if not (shutil.which("javac") and shutil.which("java")):
+        raise FileNotFoundError("no default-jdk-headless is installed")
+    path = ":".join((*jars, folder))
+    source = Path(__file__).parent / "tribes" / "Member.java"
+    subprocess.run(["javac", "-d", folder, "-cp", path, str(source)], check=True)
+    return path
+
+
+def elections(make: Callable[[], Bench]) -> Iterator[float | None]:
+    """Without end: ms of an election; None: there was none within ``ELECTION_S``."""
+    forms = 0
+    while True:
+        with make() as bench:
+            try:
+                bench.form(MEMBERS)
+                forms = 0
+                while (took := election(bench)) is not None:
+                    yield took
+                    bench.join(bench.spare())
+                    bench.complete()
+                yield None
+            except Late:
+                forms += 1
+                if forms == FORMS_MAX:
+                    raise
+
+
+def election(bench: Bench) -> float | None:
+    bench.rest()
+    victim = bench.coordinator
+    bench.group.remove(victim)
+    begin = time.monotonic_ns()
+    victim.popen.kill()
+    try:
+        return (bench.complete(seconds=ELECTION_S) - begin) / 1e6
+    except Late:
+        return None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=20, metavar="N", help="of each (%(default)s)")
+    arguments = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = ""
+        try:
+            path = tribes_path(folder)
+        except FileNotFoundError as error:
+            print(f"Tribes: left out: {error}", file=sys.stderr)
+        for preset, settings in (("default", {}), ("fast", FAST)):
+            kinds: dict[str, Callable[[], Bench]] = {
+                "seqcast, coordinated": lambda settings=settings: Bench([HERE], **settings),
+                "seqcast, token ring": lambda settings=settings: Bench([HERE], membership="token-ring", **settings),
+            }
+            if path:
+                kinds["Tribes"] = lambda preset=preset: Tribes(path, preset)
+            rows += measure(kinds, preset, arguments.rounds)
+    print(json.dumps({"election": rows, "members": MEMBERS, "rounds": arguments.rounds, "machine": machine()}))
+    return 0
+
+
+def measure(kinds: dict[str, Callable[[], Bench]], preset: str, rounds: int) -> list[dict[str, object]]:
+    """One row a kind."""
+    running = {kind: elections(make) for kind, make in kinds.items()}
+    took: dict[str, list[float | None]] = {kind: [] for kind in kinds}
+    for _ in range(rounds):
+        for kind, each in running.items():
+            took[kind].append(next(each))
+    rows = []
+    for kind, values in took.items():
+        running[kind].close()
+        ended = [value for value in values if value is not None]
+        row: dict[str, object] = {"what": kind, "settings": preset, "rounds": rounds, "missed": rounds - len(ended)}
+        if ended:
+            row |= {"p50_ms": round(statistics.median(ended), 1)}
+            row |= {"low_ms": round(min(ended), 1), "high_ms": round(max(ended), 1)}
+        rows.append(row)
+        print(json.dumps(row), file=sys.stderr)
+    return rows
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Late as error:
+        sys.exit(f"bench: {error}")
