@@ -63,30 +63,27 @@ def frames_table() -> str:
 
 
 def routes_tables() -> str:
-    """Which machine handles which frame, and what a VIEW means to a member."""
+    """Which machine handles which frame, and the decisions on some of them."""
     from seqcast.core.frames.joining import OtherVersion
     from seqcast.core.frames.kinds import SHAPES
-    from seqcast.core.router import ROUTES, VIEW
+    from seqcast.core.router import DECISIONS, ROUTES
+    from seqcast.core.table import DecisionTable
 
     kinds = {make: f"`{kind}`" for kind, (make, _) in SHAPES.items()}
     kinds[OtherVersion] = "`join` of another protocol version"
-    routes = [
-        [kinds[route.frame], route.of.value, route.by.value, prose(route.handler.__doc__ or "")] for route in ROUTES
-    ]
-    cases = [
-        [
-            prose(row.guard.__doc__ or "") if row.guard else "otherwise",
-            f"*{row.verdict.name.lower()}*" if row.verdict else ", ".join(f"`{each.__name__}`" for each in row.actions),
-            row.why,
+    routes = []
+    for route in ROUTES:
+        handler = route.handler
+        by = f"see {handler.name} below" if isinstance(handler, DecisionTable) else prose(handler.__doc__ or "")
+        routes.append([kinds[route.frame], route.of.value, route.by.value, by])
+    parts = [table(["kind", "of which view", "sent by", "handled by"], routes)]
+    parts.append("What a member does with some of them: the first case that holds.")
+    for each in DECISIONS:
+        rows = [
+            [prose(row.guard.__doc__ or "") if row.guard else "otherwise", done(row, "`"), row.why] for row in each.rows
         ]
-        for row in VIEW.rows
-    ]
-    return (
-        table(["kind", "of which view", "sent by", "handled by"], routes)
-        + "\n\nWhat a member does with a VIEW: the first case that holds.\n\n"
-        + table(["if", "does", "because"], cases)
-        + "\n"
-    )
+        parts += [f"**{each.name}**", table(["if", "does", "because"], rows)]
+    return "\n\n".join(parts) + "\n"
 
 
 def settings_module() -> str:
@@ -237,9 +234,10 @@ def cases(decision: DecisionTable) -> list[list[str]]:
     return [[row.edge.guard or "otherwise", done(row), row.why] for row in decision.rows]
 
 
-def done(row: Row) -> str:
+def done(row: Row, quote: str = "") -> str:
     """What a row of a table does."""
-    return f"*{row.verdict.name.lower()}*" if row.verdict else ", ".join(each.__name__ for each in row.actions)
+    names = [f"{quote}{each.__name__}{quote}" for each in row.actions]
+    return f"*{row.verdict.name.lower()}*" if row.verdict else ", ".join(names)
 
 
 def transitions(machine: Table) -> list[list[str]]:

@@ -1,12 +1,16 @@
 """The router's table has every frame, and names only what its frames have."""
 
+import ast
+import inspect
+import textwrap
 import typing
 
 import pytest
 
 from seqcast.core.frames.joining import OtherVersion
 from seqcast.core.frames.kinds import SHAPES, Frame
-from seqcast.core.router import ROUTES, VIEW, By, Of
+from seqcast.core.router import DECISIONS, ROUTES, By, Of
+from seqcast.core.table import DecisionTable
 
 FIELD = {Of.OURS: "view", Of.LEFT: "view", By.NAMED: "info", By.ASKED: "nonce"}
 
@@ -20,7 +24,7 @@ def test_every_frame_has_a_route():
 def test_a_route_asks_for_fields_that_its_frame_has_and_says_what_its_handler_does(route):
     for asked in (route.of, route.by):
         assert FIELD.get(asked) in {None, *route.frame.__slots__}
-    assert route.handler.__doc__
+    assert route.handler in DECISIONS if isinstance(route.handler, DecisionTable) else route.handler.__doc__
 
 
 def test_of_several_routes_of_a_frame_none_hides_another():
@@ -30,5 +34,14 @@ def test_of_several_routes_of_a_frame_none_hides_another():
         assert route.of not in {other.of for other in others}
 
 
-def test_each_case_of_a_view_says_when_and_why():
-    assert all(row.why and (row.guard is None or row.guard.__doc__) for row in VIEW.rows)
+def test_a_handler_asks_for_nothing_that_a_table_does_not_show():
+    handlers = {route.handler for route in ROUTES if not isinstance(route.handler, DecisionTable)}
+    handlers |= {action for each in DECISIONS for row in each.rows for action in row.actions}
+    code = {each.__name__: ast.walk(ast.parse(textwrap.dedent(inspect.getsource(each)))) for each in handlers}
+    assert len(code) > 40
+    assert [name for name, nodes in code.items() if any(isinstance(node, ast.If | ast.While) for node in nodes)] == []
+
+
+@pytest.mark.parametrize("table", DECISIONS, ids=lambda table: table.name)
+def test_each_case_of_a_decision_says_when_and_why(table):
+    assert all(row.why and (row.guard is None or row.guard.__doc__) for row in table.rows)

@@ -134,8 +134,7 @@ class Installer:
         if left:
             self._left = self._stop(frame, lost, Left(view, complete=True))
             self.story.left(view)
-            if machines.initiator.idle:
-                machines.lifecycle.fire(LifecycleEvent.SERVED)
+            machines.end_lingering()
         else:
             names = ", ".join(member.name for member in view.members)
             self._exclude(view.view_id, f"the group went on as [{names}]: join again", lost)

@@ -1,7 +1,8 @@
-"""Which control frame goes to which machine: a table of frames, and the decision on a VIEW.
+"""Which control frame goes to which machine: a table of frames, and a decision on each that asks for one.
 
 A row of ``ROUTES`` says of which view a frame must be, who may send it, and who handles it; the first row that fits is
-taken, and a frame that fits none is dropped: it is late, or not for us.
+taken, and a frame that fits none is dropped: it is late, or not for us. What a frame means may depend on more, such as
+whether this member is in a view, and whose turn it is: ``DECISIONS`` have a row for each case.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class Of(Enum):
     LEFT = "a view that we left, in which its sender was"
     ANY = "any, or none"
     INSIDE = "any, while we are in one"
+    ACTING = "any, while it is our turn to close ours"
     OUTSIDE = "none: we are in no view"
 
 
@@ -59,13 +61,14 @@ class By(Enum):
     MEMBERS = "a member of our view"
     NAMED = "the joiner that it names"
     ASKED = "those that heard our JOIN"
+    AWAITED = "a joiner that our VIEW names, and that has not entered it"
 
 
 class Route(NamedTuple):
     frame: type[Frame]
     of: Of
     by: By
-    handler: Callable[[Router, Any, int, bytes], None]
+    handler: Callable[[Router, Any, int, bytes], None] | DecisionTable
 
 
 class Router:
@@ -81,7 +84,10 @@ class Router:
         self.story.received(frame, sender)
         for route in _BY_FRAME[type(frame)]:
             if self._is_of(route.of, frame, sender, address) and self._is_by(route.by, frame, sender):
-                route.handler(self, frame, sender, address)
+                if isinstance(route.handler, DecisionTable):
+                    route.handler.take(self, self.context.edges, frame, sender, address)
+                else:
+                    route.handler(self, frame, sender, address)
                 return
 
     def _is_of(self, of: Of, frame: Any, sender: int, address: bytes) -> bool:
@@ -92,6 +98,8 @@ class Router:
                 return self.machines.lineage.was_in(frame.view, sender, address)
             case Of.INSIDE:
                 return self.context.view is not None
+            case Of.ACTING:
+                return self.machines.membership.acting()
             case Of.OUTSIDE:
                 return self.context.view is None
         return True
@@ -106,40 +114,16 @@ class Router:
                 return bool(sender == frame.info.id)
             case By.ASKED:
                 return bool(frame.nonce == self.context.settings.nonce)
+            case By.AWAITED:
+                return self.machines.initiator.awaits_joiner(sender)
         return True
 
     # ---- joining and leaving
 
-    def join(self, frame: Join, _sender: int, address: bytes) -> None:
-        """membership: notes the joiner; members answer WAIT by turns, the acting one refuses"""
-        context, machines, joiner = self.context, self.machines, frame.info
-        if joiner.address != address:
-            raise RemoteProtocolError("JOIN: it names another address than that from which it comes")
-        if machines.lifecycle.over:  # whoever seeks a group must not wait for us
-            return
-        if context.view is None:
-            if joiner.id != context.me.id:
-                machines.lifecycle.heard_joiner(joiner.id)
-                machines.membership.join(frame)  # in case the first view is ours
-            return
-        turn = frame.tries % len(context.members) == context.rank
-        if joiner.id in context.infos:
-            if turn and context.entered is not None and joiner.id != context.me.id:
-                context.send(context.entered, joiner.id)
-            return
-        refusal = machines.membership.join(frame)
-        acting = machines.membership.acting()
-        if acting and refusal:
-            context.send(refusal, joiner.id, joiner.address)
-        elif acting or turn:
-            blocked = clipped(machines.participant.minority, WAIT_BYTES_MAX)
-            context.send(Wait(context.tag, blocked, frame.nonce), joiner.id, joiner.address)
-
     def refuse_version(self, frame: OtherVersion, sender: int, address: bytes) -> None:
-        """membership: the acting member refuses"""
-        if self.machines.membership.acting():
-            reason = f"the group speaks protocol version {PROTOCOL_VERSION}, not {frame.version}: use one release"
-            self.context.send(Refused(reason, "version", frame.nonce), sender, address)
+        """membership: refuses the joiner"""
+        reason = f"the group speaks protocol version {PROTOCOL_VERSION}, not {frame.version}: use one release"
+        self.context.send(Refused(reason, "version", frame.nonce), sender, address)
 
     def note_joiner(self, _: OtherVersion, sender: int, __: bytes) -> None:
         """lifecycle: the joiner with the lower id forms the group, and refuses the other"""
@@ -167,17 +151,6 @@ class Router:
     def block_ok(self, frame: BlockOk, sender: int, _: bytes) -> None:
         """initiator: counts it"""
         self.machines.initiator.block_ok(frame, sender)
-
-    def start(self, frame: Start, sender: int, _: bytes) -> None:
-        """participant: promises the attempt and closes the gate; pauses end"""
-        context, machines = self.context, self.machines
-        if context.primary:
-            machines.membership.lives(sender)
-        machines.participant.start(frame, sender)
-        machines.end_pauses()
-        if context.me.id not in frame.survivors and not context.enough(frame.survivors):
-            machines.participant.show_life(frame, sender)
-            machines.membership.call(sender)
 
     def answer_with_view(self, frame: Block | Start, sender: int, address: bytes) -> None:
         """lineage: answers with the VIEW that closed it (the cut, step 1)"""
@@ -208,36 +181,14 @@ class Router:
         """initiator: counts it"""
         self.machines.initiator.done(frame, sender)
 
-    def serve(self, frame: Done, sender: int, address: bytes) -> None:
-        """lineage: its sender waits for the VIEW that closed it, and the first member that has it serves it"""
-        me = self.context.me.id
-        closed = self.machines.lineage.closed[frame.view]
-        silent = self.machines.membership.suspected | {sender}
-        first = next((info.id for info in closed.members if info.id not in silent), 0) == me
-        if frame.attempt == closed.attempt and (first or closed.view_id.flush[1] == me):
-            self.context.send(closed, sender, address)
-
-    def view(self, frame: NewView, sender: int, address: bytes) -> None:
-        """see below"""
-        VIEW.take(self, self.context.edges, frame, sender, address)
-
     def installed(self, frame: Installed, sender: int, _: bytes) -> None:
         """initiator: counts it; a leaver that waited for it is done"""
-        machines = self.machines
-        machines.initiator.installed(frame, sender)
-        if machines.initiator.idle:
-            machines.lifecycle.fire(LifecycleEvent.SERVED)
+        self.machines.initiator.installed(frame, sender)
+        self.machines.end_lingering()
 
     def declined(self, _: Declined, sender: int, __: bytes) -> None:
         """membership: excludes the joiner, which entered another view"""
-        if self.machines.initiator.awaits_joiner(sender):
-            self.machines.membership.decline(sender)
-
-    def ring(self, frame: RingFrame, sender: int, _: bytes) -> None:
-        """ring membership: see the ring's table"""
-        if self.machines.ring is None:
-            raise RemoteProtocolError("token ring: this group has another kind of membership")
-        self.machines.ring.receive(frame, sender)
+        self.machines.membership.decline(sender)
 
     # ---- pauses, state
 
@@ -267,45 +218,193 @@ class Router:
 
     # ---- other groups, operators
 
-    def beacon(self, frame: Beacon, sender: int, address: bytes) -> None:
-        """merge: finds other views; a joiner learns of the group; whoever is behind is served the VIEW"""
-        machines, tag = self.machines, frame.view_id.tag
-        if machines.lifecycle.seeking:
-            machines.lifecycle.heard_group()
-        elif tag == self.context.tag:
-            machines.membership.seen_here(sender)
-        elif machines.lineage.entered(tag):  # it is behind, or was left out: it can learn so
-            if machines.membership.acting() and machines.lineage.was_in(tag, sender, address):
-                self.context.send(machines.lineage.closed[tag], sender, address)
-        elif self.context.view is not None:
-            machines.merger.beacon(frame, sender, address)
-
     def merge(self, frame: MergeFrame, sender: int, address: bytes) -> None:
         """merge: see its table"""
         self.machines.merger.receive(frame, sender, address)
 
-    def unblock(self, frame: Unblock, sender: int, address: bytes) -> None:
-        """participant: a blocked minority answers the operator, and continues where that one allows it"""
-        context, participant = self.context, self.machines.participant
-        gated = context.view is not None and not self.machines.lifecycle.over and participant.promised
-        few = not context.enough(participant.survivors)
-        if frame.cluster != context.cluster or not gated or not (few or context.allowed):
-            return
-        side = Side(context.tag, participant.promise)
-        # A side that was allowed once and lost its majority can be allowed again, with the members it reaches now.
-        if frame.side == side and few:
-            context.allowed = Allowance(participant.promise, participant.survivors)
-            context.effects.append(Warn("an operator allowed this side of the group to go on without the others"))
-        reached = [member.name for member in context.members if member.id in participant.survivors]
-        missing = [member.name for member in context.members if member.id not in participant.survivors]
-        allowed = context.allowed is not None and context.enough(participant.survivors)
-        answer = BlockedSide(frame.request, side, context.me.name, tuple(reached), tuple(missing), allowed)
-        context.send(answer, sender, address)
-
     def pass_over(self, _frame: BlockedSide, _sender: int, _address: bytes) -> None:
         """nobody: it answers an operator"""
 
-    # ---- the decision on a VIEW: guards
+    # ---- JOIN: guards
+
+    def names_another_address(self, frame: Join, _sender: int, address: bytes) -> bool:
+        """it names another address than that from which it comes"""
+        return frame.info.address != address
+
+    def is_over(self, _frame: Join, _sender: int, _address: bytes) -> bool:
+        """we have left, or are out"""
+        return self.machines.lifecycle.over
+
+    def is_own_outside(self, _frame: Join, sender: int, _address: bytes) -> bool:
+        """it is our own, and we are in no view"""
+        return self.context.view is None and sender == self.context.me.id
+
+    def is_outside(self, _frame: Join, _sender: int, _address: bytes) -> bool:
+        """we are in no view"""
+        return self.context.view is None
+
+    def lacks_our_view(self, frame: Join, sender: int, _address: bytes) -> bool:
+        """our view has the joiner, which is another one, and it is our turn to answer"""
+        return sender in self.context.infos and sender != self.context.me.id and self._has_turn(frame)
+
+    def is_member(self, _frame: Join, sender: int, _address: bytes) -> bool:
+        """our view has the joiner"""
+        return sender in self.context.infos
+
+    def is_refused(self, _frame: Join, refusal: Refused | None) -> bool:
+        """membership refuses the joiner, and it is our turn to close the view"""
+        return refusal is not None and self.machines.membership.acting()
+
+    def is_to_answer(self, frame: Join, _refusal: Refused | None) -> bool:
+        """it is our turn to close the view, or to answer"""
+        return self.machines.membership.acting() or self._has_turn(frame)
+
+    def _has_turn(self, frame: Join) -> bool:
+        return frame.tries % len(self.context.members) == self.context.rank
+
+    # ---- JOIN: actions
+
+    def reject_address(self, _frame: Join, _sender: int, _address: bytes) -> None:
+        raise RemoteProtocolError("JOIN: it names another address than that from which it comes")
+
+    def keep_joiner(self, frame: Join, _sender: int, _address: bytes) -> None:
+        self.machines.membership.join(frame)
+
+    def repeat_view(self, _frame: Join, sender: int, _address: bytes) -> None:
+        assert self.context.entered is not None
+        self.context.send(self.context.entered, sender)
+
+    def note_and_answer(self, frame: Join, _sender: int, _address: bytes) -> None:
+        ANSWER.take(self, self.context.edges, frame, self.machines.membership.join(frame))
+
+    def say_refused(self, frame: Join, refusal: Refused) -> None:
+        self.context.send(refusal, frame.info.id, frame.info.address)
+
+    def say_wait(self, frame: Join, _refusal: Refused | None) -> None:
+        blocked = clipped(self.machines.participant.minority, WAIT_BYTES_MAX)
+        self.context.send(Wait(self.context.tag, blocked, frame.nonce), frame.info.id, frame.info.address)
+
+    # ---- START, and DONE of a view that we left: guards
+
+    def calls_us(self, frame: Start, _sender: int, _address: bytes) -> bool:
+        """it leaves us out, and its survivors are too few"""
+        return self.context.me.id not in frame.survivors and not self.context.enough(frame.survivors)
+
+    def is_in_primary(self, _frame: Start, _sender: int, _address: bytes) -> bool:
+        """only a majority may close the view"""
+        return self.context.primary
+
+    def is_ours_to_serve(self, frame: Done, sender: int, _address: bytes) -> bool:
+        """its attempt closed that view, and we made the VIEW, or are the first member of it that is not suspected"""
+        me, closed = self.context.me.id, self.machines.lineage.closed[frame.view]
+        silent = self.machines.membership.suspected | {sender}
+        first = next((info.id for info in closed.members if info.id not in silent), 0) == me
+        return frame.attempt == closed.attempt and (first or closed.view_id.flush[1] == me)
+
+    # ---- START, and DONE of a view that we left: actions
+
+    def note_life(self, _frame: Start, sender: int, _address: bytes) -> None:
+        self.machines.membership.lives(sender)
+
+    def promise(self, frame: Start, sender: int, _address: bytes) -> None:
+        self.machines.participant.start(frame, sender)
+        self.machines.end_pauses()
+
+    def show_life(self, frame: Start, sender: int, _address: bytes) -> None:
+        self.machines.participant.show_life(frame, sender)
+        self.machines.membership.call(sender)
+
+    def serve(self, frame: Done, sender: int, address: bytes) -> None:
+        self.context.send(self.machines.lineage.closed[frame.view], sender, address)
+
+    # ---- BEACON: guards
+
+    def is_of_our_view(self, frame: Beacon, _sender: int, _address: bytes) -> bool:
+        """it is of our view"""
+        return frame.view_id.tag == self.context.tag
+
+    def is_ours_to_tell(self, frame: Beacon, sender: int, address: bytes) -> bool:
+        """it is of a view that we left, in which its sender was, and it is our turn to close our view"""
+        known = self.machines.lineage.was_in(frame.view_id.tag, sender, address)
+        return known and self.machines.membership.acting()
+
+    def is_of_a_view_we_left(self, frame: Beacon, _sender: int, _address: bytes) -> bool:
+        """it is of a view that we left"""
+        return self.machines.lineage.entered(frame.view_id.tag)
+
+    def is_inside(self, _frame: Beacon, _sender: int, _address: bytes) -> bool:
+        """we are in a view"""
+        return self.context.view is not None
+
+    # ---- BEACON: actions
+
+    def note_group(self, _frame: Beacon, _sender: int, _address: bytes) -> None:
+        self.machines.lifecycle.heard_group()
+
+    def note_member(self, _frame: Beacon, sender: int, _address: bytes) -> None:
+        self.machines.membership.seen_here(sender)
+
+    def tell_successor(self, frame: Beacon, sender: int, address: bytes) -> None:
+        self.context.send(self.machines.lineage.closed[frame.view_id.tag], sender, address)
+
+    def find_other(self, frame: Beacon, sender: int, address: bytes) -> None:
+        self.machines.merger.beacon(frame, sender, address)
+
+    # ---- a token ring's frames
+
+    def has_no_ring(self, _frame: RingFrame, _sender: int, _address: bytes) -> bool:
+        """our group has another kind of membership"""
+        return self.machines.ring is None
+
+    def reject_ring(self, _frame: RingFrame, _sender: int, _address: bytes) -> None:
+        raise RemoteProtocolError("token ring: this group has another kind of membership")
+
+    def pass_to_ring(self, frame: RingFrame, sender: int, _address: bytes) -> None:
+        assert self.machines.ring is not None
+        self.machines.ring.receive(frame, sender)
+
+    # ---- UNBLOCK: guards
+
+    def is_for_another_cluster(self, frame: Unblock, _sender: int, _address: bytes) -> bool:
+        """it is for another cluster"""
+        return frame.cluster != self.context.cluster
+
+    def is_open(self, _frame: Unblock, _sender: int, _address: bytes) -> bool:
+        """our gate is open"""
+        return not self.machines.participant.promised
+
+    def has_majority(self, _frame: Unblock, _sender: int, _address: bytes) -> bool:
+        """the members that are reached can close the view, and no operator had to allow it"""
+        return self.context.allowed is None and self.context.enough(self.machines.participant.survivors)
+
+    def is_for_our_side(self, frame: Unblock, _sender: int, _address: bytes) -> bool:
+        """it allows our side, which is too small"""
+        return frame.side == self._side() and not self.context.enough(self.machines.participant.survivors)
+
+    def _side(self) -> Side:
+        return Side(self.context.tag, self.machines.participant.promise)
+
+    # ---- UNBLOCK: actions
+
+    def allow(self, _frame: Unblock, _sender: int, _address: bytes) -> None:
+        """A side that was allowed once and lost its majority can be allowed again, with the members it reaches now."""
+        context, participant = self.context, self.machines.participant
+        context.allowed = Allowance(participant.promise, participant.survivors)
+        context.effects.append(Warn("an operator allowed this side of the group to go on without the others"))
+
+    def show_side(self, frame: Unblock, sender: int, address: bytes) -> None:
+        context, survivors = self.context, self.machines.participant.survivors
+        reached = [member.name for member in context.members if member.id in survivors]
+        missing = [member.name for member in context.members if member.id not in survivors]
+        allowed = context.allowed is not None and context.enough(survivors)
+        answer = BlockedSide(frame.request, self._side(), context.me.name, tuple(reached), tuple(missing), allowed)
+        context.send(answer, sender, address)
+
+    # ---- VIEW: guards
+
+    def known_and_own(self, frame: NewView, sender: int, address: bytes) -> bool:
+        """we serve it, and are in it, or were"""
+        return sender == self.context.me.id and self.known(frame, sender, address)
 
     def known(self, frame: NewView, _sender: int, _address: bytes) -> bool:
         """we are in it, or were"""
@@ -316,7 +415,7 @@ class Router:
         """we seek a group, and it has us"""
         return self.machines.lifecycle.seeking and frame.has(self.context.me.id)
 
-    def joining(self, _frame: NewView, _sender: int, _address: bytes) -> bool:
+    def joining(self, _frame: NewView | Beacon, _sender: int, _address: bytes) -> bool:
         """we seek a group"""
         return self.machines.lifecycle.seeking
 
@@ -346,8 +445,12 @@ class Router:
             return "the cut is not by rank of the view it closes"
         return ""
 
+    def answers_this_and_lacking(self, frame: NewView, sender: int, address: bytes) -> bool:
+        """in a primary partition it answers our newest attempt, has us, and we lack a part of its cut"""
+        return frame.answers == self.machines.initiator.attempt and self.answers_and_lacking(frame, sender, address)
+
     def answers_and_lacking(self, frame: NewView, sender: int, address: bytes) -> bool:
-        """in a primary partition it answers our attempt, has us, and we lack a part of its cut"""
+        """in a primary partition it answers an attempt of ours, has us, and we lack a part of its cut"""
         named = frame.answers is not None and frame.has(self.context.me.id)
         return self.context.primary and named and not self.machines.participant.holds(frame)
 
@@ -359,25 +462,40 @@ class Router:
         """it answers an attempt of ours, by a survivor of it, and does not have us"""
         return frame.answers is not None and sender in self.machines.initiator.survivors
 
+    def left_out_for_good(self, frame: NewView, sender: int, address: bytes) -> bool:
+        """it does not have us, and either we asked to leave, and are no survivor, or only a majority continues"""
+        final = self.context.primary or self.machines.lifecycle.leaving
+        return final and self.left_out(frame, sender, address)
+
+    def left_out_by_answer(self, frame: NewView, sender: int, address: bytes) -> bool:
+        """it answers an attempt, does not have us, and we did not ask to leave"""
+        return frame.answers is not None and self.left_out(frame, sender, address)
+
     def left_out(self, frame: NewView, _sender: int, _address: bytes) -> bool:
         """it does not have us, and we did not ask to leave"""
         me = self.context.me.id
         leaves = me in frame.survivors and self.machines.lifecycle.leaving
         return not frame.has(me) and not leaves
 
+    def promised_and_named(self, frame: NewView, sender: int, address: bytes) -> bool:
+        """it is of the attempt that we promised, everything up to its cut is here, and it has us"""
+        return frame.has(self.context.me.id) and self.promised_and_held(frame, sender, address)
+
     def promised_and_held(self, frame: NewView, _sender: int, _address: bytes) -> bool:
         """it is of the attempt that we promised, and everything up to its cut is here"""
         return self.machines.participant.may_install(frame)
 
-    # ---- the decision on a VIEW: actions
+    # ---- VIEW: actions
 
     def say_installed(self, frame: NewView, sender: int, address: bytes) -> None:
-        if sender != self.context.me.id:
-            self.context.send(Installed(frame.view_id.tag), sender, address)
+        self.context.send(Installed(frame.view_id.tag), sender, address)
 
     def enter(self, frame: NewView, sender: int, address: bytes) -> None:
-        inside = frame.has(self.context.me.id)
-        self.machines.lifecycle.fire(LifecycleEvent.VIEW if inside else LifecycleEvent.LEFT, frame)
+        self.machines.lifecycle.fire(LifecycleEvent.VIEW, frame)
+        self.context.send(Installed(frame.view_id.tag), sender, address)
+
+    def leave_with_it(self, frame: NewView, sender: int, address: bytes) -> None:
+        self.machines.lifecycle.fire(LifecycleEvent.LEFT, frame)
         self.context.send(Installed(frame.view_id.tag), sender, address)
 
     def decline(self, frame: NewView, sender: int, address: bytes) -> None:
@@ -386,37 +504,106 @@ class Router:
     def reject(self, frame: NewView, sender: int, _address: bytes) -> None:
         raise RemoteProtocolError(f"VIEW: {self._fault(frame, sender)}")
 
-    def give_up_lacking(self, frame: NewView, sender: int, address: bytes) -> None:
-        if frame.answers == self.machines.initiator.attempt:
-            self.stay_behind(frame, sender, address)
-
     def adopt(self, frame: NewView, _sender: int, _address: bytes) -> None:
         self.machines.participant.check_held(frame)
         self.machines.initiator.newer(frame)
 
-    def adopt_without_us(self, frame: NewView, sender: int, _address: bytes) -> None:
+    def adopt_without_us(self, frame: NewView, sender: int, address: bytes) -> None:
         """Whatever becomes of us, the sender is not in our position: another attempt does without it."""
-        self.machines.membership.went_on([sender])
+        self.note_sender_gone(frame, sender, address)
         self.machines.initiator.newer(frame)
 
+    def be_excluded(self, frame: NewView, _sender: int, _address: bytes) -> None:
+        self.machines.lifecycle.fire(LifecycleEvent.EXCLUDED, frame)
+
+    def note_sender_gone(self, _frame: NewView, sender: int, _address: bytes) -> None:
+        self.machines.membership.went_on([sender])
+
     def stay_behind(self, frame: NewView, sender: int, address: bytes) -> None:
-        """Out, or on with those in the same position, until both merge."""
+        """On with those in the same position, until both merge."""
         context, machines = self.context, self.machines
-        if context.primary or machines.lifecycle.leaving:
-            machines.lifecycle.fire(LifecycleEvent.EXCLUDED, frame)
-            return
         assert context.view is not None
         machines.membership.went_on([*frame.survivors, *(info.id for info in frame.members)])
-        if frame.answers is not None:  # its sender has left the view
-            machines.membership.went_on([sender])
         machines.lineage.went_on(context.view, frame)
         context.send(Installed(frame.view_id.tag), sender, address)
 
 
 R = Router
+JOIN: DecisionTable = decision(
+    "JOIN",
+    (R.names_another_address, R.reject_address, "nobody may send it: its sender is not there"),
+    (R.is_over, IGNORED, "a process that seeks a group must not wait for us"),
+    (R.is_own_outside, IGNORED, "we hear our own multicasts"),
+    (R.is_outside, (R.note_joiner, R.keep_joiner), "the joiner with the lowest id forms the first view: perhaps we"),
+    (R.lacks_our_view, R.repeat_view, "it has not received our VIEW"),
+    (R.is_member, IGNORED, "another member sends it our VIEW"),
+    (None, R.note_and_answer, "it asks our group"),
+)
+ANSWER: DecisionTable = decision(
+    "answer to JOIN",
+    (R.is_refused, R.say_refused, "one member speaks for the group"),
+    (R.is_to_answer, R.say_wait, "there is a group: form none; by turns, as the acting member may be dead"),
+    (None, IGNORED, "another member answers"),
+)
+START: DecisionTable = decision(
+    "START",
+    (R.calls_us, (R.note_life, R.promise, R.show_life), "only together can they and we close the view"),
+    (R.is_in_primary, (R.note_life, R.promise), "its sender lives, whatever was thought of it"),
+    (None, R.promise, "the attempt is promised, if it has us and is the highest"),
+)
+DONE: DecisionTable = decision(
+    "DONE of a view that we left",
+    (R.is_ours_to_serve, R.serve, "its sender waits for the VIEW"),
+    (None, IGNORED, "another member serves the VIEW"),
+)
+VIEW: DecisionTable = decision(
+    "VIEW",
+    (R.known_and_own, IGNORED, "we know that"),
+    (R.known, R.say_installed, "its sender repeats it until it knows that we have it"),
+    (R.joining_and_named, R.enter, "our first view"),
+    (R.joining, IGNORED, "it took in others"),
+    (R.elsewhere_and_named, R.decline, "two groups admitted us"),
+    (R.elsewhere, IGNORED, "it is late, or of a subgroup that merges with ours"),
+    (R.invalid, R.reject, "nobody may send it"),
+    (R.answers_this_and_lacking, R.be_excluded, "decided without us, and what we lack is with those who decided"),
+    (R.answers_and_lacking, IGNORED, "a newer attempt of ours may still end well"),
+    (R.answers_and_named, R.adopt, "a survivor has left the view: its VIEW takes the place of our proposal (step 1)"),
+    (R.answers, R.adopt_without_us, "a survivor has left the view, and we stay behind"),
+    (R.left_out_for_good, R.be_excluded, "others closed our view without us (step 8)"),
+    (R.left_out_by_answer, (R.note_sender_gone, R.stay_behind), "its sender has left our view, too"),
+    (R.left_out, R.stay_behind, "others closed our view without us (step 8): we continue, and merge with them"),
+    (R.promised_and_named, R.enter, "it ends the attempt that we promised (step 5)"),
+    (R.promised_and_held, R.leave_with_it, "it ends the attempt that we promised, and we asked to leave"),
+    (None, IGNORED, "we promised another attempt, or none: that one's VIEW will come, or ours is asked for"),
+)
+BEACON: DecisionTable = decision(
+    "BEACON",
+    (R.joining, R.note_group, "there is a group: form none"),
+    (R.is_of_our_view, R.note_member, "its sender is with us"),
+    (R.is_ours_to_tell, R.tell_successor, "its sender is behind, or was left out: it can learn so"),
+    (R.is_of_a_view_we_left, IGNORED, "another member tells its sender, or nobody should"),
+    (R.is_inside, R.find_other, "another view of this cluster, or a group of another one"),
+    (None, IGNORED, "we are on our way in or out"),
+)
+RING: DecisionTable = decision(
+    "frame of the ring",
+    (R.has_no_ring, R.reject_ring, "nobody may send it"),
+    (None, R.pass_to_ring, "the ring's table says what it means"),
+)
+UNBLOCK: DecisionTable = decision(
+    "UNBLOCK",
+    (R.is_for_another_cluster, IGNORED, "it uses the same multicast address"),
+    (R.is_open, IGNORED, "our side is not blocked"),
+    (R.has_majority, IGNORED, "our side is not blocked for want of a majority"),
+    (R.is_for_our_side, (R.allow, R.show_side), "an operator knows that the others are gone for good"),
+    (None, R.show_side, "the operator sees all sides before one is allowed"),
+)
+DECISIONS = (JOIN, ANSWER, START, DONE, VIEW, BEACON, RING, UNBLOCK)
+"""What a frame means to this member, and what it does with it."""
+
 ROUTES = (
-    Route(Join, Of.ANY, By.NAMED, R.join),
-    Route(OtherVersion, Of.INSIDE, By.ANYONE, R.refuse_version),
+    Route(Join, Of.ANY, By.NAMED, JOIN),
+    Route(OtherVersion, Of.ACTING, By.ANYONE, R.refuse_version),
     Route(OtherVersion, Of.OUTSIDE, By.ANYONE, R.note_joiner),
     Route(Wait, Of.ANY, By.ASKED, R.wait),
     Route(Refused, Of.ANY, By.ASKED, R.refused),
@@ -424,7 +611,7 @@ ROUTES = (
     Route(Block, Of.OURS, By.ANYONE, R.block),
     Route(Block, Of.LEFT, By.ANYONE, R.answer_with_view),
     Route(BlockOk, Of.OURS, By.ANYONE, R.block_ok),
-    Route(Start, Of.OURS, By.ANYONE, R.start),
+    Route(Start, Of.OURS, By.ANYONE, START),
     Route(Start, Of.LEFT, By.ANYONE, R.answer_with_view),
     Route(Ok, Of.OURS, By.ANYONE, R.ok),
     Route(Accepted, Of.OURS, By.ANYONE, R.accepted),
@@ -432,40 +619,23 @@ ROUTES = (
     Route(Cut, Of.OURS, By.ANYONE, R.cut),
     Route(Propose, Of.OURS, By.ANYONE, R.propose),
     Route(Done, Of.OURS, By.ANYONE, R.done),
-    Route(Done, Of.LEFT, By.ANYONE, R.serve),
-    Route(NewView, Of.ANY, By.ANYONE, R.view),
+    Route(Done, Of.LEFT, By.ANYONE, DONE),
+    Route(NewView, Of.ANY, By.ANYONE, VIEW),
     Route(Installed, Of.ANY, By.ANYONE, R.installed),
-    Route(Declined, Of.OURS, By.ANYONE, R.declined),
+    Route(Declined, Of.OURS, By.AWAITED, R.declined),
     Route(Suspend, Of.OURS, By.MEMBERS, R.suspend),
     Route(Suspended, Of.OURS, By.ANYONE, R.suspended),
     Route(Resume, Of.OURS, By.MEMBERS, R.resume),
     Route(Resumed, Of.OURS, By.ANYONE, R.resumed),
     Route(StateWanted, Of.OURS, By.ANYONE, R.state_wanted),
     Route(Gossip, Of.OURS, By.MEMBERS, R.gossip),
-    Route(Beacon, Of.ANY, By.OTHERS, R.beacon),
-    Route(Unblock, Of.INSIDE, By.ANYONE, R.unblock),
+    Route(Beacon, Of.ANY, By.OTHERS, BEACON),
+    Route(Unblock, Of.INSIDE, By.ANYONE, UNBLOCK),
     Route(BlockedSide, Of.ANY, By.ANYONE, R.pass_over),
-    *(Route(frame, Of.OURS, By.MEMBERS, R.ring) for frame in (Token, TokenHeld, Confirm, Confirmed, Unconfirmed)),
+    *(Route(frame, Of.OURS, By.MEMBERS, RING) for frame in (Token, TokenHeld, Confirm, Confirmed, Unconfirmed)),
     *(
         Route(frame, Of.ANY, By.ANYONE, R.merge)
         for frame in (MergeAsk, MergeRefused, MergeReady, MergeGo, MergeTaken, MergeCancel)
     ),
 )
 _BY_FRAME = {frame: tuple(route for route in ROUTES if route.frame is frame) for frame in {r.frame for r in ROUTES}}
-
-VIEW: DecisionTable = decision(
-    "VIEW",
-    (R.known, R.say_installed, "its sender repeats it until it knows that we have it"),
-    (R.joining_and_named, R.enter, "our first view"),
-    (R.joining, IGNORED, "it took in others"),
-    (R.elsewhere_and_named, R.decline, "two groups admitted us"),
-    (R.elsewhere, IGNORED, "it is late, or of a subgroup that merges with ours"),
-    (R.invalid, R.reject, "nobody may send it"),
-    (R.answers_and_lacking, R.give_up_lacking, "decided without us, and what we lack is with those who decided"),
-    (R.answers_and_named, R.adopt, "a survivor has left the view: its VIEW takes the place of our proposal (step 1)"),
-    (R.answers, R.adopt_without_us, "a survivor has left the view, and we stay behind"),
-    (R.left_out, R.stay_behind, "others closed our view without us (step 8)"),
-    (R.promised_and_held, R.enter, "it ends the attempt that we promised (step 5)"),
-    (None, IGNORED, "we promised another attempt, or none: that one's VIEW will come, or ours is asked for"),
-)
-"""What a VIEW means to this member, and what it does with it."""

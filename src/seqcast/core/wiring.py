@@ -10,7 +10,7 @@ from seqcast.core.machines.blocker import Blocker
 from seqcast.core.machines.coordinated import CoordinatedMembership
 from seqcast.core.machines.gossip import Gossiping
 from seqcast.core.machines.initiator import Initiator
-from seqcast.core.machines.lifecycle import Lifecycle
+from seqcast.core.machines.lifecycle import Lifecycle, LifecycleEvent
 from seqcast.core.machines.merge import Merger
 from seqcast.core.machines.participant import Participant
 from seqcast.core.machines.pause_member import PauseMember
@@ -91,3 +91,8 @@ class Machines:
             self.pause_member.close(closed)
         if closed:
             self.pause_owner.close()
+
+    def end_lingering(self) -> None:
+        """A leaver is done when nobody waits for the closing VIEW."""
+        if self.initiator.idle:
+            self.lifecycle.fire(LifecycleEvent.SERVED)

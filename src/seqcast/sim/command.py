@@ -13,7 +13,7 @@ from seqcast.core.machines.beacons import Beacons
 from seqcast.core.machines.every import MACHINES
 from seqcast.core.machines.interface import Interface
 from seqcast.core.machines.operator import Operator
-from seqcast.core.router import VIEW
+from seqcast.core.router import DECISIONS
 from seqcast.core.table import DecisionTable, Edge, Machine, edges_of
 from seqcast.sim import families, heals, rings, starts
 from seqcast.sim.options import SECOND, Options
@@ -24,7 +24,7 @@ from seqcast.types import ORDERS
 COUNTED: tuple[type[Machine] | DecisionTable, ...] = (
     *(each for each in MACHINES if each not in (Interface, Operator)),
     Beacons.BEACON,
-    VIEW,
+    *DECISIONS,
 )
 """Tables whose taken rows runs report: an operator is no member, and no simulated member has an interface."""
 
