@@ -1,67 +1,89 @@
 """What follows from what a runner sees of its network interface."""
 
-from seqcast.core.machines.interface import PATIENCE, Interface, Look, MendSockets, Sight
-from seqcast.core.vocabulary import InterfaceNews
+from seqcast.core.context import Context
+from seqcast.core.machines.interface import PATIENCE, Interface
+from seqcast.core.vocabulary import GiveWay, InterfaceSeen, MendSockets, TellInterface, Warn
 from seqcast.events import InterfaceChanged
 
-WELL = Look(Sight.WELL)
-GONE = Look(Sight.BROKEN, "interface eth0 is gone")
-OTHER = Look(Sight.REPLACED, "eth0 has another address")
+GONE = {"gone": True}
+OTHER = {"address_gone": True, "address_other": True}
+REPLACED = "eth0 has another address than 10.0.0.1, the one of this member"
 
 
-def news(reason, lost=False):
-    return [InterfaceNews(InterfaceChanged("eth0", reason), lost)]
+class Looked(Interface):
+    """An interface that is looked at, and what it wants done."""
+
+    def __init__(self):
+        super().__init__(Context(None, "group", None, None))
+
+    def sees(self, **what):
+        self.look(InterfaceSeen(name="eth0", address="10.0.0.1", **what))
+        return self.taken()
+
+    def ends(self, error=""):
+        self.mended(error)
+        return self.taken()
+
+    def taken(self):
+        taken = list(self.context.emitted)
+        self.context.emitted.clear()
+        return taken
+
+
+def news(reason):
+    return [Warn(reason), TellInterface(InterfaceChanged("eth0", reason))]
 
 
 def test_a_fault_is_reported_once_and_the_sockets_are_mended_when_the_interface_is_back():
-    made = Interface("eth0", set())
-    assert made.look(WELL) == []
-    assert made.look(GONE) == news("interface eth0 is gone")
-    assert made.look(GONE) == []
-    assert made.look(WELL) == [MendSockets()]
-    assert made.mended() == news("eth0 is back, and so is its address: the group is joined on it again")
-    assert made.look(WELL) == []
+    made = Looked()
+    assert made.sees() == []
+    assert made.sees(**GONE) == news("interface eth0 is gone")
+    assert made.sees(**GONE) == []
+    assert made.sees() == [MendSockets()]
+    assert made.ends() == news("eth0 is back, and so is its address: the group is joined on it again")
+    assert made.sees() == []
 
 
 def test_sockets_are_mended_again_until_it_succeeds():
-    made = Interface("eth0", set())
-    remade = Look(Sight.WELL, remade=True)
-    assert made.look(remade) == [MendSockets()]
-    failure = news("eth0 was made anew, and the group cannot be joined on it (no route): leave, and join again")
-    assert made.mended("no route") == failure
-    assert made.look(remade) == [MendSockets()]
-    assert made.mended("no route") == []
-    assert made.look(remade) == [MendSockets()]
-    assert made.mended() == news("eth0 was made anew: the group is joined on it again")
+    made = Looked()
+    assert made.sees(remade=True) == [MendSockets()]
+    assert made.sees(remade=True) == []  # one at a time
+    failure = "eth0 was made anew, and the group cannot be joined on it (no route): leave, and join again"
+    assert made.ends("no route") == news(failure)
+    assert made.sees(remade=True) == [MendSockets()]
+    assert made.ends("no route") == []
+    assert made.sees(remade=True) == [MendSockets()]
+    assert made.ends() == news("eth0 was made anew: the group is joined on it again")
 
 
 def test_an_address_that_another_one_replaced_is_given_up_after_some_looks_and_once():
-    made = Interface("eth0", set())
-    assert made.look(OTHER) == news("eth0 has another address")
+    made = Looked()
+    assert made.sees(**OTHER) == news(REPLACED)
     for _ in range(PATIENCE - 2):
-        assert made.look(OTHER) == []
-    lost = "eth0 has another address: nobody reaches this member there any more; join again"
-    assert made.look(OTHER) == news(lost, lost=True)
-    assert made.look(OTHER) == made.look(WELL) == []
+        assert made.sees(**OTHER) == []
+    lost = f"{REPLACED}: nobody reaches this member there any more; join again"
+    assert made.sees(**OTHER) == [*news(lost), GiveWay(None, lost)]
+    assert made.sees(**OTHER) == made.sees() == []
 
 
 def test_an_address_that_comes_back_in_time_is_kept():
-    made = Interface("eth0", set())
+    made = Looked()
     for _ in range(PATIENCE):
-        made.look(OTHER)
-        assert made.look(WELL) == [MendSockets()]
-        made.mended()
-    assert not any(each.lost for each in made.look(OTHER))
+        made.sees(**OTHER)
+        assert made.sees() == [MendSockets()]
+        made.ends()
+    assert made.sees(**OTHER) == news(REPLACED)
 
 
 def test_sends_that_keep_failing_are_reported_until_they_succeed():
-    made = Interface("eth0", set())
+    made = Looked()
     said = news("datagrams of this member are not sent by eth0 (denied): a firewall")
-    looks = [made.look(Look(Sight.WELL, send_errors=n, refusal="(denied): a firewall")) for n in (1, 2, 3, 4, 5, 5)]
+    looks = [made.sees(send_errors=n, refusal="(denied): a firewall") for n in (1, 2, 3, 4, 5, 5)]
     assert looks == [[], [], [], said, [], news("eth0 is well again")]
 
 
 def test_a_missing_carrier_is_reported_and_mends_nothing():
-    made = Interface("eth0", set())
-    assert made.look(Look(Sight.NO_CARRIER, "no carrier")) == news("no carrier")
-    assert made.look(WELL) == news("eth0 is well again")
+    made = Looked()
+    said = "eth0 has no carrier: is its cable in, and what is at the other end up?"
+    assert made.sees(no_carrier=True) == news(said)
+    assert made.sees() == news("eth0 is well again")

@@ -36,9 +36,8 @@ from seqcast.core.vocabulary import (
     Effect,
     ForeignVersion,
     FrameReceived,
-    GiveWay,
     Input,
-    InterfaceNews,
+    InterfaceSeen,
     JoinGroup,
     LeaveGroup,
     LinksChanged,
@@ -54,10 +53,12 @@ from seqcast.core.vocabulary import (
     Send,
     SendsDrained,
     SlabsExhausted,
+    SocketsMended,
     StateArrived,
     StatePlan,
     StateRefused,
     TellBlocked,
+    TellInterface,
     TokenRemade,
     Unicast,
     ViewChange,
@@ -207,14 +208,6 @@ class Endpoint:
         else:
             self.machines.pause_owner.suspend(pause.request, pause.timeout_ns)
 
-    def _interface_news(self, news: InterfaceNews) -> None:
-        """Told in the stream, between what was delivered before and after."""
-        if self.context.view is None:
-            return
-        self.context.plane.mark(self._markers.add(news.change))
-        if news.lost:
-            self.context.emit(GiveWay(self.context.view.view_id, news.change.reason))
-
     # ---- inputs: the engine
 
     def _frame_received(self, received: FrameReceived) -> None:
@@ -285,6 +278,8 @@ class Endpoint:
                     self._markers.tell_blocked(what.kind, what.reason)
                 case OpenPause():
                     self._markers.open_pause(what.reason)
+                case TellInterface():
+                    self._markers.tell_interface(what.change)
                 case CallbackOver():
                     self.machines.participant.returned()
                 case TokenRemade():
@@ -310,7 +305,8 @@ _TAKES: dict[type[Input], Callable[[Endpoint, Any], None]] = {
     CallbackReturned: lambda e, each: e.machines.blocker.returned(each.run, each.trouble),
     StateArrived: lambda e, each: e.machines.taker.arrived(each.boundary),
     StateRefused: lambda e, each: e.machines.taker.refused(each.boundary, each.reason, each.provider),
-    InterfaceNews: Endpoint._interface_news,
+    InterfaceSeen: lambda e, each: e.machines.interface.look(each),
+    SocketsMended: lambda e, each: e.machines.interface.mended(each.error),
     FrameReceived: Endpoint._frame_received,
     MemberSuspected: Endpoint._member_suspected,
     MemberAlive: Endpoint._member_alive,

@@ -139,10 +139,10 @@ class Installer:
             names = ", ".join(member.name for member in view.members)
             self._exclude(view.view_id, f"the group went on as [{names}]: join again", lost)
 
-    def _give_way(self, view_id: ViewId, reason: str) -> None:
-        self.machines.lifecycle.fire(LifecycleEvent.GIVE_WAY)
+    def _give_way(self, view_id: ViewId | None, reason: str) -> None:
+        self.machines.lifecycle.fire(LifecycleEvent.GIVE_WAY, reason)
         if self.context.view is not None:
-            self._exclude(view_id, reason, self.losses.uncertain())
+            self._exclude(view_id or self.context.view.view_id, reason, self.losses.uncertain())
 
     def _exclude(self, view_id: ViewId, reason: str, lost: list[Lost]) -> None:
         self._stop(None, lost, Excluded(view_id, reason))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from seqcast.core.context import Context
 from seqcast.core.vocabulary import Meaning, Minority
 from seqcast.core.wiring import Machines
-from seqcast.events import Blocked, Unblocked
+from seqcast.events import Blocked, InterfaceChanged, Unblocked
 
 
 class Markers:
@@ -28,6 +28,11 @@ class Markers:
     def take(self, marker: int) -> tuple[Meaning, ...]:
         """What a marker means; asked for once. May be called from any thread."""
         return self._meanings.pop(marker)
+
+    def tell_interface(self, change: InterfaceChanged) -> None:
+        """Reports a change of the interface; outside a view there is no stream to tell it in."""
+        if self.context.view is not None:
+            self.context.plane.mark(self.add(change))
 
     # ---- what the application is told of its gate
 

@@ -1,7 +1,7 @@
 """What a member's core takes and gives: every input of ``Endpoint.step``, and every effect it has, once.
 
-*Inputs* come from the application (it joins, leaves, pauses the group), from the runner (a callback returned, the
-interface changed) and from the engine (a frame came, a member is suspected). *Effects* are for the runner: it
+*Inputs* come from the application (it joins, leaves, pauses the group), from the runner (a callback returned, it looked
+at the interface) and from the engine (a frame came, a member is suspected). *Effects* are for the runner: it
 transmits frames, calls callbacks and tells the application. What the machines decide about this member's view are
 *commands*, which the core itself carries out, in order with the effects.
 """
@@ -84,13 +84,38 @@ class StateRefused:
     provider: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class InterfaceNews:
-    """The network interface changed. ``lost``: this member can no longer be reached at its address, so it is out, and
-    its application joins again."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterfaceSeen:
+    """The runner looked at the network interface of this member, which it does every ``machines.interface.LOOK_NS``.
 
-    change: InterfaceChanged
-    lost: bool = False
+    Args:
+        name: of the interface.
+        address: of this member, in words.
+        gone: no interface has this name.
+        down: it is switched off.
+        no_carrier: nothing is connected to it.
+        address_gone: it does not have the address; ``address_other``: but another one.
+        remade: another interface has the name since the sockets were opened or mended.
+        send_errors: how many sends have failed so far; ``refusal``: the last of them, in words.
+    """
+
+    name: str
+    address: str = ""
+    gone: bool = False
+    down: bool = False
+    no_carrier: bool = False
+    address_gone: bool = False
+    address_other: bool = False
+    remade: bool = False
+    send_errors: int = 0
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SocketsMended:
+    """``MendSockets`` was carried out, or failed with this error."""
+
+    error: str = ""
 
 
 # ---- inputs: the engine ------------------------------------------------------------------------------------------
@@ -179,7 +204,8 @@ Input = (
     | CallbackReturned
     | StateArrived
     | StateRefused
-    | InterfaceNews
+    | InterfaceSeen
+    | SocketsMended
     | Report
 )
 """What a step takes."""
@@ -209,12 +235,12 @@ class ViewInstalled:
 
 @dataclass(frozen=True, slots=True)
 class JoinFailed:
-    """The group refused this member; the endpoint is over.
+    """The group refused this member, or nobody can reach it; the endpoint is over.
 
     Args:
         error: why, and what to do.
-        cause: "name", "settings", "version" or "full"; or "incarnation": a new one (a new endpoint and engine) can
-            join at once.
+        cause: "name", "settings", "version" or "full"; "address": this member has lost the one that it joined with; or
+            "incarnation": a new one (a new endpoint and engine) can join at once.
     """
 
     error: str
@@ -331,6 +357,12 @@ class PauseOver:
 
 
 @dataclass(frozen=True, slots=True)
+class MendSockets:
+    """Have the sockets use the interface that has the name now, and join the group on it; ``SocketsMended`` tells the
+    result."""
+
+
+@dataclass(frozen=True, slots=True)
 class Warn:
     """Something that the user should know."""
 
@@ -369,6 +401,7 @@ Effect = (
     | CallUnblock
     | PauseHeld
     | PauseOver
+    | MendSockets
     | Warn
     | Log
 )
@@ -414,9 +447,14 @@ class CloseView:
 
 @dataclass(frozen=True, slots=True)
 class GiveWay:
-    """Leave the view at once: another primary partition of this cluster has ``view_id``, and there shall be one."""
+    """Leave the view at once, or end the join.
 
-    view_id: ViewId
+    Args:
+        view_id: of another primary partition of this cluster, as there shall be one; None: nobody reaches this member.
+        reason: in words.
+    """
+
+    view_id: ViewId | None
     reason: str
 
 
@@ -449,6 +487,13 @@ class OpenPause:
 
 
 @dataclass(frozen=True, slots=True)
+class TellInterface:
+    """The application of a member in a view is told this, between what was delivered before and after."""
+
+    change: InterfaceChanged
+
+
+@dataclass(frozen=True, slots=True)
 class CallbackOver:
     """The block callback returned, or its deadline is over: nobody waits for it any longer."""
 
@@ -463,5 +508,5 @@ class TokenRemade:
 ViewChange = Install | CloseView | GiveWay | Over | Abandon
 """What the installer carries out, when the frames before it are on their way."""
 
-Command = Unicast | Multicast | TellBlocked | OpenPause | CallbackOver | TokenRemade | ViewChange
+Command = Unicast | Multicast | TellBlocked | OpenPause | TellInterface | CallbackOver | TokenRemade | ViewChange
 """What a machine decides about this member's view."""

@@ -10,6 +10,7 @@ from seqcast.core.machines.blocker import Blocker
 from seqcast.core.machines.coordinated import CoordinatedMembership
 from seqcast.core.machines.gossip import Gossiping
 from seqcast.core.machines.initiator import Initiator
+from seqcast.core.machines.interface import Interface
 from seqcast.core.machines.lifecycle import Lifecycle, LifecycleEvent
 from seqcast.core.machines.merge import Merger
 from seqcast.core.machines.participant import Participant
@@ -36,6 +37,7 @@ class Machines:
         self.lifecycle = Lifecycle(context)
         self.taker = StateTaker(context)
         self.blocker = Blocker(context)
+        self.interface = Interface(context)
         self.pause_owner = PauseOwner(context)
         self._begin(None)
         self.initiator = Initiator(context, self.participant, self.membership, self.lineage)

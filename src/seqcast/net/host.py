@@ -23,6 +23,7 @@ from seqcast.config import Config
 from seqcast.config.derive import core_settings, driver_settings, engine_settings, nanoseconds
 from seqcast.core.context import EndpointSettings
 from seqcast.core.endpoint import Endpoint
+from seqcast.core.machines.interface import LOOK_NS
 from seqcast.core.machines.pause_request import PauseRequest
 from seqcast.core.port import reports, transmit
 from seqcast.core.vocabulary import (
@@ -38,6 +39,7 @@ from seqcast.core.vocabulary import (
     LeaveGroup,
     Left,
     Log,
+    MendSockets,
     Minority,
     PauseHeld,
     PauseOver,
@@ -53,12 +55,16 @@ from seqcast.errors import JoinRefused, JoinTimeout, NameTaken, NotMember, Seqca
 from seqcast.net.callbacks import Callbacks, timed
 from seqcast.net.errors import NO_SEGMENTS, clipped_buffers, explain, only_loopback
 from seqcast.net.guard import Guard
-from seqcast.net.interface import InterfaceWatch
+from seqcast.net.interface import fault, mend, see
 from seqcast.net.logs import SlowReceivers, parts_read, write
 from seqcast.net.ordering import Ordering
 from seqcast.types import Member, MembershipPolicy, OrderPolicy, View
 
 log = logging.getLogger("seqcast")
+
+
+_JOIN_ERRORS = {"name": NameTaken, "address": JoinTimeout}
+"""By the cause of a ``JoinFailed``."""
 
 
 class ClippedBuffer(UserWarning):
@@ -133,7 +139,7 @@ class Host:
         self._slow = SlowReceivers(name)
         self.guard: Guard | None = None
         self._requests: deque[Input] = deque([JoinGroup()])
-        self._interface = InterfaceWatch(self.driver, self.endpoint.edges)
+        self._look_ns = 0  # when to look at the interface next
         self._segments = config.gso and sys.platform.startswith("linux")  # until the kernel refuses them
         self._threads = [
             threading.Thread(target=self.driver.run, name=f"seqcast-io-{name}", daemon=True),
@@ -205,7 +211,7 @@ class Host:
                 f"no view within join_timeout_s={self.config.join_timeout_s:g} s: the group exists, and is blocked: "
                 f"{self.waiting}"
             )
-        if not ended and (trouble := self._interface.fault):
+        if not ended and (trouble := fault(self.driver)):
             raise JoinTimeout(f"no view within join_timeout_s={self.config.join_timeout_s:g} s: {trouble}")
         if not ended:
             raise JoinTimeout(
@@ -233,7 +239,7 @@ class Host:
 
     def _what_to_check(self) -> str:
         """For who expects others and hears none."""
-        if trouble := self._interface.fault:
+        if trouble := fault(self.driver):
             return trouble
         return (
             "Are the others started, with the same cluster name, address, port and ip_version? This one is on "
@@ -309,10 +315,12 @@ class Host:
         try:
             while not self.endpoint.over:
                 if not self._requests:
-                    self.driver.wait_control(min(self.endpoint.deadline(), self._slow.due_ns, self._interface.due_ns))
+                    self.driver.wait_control(min(self.endpoint.deadline(), self._slow.due_ns, self._look_ns))
                 if now_ns() >= self._slow.due_ns:
                     self._slow.look(self.engine.stalled(), now_ns(), self.name_of)
-                self._look()
+                if now_ns() >= self._look_ns:
+                    self._look_ns = now_ns() + LOOK_NS
+                    self._requests.append(see(self.driver))
                 story = self.endpoint.story
                 story.told, story.debugged = parts_read(logging.INFO), parts_read(logging.DEBUG)
                 asked = [self._requests.popleft()] if self._requests else []
@@ -339,18 +347,14 @@ class Host:
         if self.ordering is not None and view is not None:
             self.ordering.look(view.members)
 
-    def _look(self) -> None:
-        """At the interface, if it is time."""
-        for news in self._interface.look(now_ns()):
-            log.warning("%s: %s", self.member.name, news.change.reason)
-            self._requests.append(news)
-
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case Send():
                 transmit(self.engine, effect, self.endpoint.counters)
             case Log():
                 write(effect)
+            case MendSockets():
+                self._requests.append(mend(self.driver))
             case _:
                 self._take(effect)
 
@@ -370,7 +374,7 @@ class Host:
                     self.waiting = reason
                     log.warning("%s: join waits: the group is blocked: %s", self.member.name, reason)
                 case JoinFailed(error, cause):
-                    self.error = NameTaken(error) if cause == "name" else JoinRefused(error)
+                    self.error = _JOIN_ERRORS.get(cause, JoinRefused)(error)
                 case Left(_, complete):
                     self.left = complete
                 case ExcludedBy():
@@ -395,7 +399,7 @@ class Host:
         counters = self.engine.counters()
         if counters["datagrams_received"] == counters["drop_own"]:
             log.log(
-                logging.WARNING if self._interface.fault else logging.INFO,
+                logging.WARNING if fault(self.driver) else logging.INFO,
                 "%s: founded the group alone: no datagram of another member came in discovery_s=%g s. If there are "
                 "others: %s", self.member.name, self.config.discovery_s, self._what_to_check(),
             )  # fmt: skip

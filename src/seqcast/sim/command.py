@@ -11,7 +11,6 @@ from seqcast.commandline import Parser, Progress, whole
 from seqcast.config.fields import MEMBERSHIPS, RELIABILITIES
 from seqcast.core.machines.beacons import Beacons
 from seqcast.core.machines.every import MACHINES
-from seqcast.core.machines.interface import Interface
 from seqcast.core.machines.operator import Operator
 from seqcast.core.router import DECISIONS
 from seqcast.core.table import DecisionTable, Edge, Machine, edges_of
@@ -22,11 +21,11 @@ from seqcast.sim.world import simulate
 from seqcast.types import ORDERS
 
 COUNTED: tuple[type[Machine] | DecisionTable, ...] = (
-    *(each for each in MACHINES if each not in (Interface, Operator)),
+    *(each for each in MACHINES if each is not Operator),
     Beacons.BEACON,
     *DECISIONS,
 )
-"""Tables whose taken rows runs report: an operator is no member, and no simulated member has an interface."""
+"""Tables whose taken rows runs report: an operator is no member."""
 
 
 def parser() -> Parser:

@@ -6,11 +6,14 @@ import random
 from collections.abc import Callable
 from typing import Protocol
 
+from seqcast.sim import interface
 from seqcast.sim.network import Clock, Network
 from seqcast.sim.options import MS, SECOND, Options
 from seqcast.sim.process import Process
 
 HOUR = 3600 * SECOND
+BROKEN_NS_MAX = 3 * SECOND
+"""An interface comes back after so long at most; one whose address was replaced may keep the other one."""
 
 
 class Afflicted(Protocol):
@@ -60,6 +63,7 @@ class Faults:
         self._plan_stops()
         self._plan_links()
         self._plan_frames()
+        self._plan_interfaces()
 
     def _when(self) -> int:
         """A moment of the safety phase, not too early."""
@@ -131,6 +135,23 @@ class Faults:
             at(when(), self.some, Process.jump, rng.randrange(options.jump_ns), rng.randrange(-HOUR, HOUR))
         for _ in range(options.suspends):
             at(when(), self.some, Process.suspend, rng.randrange(SECOND))
+
+    def _plan_interfaces(self) -> None:
+        """Of a random source of its own: the other faults stay."""
+        rng, options = random.Random(f"interfaces {self.options.seed}"), self.options
+        for _ in range(options.interfaces):
+            begin = rng.randrange(options.duration_ns // 10, options.duration_ns)
+            lasts_ns = rng.randrange(1, BROKEN_NS_MAX)
+            self.clock.at(begin, self.break_interface, rng.choice(interface.KINDS), lasts_ns, rng.random())
+
+    def break_interface(self, fault: str, lasts_ns: int, which: float) -> None:
+        """That of a living member, a joiner or one that leaves, if it is well."""
+        sound = [node for node in self.nodes if node.alive and not node.interface.fault]
+        if not sound or self.network.healed:
+            return
+        node = sound[int(which * len(sound))]
+        for_good = fault == "replaced" and lasts_ns > BROKEN_NS_MAX // 2 and len(sound) > 1
+        node.interface.fail(fault, 0 if for_good else lasts_ns)
 
     def starve(self) -> None:
         """There are too few processors for some members, until the safety phase ends; the same for all of them."""
@@ -259,6 +280,8 @@ class Faults:
         """From now on there are none."""
         self.sides = []
         self.heal()
+        for node in self.nodes:
+            node.interface.end()
         self.network.filtered_in.clear()
         self.network.filtered_out.clear()
         self.ambushes.clear()

@@ -115,8 +115,8 @@ class Lines:
         clock.at(clock.now + self.node.options.delay_ns, call, *args)
 
     def cut_off(self, other: Lines) -> bool:
-        cut, pair = self.node.world.network.cut, (self.node.index, other.node.index)
-        return pair in cut or pair[::-1] in cut
+        network, one, two = self.node.world.network, self.node.index, other.node.index
+        return not (network.connects(one, two) and network.connects(two, one))
 
     def call(self, line: int, target: Machine) -> None:
         other, clock = target.lines, self.node.clock

@@ -99,6 +99,8 @@ class Network:
         self.cut: set[tuple[int, int]] = set()  # (from, to): nothing comes through
         self.filtered_in: set[int] = set()  # no multicast reaches these, and
         self.filtered_out: set[int] = set()  # no multicast leaves those; unicasts pass
+        self.off: set[int] = set()  # nothing comes to these or leaves them: their interfaces are broken
+        self.forgotten: set[int] = set()  # neither does a multicast: their kernels forgot that they joined the group
         self.healed = False  # the liveness phase: no loss, no duplicates, no tail
         self.packets = 0  # that arrived
         self.train: dict[tuple[int, int], int] | None = None  # (from, to): jitter of datagrams that stay together
@@ -106,7 +108,7 @@ class Network:
 
     def carry(self, source: int, target: int, receive: Callable[..., None], datagram: bytes, address: bytes) -> None:
         options, random_ = self.options, self.rng.random
-        if self.cut and (source, target) in self.cut:
+        if not self.connects(source, target):
             return
         copies = 1
         delay = options.delay_ns
@@ -144,8 +146,16 @@ class Network:
             data[place // 8] ^= 1 << place % 8
         return bytes(data)
 
+    def connects(self, source: int, target: int) -> bool:
+        """Does a datagram get from one to the other, as far as links and interfaces go?"""
+        if self.off and (source in self.off or target in self.off):
+            return False
+        return not self.cut or (source, target) not in self.cut
+
     def multicasts(self, source: int, target: int) -> bool:
-        """Does a multicast get from one to the other, as far as filters go?"""
+        """Does a multicast get from one to the other, as far as filters go, and what kernels know of the group?"""
+        if self.forgotten and (source in self.forgotten or target in self.forgotten):
+            return False
         return source not in self.filtered_out and target not in self.filtered_in
 
     def partition(self, one: set[int], other: set[int]) -> None:

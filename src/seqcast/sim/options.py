@@ -37,6 +37,8 @@ class Options:
         flaps: how many times a link, or the link between two parts of the network, goes down and up, several times in a
             row, each time for up to ``flap_ns``.
         deaf: how many times one direction between two members that are not coordinators is cut until the faults end.
+        interfaces: how many times the network interface of a member breaks, see ``interface.KINDS``; members look at
+            theirs now and then.
         crashes, restarts: how many members crash, and how many of those come back as new incarnations.
         hosts: a crash takes the machine with it, so that no closed port tells of it.
         rejoins: how many of those that are excluded come back as new incarnations.
@@ -119,6 +121,7 @@ class Options:
     flaps: int = 0
     flap_ns: int = 600 * MS
     deaf: int = 0
+    interfaces: int = 0
     crashes: int = 0
     restarts: int = 0
     hosts: bool = False
@@ -186,7 +189,7 @@ class Options:
         faults = self.partitions + self.one_way + self.deaf + self.pauses + self.stalls + self.ambushes + self.doubts
         faults += self.flaps + self.stops + self.duels + bool(self.late) + self.falling_leader + bool(self.starving_ns)
         faults += self.apart_ns + (self.split if self.partition == "primary" else 0)
-        faults += bool(self.filtered)
+        faults += self.interfaces + bool(self.filtered)
         faults += self.jumps  # deadlines of a view change pass in them
         return not faults and self.loss <= 0.1
 
@@ -236,6 +239,8 @@ class Options:
         drawn["reliability"] = random.Random(f"reliability {seed}").choice(("nak",) * 3 + ("gossip",))
         if resolve(order or drawn["order"]).safe and (reliability or drawn["reliability"]) != "gossip":
             drawn["safe"] = random.Random(f"safe {seed}").random() < 0.3
+        if "doubts" in drawn and not stormy:  # a member may look dead anyway
+            drawn["interfaces"] = random.Random(f"interfaces {seed}").choice((0, 0, 1, 3))
         options = Options(seed=seed, **{**drawn, **{name: value for name, value in given.items() if value}})
         # A pause is held by leases, which mean nothing to a clock that jumps.
         return replace(options, jumps=0) if options.suspends else options

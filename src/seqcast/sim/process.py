@@ -26,6 +26,7 @@ from seqcast.core.vocabulary import (
     JoinGroup,
     Left,
     MemberSuspected,
+    MendSockets,
     Minority,
     PauseOver,
     Send,
@@ -39,6 +40,7 @@ from seqcast.core.vocabulary import (
 from seqcast.errors import RemoteProtocolError
 from seqcast.sim.application import Application
 from seqcast.sim.guard import Lines, Machine
+from seqcast.sim.interface import Interface
 from seqcast.sim.network import Clock, Network
 from seqcast.sim.options import MS, Options
 from seqcast.sim.policies import Orderer, choice, policy
@@ -133,6 +135,7 @@ class Process:
         self.record.paths["members that receive nothing"] += not settings.receive
         self.sockets = Sockets(self, options, drive)
         self.lines = Lines(self)
+        self.interface = Interface(self, random.Random(f"interface {options.seed} {index}"))
         self.application = Application(self, self.record, rng, callbacks)
 
     def __str__(self) -> str:
@@ -200,6 +203,8 @@ class Process:
     def start(self) -> None:
         self.step(JoinGroup())
         self.clock.at(self.clock.now, self.application.sender.produce)
+        if self.options.interfaces:
+            self.interface.start()
 
     def receive(self, datagram: bytes, address: bytes, lane: int = LANE_DATA) -> None:
         if self.up:
@@ -270,7 +275,9 @@ class Process:
 
     def leave_for(self, lane: int, to: bytes, datagram: bytes) -> None:
         """Puts a datagram on the wire."""
-        if lane == LANE_UNICAST:
+        if self.interface.refuses:
+            self.interface.send_errors += 1
+        elif lane == LANE_UNICAST:
             self.world.unicast(self, to, datagram)
         else:
             self.world.multicast(self, datagram)
@@ -292,6 +299,9 @@ class Process:
             if isinstance(effect, Send):
                 self._note_view(effect.payload)
                 transmit(self.engine, effect, self.endpoint.counters)
+                continue
+            if isinstance(effect, MendSockets):
+                self.clock.at(self.clock.now, self.interface.mend)
                 continue
             old = self.record.view
             if said := self._words(effect):

@@ -157,7 +157,7 @@ class World:
             node.crash()
         if node.up:
             self.network.carry(source.index, node.index, node.receive_unicast, datagram, source.address)
-        elif not self.options.hosts and (source.index, node.index) not in self.network.cut:
+        elif not self.options.hosts and self.network.connects(source.index, node.index):
             self.network.carry(node.index, source.index, source.refused, b"", to)
 
     # ---- the run

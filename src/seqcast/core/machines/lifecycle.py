@@ -227,6 +227,9 @@ class Lifecycle(Machine):
     def fail_foreign(self) -> None:
         self.context.emit(Over(FOREIGN.reason, FOREIGN.cause))
 
+    def fail_unreachable(self, reason: str) -> None:
+        self.context.emit(Over(reason, "address"))
+
     def over_now(self, *_: object) -> None:
         self.context.emit(Over())
 
@@ -293,6 +296,7 @@ class Lifecycle(Machine):
         (INSIDE, E.EXCLUDED, S.OVER, (stop, exclude), "the group continued without us (the cut, step 8)"),
         (None, E.EXCLUDED, None, IGNORED, "not in a view"),
         (INSIDE, E.GIVE_WAY, S.OVER, stop, "a separately founded group stays (step 9), or our address is gone"),
+        (S.SEEKING, E.GIVE_WAY, S.OVER, (stop, fail_unreachable), "our address is gone: nobody can admit us"),
         (None, E.GIVE_WAY, None, IGNORED, "not in a view"),
         (None, E.CLOSE, S.OVER, stop, "the application closes without leaving"),
     )
