@@ -183,11 +183,11 @@ class JournalWriter:
         """
         record = _view_record(view, self._view, self._member, at_ns)
         with self._lock:
-            if not self._admit(0, 0):
-                return
-            closes = self._view_end()
+            admitted, closes = self._admit(0, 0), self._view_end()
             self._view, self._tag, self._prefix, self._total = view, view.view_id.tag, prefix, total
             self._global_seqno = self._transitional = 0
+            if not admitted:
+                return  # its batches are counted as lost
             self._hand_over()
             self._queue.append({**record, "idx": self._idx, "closes": closes})
 
