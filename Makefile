@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py $(wildcard native/*/*.c native/*/*.h src/seqcast/_native/*.pyx src/seqcast/_native/*.px[di])
 
-.PHONY: demo test test-all lint bench bench-figures bench-order fuzz tsan sim mutants chaos figures clean help
+.PHONY: demo test test-all lint bench bench-figures bench-order bench-pipeline fuzz tsan sim mutants chaos figures clean help
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.ready-demo ## a group on this machine: a crash, a join, and Spark's verdict (ARGS="--input FILE")
@@ -35,6 +35,10 @@ bench-figures: $(VENV)/.ready-dev ## docs/figures.jsonl and README's tables (a q
 
 bench-order: $(VENV)/.ready-dev ## docs/orders.md: each order beside FIFO and the raw limit (half an hour; ARGS="--pairs 3")
 	$(BIN)/python bench/orders.py $(ARGS)
+
+bench-pipeline: $(VENV)/.ready-dev ## docs/pipeline.md: journals, the audit beside DuckDB, the Spark source (5 minutes)
+	$(BIN)/python -m pip install --quiet 'seqcast[bench]'
+	$(BIN)/python bench/pipeline.py $(ARGS)
 
 fuzz: ## the wire parser and the engine under ASan and UBSan (FUZZ_S=60)
 	tests/fuzz/run $(or $(FUZZ_S),60)

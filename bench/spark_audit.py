@@ -1,11 +1,13 @@
 """What the audit costs on Spark, beside DuckDB doing the same checks on the same Parquet files.
 
-    python bench/spark_audit.py [--rows 10000000] [--members 4] [--segment-rows 1000000] [--full SIZE] [--no-duckdb]
+    python bench/spark_audit.py [--rows 10000000] [--members 4] [--segment-rows 1000000] [--small-rows N] [--full SIZE]
+                                [--no-duckdb]
 
 It writes sound journals, audits them twice in one session (the second is without the warming up of the JVM), and has
 DuckDB compute, with as many threads as there are processors: the fingerprints by member, view, sender and bucket; where
 positions and global seqnos are not dense; and where a sender's messages are out of order or one of a packet is missing.
-The audit also compares the checksum of each file and, with ``--full``, hashes the payloads again; DuckDB does not.
+The audit also compares the checksum of each file and, with ``--full``, hashes the payloads again; DuckDB does not. With
+``--small-rows`` the same rows are audited in small segments too, in the same session: what a segment costs.
 
 CPU seconds are those of all processes that took part (driver, JVM, Python workers), so they hold on a busy machine too;
 ``ratio`` is the second run's beside DuckDB's. Peak memory is that of the JVM and of the largest Python worker.
@@ -89,41 +91,55 @@ def peaks_mb() -> dict[str, int]:
     return found
 
 
-def write_journals(arguments: argparse.Namespace, top: Path) -> None:
+def write_journals(arguments: argparse.Namespace, top: Path, segment_rows: int) -> None:
     who = [member(chr(ord("a") + number)) for number in range(arguments.members)]
     of, last = view(1, who), view(2, who)
     given = batches(of, arguments.full or 64, arguments.rows // arguments.members)
     for one in who:
         writer = JournalWriter(
             top, cluster="bench", member=one, payload="full" if arguments.full else "hash",
-            segment_rows=arguments.segment_rows,
+            segment_rows=segment_rows,
         )  # fmt: skip
-        writer.view(of, 1)
+        writer.view(of, 1, total=True)
         for delivered in given:
             writer.batch(delivered, of)
-        writer.view(last, 2)
+        writer.view(last, 2, total=True)
         writer.close("leave")
 
 
-def by_spark(arguments: argparse.Namespace, top: Path) -> dict[str, Any]:
-    from seqcast.spark import audit, open_session
+def by_spark(arguments: argparse.Namespace, top: Path, small: Path) -> dict[str, Any]:
+    from seqcast.spark import open_session
 
     begin = time.perf_counter()
     spark = open_session(arguments.master)
     started = time.perf_counter() - begin
-    seconds, cpu, reports = [], [], []
     try:
-        for _ in range(2):
-            before, begin = cpu_s(), time.perf_counter()
-            reports.append(audit(spark, top).reports[0])
-            seconds.append(round(time.perf_counter() - begin, 2))
-            cpu.append(round(cpu_s() - before, 2))
-        peaks = peaks_mb()
+        told = {"session_s": round(started, 1), **audited(spark, top)}
+        told["peak_mb"] = peaks_mb()
+        if arguments.small_rows:
+            told["small"] = audited(spark, small)
+            more = told["small"]["segments"] - told["segments"]
+            cpu = told["small"]["cpu_s"][1] - told["cpu_s"][1]
+            told["small"]["ratio"] = round(told["small"]["cpu_s"][1] / told["cpu_s"][1], 2)
+            told["small"]["cpu_ms_per_segment"] = round(cpu / max(1, more) * 1e3, 3)
+        return told
     finally:
         spark.stop()
+
+
+def audited(spark: Any, top: Path) -> dict[str, Any]:
+    """Two audits, one after the other."""
+    from seqcast.spark import audit
+
+    seconds, cpu, reports = [], [], []
+    for _ in range(2):
+        before, begin = cpu_s(), time.perf_counter()
+        reports.append(audit(spark, top).reports[0])
+        seconds.append(round(time.perf_counter() - begin, 2))
+        cpu.append(round(cpu_s() - before, 2))
     return {
-        "rows": reports[1].rows, "holds": reports[1].holds, "session_s": round(started, 1), "seconds": seconds,
-        "cpu_s": cpu, "mrows_per_s": round(reports[1].rows / seconds[1] / 1e6, 2), "peak_mb": peaks,
+        "rows": reports[1].rows, "segments": len(list(top.glob("*/segment-*.parquet"))), "holds": reports[1].holds,
+        "seconds": seconds, "cpu_s": cpu, "mrows_per_s": round(reports[1].rows / seconds[1] / 1e6, 2),
     }  # fmt: skip
 
 
@@ -148,17 +164,20 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000, help="of all members together (%(default)s)")
     parser.add_argument("--members", type=int, default=4)
     parser.add_argument("--segment-rows", type=int, default=1_000_000)
+    parser.add_argument("--small-rows", type=int, default=0, metavar="N", help="also in segments of so many rows")
     parser.add_argument("--master")
     parser.add_argument("--full", type=int, metavar="SIZE", help="keep payloads of this size, and hash them again")
     parser.add_argument("--no-duckdb", action="store_true", help="Spark alone")
     arguments = parser.parse_args()
     top = Path(tempfile.mkdtemp(prefix="seqcast-bench-"))
     try:
-        write_journals(arguments, top)
-        segments = len(list(top.glob("*/segment-*.parquet")))
-        told = {"what": "audit", "members": arguments.members, "segments": segments, **by_spark(arguments, top)}
+        large, small = top / "large", top / "small"
+        write_journals(arguments, large, arguments.segment_rows)
+        if arguments.small_rows:
+            write_journals(arguments, small, arguments.small_rows)
+        told = {"what": "audit", "members": arguments.members, **by_spark(arguments, large, small)}
         if not arguments.no_duckdb:
-            told["duckdb"] = by_duckdb(top)
+            told["duckdb"] = by_duckdb(large)
             told["ratio"] = round(told["cpu_s"][1] / told["duckdb"]["cpu_s_all"], 2)
         print(json.dumps(told))
     finally:

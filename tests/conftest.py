@@ -35,6 +35,7 @@ HOW_TO_GET = (
     (r"needs root", "run as root: sudo make test"),
     (r"namespaces cannot be made", "run as root with CAP_SYS_ADMIN and CAP_NET_ADMIN (docker run --privileged)"),
     (r"import 'py(arrow|spark)'", "pip install 'seqcast[spark]'"),
+    (r"import '(duckdb|polars)'", "pip install 'seqcast[readers]'"),
     (r"no multicast on loopback", "ip link set lo up multicast on, and let the firewall pass multicast on lo"),
 )
 """What the reason of a skip matches, and what mends it."""

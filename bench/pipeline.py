@@ -1,0 +1,161 @@
+"""What journals cost, and what Spark does with them, in one page: ``make bench-pipeline``.
+
+    python bench/pipeline.py                                 # five minutes; writes docs/pipeline.json and .md
+    python bench/pipeline.py --rows 200000 --rate 10000 --stream-s 8 --pairs 1 --seconds 0.3 --into /tmp/pipeline.json
+
+It runs, one after the other, each with both sides of its comparison in one run:
+
+- ``seqcast perf --journal``: delivery with a journal and without, in turn;
+- ``bench/journal_bench.py``: the journal alone;
+- ``bench/spark_audit.py``: the audit, beside DuckDB doing the same checks, and in small segments;
+- ``bench/spark_stream.py``: the source as a table, as a backlog, and the latency of a stream at a rate.
+
+Nothing else should run meanwhile: the load of the machine before each part is in the page. Needs
+``pip install 'seqcast[spark,bench]'``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from seqcast.perf.report import machine
+
+BENCH = Path(__file__).resolve().parent
+DOCS = BENCH.parent / "docs"
+SIZES = (64, 1024)
+SMALL_ROWS = 8192
+"""Of a small segment: as few as the journal gathers before it writes."""
+
+
+def parts(options: argparse.Namespace) -> dict[str, list[str]]:
+    """Name -> command, of which the last line is one JSON object."""
+    rows, rate = str(options.rows), str(options.rate)
+    perf = [sys.executable, "-m", "seqcast", "perf", "--json", "--path", "loopback", "--pairs", str(options.pairs)]
+    found = {}
+    for size in SIZES:
+        for kept in ("hash", "full"):
+            run = ["--size", str(size), "--journal", kept, "--seconds", str(options.seconds)]
+            found[f"delivery {kept} {size}"] = [*perf, *run]
+            alone = ["--size", str(size), "--payload", kept, "--messages", str(options.rows // 5)]
+            found[f"journal {kept} {size}"] = [sys.executable, str(BENCH / "journal_bench.py"), *alone]
+    found["audit"] = [
+        sys.executable, str(BENCH / "spark_audit.py"), "--rows", rows, "--small-rows", str(SMALL_ROWS)
+    ]  # fmt: skip
+    found["source"] = [
+        sys.executable, str(BENCH / "spark_stream.py"), "--rows", str(options.rows // 3), "--rate", rate,
+        "--seconds", str(options.stream_s),
+    ]  # fmt: skip
+    return found
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    results: dict[str, Any] = {"machine": machine(), "rate": options.rate, "parts": {}}
+    for name, command in parts(options).items():
+        load, begin = os.getloadavg()[0], time.monotonic()
+        print(f"{name}: {' '.join(command[1:])}", file=sys.stderr, flush=True)
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=options.limit_s)
+        if done.returncode != 0:
+            raise SystemExit(f"{name} ended with status {done.returncode}")
+        told = json.loads(done.stdout.splitlines()[-1])
+        took = round(time.monotonic() - begin, 1)
+        results["parts"][name] = {**told, "load_before": round(load, 2), "took_s": took}
+    return results
+
+
+def page(results: dict[str, Any]) -> str:
+    """The results as Markdown."""
+    found = results["parts"]
+    audit, source = found["audit"], found["source"]
+    duckdb, small, stream = audit["duckdb"], audit["small"], source["stream"]
+    first, second = source["table"]
+    loads = [part["load_before"] for part in found.values()]
+    lines = [
+        "# Journals and Spark, measured",
+        "",
+        f"By `make bench-pipeline` on {results['machine']}. Load of the machine before the parts: {min(loads):g} to "
+        f"{max(loads):g}.",
+        "",
+        "## What a journal costs delivery",
+        "",
+        "Four members, one sends; every member journals what it is delivered. Runs with and without take turns.",
+        "`alone`: the journal without a group, nanoseconds of the calling thread a message, and messages/s that it",
+        "writes.",
+        "",
+        "| kept | bytes | messages/s without | with | ratio | missing | alone, ns | alone, messages/s |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for size in SIZES:
+        for kept in ("hash", "full"):
+            run, alone = found[f"delivery {kept} {size}"], found[f"journal {kept} {size}"]
+            lines.append(
+                f"| {kept} | {size:,} | {run['journal_free_msgs_per_s']:,.0f} | {run['delivered_msgs_per_s']:,.0f} | "
+                f"{run['journal_ratio']:.2f} | {run['journal_missing']:,} | {alone['caller_ns_per_message']:,.0f} | "
+                f"{alone['writer_messages_per_s']:,} |"
+            )
+    lines += [
+        "",
+        "## The audit",
+        "",
+        f"{audit['rows']:,} rows of {audit['members']} members, in {audit['segments']} segments, and in "
+        f"{small['segments']:,}. CPU seconds of all processes; the second audit of a session is without Java's",
+        "warming up.",
+        "",
+        "| | CPU s, first | CPU s, second | seconds, second | rows/s |",
+        "|---|---|---|---|---|",
+        *(
+            f"| {name} | {run['cpu_s'][0]:g} | {run['cpu_s'][1]:g} | {run['seconds'][1]:g} | "
+            f"{run['mrows_per_s'] * 1e6:,.0f} |"
+            for name, run in (("few segments", audit), ("many segments", small))
+        ),
+        f"| DuckDB {duckdb['version']}, the same checks | | {duckdb['cpu_s_all']:g} | "
+        f"{sum(duckdb['seconds'].values()):.2g} | |",
+        "",
+        f"The audit takes {audit['ratio']:g} of DuckDB's CPU time. Many segments take {small['ratio']:g} times that",
+        f"of few: {small['cpu_ms_per_segment']:g} ms of CPU a segment. Peak memory: Java {audit['peak_mb']['jvm']} MB,",
+        f"the largest Python worker {audit['peak_mb']['worker']} MB.",
+        "",
+        "## The source",
+        "",
+        f"{source['rows']:,} rows of {source['size']} bytes into Spark's noop sink, and a stream at",
+        f"{results['rate']:,} messages/s from a member's send to a sink's task, without the first third of the",
+        "micro-batches.",
+        "",
+        "| | rows/s | CPU µs a row |",
+        "|---|---|---|",
+        *(
+            f"| {name} | {run['mrows_per_s'] * 1e6:,.0f} | {run['cpu_us_per_row']:g} |"
+            for name, run in (("table, first", first), ("table, second", second), ("backlog", source["backlog"]))
+        ),
+        "",
+        f"The stream: {stream['sent_per_s']:,} messages/s sent, {stream['batches']} micro-batches; latency p50 "
+        f"{stream['p50_ms']:g} ms,",
+        f"p99 {stream['p99_ms']:g} ms (medians of the micro-batches), the worst p99 {stream['p99_ms_worst']:g} ms.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=10_000_000, help="of the audit; others have a share (%(default)s)")
+    parser.add_argument("--rate", type=int, default=100_000, help="messages/s of the stream (%(default)s)")
+    parser.add_argument("--stream-s", type=float, default=30.0, help="length of the stream, seconds (%(default)g)")
+    parser.add_argument("--pairs", type=int, default=3, help="runs with and without a journal (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=1.0, help="length of each of these (%(default)g)")
+    parser.add_argument("--limit-s", type=float, default=900.0, help="longest time of a part (%(default)g)")
+    parser.add_argument("--into", type=Path, default=DOCS / "pipeline.json", help="the page stands beside it")
+    options = parser.parse_args()
+    results = measure(options)
+    options.into.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    options.into.with_suffix(".md").write_text(page(results), encoding="utf-8")
+    print(options.into.with_suffix(".md"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""What ``make bench-pipeline`` makes of its runs."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+spec = importlib.util.spec_from_file_location("pipeline_bench", ROOT / "bench" / "pipeline.py")
+assert spec is not None and spec.loader is not None
+pipeline = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(pipeline)
+
+OPTIONS = argparse.Namespace(rows=1000, rate=500, stream_s=8.0, pairs=3, seconds=1.0, limit_s=60.0)
+RUN = {"cpu_s": [8.6, 2.0], "seconds": [5.0, 1.5], "mrows_per_s": 6.67}
+TABLE = {"mrows_per_s": 3.5, "cpu_us_per_row": 0.4}
+FOUND = {
+    "delivery": {
+        "journal_free_msgs_per_s": 10_000_000.0, "delivered_msgs_per_s": 4_100_000.0, "journal_ratio": 0.41,
+        "journal_missing": 0,
+    },
+    "journal": {"caller_ns_per_message": 21.5, "writer_messages_per_s": 5_200_000},
+    "audit": {
+        **RUN, "rows": 10_000_000, "members": 4, "segments": 12, "ratio": 0.14, "peak_mb": {"jvm": 600, "worker": 180},
+        "small": {**RUN, "segments": 612, "ratio": 1.15, "cpu_ms_per_segment": 0.5},
+        "duckdb": {"version": "2.0.0", "cpu_s_all": 14.1, "seconds": {"gaps": 3.0, "fifo": 5.0}},
+    },
+    "source": {
+        "rows": 3_000_000, "size": 100, "table": [TABLE, TABLE], "backlog": TABLE,
+        "stream": {"sent_per_s": 99_871, "batches": 60, "p50_ms": 291.0, "p99_ms": 407.5, "p99_ms_worst": 470.0},
+    },
+}  # fmt: skip
+
+
+def test_the_page_has_the_figures_of_every_part() -> None:
+    commands = pipeline.parts(OPTIONS)
+    found = {name: {**FOUND[name.split()[0]], "load_before": at / 10} for at, name in enumerate(commands)}
+    found["delivery full 1024"] |= {"journal_ratio": 0.77, "journal_missing": 3}
+    text = pipeline.page({"machine": "2 cores", "rate": 100_000, "parts": found})
+    assert "| hash | 64 | 10,000,000 | 4,100,000 | 0.41 | 0 | 22 | 5,200,000 |" in text
+    assert "| full | 1,024 | 10,000,000 | 4,100,000 | 0.77 | 3 |" in text
+    assert "| DuckDB 2.0.0, the same checks | | 14.1 | 8 | |" in text
+    assert "0.14 of DuckDB's CPU time" in text and "1.15 times that\nof few: 0.5 ms of CPU a segment" in text
+    assert "latency p50 291 ms,\np99 407.5 ms" in text and "0 to 0.9" in text
+
+
+def test_every_part_is_a_script_that_is_there() -> None:
+    scripts = [command[1] for command in pipeline.parts(OPTIONS).values() if command[1] != "-m"]
+    assert scripts and all(Path(script).is_file() for script in scripts)
