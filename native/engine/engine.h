@@ -268,7 +268,7 @@ enum {
     SC_EVENT_LINKS = 5, /* the result of sc_engine_links has changed; raised once until it is called */
     SC_EVENT_DRAINED = 6, /* everything accepted before sc_engine_end_sends is ordered and acknowledged; once */
     SC_EVENT_STARVED = 7, /* received packets are dropped here, as there are no slabs left */
-    SC_EVENT_SLOW = 8, /* `sender` has reported this about itself for suspect_ns_max */
+    SC_EVENT_SLOW = 8, /* `sender` holds up everyone: for suspect_ns_max it was starved, or kept places unused */
     SC_EVENT_FOREIGN = 9, /* a datagram of another wire version was dropped; once */
     SC_EVENT_OFFERS = 10 /* packets wait for the order policy: sc_engine_offers */
 };

@@ -7,6 +7,10 @@
  * its stream, because nothing behind them can be delivered. There is one request at a time, repeated until it is answered, and the
  * sequencer gives a repeated request the same answer (E-08).
  *
+ * A sound member uses its places, or gives them back, within a millisecond. One that does neither would hold up everyone's
+ * messages for as long as it is a member, so the sequencer keeps account of whose the next place is, and reports that member
+ * after suspect_ns_max.
+ *
  * The cut closes holes: what was sent up to it is delivered in the order of its places, then by (rank, seqno) what has none,
  * because the gate closed first. So places of a member that crashed block the others no longer than until the view changes,
  * nothing is sent again, and a message is delivered in the view in which it was sent, whoever falls. */
@@ -16,7 +20,10 @@
 /* An unused place is given back after this long. */
 #define UNUSED_NS 500000
 #define AHEAD_MAX 256
+/* Descriptors for records of places: of two ranges in hand, and of an answer that is under way. */
+#define VOIDS_MAX 4u
 #define REQUEST_MAX 4096u
+#define ANSWERS_MAX 512u /* whose places are not past: no request is answered while there are so many */
 
 typedef struct {
     uint64_t first, end;
@@ -26,6 +33,11 @@ typedef struct {
     uint32_t number, count;
     uint64_t first;
 } answer;
+
+typedef struct {
+    places of;
+    uint32_t rank;
+} granted_places;
 
 typedef struct {
     uint64_t place_next, global_next; /* of the next packet, and message, to be delivered */
@@ -44,6 +56,10 @@ typedef struct {
     /* The sequencer. */
     uint64_t granted; /* the next place to be granted */
     answer answers[SC_MEMBERS_MAX]; /* the newest, by rank */
+    granted_places open[ANSWERS_MAX]; /* a queue of those whose places are not past, in order */
+    uint32_t open_first, n_open;
+    uint64_t awaited; /* the next place, if it is another member's */
+    int64_t awaited_due;
 } granting;
 
 static size_t state_bytes(const sc_config *config, const sc_view *view) {
@@ -52,9 +68,13 @@ static size_t state_bytes(const sc_config *config, const sc_view *view) {
 }
 
 static void begin(sc_engine *e) {
-    *(granting *)e->order.state =
-        (granting){.place_next = 1, .global_next = 1, .granted = 1, .own_next = e->view.base[e->view.rank] + 1};
+    *(granting *)e->order.state = (granting){.place_next = 1,
+                                             .global_next = 1,
+                                             .granted = 1,
+                                             .awaited_due = SC_NEVER,
+                                             .own_next = e->view.base[e->view.rank] + 1};
     e->order.own = &e->group;
+    e->order.spare = VOIDS_MAX;
 }
 
 /* ---- delivery ------------------------------------------------------------------------------------------------ */
@@ -258,11 +278,40 @@ static void give_back(sc_engine *e, int64_t now) {
     deliver(e);
 }
 
+/* ---- places of others ---------------------------------------------------------------------------------------- */
+
+static void note_granted(granting *s, uint32_t rank, const answer *what) {
+    s->open[(s->open_first + s->n_open++) % ANSWERS_MAX] =
+        (granted_places){{what->first, what->first + what->count}, rank};
+}
+
+/* Reports the member that holds the next place for too long. */
+static void await_place(sc_engine *e, int64_t now) {
+    granting *s = e->order.state;
+    for (; s->n_open && s->open[s->open_first].of.end <= s->place_next; s->n_open--)
+        s->open_first = (s->open_first + 1) % ANSWERS_MAX;
+    const granted_places *next = &s->open[s->open_first];
+    if (!s->n_open || next->of.first > s->place_next) {
+        s->awaited = 0;
+        s->awaited_due = SC_NEVER;
+    } else if (s->awaited != s->place_next) {
+        s->awaited = s->place_next;
+        s->awaited_due = now + e->config.suspect_ns_max;
+    } else if (now >= s->awaited_due) {
+        s->awaited_due = SC_NEVER;
+        sc_push_event(e, SC_EVENT_SLOW, e->view.ids[next->rank], e->view.tag, NULL, NULL, 0);
+    }
+}
+
 /* A record gives credit as soon as the application has taken the own packets before it. */
 static void settle(sc_engine *e, int64_t now) {
     granting *s = e->order.state;
     if (e->queue.own_bytes == e->queue.closed_bytes) sc_flow_self(e, s->own_next - 1);
-    if (sc_is_sequencer(e) || e->cut.gate_closed) return;
+    if (e->cut.gate_closed) return;
+    if (sc_is_sequencer(e)) {
+        await_place(e, now);
+        return;
+    }
     give_back(e, now);
     if (!s->asks)
         want(e, now);
@@ -274,7 +323,8 @@ static void settle(sc_engine *e, int64_t now) {
 static int64_t deadline(const sc_engine *e) {
     const granting *s = e->order.state;
     int64_t due = s->asks ? s->ask_due : SC_NEVER;
-    if (sc_is_sequencer(e) || e->cut.gate_closed) return SC_NEVER;
+    if (e->cut.gate_closed) return SC_NEVER;
+    if (sc_is_sequencer(e)) return s->awaited_due;
     return in_hand(s) && s->unused_due < due ? s->unused_due : due;
 }
 
@@ -288,8 +338,10 @@ static int answer_want(sc_engine *e, const sc_peer *peer, const uint8_t *p) {
     if (!sc_is_sequencer(e) || number > last->number + 1 || count > REQUEST_MAX) return 0;
     if (number <= last->number) e->counters.packets_duplicate++;
     if (number < last->number || e->cut.gate_closed) return 1;
+    if (number > last->number && s->n_open == ANSWERS_MAX) return 1; /* it will be repeated */
     if (number > last->number) {
         *last = (answer){.number = number, .count = count, .first = s->granted};
+        note_granted(s, peer->rank, last);
         s->granted += count;
         e->counters.stamped += count;
     }

@@ -27,7 +27,6 @@ static void note_view(world *w, const uint64_t *before, uint32_t n_before) {
     w->want = w->wanted = 0;
     w->place = 1;
     w->awaited = 0;
-    w->orders[w->view.tag] = (uint8_t)w->view.mechanism;
     for (uint32_t r = 0; r < w->view.n; r++) {
         uint64_t id = w->view.ids[r];
         int stays = 0;
@@ -45,13 +44,13 @@ static void note_view(world *w, const uint64_t *before, uint32_t n_before) {
     w->sent[SC_STREAM_FORWARD][0] = w->view.origin_base[w->view.rank];
 }
 
-/* How the messages of the next view are ordered, from a byte. */
+/* The mechanism of a group stays, and each view has a sequencer of its own. */
 static void choose_order(world *w, uint32_t n, uint32_t drawn) {
     static const uint8_t orders[] = {SC_ORDER_FIFO,      SC_ORDER_SEQUENCER, SC_ORDER_RECORDS,
                                      SC_ORDER_TOTAL1999, SC_ORDER_GRANT,     SC_ORDER_CAUSAL};
-    uint32_t mechanism = orders[drawn % sizeof orders], whose = drawn / sizeof orders % n;
+    if (w->view.tag == 1) w->view.mechanism = orders[drawn % sizeof orders];
+    uint32_t mechanism = w->view.mechanism, whose = drawn / sizeof orders % n;
     int nobody = mechanism == SC_ORDER_FIFO || mechanism == SC_ORDER_CAUSAL;
-    w->view.mechanism = mechanism;
     w->view.sequencer = nobody ? -1 : mechanism == SC_ORDER_TOTAL1999 ? 0 : (int32_t)whose;
     w->view.safe = w->safe && (mechanism == SC_ORDER_RECORDS || mechanism == SC_ORDER_SEQUENCER);
 }
@@ -158,7 +157,7 @@ static void judge(world *w, const sc_batch *batch, const sc_run *run) {
     CHECK(last->view_tag != batch->view_tag || run->seqno > last->seqno ||
           (run->seqno == last->seqno && run->index >= last->end));
     *last = (delivered){batch->view_tag, run->seqno, run->index + run->n};
-    uint8_t order = w->orders[batch->view_tag];
+    uint32_t order = w->view.mechanism;
     if (!run->global_seqno) return;
     CHECK(!run->unicast && order != SC_ORDER_FIFO && order != SC_ORDER_CAUSAL);
     if (order != SC_ORDER_RECORDS && order != SC_ORDER_GRANT) return;

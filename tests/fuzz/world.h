@@ -13,7 +13,6 @@
 #define IDS (MEMBERS + 2) /* of members from 1 on, of a stranger, and 0 for the group */
 #define RUNS 16
 #define BATCH 64 /* messages of an array */
-#define VIEWS (STEPS_MAX + 2)
 #define CHECK(what)                                                                                                    \
     do {                                                                                                               \
         if (!(what)) {                                                                                                 \
@@ -57,7 +56,6 @@ typedef struct {
 typedef struct {
     sc_engine *engine;
     sc_view view;
-    uint8_t orders[VIEWS]; /* by tag of the view: its mechanism */
     int safe, gossip;
     int64_t now;
     uint64_t marker;

@@ -844,6 +844,15 @@ def a_member_grants_though_another_does(a: Attacker) -> None:
             a.unicast(other, datagram)
 
 
+@faulty(order="grant")
+def a_member_takes_places_that_it_never_uses(a: Attacker) -> None:
+    """Nothing behind them can be delivered while it is a member."""
+    rank = a.faulty or 0
+    for number in range(1, 20):
+        a.unicast(0, a.forger.grant(forge.WANT, a.id(rank), a.tag, number, 4096))
+    a.notes["stream"] = True
+
+
 @faulty(order="total-1999")
 def a_member_speaks_for_the_sequencer(a: Attacker) -> None:
     rank = a.faulty or 0
@@ -851,6 +860,19 @@ def a_member_speaks_for_the_sequencer(a: Attacker) -> None:
         for other in range(rank):
             a.unicast(other, datagram)
         a.control(datagram)
+
+
+@faulty(reliability="gossip")
+def a_member_gossips_in_the_name_of_others(a: Attacker) -> None:
+    """What they say themselves must count nevertheless, or nobody gets credit any more."""
+    rank = a.faulty or 0
+    for gossip in _gossips(a):
+        a.say(gossip, a.id(rank))
+    for counter in range(4000):
+        a.say(Gossip(a.tag, counter % 3, COUNT_MAX - counter, 0, (), (0, 1, 2), ()), a.id(rank))
+        if counter % 50 == 49:
+            time.sleep(0.01)
+    a.notes["stream"] = True
 
 
 @faulty(membership="token-ring")

@@ -1,5 +1,6 @@
 """On real sockets: attacks on a group, from a stranger's socket and from that of a member gone wrong."""
 
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -73,20 +74,30 @@ def test_a_member_gone_wrong_stops_nobody_but_itself(name):
         for group in others:
             drain(group, [b"from %d" % number for number in range(len(others))])
         if "stream" in attacker.notes:
-            stream(others)
+            stream(others, groups[2])
         wait_until(together)
         assert {group.member.name for group in others} <= {member.name for member in others[0].view.members}
 
 
-def stream(groups, n=400):
-    """More than a window, so that who sends it needs credit of all others."""
-    message, window = bytes(60_000), groups[0].counters()["window_bytes"]
+def stream(others, faulty, n=400):
+    """More than a window, so that who sends it needs credit of all others, and of the faulty member if it is back."""
+    message, window = bytes(60_000), others[0].counters()["window_bytes"]
     assert n * len(message) > 2 * window, f"the window is {window}"
+    over = threading.Event()
+
+    def take_all():
+        while not over.is_set():
+            faulty.recv_batch(0.05)
+
     with ThreadPoolExecutor() as pool:
-        sent = pool.submit(lambda: [groups[0].send(message, timeout=30.0) for _ in range(n)])
-        for each in [pool.submit(drain_n, group, n, 60.0) for group in groups]:
-            each.result()
-        sent.result()
+        pool.submit(take_all)
+        try:
+            sent = pool.submit(lambda: [others[0].send(message, timeout=30.0) for _ in range(n)])
+            for each in [pool.submit(drain_n, group, n, 60.0) for group in others]:
+                each.result()
+            sent.result()
+        finally:
+            over.set()
 
 
 def refuses(frame):

@@ -292,3 +292,41 @@ def test_a_member_takes_no_places_that_are_past():
     net.drop = lambda src, dst, lane, datagram: False
     net.run(500)
     assert all(got[-1] == (net.ids[1], b"another") for got in net.got)
+
+
+def test_a_member_that_keeps_its_places_without_using_them_is_reported_by_name():
+    """It asks twenty times. Another member's message waits behind its places until it is gone."""
+    net = Net(3, sequencer=0, mechanism=by_name("grant").number, suspect_ns_max=800 * MS)
+    for number in range(1, 21):
+        net.engines[0].receive(F.grant(forge.WANT, net.ids[2], 1, number, 4096), b"\3", net.now, LANE_UNICAST)
+    assert net.engines[0].counters()["drop_field"] == 0
+    net.engines[1].send(b"waits")
+    net.run(700)
+    assert not any(event[0] == "slow" for event in net.engines[0].events())
+    net.run(200)
+    assert [event[:2] for event in net.engines[0].events() if event[0] == "slow"] == [("slow", net.ids[2])]
+    assert not net.got[0]
+
+
+def test_a_request_is_not_answered_while_too_many_answers_are_open():
+    net = Net(3, sequencer=0, mechanism=by_name("grant").number)
+    for number in range(1, 600):
+        net.engines[0].receive(F.grant(forge.WANT, net.ids[2], 1, number, 1), b"\3", net.now, LANE_UNICAST)
+    assert net.engines[0].counters()["stamped"] == 512
+
+
+@pytest.mark.parametrize(("ring_packets", "least"), [(16, 10), (2048, 400)], ids=["of packets", "of bytes"])
+def test_a_member_gives_back_its_places_though_its_window_is_full(ring_packets, least):
+    """Its receivers take nothing. They would wait for its places besides, and exclude it."""
+    net = Net(3, sequencer=0, mechanism=by_name("grant").number, suspect_ns_max=800 * MS, ring_packets=ring_packets)
+    net.take = lambda i: None  # type: ignore[method-assign]
+    sent = 0
+    for _ in range(40):
+        while net.engines[1].send(bytes(1000)) == SENT:
+            sent += 1
+            net.step(200_000)
+        net.step()
+    assert sent >= least
+    net.engines[2].send(b"another")
+    net.run(2000)
+    assert not any(event[0] == "slow" for event in net.engines[0].events())

@@ -102,7 +102,7 @@ class Endpoint:
         self.counters = self.context.counters
         """``COUNTERS``, all from the start: frames_received, frames_sent, frames_bad (dropped), frames_unsent (the
         engine's queue was full), callbacks_failed (raised), callbacks_late (returned after their deadline),
-        members_slow (members excluded because they had no room left for what they receive),
+        members_slow (members excluded because they had no room left for what they receive, or kept places unused),
         members_lost (members that did not come along into the next view), membership_policy_failed (its order was not
         used), links_cut (links that carry no multicast and were warned of), merges_unheard (requests to merge by a
         coordinator whose beacon was not heard: not answered), joiners_declined (joiners that our view names and that

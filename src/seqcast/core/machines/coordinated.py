@@ -213,15 +213,16 @@ class CoordinatedMembership(Machine):
         return None
 
     def starves(self, member_id: int) -> None:
-        """A member says that it drops what it receives, for long, as it has no slabs left: all others wait for it."""
+        """All others wait for a member, for long: it drops what it receives, or keeps places that it does not use."""
         if member_id not in self.context.infos or member_id in self.slow:
             return
         self.slow.add(member_id)
         self.context.counters["members_slow"] += 1
         self.context.emit(
             Warn(
-                f"{self.context.infos[member_id].name} has no room left for what it receives, and everyone waits for "
-                "it: it is excluded. Its application takes messages too slowly, or its slabs_max is too small"
+                f"{self.context.infos[member_id].name} holds up everyone, so it is excluded: it has no room left for"
+                " what it receives, as its application takes messages too slowly or its slabs_max is too small; or it"
+                " does not use places that it was granted"
             )
         )
 
