@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from mutants.breaks import BREAKS
 from mutants.tree import ROOT
@@ -28,9 +27,10 @@ def read() -> dict[str, str]:
     return {name: "" if found == NOTHING else found for name, found in rows}
 
 
-def write(found: Mapping[str, str]) -> None:
+def note(name: str, found: str) -> None:
     """Writes the page, with a row for each break that was tried, in the order of breaks.py."""
-    rows = [f"| {each.name} | {_cell(found[each.name])} |\n" for each in BREAKS if each.name in found]
+    known = read() | {name: found}
+    rows = [f"| {each.name} | {_cell(known[each.name])} |\n" for each in BREAKS if each.name in known]
     PAGE.write_text(HEAD + "".join(rows), encoding="utf-8")
 
 
