@@ -42,7 +42,6 @@ def test_a_test_that_fails_again_and_only_with_the_break_catches_it(monkeypatch)
     [
         (1, "E   ImportError: cannot import name 'x'"),
         (1, "NameError: name 'x' is not defined"),
-        (1, "E   Failed: Timeout (>180.0s) from pytest-timeout.\nFAILED tests/unit/test_x.py::test_y"),
         (2, "ERROR collecting tests/unit/test_x.py"),
         (4, "ERROR: not found: tests/unit/test_x.py"),
         (5, "no tests ran"),
