@@ -103,7 +103,7 @@ def by_seeds(copy: Copy, each: Break, seeds: int) -> str:
             options = ("--seed", seed, *drawn)
             if not fails_anyway("-m", "seqcast", "sim", *options):
                 raised = EXCEPTION.search(output)
-                what = raised[1] if raised and words == "an exception" else words
+                what = raised[1] if raised and words == "an exception" else words.partition(":")[0]
                 return f"`sim {' '.join(options)}`: {what}"
         if status and "\nFAILED: " not in f"\n{output}":
             raise NoVerdict(f"the simulator ends with status {status}: {output.strip()[-200:]}")
@@ -143,7 +143,8 @@ def main() -> int:
     for name, words in old.items():
         print(f"STALE   {name}: {words}")
     if arguments.list or old:
-        print(f"{len(BREAKS)} breaks, {len(old)} of which no longer apply")
+        tried = len(page.read().keys() & {each.name for each in BREAKS})
+        print(f"{len(BREAKS)} breaks, {len(old)} of which no longer apply; docs/mutants.md has {tried}")
         return 1 if old else 0
     missed = errors = 0
     with tempfile.TemporaryDirectory(prefix="seqcast-mutants-") as folder:

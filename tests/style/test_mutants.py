@@ -1,15 +1,22 @@
-"""The table of breaks and its page: all apply, and the tool knows what catches one. ``make mutants`` runs them."""
+"""The table of breaks and its page: all apply, and what catches each is known. ``make mutants`` runs them."""
 
 import signal
 
 import pytest
 from mutants import __main__ as tool
+from mutants import page
 from mutants.breaks import BREAKS, Break
 from mutants.tree import NoVerdict
 
 
 def test_the_text_that_each_break_replaces_is_there_once():
     assert [(each.name, why) for each in BREAKS if (why := tool.stale(each))] == []
+
+
+def test_the_page_has_no_row_of_another_break_and_none_that_nothing_catches():
+    known = page.read()
+    assert known.keys() <= {each.name for each in BREAKS}
+    assert [name for name, found in known.items() if not found] == []
 
 
 class Said:

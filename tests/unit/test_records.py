@@ -212,6 +212,17 @@ def test_only_a_sequencer_that_fell_makes_what_no_record_orders_transitional(
         assert net.transitional[i] == [1] * transitional
 
 
+def test_a_sequencer_whose_gate_has_closed_records_nothing_more() -> None:
+    """It has said where its stream ends: what follows is in the order of the cut."""
+    net = group(3)
+    net.run(5)
+    last = net.engines[0].gate_close()
+    net.engines[1].send(b"late")
+    net.run(20)
+    assert net.engines[0].gate_close() == last
+    assert net.got == [[]] * 3
+
+
 def record(*entries: tuple[int, int], seqno: int = 1, pieces: int | None = None, more: bytes = b"") -> bytes:
     """Of the member 100, the sequencer."""
     n = len(entries) if pieces is None else pieces
