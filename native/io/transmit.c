@@ -30,7 +30,7 @@ static void transmit(sc_driver *d, int all) {
         deadline = sc_engine_deadline(d->engine);
         own = sc_engine_deliverable(d->engine) > 0;
         int credit = sc_engine_sendable(d->engine) != sendable; /* lent memory is free again */
-        if (own || credit) sc_tell_engine_news(d);
+        if (own || credit || sc_engine_has_event(d->engine)) sc_tell_engine_news(d);
         sc_mutex_unlock(d->lock);
         if (credit) sc_wake_caller(d, SC_WANT_SENDABLE);
         if (n > 0) sc_io_send(&d->io, d->tx.runs, n);

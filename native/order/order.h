@@ -51,7 +51,8 @@ typedef struct sc_order_ops {
     /* A packet of the own group or forward stream is closed: it may write the order's fields of the header,
      * reports the own number and, if the packet is already ordered, delivers it here. */
     void (*packed)(sc_engine *e, struct sc_tx_stream *tx, struct sc_tx_packet *packet);
-    /* The own number up to which own packets are known to be ordered. NULL: they are when they are packed. */
+    /* The own number up to which own packets are known to be ordered, with packets of the order itself behind the last of them.
+     * NULL: they are when they are packed. */
     uint64_t (*ordered)(const sc_engine *e);
     /* If `waits`: the own number up to which all members are known to have delivered own packets. */
     uint64_t (*stable)(const sc_engine *e);

@@ -12,9 +12,11 @@
  * Packets beside the order are in their sender's stream too, and no record counts them: they are delivered as soon as the packets
  * before them are, so that all messages of a sender stay in order.
  *
- * A policy of the application's may say in which sequence the packets of the other members are recorded: it is offered what
- * waits, in batches, and has a time limit, after which everything is recorded as it arrived. Members only see records, so they
- * need not know the policy.
+ * A policy of the application's may say in which sequence packets are recorded: it is offered what waits, in batches, and has a
+ * time limit, after which everything is recorded as it arrived. The sequencer's own packets then wait for it like everyone's: they
+ * are multicast when they are packed, with SC_FLAG_RECORDED, and delivered when a record behind them in the same stream names
+ * them. So members read the sequencer's stream ahead of what they deliver of it. Members see flag and records only, so they need
+ * not know the policy.
  *
  * Credit. A record needs credit of the sequencer's window, and a reserve beyond it that no data packet uses, because the window
  * is always full when the sequencer sends much itself. Records that wait for credit cannot block the credit they wait for: it
@@ -22,11 +24,17 @@
 #include "engine/self.h"
 #include "order/record.h"
 
+/* Descriptors that own packets leave to the records that order them: those of a batch of the policy, and of the one before. */
+#define SPARE 8u
+
 typedef struct {
     uint64_t global_next; /* of the next message to be delivered */
     uint64_t own_next; /* seqno of the next own packet to be delivered */
-    /* Members: progress in the record that comes next. */
-    uint32_t entry, delivered;
+    /* Members. */
+    uint64_t
+        read; /* seqno in the sequencer's stream: records before it are carried out, packets before it wait for one */
+    uint32_t entry, delivered; /* progress in the record that comes next */
+    int ending; /* the view is over: what is beyond the cut is void */
     /* The sequencer. */
     int arrived; /* there may be packets that are not ordered yet */
     uint64_t newest; /* seqno of the newest record */
@@ -43,10 +51,15 @@ static size_t state_bytes(const sc_config *config, const sc_view *view) {
     return sizeof(recording);
 }
 
+static int has_policy(const sc_engine *e) { return sc_is_sequencer(e) && e->config.policy_ns; }
+
 static void begin(sc_engine *e) {
-    *(recording *)e->order.state =
-        (recording){.global_next = 1, .own_next = e->view.base[e->view.rank] + 1, .due = SC_NEVER};
+    *(recording *)e->order.state = (recording){.global_next = 1,
+                                               .own_next = e->view.base[e->view.rank] + 1,
+                                               .read = e->view.base[e->view.sequencer] + 1,
+                                               .due = SC_NEVER};
     e->order.own = &e->group;
+    e->order.spare = has_policy(e) ? SPARE : 0;
 }
 
 /* ---- delivery ------------------------------------------------------------------------------------------------ */
@@ -97,10 +110,30 @@ static int deliver_packet(sc_engine *e, sc_peer *peer) {
     return 1;
 }
 
-/* Packets beside the order wait only for the earlier ones of their sender. */
-static void pass_beside(sc_engine *e, sc_peer *peer) {
+/* The packets of the member [queued, end) may be delivered: of the sequencer those that have been read. */
+static uint64_t end_of(const sc_engine *e, const sc_peer *peer) {
+    const recording *s = e->order.state;
+    int reads = peer->rank == (uint32_t)e->view.sequencer && s->read < peer->group.next;
+    return reads ? s->read : peer->group.next;
+}
+
+/* A record that is carried out gives credit like a packet that was taken. */
+static void skip_record(sc_engine *e, sc_peer *peer, uint32_t len) {
+    sc_rx_skip(&peer->group);
+    if (!((recording *)e->order.state)->ending) sc_flow_consumed(e, peer, SC_STREAM_GROUP, len, e->now);
+}
+
+/* Passes packets that no record names: those beside the order, which wait only for the earlier ones of their sender, are
+ * delivered, records are skipped. */
+static void pass(sc_engine *e, sc_peer *peer) {
     const sc_rx_stream *rx = &peer->group;
-    while (rx->queued < rx->next && sc_is_beside(sc_rx_at(e, rx, rx->queued)->p) && deliver_packet(e, peer)) {}
+    while (rx->queued < end_of(e, peer)) {
+        const sc_rx_packet *slot = sc_rx_at(e, rx, rx->queued);
+        if (sc_get_type(slot->p) == SC_TYPE_RECORD)
+            skip_record(e, peer, slot->len);
+        else if (!sc_is_beside(slot->p) || !deliver_packet(e, peer))
+            return;
+    }
 }
 
 /* Delivers the next packet of the member `rank`; 0 if it is not here. */
@@ -108,29 +141,32 @@ static int deliver_next(sc_engine *e, uint32_t rank) {
     if (rank == e->view.rank) return deliver_own(e);
     sc_peer *peer = e->peers[rank];
     const sc_rx_stream *rx = &peer->group;
-    pass_beside(e, peer);
-    if (rx->queued >= rx->next || sc_is_beside(sc_rx_at(e, rx, rx->queued)->p) || !deliver_packet(e, peer)) return 0;
-    pass_beside(e, peer);
+    pass(e, peer);
+    if (rx->queued >= end_of(e, peer) || sc_is_beside(sc_rx_at(e, rx, rx->queued)->p) || !deliver_packet(e, peer))
+        return 0;
+    pass(e, peer);
     return 1;
 }
 
 /* ---- the sequencer ------------------------------------------------------------------------------------------- */
 
-/* Its own packets are ordered as they are packed. */
+/* Its own packets are ordered as they are packed, or wait for its policy. */
 static void packed(sc_engine *e, sc_tx_stream *tx, sc_tx_packet *packet) {
+    recording *s = e->order.state;
     packet->own = tx->next - 1;
     sc_own_packet(e, packet->own, packet->messages);
-    if (sc_is_sequencer(e))
-        deliver_own(e);
-    else
+    if (has_policy(e) && !sc_is_beside(packet->p)) {
+        sc_put_flags(packet->p, sc_get_flags(packet->p) | SC_FLAG_RECORDED);
+        s->arrived = 1;
+    } else if (has_policy(e) || !sc_is_sequencer(e)) {
         pass_own(e);
+    } else {
+        deliver_own(e);
+    }
 }
 
-/* Own packets up to this number are ordered: at the sequencer all. */
-static uint64_t ordered(const sc_engine *e) {
-    const recording *s = e->order.state;
-    return sc_is_sequencer(e) ? e->own.last : s->own_next - 1;
-}
+/* Own packets up to this seqno are ordered. */
+static uint64_t ordered(const sc_engine *e) { return ((recording *)e->order.state)->own_next - 1; }
 
 /* The newest record, if it can take another entry: nothing follows it, and it was never transmitted. */
 static uint8_t *unsent_record(const sc_engine *e) {
@@ -199,10 +235,30 @@ static uint32_t continue_record(sc_engine *e, uint8_t *p, uint32_t rank, uint64_
     return count;
 }
 
+/* The first packet of this member from *seqno on that waits for a record; NULL: none is here. */
+static const uint8_t *waiting(const sc_engine *e, uint32_t rank, uint64_t *seqno) {
+    int own = rank == e->view.rank;
+    const sc_rx_stream *rx = &e->peers[rank]->group;
+    for (uint64_t end = own ? e->group.next : rx->next; *seqno < end; ++*seqno) {
+        const uint8_t *p = own ? sc_tx_at(&e->group, *seqno)->p : sc_rx_at(e, rx, *seqno)->p;
+        if (sc_get_type(p) != SC_TYPE_RECORD && !sc_is_beside(p)) return p;
+    }
+    return NULL;
+}
+
+/* Where its packets begin that are not delivered yet. */
+static uint64_t front_of(const sc_engine *e, uint32_t rank) {
+    return rank == e->view.rank ? ((recording *)e->order.state)->own_next : e->peers[rank]->group.queued;
+}
+
+static int is_waiting(const sc_engine *e, uint32_t rank) {
+    uint64_t seqno = front_of(e, rank);
+    return waiting(e, rank, &seqno) != NULL;
+}
+
 /* Orders what has come of this member, at most `most` packets. 0: not all of it could be ordered. */
 static int order_stream(sc_engine *e, uint32_t rank, uint64_t most) {
-    const sc_rx_stream *rx = &e->peers[rank]->group;
-    while (most && rx->queued < rx->next) {
+    while (most && is_waiting(e, rank)) {
         uint8_t *p = unsent_record(e);
         uint32_t count = p ? continue_record(e, p, rank, most) : begin_record(e, rank, most);
         if (!count) return 0;
@@ -212,8 +268,10 @@ static int order_stream(sc_engine *e, uint32_t rank, uint64_t most) {
     return 1;
 }
 
-/* Another member whose packets may wait for the sequencer. */
-static int is_ordered(const sc_engine *e, uint32_t rank) { return rank != e->view.rank && !e->peers[rank]->cut.lost; }
+/* A member whose packets may wait for the sequencer. */
+static int is_ordered(const sc_engine *e, uint32_t rank) {
+    return rank == e->view.rank ? has_policy(e) : !e->peers[rank]->cut.lost;
+}
 
 /* Orders everything that has come. */
 static void order_all(sc_engine *e) {
@@ -225,8 +283,8 @@ static void order_all(sc_engine *e) {
 
 /* ---- its policy ---------------------------------------------------------------------------------------------- */
 
-static void describe(sc_offer *out, const sc_rx_packet *slot, uint64_t seqno, uint32_t rank) {
-    const uint8_t *p = slot->p, *offsets = p + sc_wire_offsets(sc_get_data_len(p));
+static void describe(sc_offer *out, const uint8_t *p, uint64_t seqno, uint32_t rank) {
+    const uint8_t *offsets = p + sc_wire_offsets(sc_get_data_len(p));
     uint32_t begins = sc_get_flags(p) & SC_FLAG_CONT_IN ? 1 : 0;
     *out = (sc_offer){.seqno = seqno,
                       .sent_ns = (int64_t)sc_get_sent_ns(p),
@@ -244,16 +302,12 @@ static size_t offer(sc_engine *e, sc_offer *out, uint64_t *batch) {
     if (s->due == SC_NEVER || s->batch || e->cut.gate_closed) return 0;
     uint64_t at[SC_MEMBERS_MAX];
     size_t n = 0;
-    for (uint32_t r = 0; r < e->view.n; r++) at[r] = e->peers[r]->group.queued;
+    for (uint32_t r = 0; r < e->view.n; r++) at[r] = front_of(e, r);
     for (size_t before = SIZE_MAX; n != before && n < SC_OFFERS_MAX;) {
         before = n;
         for (uint32_t r = 0; r < e->view.n && n < SC_OFFERS_MAX; r++) {
-            const sc_rx_stream *rx = &e->peers[r]->group;
-            if (!is_ordered(e, r)) continue;
-            while (at[r] < rx->next && sc_is_beside(sc_rx_at(e, rx, at[r])->p)) at[r]++;
-            if (at[r] == rx->next) continue;
-            describe(&out[n++], sc_rx_at(e, rx, at[r]), at[r], r);
-            at[r]++;
+            const uint8_t *p = is_ordered(e, r) ? waiting(e, r, &at[r]) : NULL;
+            if (p) describe(&out[n++], p, at[r]++, r);
         }
     }
     if (n) s->batch = *batch = ++e->counters.policy_batches;
@@ -286,9 +340,9 @@ static int carry_out(sc_engine *e) {
     return 1;
 }
 
-static int is_waiting(const sc_engine *e) {
+static int is_any_waiting(const sc_engine *e) {
     for (uint32_t r = 0; r < e->view.n; r++)
-        if (is_ordered(e, r) && e->peers[r]->group.queued < e->peers[r]->group.next) return 1;
+        if (is_ordered(e, r) && is_waiting(e, r)) return 1;
     return 0;
 }
 
@@ -296,7 +350,7 @@ static int is_waiting(const sc_engine *e) {
 static void order_by_policy(sc_engine *e, int64_t now) {
     recording *s = e->order.state;
     if (!carry_out(e) || !s->arrived) return;
-    if (!is_waiting(e)) {
+    if (!is_any_waiting(e)) {
         s->arrived = 0;
         s->due = SC_NEVER;
         s->batch = 0;
@@ -332,12 +386,10 @@ static void settle(sc_engine *e, int64_t now) {
 /* ---- the others ---------------------------------------------------------------------------------------------- */
 
 static int accepts(const sc_engine *e, const sc_peer *peer, int stream, const uint8_t *p) {
-    if (stream != SC_STREAM_GROUP || sc_get_type(p) != SC_TYPE_RECORD) return stream == SC_STREAM_GROUP;
-    int valid = peer->rank == (uint32_t)e->view.sequencer;
-    for (uint32_t i = 0; i < sc_get_pieces(p); i++) {
-        uint32_t rank = sc_get_record_rank(p, i);
-        valid &= rank < e->view.n && rank != peer->rank;
-    }
+    int record = sc_get_type(p) == SC_TYPE_RECORD, sequenced = record || sc_get_flags(p) & SC_FLAG_RECORDED;
+    if (stream != SC_STREAM_GROUP || (sequenced && peer->rank != (uint32_t)e->view.sequencer)) return 0;
+    int valid = 1;
+    for (uint32_t i = 0; record && i < sc_get_pieces(p); i++) valid &= sc_get_record_rank(p, i) < e->view.n;
     return valid;
 }
 
@@ -346,8 +398,8 @@ static void own_order(sc_engine *e) {
     if (e->cut.fell[e->view.sequencer]) sc_queue_transitional(e);
 }
 
-/* Delivers what this record orders. 0: a packet is missing. `last`: it is beyond the cut, and void. */
-static int follow_record(sc_engine *e, const uint8_t *p, int last) {
+/* Delivers what this record orders. 0: a packet is missing. */
+static int follow_record(sc_engine *e, const uint8_t *p) {
     recording *s = e->order.state;
     for (; s->entry < sc_get_pieces(p); s->entry++, s->delivered = 0) {
         while (s->delivered < sc_get_record_count(p, s->entry)) {
@@ -355,7 +407,7 @@ static int follow_record(sc_engine *e, const uint8_t *p, int last) {
                 s->delivered++;
                 continue;
             }
-            if (!last) return 0;
+            if (!s->ending) return 0;
             own_order(e);
             break;
         }
@@ -364,34 +416,39 @@ static int follow_record(sc_engine *e, const uint8_t *p, int last) {
     return 1;
 }
 
+/* Reads what is next in the sequencer's stream: carries out a record, delivers a packet, or leaves it to a record that follows. 0: a
+ * packet that a record names is missing, or memory. */
+static int read_next(sc_engine *e, sc_peer *peer) {
+    recording *s = e->order.state;
+    const sc_rx_stream *rx = &peer->group;
+    const uint8_t *p = sc_rx_at(e, rx, s->read)->p;
+    int waits = rx->queued < s->read || sc_get_flags(p) & SC_FLAG_RECORDED;
+    if (sc_get_type(p) == SC_TYPE_RECORD ? !follow_record(e, p) : !waits && !deliver_packet(e, peer)) return 0;
+    s->read++;
+    pass(e, peer);
+    return 1;
+}
+
 /* Delivers as far as the sequencer's stream orders. */
-static void follow(sc_engine *e, int last) {
+static void follow(sc_engine *e) {
+    const recording *s = e->order.state;
     sc_peer *peer = e->peers[e->view.sequencer];
-    sc_rx_stream *rx = &peer->group;
-    while (rx->queued < rx->next) {
-        const sc_rx_packet *slot = sc_rx_at(e, rx, rx->queued);
-        if (sc_get_type(slot->p) == SC_TYPE_RECORD) {
-            if (!follow_record(e, slot->p, last)) return;
-            sc_rx_skip(rx);
-            if (!last) sc_flow_consumed(e, peer, SC_STREAM_GROUP, slot->len, e->now);
-        } else if (!deliver_packet(e, peer)) {
-            return;
-        }
-    }
+    while (s->read < peer->group.next && read_next(e, peer)) {}
 }
 
 static void advance(sc_engine *e, sc_peer *peer) {
-    if (peer->rank != (uint32_t)e->view.sequencer) pass_beside(e, peer);
+    pass(e, peer);
     if (sc_is_sequencer(e))
         ((recording *)e->order.state)->arrived = 1;
     else
-        follow(e, 0);
+        follow(e);
 }
 
 /* ---- the end of the view ------------------------------------------------------------------------------------- */
 
 static void finish(sc_engine *e) {
-    if (!sc_is_sequencer(e)) follow(e, 1);
+    ((recording *)e->order.state)->ending = 1;
+    if (!sc_is_sequencer(e)) follow(e);
     own_order(e);
     for (uint32_t r = 0; r < e->view.n; r++)
         while (deliver_next(e, r)) {}

@@ -184,8 +184,8 @@ void sc_flow_yield(sc_engine *e) {
 
 /* In a safe view a packet is stable only if this member, too, has it in order. */
 static uint64_t ordered_here(const sc_engine *e) {
-    if (!e->view.safe || e->order.own != &e->group || !e->order.ops->ordered) return UINT64_MAX;
-    return e->view.rank == (uint32_t)e->view.sequencer ? UINT64_MAX : e->order.ops->ordered(e);
+    int waits = e->order.own == &e->group && e->order.ops->ordered && !e->order.ops->renumbers;
+    return e->view.safe && waits ? e->order.ops->ordered(e) : UINT64_MAX;
 }
 
 /* A safe view waits to hear what is stable: must it be told without a packet? */

@@ -66,7 +66,8 @@ uint32_t sc_engine_own_messages(const sc_engine *e, uint64_t seqno, int waiting)
 uint64_t sc_own_unordered(const sc_engine *e) {
     if (!e->in_view || !e->order.ops->ordered) return 0;
     const sc_tx_stream *tx = e->order.own;
-    return e->own.last + (tx->open && tx->open_pieces) - e->order.ops->ordered(e);
+    uint64_t ordered = e->order.ops->ordered(e), open = tx->open && tx->open_pieces;
+    return open + (ordered < e->own.last ? e->own.last - ordered : 0);
 }
 
 uint64_t sc_engine_unordered(const sc_engine *e) { return sc_own_unordered(e) + (e->gate.tail - e->gate.head); }

@@ -21,8 +21,8 @@ static int is_seqno(uint64_t seqno) { return seqno <= SC_SEQNO_MAX; }
 static sc_wire_result verdict(int valid) { return valid ? SC_WIRE_OK : SC_WIRE_FIELD_BAD; }
 
 static int data_header_valid(const uint8_t *p) {
-    int group = sc_get_type(p) == SC_TYPE_DATA || sc_get_type(p) == SC_TYPE_FORWARD;
-    int flags = SC_FLAG_CONT_IN | SC_FLAG_CONT_OUT | (group ? SC_FLAG_BESIDE : 0);
+    int data = sc_get_type(p) == SC_TYPE_DATA, group = data || sc_get_type(p) == SC_TYPE_FORWARD;
+    int flags = SC_FLAG_CONT_IN | SC_FLAG_CONT_OUT | (group ? SC_FLAG_BESIDE : 0) | (data ? SC_FLAG_RECORDED : 0);
     return sc_get_data_len(p) <= SC_PACKET_MAX && sc_get_pieces(p) && !(sc_get_flags(p) & ~flags) && sc_get_seqno(p) &&
            is_seqno(sc_get_seqno(p)) && is_seqno(sc_get_origin_seqno(p)) && sc_get_origin_rank(p) < SC_MEMBERS_MAX;
 }

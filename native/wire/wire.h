@@ -53,8 +53,8 @@ enum { SC_STREAM_GROUP = 0, SC_STREAM_UNICAST = 1, SC_STREAM_FORWARD = 2, SC_STR
 
 /* SC_FLAG_STARVED is set in heartbeats: the sender drops received packets, as it has no slabs left, and since its last
  * heartbeat nothing arrived in order or was taken. SC_FLAG_BESIDE is set in DATA and FORWARD: the messages have no place in the
- * total order. */
-enum { SC_FLAG_CONT_IN = 1, SC_FLAG_CONT_OUT = 2, SC_FLAG_STARVED = 4, SC_FLAG_BESIDE = 8 };
+ * total order. SC_FLAG_RECORDED is set in DATA of a sequencer: a record names this packet, too (an order policy decides). */
+enum { SC_FLAG_CONT_IN = 1, SC_FLAG_CONT_OUT = 2, SC_FLAG_STARVED = 4, SC_FLAG_BESIDE = 8, SC_FLAG_RECORDED = 16 };
 
 /* Bytes of an integer, wherever it stands. */
 static inline uint8_t sc_get8(const uint8_t *p) { return p[0]; }
@@ -121,7 +121,7 @@ SC_FIELD(76, 16, pieces); /* of messages, at least 1 */
 SC_FIELD(78, 16, origin_rank); /* rank of the member whose messages these are */
 
 /* Body of RECORD, after a header of data packets in which `pieces` is the number of entries. With the order records: so many
- * packets of this member, which is not the sequencer, are delivered next. With grant there is one entry, of the sender: so many
+ * packets of this member are delivered next. With grant there is one entry, of the sender: so many
  * places from `place` on are void. With causal: what follows waits for so many more packets of these members. */
 SC_ENTRIES(80, 4, 16, record_rank); /* of a member */
 SC_ENTRIES(82, 4, 16, record_count); /* at least 1 */

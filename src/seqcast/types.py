@@ -178,8 +178,8 @@ class OrderPolicy(ABC):
     the sequencer should have the same policy.
 
     The policy orders what waits at the sequencer at the same time: while it decides about one batch, the next one
-    gathers. It orders packets, and each sender's packets keep their sequence. The sequencer's own messages are not
-    offered to it: they are ordered when they are sent.
+    gathers. It orders packets, and each sender's packets keep their sequence. The sequencer's own messages are offered
+    to it like those of the others, and wait for it.
 
     Attributes:
         limit_s: seconds that a batch may wait. When they are over, everything that waits is ordered as it arrived

@@ -17,6 +17,7 @@ from seqcast.net.ordering import Ordering
 from seqcast.types import Member, OrderPolicy, WaitingPacket
 
 MS = 1_000_000
+RECORD = 14
 LIMIT_MS = 10
 MEMBERS = [Member(f"m{i}", 100 + i) for i in range(4)]
 
@@ -80,6 +81,74 @@ def test_a_policy_cannot_put_a_senders_packet_before_an_earlier_one() -> None:
     for i in range(4):
         assert [payload[:1] for payload in payloads(net, i)] == [b"3", b"2", b"1"]
         assert [payload[:1] for payload in of_sender(net, i, 1)] == [b"3", b"1"]
+
+
+def test_the_sequencers_own_messages_are_ordered_by_its_policy_too() -> None:
+    """Whoever sent first: what is least urgent comes last, at every member."""
+    net, policy = group(), Policy()
+    assert net.engines[0].send(b"9 own") == SENT
+    urgent(net)
+    assert net.got == [[], [], [], []]
+    assert decide(net, policy)
+    net.run(5)
+    assert [each.sender.name for each in policy.seen] == ["m0", "m1", "m2", "m3"]
+    assert all(payloads(net, i) == [b"1 high", b"2 middle", b"3 low", b"9 own"] for i in range(4))
+
+
+def test_a_sequencer_that_sends_alone_asks_its_policy_and_waits_no_longer_than_its_limit() -> None:
+    net = group()
+    assert net.engines[0].send(b"asked") == SENT
+    net.run(2)
+    assert not any(net.got) and decide(net, Policy())
+    net.run(5)
+    assert net.engines[0].send(b"late") == SENT
+    net.run(2)
+    assert [payloads(net, i) for i in range(4)] == [[b"asked"]] * 4
+    net.run(LIMIT_MS + 3)
+    assert [payloads(net, i) for i in range(4)] == [[b"asked", b"late"]] * 4
+    assert net.engines[0].counters()["policy_late"] == 1
+
+
+def test_a_sequencer_whose_ring_is_full_of_own_packets_that_wait_can_still_record_them() -> None:
+    net = group(packet=512, ring_packets=64)
+    sent = [bytes([k]) * 450 for k in range(60)]
+    accepted = 0
+    for _ in range(200):
+        while accepted < 60 and net.engines[0].send(sent[accepted]) == SENT:
+            accepted += 1
+        net.step()
+        if accepted > 50 and (found := net.engines[0].offers()) is not None:
+            net.engines[0].decide(found[0], [offer[0] for offer in found[1]], net.now)
+    assert [payloads(net, i) for i in range(4)] == [sent] * 4
+
+
+def test_own_messages_beside_the_order_wait_for_earlier_own_ones_only() -> None:
+    net = group()
+    assert net.engines[0].send(b"first", ordered=False) == SENT
+    net.run(2)
+    assert [payloads(net, i) for i in range(4)] == [[b"first"]] * 4
+    assert net.engines[0].send(b"2 own") == net.engines[0].send(b"last", ordered=False) == SENT
+    assert net.engines[1].send(b"1 other") == SENT
+    net.run(2)
+    assert all(len(net.got[i]) == 1 for i in range(4)) and decide(net, Policy())
+    net.run(5)
+    assert [payloads(net, i) for i in range(4)] == [[b"first", b"1 other", b"2 own", b"last"]] * 4
+
+
+def test_own_messages_that_the_policy_has_not_ordered_are_ordered_by_the_cut() -> None:
+    """And a record that names one which is not behind it waits for the end of the view, too."""
+    net = group()
+    net.drop = lambda src, dst, lane, datagram: src == 0 and datagram[2] == RECORD
+    assert net.engines[0].send(b"2 own") == net.engines[1].send(b"1 other") == SENT
+    net.run(2)
+    assert decide(net, Policy())
+    net.step()
+    assert payloads(net, 0) == [b"1 other", b"2 own"] and not any(net.got[1:])
+    net.drop = lambda src, dst, lane, datagram: 0 in (src, dst)
+    change_view(net, [1, 2, 3], [1, 2, 3], sequencer=0, tag=2)
+    net.run(5)
+    assert all(payloads(net, i) == [b"2 own", b"1 other"] for i in (1, 2, 3))
+    assert all(net.transitional[i] == [0, 1] for i in (1, 2, 3)), "the sequencer had another order"
 
 
 def test_without_an_answer_in_time_all_is_ordered_as_it_arrived_and_the_late_answer_is_void() -> None:
