@@ -47,36 +47,36 @@ static void begin(sc_engine *e) {
 
 /* ---- own packets --------------------------------------------------------------------------------------------- */
 
-/* Fills a record with what was delivered of the members from *rank on and not told yet; returns the number of entries. */
-static uint32_t fill(sc_engine *e, uint8_t *p, uint32_t *rank) {
-    vectors *s = e->order.state;
+/* Fills a record with what was delivered and is not told yet; returns the number of entries. */
+static uint32_t fill(const sc_engine *e, uint8_t *p) {
+    const vectors *s = e->order.state;
     uint32_t entries = 0;
-    while (*rank < e->view.n && entries < SC_RECORD_ENTRIES_MAX) {
-        uint64_t more = *rank == e->view.rank ? 0 : e->peers[*rank]->group.queued - 1 - s->told[*rank];
-        if (more) {
-            uint16_t count = more < UINT16_MAX ? (uint16_t)more : UINT16_MAX;
-            sc_put_record_rank(p, entries, (uint16_t)*rank);
-            sc_put_record_count(p, entries++, count);
-            s->told[*rank] += count;
-        }
-        if (more <= UINT16_MAX) ++*rank;
+    for (uint32_t rank = 0; rank < e->view.n && entries < SC_RECORD_ENTRIES_MAX; rank++) {
+        uint64_t more = rank == e->view.rank ? 0 : e->peers[rank]->group.queued - 1 - s->told[rank];
+        if (!more) continue;
+        sc_put_record_rank(p, entries, (uint16_t)rank);
+        sc_put_record_count(p, entries++, (uint16_t)(more < UINT16_MAX ? more : UINT16_MAX));
     }
     return entries;
 }
 
-/* Before the next own packet: records of what it waits for. */
+/* Before the next own packet: records of what it waits for. Without memory it waits for too little, as a packet that is being
+ * closed cannot wait itself; the rest is told as soon as there is memory. */
 static void tell(sc_engine *e) {
     vectors *s = e->order.state;
-    for (uint32_t rank = 0; rank < e->view.n;) {
-        uint8_t p[SC_RECORD_LEN(SC_RECORD_ENTRIES_MAX)] = {0};
-        uint32_t entries = fill(e, p, &rank);
-        if (!entries) continue;
-        if (sc_record_put(e, &s->sharing, p, entries))
-            e->counters.records++;
-        else
-            e->counters.drop_slabs++; /* without memory */
-    }
     s->overdue = 0;
+    for (uint32_t records = 0; records < RECORDS_MAX; records++) {
+        uint8_t p[SC_RECORD_LEN(SC_RECORD_ENTRIES_MAX)] = {0};
+        uint32_t entries = fill(e, p);
+        if (!entries) return;
+        if (!sc_record_put(e, &s->sharing, p, entries)) {
+            e->counters.drop_slabs++;
+            break;
+        }
+        for (uint32_t i = 0; i < entries; i++) s->told[sc_get_record_rank(p, i)] += sc_get_record_count(p, i);
+        e->counters.records++;
+    }
+    s->overdue = 1;
 }
 
 static void closing(sc_engine *e, const sc_tx_stream *tx) {
