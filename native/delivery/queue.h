@@ -21,7 +21,7 @@ typedef struct {
     uint8_t stream; /* SC_STREAM_* */
     uint8_t inside; /* the marker is inside a view: open messages continue after it */
     uint8_t own; /* a copy of an own packet, which the pool does not bound */
-    uint8_t transitional; /* members that fell may have delivered something else in its place */
+    uint8_t transitional; /* members that fell may have delivered something else in its place, or (safe) nothing */
 } sc_delivery;
 
 typedef struct {

@@ -295,11 +295,6 @@ def test_bad_calls_say_what_to_do():
             (lambda: a.send_batch(np.zeros(3, np.int16), np.array([0, 2])), seqcast.UsageError, "uint8"),
             (lambda: a.send(b"x", to=seqcast.Member("z", 99)), seqcast.NotInView, "z is not in the view"),
             (lambda: seqcast.join("x", order="chaos"), seqcast.ConfigError, "total-1999, grant, causal, fifo"),
-            (
-                lambda: seqcast.join("x", order="fifo", safe=True),
-                seqcast.ConfigError,
-                "needs .*'records'.* not order='fifo'",
-            ),
             (lambda: seqcast.join(""), seqcast.ConfigError, "cluster"),
             (lambda: seqcast.join("x", name="n" * 200), seqcast.ConfigError, "128 bytes"),
             (lambda: seqcast.join("x", ttll=3), seqcast.ConfigError, "did you mean ttl"),

@@ -70,7 +70,7 @@ cdef class Message:
         sent_ns: wall clock of the sender, ns since 1970, when the packet was opened.
         unicast: it was sent to this member only.
         transitional: it was delivered by a view change after members were lost, which may have delivered something
-            else in its place.
+            else in its place; with ``safe=True`` also one that they may not have been delivered.
     """
 
     __match_args__ = (
@@ -126,7 +126,7 @@ cdef class Batch:
         offsets: ``len(batch) + 1`` offsets into ``data`` (int32): message i is ``data[offsets[i]:offsets[i + 1]]``.
         runs: who sent what: one row for the messages of one packet: sender's id, seqno, global_seqno, sent_ns, first
             (index of its first message here), n, index, unicast, transitional.
-        transitional: global seqno of the first message that is; 0 if none is.
+        transitional: global seqno of the first message that has one and is; 0 if none is.
         nbytes: bytes of all its messages.
         view_tag: tag of the view's id, as packets carry it.
         delivered_ns: wall clock at delivery, ns since 1970.
@@ -181,7 +181,7 @@ cdef class Batch:
         cdef const sc_run *run
         for r in range(self.b.n_runs):
             run = &self.b.runs[r]
-            if run.transitional and run.first + run.n > self.first:
+            if run.transitional and run.global_seqno and run.first + run.n > self.first:
                 return run.global_seqno + (self.first - run.first if self.first > run.first else 0)
         return 0
 

@@ -99,7 +99,7 @@ class Batch:
         first, n, index, unicast, transitional; ``first`` is the index of its first message here."""
     @property
     def transitional(self) -> int:
-        """Global seqno of the first message that is transitional (see ``Message``); 0 if none is."""
+        """Global seqno of the first message that has one and is transitional (see ``Message``); 0 if none is."""
     @property
     def nbytes(self) -> int:
         """Bytes of all messages."""

@@ -18,7 +18,6 @@ from seqcast.api.receiving import Receiving
 from seqcast.api.sending import Sending
 from seqcast.arguments import check_limit, check_min_members, check_name, check_policy, nanoseconds
 from seqcast.config import Config
-from seqcast.core.orders import resolve
 from seqcast.errors import ConfigError
 from seqcast.net.host import Host
 from seqcast.net.reunion import part_in_state
@@ -94,9 +93,6 @@ def join(
     config = Config.from_environment() if config is None else config
     if settings:
         config = config.replace(**settings)
-    if config.safe and not resolve(order).safe:
-        safe = ", ".join(repr(each) for each in ORDERS if resolve(each).safe)
-        raise ConfigError(f"safe=True needs an order that can deliver safely ({safe}), not order={order!r}")
     if name is None:
         same = sum(group.cluster == cluster for group in open_groups())
         name = f"{socket.gethostname()[:96]}-{os.getpid()}" + (f"-{same + 1}" if same else "")

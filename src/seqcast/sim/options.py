@@ -6,7 +6,6 @@ import random
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from seqcast.core.orders import resolve
 from seqcast.sim import families
 from seqcast.sim.policies import BAD, GOOD, ORDERERS, SEQUENCERS
 
@@ -237,7 +236,7 @@ class Options:
         drawn |= _settings(seed) | _drive(seed, drawn)
         drawn["membership"] = random.Random(f"membership {seed}").choice(("coordinated",) * 3 + ("token-ring",))
         drawn["reliability"] = random.Random(f"reliability {seed}").choice(("nak",) * 3 + ("gossip",))
-        if resolve(order or drawn["order"]).safe and (reliability or drawn["reliability"]) != "gossip":
+        if (reliability or drawn["reliability"]) != "gossip":
             drawn["safe"] = random.Random(f"safe {seed}").random() < 0.3
         if "doubts" in drawn and not stormy:  # a member may look dead anyway
             drawn["interfaces"] = random.Random(f"interfaces {seed}").choice((0, 0, 1, 3))

@@ -42,9 +42,6 @@ class Order(ABC):
     beside: ClassVar[bool] = False
     """Messages that were sent with ``ordered=False`` have no place in the total order; else they are ordered like all
     others."""
-    safe: ClassVar[bool] = False
-    """Delivery can be safe: a member acknowledges a packet of a group stream only when it and all before it are in
-    order there. So what all have acknowledged has its place at every member."""
     prefix: ClassVar[bool]
     """What a member delivered before it crashed or was cut off is a prefix of what the others deliver in that view, by
     the one order or per sender. The audit checks it."""

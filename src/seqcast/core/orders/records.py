@@ -22,7 +22,6 @@ class Records(Order):
     number: ClassVar[int] = 2
     total: ClassVar[bool] = True
     beside: ClassVar[bool] = True
-    safe: ClassVar[bool] = True
     prefix: ClassVar[bool] = False
     resends: ClassVar[bool] = False
 

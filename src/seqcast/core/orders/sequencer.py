@@ -19,7 +19,6 @@ class Sequencer(Order):
     number: ClassVar[int] = 1
     total: ClassVar[bool] = True
     beside: ClassVar[bool] = True
-    safe: ClassVar[bool] = True
     prefix: ClassVar[bool] = True
     resends: ClassVar[bool] = True
 

@@ -18,7 +18,6 @@ from seqcast.types import Member
 class Total1999(Sequencer):
     name: ClassVar[str] = "total-1999"
     number: ClassVar[int] = 5
-    safe: ClassVar[bool] = False
 
     def sequencer(self, members: Sequence[Member], choose: Choose) -> int:
         return first(members)

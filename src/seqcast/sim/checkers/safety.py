@@ -45,6 +45,8 @@ def check_safety(records: Sequence[Record]) -> Iterator[str]:
     yield from _check_excluded(everywhere)
     if ordered:
         yield from transitional.check_transitional(everywhere)
+    if records[0].options.safe:
+        yield from transitional.check_safe(everywhere)
     if order.causal:
         yield from causal.check_causal(records)
     yield from losses.check_told(records, everywhere)

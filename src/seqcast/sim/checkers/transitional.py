@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import combinations
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations, permutations
 
 from seqcast.sim.record import Delivered, Stay
 from seqcast.types import ViewId
@@ -13,17 +13,12 @@ def check_transitional(everywhere: Sequence[Stay]) -> Iterator[str]:
     """In a total order: what a member that closed a view delivered before the first transitional message is, as far as
     both reach, what every other member of that view delivered: also one that crashed, was excluded, or was cut off and
     closed the view apart (of whose messages the transitional ones do not count either)."""
-    in_view: dict[ViewId, list[Stay]] = {}
     for stay in everywhere:
         yield from _check_end(stay)
-        in_view.setdefault(stay.view.view_id, []).append(stay)
-    for together in in_view.values():
+    for together in _by_view(everywhere):
         for one, other in combinations(together, 2):
             if one.successor is not None or other.successor is not None:
                 yield from _check_pair(one, other)
-            if one.record.options.safe:
-                yield from _check_safe(one, other)
-                yield from _check_safe(other, one)
 
 
 def _check_end(stay: Stay) -> Iterator[str]:
@@ -31,7 +26,8 @@ def _check_end(stay: Stay) -> Iterator[str]:
     late = [entry.transitional for entry in stay.delivered if entry.global_seqno]
     if late != sorted(late):
         yield f"transitional: {stay.record} delivers in {stay.view} what is not, behind what is"
-    if any(entry.transitional for entry in stay.delivered if not entry.global_seqno):
+    beside = any(entry.transitional for entry in stay.delivered if not entry.global_seqno)
+    if beside and not stay.record.options.safe:
         yield f"transitional: {stay.record} delivers in {stay.view} one without a place in the order that is"
 
 
@@ -49,13 +45,38 @@ def _check_pair(one: Stay, other: Stay) -> Iterator[str]:
         yield f"transitional: {where}: at {index} {one.record} has {a[index]}, {other.record} {b[index]}"
 
 
-def _check_safe(one: Stay, other: Stay) -> Iterator[str]:
-    """With safe delivery: what is not transitional at ``one``, whatever became of it, ``other`` delivers in the same
-    places; all of it if it closed the view, else as far as it came."""
-    safe = [(entry.sender, entry.counter) for entry in one.delivered if entry.global_seqno and not entry.transitional]
-    got = [(entry.sender, entry.counter) for entry in other.delivered if entry.global_seqno]
-    if other.successor is None:
-        got = [(each.sender, each.counter) for each in other.delivered if each.global_seqno and not each.transitional]
-        safe = safe[: len(got)]
-    if got[: len(safe)] != safe:
-        yield f"safe: in {one.view} ({one.view.view_id}) {one.record} delivers {len(safe)}, {other.record} others"
+def check_safe(everywhere: Sequence[Stay]) -> Iterator[str]:
+    """With safe delivery: what is not transitional at one member, whatever became of it, every other member of the view
+    delivers in the same place: all of it if it closed the view, else as far as it came."""
+    for together in _by_view(everywhere):
+        for one, other in permutations(together, 2):
+            got = _streams(other, undecided=other.successor is not None)
+            for stream, safe in _streams(one, undecided=False).items():
+                there = got.get(stream, [])
+                due = safe if other.successor is not None else safe[: len(there)]
+                if there[: len(due)] != due:
+                    where = f"in {one.view} ({one.view.view_id})"
+                    yield f"safe: {where} {one.record} delivers {len(safe)} of {stream:x}, {other.record} others"
+
+
+def _streams(stay: Stay, *, undecided: bool) -> dict[int, list[tuple[int, int]]]:
+    """The messages to the group that it delivered, by sender; under 0 those with a place in a total order.
+
+    Args:
+        stay: of one member in one view.
+        undecided: with those that are transitional.
+    """
+    streams: dict[int, list[tuple[int, int]]] = {}
+    for entry in stay.delivered:
+        if entry.to or (entry.transitional and not undecided):
+            continue
+        for stream in (entry.sender, 0) if entry.global_seqno else (entry.sender,):
+            streams.setdefault(stream, []).append((entry.sender, entry.counter))
+    return streams
+
+
+def _by_view(everywhere: Sequence[Stay]) -> Iterable[list[Stay]]:
+    in_view: dict[ViewId, list[Stay]] = {}
+    for stay in everywhere:
+        in_view.setdefault(stay.view.view_id, []).append(stay)
+    return in_view.values()
