@@ -626,6 +626,17 @@ BREAKS = (
     _one("a block callback is waited for without limit", MACHINES + "blocker.py",
          "self.due_ns = self.context.now + self.context.settings.block_deadline_ns", "pass",
          family="storm"),
+    # ---- interfaces
+    _one("sockets stay with an interface that another one has replaced", MACHINES + "interface.py",
+         "        self.context.emit(MendSockets())\n", "",
+         family="interfaces"),
+    _one("a member keeps on at an address that another one has replaced", MACHINES + "interface.py",
+         "return self.replaced >= PATIENCE", "return False",
+         family="interfaces"),
+    _one("a joiner keeps on at an address that it has lost", MACHINES + "lifecycle.py",
+         "        (S.SEEKING, E.GIVE_WAY, S.OVER, (stop, fail_unreachable), \"our address is gone: nobody can admit us\"),\n", "",
+         tests="tests/sim/test_interfaces.py",
+         family="interfaces"),
     # ---- states
     _one("OK does not tell that the state is lacking", MACHINES + "participant.py",
          "tuple(held), context.lacks, accepted)", "tuple(held), None, accepted)",
