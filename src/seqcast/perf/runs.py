@@ -21,6 +21,8 @@ JOURNAL_LEAVE_S = 300.0
 WARM_S = 0.3
 WARM_ROUNDS = 500
 BARE_TRIES = 3
+USED = ("user_s", "system_s", "waits")
+"""What a process reports of its use of the machine: CPU time outside and in the kernel, s, and how often it blocked."""
 GROUP_TRIES = 3
 
 
@@ -92,6 +94,13 @@ def bare_throughput(path: Path, load: Load, *, limit: bool, window_bytes: int) -
     Raises:
         RunFailed: a process failed, lost data or found a wrong CRC.
     """
+    sender = bare_run(path, load, limit=limit, window_bytes=window_bytes)[0]
+    return float(sender["bytes"] / sender["elapsed_ns"] * 1e3)
+
+
+def bare_run(path: Path, load: Load, *, limit: bool, window_bytes: int) -> list[dict[str, Any]]:
+    """What the processes of ``bare_throughput`` report, the sender first: for a sender bytes received by the slowest
+    and the ns in which they were, sent (all bytes); for each of them ``USED``."""
     window_bytes = max(window_bytes, 2 * path.packet_bytes * path.segments)
     settings = {
         "group": GROUP_ADDRESS,
@@ -108,7 +117,7 @@ def bare_throughput(path: Path, load: Load, *, limit: bool, window_bytes: int) -
     for _ in range(BARE_TRIES):  # no retransmission: a run with losses does not count
         done = _bare_run(path, settings, load.seconds)
         if not done[0]["lost"] and not any(answer["corrupt"] for answer in done[1:]):
-            return float(done[0]["bytes"] / done[0]["elapsed_ns"] * 1e3)
+            return done
     raise RunFailed(f"the bare baseline lost {done[0]['lost']} bytes in the last of {BARE_TRIES} tries")
 
 
@@ -135,9 +144,10 @@ def group_throughput(path: Path, load: Load, cluster: str) -> dict[str, Any]:
     Returns:
         sent_msgs_per_s, delivered_msgs_per_s and delivered_mb_per_s (of the slowest receiver, until its last
         message), messages, received, lost (sum over receivers), wrong, views (that came during the run; always 0),
-        retransmitted_packets, cpu_us_per_msg (of the whole group), rss_mb and rss_rest_mb (of the largest member),
-        window_bytes; and with journals journal_missing, the messages received that no journal holds. A run during
-        which membership changed is repeated.
+        retransmitted_packets, packets (sent for the first time), cpu_us_per_msg (of the whole group), used (``USED``
+        of each member, in their order), rss_mb and rss_rest_mb (of the largest member), window_bytes; and with
+        journals journal_missing, the messages received that no journal holds. A run during which membership changed
+        is repeated.
 
     Raises:
         RunFailed: a member failed, its journal cannot be read, or membership changed in each try.
@@ -221,7 +231,9 @@ def _group_run(path: Path, load: Load, cluster: str, journal: dict[str, str]) ->
         "wrong": sum(answer["wrong"] for answer in receivers),
         "views": sum(answer["views"] for answer in done),
         "retransmitted_packets": sum(answer["counters"]["packets_retransmitted"] for answer in done),
-        "cpu_us_per_msg": sum(answer["cpu_s"] for answer in done) * 1e6 / max(1, sum(sent)),
+        "cpu_us_per_msg": sum(answer["user_s"] + answer["system_s"] for answer in done) * 1e6 / max(1, sum(sent)),
+        "packets": sum(answer["counters"]["packets_sent"] for answer in done),
+        "used": [{key: answer[key] for key in USED} for answer in done],
         "rss_mb": max(answer["rss_mb"] for answer in done),
         "rss_rest_mb": max(answer["rss_mb"] for answer in ready),
         "window_bytes": ready[0]["counters"]["window_bytes"],

@@ -64,10 +64,15 @@ class Commands:
         return self.next()
 
 
-def cpu_s() -> float:
-    """CPU time of this process so far, s."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
+def usage() -> dict[str, float]:
+    """Of this process so far: its CPU time in and outside the kernel, s, and how often it blocked."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return {"user_s": used.ru_utime, "system_s": used.ru_stime, "waits": used.ru_nvcsw}
+
+
+def usage_since(start: dict[str, float]) -> dict[str, float]:
+    """What ``usage`` has grown by."""
+    return {key: value - start[key] for key, value in usage().items()}
 
 
 def resident_mb() -> float:
@@ -97,11 +102,12 @@ def bare(task: dict[str, Any]) -> None:
     with mmap.mmap(task["shared_fd"], kernel.SHARED_BYTES) as shared:
         settings = kernel.Settings(**task["settings"])
         say("ready")
-        spin = task.get("spin", False)
+        spin, start = task.get("spin", False), usage()
         if task["role"] == "send":
-            say("done", **kernel.send(settings, shared, warm_ns=task["warm_ns"], measure_ns=task["measure_ns"]))
+            sent = kernel.send(settings, shared, warm_ns=task["warm_ns"], measure_ns=task["measure_ns"])
+            say("done", **sent, **usage_since(start))
         elif task["role"] == "receive":
-            say("done", **kernel.receive(settings, shared, index=task["index"]))
+            say("done", **kernel.receive(settings, shared, index=task["index"]), **usage_since(start))
         elif task["role"] == "ping":
             trips = kernel.ping(settings, shared, spin=spin, warm_rounds=task["warm_rounds"], rounds=task["rounds"])
             say("done", **halves(trips))
@@ -136,19 +142,21 @@ def join(task: dict[str, Any], commands: Commands, **settings: Any) -> Any:
     return group
 
 
-def report_done(group: Any, check: Check | Tally, start: tuple[float, int, int], expected: int | None) -> None:
+def report_done(
+    group: Any, check: Check | Tally, start: tuple[dict[str, float], int, int], expected: int | None
+) -> None:
     """What a member received, and what it cost.
 
     Args:
         group: the member's.
         check: what it received.
-        start: of the run: ``cpu_s()``, monotonic ns, and the counter of the view.
+        start: of the run, from ``begin``.
         expected: messages that it should have received; None where it receives none.
     """
-    cpu, start_ns, view = start
+    used, start_ns, view = start
     say(
         "done",
-        cpu_s=cpu_s() - cpu,
+        **usage_since(used),
         received=check.count,
         lost=0 if expected is None else max(0, expected - check.count),
         wrong=check.wrong,
@@ -159,9 +167,9 @@ def report_done(group: Any, check: Check | Tally, start: tuple[float, int, int],
     )
 
 
-def begin(group: Any) -> tuple[float, int, int]:
-    """The start of a run, for ``report_done``."""
-    return cpu_s(), time.monotonic_ns(), group.view.view_id.counter
+def begin(group: Any) -> tuple[dict[str, float], int, int]:
+    """The start of a run, for ``report_done``: what was used before, monotonic ns, and the counter of the view."""
+    return usage(), time.monotonic_ns(), group.view.view_id.counter
 
 
 def member(task: dict[str, Any]) -> None:
