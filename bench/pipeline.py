@@ -66,6 +66,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         told = json.loads(done.stdout.splitlines()[-1])
         took = round(time.monotonic() - begin, 1)
         results["parts"][name] = {**told, "load_before": round(load, 2), "took_s": took}
+        options.into.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")  # a later part may fail
     return results
 
 
@@ -152,7 +153,6 @@ def main() -> None:
     parser.add_argument("--into", type=Path, default=DOCS / "pipeline.json", help="the page stands beside it")
     options = parser.parse_args()
     results = measure(options)
-    options.into.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     options.into.with_suffix(".md").write_text(page(results), encoding="utf-8")
     print(options.into.with_suffix(".md"))
 

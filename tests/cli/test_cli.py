@@ -221,6 +221,13 @@ def test_a_message_as_json_says_its_place_and_origin():
     assert (row["sender"], row["global_seqno"], row["seqno"], row["index"]) == ("a", 11, 5, 2)
 
 
+def test_a_message_as_json_says_that_it_is_transitional_or_a_unicast_only_where_it_is():
+    sender, flags = MEMBER, {"unicast", "transitional"}
+    for given in ({}, {"unicast": True}, {"transitional": True}):
+        row = json.loads(tail.as_json(seqcast.Message(b"x", sender, VIEW.view_id, 5, 2, 11, 0, **given)))
+        assert {name for name in flags if name in row} == {*given} and all(row[name] is True for name in given)
+
+
 def test_bytes_that_are_no_text_are_base64_in_json():
     row = json.loads(tail.as_json(message(b"\xff\x00")))
     assert row["payload_base64"] == "/wA=" and "payload" not in row
