@@ -175,7 +175,9 @@ def summarize(segment: Segment, with_payload: bool) -> Summary:
 def scan_columns(batch: pa.RecordBatch) -> dict[str, Any]:
     """The columns that are scanned, as arrays."""
     columns = {name: batch[name].to_numpy() for name in SCANNED if name != "transitional"}
-    flags = batch["transitional"].fill_null(False)  # null: of a journal that does not say
+    flags = batch["transitional"]
+    if flags.null_count:  # of a journal that does not say
+        flags = flags.fill_null(False)
     return {**columns, "transitional": flags.to_numpy(zero_copy_only=False).view(np.uint8)}
 
 
