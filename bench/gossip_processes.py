@@ -230,7 +230,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     command = f"python bench/gossip_processes.py --members {first['members']} --loss {first['loss_percent']:g} --write"
     text = (
         f"`{command}`: {first['members']} processes, {first['machine']}, {first['loss_percent']:g} % of the datagrams "
-        f"lost at each receiver, one gossip in {max(row['average_s'] or 0 for row in rows):g} s. Per member and second, "
+        f"lost at each receiver, one gossip in {max(row['average_s'] or 0 for row in rows):g} s. Per member and second "
         "in the seconds of sending; in brackets: compared with the default reliability in the same run."
     )
     heads = (

@@ -9,12 +9,16 @@ import pytest
 from seqcast.core.gossip import (
     Alive,
     Answer,
+    Begun,
     Catalog,
+    CaughtUp,
     Collect,
     Everyone,
+    From,
     Gossip,
     Gossiper,
     GossipSettings,
+    Hello,
     Lost,
     Request,
     Sample,
@@ -163,6 +167,70 @@ def test_a_gossip_that_left_the_cache_is_not_taken_for_new() -> None:
     assert [known.add(5, counter) for counter in (1, 2, 3, 4)] == [True] * 4
     assert not known.add(5, 1) and not known.add(5, 4) and known.add(5, 5)
     assert known.add(6, 1), "of another origin"
+
+
+def test_a_number_that_no_member_of_a_view_can_have_reached_is_dropped() -> None:
+    """One forged gossip would else make all later ones of its origin look old."""
+    settings = GossipSettings(interval_ns_min=5 * MS, cache_max=1)
+    one = member(4, settings)
+    assert one.received(gossip_of(2, (1 << 53) - 1, m2=5), 3, 1 * SECOND) == []
+    assert sent(one.received(gossip_of(2, 1, m2=5), 2, 1 * SECOND), Request)
+    assert sent(one.received(gossip_of(3, 200, m3=5), 3, 1 * SECOND), Request), "one in each shortest interval can be"
+
+
+def test_a_member_whose_name_is_used_continues_above_the_number_that_was_used() -> None:
+    one = member(4, GossipSettings(average_ns=1 * MS))
+    assert one.received(gossip_of(1, 900, m2=5), 3, 1 * SECOND) == [] and one.forged == 1
+    begun = [each for at in range(1000, 1100) for each in sent(one.tick(at * MS), Gossip)]
+    assert begun and all(isinstance(each.message, Gossip) and each.message.counter > 900 for each in begun)
+    assert one.received(begun[0].message, 3, 2 * SECOND) == [] and one.forged == 1, "its own comes back"
+
+
+def test_what_one_member_alone_claims_is_asked_for_and_not_told_as_lost() -> None:
+    settings = GossipSettings(votes=False, lost_ns=1 * SECOND)
+    one = member(5, settings, m2=3)
+
+    def told(begin: int) -> list[Lost]:
+        return [
+            each for at in range(begin, begin + 3 * SECOND, 50 * MS) for each in one.tick(at) if isinstance(each, Lost)
+        ]
+
+    claim = Gossip(3, 1, 0, {2: span(1, 5, 5)}, (3,), (1, 4))
+    assert sent(one.received(claim, 3, 0), Request) == [Send((3,), Request({2: ((4, 5),)}))]
+    assert told(0) == []
+    one.received(claim._replace(origin=4), 4, 3 * SECOND)
+    assert told(3 * SECOND) == [Lost(2, 4, 5)]
+
+
+# ---- late-join handlers
+
+
+def test_a_late_join_handler_answers_with_its_catalog_and_the_joiner_asks_for_what_it_lacks() -> None:
+    """PB-04: after hello, once per interval, a bounded number of packets, until nothing lacks."""
+    settings = GossipSettings(votes=False, history_max=4, pull_ns=100 * MS, catalogs_ns=50 * MS, ask_again_ns=1 * MS)
+    handler, window = member(3, settings, me=2), Held()
+    handler._window.stored = {9: 10}  # type: ignore[attr-defined]
+    joiner = Gossiper(1, Everyone(1, range(1, 4)), settings, window, 0, Dice(1), history=True)
+    (hello,) = sent(joiner.tick(0), Hello)
+    assert hello == Send((), Hello(True))
+    (answer,) = sent(handler.received(Hello(True), 1, 0), Catalog)
+    assert answer == Send((1,), Catalog({9: (1, 10)})) and handler.received(Hello(False), 1, 0) == []
+    joiner.received(answer.message, 2, 10 * MS)
+    steps: list = []
+    for now in range(20, 1000, 10):
+        effects = joiner.tick(now * MS)
+        steps += [each for each in effects if isinstance(each, From | Begun | CaughtUp)]
+        for request in sent(effects, Request):
+            assert isinstance(request.message, Request) and request.message.packets <= 4 and request.to == (2,)
+            window.delivered[9] = request.message.missing[9][-1][1]
+    assert steps == [From(9, 1), Begun((2,)), CaughtUp()] and window.delivered == {9: 10}
+
+
+def test_a_joiner_whom_nobody_answers_begins_with_what_comes() -> None:
+    settings = GossipSettings(votes=False, history_ns=1 * SECOND, hello_again_ns=250 * MS)
+    joiner = Gossiper(1, Everyone(1, range(1, 4)), settings, Held(), 0, Dice(1), history=True)
+    effects = [each for now in range(0, 2000, 50) for each in joiner.tick(now * MS)]
+    assert len(sent(effects, Hello)) == 5 and effects.count(Begun(())) == 1 and CaughtUp() not in effects
 
 
 def test_what_is_known_is_bounded() -> None:

@@ -28,6 +28,7 @@ COUNTERS = (
     "frames_received",
     "frames_sent",
     "frames_unsent",
+    "gossips_forged",
     "joiners_declined",
     "links_cut",
     "members_lost",

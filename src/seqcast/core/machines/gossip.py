@@ -2,7 +2,8 @@
 
 Gossips are control frames. A request is a NAK of the engine, which bounds how many it answers; packets that were asked
 for come as any retransmission does. What a gossip says of this member's own stream counts as its origin's
-acknowledgement. A gossip comes from a member that may not have made it, so a member is believed about the others too.
+acknowledgement. A gossip comes from a member that may not have made it, so a member is believed about the others too;
+docs/gossip.md says what bounds that.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ class Gossiping:
         digest = {ids[rank]: Span(*spans) for rank, *spans in frame.digest}
         seen, not_seen = (tuple(ids[rank] for rank in ranks) for ranks in (frame.seen, frame.not_seen))
         gossip = Gossip(ids[frame.origin], frame.counter, frame.hops, digest, seen, not_seen)
+        forged = self._policy.forged
         self._carry_out(self._policy.received(gossip, sender, context.now))
+        context.counters["gossips_forged"] += self._policy.forged - forged
 
     def _carry_out(self, effects: list[Effect]) -> None:
         context, ranks = self.context, self._ranks
