@@ -203,7 +203,7 @@ def test_an_application_that_is_behind_loses_nothing_in_silence() -> None:
 
 def test_memory_is_bounded() -> None:
     net = CrowdNet()
-    bounds = StreamSettings(keep_bytes=1000)
+    bounds = StreamSettings(keep_bytes=2000)
     for number in (1, 2):
         net.join(number, replace(GOSSIP, lag=10_000), bounds=bounds)
     net.run(1.0)

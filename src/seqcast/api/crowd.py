@@ -112,12 +112,13 @@ class Crowd:
 
         Args:
             payload: at most 60,000 bytes. One of more than about 1,400 crosses a network in fragments.
-            timeout: seconds to wait where more is sent than ``send_bytes_per_s``. None: as long as it takes.
+            timeout: seconds to wait where more is sent than ``send_bytes_per_s``, or ``receive_bytes`` wait to be
+                received. None: as long as it takes.
 
         Raises:
-            UsageError: the payload is too large, or of no bytes.
+            UsageError: the payload is too large, or not bytes.
             SendTimeout: it had to wait longer.
-            NotMember: this member left.
+            NotMember: this member left, or failed.
         """
         if not isinstance(payload, bytes | bytearray | memoryview):
             raise UsageError(f"a message is bytes, not {type(payload).__name__}")

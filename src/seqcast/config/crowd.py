@@ -23,11 +23,12 @@ class CrowdSettings:
         average_s: a member receives one gossip in this time on average (seconds), however large the crowd is. Shorter:
             lost messages come sooner; longer: less traffic.
         lag: messages of each sender that a member keeps in memory for others.
-        lost_s: a message that others have, and that did not come for so long (seconds), is told as ``Missed``. At least
-            ten times ``average_s``.
+        lost_s: a message that others have, and that did not come for so long (seconds), is told as ``CrowdLost``. At
+            least ten times ``average_s``.
         keep_bytes: of messages that are kept in memory for others; older ones go first.
+        receive: False: nothing is delivered to the application, which only sends, or only keeps a store.
         receive_bytes: of messages that wait for the application; those that come when there is no more room are
-            repaired later, or told as ``Missed``.
+            repaired later, or told as ``CrowdLost``, and ``send`` waits.
         send_bytes_per_s: ``send`` waits when more is sent: nobody gives credit here.
         store: path of a SQLite file: makes this member a late-join handler, which keeps all messages that it delivers
             there, and serves those that join later from it. It continues where the file ends. Empty: none.
@@ -45,6 +46,7 @@ class CrowdSettings:
     lag: int = 1000
     lost_s: float = 10.0
     keep_bytes: int = 64 << 20
+    receive: bool = True
     receive_bytes: int = 64 << 20
     send_bytes_per_s: int = 10_000_000
     store: str = ""

@@ -61,7 +61,7 @@ class CrowdHost:
                 store.close()
             raise
         self._group = (group, settings.port)
-        self._store, self._receive_bytes = store, settings.receive_bytes
+        self._store, self._receives, self._receive_bytes = store, settings.receive, settings.receive_bytes
         host, port = self._unicast.getsockname()
         me = make_id(socket.inet_aton(host), port, secrets.randbits(32))
         self._member = CrowdMember(
@@ -114,13 +114,16 @@ class CrowdHost:
                     raise NotMember("this member leaves the crowd: join again")
                 now = time.monotonic_ns()
                 wait_s = 0.05
-                if len(self._sends) < SENDS_MAX:
+                if len(self._sends) < SENDS_MAX and self._waiting_bytes <= self._receive_bytes:
                     if self._budget.spend(len(payload) + EVENT_BYTES, now):
                         break
                     wait_s = self._budget.wait_ns(len(payload) + EVENT_BYTES) / 1e9
                 if end is not None:
                     if time.monotonic() >= end:
-                        raise SendTimeout(f"waited for {timeout_s:g} s: more is sent than send_bytes_per_s allows")
+                        raise SendTimeout(
+                            f"waited for {timeout_s:g} s: more is sent than send_bytes_per_s allows, or messages wait "
+                            "for this application to receive them (receive=False discards them)"
+                        )
                     wait_s = min(wait_s, end - time.monotonic())
                 self._changed.wait(max(wait_s, 0.0))
             self._sends.append(payload)
@@ -240,6 +243,8 @@ class CrowdHost:
 
     def _publish(self) -> None:
         events, counters = self._member.take_events(), self._count()
+        if not self._receives:
+            events = []
         with self._changed:
             self._events += events
             self._waiting_bytes += sum(map(_size, events))

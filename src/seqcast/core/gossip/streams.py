@@ -16,6 +16,9 @@ PAST_MAX = 65_536
 """Senders whose packets are held or kept, and those that were silent for longest, of which only the last seqno is
 remembered, so that nothing of them is delivered twice."""
 
+PACKET_BYTES = 100
+"""What a packet takes beside its payload, about: without it, empty messages would cost nothing."""
+
 
 class Store(Protocol):
     """Where a late-join handler keeps packets (PB-05)."""
@@ -155,7 +158,7 @@ class Streams:
             stream = self._begin(sender, kept if self.settled else seqno)
         if sender == self._me or seqno <= stream.delivered or seqno in stream.apart:
             return
-        held = self._held_bytes + len(payload)
+        held = self._held_bytes + len(payload) + PACKET_BYTES
         if self.full or seqno > stream.delivered + AHEAD_MAX or held > self._settings.held_bytes:
             self.dropped += 1
             return
@@ -182,7 +185,7 @@ class Streams:
         stream.kept = stream.delivered + 1
         stream.highest = max(stream.highest, stream.delivered)
         for seqno in [each for each in stream.apart if each <= stream.delivered]:
-            self._held_bytes -= len(stream.apart.pop(seqno) or b"")
+            self._held_bytes -= _size(stream.apart.pop(seqno))
 
     def begin_all(self) -> None:
         """Delivery begins."""
@@ -205,7 +208,7 @@ class Streams:
         if stream is None:
             return
         while stream.kept < min(below, stream.delivered + 1):
-            self._kept_bytes -= len(self._kept.pop((sender, stream.kept), b""))
+            self._kept_bytes -= _size(self._kept.pop((sender, stream.kept), None))
             stream.kept += 1
 
     def take(self) -> list[Delivered | Missed]:
@@ -292,7 +295,7 @@ class Streams:
         )
         self.collect(sender, self._streams[sender].delivered + 1)
         stream = self._streams.pop(sender)
-        self._held_bytes -= sum(len(each or b"") for each in stream.apart.values())
+        self._held_bytes -= sum(map(_size, stream.apart.values()))
         self._past[sender] = stream.delivered  # the last one that came, so the last to be forgotten
         if len(self._past) > PAST_MAX:
             del self._past[next(iter(self._past))]
@@ -302,7 +305,7 @@ class Streams:
             payload = stream.apart.pop(seqno)
             stream.delivered = seqno
             if payload is not None:
-                self._held_bytes -= len(payload)
+                self._held_bytes -= _size(payload)
                 self._deliver(sender, seqno, payload)
             else:
                 self._miss(sender, seqno)
@@ -311,7 +314,7 @@ class Streams:
         if self._store is not None:
             self._store.put(sender, seqno, payload)
         self._kept[sender, seqno] = payload
-        self._kept_bytes += len(payload)
+        self._kept_bytes += _size(payload)
         while self._kept_bytes > self._settings.keep_bytes:
             sender_of, oldest = next(iter(self._kept))
             self.collect(sender_of, oldest + 1)
@@ -323,3 +326,7 @@ class Streams:
             self._events[-1] = last._replace(last=seqno)
         else:
             self._events.append(Missed(sender, seqno, seqno))
+
+
+def _size(payload: bytes | None) -> int:
+    return 0 if payload is None else len(payload) + PACKET_BYTES
