@@ -33,7 +33,7 @@ bench-figures: $(VENV)/.ready-dev ## docs/figures.jsonl and README's tables (a q
 	$(BIN)/python bench/figures.py $(ARGS)
 	$(BIN)/python docs/render.py
 
-bench-order: $(VENV)/.ready-dev ## docs/orders.md: each order beside FIFO and the raw limit (half an hour; ARGS="--pairs 3")
+bench-order: $(VENV)/.ready-dev ## docs/orders.md: each order beside FIFO and the raw limit (12 minutes; ARGS="--minutes 5")
 	$(BIN)/python bench/orders.py $(ARGS)
 
 bench-pipeline: $(VENV)/.ready-dev ## docs/pipeline.md: journals, the audit beside DuckDB, the Spark source (5 minutes)

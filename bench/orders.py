@@ -1,12 +1,14 @@
 """Each order beside FIFO and the raw limit of the same run: ``make bench-order``.
 
-    python bench/orders.py --pairs 10 --seconds 1            # writes docs/orders.json, .md and .svg
-    python bench/orders.py --orders fifo records --sizes 1024 --pairs 3 --into orders.json
+    python bench/orders.py                                  # 12 minutes; writes docs/orders.json, .md and .svg
+    python bench/orders.py --orders fifo records --sizes 1024 --pairs 3 --kills 0 --into orders.json
 
 Four members, each a process of its own, send arrays of messages as ``seqcast perf`` does; the first to join is the
 sequencer and does not send, unless all do. In a pair every order runs once, one after the other, with and without loss
 (netfilter drops datagrams at each receiver; needs root), and then the two baselines in plain C; then comes the next
-pair, so that a change of the machine's load meets all alike. Latency is half a round trip of two members, blocking.
+pair, so that a change of the machine's load meets all alike. Latency is half a round trip of two members, blocking. No
+pair begins that would not end in time; a run that fails has no figure, and the others go on. At the end the sequencer
+of each order is killed a few times (bench/failover.py). The exit status is 1 if a message was lost or wrong.
 
 The table (docs/orders.md) and the plot have medians over the pairs; a ratio is the median of the ratios of each pair,
 and the interval beside it holds the true median with 95 % (from the ranks of the sorted values, with no assumption
@@ -21,11 +23,16 @@ import math
 import os
 import statistics
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import failover
 
 from seqcast.perf.paths import dropping, open_path, why_no_namespaces
 from seqcast.perf.report import machine, shown
@@ -43,6 +50,8 @@ from seqcast.types import ORDERS
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 MEMBERS = 4
 LATENCY_BYTES = 64
+KILL_S = 4.5
+"""A kill, with the start of its members, takes about so long."""
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -52,55 +61,91 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     if reason:
         print(f"not measured with loss: {reason}", file=sys.stderr, flush=True)
     losses = [0.0] if reason or not options.loss else [0.0, options.loss]
-    for pair in range(options.pairs):
+    wrong: list[str] = []
+    begin = before = time.monotonic()
+    until, longest, pairs = begin + 60 * options.minutes - KILL_S * options.kills * len(options.orders), 0.0, 0
+    while pairs < options.pairs and (not pairs or before + longest < until):
         for loss in losses:
             with open_path("loopback", MEMBERS, own_namespace=loss > 0) as path:
-                for size in options.sizes:
+                for size in options.sizes if not loss else options.loss_sizes:
                     for senders in options.senders:
-                        throughput(options, path, loss, size, senders, pair, cells)
-        with open_path("loopback", 2) as path:
-            for order in [*options.orders, ""]:
-                what = Latency(LATENCY_BYTES, order or "fifo", options.rounds, False, None)
-                run = group_latency(path, what, name(pair)) if order else bare_latency(path, what)
-                for percentile in ("p50", "p99"):
-                    note(cells, (percentile, order or "raw"), run[percentile])
-    return {
+                        wrong += throughput(options, path, Column(size, senders, loss), pairs, cells)
+        latency(options, pairs, cells)
+        pairs += 1
+        now = time.monotonic()
+        longest, before = max(longest, now - before), now
+        say(f"{pairs} of at most {options.pairs} pairs, {(now - begin) / 60:.1f} of {options.minutes:g} minutes")
+    results = {
         "machine": machine(),
-        "pairs": options.pairs,
+        "pairs": pairs,
         "seconds": options.seconds,
         "loss_percent": losses[-1],
         "orders": options.orders,
         "cells": [{"cell": list(key), "values": values} for key, values in cells.items()],
+        "wrong": wrong,
     }
+    if options.kills:
+        results["failover"] = failover.measure(options.orders, options.kills)
+    return results
 
 
-def throughput(
-    options: argparse.Namespace, path: Any, loss: float, size: int, senders: int, pair: int, cells: dict[Any, Any]
-) -> None:
-    """Every order once, and the baselines, which lose nothing."""
-    with dropping(path.places, loss) if loss else nullcontext():
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What the orders are compared at: bytes of a message, members that send, datagrams dropped in percent."""
+
+    size: int
+    senders: int
+    loss: float
+
+    def __str__(self) -> str:
+        return f"{self.size} bytes, {self.senders} sending, {self.loss:g} % loss"
+
+
+def throughput(options: argparse.Namespace, path: Any, at: Column, pair: int, cells: dict[Any, Any]) -> list[str]:
+    """Every order once, and the baselines, which lose nothing. Returns what was lost or wrong."""
+    wrong, window = [], 0
+    with dropping(path.places, at.loss) if at.loss else nullcontext():
         for order in options.orders:
-            load = Load(MEMBERS, senders, size, order, options.seconds)
+            load = Load(MEMBERS, at.senders, at.size, order, options.seconds)
             try:
                 run = group_throughput(path, load, name(pair))
             except RunFailed as error:
-                print(f"{order}, {size} bytes, {senders} sending: {error}", file=sys.stderr, flush=True)
-                note(cells, ("rate", order, size, senders, loss), None)
+                say(f"{order}, {at}: failed: {error}")
+                note(cells, ("rate", order, *astuple(at)), None)
                 continue
             if run["lost"] or run["wrong"]:
-                sys.exit(f"{order}, {size} bytes, {senders} sending: {run['lost']} lost, {run['wrong']} wrong")
-            note(cells, ("rate", order, size, senders, loss), run["delivered_msgs_per_s"])
+                wrong.append(f"{order}, {at}: {run['lost']} lost, {run['wrong']} wrong")
+                say(wrong[-1])
+            note(cells, ("rate", order, *astuple(at)), run["delivered_msgs_per_s"])
             window = int(run["window_bytes"])
-            print(
-                f"pair {pair + 1} of {options.pairs}: {order}, {size} bytes, {senders} sending, {loss:g} % loss: "
-                f"{run['delivered_msgs_per_s']:,.0f} messages/s",
-                file=sys.stderr,
-                flush=True,
-            )
-    for limited in () if loss else (False, True):
-        load = Load(MEMBERS, senders, size, "fifo", options.seconds)
-        mb_per_s = bare_throughput(path, load, limit=limited, window_bytes=window)
-        note(cells, ("rate", "limit" if limited else "raw", size, senders, loss), mb_per_s * 1e6 / size)
+            say(f"pair {pair + 1}: {order}, {at}: {run['delivered_msgs_per_s']:,.0f} messages/s")
+    for limited in () if at.loss else (False, True):
+        load = Load(MEMBERS, at.senders, at.size, "fifo", options.seconds)
+        rate = None
+        try:
+            rate = bare_throughput(path, load, limit=limited, window_bytes=window) * 1e6 / at.size
+        except RunFailed as error:
+            say(f"bare C, {at}: failed: {error}")
+        note(cells, ("rate", "limit" if limited else "raw", *astuple(at)), rate)
+    return wrong
+
+
+def latency(options: argparse.Namespace, pair: int, cells: dict[Any, Any]) -> None:
+    """Of every order once, and of plain C."""
+    with open_path("loopback", 2) as path:
+        for order in [*options.orders, ""]:
+            what = Latency(LATENCY_BYTES, order or "fifo", options.rounds, False, None)
+            run: dict[str, float] = {}
+            try:
+                run = group_latency(path, what, name(pair)) if order else bare_latency(path, what)
+            except RunFailed as error:
+                say(f"{order or 'bare C'}, latency: failed: {error}")
+            for percentile in ("p50", "p99"):
+                note(cells, (percentile, order or "raw"), run.get(percentile))
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def note(cells: dict[Any, Any], key: tuple[Any, ...], value: float | None) -> None:
@@ -146,17 +191,24 @@ def ratios(results: dict[str, Any]) -> dict[tuple[Any, ...], Median]:
     return found
 
 
+def with_loss(results: dict[str, Any], column: tuple[Any, ...], loss: float) -> list[float]:
+    """The rate with loss as a share of that without, of each pair in which neither run failed."""
+    rates = {tuple(c["cell"]): c["values"] for c in results["cells"]}
+    pairs = zip(rates["rate", *column, loss], rates.get(("rate", *column, 0.0), []), strict=False)
+    return [lossy / free for lossy, free in pairs if lossy and free]
+
+
 def page(results: dict[str, Any]) -> str:
     """docs/orders.md."""
     cells = {tuple(c["cell"]): [v for v in c["values"] if v is not None] for c in results["cells"]}
     shares = ratios(results)
+    between = "the interval that holds the true median with 95 %" if results["pairs"] > 5 else "the range"
     parts = [
         "# Orders measured",
         "Made by `make bench-order` (bench/orders.py) from docs/orders.json; do not edit.",
         f"Measured on {results['machine']}: {MEMBERS} members as processes, {results['pairs']} interleaved pairs of "
-        f"{results['seconds']:g} s; medians, and in brackets the interval that holds the true median with 95 %. Ratios "
-        "are those of each pair. *raw* is plain C without a protocol, *limit* plain C with acks, CRC and copies, each "
-        "with one sender.",
+        f"{results['seconds']:g} s; medians, and in brackets {between}. Ratios are those of each pair. *raw* is plain C "
+        "without a protocol, *limit* plain C with acks, CRC and copies, each with one sender.",
         "![rates as a share of FIFO](orders.svg)",
     ]
     columns = sorted({key[2:] for key in cells if key[0] == "rate"}, key=lambda key: (key[2], key[1], key[0]))
@@ -166,8 +218,7 @@ def page(results: dict[str, Any]) -> str:
         for size, senders, of in columns:
             for order in [*results["orders"], "limit", "raw"]:
                 if of == loss and (values := cells.get(("rate", order, size, senders, loss))):
-                    free = cells.get(("rate", order, size, senders, 0.0), [])
-                    beside = [a / b for a, b in zip(values, free, strict=False)] if loss else []
+                    beside = with_loss(results, (order, size, senders), loss) if loss else []
                     share = shares.get((order, size, senders, loss))
                     row = [f"{size:,} B", str(senders), f"`{order}`" if order in ORDERS else order]
                     row += [str(median(values)), str(share or "")]
@@ -182,6 +233,8 @@ def page(results: dict[str, Any]) -> str:
         if all(times):
             rows.append([f"`{order}`" if order in ORDERS else order, *(str(median(values)) for values in times)])
     parts.append(table(["order", "p50", "p99"], rows))
+    if "failover" in results:
+        parts.append(failover.section(results["failover"]))
     return "\n\n".join(parts) + "\n"
 
 
@@ -216,15 +269,18 @@ def draw(results: dict[str, Any], into: Path) -> None:
     figure.savefig(into, metadata={"Date": None})
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--orders", nargs="+", default=[order for order in ORDERS if order != "total"])
     parser.add_argument("--sizes", type=int, nargs="+", default=[64, 1024, 8192])
     parser.add_argument("--senders", type=int, nargs="+", default=[1, 4])
     parser.add_argument("--loss", type=float, default=1.0, metavar="PERCENT", help="also with this loss; 0: without")
-    parser.add_argument("--seconds", type=float, default=1.0, help="length of each run (1)")
+    parser.add_argument("--loss-sizes", type=int, nargs="+", default=[1024], help="sizes that are measured with loss")
+    parser.add_argument("--seconds", type=float, default=0.5, help="length of each run (0.5)")
     parser.add_argument("--rounds", type=int, default=3000, help="round trips of each latency run (3000)")
-    parser.add_argument("--pairs", type=int, default=10)
+    parser.add_argument("--pairs", type=int, default=20, help="at most so many (20)")
+    parser.add_argument("--minutes", type=float, default=12.0, help="for all (12); one pair is measured in any case")
+    parser.add_argument("--kills", type=int, default=5, help="of the sequencer, in each order (5); 0: none")
     parser.add_argument("--into", type=Path, default=DOCS / "orders.json", help="file of the results")
     options = parser.parse_args()
     if "fifo" not in options.orders:
@@ -234,7 +290,10 @@ def main() -> None:
     options.into.with_suffix(".md").write_text(page(results), encoding="utf-8")
     draw(results, options.into.with_suffix(".svg"))
     print(page(results))
+    for what in results["wrong"]:
+        say(f"WRONG: {what}")
+    return 1 if results["wrong"] or not failover.held(results.get("failover", failover.NONE)) else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,0 +1,366 @@
+"""What senders notice when the sequencer is killed under full load: ``python bench/failover.py`` (about 2 minutes).
+
+    python bench/failover.py --orders records grant --rounds 10 --into failover.json
+
+Four members, each a process of its own on loopback, send arrays of 1 KB messages without a pause, and receive
+everything, their own messages too. Then the sequencer gets SIGKILL (in orders without one: the coordinator). Times are
+CLOCK_MONOTONIC, one clock for all processes, from before the signal:
+
+    detection  until the member that closes the view suspects the killed one
+    stall      the longest time that a ``send_batch`` of a survivor took which did not return before the kill
+    before     the longest one in the half second before: the scheduler's share, with four busy processes on few cores
+
+And of the survivors' messages it is counted how many were lost, came twice or out of their sender's order; whether all
+survivors delivered the same in each view (where there is a total order, in one sequence); and how many *moved*: their
+``send_batch`` had returned before the kill, and they were delivered in the next view. With "sequencer" and "total-1999"
+those that the sequencer had not stamped do (docs/protocol.md); with all other orders none may.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import itertools
+import json
+import logging
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import seqcast
+from seqcast.core.orders import resolve
+from seqcast.perf.messages import BatchSource
+from seqcast.perf.report import machine, shown
+from seqcast.types import ORDERS
+
+MEMBERS = 4
+SIZE = 1024
+LOAD_S = 0.6
+"""The members send for so long before the kill, and again after the survivors have a view."""
+LIMIT_S = 30.0
+LATER_S = 5.0
+"""A stall begins within this time after the kill."""
+STALL_MS = 20.0
+"""To be reached: a stall is no longer than detection and this."""
+NUMBER_BITS = 48
+NONE: dict[str, Any] = {"rounds": 0, "orders": {}}
+
+
+# ---- one member, a process of its own -------------------------------------------------------------------------------
+
+
+def say(event: str, **values: Any) -> None:
+    print(json.dumps({"event": event, **values}), flush=True)
+
+
+class Suspicions(logging.Handler):
+    """When this member suspected another for the first time, monotonic ns; 0: not yet."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.first_ns = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not self.first_ns and "suspects" in record.getMessage():
+            self.first_ns = time.monotonic_ns()
+
+
+class Received:
+    """What a member was delivered: by view and sender the last number, and by view the whole sequence as a digest."""
+
+    def __init__(self) -> None:
+        self.next: dict[int, int] = {}
+        self.wrong = 0
+        self.ends: dict[int, dict[int, int]] = {}
+        self.sequences: dict[int, Any] = {}
+
+    def take(self, batch: seqcast.Batch) -> None:
+        numbers = np.ndarray((len(batch),), np.dtype("<u8"), batch.data, 0, (SIZE,)).copy()
+        tag = batch.view_tag
+        self.sequences.setdefault(tag, hashlib.blake2b(digest_size=8)).update(numbers.tobytes())
+        senders = numbers >> np.uint64(NUMBER_BITS)
+        for sender in np.unique(senders).tolist():
+            mine = (numbers[senders == sender] & np.uint64((1 << NUMBER_BITS) - 1)).astype(np.int64)
+            due = np.arange(len(mine)) + self.next.get(sender, 0)
+            self.wrong += int(np.count_nonzero(mine != due))
+            self.next[sender] = int(mine[-1]) + 1
+            self.ends.setdefault(tag, {})[sender] = int(mine[-1]) + 1
+
+
+class Worker:
+    def __init__(self, cluster: str, number: int, order: str, interface: str) -> None:
+        self.suspicions = Suspicions()
+        logger = logging.getLogger("seqcast")
+        logger.setLevel(logging.INFO)
+        logger.addHandler(self.suspicions)
+        self.number = number
+        self.group = seqcast.join(cluster, name=f"member-{number}", order=order, interface=interface)  # type: ignore[arg-type]
+        self.received = Received()
+        self.returns: list[tuple[int, int]] = []  # monotonic ns, messages sent by then
+        self.stop = threading.Event()
+        self.sender = threading.Thread(target=self._send, daemon=True)
+        threading.Thread(target=self._receive, daemon=True).start()
+
+    def _send(self) -> None:
+        source = BatchSource(SIZE, self.number)
+        self.returns.append((time.monotonic_ns(), 0))
+        while not self.stop.is_set():
+            self.group.send_batch(*source.next())
+            source.sent()
+            self.returns.append((time.monotonic_ns(), source.count))
+
+    def _receive(self) -> None:
+        while True:
+            try:
+                batch = self.group.recv_batch(timeout=0.2)
+            except seqcast.SeqcastError:
+                return
+            if batch is not None and len(batch):
+                self.received.take(batch)
+
+    def _wait(self, what: str, done: Any) -> None:
+        until = time.monotonic() + LIMIT_S
+        while not done():
+            if time.monotonic() > until:
+                raise seqcast.SeqcastError(f"waited {LIMIT_S:g} s for {what}")
+            time.sleep(0.005)
+
+    def run(self) -> None:
+        say("joined")
+        for line in sys.stdin:
+            command = json.loads(line)
+            getattr(self, command.pop("do"))(**command)
+
+    def complete(self, members: int) -> None:
+        self._wait(f"a view of {members}", lambda: len(self.group.view.members) == members)
+        view = self.group.view
+        say("complete", tag=view.view_id.tag, rank=view.rank(self.group.member.id), sequencer=view.sequencer)
+
+    def go(self) -> None:
+        self.sender.start()
+
+    def end(self) -> None:
+        self.stop.set()
+        self.sender.join(LIMIT_S)
+        say("sent", sent=self.returns[-1][1])
+
+    def check(self, sent: dict[str, int], killed_ns: int) -> None:
+        """Waits until it was delivered what the survivors sent, as far as that comes, and reports."""
+        due = {int(sender): count for sender, count in sent.items()}
+
+        def is_here() -> bool:
+            return all(self.received.next.get(sender, 0) >= count for sender, count in due.items())
+
+        try:
+            self._wait("what the survivors sent", is_here)
+        except seqcast.SeqcastError:
+            pass  # it is counted as lost
+        lengths = [(after - before, before, after) for (before, _), (after, _) in itertools.pairwise(self.returns)]
+        say(
+            "checked",
+            stall_ms=max((ns for ns, begin, end in lengths if begin < killed_ns + LATER_S * 1e9 and end > killed_ns),
+                         default=0) / 1e6,
+            before_ms=max((ns for ns, begin, end in lengths if killed_ns - 5e8 < begin and end <= killed_ns),
+                          default=0) / 1e6,
+            detection_ms=(self.suspicions.first_ns - killed_ns) / 1e6 if self.suspicions.first_ns else None,
+            returned=max((count for at, count in self.returns if at <= killed_ns), default=0),
+            lost=sum(max(0, count - self.received.next.get(sender, 0)) for sender, count in due.items()),
+            wrong=self.received.wrong,
+            ends=self.received.ends,
+            sequences={tag: each.hexdigest() for tag, each in self.received.sequences.items()},
+        )  # fmt: skip
+
+    def leave(self) -> None:
+        self.group.leave()
+        raise SystemExit(0)
+
+
+# ---- the group, as the parent sees it ------------------------------------------------------------------------------
+
+
+class Failed(Exception):
+    """A round failed."""
+
+
+class Member:
+    def __init__(self, cluster: str, number: int, order: str, interface: str) -> None:
+        self.number = number
+        task = json.dumps({"cluster": cluster, "number": number, "order": order, "interface": interface})
+        self.popen = subprocess.Popen(
+            [sys.executable, __file__, "--worker", task],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+
+    def tell(self, do: str, **values: Any) -> None:
+        assert self.popen.stdin is not None
+        print(json.dumps({"do": do, **values}), file=self.popen.stdin, flush=True)
+
+    def answer(self, event: str) -> dict[str, Any]:
+        """Its next line. A worker answers or fails within its own limits."""
+        assert self.popen.stdout is not None
+        line = self.popen.stdout.readline()
+        told: dict[str, Any] = json.loads(line) if line else {}
+        if told.get("event") != event:
+            raise Failed(f"member {self.number}: no {event!r}, but {line.strip() or 'the end'}")
+        return told
+
+
+def one_round(order: str, number: int, interface: str) -> dict[str, Any]:
+    """One kill.
+
+    Raises:
+        Failed: a member failed, or a view did not come.
+    """
+    members: list[Member] = []
+    try:
+        for rank in range(MEMBERS):
+            members.append(Member(f"failover-{os.getpid()}-{order}-{number}", rank, order, interface))
+            if rank == 0:
+                members[0].answer("joined")
+        for member in members[1:]:
+            member.answer("joined")
+        seen = ask(members, "complete", members=MEMBERS)
+        at = next(i for i, each in enumerate(seen) if each["rank"] == max(each["sequencer"], 0))
+        victim, closing = members[at], seen[0]["tag"]
+        survivors = [member for member in members if member is not victim]
+        for member in members:
+            member.tell("go")
+        time.sleep(LOAD_S)
+        killed_ns = time.monotonic_ns()
+        victim.popen.kill()
+        after = ask(survivors, "complete", members=MEMBERS - 1)
+        time.sleep(LOAD_S)
+        sent = {each.number: told["sent"] for each, told in zip(survivors, ask(survivors, "end", "sent"), strict=True)}
+        told = ask(survivors, "check", "checked", sent=sent, killed_ns=killed_ns)
+        acting = told[min(range(len(after)), key=lambda i: after[i]["rank"])]
+        for member in survivors:
+            member.tell("leave")
+        return judge(order, survivors, told, closing, acting["detection_ms"])
+    finally:
+        for member in members:
+            member.popen.kill()
+            member.popen.wait()
+
+
+def ask(asked: Sequence[Member], do: str, event: str = "", **values: Any) -> list[dict[str, Any]]:
+    for member in asked:
+        member.tell(do, **values)
+    return [member.answer(event or do) for member in asked]
+
+
+def judge(
+    order: str, survivors: Sequence[Member], told: Sequence[dict[str, Any]], closing: int, detection_ms: float | None
+) -> dict[str, Any]:
+    stalls = [each["stall_ms"] for each in told]
+    last = "sequences" if resolve(order).total else "ends"
+    moved = [
+        max(0, each["returned"] - min(other["ends"].get(str(closing), {}).get(str(member.number), 0) for other in told))
+        for member, each in zip(survivors, told, strict=True)
+    ]
+    return {
+        "detection_ms": detection_ms,
+        "stall_ms": max(stalls),
+        "before_ms": max(each["before_ms"] for each in told),
+        "lost": sum(each["lost"] for each in told),
+        "wrong": sum(each["wrong"] for each in told),
+        "differing": sum(each[last] != told[0][last] for each in told),
+        "moved": sum(moved),
+    }
+
+
+def measure(orders: Sequence[str], rounds: int, interface: str = "lo") -> dict[str, Any]:
+    """All rounds, the orders by turns.
+
+    Returns:
+        By order, one dict a round (``one_round``), with ``failed`` where it failed.
+    """
+    found: dict[str, list[dict[str, Any]]] = {order: [] for order in orders}
+    for number in range(rounds):
+        for order in orders:
+            try:
+                found[order].append(one_round(order, number, interface))
+            except (Failed, OSError) as error:
+                found[order].append({"failed": str(error)})
+            print(f"failover {number + 1} of {rounds}: {order}: {found[order][-1]}", file=sys.stderr, flush=True)
+    return {"rounds": rounds, "orders": found}
+
+
+def held(results: dict[str, Any]) -> bool:
+    """Nothing was lost, doubled, reordered or delivered elsewhere, in no round."""
+    return not any(
+        each.get("failed") or each["lost"] or each["wrong"] or each["differing"] or (each["moved"] and not moves(order))
+        for order, rounds in results["orders"].items()
+        for each in rounds
+    )
+
+
+def moves(order: str) -> bool:
+    """May messages that were not stamped be delivered in the next view?"""
+    return resolve(order).resends
+
+
+def section(results: dict[str, Any]) -> str:
+    """The part of docs/orders.md about it."""
+    rows = []
+    for order, rounds in results["orders"].items():
+        good = [each for each in rounds if "failed" not in each and each["detection_ms"] is not None]
+        if not good:
+            continue
+        detection, stall, before = (
+            statistics.median(each[what] for each in good) for what in ("detection_ms", "stall_ms", "before_ms")
+        )
+        excess = [each["stall_ms"] - each["detection_ms"] for each in good]
+        within = sum(each <= STALL_MS for each in excess)
+        broken = sum(each["lost"] + each["wrong"] + each["differing"] for each in good)
+        row = [f"`{order}`", shown(detection), shown(stall), shown(statistics.median(excess))]
+        rows.append([*row, f"{within} of {len(good)}", shown(before), str(broken), moved_text(order, good)])
+    head = [
+        "order", "detection, ms", "longest stall, ms", "stall beyond detection, ms",
+        f"within {STALL_MS:g} ms", "longest send before, ms", "lost, doubled, reordered", "moved",
+    ]  # fmt: skip
+    lines = ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)]
+    return "\n\n".join(
+        [
+            "## When the sequencer is killed",
+            f"{MEMBERS} members send messages of {SIZE:,} B without a pause; the sequencer (in `fifo` and `causal` the "
+            f"coordinator) gets SIGKILL. Medians of {results['rounds']} kills; a stall is the longest send of any "
+            "survivor (bench/failover.py). *Moved*: messages whose send had returned before the kill and that were "
+            "delivered in the next view, which happens only where they travel by way of the sequencer.",
+            "\n".join(lines),
+        ]
+    )
+
+
+def moved_text(order: str, rounds: Sequence[dict[str, Any]]) -> str:
+    moved = [each["moved"] for each in rounds]
+    return f"{shown(statistics.median(moved))} in a kill" if moves(order) else str(sum(moved))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--orders", nargs="+", default=[order for order in ORDERS if order != "total"])
+    parser.add_argument("--rounds", type=int, default=5, help="kills in each order (5)")
+    parser.add_argument("--interface", default="lo")
+    parser.add_argument("--into", type=Path, help="file of the results; by default they are only shown")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        Worker(**json.loads(options.worker)).run()
+        return 0
+    results = {"machine": machine(), **measure(options.orders, options.rounds, options.interface)}
+    if options.into:
+        options.into.write_text(json.dumps(results, indent=0) + "\n", encoding="utf-8")
+    print(section(results))
+    return 0 if held(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
