@@ -207,8 +207,8 @@ def page(results: dict[str, Any]) -> str:
         "# Orders measured",
         "Made by `make bench-order` (bench/orders.py) from docs/orders.json; do not edit.",
         f"Measured on {results['machine']}: {MEMBERS} members as processes, {results['pairs']} interleaved pairs of "
-        f"{results['seconds']:g} s; medians, and in brackets {between}. Ratios are those of each pair. *raw* is plain C "
-        "without a protocol, *limit* plain C with acks, CRC and copies, each with one sender.",
+        f"{results['seconds']:g} s; medians, and in brackets {between}. Ratios are those of each pair. *raw* is plain "
+        "C without a protocol, *limit* plain C with acks, CRC and copies, each with one sender.",
         "![rates as a share of FIFO](orders.svg)",
     ]
     columns = sorted({key[2:] for key in cells if key[0] == "rate"}, key=lambda key: (key[2], key[1], key[0]))
