@@ -102,9 +102,12 @@ def test_a_confirmation_that_is_not_sent_or_not_acknowledged_leaves_members_with
 
 def test_random_graphs_of_discovery_end_in_one_view_with_one_leader():
     """NBC-04, NBC-15: loss, repeated and slow frames, crashes, and failure detectors that err."""
-    runs = [run_graph(seed) for seed in range(1, 201)]
-    assert not [run.seed for run in runs if not 0 <= run.took_ns <= BOUND_NS]
-    assert sum(run.crashed > 0 for run in runs) > 20
+    crashed = 0
+    for seed in range(1, 201):
+        run = run_graph(seed)
+        assert 0 <= run.took_ns <= BOUND_NS, f"seed {seed}"  # at once: a graph that does not settle takes long
+        crashed += run.crashed > 0
+    assert crashed > 20
 
 
 @pytest.mark.long
