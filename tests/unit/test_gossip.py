@@ -499,3 +499,17 @@ def test_the_same_seeds_give_the_same_run_and_others_another() -> None:
         return effects
 
     assert run(1) == run(1) != run(2)
+
+
+def test_under_its_own_name_a_member_believes_no_number_that_others_would_not_believe_of_it() -> None:
+    """It would continue above the number, and nobody would take a gossip of it again."""
+    victim, other = member(4), member(4, me=2)
+    now = 10 * SECOND
+    victim.received(gossip_of(1, (1 << 53) - 1), 3, now)
+    assert victim.forged == 0
+    victim.received(gossip_of(1, 50), 3, now)
+    assert victim.forged == 1, "it may be of another one, and may be believed"
+    begun = [each.message for at in range(1, 60) for each in sent(victim.tick(now + at * SECOND), Gossip)]
+    assert begun and begun[0].counter == 51
+    other.received(begun[0], 1, now + 60 * SECOND)
+    assert sent(other.received(begun[-1], 1, now + 60 * SECOND), Gossip)

@@ -296,12 +296,14 @@ class Gossiper:
         Members that entered one view together have begun at most one gossip in each shortest interval since. And a
         member whose name another one uses continues above the number that was used, so that it is heard again.
         """
-        if gossip.origin == self._me and gossip.counter > self._counter:
-            self.forged += 1
-            self._counter = gossip.counter
-            return False
-        passed_ns = now_ns - self._began_ns
-        return self._peers.partial or gossip.counter <= passed_ns // self._settings.interval_ns_min + _AHEAD_MAX
+        most = (now_ns - self._began_ns) // self._settings.interval_ns_min + _AHEAD_MAX
+        if gossip.counter > most and not self._peers.partial:
+            return False  # nor may it name this member, which would be implausible itself if it continued above
+        if gossip.origin != self._me or gossip.counter <= self._counter:
+            return True
+        self.forged += 1
+        self._counter = gossip.counter
+        return False
 
     # ---- repair
 
