@@ -35,7 +35,7 @@ UNFIT = re.compile(r"^(?:E +)?((?:Import|ModuleNotFound|Syntax|Indentation|Name|
 EXCEPTION = re.compile(r"^(\w+(?:Error|Exception)\b.*)\nFAILED: an exception; ", re.M)
 ALWAYS_THE_SAME = ("tests/unit/", "tests/protocol/", "tests/sim/")
 """Of other tests one that fails must fail again: on a busy machine it may have failed for want of processor."""
-PYTEST = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-o", "timeout=0")
+PYTEST = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-o", "timeout=0", "-m", "not long")
 
 
 def stale(each: Break) -> str:
