@@ -68,8 +68,15 @@ with seqcast.join_crowd(sys.argv[1], interface=sys.argv[2], average_s=0.02, stor
     for event in crowd:
         print(event.payload.decode() if isinstance(event, seqcast.CrowdMessage) else event, flush=True)
 """
-    with crowd_of(2, name) as (one, two):
-        handler = script(program, name, LOOPBACK, path)
+
+    def handler_of(stack: contextlib.ExitStack) -> Any:
+        child = script(program, name, LOOPBACK, path)
+        stack.callback(child.communicate)
+        stack.callback(child.kill)
+        return child
+
+    with contextlib.ExitStack() as stack, crowd_of(2, name) as (one, two):
+        handler = handler_of(stack)
         assert handler.stdout is not None and handler.stdout.readline() == "joined 0\n"
         wait_until(lambda: one.counters()["known"] == 2 == two.counters()["known"], WAIT_S)
         sent = [b"%d" % i for i in range(300)]
@@ -78,10 +85,10 @@ with seqcast.join_crowd(sys.argv[1], interface=sys.argv[2], average_s=0.02, stor
         for line in range(200):
             assert handler.stdout.readline().strip() == str(line)
         handler.send_signal(signal.SIGKILL)
-        handler.communicate()
+        handler.wait(WAIT_S)
         for payload in sent[200:250]:
             one.send(payload)  # nobody stores these now: the handler gets them when it is back
-        handler = script(program, name, LOOPBACK, path)
+        handler = handler_of(stack)
         assert handler.stdout is not None and 200 <= int(handler.stdout.readline().split()[1]) <= 250
         for line in range(200, 250):
             assert handler.stdout.readline().strip() == str(line), "delivered again, or left out"
@@ -90,8 +97,6 @@ with seqcast.join_crowd(sys.argv[1], interface=sys.argv[2], average_s=0.02, stor
                 one.send(payload)
             assert [each.payload for each in messages(late, 300)] == sent
             wait_until(lambda: late.counters()["packets_lost"] == 0, WAIT_S)
-        handler.kill()
-        handler.communicate()
 
 
 def test_without_a_handler_a_joiner_is_told_so() -> None:
