@@ -212,6 +212,32 @@ def test_an_assignment_to_the_context_is_seen():
     assert context_writes("x = context.lost") == context_writes("context.view.name = 1") == set()
 
 
+def state_uses(text: str) -> set[str]:
+    """Where Python code sets the state of a machine, or compares that of another one than ``self``."""
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Attribute) and node.attr == "state" and isinstance(node.ctx, ast.Store):
+            found.add(f"sets {ast.unparse(node)}")
+        elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Is | ast.IsNot | ast.In | ast.NotIn):
+            left = ast.unparse(node.left)
+            if left.endswith(".state") and left != "self.state":
+                found.add(f"compares {left}")
+    return found
+
+
+def test_the_state_of_a_machine_is_set_by_its_table_and_compared_by_itself_alone():
+    core = ROOT / "src/seqcast/core"
+    texts = {str(path.relative_to(core)): path.read_text() for path in core.glob("*/*.py")}
+    found = {(name, use) for name, text in texts.items() for use in state_uses(text)}
+    assert found == {("machines/token_ring.py", "sets self.state")}  # where it begins
+
+
+def test_a_state_that_is_set_or_compared_from_outside_is_seen():
+    assert state_uses("self.initiator.state = S.IDLE") == {"sets self.initiator.state"}
+    assert state_uses("x = machine.state is not S.IDLE") == {"compares machine.state"}
+    assert state_uses("x = self.state in (S.A, S.B) and info.state == 1") == set()
+
+
 def test_compiled_modules_import_no_policy_and_no_world():
     sources = [*ROOT.glob("src/seqcast/_native/*.pyx"), *ROOT.glob("src/seqcast/_native/*.px[di]")]
     assert sources

@@ -70,8 +70,7 @@ class ReunionState(Enum):
 
 class ReunionEvent(Enum):
     REACHED = auto()
-    CHANGED = auto()
-    HELD = auto()
+    LOOK = auto()
     NEXT = auto()
     COMPLETE = auto()
     UNFIT = auto()
@@ -83,7 +82,6 @@ class ReunionEvent(Enum):
 
 
 S, E = ReunionState, ReunionEvent
-_WAITING = (S.GATHERING, S.REPORTED)
 
 
 class Reunion(Machine):
@@ -114,12 +112,8 @@ class Reunion(Machine):
 
     def look(self, plan: StatePlan | None, now_ns: int) -> list[ReunionEffect]:
         """While it is stopped, whenever it may have changed: the same again; and the timer."""
-        if self.state in _WAITING:
-            if plan is None or (plan.providers, plan.merges) != (self.plan.providers, self.plan.merges):
-                return self._take(now_ns, E.CHANGED)
-            if plan.held:
-                return self._take(now_ns, E.HELD, plan)
-        return self._take(now_ns, E.DUE) if now_ns >= self._deadline_ns else []
+        effects = self._take(now_ns, E.LOOK, plan)
+        return effects + (self._take(now_ns, E.DUE) if now_ns >= self._deadline_ns else [])
 
     def filled(self, incoming: Incoming, count: int, now_ns: int) -> list[ReunionEffect]:
         """``count`` bytes of the provider are in ``incoming.room``."""
@@ -184,6 +178,14 @@ class Reunion(Machine):
         """When ``look`` is needed at the latest."""
         return self._deadline_ns
 
+    # ---- guards
+
+    def has_changed(self, plan: StatePlan | None) -> bool:
+        return plan is None or (plan.providers, plan.merges) != (self.plan.providers, self.plan.merges)
+
+    def is_held(self, plan: StatePlan | None) -> bool:
+        return plan is not None and plan.held
+
     # ---- actions
 
     def begin(self, plan: StatePlan) -> None:
@@ -222,7 +224,7 @@ class Reunion(Machine):
     def watch(self) -> None:
         self._deadline_ns = self._now + self._timeout_ns
 
-    def go_on(self) -> None:
+    def go_on(self, *_: object) -> None:
         self.rest()
         self._effects.append(GoOn(reconciled=False))
 
@@ -256,10 +258,15 @@ class Reunion(Machine):
         (S.GOING, E.REACHED, S.GATHERING, begin, "the plan's boundary: nothing is delivered behind it"),
         (S.OUT, E.REACHED, None, IGNORED, "nobody is to have it"),
         (None, E.REACHED, None, ILLEGAL, "a stopped application reaches nothing"),
-        (_WAITING, E.CHANGED, S.GOING, go_on, "another plan, of a later view, or none: on with the state that it has"),
-        (None, E.CHANGED, None, ILLEGAL, "looked at only while it waits"),
-        (S.REPORTED, E.HELD, S.RECONCILING, reconcile, "the group goes by this state"),
-        (None, E.HELD, None, ILLEGAL, "follows a report"),
+        (
+            (S.GATHERING, S.REPORTED),
+            (E.LOOK, has_changed),
+            S.GOING,
+            go_on,
+            "another plan, of a later view, or none: on with the state that it has",
+        ),
+        (S.REPORTED, (E.LOOK, is_held), S.RECONCILING, reconcile, "the group goes by this state"),
+        (None, E.LOOK, None, IGNORED, "its plan is as it was, or it waits for nothing"),
         (S.GATHERING, E.NEXT, None, take_next, "the state of one part is here; the next one's"),
         (None, E.NEXT, None, ILLEGAL, "nothing is read but while gathering"),
         (S.GATHERING, E.COMPLETE, S.REPORTED, report_arrival, "all of it is here, and its sums are right"),
