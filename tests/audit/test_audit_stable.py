@@ -113,10 +113,25 @@ def another_first(script: Recorded) -> None:
     [
         (crashed_swapped, {"total order"}, r"view 2 .*b delivered .*, a as \d\d and \d\d"),
         (crashed_lost_one, {"agreement"}, r"b delivered .* in view 2 .*, a did not \(a delivered later ones"),
-        (crashed_had_another, {"agreement"}, r"b delivered c's message .* at global seqno 44, a did not"),
-        (crashed_had_another_payload, {"integrity"}, r"one payload at b and another at a"),
+        pytest.param(
+            crashed_had_another,
+            {"agreement"},
+            r"b delivered c's message .* at global seqno 44, a did not",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            crashed_had_another_payload,
+            {"integrity"},
+            r"one payload at b and another at a",
+            marks=pytest.mark.long,
+        ),
         (leaver_lacks_the_end, {"agreement"}, r"b delivered .* in view 3 .*, d did not \(both closed"),
-        (leaver_has_more, {"agreement"}, r"d delivered c's message 10000.0 in view 3 .*, b did not"),
+        pytest.param(
+            leaver_has_more,
+            {"agreement"},
+            r"d delivered c's message 10000.0 in view 3 .*, b did not",
+            marks=pytest.mark.long,
+        ),
         (
             decided_behind_transitional,
             {"transitional"},
@@ -173,16 +188,14 @@ def test_a_member_that_was_cut_off_agrees_up_to_the_lower_stable_point(
 
 
 @pytest.mark.parametrize(
-    ("safe", "rows", "named"),
-    [(False, 5, set()), (True, 5, {"agreement"}), (True, 0, set())],
-    ids=["not safe", "safe", "safe and sound"],
+    ("rows", "named"), [(5, {"agreement"}), pytest.param(0, set(), marks=pytest.mark.long)], ids=["broken", "sound"]
 )
 def test_where_delivery_is_safe_all_have_what_one_that_crashed_delivered(
-    spark: Any, tmp_path: Path, safe: bool, rows: int, named: set[str]
+    spark: Any, tmp_path: Path, rows: int, named: set[str]
 ) -> None:
     script = Recorded()
     script.at(A, script.v2)[FIRST - 1 + rows :] = []
-    report = check_cluster(spark, find([script.write(tmp_path, safe=safe)]))
+    report = check_cluster(spark, find([script.write(tmp_path, safe=True)]))
     assert failed(report) == named, report.as_text()
 
 
@@ -202,7 +215,10 @@ def as_version_6(path: Path) -> None:
     views.write_text("".join(seals.seal(record) + "\n" for record in records))
 
 
-@pytest.mark.parametrize(("fault", "named"), [(None, set()), (crashed_swapped, {"total order"})])
+@pytest.mark.parametrize(
+    ("fault", "named"),
+    [(None, set()), pytest.param(crashed_swapped, {"total order"}, marks=pytest.mark.long)],
+)
 def test_journals_of_the_version_before_are_audited_by_what_they_say(
     spark: Any, tmp_path: Path, fault: Callable[[Recorded], None] | None, named: set[str]
 ) -> None:
