@@ -45,7 +45,7 @@ static size_t fill(uint8_t *p, uint32_t pieces, uint32_t each, uint8_t with) {
 size_t data_packet(world *w, script *s, uint8_t *p, uint64_t sender) {
     memset(p, 0, SC_DATA_HEADER);
     sc_put_type(p, types[take(s, 1) % 4]);
-    sc_put_flags(p, take(s, 1) & (SC_FLAG_CONT_IN | SC_FLAG_CONT_OUT | SC_FLAG_BESIDE));
+    sc_put_flags(p, take(s, 1) & (SC_FLAG_CONT_IN | SC_FLAG_CONT_OUT | SC_FLAG_BESIDE | SC_FLAG_RECORDED));
     sc_put_seqno(p, 1 + take(s, 1));
     sc_put_stable(p, take(s, 1));
     sc_put_origin_seqno(p, take(s, 1));
@@ -98,6 +98,8 @@ size_t next_packet(world *w, script *s, uint8_t *p, uint64_t sender) {
     } else if (stream == SC_STREAM_GROUP && w->view.mechanism == SC_ORDER_GRANT) {
         sc_put_place(p, take_place(w, sender));
     }
+    int recorded = stream == SC_STREAM_GROUP && w->view.mechanism == SC_ORDER_RECORDS && sequencer_of(w) == sender;
+    if (recorded && special & 4) sc_put_flags(p, sc_get_flags(p) | SC_FLAG_RECORDED); /* its policy decides */
     return repair(w, p, fill(p, 1 + (how >> 2 & 3), 4 * (uint32_t)take(s, 1), 'y'), sender);
 }
 
@@ -114,7 +116,7 @@ static uint32_t record_entries(world *w, uint8_t *p, uint64_t sender, uint64_t m
     for (uint32_t rank = 0; rank < w->view.n; rank++) {
         uint64_t id = w->view.ids[rank], *told = &w->told[sender][id];
         uint64_t count = last_of(w, id) + (rank == w->view.rank ? 0 : more);
-        if (id == sender || count <= *told) continue;
+        if ((id == sender && w->view.mechanism != SC_ORDER_RECORDS) || count <= *told) continue;
         sc_put_record_rank(p, n, (uint16_t)rank);
         sc_put_record_count(p, n++, (uint16_t)least(count - *told, 9));
         *told += least(count - *told, 9);

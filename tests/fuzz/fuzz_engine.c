@@ -52,7 +52,7 @@ static void choose_order(world *w, uint32_t n, uint32_t drawn) {
     uint32_t mechanism = w->view.mechanism, whose = drawn / sizeof orders % n;
     int nobody = mechanism == SC_ORDER_FIFO || mechanism == SC_ORDER_CAUSAL;
     w->view.sequencer = nobody ? -1 : mechanism == SC_ORDER_TOTAL1999 ? 0 : (int32_t)whose;
-    w->view.safe = w->safe && (mechanism == SC_ORDER_RECORDS || mechanism == SC_ORDER_SEQUENCER);
+    w->view.safe = (uint32_t)w->safe && mechanism != SC_ORDER_GRANT;
 }
 
 static int install(world *w, uint32_t n, uint32_t rank, uint32_t order, const uint64_t *cut) {
@@ -377,7 +377,7 @@ static void policy(world *w, script *s) {
         size_t n = sc_engine_offers(w->engine, offers, &batch);
         CHECK(n <= SC_OFFERS_MAX && (n != 0) == (batch != 0));
         for (size_t i = 0; i < n; i++) {
-            CHECK(offers[i].rank < w->view.n && offers[i].rank != w->view.rank && offers[i].head_len <= SC_HEAD_MAX);
+            CHECK(offers[i].rank < w->view.n && offers[i].head_len <= SC_HEAD_MAX);
             w->offered[i] = (uint16_t)offers[i].rank;
         }
         if (n) w->n_offered = n, w->batch = batch;
