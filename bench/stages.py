@@ -45,7 +45,11 @@ HUGE_BYTES_MIN = 8 << 20
 """NumPy asks the system for huge pages from a size below this; the memory of the engine is on them too."""
 ROWS = (
     ("kernel, as in plain C", "sending and receiving the packets: system time of the baseline without a protocol"),
-    ("kernel, beyond it", "acks, wake-ups, naps, and what larger or colder buffers cost there"),
+    (
+        "kernel, beyond it",
+        "acks, wake-ups, naps, and what colder buffers cost there; below zero where the baseline's sender, which "
+        "yields while it waits for credit, spends more on that",
+    ),
     ("copy", "messages into the send ring; out of the received packets into the batch"),
     ("CRC", "over the whole packet"),
     ("engine", "packing and framing; checks, receive ring, order, delivery queue, offsets of the batch"),
@@ -95,48 +99,72 @@ def crc_ns(bytes_each: int, memory_bytes: int) -> float:
     return each_ns(bare.crc32c, slots(memory_bytes, bytes_each)) - each_ns(bare.crc32c, slots(memory_bytes, 1))
 
 
+class Plain:
+    """What must be done with the bytes of packets, and nothing else, in memory like the engine's."""
+
+    def __init__(self, packets: Sequence[bytes]) -> None:
+        self.packets = [np.frombuffer(packet, dtype=np.uint8) for packet in packets]
+        memory = np.zeros(HUGE_BYTES_MIN, dtype=np.uint8)
+        places = [memory[i << 16 : (i << 16) + len(packet)] for i, packet in enumerate(packets)]
+        self.received = list(zip(places, self.packets, strict=True))
+        self.delivered = [(memory[HUGE_BYTES_MIN // 2 + (i << 16) :][: len(p)], p) for i, p in enumerate(places)]
+
+    def send(self) -> None:
+        """Copies and sums each."""
+        for pair in self.received:
+            np.copyto(*pair)
+        for place, _ in self.received:
+            bare.crc32c(place)
+
+    def receive(self) -> None:
+        """Copies each, as the call from Python does, and sums it; then copies all into a batch."""
+        for place, packet in self.received:
+            np.copyto(place, packet)
+            bare.crc32c(place)
+        for pair in self.delivered:
+            np.copyto(*pair)
+
+
 def engine_ns(size: int, packet_bytes: int) -> tuple[float, float]:
-    """What a packet costs two engines, copies and CRC included: of the sender, of the receiver. Copies that only the
-    calls from Python make are measured too, and taken off."""
+    """What a packet costs two engines beyond its copies and its CRC: of the sender, of the receiver."""
     sender = engine(SENDER, [RECEIVER, SENDER], packet=packet_bytes, deliver_own=False)
     receiver = engine(RECEIVER, [RECEIVER, SENDER], packet=packet_bytes)
     receiver.deliver()  # the marker of the view
     payloads = [bytes(size)] * max(1, GATHERED * (packet_bytes - HEADER) // (size + 4))
-    sent: list[float] = []
-    received: list[float] = []
-    copies = np.empty(packet_bytes, dtype=np.uint8)
+    rounds: list[tuple[float, float]] = []
     now = 1
-    for number in range(WARM + ROUNDS):
+    for _ in range(WARM + ROUNDS):
         now += 50_000_000  # acks are due
         array = SendingArray(sender, payloads)
         out: list[tuple[int, bytes, bytes]] = []
-        spent = cpu_ns(lambda array=array: array.step())
+        sent = cpu_ns(array.step)
         assert array.sent == len(payloads), "the messages must fit the window"
-        spent += cpu_ns(lambda out=out, now=now: out.extend(sender.transmit(now, runs_max=64)))
-        spent -= cpu_ns(sender.lent)  # the copies that transmit made for Python
+        sent += cpu_ns(lambda out=out, now=now: out.extend(sender.transmit(now, runs_max=64)))
+        sent -= cpu_ns(sender.lent)  # the copies that transmit made for Python
         packets = [datagram for _, _, datagram in out if len(datagram) > packet_bytes // 2]
-        taken = sum(cpu_ns(lambda p=packet, now=now: receiver.receive(p, b"\x02", now)) for packet in packets)
-        taken -= sum(
-            cpu_ns(lambda p=packet: np.copyto(copies[: len(p)], np.frombuffer(p, np.uint8))) for packet in packets
-        )
-        taken += cpu_ns(lambda now=now: receiver.deliver(1 << 20, now))
+
+        def receive(packets: list[bytes] = packets, now: int = now) -> None:
+            for packet in packets:
+                receiver.receive(packet, b"\x02", now)
+            receiver.deliver(1 << 20, now)
+
+        received = cpu_ns(receive)
+        plain = Plain(packets)
+        plain.receive()
+        rounds.append(((sent - cpu_ns(plain.send)) / len(packets), (received - cpu_ns(plain.receive)) / len(packets)))
         receiver.tick(now + 40_000_000)
         for _, _, datagram in receiver.transmit(now + 40_000_000):
             sender.receive(datagram, b"\x01", now + 41_000_000, 1)
-        if number >= WARM:
-            sent.append(spent / len(packets))
-            received.append(taken / len(packets))
-    return statistics.median(sent), statistics.median(received)
+    sides = zip(*rounds[WARM:], strict=True)
+    return tuple(max(0.0, statistics.median(side)) for side in sides)  # type: ignore[return-value]
 
 
 def parts(size: int, packet_bytes: int, window_bytes: int) -> dict[str, tuple[float, float]]:
     """Copy, CRC and engine of a packet: of the sender, of a receiver; ns."""
     body = packet_bytes - HEADER
-    copy = copy_ns(body, BATCH_BYTES, window_bytes), copy_ns(body, GATHERED << 16, GATHERED << 16)
-    crc = crc_ns(packet_bytes - HEADER, GATHERED << 16)
-    whole = engine_ns(size, packet_bytes)
-    own = [max(0.0, each - of_copy - crc) for each, of_copy in zip(whole, copy, strict=True)]
-    return {"copy": copy, "CRC": (crc, crc), "engine": (own[0], own[1])}
+    crc = crc_ns(body, GATHERED << 16)
+    copies = copy_ns(body, BATCH_BYTES, window_bytes), copy_ns(body, GATHERED << 16, GATHERED << 16)
+    return {"copy": copies, "CRC": (crc, crc), "engine": engine_ns(size, packet_bytes)}
 
 
 # ---- processes -----------------------------------------------------------------------------------------------------
@@ -201,12 +229,13 @@ def measure(path: NetPath, size: int, options: argparse.Namespace) -> dict[str, 
 # ---- the page ------------------------------------------------------------------------------------------------------
 
 
-def page(results: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> str:
-    """docs/stages.md."""
+def page(results: Sequence[Mapping[str, Any]], options: argparse.Namespace, load: float) -> str:
+    """docs/stages.md. ``load`` is the average number of runnable threads before the runs."""
     lines = [
         "# Where the CPU time of a packet goes",
         "",
-        f"Made by `python bench/stages.py --pairs {options.pairs}` on {machine()}.",
+        f"Made by `python bench/stages.py --pairs {options.pairs}` on {machine()}; other work on it before: a "
+        f"load average of {load:.1f}.",
         "",
         f"One sender and {options.members - 1} receivers, each in a process of its own, over loopback, in the order "
         "`fifo`, with arrays of messages. CPU time of the sender and of each receiver for one packet of "
@@ -244,8 +273,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--into", default=str(DOCS / "stages.md"), metavar="FILE", help="-: print it (%(default)s)")
     options = parser.parse_args(argv)
+    load = os.getloadavg()[0]
     with open_path("loopback", options.members) as path:
-        text = page([measure(path, size, options) for size in options.sizes], options)
+        text = page([measure(path, size, options) for size in options.sizes], options, load)
     if options.into == "-":
         print(text, end="")
     else:
