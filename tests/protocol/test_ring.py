@@ -110,12 +110,6 @@ def test_random_graphs_of_discovery_end_in_one_view_with_one_leader():
     assert crashed > 20
 
 
-@pytest.mark.long
-def test_ten_thousand_random_graphs_end_in_one_view_with_one_leader(capsys):
-    assert report(range(1, 10_001)) == 0
-    assert "10000 graphs, 0 failed" in capsys.readouterr().out
-
-
 def test_each_part_of_a_graph_that_is_not_connected_has_a_view_of_its_own():
     graph = {1: {2}, 2: set(), 3: set(), 4: {3}, 5: set()}
     assert parts(graph) == [[1, 2], [3, 4], [5]]
@@ -239,3 +233,12 @@ def test_a_ring_of_one_agrees_with_itself_at_once():
     ring.ask()
     ring.review(0)
     assert ring.view == RingView(6, 1, (1,)) and not sent and not ring.unsettled
+
+
+# ---- many graphs, last: with a broken rule they take long
+
+
+@pytest.mark.long
+def test_ten_thousand_random_graphs_end_in_one_view_with_one_leader(capsys):
+    assert report(range(1, 10_001)) == 0
+    assert "10000 graphs, 0 failed" in capsys.readouterr().out
