@@ -24,7 +24,8 @@ class ConfigError(SeqcastError):
 
 
 class JoinTimeout(SeqcastError):
-    """No view was installed within ``join_timeout_s``, or no member could give the state. Base class of refusals."""
+    """No view was installed within ``join_timeout_s``, no member could give the state, or this member's address was
+    replaced while it joined. Base class of refusals."""
 
 
 class JoinRefused(JoinTimeout):

@@ -662,6 +662,7 @@ BREAKS = (
          family="interfaces"),
     _one("a member keeps on at an address that another one has replaced", MACHINES + "interface.py",
          "return self.replaced >= PATIENCE", "return False",
+         tests="tests/sim/test_interfaces.py",
          family="interfaces"),
     _one("a joiner keeps on at an address that it has lost", MACHINES + "lifecycle.py",
          "        (S.SEEKING, E.GIVE_WAY, S.OVER, (stop, fail_unreachable), \"our address is gone: nobody can admit us\"),\n", "",
