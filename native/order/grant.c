@@ -3,9 +3,9 @@
  *
  * A member asks for places for packets that are packed; they are transmitted when they have one. So a lone message takes one round
  * trip to the sequencer more than with the order fifo. Packets that were packed during a round trip share the next one, and a
- * member that packs more during each asks for so many places ahead. Places that it does not use soon it gives back by a record in
- * its stream, because nothing behind them can be delivered. There is one request at a time, repeated until it is answered, and the
- * sequencer gives a repeated request the same answer (E-08).
+ * member that packs more during each asks for so many places ahead, as long as nobody else sends. Places that it does not use
+ * soon it gives back by a record in its stream, because nothing behind them can be delivered. There is one request at a time,
+ * repeated until it is answered, and the sequencer gives a repeated request the same answer (E-08).
  *
  * A sound member uses its places, or gives them back, within a millisecond. One that does neither would hold up everyone's
  * messages for as long as it is a member, so the sequencer keeps account of whose the next place is, and reports that member
@@ -20,6 +20,8 @@
 /* An unused place is given back after this long. */
 #define UNUSED_NS 500000
 #define AHEAD_MAX 256
+/* A member asks for places ahead once nobody else has sent for so long. */
+#define ALONE_NS 50000000
 /* Descriptors for records of places: of two ranges in hand, and of an answer that is under way. */
 #define VOIDS_MAX 4u
 #define REQUEST_MAX 4096u
@@ -50,6 +52,7 @@ typedef struct {
     int64_t ask_due, ask_wait;
     uint32_t packed; /* own packets since the newest request */
     uint32_t ahead; /* so many were packed during the last round trip */
+    int64_t others_at; /* when a packet of another member was delivered last */
     int used; /* a place, since `unused_due` was set */
     int64_t unused_due;
     sc_sharing sharing; /* holds the records */
@@ -68,7 +71,8 @@ static size_t state_bytes(const sc_config *config, const sc_view *view) {
 }
 
 static void begin(sc_engine *e) {
-    *(granting *)e->order.state = (granting){.place_next = 1,
+    *(granting *)e->order.state = (granting){.others_at = -ALONE_NS,
+                                             .place_next = 1,
                                              .global_next = 1,
                                              .granted = 1,
                                              .awaited_due = SC_NEVER,
@@ -121,6 +125,7 @@ static int pass(sc_engine *e, uint32_t rank) {
         return 0;
     s->place_next += count;
     s->global_next += messages;
+    if (rank != e->view.rank && !record) s->others_at = e->now;
     return 1;
 }
 
@@ -222,11 +227,12 @@ static void say_want(sc_engine *e, int64_t now) {
     e->counters.wants_sent++;
 }
 
-/* A new request: for what waits, and for what will probably be packed until it and the next one are answered. */
+/* A new request: for what waits, and, while nobody else sends, for what will probably be packed until it and the next one are
+ * answered. Where others send, too, they would wait for each place that is not used at once. */
 static void want(sc_engine *e, int64_t now) {
     granting *s = e->order.state;
-    uint64_t hand = in_hand(s), count = e->order.held + 2 * (uint64_t)s->ahead;
-    if (count_of(s->hand[1]) || (!e->order.held && (!s->packed || hand >= s->ahead))) return;
+    uint64_t hand = in_hand(s), ahead = now - s->others_at < ALONE_NS ? 0 : s->ahead, count = e->order.held + 2 * ahead;
+    if (count_of(s->hand[1]) || (!e->order.held && (!s->packed || hand >= ahead))) return;
     s->number++;
     s->count = (uint32_t)(count - hand < REQUEST_MAX ? count - hand : REQUEST_MAX);
     s->asks = 1;
