@@ -99,8 +99,8 @@ def test_a_member_that_lacks_the_record_or_the_packet_delivers_neither_it_nor_wh
 
 @pytest.mark.parametrize("window", range(20_000, 22_400, 300))
 def test_records_need_no_credit_that_the_sequencers_own_packets_have_used_up(window: int) -> None:
-    """The sequencer's window is full of its own packets, which nobody acknowledges: those of others are ordered, however
-    little of it the last packet has left."""
+    """The sequencer's window is full of its own packets, which nobody acknowledges: those of others are ordered,
+    however little of it the last packet has left."""
     net = group(3, window=window)
     net.run(5)
     net.drop = lambda src, dst, lane, datagram: dst == 0 and kind(datagram) == ACK
