@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py $(wildcard native/*/*.c native/*/*.h src/seqcast/_native/*.pyx src/seqcast/_native/*.px[di])
 
-.PHONY: demo test test-all lint bench bench-figures bench-order bench-pipeline fuzz tsan sim mutants chaos figures clean help
+.PHONY: demo test test-all lint bench bench-figures bench-order bench-pipeline fuzz tsan sim seeds-long mutants chaos figures clean help
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.ready-demo ## a group on this machine: a crash, a join, and Spark's verdict (ARGS="--input FILE")
@@ -48,6 +48,10 @@ tsan: ## driver and sockets under ThreadSanitizer (TSAN_S=60)
 
 sim: $(VENV)/.ready-dev ## simulated schedules (ARGS="--seeds 1..200")
 	$(BIN)/python -m seqcast sim $(or $(ARGS),--seeds 1..200)
+
+seeds-long: $(VENV)/.ready-dev ## 1,000 simulated schedules of each order (hours; SEEDS=1..100: minutes)
+	for order in fifo sequencer records total-1999 grant causal; do \
+	    $(BIN)/python -m seqcast sim --seeds $(or $(SEEDS),1..1000) --order $$order || exit 1; done
 
 mutants: $(VENV)/.ready-dev ## breaks of the protocol on purpose, and what catches each (ARGS="--quick", "--match merge")
 	PYTHONPATH=tests:tests/helpers $(BIN)/python -m mutants $(ARGS)
