@@ -443,7 +443,7 @@ BREAKS = (
     _one("any member grants places", "native/order/grant.c",
          "    if (peer->rank != (uint32_t)e->view.sequencer || sc_get_grant_number(p) > s->number) return 0;",
          "    if (sc_get_grant_number(p) > s->number) return 0;",
-         tests="tests/unit/test_grant.py", why=FAULTY),
+         tests="tests/unit/test_hostile_engine.py", why=FAULTY),
     _one("an answer may be for another number of places than was asked for", "native/order/grant.c",
          "    if (count_of(got) != s->count || got.first", "    if (got.first",
          tests="tests/unit/test_hostile_engine.py", why=FAULTY),
@@ -454,7 +454,7 @@ BREAKS = (
          "    return verdict(sc_get_grant_number(p) && sc_get_grant_count(p) && is_seqno(sc_get_grant_place(p)) &&\n"
          "                   granted == (sc_get_grant_place(p) != 0));",
          "    (void)granted;\n    return verdict(sc_get_grant_count(p) && is_seqno(sc_get_grant_place(p)));",
-         tests="tests/unit/test_grant.py", why=FAULTY),
+         tests="tests/unit/test_hostile_engine.py", why=FAULTY),
     _one("any member says with which id a view begins", "native/order/total1999.c",
          "if (header == SC_TOTAL_NEW_VIEW && from_sequencer && id == e->view.base[peer->rank] + 1)",
          "(void)from_sequencer;\n    if (header == SC_TOTAL_NEW_VIEW && id == e->view.base[peer->rank] + 1)",

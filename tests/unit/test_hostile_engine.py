@@ -250,8 +250,8 @@ def test_a_cut_below_what_was_delivered_delivers_nothing_twice(order):
     assert net.got[1] == before
 
 
-@pytest.mark.parametrize(("more", "dropped"), [(0, 0), (1, 1)])
-def test_a_member_takes_no_other_number_of_places_than_it_asked_for(more, dropped):
+@pytest.mark.parametrize(("more", "by", "dropped"), [(0, 0, 0), (1, 0, 1), (0, 2, 1)])
+def test_a_member_takes_as_many_places_as_it_asked_for_and_of_the_sequencer_only(more, by, dropped):
     net, asked = Net(3, sequencer=0, mechanism=by_name("grant").number), []
 
     def drop(src, dst, lane, datagram):
@@ -265,9 +265,17 @@ def test_a_member_takes_no_other_number_of_places_than_it_asked_for(more, droppe
     net.run(3)
     number, count = asked[0]
     assert net.engines[1].unordered() == 3
-    net.engines[1].receive(F.grant(forge.GRANT, net.ids[0], 1, number, count + more, 1), b"\1", net.now)
+    net.engines[1].receive(F.grant(forge.GRANT, net.ids[by], 1, number, count + more, 1), bytes([by + 1]), net.now)
     assert net.engines[1].counters()["drop_field"] == dropped
     assert (net.engines[1].unordered() < 3) == (dropped == 0)
+
+
+@pytest.mark.parametrize(("number", "count"), [(0, 1), (1, 0)])
+def test_a_request_without_a_number_or_for_nothing_gets_no_answer(number, count):
+    net = Net(3, sequencer=0, mechanism=by_name("grant").number)
+    net.engines[0].receive(F.grant(forge.WANT, net.ids[2], 1, number, count), b"\3", net.now, LANE_UNICAST)
+    assert net.engines[0].counters()["drop_field"] == 1
+    assert not any(datagram[2] == forge.GRANT for _, _, datagram in net.engines[0].transmit(net.now))
 
 
 def test_a_member_takes_no_places_that_are_past():
