@@ -322,7 +322,7 @@ static int decide(sc_engine *e, uint64_t batch, const uint16_t *ranks, size_t n)
     s->planned = s->carried_out = 0;
     if (!ranks) {
         e->counters.policy_failed++;
-        order_all(e);
+        if (!e->cut.gate_closed) order_all(e);
         return 1;
     }
     memcpy(s->plan, ranks, n * sizeof *ranks);
