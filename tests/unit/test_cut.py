@@ -1,5 +1,7 @@
 """The arithmetic of the cut: where streams end, who has what is missing, what the next view looks like."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,8 +9,9 @@ from hypothesis import strategies as st
 from seqcast.core import orders
 from seqcast.core.frames.closing import FETCH_MAX, Fetch, Held, Ok
 from seqcast.core.frames.fields import MemberInfo
+from seqcast.core.frames.view import Shortfall
 from seqcast.core.rules.cut import first_view, fix_cut, next_view, windows
-from seqcast.core.rules.merged import merged_view
+from seqcast.core.rules.merged import continues, merged_view
 from seqcast.types import MEMBERS_MAX, View, ViewId
 
 INFOS = [MemberInfo(name, number + 1, b"%d" % number, 160_000, 1500, 1 << 20) for number, name in enumerate("abcde")]
@@ -102,6 +105,14 @@ def test_in_another_order_each_member_keeps_its_own_seqnos():
     assert [info.name for info in merged.members] == ["c", "d", "a", "b"] and merged.view_id.coordinator == 3
     assert merged.base == (9, 6, 7, 8) and merged.origin_base == (90, 60, 70, 80)
     assert [group.ids for group in merged.subgroups] == [(2, 1), (4, 3)]
+    # A lost sequencer went on to order packets of b's and c's, as their own sides may have done since; nobody can have
+    # ordered so many of d's.
+    tag, successor = one.closes.tag, other.closes
+    used = [Shortfall(tag, successor, 2, 84), Shortfall(tag, successor, 3, 20), Shortfall(tag, successor, 4, 1 << 61)]
+    merged = merged_view([one, other], used, backwards)
+    assert merged.origin_base == (90, 60, 70, 84), "no number of a member's own is used twice"
+    assert continues(merged, one, 1) and continues(merged, other, 3)
+    assert not continues(merged, replace(one, origin_base=(85, 70)), 1)
 
 
 def test_where_everyone_leaves_the_closing_view_has_no_members():

@@ -16,6 +16,9 @@ from seqcast.types import MEMBERS_MAX, Member, View, ViewId
 
 COUNTER_STEP_MAX = 1 << 32
 """A view's counter may be so far above ours: beyond what any group reaches, and far from the last number."""
+NUMBERS_AHEAD_MAX = 1 << 20
+"""As many of a member's packets as a lost sequencer can have ordered unknown to that member's side: its ring is full
+then."""
 
 
 def why_apart(members: Sequence[Member], part: NewView) -> str:
@@ -52,6 +55,7 @@ def merged_view(
     members = arrange([info for info, _, _ in places.values()], subgroups)
     leader = parts[0].view_id
     order = order_of(parts[0])  # of all parts: only views of one mechanism merge
+    origin_base = [_unused(info.id, places[info.id][2], shortfalls if order.resends else ()) for info in members]
     frame = first_view(members, parts[0].order, order, leader.flush[1], choose)
     view_id = ViewId(max(part.view_id.counter for part in parts) + 1, members[0].id, leader.flush)
     # How each subgroup closed its view goes along, for a member that turns out not to have come.
@@ -66,11 +70,18 @@ def merged_view(
     return replace(
         with_plan(replace(frame, view_id=view_id), merged_plan(members, parts, view_id.tag)),
         base=tuple(places[info.id][1] for info in members),
-        origin_base=tuple(places[info.id][2] for info in members),
+        origin_base=tuple(origin_base),
         subgroups=tuple(subgroups),
         history=max(part.history for part in parts),
         shortfalls=tuple(known[-SHORTFALLS_MAX:]),
     )
+
+
+def _unused(member: int, last: int, shortfalls: Sequence[Shortfall]) -> int:
+    """The last number of a member's own that is used: a sequencer that its side lost may have gone on to order packets
+    whose messages that side packed, and numbered, anew (the maximum of the received tables: the cut, step 11)."""
+    used = [each.last for each in shortfalls if each.member == member and each.last <= last + NUMBERS_AHEAD_MAX]
+    return max([last, *used])
 
 
 def check_part(part: NewView, view: View, mechanism: int) -> None:
@@ -103,8 +114,9 @@ def continues(template: NewView, own: NewView, me: int) -> bool:
     places = {info.id: rank for rank, info in enumerate(template.members)}
     for rank, info in enumerate(own.members):
         there = places.get(info.id)
-        ours = own.base[rank], own.origin_base[rank]
-        if there is None or (template.base[there], template.origin_base[there]) != ours:
+        if there is None or template.base[there] != own.base[rank]:
+            return False
+        if not 0 <= template.origin_base[there] - own.origin_base[rank] <= NUMBERS_AHEAD_MAX:
             return False
     return True
 

@@ -106,6 +106,8 @@ def _check_fifo(record: Record, by_id: dict[int, Record]) -> Iterator[str]:
             if entry.counter < expected or gap:
                 what = "duplicate" if entry.counter < expected else "FIFO"
                 yield f"{what}: {record} delivers number {entry.counter} of {entry.sender:x}, not {expected}: {entry}"
+            if entry.seqno < before and not entry.to:
+                yield f"seqno: {record} delivered packet {before} of {entry.sender:x} before this: {entry}"
             seen[key], seqnos[key] = entry.counter, entry.seqno
             apart.discard(key)
 
