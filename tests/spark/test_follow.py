@@ -92,7 +92,7 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Any
         yield (Folders([str(tmp_path)]),)
     else:
         with Tap(tmp_path, ("127.0.0.1", 0), b"t" * 16) as tap:
-            yield (Taps(f"127.0.0.1:{tap.address[1]}", b"t" * 16),)
+            yield (Taps(f"127.0.0.1:{tap.address[1]}", b"t" * 16, ""),)
 
 
 @pytest.mark.parametrize("delivered", [0, 1, 120, 299, 300])
