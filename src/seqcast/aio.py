@@ -161,11 +161,11 @@ class Group:
         self._slow = asyncio.Lock()  # held while a send waits for credit: later ones wait for the lock
         self._waiting_sends = 0  # for the lock, or with it
         self._taking = asyncio.Lock()
-        self._watching = True
+        self._watched: int | None = self._driver.watch_fd
         try:
-            self._loop.add_reader(self._driver.watch_fd, self._on_watch)
+            self._loop.add_reader(self._watched, self._on_watch)
         except NotImplementedError:
-            self._watching = False
+            self._watched = None
 
     @property
     def cluster(self) -> str:
@@ -373,7 +373,7 @@ class Group:
         if self.sync._merging:  # what it waits for does not show in the stream
             await asyncio.sleep(MERGE_POLL_S)
             return
-        if not self._watching:
+        if self._watched is None:
             wait = THREAD_WAIT_S if timeout is None else min(timeout, THREAD_WAIT_S)
             await asyncio.to_thread(self.sync.wait_deliverable, wait)
             return
@@ -430,9 +430,9 @@ class Group:
 
     async def leave(self, timeout: float | None = None) -> bool:
         """Leaves the group, as ``seqcast.Group.leave``. Waiting sends raise ``NotMember`` unless they are accepted."""
-        if self._watching:
-            self._watching = False
-            self._loop.remove_reader(self._driver.watch_fd)
+        if self._watched is not None:  # closed by now, if another thread left
+            self._loop.remove_reader(self._watched)
+            self._watched = None
         graceful = await _on_own_thread(functools.partial(self.sync.leave, timeout))
         self._wake()
         return graceful

@@ -72,6 +72,17 @@ def test_async_for_ends_when_the_group_is_left():
     run(main())
 
 
+def test_a_group_that_another_thread_left_can_be_left():
+    """As ``leave_on_signals`` does: by then what the loop watches is closed."""
+
+    async def main():
+        async with seqcast.aio.join(cluster(), interface=LOOPBACK) as group:
+            await asyncio.to_thread(group.sync.leave)
+            assert [message async for message in group] == []
+
+    run(main())
+
+
 def test_events_hold_views_too():
     async def main():
         async with two() as (a, b):
