@@ -34,7 +34,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     "loss": [
         [*PERF, "--order", order, "--size", size, "--seconds", "1", "--loss", "1", *LOOPBACK]
         for order in ("total", "fifo")
-        for size in ("64", "1024", "8192")
+        for size in ("64", "1024")
     ],
     "journal": [
         [*PERF, "--order", "total", "--size", size, "--seconds", "1", "--journal", "hash", *LOOPBACK]
@@ -46,6 +46,7 @@ COMMANDS: dict[str, list[list[str]]] = {
         for wait, cores in (("blocking", "different"), ("spinning", "different"), ("blocking", "same"))
     ],
     "membership": [["bench/membership.py", "--rounds", "10"]],
+    "election": [["bench/election.py", "--rounds", "20"]],
 }
 """What is measured, by name: arguments of Python. Each prints one JSON object."""
 
@@ -62,8 +63,8 @@ def measure(command: list[str]) -> str:
 def name_of(line: str) -> str:
     """By which command of ``COMMANDS`` a line was measured."""
     run = json.loads(line)
-    keys = {"plain": "plain", "membership": "membership", "latency_us": "latency", "journal": "journal"}
-    keys |= {"loss_percent": "loss"}
+    keys = {key: key for key in ("plain", "membership", "election", "journal")}
+    keys |= {"latency_us": "latency", "loss_percent": "loss"}
     found = [name for key, name in keys.items() if key in run]
     return found[0] if found else "batches" if run.get("kind", "batches") == "batches" else "members"
 

@@ -133,10 +133,12 @@ def test_figures_are_rendered_from_what_perf_prints(monkeypatch):
 
 def test_the_figures_cover_every_size_and_order_that_the_readme_speaks_of():
     runs = [json.loads(line) for line in (ROOT / "docs" / "figures.jsonl").read_text().splitlines()]
-    throughput = [run for run in runs if not {"latency_us", "membership", "election"} & run.keys()]
+    throughput = [run for run in runs if not {"latency_us", "membership", "election", "plain"} & run.keys()]
     assert {(run["size"], run["order"]) for run in throughput} >= {
-        (size, order) for size in (64, 1024, 8192, 65536) for order in ("fifo", "sequencer")
+        (size, order) for size in (64, 1024, 8192, 65536) for order in ("fifo", "total")
     }
+    assert {run["members"] for run in throughput if run.get("kind") == "plain"} >= {2, 16}
+    assert {row["kind"] for run in runs for row in run.get("plain", ())} == {"plain", "aio", "pyzmq"}
     assert all(run["lost"] == 0 and run["pairs"] >= 5 for run in throughput)
     assert any("latency_us" in run for run in runs)
     membership = [run for run in runs if "membership" in run]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 
@@ -31,3 +32,9 @@ def test_a_ratio_is_the_median_of_the_ratios_of_each_pair_and_leaves_out_pairs_t
     ]
     found = orders.ratios({"cells": cells})
     assert found == {("records", 64, 1, 0.0): orders.Median(0.75, 0.5, 0.9)}
+
+
+def test_the_page_in_the_documentation_is_made_from_the_figures_beside_it():
+    figures = ROOT / "docs" / "orders.json"
+    page = orders.page(json.loads(figures.read_text(encoding="utf-8")))
+    assert page == figures.with_suffix(".md").read_text(encoding="utf-8")
