@@ -292,8 +292,8 @@ cdef class Scan:
         for i in range(self.scan.n_views):
             view = &self.scan.views[i]
             found.append((view.tag, view.idx, view.rows, view.first, view.highest, view.zeros,
-                          (view.counter_min, view.counter_max), view.transitional, _found(&view.back), _found(&view.jumps),
-                          _found(&view.decided)))
+                          (view.counter_min, view.counter_max), view.transitional,
+                          _found(&view.back), _found(&view.jumps), _found(&view.decided)))
         return found
 
     def senders(self):
