@@ -31,8 +31,10 @@ VIOLATIONS_MAX = 10
 
 
 def patience(options: Options) -> int:
-    """How many times longer a run's phases may take than with the default preset: as its suspicion time is longer."""
-    return max(1, round(Config(preset=options.preset).suspect_s / Config().suspect_s))
+    """How many times longer a run's phases may take than by default: as the preset's suspicion time is longer, and with
+    gossip, which brings a window of packets in a round, where large messages have to pass small rings."""
+    slower = 4 if options.reliability == "gossip" else 1
+    return slower * max(1, round(Config(preset=options.preset).suspect_s / Config().suspect_s))
 
 
 @dataclass
