@@ -388,7 +388,8 @@ BREAKS = (
          "        if not self._plausible(gossip, now_ns):\n            return\n", "",
          tests="tests/unit/test_gossip.py", why=FAULTY),
     _one("what one member claims is told as lost", "src/seqcast/core/gossip/policy.py",
-         "if not want.proven and seqno > came:", "if False:", tests="tests/sim/test_crowd_members.py", why=FAULTY),
+         "if not want.proven and seqno > self._window.received(sender):", "if False:",
+         tests="tests/sim/test_crowd_members.py", why=FAULTY),
     # ---- crowds
     _one("no late-join handler answers", "src/seqcast/core/gossip/policy.py",
          "        if hello.history:\n", "        if False:\n", tests="tests/sim/test_crowd.py", why=CROWDS),

@@ -57,6 +57,9 @@ class Held:
         missing = [seqno for seqno in range(first, last + 1) if (sender, seqno) not in self.apart]
         return tuple((seqno, seqno) for seqno in missing[:most])
 
+    def received(self, sender: int) -> int:
+        return self.delivered.get(sender, 0)
+
     def catalogs(self) -> tuple[Catalog, ...]:
         return tuple(Catalog({sender: (1, last)}) for sender, last in self.stored.items())
 
@@ -513,3 +516,15 @@ def test_under_its_own_name_a_member_believes_no_number_that_others_would_not_be
     assert begun and begun[0].counter == 51
     other.received(begun[0], 1, now + 60 * SECOND)
     assert sent(other.received(begun[-1], 1, now + 60 * SECOND), Gossip)
+
+
+def test_a_digest_is_made_for_each_gossip_and_for_nothing_else() -> None:
+    """Where the active senders are too many for one gossip, each digest has the next ones."""
+    one = member(3, GossipSettings(votes=False, lost_ns=1 * SECOND), m2=3)
+    made: list[dict[int, Span]] = []
+    digest = one._window.digest
+    one._window.digest = lambda: made.append(digest()) or made[-1]  # type: ignore[method-assign, func-returns-value]
+    one.received(gossip_of(2, 1, 3, m2=8), 2, 0)
+    effects = [each for at in range(0, 2 * SECOND, 50 * MS) for each in one.tick(at)]
+    assert [each for each in effects if isinstance(each, Lost)], "it looked for what is lost"
+    assert len(made) == max(each.message.counter for each in sent(effects, Gossip))

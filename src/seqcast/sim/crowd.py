@@ -155,6 +155,9 @@ class _Member:
         missing = [seqno for seqno in self.missing[sender] if first <= seqno <= last]
         return tuple((seqno, seqno) for seqno in sorted(missing)[:most])
 
+    def received(self, sender: int) -> int:
+        return self._sent[sender]
+
     def catalogs(self) -> tuple[Catalog, ...]:
         return (Catalog({sender: (1, last) for sender, last in self._sent.items() if last}),) if self.handler else ()
 

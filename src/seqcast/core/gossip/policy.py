@@ -33,6 +33,9 @@ class Window(Protocol):
         """Which of the seqnos ``first`` to ``last`` did not come and are not lost, lowest first: ``most`` of them, or
         all if there are no more."""
 
+    def received(self, sender: int) -> int:
+        """The highest seqno that came; 0: none."""
+
     def catalogs(self) -> Sequence[Catalog]:
         """What this member keeps in a store for those that join late, in parts; none: it is no late-join handler."""
 
@@ -315,6 +318,7 @@ class Gossiper:
             origin: whose digest it is; None: a late-join handler's, which is believed.
         """
         settings, missing = self._settings, {}
+        room = _WANTS_MAX - sum(map(len, self._wants.values()))
         for sender, span in digest.items():
             if sender == self._me:
                 continue
@@ -322,7 +326,6 @@ class Gossiper:
             if not lacking:
                 continue
             wants = self._wants.setdefault(sender, {})
-            room = _WANTS_MAX - sum(map(len, self._wants.values()))
             due: list[int] = []
             for first, last in lacking:
                 for seqno in range(first, last + 1):
@@ -346,15 +349,13 @@ class Gossiper:
     def _look_for_lost(self, now_ns: int) -> None:
         """Forgets what has come, and gives up what did not for too long: not where members vote, as what one of them
         lacks is then kept."""
-        mine = self._window.digest()
         for sender, wants in list(self._wants.items()):
             lost: list[int] = []
-            came = mine[sender].received if sender in mine else 0
             for seqno, want in list(wants.items()):
                 if not self._window.lacks(sender, seqno, seqno, 1):
                     del wants[seqno]
                 elif now_ns - want.since_ns >= self._settings.lost_ns and not self._settings.votes:
-                    if not want.proven and seqno > came:
+                    if not want.proven and seqno > self._window.received(sender):
                         continue
                     lost.append(seqno)
                     del wants[seqno]

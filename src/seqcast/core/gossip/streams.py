@@ -264,6 +264,10 @@ class Streams:
                 missing.append((seqno, seqno))
         return tuple(missing)
 
+    def received(self, sender: int) -> int:
+        stream = self._streams.get(sender)
+        return 0 if stream is None else stream.received
+
     def catalogs(self) -> Sequence[Catalog]:
         if self._store is None:
             return ()

@@ -117,5 +117,8 @@ class _Window:
     def lacks(self, sender: int, first: int, last: int, most: int) -> tuple[tuple[int, int], ...]:
         return tuple(self._plane.gossip_lacks(self._ranks[sender], first, last, most))
 
+    def received(self, sender: int) -> int:
+        return Span(*self._plane.gossip_marks()[self._ranks[sender]]).received
+
     def catalogs(self) -> tuple[Catalog, ...]:
         return ()  # a joiner's view begins with the cut that it joins at
