@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 from collections.abc import Collection, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqcast.errors import ConfigError
@@ -27,17 +26,13 @@ NOT_MORE_THAN = (
 
 
 def field_value(field: dataclasses.Field[Any], kind: type, value: Any) -> Any:
-    """The value, converted to its field's type and checked against its bounds.
+    """The value, a whole number as a float where its field is one, checked against the field's type and bounds.
 
     Raises:
         ConfigError: it has another type, or is out of bounds.
     """
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
-    if kind is str and isinstance(value, Path):
-        value = str(value)
-    if kind is str and value is None:
-        value = ""
     if type(value) is not kind:
         names = {str: "text", int: "a whole number", float: "a number", bool: "True or False"}
         raise ConfigError(f"{field.name}={value!r} must be {names[kind]}")

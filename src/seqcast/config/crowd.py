@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+from seqcast.config.check import field_value
 from seqcast.config.derive import nanoseconds
 from seqcast.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def _setting(default: T, low: float | None = None, high: float | None = None, unit: str = "") -> T:
+    """A setting: its default, and its bounds."""
+    field: T = dataclasses.field(default=default, metadata={"low": low, "high": high, "among": (), "unit": unit})
+    return field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,38 +47,31 @@ class CrowdSettings:
         history_s: seconds to wait for a late-join handler.
     """
 
-    interface: str = ""
-    address: str = ""
-    port: int = 47312
-    ttl: int = 1
-    average_s: float = 0.2
-    lag: int = 1000
-    lost_s: float = 10.0
-    keep_bytes: int = 64 << 20
-    receive: bool = True
-    receive_bytes: int = 64 << 20
-    send_bytes_per_s: int = 10_000_000
-    store: str = ""
-    store_bytes: int = 1 << 30
-    store_age_s: float = 0.0
-    history: bool = False
-    history_s: float = 5.0
+    interface: str = _setting("")
+    address: str = _setting("")
+    port: int = _setting(47312, 1, 65535)
+    ttl: int = _setting(1, 0, 255)
+    average_s: float = _setting(0.2, 0.001, 3600.0, "s")
+    lag: int = _setting(1000, 1, 1 << 30)
+    lost_s: float = _setting(10.0, 0.01, 86_400.0, "s")
+    keep_bytes: int = _setting(64 << 20, 1 << 20, 1 << 40)
+    receive: bool = _setting(True)
+    receive_bytes: int = _setting(64 << 20, 1 << 20, 1 << 40)
+    send_bytes_per_s: int = _setting(10_000_000, 1000, 1 << 40)
+    store: str = _setting("")
+    store_bytes: int = _setting(1 << 30, 1 << 16, 1 << 50)
+    store_age_s: float = _setting(0.0, 0.0, 1e9, "s")
+    history: bool = _setting(False)
+    history_s: float = _setting(5.0, 0.1, 3600.0, "s")
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            default: Any = field.default
-            value, kind = getattr(self, field.name), type(default)
-            if kind is float and type(value) is int:
-                value = float(value)
-                object.__setattr__(self, field.name, value)
-            if type(value) is not kind:
-                raise ConfigError(f"{field.name}={value!r} must be of type {kind.__name__}")
-            if field.name in _BOUNDS:
-                _check(field.name, value, *_BOUNDS[field.name])
+            value = field_value(field, type(field.default), getattr(self, field.name))
+            object.__setattr__(self, field.name, value)
         if self.lost_s < 10 * self.average_s:
             raise ConfigError(f"lost_s={self.lost_s} must be at least ten times average_s={self.average_s}")
 
-    def gossip(self) -> dict[str, object]:
+    def gossip(self) -> dict[str, Any]:
         """The keyword arguments of ``GossipSettings``."""
         return {
             "votes": False,
@@ -82,23 +84,3 @@ class CrowdSettings:
             "hello_ns": nanoseconds(5.0),
             "history_ns": nanoseconds(self.history_s),
         }
-
-
-def _check(name: str, value: float, low: float, high: float) -> None:
-    if not low <= value <= high:
-        raise ConfigError(f"{name}={value!r} must be from {low} to {high}")
-
-
-_BOUNDS: dict[str, tuple[float, float]] = {
-    "port": (1, 65535),
-    "ttl": (0, 255),
-    "average_s": (0.001, 3600.0),
-    "lag": (1, 1 << 30),
-    "lost_s": (0.01, 86_400.0),
-    "keep_bytes": (1 << 20, 1 << 40),
-    "receive_bytes": (1 << 20, 1 << 40),
-    "send_bytes_per_s": (1000, 1 << 40),
-    "store_bytes": (1 << 16, 1 << 50),
-    "store_age_s": (0.0, 1e9),
-    "history_s": (0.1, 3600.0),
-}

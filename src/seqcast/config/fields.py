@@ -744,6 +744,8 @@ class Config:
             value = getattr(self, field.name)
             if value is _DERIVED:
                 value = _computed(field, self)
+            if hints[field.name] is str and (value is None or isinstance(value, Path)):
+                value = str(value or "")
             object.__setattr__(self, field.name, check.field_value(field, hints[field.name], value))
         check.clashes(self)
 
