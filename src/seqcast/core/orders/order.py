@@ -82,3 +82,13 @@ class Order(ABC):
     def serves(self, order: str) -> bool:
         """May it bring about what the user asked for?"""
         return order == self.name or (order == "total" and self.total)
+
+
+class Sequenced(Order):
+    """An order in which one member of the view, any, is the sequencer."""
+
+    def sequencer(self, members: Sequence[Member], choose: Choose) -> int:
+        return choose(members)
+
+    def allows(self, sequencer: int, n: int) -> bool:
+        return 0 <= sequencer < n

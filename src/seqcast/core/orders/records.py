@@ -13,23 +13,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from seqcast.core.orders.order import NOBODY, Choose, Order
-from seqcast.types import Member
+from seqcast.core.orders.order import NOBODY, Sequenced
 
 
-class Records(Order):
+class Records(Sequenced):
     name: ClassVar[str] = "records"
     number: ClassVar[int] = 2
     total: ClassVar[bool] = True
     beside: ClassVar[bool] = True
     prefix: ClassVar[bool] = False
     resends: ClassVar[bool] = False
-
-    def sequencer(self, members: Sequence[Member], choose: Choose) -> int:
-        return choose(members)
-
-    def allows(self, sequencer: int, n: int) -> bool:
-        return 0 <= sequencer < n
 
     def multicasters(self, n: int) -> int:
         return n

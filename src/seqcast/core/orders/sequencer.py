@@ -10,23 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from seqcast.core.orders.order import Choose, Order
-from seqcast.types import Member
+from seqcast.core.orders.order import Sequenced
 
 
-class Sequencer(Order):
+class Sequencer(Sequenced):
     name: ClassVar[str] = "sequencer"
     number: ClassVar[int] = 1
     total: ClassVar[bool] = True
     beside: ClassVar[bool] = True
     prefix: ClassVar[bool] = True
     resends: ClassVar[bool] = True
-
-    def sequencer(self, members: Sequence[Member], choose: Choose) -> int:
-        return choose(members)
-
-    def allows(self, sequencer: int, n: int) -> bool:
-        return 0 <= sequencer < n
 
     def multicasters(self, n: int) -> int:
         return 1
