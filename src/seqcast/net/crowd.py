@@ -6,7 +6,6 @@ import logging
 import secrets
 import selectors
 import socket
-import struct
 import sys
 import threading
 import time
@@ -22,6 +21,7 @@ from seqcast.core.gossip.streams import Delivered, StreamSettings
 from seqcast.errors import ConfigError, NotMember, SendTimeout, SeqcastError
 from seqcast.net.crowd_store import PacketStore
 from seqcast.net.host import group_address, group_tag
+from seqcast.net.interface import ipv4_of
 
 log = logging.getLogger("seqcast.gossip")
 
@@ -34,7 +34,6 @@ SENDS_MAX = 1024
 """Messages that wait for the thread to send them."""
 IDLE_S = 0.1
 """The thread looks around this often at least, in seconds."""
-SIOCGIFADDR = 0x8915
 
 
 class CrowdHost:
@@ -67,7 +66,7 @@ class CrowdHost:
         self._member = CrowdMember(
             me,
             group_tag(cluster),
-            GossipSettings(**settings.gossip()),  # type: ignore[arg-type]
+            GossipSettings(**settings.gossip()),
             StreamSettings(keep_bytes=settings.keep_bytes, settle_ns=nanoseconds(10 * settings.average_s)),
             time.monotonic_ns(),
             secrets.randbits(63),
@@ -179,7 +178,7 @@ class CrowdHost:
         try:
             with selectors.DefaultSelector() as selector:
                 for each in (self._unicast, self._multicast, self._wake_in):
-                    selector.register(each, selectors.EVENT_READ)
+                    selector.register(each, selectors.EVENT_READ, each)
                 while self._turn(selector):
                     pass
         except Exception as error:
@@ -205,10 +204,10 @@ class CrowdHost:
         due = member.due() if until is None else min(member.due(), until)
         ready = selector.select(0 if waits else min(max(due - now, 0) / 1e9, IDLE_S))
         for key, _ in ready:
-            if key.fileobj is self._wake_in:
+            if key.data is self._wake_in:
                 self._wake_in.recv(4096)
             else:
-                self._receive(key.fileobj)  # type: ignore[arg-type]
+                self._receive(key.data)
         with self._changed:
             sends, self._sends = self._sends, deque()
         now = time.monotonic_ns()
@@ -281,15 +280,10 @@ def _address_of(interface: str, group: str, port: int) -> str:
         pass
     if not sys.platform.startswith("linux"):
         raise ConfigError(f"interface={interface!r} is no IPv4 address: on this system, give the interface's address")
-    import fcntl
-
-    name = interface.encode("utf-8", "surrogateescape")
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            found = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, struct.pack("256s", name[:15]))
-        except OSError as error:
-            raise ConfigError(f"interface={interface!r} has no IPv4 address here: {error.strerror}") from error
-    return socket.inet_ntoa(found[20:24])
+    try:
+        return ipv4_of(interface)
+    except OSError as error:
+        raise ConfigError(f"interface={interface!r} has no IPv4 address here: {error.strerror}") from error
 
 
 def _open(settings: CrowdSettings, group: str, address: str) -> tuple[socket.socket, socket.socket]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
+import struct
 
 from seqcast._native.driver import ADDRESS_GONE, ADDRESS_OTHER, DOWN, GONE, NO_CARRIER, REMADE, Driver, describe_address
 from seqcast.core.machines.interface import fault_of
 from seqcast.core.vocabulary import InterfaceSeen, SocketsMended
 
+SIOCGIFADDR = 0x8915  # of Linux, netdevice(7)
 _CAUSES = {
     errno.EPERM: "a firewall of this machine drops them",
     errno.EACCES: "a firewall of this machine drops them",
@@ -50,3 +53,16 @@ def mend(driver: Driver) -> SocketsMended:
     except OSError as error:
         return SocketsMended(f"{error.args[1]}: {os.strerror(error.errno or 0)}")
     return SocketsMended()
+
+
+def ipv4_of(name: str) -> str:
+    """The IPv4 address of an interface of this machine, on Linux.
+
+    Raises:
+        OSError: it has none, or there is no such interface.
+    """
+    import fcntl  # absent on Windows
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        request = struct.pack("256s", os.fsencode(name)[:15])
+        return socket.inet_ntoa(fcntl.ioctl(asked, SIOCGIFADDR, request)[20:24])

@@ -29,7 +29,7 @@ LOOPBACK_PACKET = 65000
 MTU = 1500
 UDP_HEADERS = 28
 DATAGRAM_MAX = 65507
-SIOCGIFADDR, SIOCGIFMTU = 0x8915, 0x8921  # of Linux, netdevice(7)
+SIOCGIFMTU = 0x8921  # of Linux, netdevice(7)
 SEGMENTS_MAX = 44
 """Packets of one UDP_SEGMENT send: 44 x 1472 bytes are the most that fit 65 507."""
 
@@ -201,14 +201,16 @@ def on_interface(interface: str, members: int) -> Path:
     """
     import fcntl  # absent on Windows, where this command refuses to run
 
+    from seqcast.net.interface import ipv4_of  # here: `--help` needs none of it
+
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         for _, name in socket.if_nameindex():
-            request = struct.pack("16s240x", name.encode())
             try:
-                address = socket.inet_ntoa(fcntl.ioctl(asked, SIOCGIFADDR, request)[20:24])
+                address = ipv4_of(name)
             except OSError:
                 continue  # it has none
             if interface in (name, address):
+                request = struct.pack("16s240x", name.encode())
                 mtu: int = struct.unpack_from("i", fcntl.ioctl(asked, SIOCGIFMTU, request), 16)[0]
                 packet = min(mtu - UDP_HEADERS, LOOPBACK_PACKET)
                 segments = min(SEGMENTS_MAX, DATAGRAM_MAX // packet)
