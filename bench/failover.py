@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pages import table
 
 import seqcast
 from seqcast.core.orders import resolve
@@ -96,13 +97,13 @@ class Received:
 
 
 class Worker:
-    def __init__(self, cluster: str, number: int, order: str, interface: str) -> None:
+    def __init__(self, cluster: str, number: int, order: Any, interface: str) -> None:
         self.suspicions = Suspicions()
         logger = logging.getLogger("seqcast")
         logger.setLevel(logging.INFO)
         logger.addHandler(self.suspicions)
         self.number = number
-        self.group = seqcast.join(cluster, name=f"member-{number}", order=order, interface=interface)  # type: ignore[arg-type]
+        self.group = seqcast.join(cluster, name=f"member-{number}", order=order, interface=interface)
         self.received = Received()
         self.returns: list[tuple[int, int]] = []  # monotonic ns, messages sent by then
         self.stop = threading.Event()
@@ -326,7 +327,6 @@ def section(results: dict[str, Any]) -> str:
         "order", "detection, ms", "longest stall, ms", "stall beyond detection, ms",
         f"within {STALL_MS:g} ms", "longest send before, ms", "lost, doubled, reordered", "moved",
     ]  # fmt: skip
-    lines = ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)]
     return "\n\n".join(
         [
             "## When the sequencer is killed",
@@ -334,7 +334,7 @@ def section(results: dict[str, Any]) -> str:
             f"coordinator) gets SIGKILL. Medians of {results['rounds']} kills; a stall is the longest send of any "
             "survivor (bench/failover.py). *Moved*: messages whose send had returned before the kill and that were "
             "delivered in the next view, which happens only where they travel by way of the sequencer.",
-            "\n".join(lines),
+            table(head, rows),
         ]
     )
 

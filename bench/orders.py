@@ -24,7 +24,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -33,6 +33,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 import failover
+from pages import table
 
 from seqcast.perf.paths import dropping, open_path, why_no_namespaces
 from seqcast.perf.report import machine, shown
@@ -236,11 +237,6 @@ def page(results: dict[str, Any]) -> str:
     if "failover" in results:
         parts.append(failover.section(results["failover"]))
     return "\n\n".join(parts) + "\n"
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown."""
-    return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows))
 
 
 def draw(results: dict[str, Any], into: Path) -> None:
