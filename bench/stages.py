@@ -155,8 +155,8 @@ def engine_ns(size: int, packet_bytes: int) -> tuple[float, float]:
         receiver.tick(now + 40_000_000)
         for _, _, datagram in receiver.transmit(now + 40_000_000):
             sender.receive(datagram, b"\x01", now + 41_000_000, 1)
-    sides = zip(*rounds[WARM:], strict=True)
-    return tuple(max(0.0, statistics.median(side)) for side in sides)  # type: ignore[return-value]
+    sent_ns, received_ns = (max(0.0, statistics.median(side)) for side in zip(*rounds[WARM:], strict=True))
+    return sent_ns, received_ns
 
 
 def parts(size: int, packet_bytes: int, window_bytes: int) -> dict[str, tuple[float, float]]:

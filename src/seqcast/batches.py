@@ -169,8 +169,7 @@ class Batches:
             heals the tables are merged where the application's state can be, or there is none: with a handler that has
             no ``merge_state`` each side keeps its own table, and a writer that was on both may be delivered on one.
         keep_s: entries of writers that ended no batch for so many seconds are dropped. Time passes as the messages of
-            the stream tell (`Clock`), the same on every member, and stands still while nobody
-            sends.
+            the stream tell (`Clock`), the same on every member, and stands still while nobody sends.
         memory_bytes: rows of a batch beyond this wait in a temporary file.
     """
 

@@ -69,7 +69,7 @@ typedef struct {
     places hand[IDS]; /* that we have granted to others */
     uint32_t wants[IDS]; /* number of the newest request of each */
     uint32_t want, wanted; /* number of our newest, and how many places it is for */
-    uint64_t batch; /* that our policy was offered, and of whom */
+    uint64_t batch; /* the one that our policy was offered; then the ranks of its senders */
     uint16_t offered[SC_OFFERS_MAX];
     size_t n_offered;
     delivered last[2][IDS]; /* to the group, to a member */

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
+from typing import Any
 
 from seqcast.core.gossip import GossipSettings
 from seqcast.core.gossip.datagrams import make_id
@@ -64,12 +65,12 @@ class CrowdNet:
         self._queue: list[tuple[int, int, int, bytes, bytes]] = []
         self._n = 0
 
-    def join(self, number: int, gossip: GossipSettings = GOSSIP, **more: object) -> CrowdMember:
+    def join(self, number: int, gossip: GossipSettings = GOSSIP, **more: Any) -> CrowdMember:
         """A member whose address is 10.0.0.``number``."""
         me = make_id(bytes([10, 0, 0, number]), 5000, self.random.getrandbits(32))
         bounds = more.pop("bounds", StreamSettings())
         seed = self.random.getrandbits(60)
-        member = CrowdMember(me, TAG, gossip, bounds, self.now, seed, **more)  # type: ignore[arg-type]
+        member = CrowdMember(me, TAG, gossip, bounds, self.now, seed, **more)
         self.members[number] = member
         self.told.setdefault(number, [])
         return member

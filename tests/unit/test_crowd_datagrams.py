@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from seqcast._native.engine import crc32c
 from seqcast.core.gossip.datagrams import Packet, address_of, dump, load, make_id
-from seqcast.core.gossip.messages import Catalog, Gossip, Hello, Request, Shuffle, Span
+from seqcast.core.gossip.messages import Catalog, Gossip, Hello, Message, Request, Shuffle, Span
 from seqcast.errors import RemoteProtocolError
 
 TAG = 77
@@ -26,9 +26,9 @@ EACH = (
 
 
 @pytest.mark.parametrize("what", EACH, ids=lambda what: type(what).__name__)
-def test_what_is_written_is_read(what: object) -> None:
-    assert load(TAG, dump(TAG, ONE, what)) == (ONE, what)  # type: ignore[arg-type]
-    assert load(TAG + 1, dump(TAG, ONE, what)) is None  # type: ignore[arg-type]
+def test_what_is_written_is_read(what: Message | Packet) -> None:
+    assert load(TAG, dump(TAG, ONE, what)) == (ONE, what)
+    assert load(TAG + 1, dump(TAG, ONE, what)) is None
 
 
 def test_an_id_has_the_address() -> None:
@@ -36,8 +36,8 @@ def test_an_id_has_the_address() -> None:
 
 
 @pytest.mark.parametrize("what", EACH, ids=lambda what: type(what).__name__)
-def test_each_flipped_bit_and_each_lost_end_is_noticed(what: object) -> None:
-    data = dump(TAG, ONE, what)  # type: ignore[arg-type]
+def test_each_flipped_bit_and_each_lost_end_is_noticed(what: Message | Packet) -> None:
+    data = dump(TAG, ONE, what)
     for at in range(len(data) * 8):
         bad = bytearray(data)
         bad[at // 8] ^= 1 << at % 8
@@ -71,9 +71,9 @@ def test_each_flipped_bit_and_each_lost_end_is_noticed(what: object) -> None:
         Shuffle((), True, 3, (0.0,) * 32),
     ],
 )
-def test_what_is_out_of_bounds_is_refused(what: object) -> None:
+def test_what_is_out_of_bounds_is_refused(what: Message | Packet) -> None:
     with pytest.raises(RemoteProtocolError):
-        load(TAG, dump(TAG, ONE, what))  # type: ignore[arg-type]
+        load(TAG, dump(TAG, ONE, what))
 
 
 @given(st.sampled_from(range(8)), st.binary(max_size=200))

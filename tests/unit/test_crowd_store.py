@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 from members import script
@@ -16,8 +17,8 @@ from seqcast.net.crowd_store import ROW_BYTES, PacketStore
 ONE, TWO = (make_id(bytes([10, 0, 0, n]), 5000, n) for n in (1, 2))
 
 
-def opened(path: Path, bytes_max: int = 1 << 30, **more: object) -> PacketStore:
-    return PacketStore(str(path), "crowd", bytes_max, **more)  # type: ignore[arg-type]
+def opened(path: Path, bytes_max: int = 1 << 30, **more: Any) -> PacketStore:
+    return PacketStore(str(path), "crowd", bytes_max, **more)
 
 
 def test_what_was_put_is_there_again(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ from seqcast.core.vocabulary import Input, InterfaceSeen, SocketsMended
 from seqcast.sim.network import Clock, Network
 
 DEAD = ("gone", "down", "carrier", "address", "replaced")
-"""Faults in which nothing leaves and nothing comes;"""
+"""Faults in which nothing leaves and nothing comes."""
 FORGETS = ("gone", "remade")
-"""in which another interface takes its name, where the sockets are not in the group until they join it there;"""
+"""Faults after which another interface has the name: the sockets are not in the group until they join it there."""
 KINDS = (*DEAD, "remade", "refusing")
-"""and all: ``remade`` is over between two looks, and while sends are refused datagrams still come."""
+"""All faults. ``remade`` is over between two looks; while sends are refused, datagrams still come."""
 NOT_MENDED = 0.2
 """Part of the attempts to mend the sockets that fail while there are faults."""
 
