@@ -7,7 +7,8 @@ int sc_driver_init(sc_driver *d, sc_engine *engine, sc_mutex *lock, const sc_dri
     d->lock = lock;
     sc_role_init(&d->role);
     sc_cond_init(&d->turn.free);
-    return sc_transmitter_init(&d->tx) || sc_round_init(&d->round) || sc_waits_init(&d->waits) ? -1 : 0;
+    sc_waits_init(&d->waits);
+    return sc_transmitter_init(&d->tx) || sc_round_init(&d->round) ? -1 : 0;
 }
 
 void sc_driver_stop(sc_driver *d) {
@@ -16,6 +17,7 @@ void sc_driver_stop(sc_driver *d) {
     d->waits.control_kicked = 1;
     sc_cond_broadcast(&d->waits.control);
     sc_cond_broadcast(&d->turn.free);
+    if (d->waits.watched) sc_tell_watcher(d);
     sc_mutex_unlock(d->lock);
     sc_mutex_lock(&d->role.lock);
     while (d->role.callers > 0 || d->role.io_state == SC_IO_POLLING) {
@@ -34,11 +36,7 @@ void sc_driver_close(sc_driver *d) {
     sc_mutex_lock(&d->role.lock);
     while (d->role.holder != SC_ROLE_FREE) sc_cond_wait_until(&d->role.freed, &d->role.lock, sc_now() + 1000000);
     sc_mutex_lock(d->lock);
-    d->waits.watched = 0;
-    if (!d->closed) {
-        sc_io_close(&d->io);
-        sc_signal_close(d->waits.watch);
-    }
+    if (!d->closed) sc_io_close(&d->io);
     d->closed = 1;
     sc_mutex_unlock(d->lock);
     sc_mutex_unlock(&d->role.lock);
@@ -53,6 +51,7 @@ void sc_driver_forked(sc_driver *d) {
 void sc_driver_free(sc_driver *d) {
     if (d->round.scratch) sc_round_free(d);
     sc_transmitter_free(&d->tx);
+    sc_signal_close(d->waits.watch);
 }
 
 void sc_driver_poke(sc_driver *d) {

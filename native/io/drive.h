@@ -74,7 +74,7 @@ typedef struct { /* wake.c; under the engine's lock, except the atomics */
     int control_waiting, control_kicked;
     int watched; /* an event loop waits: one wake-up of `watch` when something is deliverable or sendable */
     uint64_t watched_sendable;
-    sc_fd watch[2]; /* to be written, to be polled */
+    sc_fd watch[2]; /* to be written, to be polled; open while an event loop may wait */
     sc_atomic sleep_until; /* the role's holder waits on the sockets until this time; 0: it is awake */
     sc_atomic caller_wants; /* the holder is a caller that waits for SC_WANT_*, which other local threads may cause */
 } sc_waits;
@@ -182,10 +182,13 @@ void sc_driver_kick_control(sc_driver *d);
 /* The control plane changed the engine: transmits, and wakes all waiting threads. */
 void sc_driver_poke(sc_driver *d);
 
-/* For event loops: makes `watch[1]` readable once when something is deliverable or sendable has changed from `mark`. If that is
- * already the case, returns 1, and nothing is watched. */
+/* For event loops: makes `watch[1]` readable once when something is deliverable, sendable has changed from `mark`, or the driver
+ * stops. If that is already the case, returns 1, and nothing is watched.
+ * The descriptor outlives sc_driver_close: a poll forgets a descriptor that is closed before it has looked. */
+int sc_driver_watch_open(sc_driver *d); /* 0, or -1 without a descriptor */
 int sc_driver_watch(sc_driver *d, int want, uint64_t mark);
 void sc_driver_watch_clear(sc_driver *d);
+void sc_driver_watch_close(sc_driver *d);
 
 /* In the child of a fork: closes its copies of the sockets. Takes no lock: a thread that does not exist there may hold it. */
 void sc_driver_forked(sc_driver *d);

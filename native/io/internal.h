@@ -12,7 +12,6 @@
 #if defined(_WIN32)
 #include <iphlpapi.h>
 #define sc_errno() WSAGetLastError()
-#define SC_NO_FD INVALID_SOCKET
 #define sc_close_fd closesocket
 #define SC_MSG_DONTWAIT 0
 #else
@@ -27,7 +26,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 #define sc_errno() errno
-#define SC_NO_FD (-1)
 #define sc_close_fd close
 #define SC_MSG_DONTWAIT MSG_DONTWAIT
 #endif

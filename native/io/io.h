@@ -14,8 +14,10 @@
 #if defined(_WIN32)
 #include <ws2tcpip.h>
 typedef SOCKET sc_fd;
+#define SC_NO_FD INVALID_SOCKET
 #else
 typedef int sc_fd;
+#define SC_NO_FD (-1)
 #endif
 
 #define SC_IO_SOCKETS 3 /* data, control, unicast */

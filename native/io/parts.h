@@ -6,7 +6,7 @@
 static inline int64_t sc_earlier(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* wake.c. Those with `locked` in their comment: under the engine's lock. */
-int sc_waits_init(sc_waits *w);
+void sc_waits_init(sc_waits *w);
 /* Does what a caller wants (SC_WANT_*) hold? Locked. */
 int sc_has(const sc_driver *d, int want, uint64_t mark);
 /* The same; takes the lock. */

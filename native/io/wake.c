@@ -2,9 +2,9 @@
  * loop. */
 #include "io/parts.h"
 
-int sc_waits_init(sc_waits *w) {
+void sc_waits_init(sc_waits *w) {
     sc_cond_init(&w->control);
-    return sc_signal_open(w->watch);
+    w->watch[0] = w->watch[1] = SC_NO_FD;
 }
 
 int sc_has(const sc_driver *d, int want, uint64_t mark) {
@@ -68,21 +68,35 @@ void sc_kick_io(sc_driver *d) {
 /* ---- event loops -------------------------------------------------------------------------------------------- */
 
 void sc_tell_watcher(sc_driver *d) {
-    if (!sc_has(d, d->waits.watched, d->waits.watched_sendable)) return;
+    if (!sc_load(&d->stop) && !sc_has(d, d->waits.watched, d->waits.watched_sendable)) return;
     d->waits.watched = 0;
     sc_signal(d->waits.watch[0]);
 }
 
+int sc_driver_watch_open(sc_driver *d) {
+    sc_mutex_lock(d->lock);
+    int failed = d->waits.watch[0] == SC_NO_FD && sc_signal_open(d->waits.watch) != 0;
+    sc_mutex_unlock(d->lock);
+    return failed ? -1 : 0;
+}
+
 void sc_driver_watch_clear(sc_driver *d) {
     sc_mutex_lock(d->lock);
-    if (!d->closed) sc_signal_clear(d->waits.watch[1]);
+    if (d->waits.watch[1] != SC_NO_FD) sc_signal_clear(d->waits.watch[1]);
+    sc_mutex_unlock(d->lock);
+}
+
+void sc_driver_watch_close(sc_driver *d) {
+    sc_mutex_lock(d->lock);
+    d->waits.watched = 0;
+    sc_signal_close(d->waits.watch);
     sc_mutex_unlock(d->lock);
 }
 
 int sc_driver_watch(sc_driver *d, int want, uint64_t mark) {
     sc_mutex_lock(d->lock);
-    int there = sc_has(d, want, mark);
-    d->waits.watched = there || d->closed ? 0 : want;
+    int there = sc_load(&d->stop) || sc_has(d, want, mark);
+    d->waits.watched = there ? 0 : want;
     d->waits.watched_sendable = mark;
     sc_mutex_unlock(d->lock);
     return there;

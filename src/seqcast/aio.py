@@ -161,11 +161,11 @@ class Group:
         self._slow = asyncio.Lock()  # held while a send waits for credit: later ones wait for the lock
         self._waiting_sends = 0  # for the lock, or with it
         self._taking = asyncio.Lock()
-        self._watched: int | None = self._driver.watch_fd
+        self._watched: int | None = self._driver.watch_open()
         try:
             self._loop.add_reader(self._watched, self._on_watch)
         except NotImplementedError:
-            self._watched = None
+            self._watch_no_more()
 
     @property
     def cluster(self) -> str:
@@ -390,6 +390,10 @@ class Group:
         self._driver.watch_clear()
         self._wake()
 
+    def _watch_no_more(self) -> None:
+        self._watched = None
+        self._driver.watch_close()
+
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
@@ -430,10 +434,10 @@ class Group:
 
     async def leave(self, timeout: float | None = None) -> bool:
         """Leaves the group, as ``seqcast.Group.leave``. Waiting sends raise ``NotMember`` unless they are accepted."""
-        if self._watched is not None:  # closed by now, if another thread left
-            self._loop.remove_reader(self._watched)
-            self._watched = None
         graceful = await _on_own_thread(functools.partial(self.sync.leave, timeout))
+        if self._watched is not None:
+            self._loop.remove_reader(self._watched)
+            self._watch_no_more()
         self._wake()
         return graceful
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import inspect
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -79,6 +80,25 @@ def test_a_group_that_another_thread_left_can_be_left():
         async with seqcast.aio.join(cluster(), interface=LOOPBACK) as group:
             await asyncio.to_thread(group.sync.leave)
             assert [message async for message in group] == []
+
+    run(main())
+
+
+def test_a_reader_ends_when_another_thread_leaves_before_the_loop_looks():
+    """A poll reports nothing of a descriptor that is closed: what the loop watches must outlive the sockets."""
+
+    async def main():
+        async with seqcast.aio.join(cluster(), interface=LOOPBACK) as group:
+
+            async def read():
+                return [message async for message in group]
+
+            reading = asyncio.create_task(read())
+            await asyncio.sleep(0.05)  # it waits now
+            leaving = threading.Thread(target=group.sync.leave)
+            leaving.start()
+            leaving.join()  # the loop does not run meanwhile
+            assert await asyncio.wait_for(reading, 30) == []
 
     run(main())
 

@@ -144,8 +144,10 @@ cdef extern from "io/drive.h" nogil:
     void sc_driver_wait_control(sc_driver *d, int64_t until)
     void sc_driver_kick_control(sc_driver *d)
     void sc_driver_poke(sc_driver *d)
-    void sc_driver_watch_clear(sc_driver *d)
+    int sc_driver_watch_open(sc_driver *d)
     int sc_driver_watch(sc_driver *d, int want, uint64_t mark)
+    void sc_driver_watch_clear(sc_driver *d)
+    void sc_driver_watch_close(sc_driver *d)
     void sc_driver_forked(sc_driver *d)
 
 

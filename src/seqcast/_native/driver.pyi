@@ -145,12 +145,17 @@ class Driver:
     def state_read(self, sender: int, data: Any, timeout_ns: int) -> int:
         """Fills ``data`` with state that the member ``sender`` has sent, waiting at most ``timeout_ns`` for the first
         byte; returns how many bytes."""
-    @property
-    def watch_fd(self) -> int: ...
+    def watch_open(self) -> int:
+        """A descriptor for an event loop; it stays open until ``watch_close``, even if the driver is closed.
+
+        Raises:
+            OSError: the process has too many descriptors.
+        """
     def watch(self, delivery: bool, sendable: bool, mark: int = 0) -> bool:
-        """Makes ``watch_fd`` readable once when something is deliverable, or ``sendable()`` is no longer ``mark``.
-        True: that is already the case, and nothing is watched."""
+        """Makes that descriptor readable once when something is deliverable, ``sendable()`` is no longer ``mark``, or
+        the driver stops. True: that is already the case, and nothing is watched."""
     def watch_clear(self) -> None: ...
+    def watch_close(self) -> None: ...
     def sendable(self) -> int:
         """Changes whenever a waiting sender may make progress."""
 

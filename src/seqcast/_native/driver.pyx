@@ -6,6 +6,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.list cimport PyList_GET_ITEM
+from libc.errno cimport EMFILE
 from libc.stdint cimport INT64_MAX, int32_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
@@ -189,7 +190,7 @@ cdef class Driver:
                 sc_driver_close(self.d)
 
     def after_fork(self):
-        if not self.closed and not self.forked:
+        if not self.forked:
             sc_driver_forked(self.d)
         self.closed = self.forked = True
 
@@ -482,8 +483,9 @@ cdef class Driver:
 
     # ---- event loops ---------------------------------------------------------------------------------------------
 
-    @property
-    def watch_fd(self):
+    def watch_open(self):
+        if sc_driver_watch_open(self.d) != 0:
+            raise OSError(EMFILE, "eventfd")
         return self.d.waits.watch[1]
 
     def watch(self, bint delivery, bint sendable, uint64_t mark=0):
@@ -493,6 +495,10 @@ cdef class Driver:
     def watch_clear(self):
         if not self.forked:
             sc_driver_watch_clear(self.d)
+
+    def watch_close(self):
+        if not self.forked:
+            sc_driver_watch_close(self.d)
 
     def sendable(self):
         sc_mutex_lock(&self.engine.lock)
