@@ -79,20 +79,20 @@ int sc_engine_stream(const sc_engine *e, uint32_t rank, sc_stream_state *out) {
 /* ---- time ---------------------------------------------------------------------------------------------------- */
 
 size_t sc_engine_offers(sc_engine *e, sc_offer *out, uint64_t *batch) {
-    if (!e->in_view || e->cut.set || !e->order.ops->offer) return 0;
-    return e->order.ops->offer(e, out, batch);
+    if (!e->in_view || e->cut.set || !e->order.ops->policy) return 0;
+    return e->order.ops->policy->offer(e, out, batch);
 }
 
 int sc_engine_decide(sc_engine *e, uint64_t batch, const uint16_t *ranks, size_t n, int64_t now) {
-    if (!e->in_view || e->cut.set || !e->order.ops->decide) return 0;
-    int in_time = e->order.ops->decide(e, batch, ranks, n);
+    if (!e->in_view || e->cut.set || !e->order.ops->policy) return 0;
+    int in_time = e->order.ops->policy->decide(e, batch, ranks, n);
     sc_settle(e, now);
     return in_time;
 }
 
 /* Between the cut and the next view an order does nothing. */
 static int64_t order_deadline(const sc_engine *e) {
-    return e->order.ops->deadline && !e->cut.set ? e->order.ops->deadline(e) : SC_NEVER;
+    return e->order.ops->work && !e->cut.set ? e->order.ops->work->deadline(e) : SC_NEVER;
 }
 
 void sc_engine_tick(sc_engine *e, int64_t now) {

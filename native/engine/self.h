@@ -98,7 +98,7 @@ static inline int sc_of_pair(uint64_t stream) { return stream == SC_STREAM_UNICA
 static inline sc_peer *sc_self(sc_engine *e) { return e->peers[e->view.rank]; }
 /* The own number after which the packets of member `rank` continue in this view. */
 static inline uint64_t sc_number_base(const sc_engine *e, uint32_t rank) {
-    return e->order.ops->renumbers ? e->view.origin_base[rank] : e->view.base[rank];
+    return e->order.ops->forwarding ? e->view.origin_base[rank] : e->view.base[rank];
 }
 static inline int sc_is_sequencer(const sc_engine *e) { return (uint32_t)e->view.sequencer == e->view.rank; }
 static inline sc_rx_packet *sc_rx_at(const sc_engine *e, const sc_rx_stream *rx, uint64_t seqno) {

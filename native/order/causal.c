@@ -26,16 +26,6 @@ typedef struct {
     uint64_t needs[]; /* by rank of the sender, and rank: what its records say */
 } vectors;
 
-static int fits(const sc_view *view) {
-    (void)view;
-    return 1;
-}
-
-static size_t state_bytes(const sc_config *config, const sc_view *view) {
-    (void)config;
-    return sizeof(vectors) + (size_t)view->n * view->n * sizeof(uint64_t);
-}
-
 static void begin(sc_engine *e) {
     vectors *s = e->order.state;
     size_t row = e->view.n * sizeof(uint64_t);
@@ -177,15 +167,17 @@ static void finish(sc_engine *e) {
     follow_all(e, FORCED);
 }
 
+static const sc_order_work work = {.settle = settle, .deadline = sc_never_due};
+
 const sc_order_ops sc_order_causal = {
     .name = "causal",
-    .fits = fits,
-    .state_bytes = state_bytes,
+    .state_bytes = sizeof(vectors),
+    .pair_bytes = sizeof(uint64_t),
     .begin = begin,
-    .closing = closing,
     .packed = packed,
     .accepts = accepts,
     .advance = advance,
-    .settle = settle,
     .finish = finish,
+    .work = &work,
+    .closing = closing,
 };

@@ -1,11 +1,6 @@
 /* Order per sender only: a packet is ordered as soon as its own stream is contiguous. */
 #include "engine/self.h"
 
-static int fits(const sc_view *view) {
-    (void)view;
-    return 1;
-}
-
 static void begin(sc_engine *e) { e->order.own = &e->group; }
 
 static void packed(sc_engine *e, sc_tx_stream *tx, sc_tx_packet *packet) {
@@ -32,7 +27,6 @@ static void finish(sc_engine *e) {
 
 const sc_order_ops sc_order_fifo = {
     .name = "fifo",
-    .fits = fits,
     .begin = begin,
     .packed = packed,
     .accepts = accepts,

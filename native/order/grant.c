@@ -65,11 +65,6 @@ typedef struct {
     int64_t awaited_due;
 } granting;
 
-static size_t state_bytes(const sc_config *config, const sc_view *view) {
-    (void)config, (void)view;
-    return sizeof(granting);
-}
-
 static void begin(sc_engine *e) {
     *(granting *)e->order.state = (granting){.others_at = -ALONE_NS,
                                              .place_next = 1,
@@ -418,17 +413,18 @@ static void finish(sc_engine *e) {
         while (front(e, r) && pass(e, r)) {}
 }
 
+static const sc_order_work work = {.settle = settle, .deadline = deadline};
+
 const sc_order_ops sc_order_grant = {
     .name = "grant",
-    .fits = sc_has_sequencer,
-    .state_bytes = state_bytes,
+    .state_bytes = sizeof(granting),
     .begin = begin,
     .packed = packed,
-    .ordered = ordered,
     .accepts = accepts,
     .advance = advance,
-    .settle = settle,
-    .deadline = deadline,
-    .hear = hear,
     .finish = finish,
+    .work = &work,
+    .fits = sc_has_sequencer,
+    .ordered = ordered,
+    .hear = hear,
 };

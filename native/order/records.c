@@ -46,11 +46,6 @@ typedef struct {
     size_t planned, carried_out; /* as far as credit has allowed */
 } recording;
 
-static size_t state_bytes(const sc_config *config, const sc_view *view) {
-    (void)config, (void)view;
-    return sizeof(recording);
-}
-
 static int has_policy(const sc_engine *e) { return sc_is_sequencer(e) && e->config.policy_ns; }
 
 static void begin(sc_engine *e) {
@@ -454,19 +449,20 @@ static void finish(sc_engine *e) {
         while (deliver_next(e, r)) {}
 }
 
+static const sc_order_work work = {.settle = settle, .deadline = deadline};
+static const sc_order_policy policy = {.offer = offer, .decide = decide};
+
 const sc_order_ops sc_order_records = {
     .name = "records",
     .beside = 1,
-    .fits = sc_has_sequencer,
-    .state_bytes = state_bytes,
+    .state_bytes = sizeof(recording),
     .begin = begin,
     .packed = packed,
-    .ordered = ordered,
     .accepts = accepts,
     .advance = advance,
-    .settle = settle,
-    .offer = offer,
-    .decide = decide,
-    .deadline = deadline,
     .finish = finish,
+    .work = &work,
+    .policy = &policy,
+    .fits = sc_has_sequencer,
+    .ordered = ordered,
 };

@@ -140,7 +140,7 @@ void sc_stamping_advance(sc_engine *e, sc_peer *peer) {
 uint64_t sc_stamping_ordered(const sc_engine *e) { return e->order.returned[e->view.rank]; }
 
 /* The own number before the first own packet in the sequencer's stream that is not known to be stable. */
-uint64_t sc_stamping_stable(const sc_engine *e) {
+static uint64_t stable(const sc_engine *e) {
     const sc_rx_stream *rx = &e->peers[e->view.sequencer]->group;
     for (uint64_t seqno = rx->stable + 1; rx->packets && seqno < rx->queued; seqno++) {
         const uint8_t *p = sc_rx_at(e, rx, seqno)->p;
@@ -151,7 +151,7 @@ uint64_t sc_stamping_stable(const sc_engine *e) {
 
 /* ---- the end of the view ------------------------------------------------------------------------------------- */
 
-void sc_stamping_received(const sc_engine *e, uint64_t *table) {
+static void received(const sc_engine *e, uint64_t *table) {
     if (sc_is_sequencer(e) || e->cut.set != SC_CUT_CURRENT) return;
     const sc_rx_stream *rx = &e->peers[e->view.sequencer]->group;
     for (uint64_t seqno = rx->queued; seqno <= e->cut.end[e->view.sequencer] && seqno < rx->next; seqno++) {
@@ -166,3 +166,5 @@ void sc_stamping_received(const sc_engine *e, uint64_t *table) {
 void sc_stamping_finish(sc_engine *e) {
     if (!sc_is_sequencer(e)) sc_stamping_advance(e, e->peers[e->view.sequencer]);
 }
+
+const sc_order_forwarding sc_stamping_forwarding = {.stable = stable, .received = received};

@@ -1,13 +1,9 @@
 #pragma once
 
-#include "engine/engine.h"
+#include "order/order.h"
 
 /* What the orders share in which the sequencer multicasts the packets of all: the table of an order has these functions, or
  * calls them, and its private state begins with sc_stamping. */
-
-struct sc_peer;
-struct sc_tx_stream;
-struct sc_tx_packet;
 
 typedef struct {
     uint64_t global_next; /* of the next message to be stamped */
@@ -23,6 +19,5 @@ void sc_stamping_settle(sc_engine *e, int64_t now);
 int sc_stamping_accepts(const sc_engine *e, const struct sc_peer *peer, int stream, const uint8_t *p);
 void sc_stamping_advance(sc_engine *e, struct sc_peer *peer);
 uint64_t sc_stamping_ordered(const sc_engine *e);
-uint64_t sc_stamping_stable(const sc_engine *e);
-void sc_stamping_received(const sc_engine *e, uint64_t *table);
 void sc_stamping_finish(sc_engine *e);
+extern const sc_order_forwarding sc_stamping_forwarding;

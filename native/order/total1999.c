@@ -29,11 +29,6 @@ typedef struct {
 
 static int fits(const sc_view *view) { return view->sequencer == 0; } /* TOT-04 */
 
-static size_t state_bytes(const sc_config *config, const sc_view *view) {
-    (void)config, (void)view;
-    return sizeof(total);
-}
-
 static void begin(sc_engine *e) {
     total *t = e->order.state;
     sc_stamping_begin(e);
@@ -149,23 +144,21 @@ static int64_t deadline(const sc_engine *e) {
     return sc_is_sequencer(e) ? t->tell_due : t->single_due;
 }
 
+static const sc_order_work work = {.settle = settle, .deadline = deadline};
+
 const sc_order_ops sc_order_total1999 = {
     .name = "total-1999",
-    .renumbers = 1,
     .beside = 1,
-    .forwards = 1,
-    .fits = fits,
-    .state_bytes = state_bytes,
+    .state_bytes = sizeof(total),
     .begin = begin,
     .packed = sc_stamping_packed,
-    .ordered = sc_stamping_ordered,
-    .stable = sc_stamping_stable,
     .accepts = sc_stamping_accepts,
     .advance = advance,
-    .settle = settle,
-    .deadline = deadline,
+    .finish = sc_stamping_finish,
+    .forwarding = &sc_stamping_forwarding,
+    .work = &work,
+    .fits = fits,
+    .ordered = sc_stamping_ordered,
     .hear = hear,
     .tail = tail,
-    .received = sc_stamping_received,
-    .finish = sc_stamping_finish,
 };

@@ -184,7 +184,7 @@ void sc_flow_yield(sc_engine *e) {
 
 /* In a safe view a packet is stable only if this member, too, has it in order. */
 static uint64_t ordered_here(const sc_engine *e) {
-    int waits = e->order.own == &e->group && e->order.ops->ordered && !e->order.ops->renumbers;
+    int waits = e->order.own == &e->group && e->order.ops->ordered && !e->order.ops->forwarding;
     return e->view.safe && waits ? e->order.ops->ordered(e) : UINT64_MAX;
 }
 

@@ -43,7 +43,7 @@ void sc_engine_own(const sc_engine *e, sc_own *out) {
     out->last = e->own.last;
     if (e->order.waits) {
         out->any = e->order.ops->ordered(e); /* the member that ordered it has delivered it */
-        out->all = e->order.ops->stable(e);
+        out->all = e->order.ops->forwarding->stable(e);
         return;
     }
     uint64_t any = e->view.n > 1 ? e->view.base[e->view.rank] : e->group.next - 1, all = e->group.next - 1;

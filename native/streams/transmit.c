@@ -160,7 +160,7 @@ int sc_transmit_return(sc_engine *e) {
 /* The order asks for what is held with the datagrams that go out first. */
 static void prepare(sc_engine *e, int64_t now, int all) {
     if (all) sc_tx_close(e, &e->group);
-    if (e->order.held && !e->cut.set) e->order.ops->settle(e, now);
+    if (e->order.held && !e->cut.set) e->order.ops->work->settle(e, now);
 }
 
 int sc_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all) {

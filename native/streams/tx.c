@@ -384,7 +384,7 @@ uint64_t sc_engine_unsent(const sc_engine *e) {
 int sc_engine_urgent(const sc_engine *e) { return e->out.first != NULL || e->again.n; }
 
 uint64_t sc_engine_window(const sc_engine *e) {
-    int forwards = e->in_view && e->order.ops->forwards && e->view.forward_window_bytes < e->view.window_bytes;
+    int forwards = e->in_view && e->order.ops->forwarding && e->view.forward_window_bytes < e->view.window_bytes;
     return forwards ? e->view.forward_window_bytes : e->view.window_bytes;
 }
 

@@ -105,7 +105,7 @@ void sc_view_cut(sc_engine *e, const uint64_t *cut, const sc_fetch *fetch, size_
 void sc_engine_received_table(const sc_engine *e, uint64_t *out) {
     if (!e->in_view) return;
     memcpy(out, e->order.returned, e->view.n * sizeof *out);
-    if (e->order.ops->received) e->order.ops->received(e, out);
+    if (e->order.ops->forwarding) e->order.ops->forwarding->received(e, out);
 }
 
 /* The view delivers up to the cut: nothing is held back any more. */

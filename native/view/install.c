@@ -20,13 +20,13 @@ static int is_valid(const sc_engine *e, const sc_view *view) {
     if (view->ids[view->rank] != e->config.member || view->apart[view->rank]) return 0;
     if (view->packet_bytes < 512 || view->packet_bytes > SC_PACKET_MAX || view->packet_bytes % 4) return 0;
     const sc_order_ops *ops = sc_order_of(view->mechanism);
-    return ops && ops->fits(view);
+    return ops && (!ops->fits || ops->fits(view));
 }
 
 /* Across a merge nothing is resent: a sequencer on the other side may have delivered it. */
 static int prepare(sc_engine *e, const sc_view *view, preparation *new) {
     new->ops = sc_order_of(view->mechanism);
-    size_t bytes = new->ops->state_bytes ? new->ops->state_bytes(&e->config, view) : 0;
+    size_t bytes = new->ops->state_bytes + new->ops->pair_bytes * view->n * view->n;
     if (bytes && !(new->order_state = calloc(1, bytes))) return -1;
     if (e->in_view && !view->merge && sc_resend_collect(e, &new->resend)) return -1;
     for (uint32_t r = 0; r < view->n; r++) {

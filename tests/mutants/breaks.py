@@ -224,7 +224,7 @@ BREAKS = (
          "if (peer->digest[owner->rank].delivered >= gap->lo) return peer;", tests="tests/unit/test_stability.py",
          why="members repair each other before the view without the sender comes: slower, and nothing is lost"),
     _one("what is in order counts as taken by the application", "native/delivery/taken.c", "sc_put_taken_seqno(p, peer->taken.taken);",
-         "sc_put_taken_seqno(p, e->order.ops->renumbers ? e->order.returned[peer->rank] : peer->group.queued - 1);"),
+         "sc_put_taken_seqno(p, e->order.ops->forwarding ? e->order.returned[peer->rank] : peer->group.queued - 1);"),
     _one("a wait is not moved to the packets of the next view", "native/delivery/taken.c", "w->target = last;", "(void)last;",
          tests="tests/sockets/test_taken.py", why="it takes a wait for what no sequencer had stamped, and a slow application"),
     _one("a packet is purged without the vote of the last member", "native/streams/acks.c",

@@ -19,8 +19,6 @@ typedef struct {
     int64_t alone; /* since when only one member has forwards that wait */
 } batching;
 
-static int fits(const sc_view *view) { return view->sequencer >= 0; }
-static size_t batching_bytes(const sc_config *config, const sc_view *view) { return sizeof(batching); }
 
 static void settle_reversed(sc_engine *e, int64_t now) {
     batching *b = e->order.state;
@@ -40,11 +38,12 @@ static void settle_reversed(sc_engine *e, int64_t now) {
     }
 }
 
+static const sc_order_work work = {.settle = settle_reversed, .deadline = sc_never_due};
+
 const sc_order_ops sc_order_reversed = {
-    .name = "reversed", .renumbers = 1, .forwards = 1, .fits = fits, .state_bytes = batching_bytes,
-    .begin = sc_stamping_begin, .packed = sc_stamping_packed, .ordered = sc_stamping_ordered,
-    .stable = sc_stamping_stable, .accepts = sc_stamping_accepts, .advance = sc_stamping_advance,
-    .settle = settle_reversed, .received = sc_stamping_received, .finish = sc_stamping_finish,
+    .name = "reversed", .state_bytes = sizeof(batching), .begin = sc_stamping_begin, .packed = sc_stamping_packed,
+    .accepts = sc_stamping_accepts, .advance = sc_stamping_advance, .finish = sc_stamping_finish,
+    .forwarding = &sc_stamping_forwarding, .work = &work, .fits = sc_has_sequencer, .ordered = sc_stamping_ordered,
 };
 """
 
