@@ -33,7 +33,7 @@ def rendered() -> dict[Path, str]:
         ROOT / "docs" / "wire.md": wire_page((ROOT / "native" / "wire" / "wire.h").read_text(encoding="utf-8")),
         ROOT / "docs" / "state-tables.md": state_page(),
         ROOT / "docs" / "config.md": config_page(),
-        ROOT / "src" / "seqcast" / "settings.py": settings_module(),
+        ROOT / "src" / "seqcast" / "config" / "keywords.py": settings_module(),
         ROOT / "docs" / "protocol.md": protocol_page((ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")),
         ROOT / "README.md": between((ROOT / "README.md").read_text(encoding="utf-8"), BEGIN, END, figures(runs)),
     }
@@ -87,7 +87,7 @@ def routes_tables() -> str:
 
 
 def settings_module() -> str:
-    """src/seqcast/settings.py: the settings as keywords, for type checkers."""
+    """src/seqcast/config/keywords.py: the settings as keywords, for type checkers."""
     from typing import get_type_hints
 
     from seqcast.config import Config

@@ -1,5 +1,5 @@
 /* Shared by all parts: members by id, and jitter. */
-#include "engine/self.h"
+#include "engine/internal.h"
 
 sc_peer *sc_find_peer(sc_engine *e, uint64_t id) {
     for (uint32_t r = 0; e->in_view && r < e->view.n; r++)

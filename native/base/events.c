@@ -1,5 +1,5 @@
 /* What the engine reports to the control plane: received frames, and its own findings. */
-#include "engine/self.h"
+#include "engine/internal.h"
 
 void sc_push_event(sc_engine *e, int kind, uint64_t sender, uint64_t view_tag, const sc_address *from, const uint8_t *p,
                    size_t len) {

@@ -1,6 +1,6 @@
 /* Outgoing datagrams without messages: acks, NAKs, probes, heartbeats, control frames. They have a bounded queue of their own
  * that no data window blocks. */
-#include "engine/self.h"
+#include "engine/internal.h"
 
 /* A new datagram in the queue, its common header filled; the caller fills the body. NULL when the bound is hit. */
 uint8_t *sc_out_new(sc_engine *e, int lane, const sc_address *to, uint8_t type, size_t len) {

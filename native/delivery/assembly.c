@@ -1,5 +1,5 @@
 /* Messages whose end has not been delivered yet, one per sender. */
-#include "engine/self.h"
+#include "engine/internal.h"
 
 sc_assembly *sc_assembly_of(sc_engine *e, uint64_t sender, int unicast) {
     sc_assembly *a = &e->assembly.of[e->assembly.last];

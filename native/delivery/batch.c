@@ -1,5 +1,5 @@
 /* The batches that the application takes from the delivery queue: Arrow layout, one copy. */
-#include "engine/self.h"
+#include "engine/internal.h"
 #include "memory/memory.h"
 
 /* `open` bytes after the whole messages are kept as well. */

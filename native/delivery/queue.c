@@ -1,6 +1,6 @@
 /* Delivery queue: ordered packets wait here for the application, with markers in their true position. Packets that leave it
  * give credit. */
-#include "engine/self.h"
+#include "engine/internal.h"
 
 #define QUEUE_FIRST 256u
 

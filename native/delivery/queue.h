@@ -1,7 +1,7 @@
 #pragma once
 
 #include "engine/engine.h"
-#include "streams/ring.h"
+#include "streams/rx.h"
 
 /* Delivery queue. */
 

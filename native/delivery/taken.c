@@ -3,7 +3,7 @@
  * multicast them and however many views ago, and only once the application has received them. So each member notes, for each
  * other, the highest of *that sender's own* seqnos (the received table's numbering) that was handed out, and answers when
  * asked: at once, and again when the requested seqno is taken. Nothing is sent unless a member asks. */
-#include "engine/self.h"
+#include "engine/internal.h"
 
 /* ---- the receiver's side ------------------------------------------------------------------------------------- */
 

@@ -16,7 +16,7 @@
  * Local health (after Lifeguard, arXiv:1707.00788): a member that finds its own heartbeat late by more than H, or reads
  * in another's that it is not heard, has reason to doubt its own judgement: S grows by suspect_ns up to suspect_ns_max,
  * and shrinks by as much after each 8 suspect_ns without such a sign. */
-#include "engine/self.h"
+#include "engine/internal.h"
 
 #define RELAYS 3 /* asked at a time to ping for us */
 #define PINGS_MIN 2 /* unanswered, before a member is suspected */

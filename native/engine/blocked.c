@@ -1,7 +1,7 @@
 /* The blocked queue: messages sent to the group while sending is closed (a view change, a pause) are optionally copied here
  * and packed when the gate opens, after what the view change resends and before anything newer. Bounded; with a bound of 0
  * nothing is queued, and senders wait. */
-#include "engine/self.h"
+#include "engine/internal.h"
 
 /* SC_SENT: it will be sent, or be counted by sc_engine_blocked_end. SC_AGAIN: its sender waits. */
 int sc_blocked_take(sc_engine *e, int beside, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall) {

@@ -1,7 +1,7 @@
 /* The engine as its callers see it: creation, time, counters, and the calls that involve several parts. */
 #include "engine/engine.h"
 
-#include "engine/self.h"
+#include "engine/internal.h"
 
 sc_engine *sc_engine_new(const sc_config *config) {
     if (!config->member || config->ring_packets < 8 || (config->ring_packets & (config->ring_packets - 1))) return NULL;

@@ -1,6 +1,6 @@
 /* The end of the application's sends: a leaving member waits until every accepted message is ordered or acknowledged, and
  * reports those that are not. */
-#include "engine/self.h"
+#include "engine/internal.h"
 
 void sc_engine_unacknowledged(const sc_engine *e, uint64_t *out) {
     for (uint32_t r = 0; e->in_view && r < e->view.n; r++) {

@@ -1,5 +1,5 @@
 /* A datagram's way in: is it for us, may its sender send it, and which part handles it. */
-#include "engine/self.h"
+#include "engine/internal.h"
 
 static void count_drop(sc_engine *e, sc_wire_result result) {
     switch (result) {

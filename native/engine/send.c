@@ -1,5 +1,5 @@
 /* Sending for the application: to the group, to one member, to itself. */
-#include "engine/self.h"
+#include "engine/internal.h"
 
 /* A message to itself goes straight into the delivery queue, as one or more packets of a separate stream. Taking it gives
  * credit, as with any stream. */

@@ -9,7 +9,7 @@
  *
  * Packing and stamping use up credit and give none, so one pass is enough, except for a stream without receivers and a member
  * that takes nothing, which give themselves credit. */
-#include "engine/self.h"
+#include "engine/internal.h"
 
 void sc_settle(sc_engine *e, int64_t now) {
     if (!e->in_view) return;

@@ -1,5 +1,5 @@
 /* Callers' operations: sending, taking deliveries, waiting until sent messages are taken, and the streams of state. */
-#include "io/parts.h"
+#include "io/driver_internal.h"
 
 /* ---- sending ------------------------------------------------------------------------------------------------ */
 

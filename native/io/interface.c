@@ -1,5 +1,5 @@
 /* The network interface: finding it, watching for changes, and joining the group on it. */
-#include "io/internal.h"
+#include "io/sockets_internal.h"
 
 int sc_io_multicast_from(const sc_io *io, sc_fd fd, const sc_sockaddr *own) {
     if (io->config.family == 6) return sc_io_set_int(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, (int)io->index);

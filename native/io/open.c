@@ -1,5 +1,5 @@
 /* Opening and closing the sockets of one member. */
-#include "io/internal.h"
+#include "io/sockets_internal.h"
 
 #define CONTROL_RCVBUF (1 << 20)
 

@@ -1,5 +1,5 @@
 /* One round of the receive role's holder: wait, receive, run timers, transmit what is urgent. */
-#include "io/parts.h"
+#include "io/driver_internal.h"
 
 #include <stdlib.h>
 

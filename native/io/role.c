@@ -1,5 +1,5 @@
-/* The receive role: which thread waits on the sockets. See drive.h. */
-#include "io/parts.h"
+/* The receive role: which thread waits on the sockets. See driver.h. */
+#include "io/driver_internal.h"
 
 #if defined(__linux__)
 #include <sys/prctl.h>

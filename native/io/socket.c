@@ -1,5 +1,5 @@
 /* Addresses, receiving and sending. */
-#include "io/internal.h"
+#include "io/sockets_internal.h"
 
 /* ---- addresses ---------------------------------------------------------------------------------------------- */
 

@@ -1,5 +1,5 @@
 /* Transmitting: one thread at a time, on behalf of all. */
-#include "io/parts.h"
+#include "io/driver_internal.h"
 
 #include <stdlib.h>
 

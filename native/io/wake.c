@@ -1,6 +1,6 @@
 /* What each thread waits for, and how it is woken: the control thread, the holder of the receive role, the I/O thread, an event
  * loop. */
-#include "io/parts.h"
+#include "io/driver_internal.h"
 
 void sc_waits_init(sc_waits *w) {
     sc_cond_init(&w->control);

@@ -10,7 +10,7 @@
  *
  * The cut delivers everything that was sent up to it, in causal order. A packet may depend on one beyond the cut, if only members
  * that fell had that one: no survivor has it, so nothing waits for it. */
-#include "engine/self.h"
+#include "engine/internal.h"
 #include "order/record.h"
 
 /* So many packets of a member are told in a record of their own, if the own stream has nothing else to tell them with. */

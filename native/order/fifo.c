@@ -1,5 +1,5 @@
 /* Order per sender only: a packet is ordered as soon as its own stream is contiguous. */
-#include "engine/self.h"
+#include "engine/internal.h"
 
 static void begin(sc_engine *e) { e->order.own = &e->group; }
 

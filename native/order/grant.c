@@ -14,7 +14,7 @@
  * The cut closes holes: what was sent up to it is delivered in the order of its places, then by (rank, seqno) what has none,
  * because the gate closed first. So places of a member that crashed block the others no longer than until the view changes,
  * nothing is sent again, and a message is delivered in the view in which it was sent, whoever falls. */
-#include "engine/self.h"
+#include "engine/internal.h"
 #include "order/record.h"
 
 /* An unused place is given back after this long. */

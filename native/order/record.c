@@ -1,7 +1,7 @@
 /* Records of an order in the own group stream. */
 #include "order/record.h"
 
-#include "engine/self.h"
+#include "engine/internal.h"
 
 uint8_t *sc_record_copy(sc_engine *e, sc_sharing *sharing, uint8_t *p, uint32_t len, sc_slab **slab) {
     sc_wire_head(p, SC_TYPE_RECORD, e->config.group, e->config.member, e->view.tag);

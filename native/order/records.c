@@ -21,7 +21,7 @@
  * Credit. A record needs credit of the sequencer's window, and a reserve beyond it that no data packet uses, because the window
  * is always full when the sequencer sends much itself. Records that wait for credit cannot block the credit they wait for: it
  * depends on packets that have been sent only. */
-#include "engine/self.h"
+#include "engine/internal.h"
 #include "order/record.h"
 
 /* Descriptors that own packets leave to the records that order them: those of a batch of the policy, and of the one before. */

@@ -1,5 +1,5 @@
 /* The sequencer mechanism (S0): any member of the view may be the one that orders; the view names it. */
-#include "engine/self.h"
+#include "engine/internal.h"
 #include "order/stamping.h"
 
 static const sc_order_work work = {.settle = sc_stamping_settle, .deadline = sc_never_due};

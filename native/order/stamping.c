@@ -2,7 +2,7 @@
  * group stream. The view names the sequencer. */
 #include "order/stamping.h"
 
-#include "engine/self.h"
+#include "engine/internal.h"
 
 void sc_stamping_begin(sc_engine *e) {
     *(sc_stamping *)e->order.state =

@@ -9,7 +9,7 @@
  * The end of what was sent (TOT-20) makes no gap. If the sequencer hears nothing more, it sends its last packet again, once, to
  * those that have acknowledged it neither with all before it nor by itself. That shows a member what it lacks a round trip earlier
  * than a probe would; one that has the last packet behind a gap says so by SEQ_ACK, as it knows what to request. */
-#include "engine/self.h"
+#include "engine/internal.h"
 #include "order/stamping.h"
 
 #define QUICK 5 /* so often NEW_VIEW is multicast; later it goes by unicast to those that have not acknowledged it */

@@ -8,7 +8,7 @@
  *
  * The receivers of a multicast take turns: together they send about one ack for two packets, each at its own place in the
  * stream, so that neither their number nor a burst of acks burdens the sender. */
-#include "engine/self.h"
+#include "engine/internal.h"
 
 #define SOON 4 /* part of the delay of an ack that a safe view waits */
 

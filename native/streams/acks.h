@@ -1,10 +1,10 @@
 #pragma once
 
 #include "engine/engine.h"
-#include "streams/ring.h"
+#include "streams/rx.h"
 #include "streams/tx.h"
 
-/* Acks, credit, stability, tail probes. Together with gaps.h (missing packets, NAKs) and again.h (retransmission) this is
+/* Acks, credit, stability, tail probes. Together with gaps.h (missing packets, NAKs) and retransmit.h (retransmission) this is
  * reliability: it makes each stream complete at its receivers and tells when a packet is no longer needed. What it guarantees:
  *  - this member keeps what it has reported as held in a cut until the view is closed;
  *  - a gap is filled as long as one counted member holds the packet, by the sender or any holder;

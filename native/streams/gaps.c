@@ -1,5 +1,5 @@
 /* Gaps of the receive rings, their timers, and the NAKs that request what is missing. */
-#include "engine/self.h"
+#include "engine/internal.h"
 
 void sc_gaps_begin(const sc_engine *e, sc_rx_stream *rx) { rx->pulled = e->config.gossip; }
 

@@ -1,5 +1,5 @@
 /* Reliability by gossip: the core's view of the group streams, and what it does to them. */
-#include "engine/self.h"
+#include "engine/internal.h"
 
 /* Another member of the view; NULL: there is none of this rank. */
 static sc_peer *other(const sc_engine *e, uint32_t rank) {

@@ -1,6 +1,6 @@
 /* Own numbers: the packets with own messages to the group, numbered as their receivers see them, and the number of messages
  * that end in them. */
-#include "engine/self.h"
+#include "engine/internal.h"
 
 static uint32_t *ended_at(const sc_engine *e, uint64_t number) {
     return &e->own.ends[number & (2 * (uint64_t)e->config.ring_packets - 1)];

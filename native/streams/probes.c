@@ -1,6 +1,6 @@
 /* Tail probes: a sender that makes no progress tells how far it has sent, and gets an ack in answer. Also the timers of
  * both. */
-#include "engine/self.h"
+#include "engine/internal.h"
 
 #define PROBES_QUICK 3 /* of a group stream, before receivers that do not answer are also probed by unicast */
 

@@ -1,6 +1,6 @@
 /* Transmission: packed packets, retransmissions and queued datagrams become runs of datagrams. What is handed out does not
  * change until the next transmit. */
-#include "engine/self.h"
+#include "engine/internal.h"
 
 /* A packet is handed out: its memory, in the ring or in a slab, must not change until the next transmit. */
 static void lend(sc_engine *e, sc_tx_stream *tx, const sc_tx_packet *packet) {

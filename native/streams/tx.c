@@ -1,7 +1,7 @@
 /* Send ring: a packet is packed in place in a byte ring, is sent from there, and stays there until every receiver has consumed
  * it, so that a retransmission sends the same bytes. Byte ring and descriptors are bounded; a packet is opened only if credit,
  * descriptors and bytes are available, so whatever is packed may be transmitted at once. */
-#include "engine/self.h"
+#include "engine/internal.h"
 #include "memory/memory.h"
 
 /* The smallest piece of a message worth splitting off: a sliver at the end of a packet costs an offset and a reassembly. */

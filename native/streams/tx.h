@@ -1,7 +1,7 @@
 #pragma once
 
 #include "engine/engine.h"
-#include "streams/ring.h"
+#include "streams/rx.h"
 
 /* Send ring. Its kernel begins a stream and ends it; a field that is another kernel's in between names that kernel. */
 

@@ -1,5 +1,5 @@
 /* The end of a view: gate, pause, freeze, cut. The core decides; each call takes effect here in one step. */
-#include "engine/self.h"
+#include "engine/internal.h"
 
 uint64_t sc_engine_gate_close(sc_engine *e, int unicasts) {
     if (!e->in_view) return 0;

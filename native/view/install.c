@@ -1,5 +1,5 @@
 /* A view begins, or is left: delivers the end of the old view, keeps the members that stay, makes the new view's streams. */
-#include "engine/self.h"
+#include "engine/internal.h"
 
 /* The memory that a new view needs, allocated before the old one is touched. */
 typedef struct {

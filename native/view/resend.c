@@ -1,5 +1,5 @@
 /* Own messages that a view change leaves unordered are resent in the next view, before anything newer. */
-#include "engine/self.h"
+#include "engine/internal.h"
 
 /* Packets up to this number are ordered: their messages are delivered, and not resent. */
 static void collect_packet(const sc_engine *e, sc_resend *r, uint64_t seqno, uint64_t ordered) {

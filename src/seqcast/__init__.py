@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from seqcast.events import Blocked, Excluded, InterfaceChanged, Lost, Unblocked
-    from seqcast.net.host import ClippedBuffer
+    from seqcast.net.runner import ClippedBuffer
     from seqcast.net.state import MergingHandler, StateHandler, SubgroupState
     from seqcast.signals import leave_on_signals
     from seqcast.types import (
@@ -100,7 +100,7 @@ _NAMES = {
     "seqcast.events": "Blocked Excluded InterfaceChanged Lost Unblocked",
     "seqcast.api.group": "Group join",
     "seqcast.api.receiving": "Event",
-    "seqcast.net.host": "ClippedBuffer",
+    "seqcast.net.runner": "ClippedBuffer",
     "seqcast.net.state": "MergingHandler StateHandler SubgroupState",
     "seqcast.signals": "leave_on_signals",
     "seqcast.types": "Member MembershipChange MembershipPolicy MergeView OrderPolicy View ViewId WaitingPacket",

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from typing_extensions import Buffer
 
-    from seqcast.settings import Order, Settings
+    from seqcast.config.keywords import Order, Settings
 
 T = TypeVar("T")
 

@@ -43,7 +43,7 @@ from typing import Any
 from sim_stage import Stage, send
 
 from seqcast.core.frames.kinds import dump
-from seqcast.sim.desk import Desk
+from seqcast.sim.operator import OperatorProcess
 from seqcast.sim.options import MS
 
 FOLDER = Path(__file__).resolve().parents[1] / "protocol" / "transcripts"
@@ -84,7 +84,7 @@ class Play:
 
     def __init__(self) -> None:
         self.options: dict[str, Any] = {}
-        self.desk: Desk | None = None
+        self.operator_process: OperatorProcess | None = None
         self.lost: list[tuple[str, str, set[str]]] = []  # first words, sender, the members that it reaches
         self.waiting: list[tuple[str, str, set[str], str]] = []  # the same, and the command to be run then
         self.isolated: set[str] = set()
@@ -216,7 +216,7 @@ class Play:
         self.stage.state_refusals = 1
 
     def do_unblock(self, rest: str) -> None:
-        self.desk = Desk(self.stage, 0)
+        self.operator_process = OperatorProcess(self.stage, 0)
 
     def do_quiet(self, rest: str) -> None:
         self.stage.quiet = True

@@ -27,7 +27,7 @@ from seqcast.core.frames.gossiping import Gossip, Has
 from seqcast.core.frames.ring import Confirm, Confirmed, Token, TokenHeld, Unconfirmed
 from seqcast.core.frames.unblocking import Side
 from seqcast.errors import RemoteProtocolError
-from seqcast.net.host import group_address, group_tag
+from seqcast.net.runner import group_address, group_tag
 from seqcast.types import ViewId
 
 PORT = 47310
@@ -71,7 +71,7 @@ class Attacker:
 
     @property
     def entered(self) -> Any:
-        return self.groups[0]._host.endpoint.context.entered
+        return self.groups[0]._runner.endpoint.context.entered
 
     def id(self, rank: int) -> int:
         return int(self.view.members[rank].id)
@@ -87,8 +87,8 @@ class Attacker:
 
     def next(self, rank: int) -> int:
         """The seqno that comes next on the stream of this rank."""
-        host = next(group._host for group in self.groups if group._host.member.id != self.id(rank))
-        return int(host.engine.stream(rank)[1]) + 1
+        runner = next(group._runner for group in self.groups if group._runner.member.id != self.id(rank))
+        return int(runner.engine.stream(rank)[1]) + 1
 
     def control(self, datagram: bytes) -> None:
         """To all, on the lane of control frames."""
@@ -132,7 +132,7 @@ def own_socket() -> socket.socket:
 
 def socket_of(group: Any) -> socket.socket:
     """A second descriptor of the socket from which a member of this process sends."""
-    host, _, port = describe_address(group._host.member.address).rpartition(":")
+    host, _, port = describe_address(group._runner.member.address).rpartition(":")
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
             sock = socket.socket(fileno=os.dup(int(name)))
@@ -256,7 +256,7 @@ def _nonce() -> tuple[int, ...]:
 
 
 def _join(a: Attacker, member: int, name: str, address: bytes) -> Any:
-    settings = a.groups[0]._host.endpoint.context.settings
+    settings = a.groups[0]._runner.endpoint.context.settings
     info = MemberInfo(name, member, address, 1 << 20, 1472, 1 << 20)
     more = {"nonce": 7} if "nonce" in frames.SHAPES["join"][1] else {}
     known = (a.entered.mechanism,)
@@ -270,7 +270,7 @@ def join_with_an_address_that_is_none(a: Attacker) -> None:
         a.say(_join(a, a.own, "x", address), a.own, 3, 0.03)
     time.sleep(0.3)
     for group in a.groups:
-        assert group._host.guard.thread.is_alive(), "a guard thread has ended"
+        assert group._runner.guard.thread.is_alive(), "a guard thread has ended"
 
 
 @stranger
@@ -314,7 +314,7 @@ def beacons_of_a_larger_primary_partition(a: Attacker) -> None:
 
 
 def _beacons(a: Attacker, primary: int | None, n: int, history: int = 0) -> None:
-    settings = a.groups[0]._host.endpoint.context.settings
+    settings = a.groups[0]._runner.endpoint.context.settings
     view_id = ViewId(1 << 40, a.own, (1, a.own))
     for _ in range(n):
         cluster, by = a.groups[0].cluster, a.entered.mechanism
@@ -352,7 +352,7 @@ def merge_frames_of_nobody(a: Attacker) -> None:
 @stranger
 def questions_about_closed_views(a: Attacker) -> None:
     """Each is answered by a VIEW, which is larger: not to somebody who was never in it."""
-    closed = [tag for group in a.groups for tag in group._host.endpoint.machines.lineage.closed]
+    closed = [tag for group in a.groups for tag in group._runner.endpoint.machines.lineage.closed]
     assert closed
     a.drain()
     sent = 0
@@ -362,8 +362,8 @@ def questions_about_closed_views(a: Attacker) -> None:
             for _ in range(10):
                 sent += len(datagram)
                 a.control(datagram)
-    settings = a.groups[0]._host.endpoint.context.settings
-    for frame in [each for group in a.groups for each in group._host.endpoint.machines.lineage.closed.values()]:
+    settings = a.groups[0]._runner.endpoint.context.settings
+    for frame in [each for group in a.groups for each in group._runner.endpoint.machines.lineage.closed.values()]:
         cluster, by = a.groups[0].cluster, frame.mechanism
         beacon = frames.Beacon(cluster, settings.order, by, frame.closes, None, settings.shared)
         a.say(beacon, a.own, 10)
@@ -486,7 +486,7 @@ def forwards_ahead_of_the_real_ones(a: Attacker) -> None:
 
 def _pair(a: Attacker) -> list[int]:
     """Tags that the streams of two members may carry: those of the views so far."""
-    closed = [tag for group in a.groups for tag in group._host.endpoint.machines.lineage.closed]
+    closed = [tag for group in a.groups for tag in group._runner.endpoint.machines.lineage.closed]
     return [a.tag, *dict.fromkeys(closed)]
 
 

@@ -7,7 +7,7 @@ from seqcast.core.frames.codec import clipped
 from seqcast.core.frames.joining import WAIT_BYTES_MAX, Wait
 from seqcast.core.frames.kinds import dump, load
 from seqcast.events import Excluded
-from seqcast.sim.desk import Desk
+from seqcast.sim.operator import OperatorProcess
 
 
 def spoken(stage, name, count=1):
@@ -119,7 +119,7 @@ def test_who_joins_a_blocked_group_is_told_whom_it_lacks_and_not_that_its_name_i
     assert not again.endpoint.over and not again.record.error and names(again) == []
     waiting = again.record.waiting
     assert "only [c] of [a, b, c] can be reached" in waiting and "seqcast unblock sim" in waiting
-    Desk(stage, 0)
+    OperatorProcess(stage, 0)
     stage.until(8000)
     assert names(again)[-1] == names(c)[-1] == ["c", "a"]
 

@@ -27,7 +27,7 @@ from seqcast.core.table import Edge
 from seqcast.errors import SeqcastError, UsageError
 from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.sim import Options, World, simulate
-from seqcast.sim.desk import Desk
+from seqcast.sim.operator import OperatorProcess
 from seqcast.sim.options import SECOND
 
 # ---- who may close a view -------------------------------------------------------------------------------------------
@@ -289,21 +289,21 @@ def fallen_apart(sides):
 
 def test_an_operator_that_reaches_several_sides_must_name_one():
     stage = fallen_apart(["ab", "cd", "e"])
-    desk = Desk(stage, 0)
+    process = OperatorProcess(stage, 0)
     stage.until(6000)
-    assert desk.over and desk.operator.side is None and not stage.allowed
+    assert process.over and process.operator.side is None and not stage.allowed
     with pytest.raises(SeqcastError, match=r"several sides are blocked.*\[a, b\].*--member"):
-        desk.operator.choose()
+        process.operator.choose()
     with pytest.raises(UsageError, match="'z' is not blocked as a minority; these are: a, b, c, d, e"):
-        desk.operator.choose("z")
-    desk.operator.choose("d")
-    assert desk.operator.reached == ("c", "d") and desk.operator.missing == ("a", "b", "e")
+        process.operator.choose("z")
+    process.operator.choose("d")
+    assert process.operator.reached == ("c", "d") and process.operator.missing == ("a", "b", "e")
 
 
 def test_what_an_operator_allowed_holds_for_one_side_and_a_minority_of_it_is_blocked_again():
     stage = fallen_apart(["abc", "def", "x", "y"])
     with mock.patch.object(Operator, "choose", lambda self, member: original(self, "f")):
-        Desk(stage, 0)
+        OperatorProcess(stage, 0)
         stage.refuse = lambda source, node, frame: isinstance(frame, Propose)  # it does not get further than that
         stage.until(3000)
     d, e, f = (stage.node(name) for name in "def")
@@ -323,14 +323,14 @@ def test_who_was_allowed_and_loses_the_others_again_can_be_allowed_again():
         stage.node(name).crash()
     stage.until(3000)
     stage.refuse = lambda source, node, frame: isinstance(frame, Propose)
-    Desk(stage, 0)
+    OperatorProcess(stage, 0)
     stage.until(3500)
     d, e = stage.node("d"), stage.node("e")
     assert [len(node.endpoint.context.allowed.members) for node in (d, e)] == [2, 2]
     d.crash()
     stage.until(6000)
     assert names(e)[-1] == [*"abcde"] and e.record.blocked.kind == "minority"
-    Desk(stage, 1)
+    OperatorProcess(stage, 1)
     stage.until(8000)
     assert names(e)[-1] == ["e"] and e.record.blocked is None
 
@@ -424,13 +424,13 @@ def test_a_minority_that_is_not_told_so_is_found():
 
 @pytest.mark.parametrize("seeds", [range(1, 11), pytest.param(range(11, 31), marks=pytest.mark.long)], ids=str)
 def test_all_guarantees_hold_where_the_partition_is_primary(seeds):
-    edges, desks = set(), 0
+    edges, operators = set(), 0
     for seed in seeds:
         world = World(replace(Options.draw(seed, partition="primary"), duration_ns=SECOND))
         result = world.run()
         assert not result.violations, f"seqcast sim --seed {seed} --partition primary --duration 1: {result.violations}"
         edges |= result.edges
-        desks += len(world.desks)
+        operators += len(world.operators)
     wanted = [
         Edge("initiator", "STARTING", "OK", "is_last_ok_of_too_few"),
         Edge("initiator", "TOO_FEW", "REVIEW", "is_enough"),
@@ -438,7 +438,7 @@ def test_all_guarantees_hold_where_the_partition_is_primary(seeds):
     ]
     for edge in wanted:
         assert edge in edges, f"the runs no longer take {edge}"
-    assert desks, "no majority was lost"
+    assert operators, "no majority was lost"
 
 
 def test_a_run_with_an_operator_replays_exactly():

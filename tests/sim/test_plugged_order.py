@@ -11,7 +11,7 @@ from project import ROOT
 pytest.importorskip("Cython")
 
 NATIVE = """
-#include "engine/self.h"
+#include "engine/internal.h"
 #include "order/stamping.h"
 
 typedef struct {

@@ -10,7 +10,7 @@ from members import LOOPBACK, cluster, group_of, join, output, payloads, script,
 
 import seqcast
 from seqcast.core.frames.joining import PROTOCOL_VERSION
-from seqcast.net.host import group_address, group_tag
+from seqcast.net.runner import group_address, group_tag
 
 
 @contextlib.contextmanager
@@ -143,7 +143,7 @@ def test_datagrams_of_another_wire_version_or_cluster_do_not_harm_a_group():
 def test_control_frames_that_make_no_sense_are_counted_and_harm_nobody():
     """From a member of the group, even: what it says is checked like anyone's."""
     with group_of(2) as groups, unharmed(groups):
-        engine = groups[0]._host.engine
+        engine = groups[0]._runner.engine
         tag = f"{groups[0].view.view_id.tag:x}"
         frames = [
             b"not JSON",

@@ -7,7 +7,7 @@ TEXT = """
 import gc, sys
 import seqcast
 from seqcast.config import Config
-from seqcast.net.host import Host
+from seqcast.net.runner import Runner
 
 gc.disable()  # only where it is asked for
 
@@ -36,13 +36,13 @@ for number in range(4):
     a.send_many(sent)
     a.recv(10), a.recv_batch(10)
     a.leave()
-    cycle(a, a._driver, a._host.engine, batches[-1]._rest(), whole._rest(), whole.data)
+    cycle(a, a._driver, a._runner.engine, batches[-1]._rest(), whole._rest(), whole.data)
     alone = group(f"{number}-alone")
     alone.send(b"so that its driver holds memory of the engine's")
     alone.recv(10), alone.leave()
     cycle(alone._driver)
-    vars(alone._host).clear(), vars(alone).clear()      # nobody but the driver has the engine now
-    unopened = Host(f"{sys.argv[1]}-open", "b", "fifo", Config(interface=sys.argv[2]))  # its driver is never closed
+    vars(alone._runner).clear(), vars(alone).clear()      # nobody but the driver has the engine now
+    unopened = Runner(f"{sys.argv[1]}-open", "b", "fifo", Config(interface=sys.argv[2]))  # its driver is never closed
     cycle(unopened.engine, unopened.driver, unopened)
     del a, alone, unopened, batches, whole
     assert gc.collect() > 0

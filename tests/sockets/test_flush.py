@@ -202,7 +202,7 @@ def test_a_member_that_crashes_in_its_callback_stalls_nobody():
     begin = time.monotonic()
     thread.start()
     assert inside.wait(5)
-    b._host.driver.stop()  # its engine falls silent, as in a crash
+    b._runner.driver.stop()  # its engine falls silent, as in a crash
     thread.join()
     assert time.monotonic() - begin < 5
     assert [member.name for member in late[0].view.members] == ["a", "c"]
@@ -254,8 +254,8 @@ def test_coroutines_are_callbacks_of_the_asyncio_group():
 
 def test_without_callbacks_there_is_no_round_for_them():
     with group_of(3) as groups:
-        assert all(Edge("participant", "OPEN", "START") in group._host.endpoint.edges for group in groups[:2])
-        assert not any("BLOCK" in edge.event for group in groups for edge in group._host.endpoint.edges)
+        assert all(Edge("participant", "OPEN", "START") in group._runner.endpoint.edges for group in groups[:2])
+        assert not any("BLOCK" in edge.event for group in groups for edge in group._runner.endpoint.edges)
 
 
 def test_nobody_sends_while_the_group_is_paused_and_all_have_delivered_the_same():
@@ -277,7 +277,7 @@ def test_nobody_sends_while_the_group_is_paused_and_all_have_delivered_the_same(
         for _ in range(3):
             groups[1].suspend(10)
             before = dict(sent)
-            wait_until(lambda: all(not group._host.engine.deliverable() for group in groups))
+            wait_until(lambda: all(not group._runner.engine.deliverable() for group in groups))
             time.sleep(0.1)
             words = [[word for word in listener.words() if word[0].isdigit()] for listener in listeners]
             assert words[0] == words[1] == words[2]
@@ -344,7 +344,7 @@ def test_a_pause_ends_when_its_owner_falls_silent():
         b = join(name, "b")
         in_view(2, a, b)
         b.suspend(10)
-        b._host.driver.stop()  # as in a crash
+        b._runner.driver.stop()  # as in a crash
         a.send(b"goes on", timeout=10)
         b._give_up()
 
@@ -363,7 +363,7 @@ def test_a_thread_that_waits_for_a_pause_is_told_when_another_resumes():
 
         thread = threading.Thread(target=suspend)
         thread.start()
-        wait_until(lambda: not a._host.pause.free)
+        wait_until(lambda: not a._runner.pause.free)
         a.resume()
         error = raised.get(timeout=10)
         thread.join()

@@ -700,9 +700,9 @@ def test_a_group_that_was_left_is_freed_without_the_cyclic_collector(settings, t
         with group_of(1 if "state" in settings else 2, **settings) as groups:
             groups[0].send(b"one")
             assert groups[-1].recv(20).payload == b"one"
-            engines = [group._host.engine for group in groups]
+            engines = [group._runner.engine for group in groups]
             drivers = [group._driver for group in groups]
-            others = [weakref.ref(it) for group in groups for it in (group, group._host, group._host.endpoint)]
+            others = [weakref.ref(it) for group in groups for it in (group, group._runner, group._runner.endpoint)]
         del groups[:]
         wait_until(lambda: not [it for it in {*threading.enumerate()} - before if it.name.startswith("seqcast-")])
         assert [ref() for ref in others] == [None] * len(others)

@@ -16,7 +16,7 @@ from netns import network, python
 from seqcast._native.driver import describe_address
 from seqcast.core.machines.guard import GREETING, MAGIC, STRANGERS_MAX
 from seqcast.net.guard import Guard
-from seqcast.net.host import group_tag
+from seqcast.net.runner import group_tag
 
 if why := why_no_multicast():
     pytest.skip(why, allow_module_level=True)
@@ -110,7 +110,7 @@ def test_a_connection_that_breaks_says_nothing_of_a_member_that_takes_calls():
     with join(name, "a", guard=True) as a, join(name, "b", guard=True) as b:
         wait_until(lambda: linked(a, b))
         for group in (a, b):
-            guard = group._host.guard
+            guard = group._runner.guard
             for sock in list(guard._lines.values()):
                 with contextlib.suppress(OSError):
                     sock.shutdown(socket.SHUT_RDWR)

@@ -73,7 +73,7 @@ def test_a_part_is_switched_to_debugging_while_the_group_runs(caplog):
         caplog.clear()  # after that: the last frames of the view change may come meanwhile
         with join(a.cluster, "c"):
             wait_until(lambda: len(a.view.members) == 2)
-        assert not caplog.records and not a._host.endpoint.story.debugged
+        assert not caplog.records and not a._runner.endpoint.log.debugged
 
 
 def test_a_receiver_that_holds_senders_up_is_named(caplog):

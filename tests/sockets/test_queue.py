@@ -183,14 +183,14 @@ def test_what_is_sent_while_a_view_changes_is_sent_in_the_next_view():
     with join(name, "a", **settings) as a, join(name, "b", **settings) as b:
         c = join(name, "c", **settings)
         wait_until(lambda: all(len(group.view.members) == 3 for group in (a, b)))
-        c._host.endpoint.step = lambda *_: []  # its Python answers nothing more, its engine goes on
+        c._runner.endpoint.step = lambda *_: []  # its Python answers nothing more, its engine goes on
         d = threading.Thread(target=lambda: join(name, "d", **settings).leave())
         d.start()
         closed = 0
         while closed < 20:
             a.send(b"%d" % len(seen), timeout=1.0)
             seen.append(len(seen))
-            closed += a._host.engine.blocked() > 0
+            closed += a._runner.engine.blocked() > 0
             time.sleep(0.005)
         last = len(seen) - 1
         numbers, view = [], None

@@ -9,7 +9,7 @@ import pytest
 from members import LOOPBACK, cluster, join, script, wait_until
 
 import seqcast
-from seqcast.net.host import Host
+from seqcast.net.runner import Runner
 from seqcast.signals import TOGETHER_S
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
@@ -99,13 +99,13 @@ def test_a_join_under_way_is_given_up():
 def test_a_join_that_is_interrupted_when_its_view_is_there_leaves_in_order(monkeypatch):
     name = cluster()
     with join(name, "a") as a:
-        joined = Host.join
+        joined = Runner.join
 
-        def interrupted(host):
-            joined(host)
+        def interrupted(runner):
+            joined(runner)
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(Host, "join", interrupted)
+        monkeypatch.setattr(Runner, "join", interrupted)
         with pytest.raises(KeyboardInterrupt):
             join(name, "b")
         wait_until(lambda: len(a.view.members) == 1 and a.view.view_id.counter == 3)

@@ -82,10 +82,10 @@ def test_kernels_of_the_engine_call_downward_only():
 
 
 def test_headers_of_the_engine_include_downward_only():
-    """A header includes those of its own room and of lower ones. engine.h is the interface, which any may need; self.h
-    puts the engine together from all parts, for kernels alone."""
+    """A header includes headers of its own room and of lower ones. Any may include engine.h, the interface; internal.h
+    composes the engine from all parts and is for .c files only."""
     rooms = engine_rooms()
-    headers = [path for room in rooms for path in (ROOT / "native" / room).glob("*.h") if path.name != "self.h"]
+    headers = [path for room in rooms for path in (ROOT / "native" / room).glob("*.h") if path.name != "internal.h"]
     assert len(headers) > 20
     for path in headers:
         for included in re.findall(r'^#include "(\w+/\w+\.h)"', path.read_text(), re.M):
@@ -161,8 +161,8 @@ def owners_of(header: str, default: str = "") -> dict[str, str]:
 
 
 def test_parts_of_the_engine_are_written_by_their_kernel_alone():
-    """engine/self.h names the kernel of each part of the engine and of a member: all may read, that one writes."""
-    owners, header = owners_of("engine/self.h"), (ROOT / "native/engine/self.h").read_text()
+    """engine/internal.h names the kernel of each part of the engine and of a member: all may read, that one writes."""
+    owners, header = owners_of("engine/internal.h"), (ROOT / "native/engine/internal.h").read_text()
     assert len(owners) > 20
     kinds = dict(re.findall(r"^    (sc_\w+) (\w+);[^\n]*/\* \w+/\w+\.c", header, re.M))
     found: dict[str, set[str]] = {name: set() for name in owners}
@@ -175,7 +175,7 @@ def test_parts_of_the_engine_are_written_by_their_kernel_alone():
     assert not strangers, strangers
 
 
-@pytest.mark.parametrize(("struct", "room"), [("sc_rx_stream", "streams/ring"), ("sc_tx_stream", "streams/tx")])
+@pytest.mark.parametrize(("struct", "room"), [("sc_rx_stream", "streams/rx"), ("sc_tx_stream", "streams/tx")])
 def test_fields_of_a_stream_are_written_by_their_kernel_alone(struct, room):
     """The kernel of the ring begins and ends a stream; in between a field has one writer, which its comment names."""
     home = f"{room}.c"

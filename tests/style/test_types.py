@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from seqcast.config import Config
-from seqcast.settings import Order, Settings
+from seqcast.config.keywords import Order, Settings
 from seqcast.types import ORDERS
 
 HERE = Path(__file__).resolve().parent

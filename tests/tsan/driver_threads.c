@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "io/drive.h"
+#include "io/driver.h"
 
 #define MEMBERS 2
 #define THREADS 8

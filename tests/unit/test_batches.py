@@ -11,8 +11,8 @@ import pytest
 from seqcast import Member, Message, View, ViewId, batches
 from seqcast.batches import Batches
 from seqcast.errors import ConfigError
-from seqcast.net.reunion import part_in_state
 from seqcast.net.state import SubgroupState
+from seqcast.net.state_merge import part_in_state
 
 A, B, SINK, OTHER = (Member(name, 7 + at) for at, name in enumerate(("a", "b", "sink", "other")))
 V1 = ViewId(1, A.id, (1, A.id))

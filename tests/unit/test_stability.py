@@ -100,4 +100,4 @@ def test_the_settings_reach_the_engine() -> None:
         for i in range(20):
             a.send(b"%d" % i)
             assert payloads(b, 1) == [b"%d" % i]
-        wait_until(lambda: a._host.engine.stream(0)[2] == 20, 0.4)
+        wait_until(lambda: a._runner.engine.stream(0)[2] == 20, 0.4)

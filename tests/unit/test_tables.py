@@ -17,9 +17,9 @@ from seqcast.core.machines.participant import Participant, ParticipantState
 from seqcast.core.machines.pause_member import PauseMember, PauseMemberState
 from seqcast.core.machines.pause_owner import PauseOwner, PauseOwnerState
 from seqcast.core.machines.pause_request import PauseRequest, PauseRequestState
-from seqcast.core.machines.reunion import Reunion, ReunionState
 from seqcast.core.machines.ring import Ring, RingState
 from seqcast.core.machines.state import StateTaker, StateTakerState
+from seqcast.core.machines.state_merge import StateMerge, StateMergeState
 from seqcast.core.machines.token_ring import TokenRingMembership, TokenRingState
 from seqcast.core.machines.transfer import Transfer, TransferState
 from seqcast.core.table import IGNORED, ILLEGAL, Edge, IllegalEvent, Machine, decision, edges_of, table
@@ -39,7 +39,7 @@ MACHINES = [
     (Merger, MergerState.APART),
     (Transfer, TransferState.IDLE),
     (Backlog, BacklogState.IDLE),
-    (Reunion, ReunionState.GOING),
+    (StateMerge, StateMergeState.GOING),
     (PauseRequest, PauseRequestState.FREE),
     (Line, LineState.NEW),
     (Operator, OperatorState.ASKING),

@@ -1,4 +1,4 @@
-# Contents page of the socket driver: native/io/io.h and native/io/drive.h, and the class over them.
+# Contents page of the socket driver: native/io/sockets.h and native/io/driver.h, and the class over them.
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint64_t
 
 from seqcast._native.engine cimport (
@@ -14,7 +14,7 @@ cdef extern from "io/port.h" nogil:
     int64_t sc_wall()
 
 
-cdef extern from "io/io.h" nogil:
+cdef extern from "io/sockets.h" nogil:
     ctypedef int sc_fd  # wider on Windows
     enum:
         SC_IO_BATCH_MAX
@@ -74,7 +74,7 @@ cdef extern from "io/io.h" nogil:
     void sc_io_format(const sc_address *address, char *text)
 
 
-cdef extern from "io/drive.h" nogil:
+cdef extern from "io/driver.h" nogil:
     enum:
         SC_SEND_MARKS
         SC_BAD_OFFSETS

@@ -1,7 +1,7 @@
 """The socket driver, as Python sees it: sockets, clock and threads around one engine.
 
-The C contracts are native/io/io.h and native/io/drive.h. Every method may be called from any thread; methods that wait
-do so without the GIL and check for signals every 100 ms. Times are monotonic ns of ``now_ns()``.
+The C contracts are native/io/sockets.h and native/io/driver.h. Every method may be called from any thread; methods that
+wait release the GIL and check for signals every 100 ms. Times are monotonic ns of ``now_ns()``.
 """
 
 from typing import Any

@@ -1,5 +1,5 @@
 # cython: boundscheck=True
-"""The socket driver, as Python sees it: one object per member. See driver.pyi; terms are those of native/io/drive.h."""
+"""The socket driver, as Python sees it: one object per member. See driver.pyi; terms are those of native/io/driver.h."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -21,7 +21,7 @@ from seqcast.arguments import id_of, nanoseconds
 
 DEF SLICE_NS = 100_000_000  # how long a wait runs before it checks for signals
 DEF MANY_MESSAGES = 4096  # taken from a list at a time: few enough to stay in the cache
-LIST_CHANGED, NOT_BYTES = 17, 18  # in addition to the results of native/engine/engine.h and native/io/drive.h
+LIST_CHANGED, NOT_BYTES = 17, 18  # in addition to the results of native/engine/engine.h and native/io/driver.h
 
 
 class Refused(Exception):

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from seqcast._native import driver
 from seqcast.config import Config
 from seqcast.errors import NotMember, SeqcastError, UsageError
-from seqcast.net.host import Host
+from seqcast.net.runner import Runner
 from seqcast.net.state import StateHandler
 from seqcast.types import Member, View
 
 if TYPE_CHECKING:
+    from seqcast.config.keywords import Order
     from seqcast.journal.writer import JournalWriter
-    from seqcast.settings import Order
 
 
 class GroupBase:
@@ -23,10 +23,10 @@ class GroupBase:
     order: Order
     config: Config
 
-    def __init__(self, cluster: str, order: Order, config: Config, host: Host, state: StateHandler | None) -> None:
+    def __init__(self, cluster: str, order: Order, config: Config, runner: Runner, state: StateHandler | None) -> None:
         self.cluster, self.order, self.config = cluster, order, config
-        self._host = host
-        self._driver = host.driver
+        self._runner = runner
+        self._driver = runner.driver
         self._state = state
         self._journal: JournalWriter | None = None
         self._forked = False  # in a child process: the group is the parent's
@@ -34,7 +34,7 @@ class GroupBase:
     @property
     def member(self) -> Member:
         """This member."""
-        return self._host.member
+        return self._runner.member
 
     @property
     def view(self) -> View:
@@ -46,7 +46,7 @@ class GroupBase:
             NotMember: in a child process after ``fork``.
         """
         self._refuse_forked()
-        view = self._host.view
+        view = self._runner.view
         assert view is not None, "join returned without a view"
         return view
 
@@ -62,8 +62,8 @@ class GroupBase:
             NotMember: this member left or was excluded; or in a child process after ``fork``.
         """
         self._refuse_forked()
-        while tag := self._host.engine.view():
-            if (view := self._host.endpoint.view_tagged(tag)) is not None:
+        while tag := self._runner.engine.view():
+            if (view := self._runner.endpoint.view_tagged(tag)) is not None:
                 return view
         raise self._not_member()
 
@@ -79,7 +79,7 @@ class GroupBase:
         return {
             "interface": used.interface,
             "mtu": used.mtu,
-            "packet_bytes": self._host.packet_bytes,
+            "packet_bytes": self._runner.packet_bytes,
             "gso": used.gso,
             "gro": used.gro,
             "rcvbuf_granted": used.rcvbuf_granted,
@@ -94,10 +94,10 @@ class GroupBase:
             NotMember: in a child process after ``fork``.
         """
         self._refuse_forked()
-        counters = self._host.engine.counters() | self._driver.counters()
-        counters |= {f"control_{key}": value for key, value in self._host.endpoint.counters.items()}
-        if self._host.guard is not None:
-            counters |= {f"guard_{key}": value for key, value in self._host.guard.counters.items()}
+        counters = self._runner.engine.counters() | self._driver.counters()
+        counters |= {f"control_{key}": value for key, value in self._runner.endpoint.counters.items()}
+        if self._runner.guard is not None:
+            counters |= {f"guard_{key}": value for key, value in self._runner.guard.counters.items()}
         if self._journal is not None:
             counters |= {f"journal_{key}": value for key, value in self._journal.counters().items()}
         return counters
@@ -114,10 +114,10 @@ class GroupBase:
                 "this group was opened before fork() and belongs to the parent process: join in the child, or start "
                 "processes with multiprocessing's 'spawn' method"
             )
-        if self._host.excluded:
+        if self._runner.excluded:
             return NotMember("the group excluded this member, which was silent for too long: join again")
-        if self._host.error is not None:
-            return self._host.error
+        if self._runner.error is not None:
+            return self._runner.error
         return NotMember("this member has left the group: join again")
 
     def _refuse_forked(self) -> None:
@@ -126,5 +126,5 @@ class GroupBase:
 
     def _refuse_callback(self, what: str) -> None:
         """Refuses a call that cannot return before the callback that makes it."""
-        if self._host.callbacks is not None and self._host.callbacks.inside:
+        if self._runner.callbacks is not None and self._runner.callbacks.inside:
             raise UsageError(f"{what} waits for the group, which waits for this callback: call it from another thread")

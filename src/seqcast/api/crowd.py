@@ -16,7 +16,7 @@ from seqcast.core.gossip.datagrams import PAYLOAD_MAX, address_of
 from seqcast.core.gossip.member import HistoryEnd
 from seqcast.core.gossip.streams import Delivered, Missed
 from seqcast.errors import UsageError
-from seqcast.net.crowd import CrowdHost
+from seqcast.net.crowd import CrowdRunner
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +85,13 @@ def join_crowd(cluster: str, *, settings: CrowdSettings | None = None, **changes
     check_name("cluster", cluster)
     names(changes, [field.name for field in dataclasses.fields(CrowdSettings)], "join_crowd")
     settings = dataclasses.replace(settings or CrowdSettings(), **changes)
-    host = CrowdHost(cluster, settings)
+    runner = CrowdRunner(cluster, settings)
     try:
-        host.wait_settled()
+        runner.wait_settled()
     except BaseException:  # also Ctrl-C
-        host.close(0.0)
+        runner.close(0.0)
         raise
-    return Crowd(host, cluster, settings)
+    return Crowd(runner, cluster, settings)
 
 
 class Crowd:
@@ -103,9 +103,9 @@ class Crowd:
         id: of this member.
     """
 
-    def __init__(self, host: CrowdHost, cluster: str, settings: CrowdSettings) -> None:
-        self._host = host
-        self.cluster, self.settings, self.id = cluster, settings, host.id
+    def __init__(self, runner: CrowdRunner, cluster: str, settings: CrowdSettings) -> None:
+        self._runner = runner
+        self.cluster, self.settings, self.id = cluster, settings, runner.id
 
     def send(self, payload: bytes, timeout: float | None = None) -> None:
         """Multicasts a message. It is delivered to this member too.
@@ -125,7 +125,7 @@ class Crowd:
         payload = bytes(payload)
         if len(payload) > PAYLOAD_MAX:
             raise UsageError(f"a message of {len(payload)} bytes: a crowd's messages have at most {PAYLOAD_MAX} bytes")
-        self._host.send(payload, _seconds(timeout))
+        self._runner.send(payload, _seconds(timeout))
 
     def recv(self, timeout: float | None = None) -> CrowdEvent | None:
         """The next message, or what is told in place of messages. None: nothing came within the timeout, or this member
@@ -137,7 +137,7 @@ class Crowd:
         Raises:
             SeqcastError: the member failed.
         """
-        match self._host.take(_seconds(timeout)):
+        match self._runner.take(_seconds(timeout)):
             case Delivered(sender, seqno, payload):
                 return CrowdMessage(payload, sender, seqno)
             case Missed(sender, first, last):
@@ -153,7 +153,7 @@ class Crowd:
 
     def counters(self) -> dict[str, int]:
         """Since the join; docs/gossip.md says what they count."""
-        return self._host.counters()
+        return self._runner.counters()
 
     def leave(self, linger: float = 1.0) -> None:
         """Leaves. Nobody is asked: what all others lost of the last messages can be repaired only meanwhile.
@@ -161,7 +161,7 @@ class Crowd:
         Args:
             linger: seconds in which this member still answers.
         """
-        self._host.close(_seconds(linger) or 0.0)
+        self._runner.close(_seconds(linger) or 0.0)
 
     def __enter__(self) -> Self:
         return self

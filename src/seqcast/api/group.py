@@ -19,15 +19,15 @@ from seqcast.api.sending import Sending
 from seqcast.arguments import check_limit, check_min_members, check_name, check_policy, nanoseconds
 from seqcast.config import Config
 from seqcast.errors import ConfigError
-from seqcast.net.host import Host
-from seqcast.net.reunion import part_in_state
+from seqcast.net.runner import Runner
 from seqcast.net.state import StateHandler, check_handler, take_state
+from seqcast.net.state_merge import part_in_state
 from seqcast.types import ORDERS, MembershipPolicy, OrderPolicy
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from seqcast.settings import Order, Settings
+    from seqcast.config.keywords import Order, Settings
 
 _open: dict[int, Group] = {}
 _numbers = itertools.count(1)
@@ -107,15 +107,15 @@ def join(
     check_min_members(min_members)
     group = Group(cluster, name, order, config, on_block, on_unblock, state, membership_policy, policy)
     try:
-        group._host.start()
+        group._runner.start()
         try:
-            group._host.join()
+            group._runner.join()
             if state is not None:
-                group._backlog = take_state(group._host, state, config)
+                group._backlog = take_state(group._runner, state, config)
             if min_members > 1:
-                group._host.wait_members(min_members)
+                group._runner.wait_members(min_members)
         except BaseException:  # also Ctrl-C; the other members may have this one in their view already
-            group._host.leave(config.leave_timeout_s)
+            group._runner.leave(config.leave_timeout_s)
             raise
     except BaseException:
         group._give_up()
@@ -154,8 +154,8 @@ class Group(Sending, Receiving, Pausing):
     ) -> None:
         on_block, on_unblock = (call and functools.partial(call, self) for call in (on_block, on_unblock))
         state_part = part_in_state(state)
-        host = Host(cluster, name, order, config, on_block, on_unblock, state_part, membership_policy, order_policy)
-        super().__init__(cluster, order, config, host, state)
+        runner = Runner(cluster, name, order, config, on_block, on_unblock, state_part, membership_policy, order_policy)
+        super().__init__(cluster, order, config, runner, state)
         self._number = next(_numbers)
         self._leaving = threading.Lock()
         self._graceful = False  # what `leave` returned
@@ -192,13 +192,13 @@ class Group(Sending, Receiving, Pausing):
         wait_s = self.config.leave_timeout_s if timeout is None else nanoseconds(timeout) / 1e9
         with self._leaving:
             if self._number in _open:
-                self._host.leave(wait_s)
-                self._graceful = self._host.left
+                self._runner.leave(wait_s)
+                self._graceful = self._runner.left
                 self._give_up()
         return self._graceful
 
     def _give_up(self) -> None:
-        self._host.close()
+        self._runner.close()
         _open.pop(self._number, None)
 
     def __enter__(self) -> Self:
@@ -214,7 +214,7 @@ class Group(Sending, Receiving, Pausing):
         """In a child process: touches no lock, which a thread may hold that does not exist here."""
         self._forked = True
         self._begun = None
-        self._host.after_fork()
+        self._runner.after_fork()
 
 
 def _close_in_child() -> None:

@@ -36,7 +36,7 @@ class Pausing(GroupBase):
         """
         self._refuse_forked()
         self._refuse_callback("suspend")
-        self._host.suspend(self.config.flush_deadline_s if timeout is None else nanoseconds(timeout) / 1e9)
+        self._runner.suspend(self.config.flush_deadline_s if timeout is None else nanoseconds(timeout) / 1e9)
 
     def resume(self) -> bool:
         """Ends the pause of ``suspend``.
@@ -52,7 +52,7 @@ class Pausing(GroupBase):
     def _resume(self) -> str:
         """Ends the pause. Returns why it ended early, or "" if it held."""
         self._refuse_forked()
-        return self._host.resume()
+        return self._runner.resume()
 
     @contextlib.contextmanager
     def suspended(self, timeout: float | None = None) -> Iterator[None]:

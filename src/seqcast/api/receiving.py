@@ -20,14 +20,14 @@ from seqcast.core.orders import by_name
 from seqcast.core.vocabulary import Left, Meaning
 from seqcast.errors import JournalWriteError, NotMember, UsageError
 from seqcast.events import Blocked, Excluded, InterfaceChanged, Lost, Unblocked
-from seqcast.net.host import Host
-from seqcast.net.reunion import Stop
+from seqcast.net.runner import Runner
 from seqcast.net.state import Gift, StateHandler, give_state
+from seqcast.net.state_merge import Stop
 from seqcast.types import View
 
 if TYPE_CHECKING:
+    from seqcast.config.keywords import Order
     from seqcast.journal.writer import JournalWriter
-    from seqcast.settings import Order
 
 Event = Message | View | Lost | Blocked | Unblocked | InterfaceChanged | Excluded
 """What ``Group.events`` yields."""
@@ -40,8 +40,8 @@ class _Ended(Exception):
 class Receiving(GroupBase):
     """Takes what is delivered, writes it to the journal, and gives the application's state where it is due."""
 
-    def __init__(self, cluster: str, order: Order, config: Config, host: Host, state: StateHandler | None) -> None:
-        super().__init__(cluster, order, config, host, state)
+    def __init__(self, cluster: str, order: Order, config: Config, runner: Runner, state: StateHandler | None) -> None:
+        super().__init__(cluster, order, config, runner, state)
         self._batch_bytes = config.batch_bytes
         self._taking = threading.Lock()
         self._giving = 0  # id of the thread that may run the state handler; 0: none
@@ -302,12 +302,12 @@ class Receiving(GroupBase):
             return item
         if item is None:
             self._refuse_forked()
-            if self._host.over and not self._host.engine.deliverable():
+            if self._runner.over and not self._runner.engine.deliverable():
                 raise self._not_member()
             return None
         if not isinstance(item, int):
             return self._reached(item, wait)
-        self._meanings.extend(self._host.endpoint.marker(item))
+        self._meanings.extend(self._runner.endpoint.marker(item))
         return self._reached(self._meanings.popleft(), wait)
 
     def _reached(self, meaning: Meaning, wait: int) -> Meaning | None:
@@ -338,15 +338,15 @@ class Receiving(GroupBase):
         return meaning
 
     def _at_boundary(self, handler: StateHandler, view: View) -> None:
-        endpoint, tag = self._host.endpoint, view.view_id.tag
+        endpoint, tag = self._runner.endpoint, view.view_id.tag
         plan, joiners = endpoint.plan_at(tag), endpoint.joiners_of(tag)
         if plan is None and not joiners:
             return
         with self._in_handler():
             if plan is not None:
-                self._stop = Stop(self._host, handler, self.config, view, plan), view
+                self._stop = Stop(self._runner, handler, self.config, view, plan), view
             else:
-                give_state(self._host, handler, Gift(self._host, view, joiners, self.config))
+                give_state(self._runner, handler, Gift(self._runner, view, joiners, self.config))
 
     def _wait_merged(self, wait: int) -> View | None:
         """The view at which the application stopped; None: states are not merged after ``wait`` ns (< 0: no limit)."""
@@ -400,16 +400,16 @@ class Receiving(GroupBase):
             segment_s=config.journal_segment_s,
             keep_bytes=config.journal_keep_bytes,
             keep_s=config.journal_keep_s,
-            sample=_sampler(self._host),
+            sample=_sampler(self._runner),
         )
 
 
-def _sampler(host: Host) -> Callable[[], dict[str, int] | None]:
+def _sampler(runner: Runner) -> Callable[[], dict[str, int] | None]:
     """Reads a member's counters while the member is there; the journal must not keep it alive."""
-    of_host = weakref.ref(host)
+    of_runner = weakref.ref(runner)
 
     def sample() -> dict[str, int] | None:
-        member = of_host()
+        member = of_runner()
         if member is None:
             return None
         return member.engine.counters() | {f"control_{key}": value for key, value in member.endpoint.counters.items()}

@@ -111,7 +111,7 @@ class Sending(driver.Sender, GroupBase):
             NotMember: in a child process after ``fork``.
         """
         self._refuse_forked()
-        return self._host.engine.last_sent()
+        return self._runner.engine.last_sent()
 
     @property
     def consumed(self) -> int:
@@ -125,7 +125,7 @@ class Sending(driver.Sender, GroupBase):
             NotMember: in a child process after ``fork``.
         """
         self._refuse_forked()
-        consumed = self._host.engine.consumed(driver.now_ns())
+        consumed = self._runner.engine.consumed(driver.now_ns())
         self._driver.poke()
         return consumed
 
@@ -183,9 +183,8 @@ class Sending(driver.Sender, GroupBase):
         error: SeqcastError
         if result == driver.AGAIN:
             why = "a receiver is slower than this sender, or a view change takes long: wait longer, or send less"
-            error = SendTimeout(
-                f"no credit within {timeout:g} s ({sent} messages of this call were sent): {self._host.minority or why}"
-            )
+            why = self._runner.minority or why
+            error = SendTimeout(f"no credit within {timeout:g} s ({sent} messages of this call were sent): {why}")
         elif result == driver.TOO_LARGE:
             error = UsageError(
                 f"the message is larger than message_bytes_max={self.config.message_bytes_max}: split it, or raise "

@@ -10,7 +10,7 @@ from seqcast.cli import complain
 from seqcast.cli.options import parser, port
 from seqcast.commandline import count, seconds
 from seqcast.config import Config
-from seqcast.net.operator import OperatorHost
+from seqcast.net.operator import OperatorRunner
 
 ASK_S = 1.0
 """Time to collect answers before a side is chosen, s: several sides may be blocked."""
@@ -25,15 +25,15 @@ def main(argv: Sequence[str]) -> int:
         config = config.replace(interface=arguments.interface)
     if arguments.port:
         config = config.replace(port=arguments.port)
-    with OperatorHost(arguments.cluster, config, ASK_S, arguments.timeout) as host:
-        operator = host.operator
-        host.ask()
+    with OperatorRunner(arguments.cluster, config, ASK_S, arguments.timeout) as runner:
+        operator = runner.operator
+        runner.ask()
         if arguments.list and operator.answers:
             for reached, missing in dict.fromkeys((each.reached, each.missing) for each in operator.answers.values()):
                 print(f"blocked: {', '.join(reached)}; out of reach: {', '.join(missing)}")
             return 0
         operator.choose(arguments.member)
-        host.allow()
+        runner.allow()
     if not operator.accepted:
         return complain(
             f"none of {', '.join(operator.reached)} accepted: they are no longer blocked, or not as they were", 1

@@ -25,7 +25,7 @@ from seqcast.config import check, sources
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from seqcast.settings import Settings
+    from seqcast.config.keywords import Settings
 
 PACKET_BYTES_MAX = 65_000
 PRESETS = ("lan", "fast", "wan")

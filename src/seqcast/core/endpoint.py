@@ -21,11 +21,11 @@ from seqcast.core.frames.pausing import Resumed, Suspended
 from seqcast.core.frames.unblocking import BlockedSide
 from seqcast.core.frames.view import Declined, Installed
 from seqcast.core.installer import Installer
+from seqcast.core.log import LogLines
 from seqcast.core.machines.lifecycle import LifecycleEvent
 from seqcast.core.markers import Markers
 from seqcast.core.port import EnginePort
 from seqcast.core.router import Router
-from seqcast.core.story import Story
 from seqcast.core.table import Edge
 from seqcast.core.vocabulary import (
     Abandon,
@@ -107,11 +107,11 @@ class Endpoint:
         used), links_cut (links that carry no multicast and were warned of), merges_unheard (requests to merge by a
         coordinator whose beacon was not heard: not answered), joiners_declined (joiners that our view names and that
         entered another view before)."""
-        self.story = Story(self.context)
+        self.log = LogLines(self.context)
         self.machines = Machines(self.context)
         self._markers = Markers(self.context, self.machines)
-        self._router = Router(self.context, self.machines, self.story)
-        self.installer = Installer(self.context, self.machines, self._markers, self.story)
+        self._router = Router(self.context, self.machines, self.log)
+        self.installer = Installer(self.context, self.machines, self._markers, self.log)
         self._inputs: deque[Input] = deque()
         self._due = self.machines.due()  # timers change in steps only
 
@@ -175,7 +175,7 @@ class Endpoint:
         if self.pending or now_ns >= self._due:
             self._run()
             self._due = self.machines.due()
-        effects = self.context.effects + self.story.take()
+        effects = self.context.effects + self.log.take()
         self.context.effects.clear()
         return effects
 
@@ -218,11 +218,11 @@ class Endpoint:
             self.context.counters["frames_bad"] += 1
 
     def _member_suspected(self, report: MemberSuspected) -> None:
-        self.story.suspected(report.member)
+        self.log.suspected(report.member)
         self.machines.membership.suspect(report.member)
 
     def _member_alive(self, report: MemberAlive) -> None:
-        self.story.alive(report.member)
+        self.log.alive(report.member)
         self.machines.membership.trust(report.member)
 
     def _sends_drained(self, _: SendsDrained) -> None:
@@ -283,16 +283,16 @@ class Endpoint:
                 case CallbackOver():
                     self.machines.participant.returned()
                 case TokenRemade():
-                    self.story.token_remade(what.generation)
+                    self.log.token_remade(what.generation)
                 case _:
-                    self.story.effect(what)
+                    self.log.effect(what)
                     context.effects.append(what)
         return True
 
     def _transmit(self, frame: Frame, address: bytes) -> None:
         assert address or not isinstance(frame, _TO_ONE), "no address"
         self.context.counters["frames_sent"] += 1
-        self.story.sent(frame, address)
+        self.log.sent(frame, address)
         self.context.effects.append(Send(dump(frame), address))
 
 

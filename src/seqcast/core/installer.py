@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from seqcast.core.context import Context
 from seqcast.core.frames.view import NewView
+from seqcast.core.log import LogLines
 from seqcast.core.losses import Losses
 from seqcast.core.machines.initiator import InitiatorEvent
 from seqcast.core.machines.lifecycle import LifecycleEvent
 from seqcast.core.machines.pause_owner import PauseOwner
 from seqcast.core.markers import Markers
 from seqcast.core.rules.cut import apart, view_of
-from seqcast.core.story import Story
 from seqcast.core.vocabulary import (
     Abandon,
     CloseView,
@@ -33,8 +33,8 @@ DEPARTED_MAX = 1024
 
 
 class Installer:
-    def __init__(self, context: Context, machines: Machines, markers: Markers, story: Story) -> None:
-        self.context, self.machines, self.markers, self.story = context, machines, markers, story
+    def __init__(self, context: Context, machines: Machines, markers: Markers, log: LogLines) -> None:
+        self.context, self.machines, self.markers, self.log = context, machines, markers, log
         self.losses = Losses(context, machines.lineage)
         self._left = Left()
         self._entered: dict[int, View] = {}  # by tag: the view that the engine is in, and the one before
@@ -75,7 +75,7 @@ class Installer:
         context.infos = {info.id: info for info in frame.members}
         self._renew_machines(frame, old)
         context.effects.append(ViewInstalled(view))
-        self.story.installed(old, view, frame, why)
+        self.log.installed(old, view, frame, why)
         machines.blocker.opened()
         machines.pause_owner.view()
 
@@ -133,7 +133,7 @@ class Installer:
         lost = self.losses.closed_without_us(frame, left)
         if left:
             self._left = self._stop(frame, lost, Left(view, complete=True))
-            self.story.left(view)
+            self.log.left(view)
             machines.end_lingering()
         else:
             names = ", ".join(member.name for member in view.members)
@@ -147,7 +147,7 @@ class Installer:
     def _exclude(self, view_id: ViewId, reason: str, lost: list[Lost]) -> None:
         self._stop(None, lost, Excluded(view_id, reason))
         self.context.effects.append(ExcludedBy(view_id, reason))
-        self.story.excluded(reason)
+        self.log.excluded(reason)
 
     def _abandon(self) -> None:
         """Out of the view without the others' knowledge, if we are in one."""

@@ -32,10 +32,10 @@ from seqcast.core.frames.pausing import Resume, Resumed, Suspend, Suspended
 from seqcast.core.frames.ring import Confirm, Confirmed, RingFrame, Token, TokenHeld, Unconfirmed
 from seqcast.core.frames.unblocking import BlockedSide, Side, Unblock
 from seqcast.core.frames.view import Declined, Installed, NewView, StateWanted
+from seqcast.core.log import LogLines
 from seqcast.core.machines.lifecycle import LifecycleEvent
 from seqcast.core.rules.merged import COUNTER_STEP_MAX
 from seqcast.core.rules.quorum import Allowance
-from seqcast.core.story import Story
 from seqcast.core.table import IGNORED, DecisionTable, decision
 from seqcast.core.vocabulary import Warn
 from seqcast.core.wiring import Machines
@@ -72,8 +72,8 @@ class Route(NamedTuple):
 
 
 class Router:
-    def __init__(self, context: Context, machines: Machines, story: Story) -> None:
-        self.context, self.machines, self.story = context, machines, story
+    def __init__(self, context: Context, machines: Machines, log: LogLines) -> None:
+        self.context, self.machines, self.log = context, machines, log
 
     def route(self, frame: Frame, sender: int, address: bytes) -> None:
         """Hands a frame to its handler.
@@ -81,7 +81,7 @@ class Router:
         Raises:
             RemoteProtocolError: it cannot be right.
         """
-        self.story.received(frame, sender)
+        self.log.received(frame, sender)
         for route in _BY_FRAME[type(frame)]:
             if self._is_of(route.of, frame, sender, address) and self._is_by(route.by, frame, sender):
                 if isinstance(route.handler, DecisionTable):

@@ -374,7 +374,7 @@ class Log:
     """A line for the log.
 
     Args:
-        part: of ``story.PARTS``.
+        part: of ``log.PARTS``.
         text, args: as ``logging`` takes them, so that a line that nobody reads is never put together.
         debug: of level DEBUG, not INFO.
     """

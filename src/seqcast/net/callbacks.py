@@ -78,5 +78,5 @@ class Callbacks:
                 log.exception("%s: %s raised; the group goes on", self.name, what)
             if run:
                 self.returned(run, trouble)
-        # They refer to the group and its host, which refer to these callbacks: a group that was left is freed at once.
+        # Breaks the reference cycle with the group and its runner, so that a group that was left is freed at once.
         del self.on_block, self.on_unblock, self.returned, call

@@ -20,8 +20,8 @@ from seqcast.core.gossip.member import CrowdMember, Event
 from seqcast.core.gossip.streams import Delivered, StreamSettings
 from seqcast.errors import ConfigError, NotMember, SendTimeout, SeqcastError
 from seqcast.net.crowd_store import PacketStore
-from seqcast.net.host import group_address, group_tag
 from seqcast.net.interface import ipv4_of
+from seqcast.net.runner import group_address, group_tag
 
 log = logging.getLogger("seqcast.gossip")
 
@@ -36,7 +36,7 @@ IDLE_S = 0.1
 """The thread looks around this often at least, in seconds."""
 
 
-class CrowdHost:
+class CrowdRunner:
     """Runs one member until ``close``.
 
     Args:

@@ -106,7 +106,7 @@ class Guard:
             self._lines.clear()
             self._calling.clear()
             self._selector.close()
-            del self.gone  # it refers to the host, which refers to this guard: a group that was left is freed at once
+            del self.gone  # it refers to the runner, which refers to this guard: a group that was left is freed at once
 
     def _look(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
         for key, _ in ready:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from seqcast.core.story import PARTS
+from seqcast.core.log import PARTS
 from seqcast.core.vocabulary import Log
 
 LOOK_NS = 1_000_000_000

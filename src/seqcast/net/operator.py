@@ -13,10 +13,10 @@ from seqcast.core.frames.kinds import dump
 from seqcast.core.machines.operator import Operator
 from seqcast.core.port import reports
 from seqcast.core.vocabulary import FrameReceived
-from seqcast.net.host import group_tag, open_driver
+from seqcast.net.runner import group_tag, open_driver
 
 
-class OperatorHost:
+class OperatorRunner:
     """Sockets, and a thread that drives them, for one command; a context.
 
     Args:
@@ -37,7 +37,7 @@ class OperatorHost:
         self.operator = Operator(cluster, secrets.randbits(52), nanoseconds(ask_s), nanoseconds(allow_s), now_ns())
         self._thread = threading.Thread(target=self.driver.run, name="seqcast-io-operator", daemon=True)
 
-    def __enter__(self) -> OperatorHost:
+    def __enter__(self) -> OperatorRunner:
         self._thread.start()
         return self
 

@@ -34,7 +34,7 @@ from seqcast.core.machines.transfer import (
 )
 from seqcast.core.vocabulary import LeaveGroup, StateArrived, StateHeld, StateLost, StateRefused, TakeState
 from seqcast.errors import JoinTimeout, NotMember, UsageError
-from seqcast.net.host import Host
+from seqcast.net.runner import Runner
 from seqcast.net.spool import Spool
 from seqcast.types import Member, View
 
@@ -117,7 +117,7 @@ class Gift:
 
     def __init__(
         self,
-        host: Host,
+        runner: Runner,
         view: View,
         joiners: tuple[int, ...],
         config: Config,
@@ -128,11 +128,11 @@ class Gift:
         self.refusal = ""
         self.ready = threading.Event()
         self.dropped = False
-        self._host, self._due = host, due
+        self._runner, self._due = runner, due
         self._patience_s = config.state_timeout_s / 4
         self._users = list(joiners)
         for joiner in joiners:
-            name = f"seqcast-state-{host.member.name}"
+            name = f"seqcast-state-{runner.member.name}"
             threading.Thread(target=self._send, args=(joiner,), name=name, daemon=True).start()
 
     def drop(self) -> None:
@@ -140,39 +140,39 @@ class Gift:
         self.ready.set()
 
     def _send(self, joiner: int) -> None:
-        host = self._host
+        runner = self._runner
         giver = Giver(self.boundary, joiner)
         try:
-            with host.giving.setdefault(joiner, threading.Lock()):  # one transfer after the other
+            with runner.giving.setdefault(joiner, threading.Lock()):  # one transfer after the other
                 while not self.ready.wait(self._patience_s):
                     if now_ns() < self._due():
                         giver.reassure()
                     self._send_rest(giver)
-                    if not giver.wanted(host.endpoint.joiners_of(self.boundary)):
+                    if not giver.wanted(runner.endpoint.joiners_of(self.boundary)):
                         raise NotMember("another member merges the states now")
                 if self.dropped:
                     raise NotMember("another member merges the states now")
                 giver = giver.refuse(self.refusal) if self.refusal else giver.give(self.spool.chunks())
                 self._send_rest(giver)
-                host.driver.state_end(joiner)
+                runner.driver.state_end(joiner)
         except (Refused, NotMember) as gone:
-            log.info("%s: state for %x ends at %d bytes: %s", host.member.name, joiner, giver.bytes_sent, gone)
+            log.info("%s: state for %x ends at %d bytes: %s", runner.member.name, joiner, giver.bytes_sent, gone)
         except OSError as error:
-            log.error("%s: the temporary file of the state cannot be read: %s", host.member.name, error)
+            log.error("%s: the temporary file of the state cannot be read: %s", runner.member.name, error)
         finally:
             self._users.remove(joiner)
             if not self._users:
                 self.spool.close()
 
     def _send_rest(self, giver: Giver) -> None:
-        host = self._host
+        runner = self._runner
         while rest := giver.rest:
-            giver.sent(host.driver.state_send(rest, giver.joiner, 4 * SLICE_NS))
-            if not giver.wanted(host.endpoint.joiners_of(self.boundary)):
+            giver.sent(runner.driver.state_send(rest, giver.joiner, 4 * SLICE_NS))
+            if not giver.wanted(runner.endpoint.joiners_of(self.boundary)):
                 raise NotMember("another member gives the state now")
 
 
-def give_state(host: Host, handler: StateHandler, gift: Gift) -> None:
+def give_state(runner: Runner, handler: StateHandler, gift: Gift) -> None:
     """Takes the state for those who wait for the gift."""
     taking = True
 
@@ -186,8 +186,8 @@ def give_state(host: Host, handler: StateHandler, gift: Gift) -> None:
         if gift.spool.failure is not None:  # the handler took no notice
             raise gift.spool.failure
     except BaseException as error:
-        gift.refusal = f"{host.member.name}: its get_state raised {error!r}"
-        log.error("%s: get_state failed; the joiner is told so", host.member.name, exc_info=True)
+        gift.refusal = f"{runner.member.name}: its get_state raised {error!r}"
+        log.error("%s: get_state failed; the joiner is told so", runner.member.name, exc_info=True)
         if not isinstance(error, Exception):
             raise
     finally:
@@ -198,7 +198,7 @@ def give_state(host: Host, handler: StateHandler, gift: Gift) -> None:
 # ---- the joiner's side -----------------------------------------------------------------------------------------------
 
 
-def take_state(host: Host, handler: StateHandler, config: Config) -> deque[Item]:
+def take_state(runner: Runner, handler: StateHandler, config: Config) -> deque[Item]:
     """Waits for the state, and has the handler load it.
 
     Returns:
@@ -209,7 +209,7 @@ def take_state(host: Host, handler: StateHandler, config: Config) -> deque[Item]
         NotMember: this member was excluded meanwhile.
         Exception: what ``set_state`` raised.
     """
-    receiver = _Receiver(host, config)
+    receiver = _Receiver(runner, config)
     try:
         return receiver.run(handler)
     finally:
@@ -219,10 +219,10 @@ def take_state(host: Host, handler: StateHandler, config: Config) -> deque[Item]
 class _Receiver:
     """The joiner's transfer, its two threads, and its spool."""
 
-    def __init__(self, host: Host, config: Config) -> None:
-        self._host, self._config = host, config
+    def __init__(self, runner: Runner, config: Config) -> None:
+        self._runner, self._config = runner, config
         self._transfer = Transfer(
-            nanoseconds(config.state_timeout_s), config.state_backlog_bytes, host.name_of, host.endpoint.edges
+            nanoseconds(config.state_timeout_s), config.state_backlog_bytes, runner.name_of, runner.endpoint.edges
         )
         self._lock = threading.Condition()  # of the transfer
         self._spool = Spool(config.state_memory_bytes)
@@ -257,15 +257,15 @@ class _Receiver:
 
     def _news(self) -> list[TakeState | StateHeld | StateLost]:
         """What the endpoint told since; waits for it where there is nothing else to do."""
-        host = self._host
-        with host.changed:
-            if not host.state_news and not self._transfer.receiving:
-                host.changed.wait(SLICE_NS / 1e9)
-            if host.error is not None:
-                raise host.error
-            if host.over:
+        runner = self._runner
+        with runner.changed:
+            if not runner.state_news and not self._transfer.receiving:
+                runner.changed.wait(SLICE_NS / 1e9)
+            if runner.error is not None:
+                raise runner.error
+            if runner.over:
                 raise _excluded()
-            news, host.state_news = host.state_news, []
+            news, runner.state_news = runner.state_news, []
             return news
 
     def _check(self) -> None:
@@ -277,7 +277,7 @@ class _Receiver:
         with self._lock:
             incoming = self._transfer.incoming if self._transfer.receiving else None
         if incoming is not None:
-            got = self._host.driver.state_read(self._transfer.provider, incoming.room, SLICE_NS)
+            got = self._runner.driver.state_read(self._transfer.provider, incoming.room, SLICE_NS)
             if got:
                 self._feed(self._transfer.filled, incoming, got)
 
@@ -298,7 +298,7 @@ class _Receiver:
     # ---- the thread that takes from the engine
 
     def _run(self) -> None:
-        host = self._host
+        runner = self._runner
         view: View | None = None
         while True:
             self._feed(self._transfer.run_timers)
@@ -308,12 +308,12 @@ class _Receiver:
                 if not self._transfer.holds:
                     self._lock.wait(BACKLOG_SLICE_NS / 1e9)
                     continue
-            item = host.driver.deliver(self._config.batch_bytes, BACKLOG_SLICE_NS, view, True)
+            item = runner.driver.deliver(self._config.batch_bytes, BACKLOG_SLICE_NS, view, True)
             if item is None:
-                if host.over and not host.engine.deliverable():
+                if runner.over and not runner.engine.deliverable():
                     return
                 continue
-            for each in (item,) if isinstance(item, Batch) else host.endpoint.marker(item):
+            for each in (item,) if isinstance(item, Batch) else runner.endpoint.marker(item):
                 if isinstance(each, View):
                     view = each
                 self._feed(self._transfer.delivered, each)
@@ -327,7 +327,7 @@ class _Receiver:
             for effect in effects:
                 match effect:
                     case StateArrived() | StateRefused() | LeaveGroup():
-                        self._host.request(effect)
+                        self._runner.request(effect)
                     case LoadState():
                         self._loading = True
                     case Deliver(items):
@@ -346,7 +346,7 @@ class _Receiver:
 
     def _take_deliveries(self) -> None:
         if self._thread is None:
-            name = f"seqcast-backlog-{self._host.member.name}"
+            name = f"seqcast-backlog-{self._runner.member.name}"
             self._thread = threading.Thread(target=self._run, name=name, daemon=True)
             self._thread.start()
 

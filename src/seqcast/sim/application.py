@@ -12,7 +12,7 @@ from seqcast.config.derive import nanoseconds
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.machines.backlog import Item
 from seqcast.core.machines.pause_request import PauseRequest
-from seqcast.core.machines.reunion import Reunion
+from seqcast.core.machines.state_merge import StateMerge
 from seqcast.core.machines.transfer import Transfer
 from seqcast.core.vocabulary import (
     CallbackReturned,
@@ -199,9 +199,9 @@ class Application:
 
     def consume(self) -> None:
         machine, keeper = self.machine, self.keeper
-        if self.record.stopped and not keeper.reunion.stopped:
+        if self.record.stopped and not keeper.merge.stopped:
             self.record.stopped = False
-        while not keeper.reunion.stopped and (self.record.inside or keeper.transfer.holds):
+        while not keeper.merge.stopped and (self.record.inside or keeper.transfer.holds):
             if self.backlog:
                 self.accept(self.backlog.popleft())
                 continue
@@ -270,7 +270,7 @@ class Application:
             record.stopped = True
             if record.runs:
                 record.runs[-1].late = True  # it cannot see that the gate closes
-            self.keeper.feed(self.keeper.reunion.reached(plan, self.machine.now))
+            self.keeper.feed(self.keeper.merge.reached(plan, self.machine.now))
 
     def _read(self, batch: Batch, tag: int) -> Iterator[Delivered]:
         messages = batch.tolist()
@@ -374,11 +374,11 @@ class Application:
         self.work(lambda: self.chain.load(data), self.keeper.transfer)
 
     def reconcile(self, parts: Mapping[int, bytes], merges: bool) -> None:
-        self.work(lambda: self.apply(parts, merges), self.keeper.reunion)
+        self.work(lambda: self.apply(parts, merges), self.keeper.merge)
 
     def apply(self, parts: Mapping[int, bytes], merges: bool) -> None:
         """It merges the states of others into its own, or takes over the merged one."""
-        record, tag = self.record, self.keeper.reunion.plan.boundary
+        record, tag = self.record, self.keeper.merge.plan.boundary
         if merges:
             self.machine.trace(f"merges the states of {', '.join(map(self.machine.name_of, parts))}")
             record.merges.append((tag, self.chain.branch, tuple(self.chain.merged), dict(parts)))
@@ -389,7 +389,7 @@ class Application:
 
     def go_on(self, reconciled: bool) -> None:
         """It is delivered what comes next."""
-        plan = self.keeper.reunion.plan
+        plan = self.keeper.merge.plan
         tag = plan.boundary
         if reconciled:
             self.record.states[tag, self.chain.branch] = self.chain.digest()
@@ -402,14 +402,14 @@ class Application:
         if self.record.up and self.can_run:
             self.machine.service()
 
-    def work(self, apply: Callable[[], None], machine: Transfer | Reunion) -> None:
+    def work(self, apply: Callable[[], None], machine: Transfer | StateMerge) -> None:
         """Works on a state at once, or takes its time, with a read now and then; it may take too long, or fail."""
         if self.loads.random() >= self.options.slow_loads:
             self.loaded(apply, machine, fails=False)
         else:
             self.work_slowly(apply, machine, self.loads.randrange(4))
 
-    def work_slowly(self, apply: Callable[[], None], machine: Transfer | Reunion, reads: int) -> None:
+    def work_slowly(self, apply: Callable[[], None], machine: Transfer | StateMerge, reads: int) -> None:
         clock = self.machine.clock
         if not self.record.alive:
             return
@@ -423,7 +423,7 @@ class Application:
             took_ns = self.loads.choice((MS, 300 * MS, 300 * MS, self.state_timeout_ns + MS))
             clock.at(clock.now + took_ns, self.work_slowly, apply, machine, reads - 1)
 
-    def loaded(self, apply: Callable[[], None], machine: Transfer | Reunion, fails: bool) -> None:
+    def loaded(self, apply: Callable[[], None], machine: Transfer | StateMerge, fails: bool) -> None:
         if fails:
             self.keeper.feed(machine.failed("its handler raised", self.machine.now))
         elif not machine.ended:
@@ -440,7 +440,7 @@ class Application:
                     assert entry.to, f"{self} is delivered {entry}, which is void"
                     self.record.kept_over.add((entry.sender, entry.counter))
                     self.take(entry)
-            elif self.keeper.reunion.stopped:
+            elif self.keeper.merge.stopped:
                 self.backlog.append(item)
             else:
                 self.accept(item)

@@ -10,7 +10,7 @@ from seqcast.config.derive import nanoseconds
 from seqcast.core.context import NEVER
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.machines.backlog import Item
-from seqcast.core.machines.reunion import Gather, GiveUpMerge, GoOn, Part, Reconcile, Reunion, ReunionEffect
+from seqcast.core.machines.state_merge import Gather, GiveUpMerge, GoOn, Part, Reconcile, StateMerge, StateMergeEffect
 from seqcast.core.machines.transfer import (
     BeginState,
     Deliver,
@@ -68,7 +68,7 @@ class StateKeeper:
         settings = config(record.options)
         silence_ns = nanoseconds(settings.state_timeout_s)
         self.transfer = Transfer(silence_ns, settings.state_backlog_bytes, machine.name_of, machine.endpoint.edges)
-        self.reunion = Reunion(silence_ns, machine.name_of, machine.endpoint.edges)
+        self.merge = StateMerge(silence_ns, machine.name_of, machine.endpoint.edges)
         self.parts: dict[int, bytearray] = {}
         """What came of other members' states, to be merged or taken over."""
         self._patience_ns = silence_ns // 4
@@ -88,16 +88,16 @@ class StateKeeper:
             self.feed(self.transfer.told(effect, self.machine.now))
 
     def look(self) -> None:
-        plan = self.machine.endpoint.plan_at(self.reunion.plan.boundary)
-        self.feed(self.reunion.look(plan, self.machine.now))
+        plan = self.machine.endpoint.plan_at(self.merge.plan.boundary)
+        self.feed(self.merge.look(plan, self.machine.now))
 
     def over(self) -> None:
         """This member has left, or was excluded."""
         if self.record.options.state:
             self.feed(self.transfer.over(self.machine.now))
-            self.feed(self.reunion.over(self.machine.now))
+            self.feed(self.merge.over(self.machine.now))
 
-    def feed(self, effects: Sequence[TransferEffect | ReunionEffect]) -> None:
+    def feed(self, effects: Sequence[TransferEffect | StateMergeEffect]) -> None:
         machine, handler = self.machine, self.handler
         self.record.inside = not self.record.options.state or self.transfer.inside
         for effect in effects:
@@ -128,18 +128,18 @@ class StateKeeper:
     # ---- what comes
 
     def due(self) -> int:
-        return min(self.transfer.due(), self.reunion.due(), self._reassure_ns)
+        return min(self.transfer.due(), self.merge.due(), self._reassure_ns)
 
     def step(self) -> None:
         """Sends and reads what there is credit for and what has come, and looks at the time."""
         machine = self.machine
         self._send()
         self._read(self.transfer)
-        self._read(self.reunion)
+        self._read(self.merge)
         self.feed(self.transfer.run_timers(machine.now))
         self.look()
 
-    def _read(self, machine: Transfer | Reunion) -> None:
+    def _read(self, machine: Transfer | StateMerge) -> None:
         while machine.receiving:
             incoming = machine.incoming
             got = self.machine.engine.state_read(machine.provider, len(incoming.room), self.machine.now)

@@ -15,9 +15,9 @@ from seqcast.core.table import Edge
 from seqcast.core.vocabulary import Effect, ExcludedBy, JoinFailed
 from seqcast.sim.checkers import liveness, pauses, primary, safety, taken
 from seqcast.sim.checkers.digest import digest
-from seqcast.sim.desk import Desk
 from seqcast.sim.faults import Faults
 from seqcast.sim.network import Clock, Network
+from seqcast.sim.operator import OperatorProcess
 from seqcast.sim.options import MS, SECOND, Options
 from seqcast.sim.process import Process
 from seqcast.sim.record import Delivered, Record, Together, stays
@@ -74,14 +74,14 @@ class World:
         self.clock = Clock()
         self.network = Network(options, self.clock, random.Random(f"network {options.seed}"))
         self.nodes: list[Process] = []
-        self.by_address: dict[bytes, Process | Desk] = {}
+        self.by_address: dict[bytes, Process | OperatorProcess] = {}
         self.faults = Faults(self)
         self.rejoins = options.rejoins
         self.state_refusals = options.state_refusals
         self.doubted = False  # a member was told to take another for dead
         self.needless: list[str] = []  # changes of a view for which there was no reason
         self.settling = False  # the liveness phase: who starts now sends nothing
-        self.desks: list[Desk] = []  # of operators
+        self.operators: list[OperatorProcess] = []
         self.ended = False  # an operator has chosen between groups that were founded apart
         self.allowed: set[int] = set()  # tags of views whose minority an operator let go on
 
@@ -90,7 +90,7 @@ class World:
         """What the checkers see."""
         return [node.record for node in self.nodes]
 
-    def trace(self, node: Process | Desk | None, text: str) -> None:
+    def trace(self, node: Process | OperatorProcess | None, text: str) -> None:
         if self.write:
             self.write(f"{self.clock.now / 1e6:10.3f} ms  {node or 'network'} {text}")
 
@@ -142,7 +142,7 @@ class World:
 
     # ---- datagrams
 
-    def multicast(self, source: Process | Desk, datagram: bytes) -> None:
+    def multicast(self, source: Process | OperatorProcess, datagram: bytes) -> None:
         if isinstance(source, Process) and self.faults.ambushes and self.faults.ambushes[-1] in datagram:
             self.faults.ambush(source, datagram)
             return
@@ -255,8 +255,8 @@ class World:
                 break
             if quiet == 0 and self.options.partition == "primary":
                 self.end_one_of_two()
-            if primary.lost_majority(self.records) and all(desk.over for desk in self.desks):
-                self.desks.append(Desk(self, len(self.desks)))
+            if primary.lost_majority(self.records) and all(each.over for each in self.operators):
+                self.operators.append(OperatorProcess(self, len(self.operators)))
         late = first(liveness.check_liveness(self.records))
         return late or first(liveness.check_delivered(self.records))
 

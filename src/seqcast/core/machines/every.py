@@ -13,9 +13,9 @@ from seqcast.core.machines.participant import Participant
 from seqcast.core.machines.pause_member import PauseMember
 from seqcast.core.machines.pause_owner import PauseOwner
 from seqcast.core.machines.pause_request import PauseRequest
-from seqcast.core.machines.reunion import Reunion
 from seqcast.core.machines.ring import Ring
 from seqcast.core.machines.state import StateTaker
+from seqcast.core.machines.state_merge import StateMerge
 from seqcast.core.machines.token_ring import TokenRingMembership
 from seqcast.core.machines.transfer import Transfer
 from seqcast.core.table import Machine
@@ -35,7 +35,7 @@ MACHINES: tuple[type[Machine], ...] = (
     StateTaker,
     Transfer,
     Backlog,
-    Reunion,
+    StateMerge,
     Line,
     Interface,
     Operator,

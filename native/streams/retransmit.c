@@ -1,5 +1,5 @@
 /* Answers NAKs: which packets are retransmitted, to whom, and how often at most. */
-#include "engine/self.h"
+#include "engine/internal.h"
 
 static int tokens(sc_engine *e, uint32_t bytes, int64_t now) {
     int64_t burst = (int64_t)(e->config.retransmit_bytes_per_s / 50) + 2 * SC_PACKET_MAX;

@@ -4,18 +4,18 @@ from unittest import mock
 
 from sim_stage import Stage
 
-from seqcast.core import story
+from seqcast.core import log
 from seqcast.core.frames.ring import Token
 from seqcast.core.vocabulary import Log
 
 
-def told(parts=story.PARTS, debugged=()):
+def told(parts=log.PARTS, debugged=()):
     """The lines of one member of a token ring that loses a member and gains another, when these parts are read."""
     stage = Stage(membership="token-ring")
     stage.group("a", "b", "c")
     lines = []
     a = stage.nodes[0].endpoint
-    a.story.told, a.story.debugged = parts, debugged
+    a.log.told, a.log.debugged = parts, debugged
     step = a.step
     a.step = lambda *arguments: [lines.append(each) if isinstance(each, Log) else each for each in step(*arguments)]
     stage.node("c").crash()
@@ -26,9 +26,9 @@ def told(parts=story.PARTS, debugged=()):
 
 
 def test_nothing_is_made_of_what_nobody_reads():
-    with mock.patch.object(story, "Log", side_effect=AssertionError("a line was made")):
+    with mock.patch.object(log, "Log", side_effect=AssertionError("a line was made")):
         stage = Stage(membership="token-ring")
-        quiet = mock.patch.object(story, "PARTS", ())
+        quiet = mock.patch.object(log, "PARTS", ())
         with quiet:
             stage.group("a", "b", "c")
             stage.node("a").crash()

@@ -1,7 +1,7 @@
 /* Functions that the driver's parts call in each other. Calls go one way: role and call -> round -> transmit -> wake. */
 #pragma once
 
-#include "io/drive.h"
+#include "io/driver.h"
 
 static inline int64_t sc_earlier(int64_t a, int64_t b) { return a < b ? a : b; }
 

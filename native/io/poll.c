@@ -1,5 +1,5 @@
 /* Waiting on the sockets, and waking waiting threads. */
-#include "io/internal.h"
+#include "io/sockets_internal.h"
 
 int sc_set_nonblocking(sc_fd fd) {
 #if defined(_WIN32)

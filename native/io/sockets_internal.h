@@ -1,7 +1,7 @@
 /* Shared by the socket files: system headers, addresses, the interface. */
 #pragma once
 
-#include "io/io.h"
+#include "io/sockets.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -55,7 +55,7 @@ typedef union {
 /* Length of the socket address, or 0 if `in` is not of this family. */
 socklen_t sc_address_to(const sc_io *io, const sc_address *in, sc_sockaddr *out);
 void sc_address_from(sc_address *out, const sc_sockaddr *in);
-int sc_set_nonblocking(sc_fd fd); /* wait.c */
+int sc_set_nonblocking(sc_fd fd); /* poll.c */
 
 /* open.c. Sets *error and returns -1. */
 int sc_io_fail(sc_io_error *error, const char *call, int code);

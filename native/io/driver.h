@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "io/io.h"
+#include "io/sockets.h"
 
 typedef struct {
     int64_t busy_poll_ns; /* spin on the sockets for this long before blocking */
@@ -31,7 +31,7 @@ typedef struct {
     uint64_t flushes_left; /* flushes left to another thread that was transmitting */
 } sc_drive_counters; /* all but the last are written under `role.lock`, or by the role's holder */
 
-/* Each part belongs to one file, which documents it; other files call its functions (io/parts.h). */
+/* Each part belongs to one file, which documents it; other files call its functions (io/driver_internal.h). */
 
 typedef struct { /* transmit.c */
     sc_mutex lock; /* its holder transmits */

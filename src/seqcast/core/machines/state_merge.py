@@ -56,11 +56,11 @@ class GiveUpMerge:
     error: str
 
 
-ReunionEffect = Gather | Part | StateArrived | StateRefused | Reconcile | GoOn | GiveUpMerge | LeaveGroup
+StateMergeEffect = Gather | Part | StateArrived | StateRefused | Reconcile | GoOn | GiveUpMerge | LeaveGroup
 """What the machine has the world do. ``StateArrived``, ``StateRefused``, ``LeaveGroup``: as inputs of the endpoint."""
 
 
-class ReunionState(Enum):
+class StateMergeState(Enum):
     GOING = auto()
     GATHERING = auto()
     REPORTED = auto()
@@ -68,7 +68,7 @@ class ReunionState(Enum):
     OUT = auto()
 
 
-class ReunionEvent(Enum):
+class StateMergeEvent(Enum):
     REACHED = auto()
     LOOK = auto()
     NEXT = auto()
@@ -81,10 +81,10 @@ class ReunionEvent(Enum):
     OVER = auto()
 
 
-S, E = ReunionState, ReunionEvent
+S, E = StateMergeState, StateMergeEvent
 
 
-class Reunion(Machine):
+class StateMerge(Machine):
     """
     Args:
         timeout_ns: for so long a provider may be silent, and the application work on a state without a read.
@@ -102,20 +102,20 @@ class Reunion(Machine):
         self._left: list[int] = []
         self._now = 0
         self._deadline_ns = NEVER
-        self._effects: list[ReunionEffect] = []
+        self._effects: list[StateMergeEffect] = []
 
     # ---- inputs, each of which returns what the world is to do
 
-    def reached(self, plan: StatePlan | None, now_ns: int) -> list[ReunionEffect]:
+    def reached(self, plan: StatePlan | None, now_ns: int) -> list[StateMergeEffect]:
         """The application has come to the beginning of a view; ``plan``: see ``Endpoint.plan_at``."""
         return self._take(now_ns, E.REACHED, plan) if plan is not None else []
 
-    def look(self, plan: StatePlan | None, now_ns: int) -> list[ReunionEffect]:
+    def look(self, plan: StatePlan | None, now_ns: int) -> list[StateMergeEffect]:
         """While it is stopped, whenever it may have changed: the same again; and the timer."""
         effects = self._take(now_ns, E.LOOK, plan)
         return effects + (self._take(now_ns, E.DUE) if now_ns >= self._deadline_ns else [])
 
-    def filled(self, incoming: Incoming, count: int, now_ns: int) -> list[ReunionEffect]:
+    def filled(self, incoming: Incoming, count: int, now_ns: int) -> list[StateMergeEffect]:
         """``count`` bytes of the provider are in ``incoming.room``."""
         if incoming is not self.incoming:  # the plan has changed meanwhile
             return []
@@ -131,23 +131,23 @@ class Reunion(Machine):
             return self._take(now_ns, E.NEXT if len(self._left) > 1 else E.COMPLETE)
         return [Part(self.provider, chunk)] if chunk else []
 
-    def read(self, now_ns: int) -> list[ReunionEffect]:
+    def read(self, now_ns: int) -> list[StateMergeEffect]:
         """The application reads of a state while it works on it."""
         return self._take(now_ns, E.READ)
 
-    def loaded(self, now_ns: int) -> list[ReunionEffect]:
+    def loaded(self, now_ns: int) -> list[StateMergeEffect]:
         """The application has the merged state."""
         return self._take(now_ns, E.LOADED)
 
-    def failed(self, error: str, now_ns: int) -> list[ReunionEffect]:
+    def failed(self, error: str, now_ns: int) -> list[StateMergeEffect]:
         """The application cannot merge the states, or take over the merged one."""
         return self._take(now_ns, E.FAILED, error)
 
-    def over(self, now_ns: int) -> list[ReunionEffect]:
+    def over(self, now_ns: int) -> list[StateMergeEffect]:
         """This member has left, or was excluded."""
         return self._take(now_ns, E.OVER)
 
-    def _take(self, now_ns: int, event: ReunionEvent, *args: object) -> list[ReunionEffect]:
+    def _take(self, now_ns: int, event: StateMergeEvent, *args: object) -> list[StateMergeEffect]:
         self._now = now_ns
         self.fire(event, *args)
         effects, self._effects = self._effects, []
@@ -252,7 +252,7 @@ class Reunion(Machine):
         self._deadline_ns = NEVER
 
     TABLE: ClassVar[Table] = table(
-        "reunion",
+        "state_merge",
         S,
         E,
         (S.GOING, E.REACHED, S.GATHERING, begin, "the plan's boundary: nothing is delivered behind it"),

@@ -1,5 +1,5 @@
 """A merge of states in the real world: the thread that receives stops between two messages, gets the states of others,
-and runs the application's handler. What is decided is decided in ``core/machines/reunion.py``."""
+and runs the application's handler. What is decided is decided in ``core/machines/state_merge.py``."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from collections.abc import Callable
 from seqcast._native.driver import now_ns
 from seqcast.config import Config
 from seqcast.config.derive import nanoseconds
-from seqcast.core.machines.reunion import (
+from seqcast.core.machines.state_merge import (
     Gather,
     GiveUpMerge,
     GoOn,
     Part,
     Reconcile,
-    Reunion,
-    ReunionEffect,
+    StateMerge,
+    StateMergeEffect,
 )
 from seqcast.core.rules.providers import STATE_MERGES
 from seqcast.core.vocabulary import LeaveGroup, StateArrived, StatePlan, StateRefused
-from seqcast.net.host import Host
+from seqcast.net.runner import Runner
 from seqcast.net.spool import Spool
 from seqcast.net.state import Gift, StateHandler, SubgroupState, give_state
 from seqcast.types import Member, MergeView, View
@@ -35,17 +35,17 @@ SLICE_NS = 50_000_000
 class Stop:
     """One stop of an application that is delivered to, at the beginning of ``view``. Used by one thread at a time."""
 
-    def __init__(self, host: Host, handler: StateHandler, config: Config, view: View, plan: StatePlan) -> None:
-        self._host, self._handler, self._config, self._view = host, handler, config, view
-        self._reunion = Reunion(nanoseconds(config.state_timeout_s), host.name_of, host.endpoint.edges)
+    def __init__(self, runner: Runner, handler: StateHandler, config: Config, view: View, plan: StatePlan) -> None:
+        self._runner, self._handler, self._config, self._view = runner, handler, config, view
+        self._merge = StateMerge(nanoseconds(config.state_timeout_s), runner.name_of, runner.endpoint.edges)
         self._parts: dict[int, Spool] = {}
         self._gift: Gift | None = None
-        joiners = host.endpoint.joiners_of(view.view_id.tag)
+        joiners = runner.endpoint.joiners_of(view.view_id.tag)
         if plan.merges and joiners:
-            self._gift = Gift(host, view, joiners, config, self._reunion.due)
+            self._gift = Gift(runner, view, joiners, config, self._merge.due)
         elif joiners:
-            give_state(host, handler, Gift(host, view, joiners, config))
-        self._feed(self._reunion.reached(plan, now_ns()))
+            give_state(runner, handler, Gift(runner, view, joiners, config))
+        self._feed(self._merge.reached(plan, now_ns()))
 
     def step(self, wait_ns: int) -> bool:
         """Goes on for up to ``wait_ns`` (< 0: no limit). False: the application still has to wait.
@@ -53,14 +53,14 @@ class Stop:
         Raises:
             BaseException: the handler raised it, and it is no ``Exception``.
         """
-        host, reunion = self._host, self._reunion
+        runner, merge = self._runner, self._merge
         deadline = time.monotonic_ns() + wait_ns
         while True:
-            with host.changed:
-                over = host.over
+            with runner.changed:
+                over = runner.over
             tag = self._view.view_id.tag
-            self._feed(reunion.over(now_ns()) if over else reunion.look(host.endpoint.plan_at(tag), now_ns()))
-            if not reunion.stopped:
+            self._feed(merge.over(now_ns()) if over else merge.look(runner.endpoint.plan_at(tag), now_ns()))
+            if not merge.stopped:
                 self._end()
                 return True
             slice_ns = SLICE_NS if wait_ns < 0 else min(SLICE_NS, deadline - time.monotonic_ns())
@@ -70,17 +70,17 @@ class Stop:
 
     def _read(self, wait_ns: int) -> bool:
         """Waits until something came from the provider that is read now, if there is one."""
-        reunion = self._reunion
-        if not reunion.receiving:
-            with self._host.changed:
-                return self._host.changed.wait(min(wait_ns, SLICE_NS // 10) / 1e9)
-        incoming = reunion.incoming
-        got = self._host.driver.state_read(reunion.provider, incoming.room, wait_ns)
+        merge = self._merge
+        if not merge.receiving:
+            with self._runner.changed:
+                return self._runner.changed.wait(min(wait_ns, SLICE_NS // 10) / 1e9)
+        incoming = merge.incoming
+        got = self._runner.driver.state_read(merge.provider, incoming.room, wait_ns)
         if got:
-            self._feed(reunion.filled(incoming, got, now_ns()))
+            self._feed(merge.filled(incoming, got, now_ns()))
         return bool(got)
 
-    def _feed(self, effects: list[ReunionEffect]) -> None:
+    def _feed(self, effects: list[StateMergeEffect]) -> None:
         for effect in effects:
             match effect:
                 case Gather():
@@ -88,31 +88,31 @@ class Stop:
                 case Part(provider, data):
                     self._spool_of(provider).append(data)
                 case StateArrived() | StateRefused() | LeaveGroup():
-                    self._host.request(effect)
+                    self._runner.request(effect)
                 case Reconcile(merges):
                     self._reconcile(merges)
-                case GoOn(reconciled=True) if self._reunion.plan.merges:
+                case GoOn(reconciled=True) if self._merge.plan.merges:
                     self._give()
                 case GiveUpMerge(error):
-                    log.error("%s: %s", self._host.member.name, error)
+                    log.error("%s: %s", self._runner.member.name, error)
 
     def _reconcile(self, merges: bool) -> None:
-        reunion = self._reunion
+        merge = self._merge
         try:
             if merges:
-                parts = [self._part(provider) for provider in reunion.plan.providers]
+                parts = [self._part(provider) for provider in merge.plan.providers]
                 self._handler.merge_state(parts)  # type: ignore[attr-defined]  # only who has it is named
             else:
-                self._handler.set_state(self._reader(reunion.plan.providers[0]))
+                self._handler.set_state(self._reader(merge.plan.providers[0]))
         except BaseException as error:
             what = "merge_state" if merges else "set_state"
-            log.error("%s: %s failed; the group is left", self._host.member.name, what, exc_info=True)
-            self._feed(reunion.failed(f"{what} raised {error!r}", now_ns()))
+            log.error("%s: %s failed; the group is left", self._runner.member.name, what, exc_info=True)
+            self._feed(merge.failed(f"{what} raised {error!r}", now_ns()))
             if not isinstance(error, Exception):
                 raise
         else:
-            self._feed(reunion.look(None, now_ns()))  # it may have taken too long
-            self._feed(reunion.loaded(now_ns()))
+            self._feed(merge.look(None, now_ns()))  # it may have taken too long
+            self._feed(merge.loaded(now_ns()))
 
     def _part(self, provider: int) -> SubgroupState:
         groups = self._view.subgroups if isinstance(self._view, MergeView) else ()
@@ -125,7 +125,7 @@ class Stop:
         read = self._spool_of(provider).reader()
 
         def watched(size: int | None = -1, /) -> bytes:
-            self._feed(self._reunion.read(now_ns()))
+            self._feed(self._merge.read(now_ns()))
             return read(size)
 
         return watched
@@ -138,11 +138,11 @@ class Stop:
     def _give(self) -> None:
         """The merged state, to those who wait for it, and to joiners of this view: the merger alone gives it."""
         gift = self._gift
-        joiners = self._host.endpoint.joiners_of(self._view.view_id.tag)
+        joiners = self._runner.endpoint.joiners_of(self._view.view_id.tag)
         if gift is None and joiners:
-            gift = Gift(self._host, self._view, joiners, self._config)
+            gift = Gift(self._runner, self._view, joiners, self._config)
         if gift is not None:
-            give_state(self._host, self._handler, gift)
+            give_state(self._runner, self._handler, gift)
         self._gift = None
 
     def _end(self) -> None:

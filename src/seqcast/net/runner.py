@@ -1,6 +1,6 @@
 """One endpoint in the real world: engine, sockets, and the thread that runs the control plane.
 
-Three parties touch the engine, each under its lock: the callers and the I/O thread (native/io/drive.h), and here the
+Three parties touch the engine, each under its lock: the callers and the I/O thread (native/io/driver.h), and here the
 control thread, which sleeps until the engine has events, the endpoint's deadline comes or the application asks for
 something. Python that is busy elsewhere delays only the control thread.
 """
@@ -84,7 +84,7 @@ def group_tag(cluster: str) -> int:
     return int.from_bytes(hashlib.blake2b(cluster.encode(), digest_size=4, person=b"tag").digest(), "little")
 
 
-class Host:
+class Runner:
     """Runs one incarnation of one member until it has left.
 
     Raises:
@@ -321,8 +321,8 @@ class Host:
                 if now_ns() >= self._look_ns:
                     self._look_ns = now_ns() + LOOK_NS
                     self._requests.append(see(self.driver))
-                story = self.endpoint.story
-                story.told, story.debugged = parts_read(logging.INFO), parts_read(logging.DEBUG)
+                lines = self.endpoint.log
+                lines.told, lines.debugged = parts_read(logging.INFO), parts_read(logging.DEBUG)
                 asked = [self._requests.popleft()] if self._requests else []
                 effects = self.endpoint.step([*asked, *reports(self.engine.events())], now_ns())
                 for effect in effects:

@@ -17,11 +17,11 @@
 #include "engine/send.h"
 #include "order/order.h"
 #include "streams/acks.h"
-#include "streams/again.h"
+#include "streams/retransmit.h"
 #include "streams/gaps.h"
 #include "streams/gossip.h"
 #include "streams/own.h"
-#include "streams/ring.h"
+#include "streams/rx.h"
 #include "streams/state.h"
 #include "streams/transmit.h"
 #include "streams/tx.h"
@@ -38,7 +38,7 @@ typedef struct sc_peer {
     sc_rx_stream group, unicast, forward, state;
     sc_tx_stream *unicast_tx, *state_tx; /* NULL until something is sent */
     sc_peer_credit credit; /* streams/acks.c */
-    sc_peer_again again; /* streams/again.c */
+    sc_peer_again again; /* streams/retransmit.c */
     sc_peer_state reading; /* streams/state.c */
     sc_peer_taken taken; /* delivery/taken.c */
     sc_peer_cut cut; /* view/cut.c */
@@ -69,7 +69,7 @@ struct sc_engine {
     sc_lent lent; /* streams/transmit.c */
     sc_own_numbers own; /* streams/own.c */
     sc_credit credit; /* streams/acks.c */
-    sc_again_queue again; /* streams/again.c */
+    sc_again_queue again; /* streams/retransmit.c */
     int state_void; /* streams/state.c: state is wanted from no member */
     sc_delivery_queue queue; /* delivery/queue.c */
     sc_gate gate; /* delivery/queue.c */

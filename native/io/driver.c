@@ -1,5 +1,5 @@
 /* The life cycle of a driver: its parts start and stop together. */
-#include "io/parts.h"
+#include "io/driver_internal.h"
 
 int sc_driver_init(sc_driver *d, sc_engine *engine, sc_mutex *lock, const sc_drive_config *config) {
     d->config = *config;

@@ -1,6 +1,6 @@
 /* Receive ring: packets keyed by seqno. A packet stays here until it is stable, so that any member can serve it once its
  * sender is gone. */
-#include "engine/self.h"
+#include "engine/internal.h"
 
 sc_rx_stream *sc_rx_of(sc_peer *peer, int stream) {
     return stream == SC_STREAM_GROUP     ? &peer->group

@@ -1,5 +1,5 @@
 /* Packs a message to the group, over as many calls as credit and view changes require. */
-#include "engine/self.h"
+#include "engine/internal.h"
 
 static int send_large(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t len, sc_send_state *state,
                       int64_t wall) {

@@ -22,13 +22,13 @@ ASK_NS = 300 * MS
 ALLOW_NS = 1700 * MS
 
 
-class Desk:
+class OperatorProcess:
     """Gives the command ``unblock`` once, as the command line does: asks, chooses, and allows."""
 
     up = True
 
     def __init__(self, world: World, number: int) -> None:
-        self.world, self.index, self.address = world, 1000 + number, b"desk" + number.to_bytes(2, "big")
+        self.world, self.index, self.address = world, 1000 + number, b"oper" + number.to_bytes(2, "big")
         self.rng = random.Random(f"desk {world.options.seed} {number}")
         settings = engine_settings(config(world.options))
         self.engine = Engine(member_id=self.rng.getrandbits(63) | 1, group_tag=1, seed=1, **settings)

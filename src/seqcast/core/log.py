@@ -31,7 +31,7 @@ _PART_OF_FRAME = {
 _CHANGES = {"Block", "Start"}
 
 
-class Story:
+class LogLines:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.told: Collection[str] = PARTS
