@@ -49,6 +49,7 @@ void sc_driver_forked(sc_driver *d) {
 }
 
 void sc_driver_free(sc_driver *d) {
+    if (!d->engine) return; /* not initialised: its descriptors are zeros, which are somebody else's */
     if (d->round.scratch) sc_round_free(d);
     sc_transmitter_free(&d->tx);
     sc_signal_close(d->waits.watch);
