@@ -183,8 +183,7 @@ class Stage(World):
             case Token():
                 members = " ".join(self.name(member) for member in frame.members)
                 joiners = "".join(f", joiner {info.name}" for info in frame.joiners)
-                leavers = "".join(f", leaver {self.name(member)}" for member in frame.leavers)
-                return f"TOKEN {frame.generation} of {self.name(frame.source)}: {members}{joiners}{leavers}"
+                return f"TOKEN {frame.generation} of {self.name(frame.source)}: {members}{joiners}"
             case TokenHeld():
                 return f"HELD {frame.generation} of {self.name(frame.source)}"
             case Confirm():
@@ -192,7 +191,8 @@ class Stage(World):
                     f"{frame.phase.upper()} {frame.generation}: {' '.join(self.name(each) for each in frame.members)}"
                 )
             case Confirmed():
-                return f"OK to {frame.phase.upper()} {frame.generation}"
+                leaves = ", leaves" if frame.leaves else ""
+                return f"OK to {frame.phase.upper()} {frame.generation}{leaves}"
             case Unconfirmed():
                 return f"NO to PREPARE {frame.generation}, promised {frame.promised}"
         return None

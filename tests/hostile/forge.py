@@ -296,7 +296,6 @@ class Drawer:
             "members": self.ids,
             "visited": self.ids,
             "lost": self.ids,
-            "leavers": self.ids,
             "joiners": lambda: (self.info(),) * rng.choice((0, 0, 1)),
             "origin": self.rank,
             "counter": self.count,

@@ -3,11 +3,12 @@
 import pytest
 from sim_stage import Stage
 
-from seqcast.core.frames.joining import Join
+from seqcast.core.frames.joining import Join, Leave
 from seqcast.core.frames.kinds import dump
-from seqcast.core.frames.ring import Token
+from seqcast.core.frames.ring import Confirmed, Token
 from seqcast.core.vocabulary import FrameReceived
 from seqcast.sim import Options, simulate
+from seqcast.sim.options import MS
 
 RING = "token-ring"
 
@@ -68,16 +69,30 @@ def test_one_round_of_the_token_makes_one_view_of_several_joiners():
     assert len({(frame.source, frame.generation) for frame in tokens}) == 1
 
 
-def test_a_token_that_says_that_its_receiver_leaves_does_not_make_it_leave():
-    """A member gone wrong said so. Alone, the receiver then tried without end to make a view without any member."""
-    stage = Stage(membership=RING)
-    stage.group("a", "b")
-    a, b = stage.nodes
-    view, ids = b.endpoint.view, (a.id, b.id)
-    token = Token(view.view_id.tag, 1, a.id, a.id, ids, (a.id,), (), (), (b.id,))
-    b.step(FrameReceived(a.id, view.members[0].address, dump(token)))
-    assert b.endpoint.machines.membership.ring.generation == 1, "the token was taken"
-    assert not b.endpoint.machines.membership.leaving()
-    a.crash()
-    stage.until(4000)
-    assert [member.name for member in b.endpoint.view.members] == ["b"]
+@pytest.mark.parametrize("membership", ["coordinated", RING])
+def test_a_member_whose_leave_the_coordinator_does_not_hear_leaves_all_the_same(membership):
+    """NBC-07, NBC-14: the leaver calls the coordinator by a token, and says that it leaves when it agrees."""
+    stage = Stage(membership=membership)
+    stage.group("a", "b", "c")
+    a, _, c = stage.nodes
+    stage.refuse = lambda source, node, frame: isinstance(frame, Leave) and node is a
+    c.leave()
+    stage.until(1900)
+    left = [member.name for member in a.endpoint.view.members] == ["a", "b"]
+    assert (left, c.endpoint.over) == ((True, True) if membership == RING else (False, False))
+
+
+def test_a_member_that_asks_for_a_view_without_a_reason_costs_a_round_and_changes_no_view():
+    """A faulty member can name nobody as a leaver: who leaves says so itself."""
+    stage, agreed = Stage(membership=RING), []
+    stage.group("a", "b", "c")
+    a, b, _ = stage.nodes
+    stage.refuse = lambda source, node, frame: (isinstance(frame, Confirmed) and agreed.append(str(source))) or False
+    view, ids = a.endpoint.view, tuple(node.id for node in stage.nodes)
+    for generation in (1, 4):
+        token = Token(view.view_id.tag, generation, b.id, a.id, ids, (b.id,), (), (), True)
+        a.step(FrameReceived(b.id, view.members[1].address, dump(token)))
+        stage.until(stage.clock.now // MS + 500)
+        assert agreed == ["b", "c"] * 2, "PREPARE, COMMIT"
+        assert {node.endpoint.view for node in stage.nodes} == {view}
+        agreed.clear()

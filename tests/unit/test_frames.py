@@ -96,10 +96,11 @@ FRAMES = [
     MergeGo((TOP, 1), replace(VIEW, subgroups=(Subgroup(VIEW.view_id, (TOP,)), Subgroup(NEXT.view_id, (2,))))),
     MergeTaken((TOP, 1)),
     MergeCancel((TOP, 1), ""),
-    Token(TOP, 7, 1, 2, (1, 2, TOP), (1,), (3,), (INFO,), (2,)),
+    Token(TOP, 7, 1, 2, (1, 2, TOP), (1,), (3,), (INFO,), True),
     TokenHeld(TOP, 7, 1),
     Confirm(TOP, "prepare", 7, 1, (1, 2), (3,)),
     Confirmed(TOP, "commit", 7),
+    Confirmed(TOP, "prepare", 7, True),
     Unconfirmed(TOP, 7, 9, (1, 2, 3)),
     Gossip(TOP, 127, 1, 0, (), (127,), (0, 1)),
     Gossip(1, 0, (1 << 53) - 1, 3, (Has(1, 1, SEQNO, SEQNO, 0),), (0, 2), ()),
@@ -267,7 +268,7 @@ def test_the_largest_frames_stay_within_the_limit():
         Propose(TOP, (9999, 127), proposal),
         Accepted(TOP, (9999, 127), (9998, 127), proposal),
         BlockedSide(1 << 52, Side(TOP, (9999, 127)), names[0], names, names, True),
-        Token(TOP, 1 << 52, TOP, TOP, ids, ids, ids, infos[:TOKEN_JOINERS_MAX], ids),
+        Token(TOP, 1 << 52, TOP, TOP, ids, ids, ids, infos[:TOKEN_JOINERS_MAX], True),
     ]
     assert all(len(dump(frame)) <= FRAME_BYTES_MAX for frame in frames)
     assert isinstance(load(dump(full)), NewView)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from seqcast.core.frames.codec import choice, fields_of, listed, record
-from seqcast.core.frames.fields import Count, Id, Ids, MemberInfo
+from seqcast.core.frames.fields import Count, Flag, Id, Ids, MemberInfo
 
 TOKEN_JOINERS_MAX = 32
 """A token carries no more joiners; the others are in the next one."""
@@ -19,7 +19,8 @@ class Token:
     """Member to the next in the ring, until it acknowledges: who is in the group, as far as its earlier holders know.
 
     ``source`` made it, under ``generation``; ``leader``: the best of the members that they know; ``visited`` had it;
-    ``lost``: known to be gone by the source; nobody adds these again. ``joiners``, ``leavers``: that they heard of.
+    ``lost``: known to be gone by the source; nobody adds these again. ``joiners``: that they heard of. ``asked``: the
+    source knows of a reason for a new view, which may be a member that leaves; that one says so itself (``Confirmed``).
     """
 
     view: Id
@@ -30,7 +31,7 @@ class Token:
     visited: Ids
     lost: Ids
     joiners: TokenJoiners = ()
-    leavers: Ids = ()
+    asked: Flag = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +57,13 @@ class Confirm:
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """Member to leader, after "prepare": I agree, and to nothing older from now on; after "commit": I have it."""
+    """Member to leader, after "prepare": I agree, and to nothing older from now on; after "commit": I have it.
+    ``leaves``: I want to leave."""
 
     view: Id
     phase: ConfirmPhase
     generation: Count
+    leaves: Flag = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,6 +108,7 @@ class Ring(Machine):
         view: the membership to begin with: this member's alone, or one that its members share.
         tag: of the frames: what is said under another tag is not for this ring.
         remade: is told the generation of each token that is made because the one before it is lost, or late.
+        leaves: does this member want to leave?
     """
 
     def __init__(
@@ -120,9 +121,11 @@ class Ring(Machine):
         view: RingView,
         tag: int = 1,
         remade: Callable[[int], None] = lambda generation: None,
+        leaves: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(S.IDLE, edges)
-        self.me, self.place, self.settings, self.send, self.tag, self.remade = me, place, settings, send, tag, remade
+        self.me, self.place, self.settings, self.send, self.tag = me, place, settings, send, tag
+        self.remade, self.leaves = remade, leaves
         self.now = 0
         self.view = view
         self.agreed_ns = -NEVER  # when a view was agreed on last
@@ -130,7 +133,6 @@ class Ring(Machine):
         self.dead: set[int] = set()  # by the failure detector
         self.mute: set[int] = set()  # did not answer in time, and were not heard since
         self.joiners: dict[int, MemberInfo] = {}  # heard of, by id
-        self.leavers: set[int] = set()
         self.asked = False  # there is something to agree on beside the members
         self.held_back = False  # this member is to send no token of its own now, but as a call
         self.generation = view.generation  # the highest that was seen
@@ -175,11 +177,10 @@ class Ring(Machine):
         if self.followed is not None and self.followed[0] in gone:
             self.followed = None
 
-    def ask(self, joiners: Iterable[MemberInfo] = (), leavers: Iterable[int] = ()) -> None:
-        """There is something to agree on, which the token is to carry."""
+    def ask(self, joiners: Iterable[MemberInfo] = ()) -> None:
+        """There is something to agree on; the token is to carry the joiners."""
         self.asked = True
         self.joiners.update((info.id, info) for info in joiners)
-        self.leavers.update(leavers)
 
     def receive(self, frame: RingFrame, sender: int, now: int) -> None:
         """A frame of another member.
@@ -223,7 +224,6 @@ class Ring(Machine):
         self._heard(frame.source)
         self._learn(frame.members)
         self.joiners.update((info.id, info) for info in frame.joiners)
-        self.leavers.update(frame.leavers)
         if frame.source != self.me:
             self.fire(E.TOKEN, frame)
         elif self.token is not None and frame.generation == self.token.generation:
@@ -328,11 +328,11 @@ class Ring(Machine):
         return (self.place(source), -generation) <= (self.place(frame.source), -frame.generation)
 
     def has_grown(self, frame: Token) -> bool:
-        """It is back, and other members, joiners or leavers are known than when it left (NBC-10)."""
+        """It is back, and other members or joiners are known than when it left (NBC-10)."""
         assert self.token is not None
         left = self.token
         others = {info.id for info in left.joiners} != {info.id for info in self._carried()}
-        return self.known != set(left.members) or others or not self.leavers.issubset(left.leavers)
+        return self.known != set(left.members) or others
 
     def has_more_to_visit(self, frame: Token) -> bool:
         return self._next(frame) is not None
@@ -381,9 +381,8 @@ class Ring(Machine):
         self.call = self.hop = self.followed = self.kept = None
         members = ordered(self.known, self.place)
         lost = ordered(self.lost, self.place)
-        leavers = ordered(self.leavers, self.place)
         self.token = Token(
-            self.tag, self.generation, self.me, self.leader, members, (self.me,), lost, self._carried(), leavers
+            self.tag, self.generation, self.me, self.leader, members, (self.me,), lost, self._carried(), self.asked
         )
         self._start_lease()
         self._pass_on(self.token)
@@ -408,17 +407,8 @@ class Ring(Machine):
         members = ordered((self.known - set(frame.lost)).union(frame.members), self.place)
         leader = leader_of(members, self.place)
         visited = ordered((*frame.visited, self.me), self.place)
-        leavers = ordered((*frame.leavers, *self.leavers), self.place)
-        self._pass_on(
-            replace(
-                frame,
-                leader=leader,
-                members=members,
-                visited=visited,
-                joiners=self._carried(frame.joiners),
-                leavers=leavers,
-            )
-        )
+        joiners = self._carried(frame.joiners)
+        self._pass_on(replace(frame, leader=leader, members=members, visited=visited, joiners=joiners))
 
     def _pass_on(self, token: Token) -> None:
         """To the next in the ring that it has not visited; at last back to its source."""
@@ -478,7 +468,7 @@ class Ring(Machine):
         self.send(Unconfirmed(self.tag, frame.generation, self.promised[0], known), sender)
 
     def confirm(self, frame: Confirm, sender: int) -> None:
-        self.send(Confirmed(self.tag, frame.phase, frame.generation), sender)
+        self.send(Confirmed(self.tag, frame.phase, frame.generation, self.leaves()), sender)
 
     def install(self, frame: Confirm, sender: int) -> None:
         self.known -= set(frame.lost) - {self.me}  # whoever lives is found again
@@ -492,7 +482,6 @@ class Ring(Machine):
         self.promised = max(self.promised, view.key(self.place))
         self.asked = False
         self.joiners.clear()
-        self.leavers.clear()
         self.expired = 0
         self.rest()
 

@@ -2,10 +2,12 @@
 
 What is known of members, joiners and leavers, and whose turn it is, is as in `coordinated.py`. But before the acting
 member closes the view, its token goes round the view's members (`ring.py`), and brings what any of them knows: joiners
-and leavers of which it has not heard itself (NBC-04, NBC-07). All members then agree on the membership, and only when
-they do does the cut begin, which closes the gate (NBC-02): a member whose process hangs delays the token, and nobody's
-messages. A member that knows of a change, and sees the acting one do nothing, calls it with a token of its own
-(NBC-14).
+of which it has not heard itself (NBC-04, NBC-07). All members then agree on the membership, and only when they do does
+the cut begin, which closes the gate (NBC-02): a member whose process hangs delays the token, and nobody's messages. A
+member that knows of a change, and sees the acting one do nothing, calls it with a token of its own (NBC-14).
+
+A token passes through members that did not make it, so nobody is believed to leave because a token says so: a member
+that wants to leave says it itself, when it agrees to the membership.
 
 The absolute order is that of the view's members (NBC-03): all have the same, a joiner stands behind them, and the
 application's membership policy chooses it. The VIEW of the cut is the confirmation that the group sees; it is
@@ -20,7 +22,7 @@ from typing import ClassVar
 
 from seqcast.core.context import Context
 from seqcast.core.frames.fields import MemberInfo
-from seqcast.core.frames.ring import Confirm, RingFrame, Token, Unconfirmed
+from seqcast.core.frames.ring import Confirm, Confirmed, RingFrame, Token, Unconfirmed
 from seqcast.core.machines.coordinated import CoordinatedMembership, Joiner, MembershipEvent, Review
 from seqcast.core.machines.participant import Participant
 from seqcast.core.machines.ring import Ring, RingSettings
@@ -66,14 +68,20 @@ class TokenRingMembership(CoordinatedMembership):
             settings.lease_ns // LEASE_PART,
         )
         view = RingView(0, ids[0], ids)
-        self.ring = Ring(me, places.__getitem__, times, self._send, context.edges, view, context.tag, self._remade)
+        self.ring = Ring(
+            me, places.__getitem__, times, self._send, context.edges, view, context.tag, self._remade, self._leaves
+        )
         self.agreed_before = view  # what was agreed on when this member began to ask
+        self.called = False  # another member asked for a view, for a reason that is not known here
 
     def _send(self, frame: RingFrame, member: int) -> None:
         self.context.send(frame, member)
 
     def _remade(self, generation: int) -> None:
         self.context.emit(TokenRemade(generation))
+
+    def _leaves(self) -> bool:
+        return self.context.me.id in self.leavers
 
     # ---- what is known
 
@@ -95,7 +103,7 @@ class TokenRingMembership(CoordinatedMembership):
         named: set[int] = set()
         match frame:
             case Token():
-                named = {frame.source, frame.leader, *frame.members, *frame.visited, *frame.lost, *frame.leavers}
+                named = {frame.source, frame.leader, *frame.members, *frame.visited, *frame.lost}
             case Confirm():
                 named = {frame.leader, *frame.members, *frame.lost}
             case Unconfirmed():
@@ -103,12 +111,13 @@ class TokenRingMembership(CoordinatedMembership):
         if not named <= self.context.infos.keys():
             raise RemoteProtocolError("token ring: it names processes that are not in the view")
         self.ring.receive(frame, sender, self.context.now)
-        if isinstance(frame, Token):
-            for info in frame.joiners:
-                self._hear_of(info)
-            for member in frame.leavers:
-                if member != self.context.me.id:  # which knows that itself: alone it could make no view without itself
-                    self.leave(member)
+        match frame:
+            case Token():
+                for info in frame.joiners:
+                    self._hear_of(info)
+                self.called |= frame.asked and frame.source != self.context.me.id and self.acting()
+            case Confirmed(leaves=True):
+                self.leave(sender)
 
     def _hear_of(self, info: MemberInfo) -> None:
         """Another member noted a joiner, which it has compared with the group's settings."""
@@ -121,6 +130,9 @@ class TokenRingMembership(CoordinatedMembership):
             known.last_ns = context.now
         elif len(self.joiners) < MEMBERS_MAX:
             self.joiners[info.id] = Joiner(info, context.now, context.now)
+
+    def _reason(self, doubted: set[int]) -> bool:
+        return self.called or super()._reason(doubted)
 
     def trust(self, member_id: int) -> None:
         super().trust(member_id)
@@ -153,7 +165,7 @@ class TokenRingMembership(CoordinatedMembership):
         waits = self.leaving() or (self.joiners and self.joining()) or self.wanting
         asks = self.state is S.AGREEING and ring.view is self.agreed_before
         if asks or (waits and not self.acting() and not self.participant.closing):
-            ring.ask(self.joining(), self.leaving())
+            ring.ask(self.joining())
         ring.review(self.context.now)
 
     # ---- guards
@@ -165,6 +177,10 @@ class TokenRingMembership(CoordinatedMembership):
         ours = agreed is not self.agreed_before and agreed.leader == self.context.me.id
         return ours and trusted.issubset(agreed.members)
 
+    def was_called_in_vain(self, review: Review) -> bool:
+        """They agreed, and nobody wants to leave: the reason that a member had is gone, or never was."""
+        return self.called and self.has_agreed(review) and not super()._reason(review.doubted)
+
     def waits_for_agreement(self, _review: Review) -> bool:
         return self.ring.view is self.agreed_before
 
@@ -175,6 +191,10 @@ class TokenRingMembership(CoordinatedMembership):
         self.rest(review)
         self.agreed_before = self.ring.view
         self._run_ring()
+
+    def end_call(self, review: Review) -> None:
+        self.called = False
+        self.rest(review)
 
     TABLE: ClassVar[Table] = table(
         "ring membership",
@@ -201,6 +221,7 @@ class TokenRingMembership(CoordinatedMembership):
         (S.BUNDLING, (E.REVIEW, M.may_bundle_more), None, IGNORED, "more may come within the bundling delay"),
         (S.BUNDLING, (E.REVIEW, M.verifies_others), None, M.wait, "others may have failed too: one view for all"),
         (S.BUNDLING, E.REVIEW, S.AGREEING, ask, "the bundling delay is over: the token"),
+        (S.AGREEING, (E.REVIEW, was_called_in_vain), S.QUIET, end_call, "no member leaves: the view stays"),
         (
             S.AGREEING,
             (E.REVIEW, has_agreed),
