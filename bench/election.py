@@ -1,9 +1,9 @@
-"""How long a group is without a leader that was killed: ``python bench/election.py``.
+"""How long a group is without a leader that was killed, or stopped: ``python bench/election.py [--signal STOP]``.
 
 Four members on this machine, each a process, on loopback. The leader (the coordinator, or the leader of a token ring)
-gets SIGKILL, and the time runs from before the signal to the moment at which the *last* of the other three has a view
-of those three: CLOCK_MONOTONIC, which is one clock for all processes. A new member takes the place of the one that
-fell, and all is at rest before the next round. The kinds take turns, so that what else runs on the machine strikes all
+gets SIGKILL or SIGSTOP, and the time runs from before the signal to the moment at which the *last* of the other three
+has a view of those three: CLOCK_MONOTONIC, which is one clock for all processes. A new member takes the place of the
+one that fell, and all is at rest before the next round. The kinds take turns, so that what else runs on the machine strikes all
 alike.
 
 What is compared, with the default settings, then with fast ones:
@@ -16,6 +16,8 @@ What is compared, with the default settings, then with fast ones:
 
 Tribes has no order and no flush, so its members have less to agree on; but it learns of a killed process from its
 silence, and seqcast from its closed port, too. So Tribes' figures are above all the time after which it drops a member.
+A stopped process keeps its ports open, so with SIGSTOP seqcast has its silence alone; and TcpFailureDetector asks the
+member by TCP before it drops it, and the kernel of a stopped process still answers a connection.
 
 Prints one line of JSON; on standard error, a line a kind. An election that took more than 10 s is counted as missed,
 and its group is made anew.
@@ -28,6 +30,7 @@ import glob
 import json
 import secrets
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -88,7 +91,7 @@ def tribes_path(folder: str) -> str:
     return path
 
 
-def elections(make: Callable[[], Bench]) -> Iterator[float | None]:
+def elections(make: Callable[[], Bench], how: signal.Signals) -> Iterator[float | None]:
     """Without end: ms of an election; None: there was none within ``ELECTION_S``."""
     forms = 0
     while True:
@@ -96,7 +99,7 @@ def elections(make: Callable[[], Bench]) -> Iterator[float | None]:
             try:
                 bench.form(MEMBERS)
                 forms = 0
-                while (took := election(bench)) is not None:
+                while (took := election(bench, how)) is not None:
                     yield took
                     bench.join(bench.spare())
                     bench.complete()
@@ -107,23 +110,26 @@ def elections(make: Callable[[], Bench]) -> Iterator[float | None]:
                     raise
 
 
-def election(bench: Bench) -> float | None:
+def election(bench: Bench, how: signal.Signals) -> float | None:
     bench.rest()
     victim = bench.coordinator
     bench.group.remove(victim)
     begin = time.monotonic_ns()
-    victim.popen.kill()
+    victim.popen.send_signal(how)
     try:
         return (bench.complete(seconds=ELECTION_S) - begin) / 1e6
     except Late:
         return None
+    finally:
+        victim.popen.kill()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=20, metavar="N", help="of each (%(default)s)")
+    parser.add_argument("--signal", choices=("KILL", "STOP"), default="KILL", help="to the leader (%(default)s)")
     arguments = parser.parse_args()
-    rows = []
+    how, rows = signal.Signals[f"SIG{arguments.signal}"], []
     with tempfile.TemporaryDirectory() as folder:
         path = ""
         try:
@@ -137,14 +143,17 @@ def main() -> int:
             }
             if path:
                 kinds["Tribes"] = lambda preset=preset: Tribes(path, preset)
-            rows += measure(kinds, preset, arguments.rounds)
-    print(json.dumps({"election": rows, "members": MEMBERS, "rounds": arguments.rounds, "machine": machine()}))
+            rows += measure(kinds, preset, arguments.rounds, how)
+    run = {"signal": how.name, "members": MEMBERS, "rounds": arguments.rounds, "machine": machine()}
+    print(json.dumps({"election": rows, **run}))
     return 0
 
 
-def measure(kinds: dict[str, Callable[[], Bench]], preset: str, rounds: int) -> list[dict[str, object]]:
+def measure(
+    kinds: dict[str, Callable[[], Bench]], preset: str, rounds: int, how: signal.Signals
+) -> list[dict[str, object]]:
     """One row a kind."""
-    running = {kind: elections(make) for kind, make in kinds.items()}
+    running = {kind: elections(make, how) for kind, make in kinds.items()}
     took: dict[str, list[float | None]] = {kind: [] for kind in kinds}
     for _ in range(rounds):
         for kind, each in running.items():

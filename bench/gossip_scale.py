@@ -10,6 +10,10 @@ Theory: gossips begin at random, ``rate`` a second in the whole group. One reach
 that live; a packet that the member lacks then comes if neither the request nor the answer is lost. So what is still
 lacking t after its multicast is p exp(-rate c (1 - p)^2 t).
 
+``--joiners N``: so many members join a group that has sent for 40 s already, and want all that was sent: two late-join
+handlers have it, the other members only the newest 80 packets of each sender. Further columns say how long after its
+join a joiner had everything.
+
 ``--write`` replaces docs/gossip.csv and the plot docs/gossip.svg (needs matplotlib: the extra ``report``).
 """
 
@@ -21,6 +25,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from math import exp, log
 from pathlib import Path
 from typing import Any
@@ -49,15 +54,30 @@ def quantile(ascending: Sequence[int], part: float) -> float:
     return ascending[min(int(part * len(ascending)), len(ascending) - 1)] / SECOND if ascending else 0.0
 
 
-def measured(members: int, loss: float, seed: int) -> dict[str, Any]:
+def late(options: CrowdOptions, joiners: int) -> CrowdOptions:
+    """The same group, with joiners that need late-join handlers."""
+    gossip = replace(options.gossip, lag=80)
+    return replace(options, joiners=joiners, handlers=2, sending_ns=60 * SECOND, gossip=gossip)
+
+
+def measured(members: int, loss: float, seed: int, joiners: int = 0) -> dict[str, Any]:
     """One row."""
     options = CrowdOptions(seed=seed, members=members, loss=loss)
+    if joiners:
+        options = late(options, joiners)
     begin = time.process_time()
     result = Crowd(options).run()
     hops: Counter[int] = sum(result.reached.values(), Counter())
     live = members * (1 - options.crashed)
     repaired = sorted(result.repaired_ns)
     rate, repairs = expected_rate(options)
+    caught_up = sorted(result.caught_up_ns)
+    late_joiners = {
+        "joiners": joiners,
+        "caught_up": len(caught_up),
+        "caught_up_p50_s": round(quantile(caught_up, 0.5), 2),
+        "caught_up_max_s": round(quantile(caught_up, 1), 2),
+    }
     return {
         "members": members,
         "loss": loss,
@@ -84,6 +104,7 @@ def measured(members: int, loss: float, seed: int) -> dict[str, Any]:
         "view_entries": result.member_state,
         "size_estimated": result.sizes[len(result.sizes) // 2],
         "cpu_s": round(time.process_time() - begin, 1),
+        **(late_joiners if joiners else {}),
     }
 
 
@@ -119,13 +140,16 @@ def main() -> int:
     parser.add_argument("--members", type=int, nargs="+", default=SIZES, metavar="N", help="sizes of groups")
     parser.add_argument("--loss", type=float, nargs="+", default=LOSSES, metavar="P", help="probabilities of loss")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the runs (%(default)s)")
+    parser.add_argument("--joiners", type=int, default=0, metavar="N", help="members that join late (%(default)s)")
     parser.add_argument("--write", action="store_true", help="replace docs/gossip.csv and docs/gossip.svg")
     arguments = parser.parse_args()
+    if arguments.write and arguments.joiners:
+        parser.error("--write is without --joiners")
     rows: list[dict[str, Any]] = []
     out = csv.writer(sys.stdout, lineterminator="\n")
     for members in arguments.members:
         for loss in arguments.loss:
-            rows.append(measured(members, loss, arguments.seed))
+            rows.append(measured(members, loss, arguments.seed, arguments.joiners))
             if len(rows) == 1:
                 out.writerow(rows[0])
             out.writerow(rows[-1].values())
