@@ -99,6 +99,20 @@ with seqcast.join_crowd(sys.argv[1], interface=sys.argv[2], average_s=0.02, stor
             wait_until(lambda: late.counters()["packets_lost"] == 0, WAIT_S)
 
 
+def test_a_joiner_gets_from_the_file_what_was_sent_by_members_that_are_gone(tmp_path: Path) -> None:
+    """PB-05: nobody has it in memory, as the handler began anew with its file."""
+    name, path = cluster(), str(tmp_path / "store")
+    sent = [b"%d" % i for i in range(300)]
+    with joined(name, store=path) as handler, joined(name) as sender:
+        for payload in sent:
+            sender.send(payload)
+        assert [each.payload for each in messages(handler, 300)] == sent
+    with joined(name, store=path) as handler, joined(name, history=True, history_s=WAIT_S) as late:
+        assert [each.payload for each in messages(late, 300)] == sent
+        assert late.recv(WAIT_S) == CrowdHistory(1)
+        assert handler.counters()["packets_again"] >= 300
+
+
 def test_without_a_handler_a_joiner_is_told_so() -> None:
     with crowd_of(2, cluster()) as (one, _), joined(one.cluster, history=True, history_s=0.5) as late:
         assert late.recv(WAIT_S) == CrowdHistory(0)
