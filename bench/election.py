@@ -3,8 +3,8 @@
 Four members on this machine, each a process, on loopback. The leader (the coordinator, or the leader of a token ring)
 gets SIGKILL or SIGSTOP, and the time runs from before the signal to the moment at which the *last* of the other three
 has a view of those three: CLOCK_MONOTONIC, which is one clock for all processes. A new member takes the place of the
-one that fell, and all is at rest before the next round. The kinds take turns, so that what else runs on the machine strikes all
-alike.
+one that fell, and all is at rest before the next round. The kinds take turns, so that what else runs on the machine
+strikes all alike.
 
 What is compared, with the default settings, then with fast ones:
 
