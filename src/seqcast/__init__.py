@@ -1,12 +1,12 @@
 """Reliable, totally ordered multicast with agreed membership.
 
-Each name is imported on its first use. A program that gives up rights (``setuid``, ``chroot``) before it joins says
-``from seqcast import join`` first, so that the modules are loaded while they can be read.
+Each name is imported on its first use. A program that drops privileges (``setuid``, ``chroot``) before it joins should
+run ``from seqcast import join`` first, so that the modules are loaded while they can still be read.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # checkers take it for that of `typing`, which takes longer to load than all the rest here
+TYPE_CHECKING = False  # as `typing.TYPE_CHECKING`; `typing` takes longer to load than all else here
 if TYPE_CHECKING:
     import seqcast.aio as aio
     from seqcast._native.engine import Batch, Message
@@ -111,7 +111,7 @@ _PLACES = {name: module for module, names in _NAMES.items() for name in names.sp
 _MODULES = {"aio", "config", "errors", "events", "types"}
 
 
-if not TYPE_CHECKING:  # checkers would take any name for one that is there
+if not TYPE_CHECKING:  # hidden from checkers, which would otherwise accept any name
 
     def __getattr__(name: str) -> object:
         import importlib

@@ -272,7 +272,7 @@ class Group:
             self._waiting_sends -= 1
 
     async def _turn(self, timeout: float | None, done: int) -> None:
-        """Waits for the sends that already wait. ``done``: messages that the call has sent."""
+        """Waits behind earlier sends. ``done``: messages that this call has sent."""
         try:
             async with asyncio.timeout(timeout):
                 await self._slow.acquire()
@@ -410,7 +410,7 @@ class Group:
             raise
 
     def _not_wanted(self, pausing: asyncio.Future[None]) -> None:
-        """Ends a pause that nobody awaits any more."""
+        """Ends a pause whose caller was cancelled."""
         if not pausing.cancelled() and pausing.exception() is None:
             threading.Thread(target=self.sync.resume, name="seqcast-resume").start()
 

@@ -20,7 +20,7 @@ def printable(text: str) -> str:
 
 
 def check_name(what: str, name: object) -> None:
-    # Lone surrogates stand for bytes of a command's argument that are not UTF-8; they are not printable.
+    # Lone surrogates stand for bytes of a command-line argument that are not UTF-8; they are not printable.
     if not isinstance(name, str) or not name or len(name.encode("utf-8", "surrogatepass")) > NAME_BYTES_MAX:
         raise ConfigError(f"{what}={name!r} must be text of 1 to {NAME_BYTES_MAX} bytes")
     if not name.isprintable() or '"' in name or "\\" in name:
@@ -47,7 +47,7 @@ def id_of(to: Member) -> int:
 
 
 def listed(payloads: Iterable[Any]) -> list[Any]:
-    """The messages as a list. What the caller's iterator raises reaches the caller unchanged."""
+    """The messages as a list. Exceptions of the caller's iterator reach the caller unchanged."""
     if isinstance(payloads, list):
         return payloads
     if not isinstance(payloads, Iterable):

@@ -70,9 +70,9 @@ def end(writer: str, batch: int) -> bytes:
 class Clock:
     """Time that passes in an ordered stream, the same on every member: each takes it from the same messages.
 
-    What a sender's clock shows says nothing, as it may be wrong by years, but how far it goes on between two messages
-    does. So the first message of a sender says how far its clock is from this one, which is then set forward by it.
-    While nobody sends, no time passes.
+    A sender's clock may be wrong by years, but the time that it shows between two messages is right. So the first
+    message of a sender tells how far its clock is from this one, and its later messages advance this one. While
+    nobody sends, no time passes.
 
     Args:
         now_ns: what it shows.
@@ -186,14 +186,14 @@ class Batches:
         self._clock = Clock()
         self._staged: dict[int, _Staged] = {}  # by the sender's id
         self._delivering: Iterator[Message] = iter(())
-        # Not a method: a group asks whether there is one, and this merges nothing that the application does not.
+        # Set only if the application can merge its state: the group checks whether the attribute exists.
         self.merge_state: Callable[[Sequence[SubgroupState]], None] | None = None
         if state is None or callable(getattr(state, "merge_state", None)):
             self.merge_state = self._merge_state
 
     @property
     def writers(self) -> dict[str, int]:
-        """Each writer's highest batch that was delivered."""
+        """The highest delivered batch of each writer."""
         return {writer: batch for writer, (batch, _) in self._table.items()}
 
     def receive(self, group: Group, timeout: float | None = None) -> Iterator[Message]:

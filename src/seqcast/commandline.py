@@ -1,4 +1,4 @@
-"""What all commands have: a parser that complains in one line, kinds of arguments, and the progress of a long one."""
+"""Shared by all commands: a parser that reports errors in one line, argument types, and a progress line."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def count(n: int, noun: str) -> str:
 
 def say(text: str) -> None:
     """Prints a message as one line on standard error."""
-    with contextlib.suppress(OSError):  # there is nobody to tell any more
+    with contextlib.suppress(OSError):  # standard error is closed
         print(f"seqcast: {' '.join(text.split())}", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
 def plain_messages(tell: Callable[[str], object] = say) -> Iterator[None]:
-    """Warnings, and what seqcast logs, are one line each, without the place in the source that they come from, which
-    tells a user of a command nothing.
+    """Prints warnings and seqcast's log records as one line each, without their source location, which would not help
+    a user of a command.
 
     Args:
         tell: is called with each.
@@ -81,7 +81,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def seconds(text: str) -> float:
-    """An argument that is a time in seconds, not negative."""
+    """Argument type: a time in seconds, not negative."""
     try:
         value = float(text)
     except ValueError:
@@ -92,12 +92,12 @@ def seconds(text: str) -> float:
 
 
 def positive(text: str) -> int:
-    """An argument that is a whole number, 1 or more."""
+    """Argument type: a whole number, 1 or more."""
     return whole(text, 1)
 
 
 def whole(text: str, low: int, high: float = float("inf")) -> int:
-    """An argument that is a whole number between two bounds."""
+    """Argument type: a whole number between two bounds."""
     try:
         value = int(text)
     except ValueError:
@@ -109,7 +109,7 @@ def whole(text: str, low: int, high: float = float("inf")) -> int:
 
 
 class Progress:
-    """One line of standard error that is rewritten on a terminal, else a line now and then."""
+    """A progress line on standard error: rewritten in place on a terminal, otherwise printed now and then."""
 
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty()
@@ -126,18 +126,18 @@ class Progress:
         self.clear()
 
     def clear(self) -> None:
-        """Takes the line away: what follows says more."""
+        """Removes the line before other output."""
         if self._width:
             print(f"\r{' ' * self._width}\r", end="", file=sys.stderr, flush=True)
             self._width = 0
 
     def stage(self, text: str) -> None:
-        """Shows ``text`` at once, as a line of its own where there is no terminal."""
+        """Shows ``text`` at once; as a separate line if standard error is not a terminal."""
         self._due = 0.0
         self.show(text)
 
     def show(self, text: str) -> None:
-        """Shows ``text`` when it is due."""
+        """Shows ``text`` if the last update was long enough ago."""
         now = time.monotonic()
         if now < self._due:
             return

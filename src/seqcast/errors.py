@@ -1,7 +1,7 @@
 """Errors. Each message says what happened and what to do about it.
 
-A ``UsageError`` is a mistake of the caller, a ``RemoteProtocolError`` one of a peer, an ``AssertionError`` one of
-seqcast; they are never mixed.
+A ``UsageError`` reports a mistake of the caller, a ``RemoteProtocolError`` one of a peer, an ``AssertionError`` a bug
+in seqcast; they are never mixed.
 """
 
 
@@ -16,7 +16,7 @@ class SeqcastError(Exception):
 
 
 class UsageError(SeqcastError):
-    """A call that is wrong: a wrong type, a message over the limit, a call in the wrong place."""
+    """A wrong call: a wrong type, a message over the limit, a call at the wrong time or place."""
 
 
 class ConfigError(SeqcastError):

@@ -1,4 +1,4 @@
-"""``leave_on_signals``: a program that gets a signal to end leaves its groups first."""
+"""``leave_on_signals``: a program leaves its groups before a signal ends it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class _Leaver:
         threading.main_thread().join(self._grace_s)
         self._over = True
         if threading.main_thread().is_alive():
-            # Interrupts the call in which it waits; what the handler raises comes out of that.
+            # Interrupts the call in which the main thread waits; the handler's exception is raised there.
             if hasattr(signal, "pthread_kill"):
                 signal.pthread_kill(threading.main_thread().ident or 0, signum)
             else:

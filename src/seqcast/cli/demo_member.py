@@ -35,7 +35,7 @@ class DemoMember:
         self.output = threading.Lock()
 
     def run(self) -> int:
-        """Lives the member's whole life."""
+        """Runs the member from its join to its leave."""
         begin = time.monotonic()
         with seqcast.join(
             self.arguments.cluster,
@@ -101,7 +101,7 @@ class DemoMember:
             self.report("counters", **self.totals(group))
 
     def obey(self, group: seqcast.Group) -> None:
-        """Obeys the commands on standard input."""
+        """Carries out the commands from standard input."""
         for line in sys.stdin:
             match line.strip():
                 case "send":
@@ -135,7 +135,7 @@ class DemoMember:
 
 
 def share(path: str, number: int, of: int) -> list[bytes]:
-    """Every ``of``-th line of a file, from line ``number`` on, without empty ones; all where those are none."""
+    """Every ``of``-th line of a file, from line ``number`` on, without empty ones; all lines if these would be none."""
     with open(path, "rb") as file:
         lines = [line for line in file.read().split(b"\n") if line]
     return lines[number::of] or lines

@@ -22,13 +22,13 @@ def parser(command: str, text: str, epilog: str) -> Parser:
 
 
 def add_group_options(target: argparse.ArgumentParser) -> None:
-    """Adds the group's name, and what every command that joins a group has."""
+    """Adds the group's name and the options of every command that joins a group."""
     target.add_argument("cluster", metavar="CLUSTER", help="name of the group, the same at every member")
     add_member_options(target)
 
 
 def add_member_options(target: argparse.ArgumentParser) -> None:
-    """Adds what every command that joins a group has."""
+    """Adds the options of every command that joins a group."""
     target.add_argument("--name", help="name of this member, unique in the group (default: host name and process id)")
     target.add_argument("--interface", help="network interface, by name or address (default: as the system routes)")
     add_shared_options(target)
@@ -55,10 +55,10 @@ def add_shared_options(target: argparse.ArgumentParser) -> None:
         "--order", choices=ORDERS, default="total", help="order of delivery; total means records (%(default)s)"
     )
     target.add_argument(
-        "--port", type=port, metavar="N", help="UDP port of the group, which uses the next one too (47310)"
+        "--port", type=port, metavar="N", help="UDP port of the group, which also uses the next one (47310)"
     )
     target.add_argument(
-        "--preset", choices=PRESETS, help="network that the timeouts suit: how soon a failure is noticed"
+        "--preset", choices=PRESETS, help="kind of network: sets the timeouts, and so how soon a failure is noticed"
     )
     target.add_argument("--partition", choices=PARTITIONS, help="behaviour in a network partition (merge)")
     target.add_argument("--membership", choices=MEMBERSHIPS, help="how members agree on a view (coordinated)")
@@ -68,7 +68,7 @@ def group_settings(arguments: argparse.Namespace) -> dict[str, Any]:
     """The settings of ``seqcast.join`` that ``add_group_options``, or a part of it, stands for."""
     settings = {name: getattr(arguments, name, None) for name in ("name", "interface", "journal")}
     settings["join_timeout_s"] = getattr(arguments, "timeout", None)
-    if settings["journal"] == "":  # of a shell's variable without a value: nothing would be kept
+    if settings["journal"] == "":  # from a shell variable without a value: no journal would be kept
         raise UsageError("--journal is empty: give a directory, or leave the option out")
     return {name: value for name, value in settings.items() if value is not None} | shared_settings(arguments)
 

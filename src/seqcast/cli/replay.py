@@ -19,9 +19,9 @@ COLUMNS = ("delivered_ns", "payload")
 
 
 def main(argv: Sequence[str]) -> int:
-    """Joins, sends every message of the journal in its order, leaves, and says what is known of it."""
+    """Joins, sends every message of the journal in its order, leaves, and reports what is known of the delivery."""
     arguments = _parser().parse_args(argv)
-    importlib.import_module("pyarrow")  # where it is missing, that is the only line
+    importlib.import_module("pyarrow")  # first, so that a missing pyarrow is the only error
     from seqcast.journal.reader import Journal, find
 
     journals = find([arguments.journal_read])

@@ -26,7 +26,8 @@ SLICE_S = 0.2
 
 
 def main(argv: Sequence[str]) -> int:
-    """Joins, sends every line, leaves when all receivers have taken all, and reports what is known of the delivery."""
+    """Joins, sends every line, waits until all receivers have taken them, leaves, and reports what is known of the
+    delivery."""
     arguments = _parser().parse_args(argv)
     try:
         source = 0 if arguments.file == "-" else os.open(arguments.file, os.O_RDONLY)
@@ -69,7 +70,7 @@ class Sending:
         self.receivers = others(group)
         self.sent = self.sent_bytes = 0
         self.interrupted = False
-        self._under_way: list[bytes] = []  # of which some may be sent
+        self._under_way: list[bytes] = []  # some of these may have been sent
 
     def run(self, messages: Iterator[list[bytes]]) -> None:
         """Sends messages, list by list."""
@@ -135,8 +136,8 @@ class Sending:
         return missed
 
     def _wait_taken(self, timeout_s: float) -> bool:
-        """Have the applications of all other members taken everything within this time?"""
-        with suppress(seqcast.NotMember), Progress() as progress:  # `leave` reports that we are out, too
+        """Waits until the applications of all other members have taken everything; False: not within this time."""
+        with suppress(seqcast.NotMember), Progress() as progress:  # `leave` reports an exclusion, too
             if self.group.wait_consumed(min(timeout_s, SOON_S)):
                 return True
             if timeout_s > SOON_S:

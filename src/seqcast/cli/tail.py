@@ -28,7 +28,7 @@ def main(argv: Sequence[str]) -> int:
         try:
             return follow(group, arguments.count, arguments.json)
         except KeyboardInterrupt:
-            return 0  # the usual end of a tail
+            return 0  # the usual end of this command
 
 
 def follow(group: seqcast.Group, left: int, json_lines: bool) -> int:
@@ -53,7 +53,8 @@ def follow(group: seqcast.Group, left: int, json_lines: bool) -> int:
 
 
 def nobody_reads(output: int) -> bool:
-    """Has the reader of this pipe or terminal gone? A write would fail, but there may be nothing to write for long."""
+    """Is the reader of this pipe or terminal gone? A write would fail, but there may be nothing to write for a long
+    time."""
     if not hasattr(select, "poll"):
         return False
     poll = select.poll()

@@ -15,7 +15,7 @@ from seqcast.errors import UsageError
 def main(argv: Sequence[str]) -> int:
     """Serves until it is interrupted."""
     arguments = _parser().parse_args(argv)
-    importlib.import_module("pyarrow")  # where it is missing, that is the only line
+    importlib.import_module("pyarrow")  # first, so that a missing pyarrow is the only error
     from seqcast.journal.tap import Tap, read_token
 
     directory = Path(arguments.journal)

@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     result = parser(
         "unblock",
         'Let a blocked minority of a group with partition="primary" continue when the majority is gone for good.\n\n'
-        "The blocked members that this host can reach become the group. What only the other members had is lost.\n"
+        "The blocked members that this machine can reach become the group. What only the other members had is lost.\n"
         "If those are still alive, on the other side of a partition, there are now two groups; when they meet, the\n"
         "members of the smaller one are excluded and their work since then is lost. Before you run this command,\n"
         "make sure that the unreachable processes have really ended.\n\n"

@@ -1,1 +1,1 @@
-"""Everything that decides: state tables, pure rules and control frames; without I/O, clock or randomness."""
+"""The control plane: state machines, pure rules and control frames, without I/O, clock or randomness."""

@@ -1,4 +1,5 @@
-"""What the machines of one endpoint share: who we are, the view, the time of this step, and what is to be done."""
+"""What the machines of one endpoint share: this member's identity, the view, the time of this step, and their
+output."""
 
 from __future__ import annotations
 
@@ -36,8 +37,8 @@ COUNTERS = (
     "membership_policy_failed",
     "merges_unheard",
 )
-"""What an endpoint counts; see ``Endpoint.counters``. All are there from the start, so that who reads one need not know
-whether it was ever counted."""
+"""The counters of an endpoint; see ``Endpoint.counters``. All exist from the start, so a reader need not check for
+them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,33 +49,33 @@ class EndpointSettings:
     Args:
         order: "total", or the name of a mechanism of ``core/orders``; all members of a group have the same.
         choose_sequencer: of the views that this member makes, where the mechanism has a sequencer.
-        nonce: 64 bits that nobody can guess; answers to this member's JOINs carry them.
+        nonce: 64 random bits that answers to this member's JOINs must carry.
         capacity, packet_bytes, window_bytes, gro, state: see ``MemberInfo``.
         first_seqno: first seqno of the group streams of joiners that this member admits. The same on every member; any
             other than 1 is for the simulator, whose runs would never get far otherwise.
-        shared: names and values of settings of this member's world that all members of a group must have the same.
+        shared: names and values of the settings that must be equal on all members of a group.
         discovery_ns: how long a joiner looks for a group before it forms one. Longer: a slower first member; shorter:
-            two first members are likelier to miss each other.
+            two first members are more likely to miss each other.
         join_ns_min, join_ns_max: between two JOINs: the first while discovering, doubling afterwards.
-        group_seen_ns: a joiner that was told to wait does not form a group for so long.
-        joiner_seen_ns: a joiner that was not heard for so long is forgotten.
+        group_seen_ns: a joiner that was told to wait does not form a group for this long.
+        joiner_seen_ns: a joiner that was not heard for this long is forgotten.
         name_taken_ns: how long a joiner whose name is in the view is left unanswered: the old incarnation may be one
             that crashed and is not yet suspected. Longer than the engine's ``suspect_ns``.
-        bundle_ns: what comes within it after the first request makes one view (FLU-11).
-        verify_ns: a view change waits at most so long for the verification of members that fell silent, so that those
-            that fell together make one view. About two heartbeats: so far apart do members that crash at once fall
-            silent to one that listens.
-        link_ns: a link that is cut in one direction for so long beyond the suspicion time is warned of, and one of its
-            ends is excluded. Longer than members differ in noticing a crash.
+        bundle_ns: requests that come within this time after the first one share a view (FLU-11).
+        verify_ns: a view change waits at most this long while silent members are verified, so that members that crashed
+            together are excluded by one view. About two heartbeats: a listener may notice the silence of members that
+            crashed at once this far apart.
+        link_ns: a link that stays cut in one direction for this long beyond the suspicion time is warned of, and one of
+            its ends is excluded. Longer than the difference between members in noticing a crash.
         repeat_ns_min, repeat_ns_max: between two sendings of an unanswered frame, doubling.
-        lease_ns: an initiator that is silent for so long is given up, and the next member starts (the cut, step 6).
+        lease_ns: an initiator that is silent for this long is given up, and the next member starts (the cut, step 6).
             Longer than the longest pause of a member's Python that should not cost an attempt.
-        flush_deadline_ns: a survivor that has not answered START or CUT for so long is excluded.
-        back_off_ns: an initiator that met a higher promise waits so long before it tries again.
+        flush_deadline_ns: a survivor that has not answered START or CUT for this long is excluded.
+        back_off_ns: an initiator that met a higher promise waits this long before it tries again.
         leave_deadline_ns: a leaver gives up waiting for the closing VIEW.
-        linger_ns: a coordinator that left serves the closing VIEW for at most so long.
+        linger_ns: a coordinator that left serves the closing VIEW for at most this long.
         blocks: the application has a block callback, to be run before the gate closes (the cut, step 2).
-        block_deadline_ns: it is waited for no longer.
+        block_deadline_ns: a view change waits at most this long for it.
         pause_ns_max: a pause of the group that lasts longer ends by itself.
         block_events: the application is told when the gate closes and opens.
         membership_policy: gives the order of the next view's members; None: see ``MembershipChange.members``.
@@ -87,14 +88,14 @@ class EndpointSettings:
             with a majority of the view continues, the others block, and are excluded when they meet. The same on every
             member.
         beacon_ns: between two beacons of a coordinator; other views are found as quickly (MRG-01).
-        merge_deadline_ns: a leader goes on without those that are not ready after so long.
-        merge_lease_ns: who follows a merge goes on alone when its leader is silent for so long.
+        merge_deadline_ns: a leader continues without the subgroups that are not ready after this time.
+        merge_lease_ns: a follower of a merge continues alone when the leader has been silent for this long.
         merge_back_off_ns, merge_back_off_ns_max: after a merge that failed, or fell apart without a crash, the next one
-            waits so long; it doubles while they fall apart (where not all hear each other), and begins anew once a view
-            lives longer.
-        gossip: keyword arguments of ``GossipSettings``, where reliability is by gossip; else None.
-        elsewhere_ns: a member that shows itself in another view for so long is doubted; and twice as long is another
-            group looked at before the smaller one of two primary partitions gives way.
+            waits this long. The wait doubles while merged views keep falling apart (because not all members hear each
+            other), and is reset once a view lives longer.
+        gossip: keyword arguments of ``GossipSettings`` if reliability is by gossip, else None.
+        elsewhere_ns: a member that has shown itself in another view for this long is doubted. Another primary group is
+            observed for twice this time before the smaller one of the two gives way.
     """
 
     order: str
@@ -180,7 +181,7 @@ class Context:
         return self.settings.partition == "primary"
 
     def enough(self, survivors: Collection[int]) -> bool:
-        """May these members close our view?"""
+        """Are these members enough to close our view?"""
         if not self.primary:
             return True
         return is_quorum(self.allowed.members if self.allowed else [each.id for each in self.members], survivors)
@@ -210,7 +211,7 @@ class Context:
         self.emit(Multicast(frame))
 
     def emit(self, what: Effect | Command) -> None:
-        """Queues what a machine has decided, or wants the runner to do."""
+        """Queues a decision of a machine, or an effect for the runner."""
         self.emitted.append(what)
 
 
@@ -230,7 +231,7 @@ class Repeat:
         self.due = NEVER
 
     def take(self, now: int) -> bool:
-        """True, once, when it is due; the next time is further off."""
+        """True when it is due; each time sets the next, later time."""
         if now < self.due:
             return False
         self.interval = min(self.interval * 2, self.longest)

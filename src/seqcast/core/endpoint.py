@@ -1,9 +1,9 @@
-"""The one door to the control plane of one member: ``step(inputs, now_ns)`` gives what is to be done.
+"""The single entry to one member's control plane: ``step(inputs, now_ns)`` returns the effects to carry out.
 
-A step hands each input to the machine that it is for (``router`` says which takes which frame), runs the timers that
-are due, and looks whether a view change is this member's to begin. What the machines emit meanwhile is carried out in
-order: frames go out as effects, and to ourselves at once; views are entered and left by the ``installer``. The endpoint
-does no I/O. All its methods but those that say so are called by one thread at a time.
+A step hands each input to its machine (``router`` dispatches frames), runs the timers that are due, and begins a view
+change if it is this member's turn. What the machines emit is carried out in order: frames become effects, and frames to
+this member itself are handled at once; the ``installer`` enters and leaves views. The endpoint does no I/O. Its methods
+are called by one thread at a time, unless they say otherwise.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ from seqcast.errors import RemoteProtocolError
 from seqcast.types import Member, View
 
 STARVED = (
-    "datagrams are dropped, as all slabs are in use: what was delivered is not taken for a long time, or slabs_max is "
-    "too small for so many members. Take messages faster, or raise slabs_max: while it lasts everyone waits for this "
-    "member, which is excluded when it takes nothing for suspect_s_max"
+    "datagrams are dropped because all slabs are in use: the application has not taken its messages for a long time, "
+    "or slabs_max is too small for this many members. Take messages faster, or raise slabs_max: meanwhile all members "
+    "wait for this one, and exclude it if it takes nothing for suspect_s_max"
 )
 _TO_ONE = BlockOk | Ok | Accepted | Promised | Installed | Declined | Wait | Refused | Suspended | Resumed | BlockedSide
 
@@ -83,7 +83,7 @@ class Endpoint:
         engine: made for ``me.id``.
         me: name, id and unicast address.
         cluster: the group's name.
-        settings: times and what this member tells of itself.
+        settings: times, and what this member announces of itself.
     """
 
     def __init__(self, engine: EnginePort, me: Member, cluster: str, settings: EndpointSettings) -> None:
@@ -102,11 +102,11 @@ class Endpoint:
         self.counters = self.context.counters
         """``COUNTERS``, all from the start: frames_received, frames_sent, frames_bad (dropped), frames_unsent (the
         engine's queue was full), callbacks_failed (raised), callbacks_late (returned after their deadline),
-        members_slow (members excluded because they had no room left for what they receive, or kept places unused),
-        members_lost (members that did not come along into the next view), membership_policy_failed (its order was not
+        members_slow (members excluded because they had no room for received packets, or kept places unused),
+        members_lost (members that did not continue into the next view), membership_policy_failed (its order was not
         used), links_cut (links that carry no multicast and were warned of), merges_unheard (requests to merge by a
-        coordinator whose beacon was not heard: not answered), joiners_declined (joiners that our view names and that
-        entered another view before)."""
+        coordinator whose beacon was not heard: not answered), joiners_declined (joiners named in our view that had
+        already entered another view)."""
         self.log = LogLines(self.context)
         self.machines = Machines(self.context)
         self._markers = Markers(self.context, self.machines)
@@ -115,7 +115,7 @@ class Endpoint:
         self._inputs: deque[Input] = deque()
         self._due = self.machines.due()  # timers change in steps only
 
-    # ---- the door
+    # ---- the interface
 
     @property
     def view(self) -> View | None:
@@ -128,7 +128,7 @@ class Endpoint:
 
     @property
     def pending(self) -> bool:
-        """The last step ended before all was done: the next one is due as soon as its effects are carried out."""
+        """The last step ended early: the next one is due as soon as the effects have been carried out."""
         return bool(self.context.emitted or self._inputs)
 
     @property
@@ -137,7 +137,7 @@ class Endpoint:
         return self.context.edges
 
     def marker(self, marker_id: int) -> tuple[Meaning, ...]:
-        """What a marker of ``engine.deliver`` means, in order; asked for once. May be called from any thread."""
+        """What a marker of ``engine.deliver`` means, in order. Call once for each marker, from any thread."""
         return self._markers.take(marker_id)
 
     def view_tagged(self, tag: int) -> View | None:
@@ -145,29 +145,29 @@ class Endpoint:
         return self.installer.view_tagged(tag)
 
     def joiners_of(self, tag: int) -> tuple[int, ...]:
-        """To whom this member has to give the state that it has at the beginning of the view with this tag. May be
-        called from any thread."""
+        """The joiners to which this member gives its state as of the beginning of the view with this tag. May be called
+        from any thread."""
         me = self.context.me.id
         return tuple(p.joiner for p in self.context.providers if p.provider == me and p.boundary == tag)
 
     def plan_at(self, tag: int) -> StatePlan | None:
-        """Where an application that is delivered to has come to the beginning of the view with this tag: for what it
-        stops there; None: it goes on. May be called from any thread."""
+        """What a receiving application that has reached the beginning of the view with this tag waits for there; None:
+        it continues. May be called from any thread."""
         plan = self.context.plan
         return plan if plan is not None and plan.boundary == tag else None
 
     def deadline(self) -> int:
-        """Monotonic ns at which a step is due though nothing came; 2**63 - 1: none is."""
+        """Monotonic ns at which a step is due without input; 2**63 - 1: never."""
         return self.context.now if self.pending else self._due
 
     def step(self, inputs: Sequence[Input], now_ns: int) -> list[Effect]:
-        """Takes what came since the last step, in order; returns what is to be done about it, in order.
+        """Takes the inputs since the last step, in order; returns the effects, in order.
 
-        A view is entered or left when the frames before it are on their way: where there are any, the step ends there,
-        and the next one goes on (``pending``).
+        A view is entered or left only when earlier frames have been sent: if there are any, the step ends there, and
+        the next one continues (``pending``).
 
         Args:
-            inputs: none, where only time has passed.
+            inputs: empty if only time has passed.
             now_ns: monotonic ns, never less than before.
         """
         self.context.now = now_ns
@@ -226,19 +226,19 @@ class Endpoint:
         self.machines.membership.trust(report.member)
 
     def _sends_drained(self, _: SendsDrained) -> None:
-        """The lifecycle looks at the end of each step: a view change may have come in between."""
+        """Nothing to do: the lifecycle checks at the end of each step, since a view change may have come in between."""
 
     # ---- the coordinator's duty
 
     def _review(self) -> None:
-        """Begins a view change, where it is this member's turn and there is a reason; and again, if that ends at once:
-        a member that is alone goes through all of it in one step."""
+        """Begins a view change if there is a reason and it is this member's turn; repeats if the change completes at
+        once: a member that is alone does all of it in one step."""
         while self.context.view is not None:
             machines = self.machines
             initiator, membership = machines.initiator, machines.membership
             initiator.review()
             waited_for, passing_on = initiator.waited_for, initiator.passing_on
-            if passing_on:  # of those that are gone or silent nobody waits
+            if passing_on:  # nobody waits for members that are gone or silent
                 doubted = membership.doubted()
                 waited_for = tuple(member for member in waited_for if member not in doubted)
                 passing_on = bool(waited_for)
@@ -256,7 +256,8 @@ class Endpoint:
     # ---- what the machines emit
 
     def _carry_out(self) -> bool:
-        """Carries out what the machines emitted, in that order. False: the effects so far must be, before the rest."""
+        """Carries out what the machines emitted, in order. False: the runner must first carry out the effects so
+        far."""
         context, emitted, me = self.context, self.context.emitted, self.context.me
         while emitted:
             what = emitted[0]
@@ -317,4 +318,4 @@ _TAKES: dict[type[Input], Callable[[Endpoint, Any], None]] = {
     CutReached: lambda e, _: e.machines.participant.reached(),
     SendsDrained: Endpoint._sends_drained,
 }
-"""Input -> what takes it."""
+"""Input -> its handler."""

@@ -1,4 +1,4 @@
-"""How this member enters a view and leaves one: the engine's view, the machines' and the application's, in one step."""
+"""Enters and leaves views: for the engine, the machines and the application, in one step."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Installer:
         )
 
     def _fell(self, frame: NewView) -> list[bool]:
-        """By rank in our view: is the member no survivor of it?"""
+        """By rank in our view: did the member not survive it?"""
         return [member.id not in frame.survivors for member in self.context.members]
 
     def _note_departed(self, frame: NewView) -> None:
@@ -137,7 +137,7 @@ class Installer:
             machines.end_lingering()
         else:
             names = ", ".join(member.name for member in view.members)
-            self._exclude(view.view_id, f"the group went on as [{names}]: join again", lost)
+            self._exclude(view.view_id, f"the group continued as [{names}]: join again", lost)
 
     def _give_way(self, view_id: ViewId | None, reason: str) -> None:
         self.machines.lifecycle.fire(LifecycleEvent.GIVE_WAY, reason)
@@ -150,7 +150,7 @@ class Installer:
         self.log.excluded(reason)
 
     def _abandon(self) -> None:
-        """Out of the view without the others' knowledge, if we are in one."""
+        """Leaves the view, if we are in one, without telling the others."""
         if self.context.view is not None:
             self._left = self._stop(None, self.losses.uncertain(), Left())
 

@@ -1,8 +1,8 @@
-"""What a group goes through, for people who read its log: one line for each view, and what led to it.
+"""The lines of a member's log: one for each view, and what led to it.
 
-The core does no I/O: lines are effects (`Log`), which the world writes by the logger of their part, and the
-simulator drops. They are made where membership changes, never for a message, and only for the parts that somebody
-reads (TRC-01): ``told`` are those whose lines are read, ``debugged`` those whose control frames are, too.
+The core does no I/O: lines are effects (`Log`), which the runner passes to the logger of their part and the simulator
+drops. There are lines for membership changes, never for messages, and only for enabled parts (TRC-01): ``told`` are the
+parts whose lines are written, ``debugged`` those whose control frames are written too.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ class LogLines:
         self.told: Collection[str] = PARTS
         self.debugged: Collection[str] = ()
         self.lines: list[Log] = []
-        self.closing_ns = 0  # since when the view closes; 0: it does not
+        self.closing_ns = 0  # when the view began to close; 0: it is not closing
 
     def say(self, part: str, text: str, *args: Any) -> None:
         if part in self.told:
             self.lines.append(Log(part, text, args))
 
     def take(self) -> list[Log]:
-        """The lines since it was asked last."""
+        """The lines since the last call."""
         lines, self.lines = self.lines, []
         return lines
 
-    # ---- what happens
+    # ---- events
 
     def received(self, frame: Frame, sender: int) -> None:
         """Before the frame is acted on."""
@@ -68,10 +68,10 @@ class LogLines:
         self.lines.append(Log(part, text, (self.context.me.name, whom, frame), debug=True))
 
     def effect(self, effect: Effect) -> None:
-        """Something that the runner is to do: of the state, it is of interest to those who read the log, too."""
+        """Logs effects that concern the transfer of state."""
         match effect:
             case TakeState(provider, _):
-                self.say("transfer", "%s: takes the state from %s", self.context.me.name, self.name(provider))
+                self.say("transfer", "%s: receives the state from %s", self.context.me.name, self.name(provider))
             case StateHeld(boundary):
                 whose = "it has the state" if boundary else "it is the first: its own state holds"
                 self.say("transfer", "%s: %s", self.context.me.name, whose)
@@ -81,10 +81,10 @@ class LogLines:
         self.say("detector", "%s: suspects %s: it is silent, and nobody else vouches for it", me, name)
 
     def alive(self, member_id: int) -> None:
-        self.say("detector", "%s: %s is there again", self.context.me.name, self.name(member_id))
+        self.say("detector", "%s: hears %s again", self.context.me.name, self.name(member_id))
 
     def token_remade(self, generation: int) -> None:
-        text = "%s: the token is late, or a member fell that may have had it: sends another one, generation %d"
+        text = "%s: the token is late, or the member that had it is lost: sends another one, generation %d"
         self.say("ring", text, self.context.me.name, generation)
 
     def installed(self, old: View | None, view: View, frame: NewView, why: Mapping[int, str]) -> None:

@@ -1,4 +1,4 @@
-"""What became of the messages that were sent here, when a view ends or this member leaves it: what ``Lost`` tells."""
+"""Computes ``Lost``: what became of this member's messages when a view ends or this member leaves it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from seqcast.types import ViewId
 class Losses:
     def __init__(self, context: Context, lineage: Lineage) -> None:
         self.context, self.lineage = context, lineage
-        self._unshared: list[Lost] | None = None  # since the others fell: what nobody else is known to have delivered
+        # Since the others crashed: messages that no other member is known to have delivered.
+        self._unshared: list[Lost] | None = None
 
     # ---- a view ends
 
     def leave_behind(self, frame: NewView) -> list[Lost]:
-        """Remembers how our view was closed; what of ours others did not get."""
+        """Remembers how our view was closed; returns which of our messages others did not get."""
         context, view, me = self.context, self.context.view, self.context.me.id
         if view is None or frame.closes is None:
             self.lineage.learn(frame.shortfalls)
@@ -45,23 +46,24 @@ class Losses:
         return lost
 
     def closed_without_us(self, frame: NewView, left: bool) -> list[Lost]:
-        """What those who closed our view did not deliver; ``left``: we are a survivor of the cut, and leave."""
+        """Our messages that the members that closed our view did not deliver; ``left``: we survive the cut, and
+        leave."""
         context = self.context
         assert context.view is not None
         context.plane.gate_close()  # the open packet counts
         lost = self.undelivered(last_delivered(context.view, frame, context.rank), frame.view_id)
-        if left and frame.survivors == (context.me.id,):  # there is nobody else, by now or for long
+        if left and frame.survivors == (context.me.id,):  # no other member is left
             lost = self.alone(frame, True)
         self.leave_behind(frame)
         return lost
 
     def uncertain(self) -> list[Lost]:
-        """All that was sent in our view and that not all others are known to have, as we go without asking them."""
+        """All messages of our view that not all others are known to have, because we leave without asking them."""
         self.context.plane.gate_close()  # the open packet counts
         return self.undelivered(self.context.plane.own().all, None)
 
     def unsent(self) -> list[Lost]:
-        """What waits for its receivers, or for the gate, when we go for good; nothing is sent afterwards."""
+        """What still waits for its receivers, or for the gate, when we leave for good; nothing is sent afterwards."""
         assert self.context.view is not None
         lost = self.unacknowledged(())
         if queued := self.context.plane.blocked_end():
@@ -83,7 +85,7 @@ class Losses:
         return [Lost(self.context.view.view_id, after + 1, last, missed_by, messages=count)] if count else []
 
     def unacknowledged(self, stay: Collection[int]) -> list[Lost]:
-        """What was sent to each member of our view alone and not acknowledged, but for those who ``stay`` with us."""
+        """Unacknowledged unicasts to members of our view, except to those that ``stay`` with us."""
         view = self.context.view
         assert view is not None
         return [
@@ -93,9 +95,9 @@ class Losses:
         ]
 
     def alone(self, frame: NewView, leaves: bool) -> list[Lost]:
-        """What nobody else is known to have delivered when a VIEW ends our view without anybody else: of all that was
-        sent since others fell, which may live behind a cut network. Where they all left nobody lacks anything. What
-        no sequencer has put in order is sent again in the next view, unless this member leaves."""
+        """What no other member is known to have delivered when our view ends with this member alone: of everything sent
+        since the others crashed, as they may live on behind a network partition. If they all left, nobody lacks
+        anything. Messages that no sequencer has ordered are sent again in the next view, unless this member leaves."""
         view = self.context.view
         assert view is not None
         own = self.context.plane.own()

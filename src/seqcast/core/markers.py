@@ -1,7 +1,7 @@
-"""The markers that this member puts into the stream of what is delivered, and what each means to the application.
+"""The markers in this member's delivery stream, and what each means to the application.
 
-A marker stands between two packets: what it means, a view or that the group is blocked, is told in its place among the
-messages. It is registered before the engine has it, as another thread delivers.
+A marker stands between two packets, so that the application learns of a view or a block in its true place among the
+messages. Its meaning is registered before the engine gets it, because another thread delivers.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ class Markers:
         self.context, self.machines = context, machines
         self._meanings: dict[int, tuple[Meaning, ...]] = {}
         self._last = 0
-        self._blocked = ""  # kind of the `Blocked` that the application was told last, until `Unblocked`
+        self._blocked = ""  # kind of the last reported `Blocked`, until `Unblocked`
 
     def add(self, *meaning: Meaning) -> int:
-        """A new marker that means this, in order; it is for the engine."""
+        """Registers a marker with these meanings, in order; returns it for the engine."""
         self._last += 1
         self._meanings[self._last] = meaning
         return self._last
 
     def take(self, marker: int) -> tuple[Meaning, ...]:
-        """What a marker means; asked for once. May be called from any thread."""
+        """What a marker means. Call once for each marker, from any thread."""
         return self._meanings.pop(marker)
 
     def tell_interface(self, change: InterfaceChanged) -> None:
-        """Reports a change of the interface; outside a view there is no stream to tell it in."""
+        """Reports a change of the interface; outside a view there is no stream to report it in."""
         if self.context.view is not None:
             self.context.plane.mark(self.add(change))
 
-    # ---- what the application is told of its gate
+    # ---- reports of the gate to the application
 
     def tell_blocked(self, kind: str, reason: str) -> None:
         """Reports a block, unless one was reported already; always reports a minority."""
@@ -46,14 +46,15 @@ class Markers:
             self.context.plane.mark(self.add(Blocked(kind, reason)))
 
     def open_pause(self, reason: str) -> None:
-        """Reports the end of a pause before the engine goes on: the application knows that it may send before anything
-        is sent."""
+        """Reports the end of a pause before the engine continues: the application learns that it may send before
+        anything is sent."""
         if not self.machines.participant.promised and (told := self.unblocked(reason)):
             self.context.plane.mark(self.add(*told))
         self.context.plane.resume()
 
     def unblocked(self, reason: str) -> tuple[Unblocked, ...]:
-        """What follows the last ``Blocked``; to be put into the stream before the gate opens, or with the view."""
+        """The ``Unblocked`` for the last ``Blocked``, if any; goes into the stream before the gate opens, or with the
+        view."""
         kind, self._blocked = self._blocked, ""
         if trouble := self.machines.blocker.take_trouble():
             reason = f"{reason}; {trouble}"

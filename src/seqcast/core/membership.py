@@ -1,16 +1,16 @@
 """What the rest of the core asks of membership: who should be in the next view, and which member closes this one.
 
 Safety does not depend on the answers. Any member may begin to close the view at any time, several may at once, and they
-may disagree about who lives: the cut gives one view or none. A kind of membership can only cost time, so it can be
-replaced without a change of the cut. It owes the others:
+may disagree about who is alive: the cut yields one view or none. A bad kind of membership can only cost time, so it can
+be replaced without a change to the cut. It must guarantee:
 
 1. survivors are members of the view, this member among them, and none of them is doubted here;
-2. among members that hear each other, only briefly does nobody act, or more than one;
-3. it waits for nobody that is doubted, and for anything else only within a bound;
+2. among members that hear each other, none or more than one acts only briefly;
+3. it never waits for a doubted member, and for anything else only within a bound;
 4. it starts anew with each view, and keeps only the joiners and leavers that the view did not answer.
 
-With both kinds the first member that nobody here doubts acts: at once (``machines/coordinated.py``), or when a token
-has brought the agreement of all (``machines/token_ring.py``).
+With both kinds the first member that is not doubted here acts: at once (``machines/coordinated.py``), or once a token
+has collected the agreement of all (``machines/token_ring.py``).
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Turn(Protocol):
 
 
 class Membership(Protocol):
-    """One member's part in it, for one view."""
+    """The membership of one view, as one member sees it."""
 
-    # What it is asked.
+    # ---- queries
     def acting(self) -> bool:
         """Is it this member's turn to close the view, and to answer for the group?"""
 
@@ -53,11 +53,11 @@ class Membership(Protocol):
         """Ids of the members that asked to leave."""
 
     def joining(self) -> list[MemberInfo]:
-        """The joiners that the next view takes in, in an order that depends on who asks only."""
+        """The joiners that the next view admits, in an order that depends only on which processes ask."""
 
-    # What it hears: frames of others.
+    # ---- inputs: frames of other members
     def join(self, frame: Join) -> Refused | None:
-        """A process asks to be taken in; the refusal, if this member refuses it."""
+        """A process asks to join; returns the refusal if this member refuses it."""
 
     def leave(self, member_id: int) -> None:
         """A member asks to leave."""
@@ -72,7 +72,7 @@ class Membership(Protocol):
         """A member shows itself in a view that does not follow from this one, as far as is known."""
 
     def lives(self, member_id: int) -> None:
-        """A member takes part in closing this view, whatever was thought of it."""
+        """A member takes part in closing this view, so it is alive and no longer doubted."""
 
     def call(self, member_id: int) -> None:
         """A member began to close this view without this one, and cannot end it alone."""
@@ -83,7 +83,7 @@ class Membership(Protocol):
     def went_on(self, member_ids: Iterable[int]) -> None:
         """Members are known to have left this view for a successor without this member."""
 
-    # What it hears: the engine.
+    # ---- inputs: the engine
     def suspect(self, member_id: int) -> None:
         """A member is silent, and verifying it failed."""
 
@@ -91,12 +91,12 @@ class Membership(Protocol):
         """A suspected member is heard again."""
 
     def starves(self, member_id: int) -> None:
-        """A member has long dropped what it received, for want of room."""
+        """A member has dropped packets for a long time because it has no room for them."""
 
     def links_changed(self) -> None:
-        """The links that carry no multicast are others than before."""
+        """The set of links that carry no multicast has changed."""
 
-    # Time, and the next view.
+    # ---- time, and the next view
     def review(self, runs: bool, survivors: tuple[int, ...], backing_off: bool, too_few: bool = False) -> Turn:
         """At the end of each step: decides whether this member closes the view now, and with whom.
 

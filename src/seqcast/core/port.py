@@ -1,7 +1,7 @@
-"""The engine as the core sees it: what it reports, and what it is asked and told during a step.
+"""The core's interface to the engine: its reports as inputs, and the methods that a step calls.
 
-Everything that the core learns comes by an input or as the answer of a port's method; so a recording of both replays to
-the same effects, without an engine.
+The core learns only from inputs and from return values of the port, so a recording of both replays to the same effects
+without an engine.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _REPORTS: dict[str, Callable[..., Report]] = {
 
 
 def reports(events: Sequence[tuple[Any, ...]]) -> list[Report]:
-    """What ``Engine.events`` gave, as inputs of a step."""
+    """The events of ``Engine.events`` as inputs of a step."""
     return [_REPORTS[kind](*details) for kind, *details in events]
 
 
 def transmit(engine: Transmitter, send: Send, counters: dict[str, int]) -> None:
-    """Carries out a ``Send``: what does not fit the engine's queue is repeated like any frame that is lost."""
+    """Carries out a ``Send``. A frame that does not fit the engine's queue is repeated like any lost frame."""
     if not engine.control_send(send.payload, send.address):
         counters["frames_unsent"] += 1
 

@@ -1,8 +1,8 @@
-"""Which control frame goes to which machine: a table of frames, and a decision on each that asks for one.
+"""Dispatches control frames to machines: a table of routes, and decision tables for frames that need more.
 
-A row of ``ROUTES`` says of which view a frame must be, who may send it, and who handles it; the first row that fits is
-taken, and a frame that fits none is dropped: it is late, or not for us. What a frame means may depend on more, such as
-whether this member is in a view, and whose turn it is: ``DECISIONS`` have a row for each case.
+A row of ``ROUTES`` says to which view a frame must belong, who may send it, and which machine handles it. The first
+matching row is used; a frame that matches none is dropped, because it is late or not for us. If the handling depends on
+more, such as whether this member is in a view and whose turn it is, ``DECISIONS`` has a row for each case.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from seqcast.errors import RemoteProtocolError
 
 
 class Of(Enum):
-    """The view that a frame must be of."""
+    """The view that a frame must belong to."""
 
     OURS = "our view"
     LEFT = "a view that we left, in which its sender was"

@@ -1,11 +1,11 @@
 """State machines and decisions as tables.
 
 A machine's table has a row for every pair of a state and an event. A row names the next state, the actions that run in
-it, and the reason. Several rows of one pair have *guards*: conditions, of which the first that holds chooses the row;
-the last row of a pair has none. So a table is total, and nothing outside it asks for a machine's state.
+it, and the reason. If a pair has several rows, they have *guards*, and the first guard that holds chooses the row; the
+last row of a pair has none. So a table is total, and nothing outside it reads a machine's state.
 
-``IGNORED`` rows do nothing: healthy groups meet them, by late or repeated frames. ``ILLEGAL`` rows are bugs of ours:
-the event raises. A decision is a table of one pair: guards in order, each with its actions.
+``IGNORED`` rows do nothing: they occur in healthy groups, with late or repeated frames. ``ILLEGAL`` rows are bugs in
+seqcast: the event raises. A decision is a table of one pair: guards in order, each with its actions.
 
 Guards and actions are functions of the machine, called with the event's arguments. Guards change nothing.
 """
@@ -21,7 +21,7 @@ Guard = Callable[..., bool]
 
 
 class Verdict(Enum):
-    """Of a row without actions."""
+    """What a row without actions means."""
 
     IGNORED = auto()
     ILLEGAL = auto()
@@ -32,7 +32,7 @@ Does = Action | tuple[Action, ...] | Verdict
 
 
 class Edge(NamedTuple):
-    """A row as the simulator counts it; of a decision only its name and the guard."""
+    """A row as the simulator counts it; for a decision only its name and the guard."""
 
     machine: str
     state: str = ""
@@ -65,7 +65,7 @@ class Row(NamedTuple):
 
 
 class IllegalEvent(AssertionError):
-    """An event that cannot come in this state: a bug of ours."""
+    """An event that cannot occur in this state: a bug in seqcast."""
 
 
 class Table:
@@ -139,7 +139,7 @@ def decision(name: str, *cases: tuple[Guard | None, Does, str]) -> DecisionTable
 
 
 class Machine:
-    """A machine runs its table; the simulator reads from ``edges`` which rows were taken."""
+    """A state machine that runs its table. ``edges`` records the rows that were taken, for the simulator."""
 
     TABLE: ClassVar[Table]
 

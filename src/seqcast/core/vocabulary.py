@@ -1,9 +1,9 @@
-"""What a member's core takes and gives: every input of ``Endpoint.step``, and every effect it has, once.
+"""Every input and every effect of ``Endpoint.step``.
 
 *Inputs* come from the application (it joins, leaves, pauses the group), from the runner (a callback returned, it looked
 at the interface) and from the engine (a frame came, a member is suspected). *Effects* are for the runner: it
-transmits frames, calls callbacks and tells the application. What the machines decide about this member's view are
-*commands*, which the core itself carries out, in order with the effects.
+transmits frames, calls callbacks and tells the application. Decisions of the machines
+about this member's view are *commands*, which the core itself carries out, in order with the effects.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class JoinGroup:
 
 @dataclass(frozen=True, slots=True)
 class CloseGroup:
-    """The application is gone without leaving: out of the view at once, without the others' knowledge."""
+    """The application closes without leaving: leaves the view at once, without telling the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +90,13 @@ class InterfaceSeen:
 
     Args:
         name: of the interface.
-        address: of this member, in words.
+        address: of this member, as text.
         gone: no interface has this name.
-        down: it is switched off.
+        down: it is down.
         no_carrier: nothing is connected to it.
-        address_gone: it does not have the address; ``address_other``: but another one.
+        address_gone: it no longer has the address; ``address_other``: it has another one instead.
         remade: another interface has the name since the sockets were opened or mended.
-        send_errors: how many sends have failed so far; ``refusal``: the last of them, in words.
+        send_errors: how many sends have failed so far; ``refusal``: the last error, as text.
     """
 
     name: str
@@ -123,7 +123,7 @@ class SocketsMended:
 
 @dataclass(frozen=True, slots=True)
 class FrameReceived:
-    """A control frame came, whole and undamaged; nothing else about it is checked.
+    """A control frame arrived, complete and undamaged; nothing else about it has been checked.
 
     Args:
         sender: id of the member or stranger that sent it.
@@ -152,17 +152,17 @@ class MemberAlive:
 
 @dataclass(frozen=True, slots=True)
 class LinksChanged:
-    """Other members than before do not hear each other's multicasts; ``EnginePort.links`` tells which."""
+    """The set of members that do not hear each other's multicasts changed; ``EnginePort.links`` has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlabsExhausted:
-    """This member drops datagrams, as all its receive buffers are in use."""
+    """This member drops datagrams because all its receive buffers are in use."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberStarved:
-    """Another member has long said so of itself."""
+    """Another member has reported this of itself for a long time."""
 
     member: int
 
@@ -179,7 +179,7 @@ class CutReached:
 
 @dataclass(frozen=True, slots=True)
 class SendsDrained:
-    """All that was accepted before this member left is ordered and acknowledged."""
+    """All messages that were accepted before the leave are ordered and acknowledged."""
 
 
 Report = (
@@ -193,7 +193,7 @@ Report = (
     | CutReached
     | SendsDrained
 )
-"""What the engine tells."""
+"""Inputs from the engine."""
 
 Input = (
     JoinGroup
@@ -208,7 +208,7 @@ Input = (
     | SocketsMended
     | Report
 )
-"""What a step takes."""
+"""Inputs of a step."""
 
 # ---- effects -----------------------------------------------------------------------------------------------------
 
@@ -253,7 +253,7 @@ class Left:
 
     Args:
         view: the view in which the others continue, if known.
-        complete: all that was accepted is delivered by those who stay, and no ``Lost`` came before.
+        complete: the remaining members deliver everything that was accepted, and no ``Lost`` came before.
     """
 
     view: View | None = None
@@ -270,14 +270,14 @@ class ExcludedBy:
 
 @dataclass(frozen=True, slots=True)
 class Minority:
-    """Blocked for want of a majority (the cut, step 9), until a view is installed or the endpoint is over."""
+    """Blocked because there is no majority (the cut, step 9), until a view is installed or the endpoint is over."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The group that this member wants to join answers, and takes nobody in now: it is blocked for want of a
+    """The group that this member wants to join answers but admits nobody now: it is blocked because it has no
     majority."""
 
     reason: str
@@ -305,7 +305,7 @@ class StateLost:
 
     Args:
         error: why, and what to do.
-        inside: its application is delivered to, and cannot get the state of a merged group.
+        inside: its application is already receiving, and cannot get the state of a merged group.
     """
 
     error: str
@@ -314,13 +314,13 @@ class StateLost:
 
 @dataclass(frozen=True, slots=True)
 class StatePlan:
-    """An application that is delivered to stops at the beginning of a view until it has the state of the merged group.
+    """A receiving application stops at the beginning of a view until it has the state of the merged group.
 
     Args:
-        boundary: tag of the view; 0: of none: it goes on with what it has.
+        boundary: tag of the view; 0: none, it continues with its own state.
         providers: the members whose states this member takes.
         merges: this member merges them into its own, for all; else the state of the one provider replaces its own.
-        held: all of it is here, and counts: it is to be merged or taken over.
+        held: it is complete and valid, and can be merged or taken over.
     """
 
     boundary: int
@@ -343,7 +343,7 @@ class CallUnblock:
 
 @dataclass(frozen=True, slots=True)
 class PauseHeld:
-    """The pause that this application asked for is held: all members have delivered the same, and nobody sends."""
+    """The pause that this application asked for holds: all members have delivered the same messages, and none sends."""
 
     request: int
 
@@ -358,13 +358,13 @@ class PauseOver:
 
 @dataclass(frozen=True, slots=True)
 class MendSockets:
-    """Have the sockets use the interface that has the name now, and join the group on it; ``SocketsMended`` tells the
+    """Make the sockets use the interface that has the name now, and join the group on it; ``SocketsMended`` reports the
     result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Warn:
-    """Something that the user should know."""
+    """A warning for the user."""
 
     text: str
 
@@ -375,7 +375,7 @@ class Log:
 
     Args:
         part: of ``log.PARTS``.
-        text, args: as ``logging`` takes them, so that a line that nobody reads is never put together.
+        text, args: as for ``logging``, so that a line that is not written is never formatted.
         debug: of level DEBUG, not INFO.
     """
 
@@ -405,10 +405,10 @@ Effect = (
     | Warn
     | Log
 )
-"""What the runner is to do, or to tell the application, in order."""
+"""What the runner carries out, or reports to the application, in order."""
 
 Meaning = View | Lost | Blocked | Unblocked | InterfaceChanged | Excluded | Left
-"""Of a marker in the stream of what is delivered."""
+"""What a marker in the delivery stream means."""
 
 # ---- commands to the core itself ---------------------------------------------------------------------------------
 
@@ -450,8 +450,8 @@ class GiveWay:
     """Leave the view at once, or end the join.
 
     Args:
-        view_id: of another primary partition of this cluster, as there shall be one; None: nobody reaches this member.
-        reason: in words.
+        view_id: of the other primary partition, to which this one gives way; None: nobody can reach this member.
+        reason: as text.
     """
 
     view_id: ViewId | None
@@ -468,12 +468,12 @@ class Over:
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """Leave the view at once, without the others' knowledge."""
+    """Leave the view at once, without telling the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class TellBlocked:
-    """The application may not send to the group from here on: "flush", "pause" or "minority", and why."""
+    """From here on the application may not send to the group: "flush", "pause" or "minority", and why."""
 
     kind: str
     reason: str
@@ -481,14 +481,14 @@ class TellBlocked:
 
 @dataclass(frozen=True, slots=True)
 class OpenPause:
-    """What a pause stopped may continue, unless the gate is closed for a view."""
+    """Sends that a pause stopped may continue, unless the gate is closed for a view."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class TellInterface:
-    """The application of a member in a view is told this, between what was delivered before and after."""
+    """Report this to the application, in its place in the delivery stream."""
 
     change: InterfaceChanged
 
@@ -500,13 +500,13 @@ class CallbackOver:
 
 @dataclass(frozen=True, slots=True)
 class TokenRemade:
-    """The token of this member's ring was lost, or is late: it has sent one of a new generation (E-21)."""
+    """The ring's token was lost or is late: this member has sent one of a new generation (E-21)."""
 
     generation: int
 
 
 ViewChange = Install | CloseView | GiveWay | Over | Abandon
-"""What the installer carries out, when the frames before it are on their way."""
+"""Commands for the installer, which runs them once earlier frames have been sent."""
 
 Command = Unicast | Multicast | TellBlocked | OpenPause | TellInterface | CallbackOver | TokenRemade | ViewChange
-"""What a machine decides about this member's view."""
+"""Commands of the machines to the core itself."""

@@ -25,7 +25,7 @@ class Timed(Protocol):
     """A machine with timers."""
 
     def due(self) -> int:
-        """Monotonic ns at which ``run_timers`` is to be called; ``NEVER``: it is not."""
+        """Monotonic ns at which ``run_timers`` must be called; ``NEVER``: not at all."""
 
     def run_timers(self) -> None: ...
 
@@ -44,8 +44,8 @@ class Machines:
         self.merger = Merger(context, self.initiator, self.lineage)
 
     def timed(self) -> Iterator[Timed]:
-        """Those with timers, in the order in which these run. Each is looked up when it is its turn: the one before
-        may have entered a view."""
+        """The machines with timers, in the order in which these run. Each is looked up only at its turn, because the
+        one before it may have entered a view."""
         yield self.lifecycle
         yield self.blocker
         yield self.pause_member
@@ -84,7 +84,7 @@ class Machines:
             self.membership = CoordinatedMembership(self.context, self.participant, before)
         self.gossip = Gossiping(self.context)
 
-    # ---- what one of them means for another
+    # ---- effects of one machine on another
 
     def end_pauses(self) -> None:
         """The view begins to close, which ends its pauses (the cut, step 6)."""
@@ -95,6 +95,6 @@ class Machines:
             self.pause_owner.close()
 
     def end_lingering(self) -> None:
-        """A leaver is done when nobody waits for the closing VIEW."""
+        """A leaver is done when no member waits for the closing VIEW."""
         if self.initiator.idle:
             self.lifecycle.fire(LifecycleEvent.SERVED)

@@ -1,5 +1,5 @@
-"""The application's block and unblock callbacks, on a thread of their own: the protocol never waits for them but by
-the deadline that the policy sets."""
+"""The application's block and unblock callbacks, on a thread of their own: the protocol waits for them only up to
+``block_deadline_s``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POLICY_NS_MAX = 20_000_000
 
 
 def timed(policy: MembershipPolicy, name: str) -> MembershipPolicy:
-    """A membership policy that warns where it takes long: the group of the member ``name`` waits for it."""
+    """Wraps a membership policy so that a slow call is warned of: the group of member ``name`` waits for it."""
 
     def call(change: MembershipChange) -> Sequence[Member]:
         begin = now_ns()
@@ -26,7 +26,7 @@ def timed(policy: MembershipPolicy, name: str) -> MembershipPolicy:
         finally:
             took = now_ns() - begin
             if took > POLICY_NS_MAX:
-                log.warning("%s: membership_policy took %.3f s, and nobody could send", name, took / 1e9)
+                log.warning("%s: membership_policy took %.3f s, during which no member could send", name, took / 1e9)
 
     return call
 
@@ -58,12 +58,12 @@ class Callbacks:
         self._calls.put(0)
 
     def stop(self) -> None:
-        """No further callback is begun; one that runs is not waited for."""
+        """Begins no further callback, and does not wait for a running one."""
         self._calls.put(None)
 
     @property
     def inside(self) -> bool:
-        """The caller is a callback."""
+        """Does a callback make this call?"""
         return threading.current_thread() is self.thread
 
     def _run(self) -> None:
@@ -75,7 +75,7 @@ class Callbacks:
                     call()
             except Exception as error:
                 trouble = f"{what} raised {error!r}"
-                log.exception("%s: %s raised; the group goes on", self.name, what)
+                log.exception("%s: %s raised; the group continues", self.name, what)
             if run:
                 self.returned(run, trouble)
         # Breaks the reference cycle with the group and its runner, so that a group that was left is freed at once.

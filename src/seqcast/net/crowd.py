@@ -1,4 +1,4 @@
-"""A member of a crowd on real sockets: one thread that receives, ticks, stores and sends."""
+"""A member of a crowd on real sockets: one thread that receives, runs timers, stores and sends."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ log = logging.getLogger("seqcast.gossip")
 
 BUFFER_BYTES = 4 << 20
 BATCH = 256
-"""Datagrams of one socket that are taken in before what is due is done."""
+"""How many datagrams of one socket are read before timers run."""
 EVENT_BYTES = 100
-"""What an event takes beside its payload, about."""
+"""Approximate memory of an event beside its payload, bytes."""
 SENDS_MAX = 1024
 """Messages that wait for the thread to send them."""
 IDLE_S = 0.1
-"""The thread looks around this often at least, in seconds."""
+"""The thread wakes at least this often, s."""
 
 
 class CrowdRunner:
@@ -83,7 +83,7 @@ class CrowdRunner:
         self._sends: deque[bytes] = deque()
         self._events: deque[Event] = deque()
         self._waiting_bytes = 0  # of the events
-        self._refused = 0  # datagrams that the kernel did not take
+        self._refused = 0  # datagrams that the kernel refused
         self._counters = self._count()
         self._until_ns: int | None = None  # when the thread ends
         self._over = self._settled = False
@@ -94,12 +94,12 @@ class CrowdRunner:
     # ---- for the application's threads
 
     def wait_settled(self) -> None:
-        """Waits until what is sent from now on is delivered here, or told as missed."""
+        """Waits until everything sent from now on is delivered here or reported as lost."""
         with self._changed:
             self._changed.wait_for(lambda: self._settled or self._over)
 
     def send(self, payload: bytes, timeout_s: float | None) -> None:
-        """Hands over a message; waits for its turn.
+        """Hands a message to the thread; waits for its turn.
 
         Raises:
             SendTimeout: it had to wait longer.
@@ -110,7 +110,7 @@ class CrowdRunner:
             while True:
                 self._refuse_over()
                 if self._until_ns is not None:
-                    raise NotMember("this member leaves the crowd: join again")
+                    raise NotMember("this member is leaving the crowd: join again")
                 now = time.monotonic_ns()
                 wait_s = 0.05
                 if len(self._sends) < SENDS_MAX and self._waiting_bytes <= self._receive_bytes:
@@ -146,7 +146,7 @@ class CrowdRunner:
 
     @property
     def over(self) -> bool:
-        """Nothing more comes."""
+        """No further event will come."""
         with self._changed:
             return self._over and not self._events
 
@@ -155,7 +155,7 @@ class CrowdRunner:
             return dict(self._counters)
 
     def close(self, linger_s: float) -> None:
-        """Ends it after ``linger_s``, in which it still answers."""
+        """Ends the member after ``linger_s``, during which it still answers."""
         with self._changed:
             if self._until_ns is None:
                 self._until_ns = time.monotonic_ns() + nanoseconds(linger_s)
@@ -170,7 +170,7 @@ class CrowdRunner:
         try:
             self._wake_out.send(b"!")
         except OSError:
-            pass  # it is being woken already, or it is over
+            pass  # already being woken, or closed
 
     # ---- the thread
 
@@ -218,7 +218,7 @@ class CrowdRunner:
             member.tick(now)
         self._transmit()
         if self._store is not None:
-            self._store.flush()  # before the application is given what is in it
+            self._store.flush()  # before its content is given to the application
         self._publish()
         return True
 
@@ -229,7 +229,7 @@ class CrowdRunner:
             except BlockingIOError:
                 return
             except ConnectionError:
-                continue  # a member that is gone refused what we sent it
+                continue  # ICMP: the port of a member that has ended
             self._member.datagram(data, socket.inet_aton(source[0]), time.monotonic_ns())
 
     def _transmit(self) -> None:
@@ -262,10 +262,11 @@ def _size(event: Event) -> int:
 
 
 def _address_of(interface: str, group: str, port: int) -> str:
-    """The IPv4 address of an interface, by its name or its address; of none: of the one that multicasts go out by.
+    """The IPv4 address of an interface, given by name or address; "": of the interface that the route for multicast
+    uses.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: the interface has no IPv4 address, or does not exist.
     """
     if not interface:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

@@ -1,8 +1,8 @@
 """The store of a late-join handler: the packets that it delivered, in a SQLite file (PB-05).
 
 The file survives the death of its process at any moment (write-ahead log; what an application was given is committed
-before). It does not grow beyond its bounds: the oldest packets go first. It is not believed blindly: a file that is
-damaged is refused when it is opened, and each packet has a checksum of its own.
+before). It does not grow beyond its bounds: the oldest packets are removed first. It is not trusted blindly: a damaged
+file is refused when it is opened, and each packet has a checksum of its own.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ log = logging.getLogger("seqcast.gossip")
 
 FORMAT = 1
 ROW_BYTES = 64
-"""What a packet takes beside its payload, about."""
+"""Approximate size of a packet's row beside its payload, bytes."""
 STEP = 256
-"""Packets that are removed at once."""
+"""How many packets one transaction removes."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS about (format INTEGER NOT NULL, crowd TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS packets (id INTEGER PRIMARY KEY AUTOINCREMENT, sender BLOB NOT NULL, seqno INTEGER NOT NULL,
@@ -35,7 +35,7 @@ class PacketStore:
     """What ``core.gossip.streams.Store`` asks for. For one thread.
 
     Args:
-        path: of the file, which is made if it is not there.
+        path: of the file, which is created if it does not exist.
         crowd: name of the crowd; a file belongs to one.
         bytes_max: of packets that are kept.
         age_s: seconds that a packet is kept; 0: no limit.
@@ -93,7 +93,7 @@ class PacketStore:
         self.counters["store_packets"], payloads = db.execute(total).fetchone()
         self.counters["store_bytes"] = payloads + ROW_BYTES * self.counters["store_packets"]
 
-    # ---- what a handler does with it
+    # ---- used by a late-join handler
 
     def put(self, sender: int, seqno: int, payload: bytes) -> None:
         """Keeps a packet; it is safe after ``flush``. After an error nothing is kept any more: see ``store_errors``."""
@@ -117,7 +117,7 @@ class PacketStore:
         self.counters["store_bytes"] += len(payload) + ROW_BYTES
 
     def find(self, sender: int, first: int, last: int) -> Iterator[tuple[int, bytes]]:
-        """What is kept of these packets, with their seqnos; a packet with a bad checksum is not."""
+        """Those of these packets that are kept, with their seqnos, without packets that have a bad checksum."""
         raw = sender.to_bytes(ID_BYTES)
         try:
             rows = self._db.execute(
@@ -141,7 +141,7 @@ class PacketStore:
         return self._ends
 
     def flush(self) -> None:
-        """Makes what was put safe, and removes what is beyond the bounds."""
+        """Commits what was put, and removes what exceeds the bounds."""
         now = self._clock()
         aged = self._age_s > 0 and now >= self._age_check_s
         if self._broken or not (self._open or aged):
@@ -190,10 +190,11 @@ class PacketStore:
         return bool(rows)
 
     def _break(self, error: sqlite3.Error) -> None:
-        """The disk is full, or the file was damaged meanwhile: the member lives on, and is no late-join handler."""
+        """The disk is full, or the file was damaged meanwhile: the member continues, but is no longer a late-join
+        handler."""
         self.counters["store_errors"] += 1
         self._broken, self._open = True, False
-        log.warning("the store %s keeps nothing any more, and serves no joiner: %s", self._path, error)
+        log.warning("the store %s keeps nothing from now on and serves no joiner: %s", self._path, error)
 
 
 def _crc(raw: bytes, seqno: int, payload: bytes) -> int:
@@ -202,6 +203,6 @@ def _crc(raw: bytes, seqno: int, payload: bytes) -> int:
 
 def _damaged(path: str, what: str) -> ConfigError:
     return ConfigError(
-        f"store={path!r} is damaged, and not used: {' '.join(what.split())}. Move it away: this member then begins an "
-        "empty one, and with history=True it fetches what other late-join handlers keep"
+        f"store={path!r} is damaged and cannot be used: {' '.join(what.split())}. Move it away: this member then "
+        "begins an empty one, and with history=True it fetches what other late-join handlers keep"
     )

@@ -1,4 +1,4 @@
-"""What the system refuses, as a ``ConfigError`` that says what to do. The one place where errno becomes text."""
+"""Turns errors of the system into a ``ConfigError`` that says what to do. The only place where errno becomes text."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def explain(error: OSError, config: Config, address: str) -> ConfigError:
     elif step == "bind" and code == errno.EADDRINUSE:
         text = (
             f"port {config.port} or {config.port + 1} is in use by another program that does not share it; choose "
-            f"another port= on every member (`ss -ulpn` shows who has it)"
+            f"another port= on every member (`ss -ulpn` shows which one)"
         )
     elif step in ("route", "join", "multicast") and code in (errno.ENETUNREACH, errno.ENODEV, errno.EADDRNOTAVAIL):
         text = f"no multicast route to {address} by {interface}: choose another interface=, {remedy}"
@@ -62,7 +62,7 @@ def explain(error: OSError, config: Config, address: str) -> ConfigError:
 
 
 def _ip_version(interface: str) -> int:
-    """4 or 6 where an interface is given by an address, 0 where it is given by a name."""
+    """4 or 6 if an interface is given by address, 0 if it is given by name."""
     try:
         return ipaddress.ip_address(interface.partition("%")[0]).version
     except ValueError:
@@ -70,7 +70,7 @@ def _ip_version(interface: str) -> int:
 
 
 def clipped_buffers(config: Config, rcvbuf: int, sndbuf: int) -> str:
-    """The warning for buffers that the kernel made smaller than asked for; empty where it did not.
+    """The warning for socket buffers that the kernel made smaller than requested; "" if it did not.
 
     Args:
         config: the settings in use.
@@ -106,7 +106,7 @@ def only_loopback(address: str) -> str:
 
 
 NO_SEGMENTS = (
-    "the kernel, or the device of this path, does not take UDP_SEGMENT (GSO), so every datagram goes through the "
-    "network stack by itself: sending takes more CPU time. Use Linux 4.18 or later and a device that has it; gso=False "
-    "says that this is known"
+    "the kernel or the network device does not support UDP_SEGMENT (GSO), so every datagram passes through the "
+    "network stack separately, which costs CPU time. Use Linux 4.18 or later and a device that supports it; gso=False "
+    "silences this warning"
 )

@@ -25,7 +25,7 @@ _UNDER_WAY = (errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EALREADY)
 
 
 class Guard:
-    """The guard connections of one member, and the thread that looks after them.
+    """The guard connections of one member, and the thread that serves them.
 
     Args:
         me: this member; it listens on the TCP port of its UDP address.
@@ -51,9 +51,9 @@ class Guard:
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
         self._views: deque[tuple[Member, ...]] = deque(maxlen=1)
-        self._members: dict[int, Member] = {}  # the others, that can be called
+        self._members: dict[int, Member] = {}  # the other members that can be called
         self._lines: dict[int, socket.socket] = {}  # by the guard's number
-        self._calling: set[int] = set()  # of those: not connected yet
+        self._calling: set[int] = set()  # those not connected yet
         self._stopping = False
         self.thread = threading.Thread(target=self._run, name=f"seqcast-guard-{me.name}", daemon=True)
 
@@ -61,8 +61,9 @@ class Guard:
 
     @property
     def counters(self) -> dict[str, int]:
-        """connections: that stand; gone: members whose process ended; strangers: connections closed that were of no
-        member of this group, or one too many; addresses_bad: members whose address cannot be called; failed: errors."""
+        """connections: open now; gone: members whose process ended; strangers: connections that were closed because
+        they belonged to no member of this group, or were one too many; addresses_bad: members whose address cannot be
+        called; failed: errors."""
         connections = len(self._lines) - len(self._calling)
         return {"connections": max(0, connections)} | self._guard.counters | self._counters
 
@@ -95,9 +96,9 @@ class Guard:
                 ready = self._selector.select(None if due == NEVER else max(0.0, (due - now_ns()) / 1e9))
                 try:
                     self._look(ready)
-                except Exception:  # what comes from outside must not end the thread
+                except Exception:  # input from outside must not end the thread
                     if not self._counters["failed"]:
-                        log.exception("the guard connections of %s failed; heartbeats go on", self.me.name)
+                        log.exception("the guard connections of %s failed; heartbeats continue", self.me.name)
                     self._counters["failed"] += 1
                     time.sleep(RETRY_NS / 1e10)
         finally:
@@ -106,7 +107,7 @@ class Guard:
             self._lines.clear()
             self._calling.clear()
             self._selector.close()
-            del self.gone  # it refers to the runner, which refers to this guard: a group that was left is freed at once
+            del self.gone  # breaks the cycle with the runner, so that a group that was left is freed at once
 
     def _look(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
         for key, _ in ready:
@@ -131,7 +132,7 @@ class Guard:
     def _accept(self) -> None:
         try:
             sock, _ = self._listener.accept()
-        except OSError:  # it went again, or there are no descriptors left
+        except OSError:  # the caller has closed, or no descriptors are left
             return
         line, effects = self._guard.accepted(now_ns())
         self._add(line, sock, selectors.EVENT_READ)
@@ -203,13 +204,13 @@ class Guard:
     def _close(self, line: int) -> None:
         self._calling.discard(line)
         sock = self._lines.pop(line, None)
-        if sock is not None:  # None: no socket could be had for the call
+        if sock is not None:  # None: no socket could be opened for the call
             self._selector.unregister(sock)
             sock.close()
 
 
 def _where(member: Member) -> tuple[socket.AddressFamily, tuple[str, int]] | None:
-    """Family and address of a member's listener; None where its address, which it chose itself, is none."""
+    """Family and address of a member's listener; None if the address that it announced is invalid."""
     host, _, port = describe_address(member.address).rpartition(":")
     try:
         found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)

@@ -1,4 +1,4 @@
-"""What the control thread sees of the network interface, and how it mends the sockets; ``core/machines/interface.py``
+"""Observes the network interface for the control thread, and rejoins the sockets on it; ``core/machines/interface.py``
 decides."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CAUSES = {
 
 
 def see(driver: Driver) -> InterfaceSeen:
-    """The interface of a driver's sockets, as it is now."""
+    """The current state of the interface of a driver's sockets."""
     seen, code = driver.look(), driver.last_send_error
     return InterfaceSeen(
         name=driver.interface,
@@ -47,7 +47,7 @@ def fault(driver: Driver) -> str:
 
 
 def mend(driver: Driver) -> SocketsMended:
-    """Has the sockets use the interface that has the name now."""
+    """Makes the sockets use the interface that has the name now."""
     try:
         driver.mend()
     except OSError as error:

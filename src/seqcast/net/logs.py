@@ -1,8 +1,8 @@
-"""What a member logs: the lines of the core by part, and receivers that hold senders up.
+"""What a member logs: the core's lines, by part, and receivers that block senders.
 
 Each part has a logger, ``seqcast.membership``, ``.flush``, ``.merge``, ``.order``, ``.transfer``, ``.detector``,
-``.gossip`` and ``.ring``, which can be switched at run time; lines that nobody reads are not made (TRC-01). INFO has
-one line for each thing that happened to the group, DEBUG one for each control frame. Messages are never logged.
+``.gossip`` and ``.ring``, which can be switched at run time; lines of a disabled logger are never made (TRC-01). INFO
+has one line for each event of the group, DEBUG one for each control frame. Messages are never logged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LOGGERS = {part: logging.getLogger(f"seqcast.{part}") for part in PARTS}
 
 
 def parts_read(level: int) -> frozenset[str]:
-    """The parts of whose lines somebody reads those of this level."""
+    """The parts whose loggers are enabled for this level."""
     return frozenset(part for part, logger in _LOGGERS.items() if logger.isEnabledFor(level))
 
 
@@ -27,8 +27,8 @@ def write(line: Log) -> None:
 
 
 class SlowReceivers:
-    """Tells of receivers for which this member's senders wait: of one that takes nothing for a second, then after two,
-    four and so on.
+    """Warns of receivers that block this member's senders: after a receiver has taken nothing for 1 s, 2 s, 4 s and so
+    on.
 
     Args:
         name: of this member.
@@ -39,10 +39,10 @@ class SlowReceivers:
         self.due_ns = 0
         self._last: tuple[int, int] | None = None
         self._since_ns = 0
-        self._told_ns = 0  # how long it took, as told last; 0: not told
+        self._told_ns = 0  # duration that was last reported; 0: none was
 
     def look(self, stalled: tuple[int, int] | None, now_ns: int, name_of: Callable[[int], str]) -> None:
-        """At most each ``LOOK_NS``.
+        """Checks, at most every ``LOOK_NS``.
 
         Args:
             stalled: of ``Engine.stalled``.

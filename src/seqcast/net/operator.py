@@ -1,4 +1,4 @@
-"""The operator's command ``unblock`` on the network: it joins no group."""
+"""The sockets of the operator's command ``unblock``, which joins no group."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class OperatorRunner:
         self.driver.close()
 
     def ask(self) -> None:
-        """Asks all members, until the answers are in."""
+        """Asks all members; returns when the time for answers is over."""
         while not self.operator.asked:
             self._round()
 
     def allow(self) -> None:
-        """Allows the chosen side to go on, until all of it have accepted or the time is over."""
+        """Allows the chosen side to continue; returns when all of it have accepted or the time is over."""
         while not self.operator.over:
             self._round()
 

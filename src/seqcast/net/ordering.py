@@ -22,7 +22,7 @@ class Ordering:
         name: of the member, for logs and the thread.
         policy: of the application.
         engine: whose packets are ordered.
-        decided: called after each decision, which gives the engine something to transmit.
+        decided: called after each decision, because the engine then has something to transmit.
     """
 
     def __init__(self, name: str, policy: OrderPolicy, engine: Engine, decided: Callable[[], None]) -> None:
@@ -32,7 +32,7 @@ class Ordering:
         self.thread = threading.Thread(target=self._run, name=f"seqcast-order-{name}", daemon=True)
 
     def look(self, members: Sequence[Member]) -> None:
-        """Hands packets that wait to the policy. On the control thread, which is woken when there are some.
+        """Hands waiting packets to the policy. Runs on the control thread, which is woken when there are some.
 
         Args:
             members: of the view that the engine is in, by rank.
@@ -41,11 +41,11 @@ class Ordering:
             self._batches.put((*offers, members))
 
     def stop(self) -> None:
-        """No further batch is ordered; one that is being ordered is not waited for."""
+        """Orders no further batch, and does not wait for the current one."""
         self._batches.put(None)
 
     def _newest(self) -> tuple[int, Offers, Sequence[Member]] | None:
-        """Waits for a batch; passes over those that the engine gave up while the policy was slow. None: the end."""
+        """Waits for a batch; skips those that timed out in the engine while the policy was busy. None: stopped."""
         found = self._batches.get()
         while found is not None and not self._batches.empty():
             found = self._batches.get()
@@ -60,8 +60,8 @@ class Ordering:
             except Exception:
                 if not self._failed:
                     log.exception(
-                        "%s: the order policy failed: these messages are ordered as they arrived; later failures are "
-                        "only counted (policy_failed)",
+                        "%s: the order policy failed; these messages are ordered as they arrived, and later failures "
+                        "are only counted (policy_failed)",
                         self.name,
                     )
                 self._failed = True

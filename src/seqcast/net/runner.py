@@ -1,8 +1,9 @@
-"""One endpoint in the real world: engine, sockets, and the thread that runs the control plane.
+"""Runs one member: its engine, its sockets, and the control thread, which steps the endpoint and carries out its
+effects.
 
-Three parties touch the engine, each under its lock: the callers and the I/O thread (native/io/driver.h), and here the
-control thread, which sleeps until the engine has events, the endpoint's deadline comes or the application asks for
-something. Python that is busy elsewhere delays only the control thread.
+Three kinds of threads use the engine, each under its lock: callers, the I/O thread (native/io/driver.h), and the
+control thread, which sleeps until the engine has events, the endpoint's deadline comes or the application makes a
+request. Busy Python code elsewhere delays only the control thread.
 """
 
 from __future__ import annotations
@@ -64,15 +65,15 @@ log = logging.getLogger("seqcast")
 
 
 _JOIN_ERRORS = {"name": NameTaken, "address": JoinTimeout}
-"""By the cause of a ``JoinFailed``."""
+"""``JoinFailed.cause`` -> exception; ``JoinRefused`` for all others."""
 
 
 class ClippedBuffer(UserWarning):
-    """The kernel made the receive or the send buffer smaller than asked for."""
+    """The kernel made the receive or the send buffer smaller than requested."""
 
 
 def group_address(cluster: str, ip_version: int) -> str:
-    """The multicast address of a cluster that is given none: in 239.255.0.0/16, or transient and site-local."""
+    """The default multicast address of a cluster: in 239.255.0.0/16, or for IPv6 transient and site-local."""
     digest = hashlib.blake2b(cluster.encode(), digest_size=4).digest()
     if ip_version == 6:
         return f"ff15::{digest[0] << 8 | digest[1]:x}:{digest[2] << 8 | digest[3]:x}"
@@ -128,11 +129,11 @@ class Runner:
         self.changed = threading.Condition()
         # Under `changed`:
         self.view: View | None = None
-        self.minority = ""  # why this member is blocked, while it is for want of a majority
+        self.minority = ""  # why this member is blocked, while it lacks a majority
         self.waiting = ""  # why the group that this member joins is blocked, if it said so
         self.error: SeqcastError | None = None
         self.excluded = False
-        self.left = False  # gracefully: those who stay have all that this member sent
+        self.left = False  # gracefully: the remaining members have everything that this member sent
         self.over = False
         self.state_news: list[TakeState | StateHeld | StateLost] = []  # for the thread that joins
         self.pause = PauseRequest(self.endpoint.edges)
@@ -160,15 +161,15 @@ class Runner:
                 self._threads.append(self.guard.thread)
             except OSError as error:
                 log.warning(
-                    "%s: guard=True, and the TCP port of %s cannot be listened on (%s): the end of this process is "
-                    "known by its closed UDP port or its silence only. Free the port, or set guard=False",
+                    "%s: guard=True, but TCP port %s cannot be listened on (%s): other members notice the end of this "
+                    "process only by its closed UDP port or its silence. Free the port, or set guard=False",
                     self.member.name, describe_address(self.member.address), error.strerror,
                 )  # fmt: skip
         for thread in self._threads:
             thread.start()
 
     def _gone(self, member: Member) -> None:
-        """A guard connection tells that a process has ended: evidence of the weight of a refused UDP port."""
+        """A guard connection shows that a process has ended: this counts as much as a refused UDP port."""
         self.engine.refused(member.address, now_ns())
         self.driver.poke()
 
@@ -179,7 +180,7 @@ class Runner:
             self.guard.after_fork()
 
     def request(self, event: Input) -> None:
-        """Has the control thread take an event of the application."""
+        """Queues an input of the application for the control thread."""
         self._requests.append(event)
         self.driver.kick_control()
 
@@ -205,10 +206,10 @@ class Runner:
         if self.error is not None:
             raise self.error
         if ended and self.view is None:
-            raise NotMember("the group was left before this member was in it")
+            raise NotMember("the group was left before the join was complete")
         if not ended and self.waiting:
             raise JoinTimeout(
-                f"no view within join_timeout_s={self.config.join_timeout_s:g} s: the group exists, and is blocked: "
+                f"no view within join_timeout_s={self.config.join_timeout_s:g} s: the group exists but is blocked: "
                 f"{self.waiting}"
             )
         if not ended and (trouble := fault(self.driver)):
@@ -216,15 +217,15 @@ class Runner:
         if not ended:
             raise JoinTimeout(
                 f"no view within join_timeout_s={self.config.join_timeout_s:g} s on {self.driver.interface}: members "
-                "may be unable to reach each other (firewall, another interface), the group may be blocked for want of "
-                "a majority (seqcast unblock --list), or the machine is overloaded"
+                "may be unable to reach each other (firewall, another interface), the group may be blocked because it "
+                "has no majority (seqcast unblock --list), or the machine is overloaded"
             )
 
     def wait_members(self, n: int) -> None:
         """Waits until the newest view has ``n`` members, at most until ``join_timeout_s`` after the join began.
 
         Raises:
-            JoinTimeout: it has fewer, or this member is out.
+            JoinTimeout: it has fewer, or this member was excluded.
         """
         remaining = self.began + self.config.join_timeout_s - time.monotonic()
         with self.changed:
@@ -238,11 +239,11 @@ class Runner:
         )
 
     def _what_to_check(self) -> str:
-        """For who expects others and hears none."""
+        """What to check if no other member is heard."""
         if trouble := fault(self.driver):
             return trouble
         return (
-            "Are the others started, with the same cluster name, address, port and ip_version? This one is on "
+            "Are the other members running, with the same cluster name, address, port and ip_version? This one is on "
             f"interface {self.driver.interface}: theirs must be in the same network. Check that firewalls pass UDP to "
             "and from multicast addresses, and that switches with IGMP snooping have a querier"
         )
@@ -250,11 +251,11 @@ class Runner:
     # ---- pauses of the group
 
     def suspend(self, timeout_s: float) -> None:
-        """Pauses the group; returns when the pause is held.
+        """Pauses the group; returns when the pause holds.
 
         Raises:
-            UsageError: this member pauses the group already.
-            SuspendTimeout: it was not held in time, or another thread resumed the group.
+            UsageError: this member has already paused the group.
+            SuspendTimeout: it did not hold in time, or another thread resumed the group.
         """
         with self.changed:
             asked = self.pause.ask(nanoseconds(timeout_s))
@@ -270,10 +271,10 @@ class Runner:
             if self.pause.held:
                 return
             why = self.resume() or "no answer"
-        raise SuspendTimeout(f"the group was not paused within {timeout_s:g} s ({why}); it goes on")
+        raise SuspendTimeout(f"the group was not paused within {timeout_s:g} s ({why}); it continues")
 
     def resume(self) -> str:
-        """Ends the pause; returns why it had ended before, "" where it had not.
+        """Ends the pause; returns why it had ended already, or "" if it had not.
 
         Raises:
             UsageError: there is none.
@@ -291,7 +292,7 @@ class Runner:
             return self.changed.wait_for(lambda: self.over, timeout_s)
 
     def close(self) -> None:
-        """Ends the threads and closes the sockets; what was received can still be delivered. Again: does nothing."""
+        """Ends the threads and closes the sockets. What was received can still be delivered. May be called again."""
         with self.changed:
             over = self.over
         if not over:
@@ -342,7 +343,7 @@ class Runner:
             self.driver.stop()
 
     def _order(self) -> None:
-        """Hands what waits for the order policy to it."""
+        """Hands waiting packets to the order policy."""
         view = self.endpoint.view_tagged(self.engine.view()) if self.ordering is not None else None
         if self.ordering is not None and view is not None:
             self.ordering.look(view.members)
@@ -372,7 +373,7 @@ class Runner:
                     log.warning("%s: blocked: %s", self.member.name, reason)
                 case Waiting(reason):
                     self.waiting = reason
-                    log.warning("%s: join waits: the group is blocked: %s", self.member.name, reason)
+                    log.warning("%s: the join waits because the group is blocked: %s", self.member.name, reason)
                 case JoinFailed(error, cause):
                     self.error = _JOIN_ERRORS.get(cause, JoinRefused)(error)
                 case Left(_, complete):
@@ -386,7 +387,7 @@ class Runner:
                 case CallUnblock() if self.callbacks is not None:
                     self.callbacks.unblock()
                 case StateLost(error, inside=True):
-                    log.error("%s: the states cannot be merged, and the group is left: %s", self.member.name, error)
+                    log.error("%s: leaves, as the states cannot be merged: %s", self.member.name, error)
                     self.request(LeaveGroup(0))
                 case TakeState() | StateHeld() | StateLost():
                     self.state_news.append(effect)
@@ -395,16 +396,16 @@ class Runner:
             self.changed.notify_all()
 
     def _tell_alone(self) -> None:
-        """Nobody was found: right for a group's first member, and all that shows of a network without multicast."""
+        """No other member was found: correct for the first member, but also the only sign of broken multicast."""
         counters = self.engine.counters()
         if counters["datagrams_received"] == counters["drop_own"]:
             log.log(
                 logging.WARNING if fault(self.driver) else logging.INFO,
-                "%s: founded the group alone: no datagram of another member came in discovery_s=%g s. If there are "
-                "others: %s", self.member.name, self.config.discovery_s, self._what_to_check(),
+                "%s: founded the group alone: no datagram of another member came in discovery_s=%g s. If other members "
+                "are running: %s", self.member.name, self.config.discovery_s, self._what_to_check(),
             )  # fmt: skip
 
-    # ---- made of the settings
+    # ---- derived from the settings
 
     def _endpoint_settings(self) -> EndpointSettings:
         driver, blocks = self.driver, self.callbacks is not None

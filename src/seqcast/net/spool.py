@@ -12,7 +12,7 @@ from seqcast.errors import UsageError
 
 
 class Spool:
-    """Bytes in memory up to a bound, and what is more in a temporary file. Written first, then read, by any number of
+    """Keeps bytes in memory up to a bound and the rest in a temporary file. Written first, then read, by any number of
     readers."""
 
     def __init__(self, memory_bytes: int) -> None:
@@ -20,7 +20,7 @@ class Spool:
         self.failure: Exception | None = None
         self._left = memory_bytes
         self._parts: list[Any] = []  # bytes of at least a chunk, but the last
-        self._small = bytearray()  # what is not enough for one
+        self._small = bytearray()  # less than a chunk
         self._file: IO[bytes] | None = None
         self._lock = threading.Lock()
 

@@ -1,9 +1,8 @@
-"""State transfer in the real world: threads, spools and the application's handler.
+"""State transfer: the threads, spools and handler calls that carry out what ``core/machines/transfer.py`` decides.
 
-What is decided is decided in ``core/machines/transfer.py``. The provider's handler runs on its application's receiving
-thread, between two messages, and a thread for each joiner sends what it wrote. At the joiner the thread that calls
-``join`` reads the state and runs the handler. Another one takes what the group sends meanwhile out of the engine, so
-that the group is not held.
+The provider's handler runs on its application's receiving thread, between two messages, and a thread for each joiner
+sends what it wrote. At the joiner, the thread that calls ``join`` reads the state and runs the handler, while another
+thread takes the group's messages out of the engine, so that the joiner does not hold up the group.
 """
 
 from __future__ import annotations
@@ -41,13 +40,13 @@ from seqcast.types import Member, View
 log = logging.getLogger("seqcast")
 
 SLICE_NS = 50_000_000
-"""A wait is interrupted after so long, to see what else has happened."""
+"""The longest single wait, ns; afterwards other conditions are checked."""
 BACKLOG_SLICE_NS = 5_000_000
-"""The same where the end of ``join`` waits for it."""
+"""The same for waits that delay the end of ``join``, ns."""
 
 
 class StateHandler(Protocol):
-    """What an application's state is taken and set by. Plain functions; both may raise."""
+    """How an application's state is taken and set. Plain functions; both may raise."""
 
     def get_state(self, write: Callable[[Any], None], /) -> object:
         """Writes the state, in pieces of any size (bytes or another buffer). Runs on the thread that receives, between
@@ -108,8 +107,8 @@ def check_handler(handler: Any) -> None:
 
 
 class Gift:
-    """The state of one boundary for those who wait for it. A thread for each of them tells it that there is work on it,
-    until it is there (``give_state``) or nobody is to have it (``drop``), and then sends it.
+    """The state at one boundary, for the joiners that wait for it. A thread for each joiner tells it that the state is
+    being prepared, until the state is complete (``give_state``) or given up (``drop``), and then sends it.
 
     Args:
         due: monotonic ns up to which the application has time for the work.
@@ -173,7 +172,7 @@ class Gift:
 
 
 def give_state(runner: Runner, handler: StateHandler, gift: Gift) -> None:
-    """Takes the state for those who wait for the gift."""
+    """Takes the application's state for the joiners that wait for it."""
     taking = True
 
     def write(data: Any) -> None:
@@ -183,11 +182,11 @@ def give_state(runner: Runner, handler: StateHandler, gift: Gift) -> None:
 
     try:
         handler.get_state(write)
-        if gift.spool.failure is not None:  # the handler took no notice
+        if gift.spool.failure is not None:  # the handler ignored the error
             raise gift.spool.failure
     except BaseException as error:
         gift.refusal = f"{runner.member.name}: its get_state raised {error!r}"
-        log.error("%s: get_state failed; the joiner is told so", runner.member.name, exc_info=True)
+        log.error("%s: get_state failed; the joiner is told", runner.member.name, exc_info=True)
         if not isinstance(error, Exception):
             raise
     finally:
@@ -199,10 +198,10 @@ def give_state(runner: Runner, handler: StateHandler, gift: Gift) -> None:
 
 
 def take_state(runner: Runner, handler: StateHandler, config: Config) -> deque[Item]:
-    """Waits for the state, and has the handler load it.
+    """Waits for the state, and calls the handler to load it.
 
     Returns:
-        What was delivered from the state's boundary on.
+        What was delivered since the state's boundary.
 
     Raises:
         JoinTimeout: no member could give it, or the handler took too long.
@@ -228,7 +227,7 @@ class _Receiver:
         self._spool = Spool(config.state_memory_bytes)
         self._loading = False
         self._error = ""
-        self._items: deque[Item] | None = None  # once the application is delivered to
+        self._items: deque[Item] | None = None  # once the application receives deliveries
         self._thread: threading.Thread | None = None
 
     def run(self, handler: StateHandler) -> deque[Item]:
@@ -256,7 +255,7 @@ class _Receiver:
     # ---- the thread that joins
 
     def _news(self) -> list[TakeState | StateHeld | StateLost]:
-        """What the endpoint told since; waits for it where there is nothing else to do."""
+        """New effects of the endpoint; waits for them if there is nothing else to do."""
         runner = self._runner
         with runner.changed:
             if not runner.state_news and not self._transfer.receiving:
@@ -273,7 +272,7 @@ class _Receiver:
             raise JoinTimeout(self._error)
 
     def _read(self) -> None:
-        """Reads what has come from the provider, if one is named."""
+        """Reads what has arrived from the provider, if there is one."""
         with self._lock:
             incoming = self._transfer.incoming if self._transfer.receiving else None
         if incoming is not None:
@@ -321,7 +320,7 @@ class _Receiver:
     # ---- both
 
     def _feed(self, take: Callable[..., list[TransferEffect]], *args: object) -> None:
-        """Gives the machine an input, and does what it says."""
+        """Carries out what the machine decided."""
         with self._lock:
             effects = take(*args, now_ns())
             for effect in effects:
@@ -352,4 +351,4 @@ class _Receiver:
 
 
 def _excluded() -> NotMember:
-    return NotMember("the group went on without this member while its state was under way: join again")
+    return NotMember("the group continued without this member during the state transfer: join again")

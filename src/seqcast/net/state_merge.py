@@ -1,5 +1,5 @@
-"""A merge of states in the real world: the thread that receives stops between two messages, gets the states of others,
-and runs the application's handler. What is decided is decided in ``core/machines/state_merge.py``."""
+"""Merging states: the receiving thread stops between two messages, gets the states of other members, and runs the
+application's handler. ``core/machines/state_merge.py`` decides."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from seqcast.types import Member, MergeView, View
 log = logging.getLogger("seqcast")
 
 SLICE_NS = 50_000_000
-"""A wait is interrupted after so long, to see what else has happened."""
+"""The longest single wait, ns; afterwards other conditions are checked."""
 
 
 class Stop:
-    """One stop of an application that is delivered to, at the beginning of ``view``. Used by one thread at a time."""
+    """One stop of a receiving application at the beginning of ``view``. Used by one thread at a time."""
 
     def __init__(self, runner: Runner, handler: StateHandler, config: Config, view: View, plan: StatePlan) -> None:
         self._runner, self._handler, self._config, self._view = runner, handler, config, view
@@ -48,7 +48,7 @@ class Stop:
         self._feed(self._merge.reached(plan, now_ns()))
 
     def step(self, wait_ns: int) -> bool:
-        """Goes on for up to ``wait_ns`` (< 0: no limit). False: the application still has to wait.
+        """Works for up to ``wait_ns`` (< 0: no limit). False: the application still has to wait.
 
         Raises:
             BaseException: the handler raised it, and it is no ``Exception``.
@@ -69,7 +69,7 @@ class Stop:
                 return False
 
     def _read(self, wait_ns: int) -> bool:
-        """Waits until something came from the provider that is read now, if there is one."""
+        """Waits for bytes of the provider that is being read, if there is one."""
         merge = self._merge
         if not merge.receiving:
             with self._runner.changed:
@@ -106,7 +106,7 @@ class Stop:
                 self._handler.set_state(self._reader(merge.plan.providers[0]))
         except BaseException as error:
             what = "merge_state" if merges else "set_state"
-            log.error("%s: %s failed; the group is left", self._runner.member.name, what, exc_info=True)
+            log.error("%s: %s failed; this member leaves the group", self._runner.member.name, what, exc_info=True)
             self._feed(merge.failed(f"{what} raised {error!r}", now_ns()))
             if not isinstance(error, Exception):
                 raise
@@ -136,7 +136,7 @@ class Stop:
         return self._parts[provider]
 
     def _give(self) -> None:
-        """The merged state, to those who wait for it, and to joiners of this view: the merger alone gives it."""
+        """Sends the merged state to the members that wait for it and to joiners of this view: only the merger does."""
         gift = self._gift
         joiners = self._runner.endpoint.joiners_of(self._view.view_id.tag)
         if gift is None and joiners:

@@ -1,10 +1,10 @@
-"""What is delivered to a joiner while its application lacks the state (the cut, step 10).
+"""Holds a joiner's deliveries until its application has the state (the cut, step 10).
 
-The state is taken at a boundary: the beginning of one view. Messages to the group from before it are void, as the state
-has their effect. Messages to this member alone are in nobody's state: those from before the boundary are kept, and
-follow it. From the boundary on everything is held, in order, until the application has the state.
+The state is taken at a boundary: the beginning of one view. Group messages from before it are dropped, because the
+state includes their effect. Unicasts are in nobody's state: those from before the boundary are kept and delivered after
+it. From the boundary on everything is held, in order, until the application has the state.
 
-The backlog is bounded. While it is full the world takes nothing from the engine, and credit holds the senders.
+The backlog is bounded. While it is full, nothing is taken from the engine, and senders wait for credit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from seqcast.events import Blocked, Unblocked
 from seqcast.types import View
 
 BATCH_OVERHEAD = 1024
-"""Bytes that a batch counts for beside its data."""
+"""Overhead that is counted for each batch, bytes."""
 
 Item = Batch | Meaning
 
@@ -78,13 +78,13 @@ class Backlog(Machine):
             self.add(item)
 
     def release(self) -> deque[Item]:
-        """Input: the application has the state. Returns what it is delivered first, in order."""
+        """Input: the application has the state. Returns what to deliver to it first, in order."""
         self.fire(BacklogEvent.RELEASED)
         items, self.items = self.items, deque()
         return items
 
     def add(self, item: Item) -> None:
-        """Input: the next of what is delivered."""
+        """Input: the next delivery."""
         match item:
             case Batch():
                 event = BacklogEvent.BATCH

@@ -1,12 +1,12 @@
 """How the coordinators of separate views find each other, and which of two primary partitions gives way (MRG-01).
 
-The acting coordinator of each view multicasts a beacon. A coordinator that hears the beacon of another view which its
-own can be merged with reports it to the merge (``merge.py``).
+The acting coordinator of each view multicasts a beacon. When a coordinator hears the beacon of a view that can be
+merged with its own, it reports it to the merge (``merge.py``).
 
-Primary partitions never merge: no minority continues, so the only other groups are those that were founded apart. The
-one with less history gives way, blocked or not: its members are out, and may join again. If both have a history that
-members shared, an operator decides, and they only warn. If neither has one, there is nothing to lose: the smaller group
-gives way, and a blocked one to one that is not.
+Primary partitions never merge: no minority continues, so any other group was founded separately. The one with less
+history gives way, blocked or not: its members are excluded and may join again. If members of both groups have delivered
+messages, an operator must decide, and both groups only warn. If neither has, there is nothing to lose: the smaller
+group gives way, and a blocked group gives way to one that is not blocked.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from seqcast.core.vocabulary import GiveWay, Warn
 HEARD_MAX = 64
 APART_MAX = 64
 APART_NS_MAX = 600_000_000_000
-"""A view that cannot be merged with ours is tried again after ``merge_back_off_ns_max``, doubling up to this."""
+"""A view that could not be merged with ours is tried again after ``merge_back_off_ns_max``, doubling up to this."""
 LEADER_BEACONS = 10
-"""A coordinator waits for one with a lower id to lead for so many times of a beacon."""
+"""How long a coordinator waits for one with a lower id to lead, in beacon intervals."""
 GATHER = 2
-"""A leader waits for so many bundling delays for further coordinators: they answer the first beacon that they hear."""
+"""How long a leader waits for further coordinators, in bundling delays: they answer the first beacon that they hear."""
 _BOTH = (
-    "another group of this cluster, founded apart from this one, lives, and both have delivered messages: neither "
-    "gives way by itself. End the members of one of the two; they join the other when they are started again"
+    "another group of this cluster exists that was founded separately, and both have delivered messages, so neither "
+    "gives way by itself. Stop the members of one group; they join the other one when they are started again"
 )
 Others = dict[int, tuple[int, bytes]]
-"""Coordinators of other views: the tag of the view, and the address, by id."""
+"""Coordinators of other views: id -> (tag of the view, address)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """A view that is left alone for so long; then it is looked at again, as what was said of it may have been a lie."""
+    """A view that is ignored for a time, and then considered again, because the report about it may have been false."""
 
     until_ns: int
     wait_ns: int
@@ -63,27 +63,27 @@ class Beacons:
         self.found = False  # by the last beacon: a view that ours can be merged with
         self.due_ns = NEVER
         self.said_ns = -NEVER  # when our last beacon was sent
-        # Members in other views, and when we last told each of ours. Two members that have each other in different
+        # Members in other views, and when we last told each of our view. Two members that have each other in different
         # views would otherwise answer each other's answers without a pause, and each duplicate of one besides.
         self.told_ns: dict[int, int] = {}
         self.heard: dict[int, Heard] = {}  # other coordinators
         self.apart: dict[int, Apart] = {}  # tags of views that cannot be merged with ours as both are
-        self.reasons: dict[str, None] = {}  # of that, which the application was told
+        self.reasons: dict[str, None] = {}  # for which the application was warned
         # Coordinators of other primary partitions to which ours may have to give way: heard first, and last.
         self.rivals: dict[int, tuple[int, int]] = {}
-        self.warned: dict[int, None] = {}  # of those: told of, because neither gives way
+        self.warned: dict[int, None] = {}  # those already warned of, because neither gives way
 
     # ---- inputs
 
     def receive(self, frame: Beacon, sender: int, address: bytes) -> bool:
-        """A view that we were never in lives. Returns whether ours can be merged with it."""
+        """A beacon of a view that we were never in. Returns whether ours can be merged with it."""
         if sender in self.context.infos:
             self.initiator.membership.seen_elsewhere(sender)
             own = self._own_beacon()
             now = self.context.now
             if now - self.told_ns.get(sender, -NEVER) >= self.context.settings.beacon_ns // 2:
                 self.told_ns[sender] = now
-                self.context.send(own, sender, address)  # if its view closed ours, it tells us
+                self.context.send(own, sender, address)  # if its view closed ours, it will tell us
             if own.primary != 0:
                 return False
             # We lack a majority, and what it could tell us may never come: two groups founded apart took it in.
@@ -112,8 +112,8 @@ class Beacons:
     # ---- what the merge asks
 
     def others(self) -> Others:
-        """Coordinators to merge with. One with a lower id leads; if it does not ask us in all that time, it may not
-        hear us: we do without it."""
+        """Coordinators to merge with. One with a lower id leads; if it has not asked us in all that time, it may not
+        hear us, and we continue without it."""
         context = self.context
         patient = context.now - LEADER_BEACONS * context.settings.beacon_ns
         return {
@@ -123,12 +123,12 @@ class Beacons:
         }
 
     def gathered_ns(self, others: Others) -> int:
-        """When the coordinators that hear us have had the time to say so."""
+        """When all coordinators that hear us have had time to answer."""
         first = min(self.heard[member].first_ns for member in others)
         return first + GATHER * self.context.settings.bundle_ns
 
     def hears(self, sender: int, address: bytes) -> bool:
-        """Have the multicasts of this coordinator reached us lately?"""
+        """Have multicasts of this coordinator reached us recently?"""
         known = self.heard.get(sender)
         old = self.context.now - 3 * self.context.settings.beacon_ns
         return known is not None and known.address == address and known.last_ns > old
@@ -140,13 +140,13 @@ class Beacons:
             self.heard[sender] = replace(known, first_ns=self.context.now)
 
     def turned_away(self, leader: int, reason: str) -> None:
-        """The leader of a merge says that our subgroup does not fit."""
+        """The leader of a merge reports that our subgroup does not fit."""
         self._warn(reason)
         if leader in self.heard:  # another coordinator leads
             self._shun(self.heard[leader].tag)
 
     def stay_apart(self, view: NewView, reason: str) -> None:
-        """From a subgroup as it is, and as it will be when it goes on alone."""
+        """Separates us from a subgroup, both as it is now and as it will be when it continues alone."""
         assert view.closes is not None
         self._shun(view.closes.tag, seen=True)
         self._shun(view.view_id.tag, seen=True)
@@ -186,15 +186,15 @@ class Beacons:
         if len(self.heard) < HEARD_MAX or known:
             first_ns = known.first_ns if known else context.now
             self.heard[sender] = Heard(frame.view_id.tag, address, first_ns, context.now)
-        if not known:  # all that hear each other shall know so before one of them leads
+        if not known:  # all that hear each other must know it before one of them leads
             self.due_ns = min(self.due_ns, max(context.now, self.said_ns + context.settings.bundle_ns))
 
     def report(self, _frame: Beacon, _sender: int, _address: bytes) -> None:
         self.found = True
 
     def compare(self, frame: Beacon, sender: int, _address: bytes) -> None:
-        """Another primary partition: the one with more history stays, else the larger one. It is looked at for a while,
-        as it may be a view from which ours comes, of a member that has yet to learn so.
+        """Another primary partition: the one with more history stays, else the larger one. It is observed for a while
+        first, because it may be a predecessor of our view, still held by a member that has not learned of ours.
 
         Timeline without the history: a, b and c deliver for a day; a and b are killed, and c is blocked. a starts again
         while it does not hear c, and founds a group, which is not blocked. They meet: c was excluded, and the day lost.
@@ -208,7 +208,7 @@ class Beacons:
         if not both and (frame.history < own.history or equals):
             self.rivals.pop(sender, None)
             return
-        # What a beacon says is only said. The members that it counts are heard, each from an address of its own.
+        # A beacon's count proves nothing, so each member that it counts must be heard, from an address of its own.
         if context.plane.strangers(frame.view_id.tag) < max(frame.primary, 1):
             return
         old = now - 3 * settings.beacon_ns
@@ -220,7 +220,7 @@ class Beacons:
             return
         if not both:
             what = "has a history that this one lacks" if frame.history > own.history else "is larger"
-            reason = f"another group of this cluster, founded apart from this one, {what}: join again"
+            reason = f"another group of this cluster, which was founded separately, {what}: join again"
             context.emit(GiveWay(frame.view_id, reason))
         elif sender not in self.warned and len(self.warned) < HEARD_MAX:
             self.warned[sender] = None
@@ -229,7 +229,7 @@ class Beacons:
     # ---- the rest
 
     def _difference(self, frame: Beacon) -> str:
-        """What its group has that ours has not, so that they cannot be merged; "" if nothing."""
+        """Why its group cannot be merged with ours; "" if it can."""
         settings = self.context.settings
         if frame.order != settings.order:
             return f"order={frame.order!r}, and this one {settings.order!r}"
@@ -255,10 +255,10 @@ class Beacons:
         return Beacon(context.cluster, settings.order, self.context.mechanism, view_id, primary, shared, history)
 
     def _shun(self, tag: int, seen: bool = False) -> None:
-        """Leaves this view apart: no merge with it, and its coordinator does not count in the election either.
+        """Ignores this view for a time: no merge with it, and its coordinator does not count in the election either.
 
         Args:
-            seen: we have seen ourselves that it does not fit; else somebody said so, who may have lied.
+            seen: we have seen ourselves that it does not fit; False: another member said so, which may be false.
         """
         known = self.apart.pop(tag, None)
         wait = min(2 * known.wait_ns if known else self.context.settings.merge_back_off_ns_max, APART_NS_MAX)

@@ -1,8 +1,8 @@
 """The application's block callback: it runs once before the gate closes, until a deadline (the cut, step 2).
 
-The callback runs on a thread of the application's; the machine knows only whether it runs, and until when others wait
-for it. A view change and a pause that come together share one run: once the callback has run, it is not called again
-until the gate has opened.
+The callback runs on a separate thread; the machine knows only whether it is running, and how long others wait for it. A
+view change and a pause that come together share one run: once the callback has run, it is not called again until the
+gate has opened.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Blocker(Machine):
 
     @property
     def done(self) -> bool:
-        """Nobody needs to wait: the callback has run since the gate opened, or there is none."""
+        """No wait is needed: the callback has run since the gate opened, or there is none."""
         return not self.context.settings.blocks or self.state is S.BLOCKED
 
     # ---- inputs
@@ -100,7 +100,7 @@ class Blocker(Machine):
 
     def warn(self) -> None:
         seconds = self.context.settings.block_deadline_ns / 1e9
-        self.trouble = f"on_block did not return within {seconds:g} s, and the group went on"
+        self.trouble = f"on_block did not return within {seconds:g} s, and the group continued"
         self.context.emit(Warn(f"{self.trouble}; make it quicker, or raise block_deadline_s"))
 
     def tell_done(self, *_: object) -> None:

@@ -1,14 +1,15 @@
-"""Which members we doubt, who asks to join or leave, and whether it is this member's turn to change the view.
+"""The default membership: doubted members, joiners and leavers, and whether it is this member's turn to change the
+view.
 
-The first member of the view that nobody here doubts acts. Requests that come within ``bundle_ns`` make one view
-(FLU-11), and so do members that fall together: a view change waits while the engine verifies others, at most for
-``verify_ns``. Joiners and leavers are kept here, apart from the view, until a view settles them (MBR-01 to MBR-03).
+The first member of the view that is not doubted here acts. Requests that come within ``bundle_ns`` share one view
+(FLU-11), and so do members that crash together: a view change waits, for at most ``verify_ns``, while the engine
+verifies others. Joiners and leavers are kept here until a view settles them (MBR-01 to MBR-03).
 
 A link between two living members that carries no multicast would stall a stream for ever: the data of one does not
 reach the other, or its acks do not come back. Each member names in its heartbeats those whose multicasts it does not
 hear, so every member sees such links wherever they are. After ``link_ns`` one end of each is excluded: the end with the
-most such links, which is a member behind a switch that has forgotten it, and not the members that it does not hear. If
-that is the acting member itself, it leaves the turn to the next one.
+most such links, typically a member behind a switch that has dropped its group membership, and not the members that it
+does not hear. If that is the acting member itself, the next member acts.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from seqcast.core.vocabulary import Warn
 from seqcast.types import MEMBERS_MAX
 
 JOINER_BEACONS = 10
-"""For so many beacons a joiner is left to another coordinator that is heard; it may not hear that one."""
+"""How long a joiner is left to another coordinator that we hear, in beacon intervals; the joiner may not hear that
+one."""
 
 
 class MembershipState(Enum):
@@ -47,7 +49,7 @@ ANY = tuple(S)
 
 
 def difference(ours: dict[str, str], theirs: dict[str, str]) -> str:
-    """The first setting that is not the same, in words; "" if all are."""
+    """The first setting that differs, as text; "" if none does."""
     for name in sorted(ours.keys() | theirs.keys()):
         if (one := ours.get(name, "none")) != (other := theirs.get(name, "none")):
             return f"the group has {name}={one}, not {other}"
@@ -63,16 +65,16 @@ class Joiner:
 
 @dataclass(slots=True)
 class Review:
-    """What there is to consider at the end of a step.
+    """The input and result of a review at the end of a step.
 
     Args:
         doubted: members that we doubt.
         ours: it is our turn to change the view.
         runs: an attempt of ours to close the view is under way, and ``survivors`` must still answer it.
         backing_off: our attempt met a higher promise, and we wait.
-        too_few: the survivors are no majority, where they have to be.
+        too_few: the survivors must be a majority and are not.
         survivors: of the attempt; and, when the review is over, of the one to begin, if ``begins``.
-        begins: what came of it: close the view now.
+        begins: the result: close the view now.
     """
 
     doubted: set[int]
@@ -90,7 +92,7 @@ class Review:
 
 
 class CoordinatedMembership(Machine):
-    """The members of one view, as this one sees them.
+    """The membership of one view, as this member sees it.
 
     Args:
         context: of the endpoint.
@@ -106,14 +108,14 @@ class CoordinatedMembership(Machine):
         self.slow: set[int] = set()  # members that have long dropped what they receive, for want of slabs
         self.severed: set[int] = set()  # ends of cut links that are given up; this member may be one of them
         self.links: dict[tuple[int, int], int] = {}  # (listener, speaker) that it does not hear: since when
-        self.warned: set[int] = set()  # members that a warning named, as their links are cut
+        self.warned: set[int] = set()  # members already named in a warning about their links
         self.verified_ns = NEVER  # no view change waits longer for verifications
         self.links_ns = NEVER  # when to look at the links again
-        self.more_ns = NEVER  # too few wait no longer than this for others that may come back too
+        self.more_ns = NEVER  # how long a minority waits for more members to come back
         self.gone: set[int] = set()  # members in another view, without us (the cut, step 8)
         # Members seen in a view of which we know nothing: since when, and when last.
         self.elsewhere: dict[int, tuple[int, int]] = {}
-        self.calling: set[int] = set()  # members blocked with too few that think we are dead, or blocked too
+        self.calling: set[int] = set()  # members of a blocked minority that believe us dead or blocked
         self.joiners: dict[int, Joiner] = before.joiners if before else {}
         self.leavers: set[int] = before.leavers if before else set()
         self.wanting: set[int] = set()  # members that need a VIEW that names another provider of the state
@@ -127,16 +129,16 @@ class CoordinatedMembership(Machine):
 
     def reasons(self) -> dict[int, str]:
         """Why members are doubted here, for the log."""
-        why = dict.fromkeys(self.gone, "it went on in another view")
+        why = dict.fromkeys(self.gone, "it continued in another view")
         why |= dict.fromkeys(self.participant.lapsed, "it did not answer the view change in time")
         why |= dict.fromkeys(self.severed, "a link to or from it is cut in one direction")
         return why | dict.fromkeys(self.suspected, "it was silent: crashed, stopped or cut off")
 
     def acting(self) -> bool:
-        """Is it our turn: are we the first member that nobody here doubts?
+        """Is it our turn: are we the first member that is not doubted here?
 
-        A member that could not reach its own cut in time (others may have purged what it lacks), or that is the end of
-        cut links to be given up, leaves the turn to the next one, which goes on without it; alone it lacks nothing.
+        A member that could not reach its own cut in time (others may have purged what it lacks), or that is to be given
+        up for its cut links, yields to the next one, which continues without it. A member that is alone lacks nothing.
         """
         doubted = self.doubted()
         trusted = [member.id for member in self.context.members if member.id not in doubted]
@@ -147,13 +149,13 @@ class CoordinatedMembership(Machine):
         return {member.id for member in self.context.members if member.id in self.leavers}
 
     def joining(self) -> list[MemberInfo]:
-        """The joiners that the next view takes in; of two with one name the one with the lower id.
+        """The joiners that the next view admits; of two with the same name, the one with the lower id.
 
-        While a coordinator of another view is heard whose id is lower, and which so leads the merge to come, a new
-        joiner is left to that one for a while: it can enter only one view, and is a ghost in the other.
+        While we hear a coordinator of another view with a lower id, which will lead the merge, new joiners are left to
+        it for a while: a joiner can enter only one view, and would remain a dead member in the other.
 
-        Where the state is lost, who wants it waits until those who lost it are gone, and forms a group anew: else those
-        who try again would keep a group without a state alive between them for ever.
+        If the state is lost, joiners that want it wait until the members that lost it are gone, and form a new group.
+        Otherwise, by joining again and again, they would keep a group without a state alive for ever.
         """
         context, settings = self.context, self.context.settings
         stale = context.now - settings.joiner_seen_ns
@@ -173,7 +175,7 @@ class CoordinatedMembership(Machine):
     def join(self, frame: Join) -> Refused | None:
         """Notes a joiner; returns the refusal, if it is refused.
 
-        A joiner whose name is in the view is at first neither taken in nor refused: see ``name_taken_ns``.
+        A joiner whose name is in the view is at first neither admitted nor refused: see ``name_taken_ns``.
         """
         context, info = self.context, frame.info
         if frame.cluster != context.cluster:
@@ -191,12 +193,12 @@ class CoordinatedMembership(Machine):
         if info.id in context.departed:  # E-06: what was sent to or by it in its view is over
             reason = "this incarnation was in a view already and lost it: join again as a new one"
             return Refused(reason, "incarnation", frame.nonce)
-        # A process has one socket: of several joiners at one address the last is the one that is there.
+        # A process has one socket: of several joiners with one address only the last exists.
         before = [each for each, one in self.joiners.items() if each != info.id and one.info.address == info.address]
         for each in before:
             del self.joiners[each]
         if any(each.address == info.address for each in context.infos.values()):
-            return None  # an incarnation before it, which has to be excluded first
+            return None  # an earlier incarnation, which has to be excluded first
         known = self.joiners.get(info.id)
         if known is None and len(self.joiners) >= MEMBERS_MAX:
             self._forget_stale()
@@ -213,7 +215,8 @@ class CoordinatedMembership(Machine):
         return None
 
     def starves(self, member_id: int) -> None:
-        """All others wait for a member, for long: it drops what it receives, or keeps places that it does not use."""
+        """All others have waited long for a member, which drops what it receives or keeps places that it does not
+        use."""
         if member_id not in self.context.infos or member_id in self.slow:
             return
         self.slow.add(member_id)
@@ -235,17 +238,17 @@ class CoordinatedMembership(Machine):
         self.suspected.discard(member_id)
 
     def went_on(self, member_ids: Iterable[int]) -> None:
-        """These members are in another view, without us (the cut, step 8)."""
+        """These members continued in another view without us (the cut, step 8)."""
         self.gone.update(member_ids)
 
     def seen_here(self, member_id: int) -> None:
-        """A member shows itself in our view."""
+        """A member is seen in our view."""
         self.elsewhere.pop(member_id, None)
 
     def seen_elsewhere(self, member_id: int) -> None:
-        """A member of our view shows itself in another one, of which we do not know that it closes ours.
+        """A member of our view is seen in another view that is not known to close ours.
 
-        It may be behind, and on its way to us; when that takes too long it is not coming.
+        It may be behind and still on its way to our view; after a time we no longer expect it.
         """
         now, settings = self.context.now, self.context.settings
         first, last = self.elsewhere.get(member_id, (now, now))
@@ -256,19 +259,19 @@ class CoordinatedMembership(Machine):
             self.gone.add(member_id)
 
     def lives(self, member_id: int) -> None:
-        """A member closes our view, or is blocked in it, in a primary partition: it lives, and is not elsewhere."""
+        """A member closes our view, or is blocked in it, in a primary partition: it is alive and in our view."""
         self.suspected.discard(member_id)
         self.gone.discard(member_id)
         self.elsewhere.pop(member_id, None)
         self.participant.trust(member_id)
 
     def decline(self, member_id: int) -> None:
-        """One that our view names as a joiner entered another one before."""
+        """A process that our view names as a joiner had already entered another view."""
         self.context.counters["joiners_declined"] += 1
         self.gone.add(member_id)
 
     def call(self, member_id: int) -> None:
-        """A member began to close our view, with too few of us and without this one: only together can it end."""
+        """A member began to close our view with too few members and without us: only together can we close it."""
         self.lives(member_id)
         self.calling.add(member_id)
 
@@ -281,7 +284,7 @@ class CoordinatedMembership(Machine):
             self.wanting.add(member_id)
 
     def links_changed(self) -> None:
-        """The engine reports other links than before."""
+        """The engine reports that the set of cut links changed."""
         now = self.context.now
         self.links = {pair: self.links.get(pair, now) for pair in self.context.plane.links()}
 
@@ -294,7 +297,7 @@ class CoordinatedMembership(Machine):
         return review
 
     def _settle_links(self) -> None:
-        """Decides which ends of links that stayed cut are given up, and warns of them."""
+        """Decides which members are given up because their links stay cut, and warns of them."""
         context, link_ns = self.context, self.context.settings.link_ns
         steps = (link_ns // 2, link_ns, 2 * link_ns)  # warned of, given up, and nobody did so
         warned, ripe, overdue = ([p for p, since in self.links.items() if since + ns <= context.now] for ns in steps)
@@ -308,7 +311,7 @@ class CoordinatedMembership(Machine):
             self.links_ns = min(self.links_ns, context.now + max(context.settings.verify_ns, link_ns // 8, 1))
             return
         me, ranks = context.me.id, [member.id for member in context.members]
-        # If the others did not take the turn that we left to them, it is ours again.
+        # If no other member acted in our place, it is our turn again.
         spared = me if any(me in pair for pair in overdue) else 0
         self.severed |= severed(ripe, ranks, spared, self.links)
         for end in sorted(severed(warned, ranks, spared, self.links) - self.warned, key=ranks.index):
@@ -319,7 +322,7 @@ class CoordinatedMembership(Machine):
                 context.emit(Warn(self._cut_links(end, cut)))
 
     def _cut_links(self, end: int, cut: Sequence[tuple[int, int]]) -> str:
-        """What is wrong with the links of a member that is given up, and what to check."""
+        """Describes the cut links of a member that is given up, and what to check."""
         names = {member.id: member.name for member in self.context.members}
         name = names[end]
         unheard = sorted(names[speaker] for listener, speaker in cut if listener == end)
@@ -329,7 +332,7 @@ class CoordinatedMembership(Machine):
         said += [f"{len(deaf)} members ({', '.join(deaf)}) do not hear {name}"] if len(deaf) >= 3 else []
         return (
             f"{', and '.join(said)}, though all are alive: multicast datagrams between them are lost, and {name} will "
-            f"be excluded unless that ends. Check the multicast filtering of the switches on the way to {name} (IGMP "
+            f"be excluded if this continues. Check the multicast filtering of the switches on the way to {name} (IGMP "
             f"snooping needs a querier), the firewall of {name} (does it drop 224.0.0.0/4?), and its multicast route"
         )
 
@@ -340,11 +343,11 @@ class CoordinatedMembership(Machine):
             or bool(self.wanting)
             or self.context.merging
             or self._called(doubted)
-            or self.participant.closing  # somebody began to close the view, and is gone
+            or self.participant.closing  # the member that began to close the view is gone
         )
 
     def _await_others(self, review: Review) -> None:
-        """Too few, and others are back: wait a moment, so that all of them take part in the next attempt."""
+        """We were too few, and others are back: wait a moment, so that all of them take part in the next attempt."""
         few = review.runs and review.too_few and review.ours and not review.lost_one
         waits = few and len(self._back(review)) > 0
         self.more_ns = min(self.more_ns, self.context.now + self.context.settings.verify_ns) if waits else NEVER
@@ -354,7 +357,7 @@ class CoordinatedMembership(Machine):
         return {member.id for member in self.context.members} - review.doubted - set(review.survivors)
 
     def _called(self, doubted: set[int]) -> bool:
-        """Is one waiting that can hear us? If it cannot, an attempt with it would hold up everyone for nothing."""
+        """Does a joiner wait that can hear us? If it cannot, an attempt with it would block everyone for nothing."""
         me = self.context.me.id
         return any(member not in doubted and (member, me) not in self.links for member in self.calling)
 
@@ -443,14 +446,14 @@ def severed(
     spared: int = 0,
     links: Collection[tuple[int, int]] = (),
 ) -> set[int]:
-    """The members to be given up so that none of the ``ripe`` cut links is left: each time that with the most cut
-    links, of several the last in rank.
+    """The members to give up so that no ``ripe`` cut link is left: repeatedly the one with the most cut links, and of
+    several the last in rank.
 
     Args:
         ripe: (listener, speaker) of the links that were cut for long enough.
         by_rank: the members of the view.
         spared: is never given up; 0: nobody is spared.
-        links: all cut links, which count for the choice: those of a member that lost multicast ripen one by one.
+        links: all cut links, which decide the choice: the links of a member that lost multicast ripen one by one.
     """
     left, counted, result = list(ripe), {*ripe, *links}, set()
     while left:

@@ -1,4 +1,4 @@
-"""Every machine of the core, in the order in which documents show them."""
+"""Every machine of the core, in the order of docs/state-tables.md."""
 
 from seqcast.core.machines.backlog import Backlog
 from seqcast.core.machines.blocker import Blocker

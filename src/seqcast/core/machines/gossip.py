@@ -1,9 +1,9 @@
-"""Reliability by gossip in one view: between the policy, which knows members by id, and the engine, which knows ranks.
+"""Reliability by gossip in one view: connects the policy, which knows members by id, to the engine, which knows ranks.
 
-Gossips are control frames. A request is a NAK of the engine, which bounds how many it answers; packets that were asked
-for come as any retransmission does. What a gossip says of this member's own stream counts as its origin's
-acknowledgement. A gossip comes from a member that may not have made it, so a member is believed about the others too;
-docs/gossip.md says what bounds that.
+Gossips are control frames. A request is a NAK of the engine, which limits how many it answers; requested packets arrive
+as any retransmission does. A gossip's report on this member's own stream counts as an acknowledgement of its origin.
+The sender of a gossip need not be its origin, so members are trusted about each other; docs/gossip.md says what limits
+that.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from seqcast.core.gossip.dice import Dice
 
 
 class Gossiping:
-    """One view's, or none's where reliability is not by gossip."""
+    """Gossip in one view; inactive if reliability is not by gossip."""
 
     def __init__(self, context: Context) -> None:
         self.context = context

@@ -1,14 +1,14 @@
-"""Guard connections: a TCP connection between each two members, which the kernel closes when a process ends (NBC-16).
+"""Guard connections: a TCP connection between every two members, which the kernel closes when a process ends (NBC-16).
 
-A killed process is known by its closed UDP port too, but by way of ICMP, which firewalls drop. Here the member with the
-higher id connects to the other, and greets it once; afterwards only the end of a connection says something.
+A closed UDP port also reveals a killed process, but through ICMP, which firewalls drop. Here the member with the higher
+id connects to the other one and greets it once; afterwards only the end of the connection carries information.
 
-That end is not believed by itself: a router may forget a connection, and a process may run out of descriptors. The
-member is called once more, and it is gone only if its kernel refuses that call. This counts as much as a refused UDP
-port: a firewall may refuse for a living member, so its heartbeats must be missing too. Silence proves nothing, and is
-left to the heartbeats.
+That end is no proof: a router may drop a connection, and a process may run out of descriptors. So the member is called
+once more, and counts as gone only if its kernel refuses that call. This is as strong as a refused UDP port: a firewall
+may answer for a living member, so its heartbeats must be missing too. Silence proves nothing and is left to the
+heartbeats.
 
-Without the second call, each connection that breaks would make a living member suspected.
+Without the second call, every broken connection would cause a living member to be suspected.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from seqcast.core.table import ILLEGAL, Edge, Machine, Table, table
 GREETING = struct.Struct("<4sIQ")  # "scg1", tag of the group, id of the member that calls
 MAGIC = b"scg1"
 RETRY_NS = 1_000_000_000
-"""Between two calls of one member that it has not taken."""
+"""Time between two unanswered calls of one member, ns."""
 LINES_MAX = 4
-"""Connections that one member may have with us; it needs two, where both called again at the same time."""
+"""Connections that one member may have with us: two if both ends call again at the same time."""
 STRANGERS_MAX = 64
-"""Connections of no known member; the oldest is closed for one more."""
+"""Connections of unknown processes; beyond this the oldest is closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Greet:
 
 @dataclass(frozen=True, slots=True)
 class CloseLine:
-    """Close a line, of which nothing more is to be told."""
+    """Close a line, of which nothing more will be reported."""
 
     line: int
 
@@ -92,7 +92,7 @@ class Line(Machine):
 
     Args:
         guard: to which it belongs.
-        number: its name between the guard and the world.
+        number: identifies it to the runner.
         member: the other end; 0: it called us, and has not greeted yet.
     """
 
@@ -173,7 +173,7 @@ class Line(Machine):
 class Guard:
     """The guard connections of one member.
 
-    The world carries out the effects, and tells of each line what comes of it. Each input returns what is to be done.
+    The runner carries out the effects and reports their results for each line. Each input returns effects.
 
     Args:
         me: id of this member.
@@ -183,7 +183,7 @@ class Guard:
 
     def __init__(self, me: int, tag: int, edges: set[Edge]) -> None:
         self.me, self.tag, self.edges = me, tag, edges
-        self.members: frozenset[int] = frozenset()  # the others in the view, that can be called
+        self.members: frozenset[int] = frozenset()  # the other members of the view that can be called
         self.lines: dict[int, Line] = {}  # by number, the oldest first
         self.effects: list[GuardEffect] = []
         self.counters = {"gone": 0, "strangers": 0}
@@ -206,7 +206,7 @@ class Guard:
         return self.run_timers(now_ns)
 
     def accepted(self, now_ns: int) -> tuple[int, list[GuardEffect]]:
-        """Somebody called. Returns the new line's number, too."""
+        """A process called. Also returns the new line's number."""
         strangers = [line for line in self.lines.values() if line.connected and line.member not in self.members]
         if len(strangers) >= STRANGERS_MAX:
             self.counters["strangers"] += 1
@@ -217,11 +217,11 @@ class Guard:
         return self._tell(line, LineEvent.CONNECTED, now_ns)
 
     def refused(self, line: int, now_ns: int) -> list[GuardEffect]:
-        """The other kernel refused the call: nobody listens on that port."""
+        """The other kernel refused the call: no process listens on that port."""
         return self._tell(line, LineEvent.REFUSED, now_ns)
 
     def failed(self, line: int, now_ns: int) -> list[GuardEffect]:
-        """The call came to nothing for another reason."""
+        """The call failed for another reason."""
         return self._tell(line, LineEvent.FAILED, now_ns)
 
     def ended(self, line: int, now_ns: int) -> list[GuardEffect]:
@@ -241,7 +241,7 @@ class Guard:
         return self._tell(number, LineEvent.GREETED, now_ns, member)
 
     def due(self) -> int:
-        """When ``run_timers`` has a member to call; 2**63 - 1: there is none."""
+        """When ``run_timers`` has a member to call; 2**63 - 1: never."""
         return min((self._called.get(member, -RETRY_NS) + RETRY_NS for member in self._missing()), default=NEVER)
 
     def run_timers(self, now_ns: int) -> list[GuardEffect]:

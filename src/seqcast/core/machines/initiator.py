@@ -2,8 +2,8 @@
 all survivors said OK; CUT until all said DONE; VIEW until all have it.
 
 In a primary partition (step 9) a proposed VIEW goes with the CUT. If a survivor has accepted a proposal before, that
-one is made again, whichever members it leaves out: it may be in force somewhere. Survivors that are no majority of the
-view are blocked, until more members are reached or an operator allows them to continue.
+one is proposed again, whichever members it leaves out: some member may have installed it. Survivors that are not a
+majority of the view are blocked until more members can be reached or an operator allows them to continue.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
 from seqcast.errors import RemoteProtocolError
 
 DEPARTED_MAX = 64
-"""So many of the incarnations that came and went are told to joiners: those of a while ago do not ask any more."""
+"""How many departed incarnations a VIEW names to joiners: older ones no longer ask."""
 
 
 class InitiatorState(Enum):
@@ -81,7 +81,7 @@ class Initiator(Machine):
         self.early: dict[int, Ok] = {}  # OKs whose ACCEPTED is still missing, by id
         self.missing: set[int] = set()  # ids whose DONE, or INSTALLED, is missing
         self.frame: Block | Start | Cut | NewView | None = None
-        self.proposal: Propose | None = None  # sent beside the CUT
+        self.proposal: Propose | None = None  # sent with the CUT
         self.block_until_ns = (0, NEVER)  # (tag of a view, when its callbacks are waited for no longer)
         self.plain: NewView | None = None  # while HOLDING: what the subgroup would install alone
         self.audience: dict[int, MemberInfo] = {}  # who must have the VIEW
@@ -112,30 +112,30 @@ class Initiator(Machine):
 
     @property
     def too_few(self) -> bool:
-        """The attempt that runs cannot end in a view as it is."""
+        """The running attempt cannot end in a view with its current survivors."""
         return self.running and not self.context.enough(self.survivors)
 
     @property
     def waited_for(self) -> tuple[int, ...]:
-        """Who must still answer before another attempt can help.
+        """The members that must still answer before another attempt makes sense.
 
         An adopted VIEW that others of our view must have first counts as under way too."""
         return self.survivors if self.running else tuple(sorted(self.missing)) if self.passing_on else ()
 
     @property
     def passing_on(self) -> bool:
-        """A VIEW is served that closes the view that we are still in: it goes on without us."""
+        """We serve a VIEW that closes our current view and does not include us."""
         view, served = self.context.view, self.serving
         return view is not None and served is not None and served.closes == view.view_id
 
     def awaits_joiner(self, member: int) -> bool:
-        """Does the VIEW that is served take this one in, and has it not entered it?"""
+        """Does the VIEW that we serve admit this process, and has it not entered yet?"""
         return self.serving is not None and member in self.missing and member not in self.survivors
 
     # ---- inputs
 
     def initiate(self, survivors: tuple[int, ...]) -> None:
-        """Closes the view; first by a round for the block callbacks, where a survivor has one and it can still send."""
+        """Begins to close the view: first a round for block callbacks, if a survivor has one and can still send."""
         context = self.context
         if self.block_until_ns[0] != context.tag:  # callbacks have one deadline for all attempts to close a view
             margin = 2 * context.settings.repeat_ns_max
@@ -175,7 +175,8 @@ class Initiator(Machine):
             self.ok(early, sender)
 
     def review(self) -> None:
-        """The end of a step: we may be overtaken, or an operator may have allowed too few to go on."""
+        """The end of a step: another attempt may have overtaken ours, or an operator may have allowed a minority to
+        continue."""
         self.fire(E.REVIEW)
 
     def done(self, frame: Done, sender: int) -> None:
@@ -184,8 +185,8 @@ class Initiator(Machine):
         self.fire(E.DONE, sender)
 
     def promised(self, frame: Promised, sender: int) -> None:
-        """A survivor promised another attempt: the next one of ours must be above it. Or a member lives that we left
-        out."""
+        """A survivor promised another attempt, so our next one must be above it; or a member that we left out is
+        alive."""
         if frame.view != self.context.tag or sender not in self.context.infos:
             return
         if sender not in self.survivors:
@@ -216,7 +217,7 @@ class Initiator(Machine):
     # ---- guards
 
     def callbacks_can_run(self, survivors: tuple[int, ...]) -> bool:
-        """A survivor has a block callback, what it sends can still leave, and the time for it is not over."""
+        """A survivor has a block callback, its messages can still be sent, and its deadline has not passed."""
         context = self.context
         may = not self.participant.promised and context.now < self.block_until_ns[1]
         return may and any(context.infos[member].blocks for member in survivors)
@@ -278,7 +279,7 @@ class Initiator(Machine):
         self.membership.lives(sender)
 
     def wait(self, *_: object) -> None:
-        """No deadline: all survivors have answered, so there is none to be given up."""
+        """No deadline: all survivors have answered, so none can be given up."""
         self.deadline_ns = NEVER
 
     def send_cut(self, *_: object) -> None:
@@ -302,7 +303,7 @@ class Initiator(Machine):
         self._serve(view, view.members)
 
     def _decided(self) -> NewView:
-        """What all survivors have accepted, ourselves included."""
+        """The proposals that survivors accepted before, our own included."""
         assert self.participant.accepted is not None and self.participant.accepted[0] == self.attempt
         return replace(self.participant.accepted[1], attempt=self.attempt)
 
@@ -333,21 +334,22 @@ class Initiator(Machine):
             context.settings.first_seqno,
         )
         frame = replace(frame, history=history_of(context))
-        if joining and not context.primary:  # a joiner may be who speaks for this group when it merges
+        if joining and not context.primary:  # a joiner may later speak for this group in a merge
             frame = replace(frame, shortfalls=self.lineage.shortfalls(context.view, frame))
-        if joining:  # and who takes in the next ones
+        if joining:  # and may admit the next joiners
             frame = replace(frame, departed=tuple(context.departed)[-DEPARTED_MAX:])
         return frame
 
     def arrange(self, infos: Sequence[MemberInfo], subgroups: Sequence[Subgroup]) -> list[MemberInfo]:
         members = arranged(self.context, infos, self.survivors, self.membership.leaving(), subgroups)
         stay = [info for info in members if info.id in self.survivors]
-        if self.context.primary and 2 * len(stay) == len(members):  # without a joiner that dies they could not go on
+        if self.context.primary and 2 * len(stay) == len(members):  # enough to continue if a joiner dies
             members = [stay[0], *(info for info in members if info.id != stay[0].id)]
         return members
 
     def hold(self, *_: object) -> None:
-        """Our part of a merge is fixed; gates stay closed, and the leases run on, until the merge goes or is off."""
+        """Our part of a merge is fixed: gates stay closed and leases are renewed until the merge is completed or given
+        up."""
         self.plain = self._own_view()
         self.repeats.start(self.context.now)
         self.deadline_ns = NEVER

@@ -1,8 +1,8 @@
-"""The network interface of a member: what follows from what its runner sees of it.
+"""Reacts to changes of a member's network interface, as its runner observes them.
 
-An interface that is recreated, or loses its address, leaves sockets behind that send and hear nothing, while every send
-seems to succeed. So the runner looks now and then, and mends its sockets when the interface is back. An address that
-another one has replaced is gone for good: the others reach nobody there, and this member is out.
+When an interface is recreated or loses its address, its sockets neither send nor receive, while every send seems to
+succeed. So the runner checks regularly, and rejoins its sockets when the interface is back. An address that was
+replaced by another one is gone for good: the others cannot reach this member any more, so it leaves the group.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from seqcast.core.vocabulary import GiveWay, InterfaceSeen, MendSockets, TellInt
 from seqcast.events import InterfaceChanged
 
 LOOK_NS = 500_000_000
-"""Between two looks of a runner, which cost a few system calls each."""
+"""Time between two checks by the runner, ns; each costs a few system calls."""
 PATIENCE = 4
-"""This many looks in turn: a replaced address is gone for good, and sends that fail are reported."""
+"""After this many checks in a row, a replaced address counts as gone for good, and failing sends are reported."""
 
 
 def fault_of(seen: InterfaceSeen) -> str:
-    """What is wrong with an interface, in words; "" for nothing."""
+    """What is wrong with an interface, as text; "" if nothing is."""
     if seen.gone:
         return f"interface {seen.name} is gone"
     if seen.down:
@@ -58,15 +58,15 @@ class Interface(Machine):
         self.context = context
         self.name = ""
         self.trouble = ""  # reported; "" while all is well
-        self.replaced = 0  # looks in turn that found another address
-        self.failing = 0  # looks in turn in which sends failed
-        self.errors = 0  # failed sends up to the last look
-        self.back = ""  # what became of the interface whose sockets are mended
+        self.replaced = 0  # checks in a row that found another address
+        self.failing = 0  # checks in a row in which sends had failed
+        self.errors = 0  # failed sends up to the last check
+        self.back = ""  # what happened to the interface whose sockets are being mended
 
     # ---- inputs
 
     def look(self, seen: InterfaceSeen) -> None:
-        """The runner looked at the interface."""
+        """The runner checked the interface."""
         self.name = seen.name
         self.replaced = self.replaced + 1 if seen.address_other else 0
         self.failing = self.failing + 1 if seen.send_errors > self.errors else 0

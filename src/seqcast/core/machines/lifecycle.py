@@ -1,4 +1,4 @@
-"""How one member joins, is in the group, and leaves.
+"""The lifecycle of one member: it joins, is in the group, and leaves.
 
 A joiner multicasts JOIN until a view includes it. If a group exists, its members take turns to answer WAIT, so that a
 joiner never forms a second group while the first one is busy with a flush. If nobody answers, the joiner with the
@@ -61,7 +61,7 @@ FOREIGN = Refused(
 )
 
 DRAIN_SHARE = 3, 4
-"""Of the time that a leaver has; the rest is kept for the closing view."""
+"""The part of a leaver's time for draining; the rest is kept for the closing view."""
 S, E = LifecycleState, LifecycleEvent
 INSIDE = (S.IN, S.DRAINING, S.LEAVING)
 
@@ -75,11 +75,11 @@ class Lifecycle(Machine):
         self.leaves = Repeat(settings.repeat_ns_min, settings.repeat_ns_max)
         self.deadline_ns = NEVER
         self.discovered_ns = NEVER
-        self.form_ns = NEVER  # form no group before: the end of discovery, or a while after a group was heard
+        self.form_ns = NEVER  # form no group before this: the end of discovery, or a while after a group was heard
         self.tries = 0
         self.refusal: Refused | None = None
         self.told = ""  # why the group that we want to join admits nobody now
-        self.foreign = False  # datagrams of another wire version come
+        self.foreign = False  # datagrams of another wire version were received
         self.others: dict[int, int] = {}  # joiners with a lower id -> ns when heard
 
     @property
@@ -134,8 +134,8 @@ class Lifecycle(Machine):
     def must_wait(self) -> bool:
         """Discovery runs, a group or a joiner with a lower id was heard, or a group refused us."""
         now = self.context.now
-        # A joiner with a lower id that forms no group in all that time is not waited for any longer. The time begins
-        # when we may form one: a group that both heard, and that is gone, keeps the other from it as long as us.
+        # If a joiner with a lower id has formed no group by then, we stop waiting for it. The time begins when we may
+        # form a group: a group that both heard, and that is gone, delays the other one as long as us.
         yields = bool(self.others) and now < self.form_ns + self.context.settings.group_seen_ns
         return now < self.form_ns or yields or self.refusal is not None
 
@@ -215,7 +215,8 @@ class Lifecycle(Machine):
         self.context.emit(Warn("no member answered the LEAVE in time; messages sent last may be lost"))
 
     def note_refusal(self, refusal: Refused) -> None:
-        """A group that refuses us does not admit us meanwhile; we doubt any other that says it refused us."""
+        """A group that refused us does not admit us later; a VIEW that admits us shows that the refusal was not its
+        own."""
         if self.refusal is None:
             self.deadline_ns = self.context.now + self.context.settings.discovery_ns
         self.refusal = refusal

@@ -1,10 +1,10 @@
 """Merging what a partition separated (the cut, step 11; MRG-01 to MRG-09, E-11, E-12).
 
-A coordinator that hears the beacon of another view (``beacons.py``), and has the lowest id of the coordinators it
-hears, leads: it makes the merge id and asks the others to cut their subgroups and to hold them. A coordinator follows
-one merge at a time (compare-and-set of the id). Once one of them is ready, the leader cuts its own subgroup; when all
-are ready, it sends all of them the merged view, which each coordinator installs in its own subgroup as the VIEW that
-ends the cut. Nobody waits for ever: a follower continues alone when the leader falls silent.
+A coordinator that hears the beacon of another view (``beacons.py``) leads if it has the lowest id of the coordinators
+that it hears: it makes the merge id and asks the others to cut their subgroups and to hold the cut. A coordinator
+follows one merge at a time (compare-and-set of the id). Once one of them is ready, the leader cuts its own subgroup;
+when all are ready, it sends all of them the merged view, which each coordinator installs in its own subgroup as the
+VIEW that ends the cut. No member waits for ever: a follower continues alone when the leader falls silent.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from seqcast.errors import RemoteProtocolError
 
 FRUITLESS_MAX = 16
 FOLLOWED = 2
-"""A leader is followed for so many times of its deadline: it has gone on by then, or it leads nothing."""
+"""How long a leader is followed, in merge deadlines: by then it has completed the merge, or it leads none."""
 APART_BEACONS = 10
-"""A member that is heard so soon after a merged view fell apart was never out of reach."""
+"""A member that is heard within this time after a merged view fell apart was never unreachable."""
 NO_MERGE: MergeId = (0, 0)
 
 
@@ -79,15 +79,15 @@ class Merger(Machine):
         self.quiet_ns = 0  # no merge before
         self.pause_ns = settings.merge_back_off_ns
         self.merged_ns = -NEVER  # when the last merge was installed
-        self.parted: dict[int, int] = {}  # members of that which did not come along to the next view: since when
-        self.lead_ns = NEVER  # when the others that hear us have had the time to say so, too
+        self.parted: dict[int, int] = {}  # its members that did not continue into the next view: since when
+        self.lead_ns = NEVER  # when the others that hear us have had time to answer, too
         self.number = 0
         self.merge: MergeId = NO_MERGE
         self.asked: Others = {}  # while leading
         self.ready: dict[int, MergeReady] = {}
         self.merged: NewView | None = None
         self.leader: tuple[int, bytes] = (0, b"")  # following
-        self.patience_ns = NEVER  # the leader is followed no longer, whatever it says
+        self.patience_ns = NEVER  # when we stop following the leader, whatever it says
         self.fruitless = 0  # merges that we followed since one was installed
         self.said = (0, 0)  # attempt whose cut the leader was told of
         self.taken: MergeId = NO_MERGE
@@ -133,15 +133,15 @@ class Merger(Machine):
         self.fire(E.ASK, frame, sender, address)
 
     def _is_asked(self, sender: int, address: bytes) -> bool:
-        """Is it a coordinator that we asked, from where its beacons came?"""
+        """Is it a coordinator that we asked, at the address of its beacons?"""
         return sender in self.asked and self.asked[sender][1] == address
 
     def _is_for_us(self, frame: MergeReady, sender: int, address: bytes) -> bool:
-        """Does it answer the merge that we lead, or led last?"""
+        """Does it answer the merge that we lead, or the last one that we led?"""
         return frame.merge == self.merge and self._is_asked(sender, address) and self.context.view is not None
 
     def review(self) -> None:
-        """Considers at the end of each step what is possible now."""
+        """Called at the end of each step: does what has become possible."""
         self.fire(E.REVIEW)
 
     def installed(self, merged: bool, lost: Collection[int]) -> None:
@@ -158,9 +158,9 @@ class Merger(Machine):
         self.beacons.installed()
 
     def _fell_apart(self, sender: int) -> None:
-        """Is it one that was merged with us, did not come along soon after, and is still heard? Then perhaps not all
-        hear each other, and the next merge waits longer. One that crashed is not heard again, and counts for nothing;
-        and where it is heard only after a silence, the network was cut again, and healed."""
+        """Was this member merged with us, lost soon after, and heard all the time? Then perhaps not all members hear
+        each other, and the next merge waits longer. A crashed member is not heard again and does not count. A member
+        that is heard only after a silence was cut off by the network, which has healed."""
         since = self.parted.pop(sender, None)
         if since is not None and self.context.now - since < APART_BEACONS * self.context.settings.beacon_ns:
             self.pause_ns = min(2 * self.pause_ns, self.context.settings.merge_back_off_ns_max)
@@ -186,13 +186,13 @@ class Merger(Machine):
     # ---- guards: leading
 
     def may_lead(self, others: Others) -> bool:
-        """We coordinate, no view change runs, and of the coordinators that we hear ours has the lowest id."""
+        """We coordinate, no view change runs, and we have the lowest id of the coordinators that we hear."""
         idle = not (self.initiator.running or self.initiator.backing_off)
         may = idle and self._on_duty() and self.context.now >= self.quiet_ns
         return may and bool(others) and min(others) > self.context.me.id
 
     def may_lead_soon(self, others: Others) -> bool:
-        """So it is, but other coordinators that hear us have not had the time to say so."""
+        """The same, but other coordinators that hear us have not had time to answer."""
         return self.may_lead(others) and self.context.now < self.beacons.gathered_ns(others)
 
     def is_not_for_us(self, frame: MergeReady, sender: int, address: bytes) -> bool:
@@ -230,7 +230,7 @@ class Merger(Machine):
         return self._holds() and self.asked.keys() <= self.ready.keys()
 
     def none_is_left(self) -> bool:
-        """Of those that we asked none can take part."""
+        """None of those that we asked can take part."""
         return not self.asked or (self.all_are_ready() and len(self._unfit()) == len(self.asked))
 
     def was_last(self, sender: int) -> bool:
@@ -242,7 +242,7 @@ class Merger(Machine):
         return frame.merge == self.merge and (sender, address) == self.leader
 
     def is_by_an_unheard_leader(self, _frame: MergeAsk, sender: int, address: bytes) -> bool:
-        """Its unicasts reach us, and not the multicasts that a view lives on: the merged view would fall apart. If its
+        """Its unicasts reach us but not its multicasts, which a view needs: the merged view would fall apart. If its
         beacon is only late, it asks again."""
         return not self.beacons.hears(sender, address)
 
@@ -258,7 +258,7 @@ class Merger(Machine):
     # ---- actions: leading
 
     def consider(self, *_: object) -> None:
-        """Leads a merge, if one is possible and it is ours to lead."""
+        """Leads a merge if one is possible and it is our turn."""
         self.fire(E.CONSIDER, self.beacons.others())
 
     def gather(self, others: Others) -> None:
@@ -303,7 +303,7 @@ class Merger(Machine):
             self._cancel(member, reason)
 
     def _unfit(self) -> dict[int, str]:
-        """Of the subgroups that are ready those that do not fit to one before them, and why, by coordinator."""
+        """The ready subgroups that conflict with an earlier one: coordinator -> reason."""
         members, unfit = list(self.context.members), {}
         for member in sorted(self.ready):
             view = self.ready[member].view
@@ -381,19 +381,19 @@ class Merger(Machine):
     # ---- actions: both
 
     def release(self) -> None:
-        """On without the merge: what is held becomes a view of our subgroup alone."""
+        """Continues without the merge: the held cut becomes a view of our subgroup alone."""
         self.stop()
         if self._holds():
             self.initiator.fire(InitiatorEvent.RELEASE)
 
     def back_off(self) -> None:
-        """After a merge that did not come about. Only where merged views fall apart is there a longer pause, at each
-        side its own: the shorter one asks again, so that none adds to another."""
+        """After a merge that failed. Only if merged views fall apart is the pause longer; each side has its own, and
+        the shorter one counts because that side asks again."""
         self.quiet_ns = max(self.quiet_ns, self.context.now + self.context.settings.merge_back_off_ns)
 
     def back_off_longer(self) -> None:
-        """Waits longer the more merges led by others came to nothing: a member that only asks must not keep the group
-        from sending."""
+        """Waits longer the more merges led by others have failed: a member that only asks must not keep the group from
+        sending."""
         settings = self.context.settings
         pause = settings.merge_back_off_ns << min(self.fruitless, FRUITLESS_MAX)
         self.quiet_ns = self.context.now + max(self.pause_ns, min(pause, settings.merge_back_off_ns_max))

@@ -1,8 +1,8 @@
-"""The operator's command ``unblock``, which lets a minority go on without the majority (the cut, step 9).
+"""The operator's command ``unblock``, which lets a minority continue without the majority (the cut, step 9).
 
-First everyone is asked. Members that are blocked answer for their side of the partition: those that answered one
-attempt to close one view. Then the operator chooses one side, and that one is allowed to go on, until all of it have
-accepted. Where the operator's machine reaches several sides, allowing each would make two groups of one.
+First all members are asked. Blocked members answer for their side of the partition: the members that answered one
+attempt to close one view. Then the operator chooses one side, which is allowed to continue; this is repeated until all
+its members have accepted. If the operator reaches several sides, allowing each of them would split the group.
 
 A frame may be lost, so each is repeated.
 """
@@ -37,7 +37,7 @@ class OperatorEvent(Enum):
 
 
 class Operator(Machine):
-    """One command, which begins to ask at once. ``ended`` asks for a choice, or says that it is over.
+    """One command. It begins to ask at once.
 
     Args:
         cluster: the group's name.
@@ -51,7 +51,7 @@ class Operator(Machine):
         edges: set[Edge] = set()
         super().__init__(OperatorState.ASKING, edges)
         self.cluster, self.request = cluster, request
-        self.side: Side | None = None  # which is allowed to go on
+        self.side: Side | None = None  # which is allowed to continue
         self.answers: dict[str, BlockedSide] = {}  # the newest of each member, by its name
         self._allow_ns = allow_ns
         self._now = now_ns
@@ -84,7 +84,7 @@ class Operator(Machine):
         return frames
 
     def choose(self, member: str = "") -> None:
-        """The side to be allowed; asked for when the answers are in.
+        """Chooses the side that is allowed, once the answers are in.
 
         Args:
             member: the side of this one; "": the only one there is.
@@ -102,8 +102,8 @@ class Operator(Machine):
         if len(sides) > 1:
             several = " and ".join(f"[{', '.join(answer.reached)}]" for answer in sides.values())
             raise SeqcastError(
-                f"several sides are blocked, and only one may go on: {several}. If they reach each other again they "
-                "become one by themselves: wait a moment. Else name a member of the one that is to go on, by --member"
+                f"several sides are blocked, and only one may continue: {several}. If they reach each other again, "
+                "they merge by themselves: wait a moment. Otherwise name a member of the one to continue: --member"
             )
         self.fire(OperatorEvent.CHOICE, next(iter(sides)))
 
@@ -111,7 +111,7 @@ class Operator(Machine):
 
     @property
     def asked(self) -> bool:
-        """The answers are in: a side is to be chosen."""
+        """The answers are in: ``choose`` is due."""
         return self.state is OperatorState.ASKED
 
     @property
@@ -126,7 +126,7 @@ class Operator(Machine):
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Names of the members that it goes on without."""
+        """Names of the members that it continues without."""
         return next((answer.missing for answer in self.answers.values() if answer.side == self.side), ())
 
     @property

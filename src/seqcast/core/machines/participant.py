@@ -5,9 +5,9 @@ promised. A member promises the highest attempt that it answered, and accepts CU
 OK on the gate is closed and nothing from outside the survivors is accepted; after CUT nothing is delivered until VIEW.
 
 In a primary partition (step 9) DONE also *accepts* the VIEW that the initiator proposes beside its CUT, and the next
-OK reports it. A VIEW that was served is then the only one there can be, under whatever attempt: it is installed as soon
-as everything up to its cut is here. To make that possible, nothing is delivered from the OK on: another attempt, with
-other survivors, may end elsewhere.
+OK reports it. A VIEW that was served is then the only possible one, under any attempt: it is installed as soon as
+everything up to its cut is here. To make that possible, nothing is delivered from the OK on: another attempt, with
+other survivors, may have another cut.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from seqcast.errors import RemoteProtocolError
 
 NO_PROMISE: Attempt = (0, -1)
 ATTEMPT_STEP_MAX = 1 << 20
-"""An attempt may be so far above the last that was seen: a member that missed some was cut off, and they cost their
-initiators milliseconds each. Without it one frame with the last of all numbers would leave none for those after it."""
+"""How far an attempt may exceed the last one seen: a member that was cut off may have missed some, and each takes its
+initiator milliseconds. Without a limit, one frame with the highest number would leave none for later attempts."""
 
 
 class ParticipantState(Enum):
@@ -76,7 +76,7 @@ class Participant(Machine):
         self.blocker = blocker
         self.promise = NO_PROMISE
         self.heeded = NO_PROMISE  # the highest attempt whose BLOCK was heard
-        self.highest = 0  # attempt seen, of whomever
+        self.highest = 0  # highest attempt seen, of any initiator
         self.ok: Ok | None = None
         self.named: Cut | None = None  # of the attempt that is promised; in a primary partition:
         self.proposal: NewView | None = None  # what is proposed under it
@@ -84,11 +84,12 @@ class Participant(Machine):
         self.survivors: tuple[int, ...] = ()
         self.lease_ns = NEVER
         self.asks = Repeat(context.settings.repeat_ns_max, context.settings.repeat_ns_max)
-        self.lapsed: set[int] = set()  # initiators, and survivors of ours, that did not answer in time; perhaps we too
+        # Initiators, and survivors of our attempts, that did not answer in time; may include us.
+        self.lapsed: set[int] = set()
 
     @property
     def closing(self) -> bool:
-        """Some member has begun to close our view."""
+        """A member has begun to close our view."""
         return self.state is not S.OPEN
 
     @property
@@ -120,7 +121,7 @@ class Participant(Machine):
         self.fire(E.RETURNED)
 
     def trust(self, member: int) -> None:
-        """A member lives that did not answer in time."""
+        """A member that did not answer in time is alive."""
         self.lapsed.discard(member)
 
     def give_up(self, members: Iterable[int]) -> None:
@@ -159,7 +160,7 @@ class Participant(Machine):
             self.fire(E.START, frame)
 
     def show_life(self, frame: Start, sender: int) -> None:
-        """A START by too few, which leaves us out: they may think that we are dead."""
+        """A START by too few members, which leaves us out: they may believe us dead."""
         self.saw(frame.attempt)
         self.context.send(Promised(frame.view, frame.attempt, self.promise), sender)
 
@@ -271,7 +272,7 @@ class Participant(Machine):
         self.heeded = max(self.heeded, frame.attempt)
         self.lapsed.discard(self.initiator)
         self.renew()
-        # What callbacks send must not wait for the credit of members that crashed.
+        # Messages of callbacks must not wait for credit of crashed members.
         context = self.context
         context.plane.uncount([member.id for member in context.members if member.id not in frame.survivors])
 
@@ -313,8 +314,8 @@ class Participant(Machine):
         names = {member.id: member.name for member in self.context.members}
         return (
             f"only [{', '.join(names[each] for each in survivors)}] of [{', '.join(names.values())}] can be reached, "
-            "which is no majority: the group goes on when more are back. Where they are gone for good, an operator can "
-            f"say so: seqcast unblock {self.context.cluster}"
+            "which is no majority: the group continues when more are back. If they are gone for good, an operator can "
+            f"unblock it: seqcast unblock {self.context.cluster}"
         )
 
     def answer(self, frame: Start) -> None:
@@ -334,7 +335,7 @@ class Participant(Machine):
         if self.proposal is None:
             return
         context, proposal = self.context, self.proposal
-        if context.me.id in proposal.survivors:  # else it is complete: somebody has accepted it before
+        if context.me.id in proposal.survivors:  # otherwise it is complete: another member accepted it before
             assert context.view is not None
             proposal = with_table(proposal, context.view, context.plane.received_table())
         self.accepted = self.promise, proposal

@@ -2,8 +2,8 @@
 
 The owner of a pause sends SUSPEND in rounds; ``pause_owner.py`` tells which. A member answers a round when what the
 round asks for is done. Each pause has a number (E-18: a SUSPEND that was under way when its pause ended stops nobody),
-and a lease: a member that does not hear from the owner goes on by itself (the cut, step 6: only a pause may lapse).
-Several pauses can hold together; sending goes on when the last one has ended.
+and a lease: a member that does not hear from the owner continues by itself (the cut, step 6: only a pause may lapse).
+Several pauses can hold together; sending continues when the last one has ended.
 
 A view change ends every pause of its view: START at once, BLOCK by asking the owners to release it. The engine's gate,
 which only a view opens, is not the pause.
@@ -22,7 +22,7 @@ from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
 from seqcast.core.vocabulary import OpenPause, TellBlocked, Warn
 from seqcast.errors import RemoteProtocolError
 
-_POLL_NS = 2_000_000  # an answer that has to wait is tried again at least so often
+_POLL_NS = 2_000_000  # a delayed answer is tried again at least this often
 
 
 class PauseMemberState(Enum):
@@ -163,7 +163,7 @@ class PauseMember(Machine):
 
     def warn(self, sender: int) -> None:
         name = self.context.infos[sender].name
-        self.context.emit(Warn(f"{name} paused the group and is silent: this member goes on"))
+        self.context.emit(Warn(f"{name} paused the group and is silent: this member continues"))
 
     def open(self, _sender: int) -> None:
         self.poll_ns = NEVER
@@ -171,7 +171,7 @@ class PauseMember(Machine):
         self.blocker.opened()
 
     def ask_release(self) -> None:
-        """The pause still holds: its owner may take it for held until it has released it, or its lease is over."""
+        """The pause still holds: until its owner has released it or its lease is over, the owner may rely on it."""
         self.poll_ns = NEVER
         for sender, known in self.known.items():
             self.context.send(Resumed(known.frame.view, known.frame.pause), sender)

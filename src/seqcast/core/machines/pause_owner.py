@@ -5,7 +5,7 @@ before a view change; STOP, after which nobody sends anything new, and what each
 cut, after which all have delivered the same. Then the pause is held. Each has a number (E-18) and a deadline.
 
 The owner knows when the first lease of a member may end, counted from when it *sent* the SUSPEND that was answered, and
-never takes the pause for held after that. A pause that a view change breaks off before it is held is tried again in the
+does not consider the pause held after that. A pause that a view change interrupts before it holds is tried again in the
 new view.
 """
 
@@ -80,7 +80,7 @@ class PauseOwner(Machine):
         self.fire(E.SUSPEND)
 
     def resume(self, request: int) -> None:
-        """The application lets the group go on."""
+        """The application resumes the group."""
         if request == self.request:
             self.fire(E.RESUME)
 
@@ -95,7 +95,7 @@ class PauseOwner(Machine):
         self.fire(E.ANSWER, sender, frame)
 
     def resumed(self, frame: Resumed, sender: int) -> None:
-        """A member goes on: as we said, or by itself."""
+        """A member continues: on our RESUME, or by itself."""
         if frame.pause == self.number and sender in self.context.infos:
             self.fire(E.RESUMED, sender)
 

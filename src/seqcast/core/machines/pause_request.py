@@ -1,7 +1,7 @@
-"""A pause as the application that asked for it sees it: one at a time, from `suspend` to `resume`.
+"""A pause as its application sees it: one at a time, from `suspend` to `resume`.
 
-`pause_owner.py` carries the pause out. It may hold it, or end it, when the application waits no longer: the number of
-the pause tells.
+`pause_owner.py` carries out the pause. Its reports may arrive after the application has stopped waiting; the number of
+the pause tells them apart.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class PauseRequest(Machine):
             self.fire(PauseRequestEvent.OVER, effect.reason)
 
     def resume(self) -> ResumeGroup:
-        """The application lets the group go on. Returns the input of the endpoint; ``end`` follows when ``held`` is
-        false, or after the lease, by which it has ended anyhow.
+        """The application resumes the group. Returns the input of the endpoint; ``end`` follows when ``held`` is false,
+        or after the lease, by which the pause has ended in any case.
 
         Raises:
             UsageError: there is no pause.
@@ -71,7 +71,7 @@ class PauseRequest(Machine):
         return ResumeGroup(self.number)
 
     def end(self) -> str:
-        """The application waits no longer. Returns why the pause had ended before; "": it held until ``resume``."""
+        """The application stops waiting. Returns why the pause had already ended; "": it held until ``resume``."""
         self.fire(PauseRequestEvent.END)
         return self._reason
 
@@ -86,7 +86,7 @@ class PauseRequest(Machine):
         return self.number == pause.request and not self.free
 
     def awaits(self, pause: PauseGroup) -> bool:
-        """May this pause still come to be held?"""
+        """Can this pause still come to hold?"""
         return self.number == pause.request and self.state is PauseRequestState.ASKED
 
     @property
@@ -102,7 +102,7 @@ class PauseRequest(Machine):
         self._reason = reason
 
     def note_silence(self) -> None:
-        self._reason = "this member was silent too long, or is in the group no more"
+        self._reason = "this member was silent for too long, or is no longer in the group"
 
     def refuse_second(self) -> None:
         raise UsageError("this member has paused the group already: resume first")

@@ -1,14 +1,14 @@
-"""How one member gets the group's state from those that the VIEW names (the cut, step 10).
+"""Which provider a member gets the group's state from, as agreed by VIEW (the cut, step 10).
 
-A member that takes part and is not the first of its group lacks the state until a provider has handed it over. The
-VIEW names for each such member its provider and the *boundary*: the view at whose beginning the provider takes its
-state. The transfer goes on over later views as long as provider and boundary stay the same; where the provider is gone,
-or was passed over, the VIEW names another, with a new boundary, and the transfer starts from nothing. Members tell in
-their OK whether they lack the state, so the one who makes the VIEW knows of all of them.
+A member that takes part and is not the first of its group lacks the state until a provider has sent it. For each such
+member the VIEW names its provider and the *boundary*: the view at whose beginning the provider takes its state. The
+transfer continues over later views as long as provider and boundary stay the same. If the provider is gone or was
+passed over, the VIEW names another one, with a new boundary, and the transfer starts again. Members report in their OK
+whether they lack the state, so the initiator knows of all of them.
 
-A merge makes members lack the state that had it before: they have that of their part. Their application is *inside*: it
-keeps what it has, and stops at the boundary until the merged state is there. Between its OK and the VIEW a member does
-not take over what has arrived: the VIEW goes by its OK, and names others, or none, for those that lack the state.
+After a merge, members that had the state of their part lack the merged one. Their application is *inside*: it keeps its
+state, and stops at the boundary until the merged state is there. Between its OK and the VIEW a member does not take
+over a state that arrives: the VIEW relies on its OK, and may name another provider, or none.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class StateTaker(Machine):
         self.context = context
         self.plan: StatePlan | None = None
         self.inside = False
-        """Its application has a state, and is delivered to."""
+        """Its application has a state and is receiving."""
         self.early = False
         """The state arrived after our OK; the VIEW decides whether it is the group's."""
         self.passed: tuple[int, ...] = ()
@@ -90,7 +90,7 @@ class StateTaker(Machine):
             self.fire(E.ARRIVED)
 
     def refused(self, boundary: int, reason: str, provider: int) -> None:
-        """The provider of this boundary has said that it cannot give the state, or nothing came of it in time."""
+        """The provider of this boundary reported that it cannot give the state, or did not send it in time."""
         if self.plan is None or boundary != self.plan.boundary:
             return
         self.fire(E.REFUSED, reason, provider or self.plan.providers[0])
@@ -105,7 +105,7 @@ class StateTaker(Machine):
     # ---- guards
 
     def another_is_left(self, _reason: str, provider: int) -> bool:
-        """A further member may have the state; or this one merges what else there is."""
+        """Another member may have the state; or this one merges the states that are left."""
         assert self.plan is not None
         tried = {self.context.me.id, provider, *self.passed}
         return self.plan.merges or any(info.state and info.id not in tried for info in self.context.infos.values())
@@ -183,7 +183,7 @@ class StateTaker(Machine):
         return plan
 
     def _tell(self, plan: StatePlan | None) -> None:
-        """To an application that is inside, on whatever thread it is delivered to."""
+        """For an application that is inside, on the thread on which it receives."""
         self.plan = plan if plan is None or not plan.held else None
         if self.inside:
             self.context.plan = plan

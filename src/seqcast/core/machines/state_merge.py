@@ -1,10 +1,10 @@
 """A merge of application states, at one member: its application stops at the boundary until it has the merged state.
 
 ``state.py`` agrees with the group on the plan: one member, the merger, gets the states of the other parts and merges
-them into its own; all others take over the result. Here is decided, for an application that is delivered to, where it
-stops, what bytes are of which state, when a provider is given up, and when it goes on. It goes on with the state that
-it has where the plan is given up for one of a later view. What the group sends meanwhile waits in the engine, and
-credit holds the senders.
+them into its own; all others take over the result. This machine decides where a receiving application stops, which
+bytes belong to which state, when a provider is given up, and when the application continues. If a later view replaces
+the plan, the application continues with the state that it has. Messages of the group wait in the engine meanwhile, and
+senders wait for credit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from seqcast.errors import RemoteProtocolError
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """Drop what came of states, and begin to read the first provider's."""
+    """Drop the states received so far, and begin to read the first provider's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Reconcile:
-    """All is here: the application merges the states into its own (``merges``), or takes over the one that came.
+    """All states are here: the application merges them into its own (``merges``), or takes over the one that came.
     ``read``, then ``loaded`` or ``failed``, follow."""
 
     merges: bool
@@ -44,7 +44,7 @@ class Reconcile:
 
 @dataclass(frozen=True, slots=True)
 class GoOn:
-    """The application is delivered what comes next; ``reconciled``: it has the merged state."""
+    """The application continues to receive; ``reconciled``: it has the merged state."""
 
     reconciled: bool
 
@@ -57,7 +57,7 @@ class GiveUpMerge:
 
 
 StateMergeEffect = Gather | Part | StateArrived | StateRefused | Reconcile | GoOn | GiveUpMerge | LeaveGroup
-"""What the machine has the world do. ``StateArrived``, ``StateRefused``, ``LeaveGroup``: as inputs of the endpoint."""
+"""Effects for the runner. ``StateArrived``, ``StateRefused``, ``LeaveGroup``: as inputs of the endpoint."""
 
 
 class StateMergeState(Enum):
@@ -87,7 +87,7 @@ S, E = StateMergeState, StateMergeEvent
 class StateMerge(Machine):
     """
     Args:
-        timeout_ns: for so long a provider may be silent, and the application work on a state without a read.
+        timeout_ns: how long a provider may be silent, and how long the application may work on a state without a read.
         name_of: the name of a member, for errors.
         edges: of the endpoint.
     """
@@ -104,14 +104,14 @@ class StateMerge(Machine):
         self._deadline_ns = NEVER
         self._effects: list[StateMergeEffect] = []
 
-    # ---- inputs, each of which returns what the world is to do
+    # ---- inputs, each of which returns effects
 
     def reached(self, plan: StatePlan | None, now_ns: int) -> list[StateMergeEffect]:
         """The application has come to the beginning of a view; ``plan``: see ``Endpoint.plan_at``."""
         return self._take(now_ns, E.REACHED, plan) if plan is not None else []
 
     def look(self, plan: StatePlan | None, now_ns: int) -> list[StateMergeEffect]:
-        """While it is stopped, whenever it may have changed: the same again; and the timer."""
+        """The same, while the application is stopped, whenever the plan may have changed; also runs the timer."""
         effects = self._take(now_ns, E.LOOK, plan)
         return effects + (self._take(now_ns, E.DUE) if now_ns >= self._deadline_ns else [])
 
@@ -132,7 +132,7 @@ class StateMerge(Machine):
         return [Part(self.provider, chunk)] if chunk else []
 
     def read(self, now_ns: int) -> list[StateMergeEffect]:
-        """The application reads of a state while it works on it."""
+        """The application reads from a state while it works on it."""
         return self._take(now_ns, E.READ)
 
     def loaded(self, now_ns: int) -> list[StateMergeEffect]:
@@ -153,16 +153,16 @@ class StateMerge(Machine):
         effects, self._effects = self._effects, []
         return effects
 
-    # ---- what the world asks
+    # ---- queries
 
     @property
     def stopped(self) -> bool:
-        """The application is delivered nothing."""
+        """The application receives nothing."""
         return self.state in (S.GATHERING, S.REPORTED, S.RECONCILING)
 
     @property
     def ended(self) -> bool:
-        """This member is out, or about to leave."""
+        """This member is out of the group, or about to leave."""
         return self.state is S.OUT
 
     @property

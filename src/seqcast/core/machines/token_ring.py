@@ -1,13 +1,13 @@
-"""Membership by a token ring: the members agree on who is in before the first of them closes the view.
+"""Membership by a token ring: all members agree on the next membership before the acting member closes the view.
 
-What is known of members, joiners and leavers, and whose turn it is, is as in `coordinated.py`. But before the acting
-member closes the view, its token goes round the view's members (`ring.py`), and brings what any of them knows: joiners
-of which it has not heard itself (NBC-04, NBC-07). All members then agree on the membership, and only when they do does
-the cut begin, which closes the gate (NBC-02): a member whose process hangs delays the token, and nobody's messages. A
-member that knows of a change, and sees the acting one do nothing, calls it with a token of its own (NBC-14).
+Doubts, joiners, leavers and the acting member are as in `coordinated.py`. But before the acting member closes the view,
+its token goes round the view's members (`ring.py`) and collects joiners that it has not heard of itself (NBC-04,
+NBC-07). The cut, which closes the gate, begins only when all members have agreed on the membership (NBC-02): a member
+whose process hangs delays the token, but no messages. A member that knows of a change, and sees the acting one do
+nothing, calls it with a token of its own (NBC-14).
 
-A token passes through members that did not make it, so nobody is believed to leave because a token says so: a member
-that wants to leave says it itself, when it agrees to the membership.
+A token passes through members that did not make it, so it cannot announce that a member leaves: a member that wants to
+leave announces that itself, when it agrees to the membership.
 
 The absolute order is that of the view's members (NBC-03): all have the same, a joiner stands behind them, and the
 application's membership policy chooses it. The VIEW of the cut is the confirmation that the group sees; it is

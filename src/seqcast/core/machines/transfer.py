@@ -1,8 +1,8 @@
 """The transfer of the application's state: one transfer at the joiner, and one at its provider (the cut, step 10).
 
-`state.py` agrees with the group on the provider for each joiner. What follows from that agreement is decided here: what
-bytes are of this transfer, when a provider is given up, how long the application may take to load the state, when it is
-delivered what came meanwhile. The world carries the bytes, runs the application's handler, and obeys the effects.
+`state.py` agrees with the group on the provider for each joiner. This machine decides which bytes belong to the
+transfer, when a provider is given up, how long the application may take to load the state, and when it gets what was
+delivered meanwhile. The runner moves the bytes, calls the application's handler, and carries out the effects.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from seqcast.errors import RemoteProtocolError
 
 @dataclass(frozen=True, slots=True)
 class BeginState:
-    """Drop what came of the state, and begin to read that of another provider."""
+    """Drop what was received of the state, and begin to read another provider's."""
 
     provider: int
 
@@ -42,20 +42,20 @@ class LoadState:
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """The application has the state: it is delivered these items next, and then whatever the engine has."""
+    """The application has the state: deliver these items to it next, and then what the engine has."""
 
     items: deque[Item]
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """This member cannot get the state: its application is told why, and it leaves."""
+    """This member cannot get the state: the application learns why, and the member leaves."""
 
     error: str
 
 
 TransferEffect = BeginState | StateChunk | StateArrived | StateRefused | LoadState | Deliver | LeaveGroup | GiveUp
-"""What the machine has the world do. ``StateArrived``, ``StateRefused``, ``LeaveGroup``: as inputs of the endpoint."""
+"""Effects for the runner. ``StateArrived``, ``StateRefused``, ``LeaveGroup``: as inputs of the endpoint."""
 
 
 class TransferState(Enum):
@@ -91,8 +91,9 @@ class Transfer(Machine):
     """The joiner's side.
 
     Args:
-        timeout_ns: for so long a provider may be silent, and the application work on the state without a read.
-        backlog_bytes: what is held of the stream meanwhile; see ``Backlog``.
+        timeout_ns: how long a provider may be silent, and how long the application may work on the state without a
+        read.
+        backlog_bytes: bound of the deliveries held meanwhile; see ``Backlog``.
         name_of: the name of a member, for errors.
         edges: of the endpoint.
     """
@@ -109,7 +110,7 @@ class Transfer(Machine):
         self._deadline_ns = NEVER
         self._effects: list[TransferEffect] = []
 
-    # ---- inputs, each of which returns what the world is to do
+    # ---- inputs, each of which returns effects
 
     def told(self, effect: TakeState | StateHeld | StateLost, now_ns: int) -> list[TransferEffect]:
         """The endpoint tells what the group agreed on."""
@@ -138,7 +139,7 @@ class Transfer(Machine):
         return [StateChunk(chunk)] if chunk else []
 
     def read(self, now_ns: int) -> list[TransferEffect]:
-        """The application reads of the state while it loads it."""
+        """The application reads from the state while it loads it."""
         return self._take(now_ns, TransferEvent.READ)
 
     def loaded(self, now_ns: int) -> list[TransferEffect]:
@@ -150,7 +151,7 @@ class Transfer(Machine):
         return self._take(now_ns, TransferEvent.FAILED, error)
 
     def delivered(self, item: Item, now_ns: int) -> list[TransferEffect]:
-        """The next of what the engine delivers, while ``holds`` is true."""
+        """The next delivery of the engine, while ``holds`` is true."""
         return self._take(now_ns, TransferEvent.DELIVERED, item)
 
     def over(self, now_ns: int) -> list[TransferEffect]:
@@ -172,7 +173,7 @@ class Transfer(Machine):
         effects, self._effects = self._effects, []
         return effects
 
-    # ---- what the world asks
+    # ---- queries
 
     @property
     def receiving(self) -> bool:
@@ -181,7 +182,7 @@ class Transfer(Machine):
 
     @property
     def inside(self) -> bool:
-        """The application has the state, and is delivered to."""
+        """The application has the state and is receiving."""
         return self.state is TransferState.INSIDE
 
     @property
@@ -191,7 +192,7 @@ class Transfer(Machine):
 
     @property
     def holds(self) -> bool:
-        """What is delivered goes to ``delivered``; False: it stays in the engine, or is the application's."""
+        """Deliveries go to ``delivered``; False: they stay in the engine, or go to the application."""
         return self.state is not TransferState.IDLE and not self.ended and not self.backlog.full
 
     # ---- actions
@@ -308,8 +309,8 @@ class Transfer(Machine):
 
 
 class Giver:
-    """The provider's side: the state of one boundary on its way to one joiner. Until ``give`` or ``refuse``, where the
-    state is yet to be merged, ``reassure`` tells the joiner now and then that this member is at work.
+    """The provider's side: the state of one boundary on its way to one joiner. Until ``give`` or ``refuse``, while the
+    state is still being merged, ``reassure`` tells the joiner now and then that this member is at work.
 
     Args:
         boundary: tag of the view at whose beginning the state is taken.
@@ -319,7 +320,7 @@ class Giver:
     def __init__(self, boundary: int, joiner: int) -> None:
         self.boundary, self.joiner = boundary, joiner
         self.ready = False
-        """All that is to be sent is known."""
+        """Everything that will be sent is known."""
         self._outgoing = Outgoing(boundary)
         self._pieces: Iterator[Piece] = iter(())
         self._rest = memoryview(b"")
@@ -349,10 +350,10 @@ class Giver:
         return self._rest
 
     def sent(self, count: int) -> None:
-        """So many bytes of ``rest`` are on their way."""
+        """This many bytes of ``rest`` were sent."""
         self._rest = self._rest[count:]
         self.bytes_sent += count
 
     def wanted(self, joiners: Collection[int]) -> bool:
-        """Does the joiner still await it? ``joiners``: see ``Endpoint.joiners_of``."""
+        """Does the joiner still wait for it? ``joiners``: see ``Endpoint.joiners_of``."""
         return self.joiner in joiners
