@@ -22,6 +22,7 @@ pytest.importorskip("pyspark")
 import pyarrow as pa
 import pyarrow.parquet as pq
 from audit_story import A, B, C, D, E, Script, failed, relabel
+from commands import call
 from journal_data import Row, as_live, journal, view
 
 import seqcast.spark
@@ -30,8 +31,8 @@ from seqcast.journal import seals
 from seqcast.journal.reader import find
 from seqcast.journal.roll import rewrite
 from seqcast.journal.schema import JournalDamaged
+from seqcast.spark import command
 from seqcast.spark.auditing import audit_journals, check_cluster
-from seqcast.spark.command import main
 from seqcast.spark.session import open_session, told_in_a_line
 from seqcast.spark.verdicts import CHECKS
 from seqcast.types import Member
@@ -363,23 +364,23 @@ def test_the_command_prints_the_table_or_json_and_returns_the_status(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("seqcast.spark.session.open_session", lambda master, name, ship: Unstopped(spark))
-    assert main([str(Script().write(tmp_path / "sound"))]) == 0
+    assert call(command, [str(Script().write(tmp_path / "sound"))]) == 0
     assert re.search(r"total order +true +\d", capsys.readouterr().out)
     script = Script()
     lose_one(script)
-    assert main([str(script.write(tmp_path / "false")), "--json"]) == 1
+    assert call(command, [str(script.write(tmp_path / "false")), "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert told["holds"] is False
     pytest.importorskip("matplotlib")
     target = tmp_path / "new" / "audit.html"
-    assert main([str(tmp_path / "false"), "--html", str(target)]) == 1
+    assert call(command, [str(tmp_path / "false"), "--html", str(target)]) == 1
     page = target.read_text()
     assert page.count("data:image/png;base64,") == 2 and "NOT every guarantee holds" in page
     assert "b delivered no global seqno 8 in view 3" in page and "Cluster test" in page
     assert {check["check"]: check["result"] for check in told["checks"]}["gaps"] is False
     path = journal(tmp_path / "again" / "x", B, script.stories[B])
     with pytest.raises(UsageError, match="of the same member"):
-        main([str(path), str(tmp_path / "false")])
+        call(command, [str(path), str(tmp_path / "false")])
 
 
 def test_ctrl_c_while_java_starts_is_kept_until_it_can_be_stopped(
@@ -445,9 +446,9 @@ def test_a_task_that_fails_is_one_line(spark: Any) -> None:
 
 def test_bad_input_is_refused_before_spark_starts(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such directory"):
-        main([str(tmp_path / "none")])
+        call(command, [str(tmp_path / "none")])
     with pytest.raises(UsageError, match="no messages"):
-        main([str(journal(tmp_path, A, [(view(1, [A]), [])]))])
+        call(command, [str(journal(tmp_path, A, [(view(1, [A]), [])]))])
 
 
 def test_a_damaged_segment_is_bad_input(spark: Any, tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ import re
 import pytest
 from journal_data import Row, journal, member, view
 
-from seqcast.cli.fault import FAULTS, plant
+from seqcast.cli.demo import FAULTS
+from seqcast.cli.fault import plant
 from seqcast.errors import UsageError
 from seqcast.journal import reader as journals
 from seqcast.journal.schema import signed

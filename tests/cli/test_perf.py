@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+from commands import call as run_command
 from journal_data import Row, journal, member, view
 from netns import MEMBERS, cut_off, lonely, network, python, segmented  # noqa: F401
 
@@ -330,7 +331,7 @@ def test_settings_that_are_given_reach_the_members():
 )
 def test_bad_arguments_are_status_2_and_say_what(arguments, says, capsys):
     with pytest.raises(SystemExit) as ended:
-        command.main(arguments)
+        run_command(command, arguments)
     assert ended.value.code == 2
     assert says in capsys.readouterr().err
 
@@ -339,13 +340,13 @@ def test_bad_arguments_are_status_2_and_say_what(arguments, says, capsys):
 @pytest.mark.parametrize("arguments", [["--path", "veth"], ["--loss", "1"]])
 def test_without_namespaces_what_needs_them_is_status_2_with_the_reason(arguments, monkeypatch, capsys):
     monkeypatch.setattr(command, "why_no_namespaces", lambda: "network namespaces need root")
-    assert command.main(arguments) == 2
+    assert run_command(command, arguments) == 2
     assert "need root" in capsys.readouterr().err
 
 
 def test_on_another_system_it_says_that_it_needs_linux(monkeypatch, capsys):
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert command.main(["--seconds", "1"]) == 2
+    assert run_command(command, ["--seconds", "1"]) == 2
     assert "needs Linux" in capsys.readouterr().err
 
 

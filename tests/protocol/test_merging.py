@@ -3,12 +3,13 @@
 from unittest import mock
 
 import pytest
+from commands import call
 from sim_stage import Stage, names
 
 from seqcast.core.frames.merging import Beacon
 from seqcast.core.machines.beacons import Beacons
 from seqcast.core.machines.merge import Merger, MergerState
-from seqcast.sim import Options, World, families, heals, main
+from seqcast.sim import Options, World, command, families, heals
 from seqcast.sim.checkers.safety import check_safety
 from seqcast.sim.options import MS, SECOND
 from seqcast.types import MergeView, View
@@ -123,11 +124,11 @@ def test_partitions_heal_in_bounded_virtual_time(seeds):
 
 
 def test_the_command_prints_how_long_healing_takes(capsys):
-    assert main(["--heals", "1..1"]) == 0
+    assert call(command, ["--heals", "1..1"]) == 0
     said = capsys.readouterr().out
     assert "healings of 2 sides: ms to one view of all, p50, p99 and longest: " in said
     with mock.patch.object(Beacons, "receive", lambda *_: False), mock.patch.object(heals, "LIMIT_NS", 100 * MS):
-        assert main(["--heals", "1..1"]) == 1
+        assert call(command, ["--heals", "1..1"]) == 1
     assert "replay: seqcast sim --heals 1..1" in capsys.readouterr().out
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 from unittest import mock
 
 import pytest
+from commands import call
 from rewired import replaced
 from sim_literal import VARIANTS, finds, storm, turnover, violation
 from sim_stage import Stage
@@ -15,12 +16,12 @@ from seqcast.core.machines.lifecycle import Lifecycle
 from seqcast.core.table import Edge, edges_of
 from seqcast.core.vocabulary import Left
 from seqcast.events import Blocked, Excluded, Lost, Unblocked
-from seqcast.sim import Options, World, main, simulate
+from seqcast.sim import Options, World, command, simulate
 from seqcast.sim.checkers.gate import check_callback_pairs, check_gate
 from seqcast.sim.checkers.safety import check_safety
-from seqcast.sim.command import COUNTED, replay
 from seqcast.sim.options import MS, SECOND
 from seqcast.sim.record import Delivered
+from seqcast.sim.runs import COUNTED, replay
 from seqcast.types import Member, View, ViewId
 
 
@@ -138,7 +139,7 @@ def test_the_first_member_is_up_in_300_ms_and_concurrent_first_starts_converge(s
 
 
 def test_processes_that_start_together_end_in_one_group(capsys):
-    assert main(["--starts", "1..100"]) == 0
+    assert call(command, ["--starts", "1..100"]) == 0
     said = capsys.readouterr().out
     assert "100 in one group, 0 formed more than one at first, 0 end in more than one" in said
 
@@ -147,12 +148,12 @@ def test_a_start_that_forms_two_groups_is_found(capsys):
     """Without discovery each that starts forms a group of its own, and it takes a merge to mend that."""
     hasty = replaced(Lifecycle, begin=Lifecycle.form)
     with hasty:
-        assert main(["--starts", "1..2"]) == 1
+        assert call(command, ["--starts", "1..2"]) == 1
         said = capsys.readouterr().out
         assert "replay: seqcast sim --starts 1..1" in said
         assert "2 formed more than one at first, 0 end in more than one" in said
         with mock.patch.object(Beacons, "receive", lambda self, frame, sender, address: None):
-            assert main(["--starts", "1..2"]) == 1
+            assert call(command, ["--starts", "1..2"]) == 1
     assert "2 formed more than one at first, 2 end in more than one" in capsys.readouterr().out
 
 
@@ -248,19 +249,19 @@ def test_what_was_queued_is_sent_in_a_view_from_which_its_sender_is_excluded_in_
 
 
 def test_the_command_replays_and_says_so(capsys):
-    assert main(["--seed", "9", "--members", "3", "--order", "fifo", "--duration", "0.5"]) == 0
+    assert call(command, ["--seed", "9", "--members", "3", "--order", "fifo", "--duration", "0.5"]) == 0
     first = capsys.readouterr().out
-    assert main(["--seed", "9", "--members", "3", "--order", "fifo", "--duration", "0.5", "--trace"]) == 0
+    assert call(command, ["--seed", "9", "--members", "3", "--order", "fifo", "--duration", "0.5", "--trace"]) == 0
     second = capsys.readouterr().out
     digest = first.strip().rpartition("digest ")[2]
     assert digest and digest in second and "installs view" in second
-    assert main(["--seeds", "1..2", "--duration", "0.3"]) == 0
+    assert call(command, ["--seeds", "1..2", "--duration", "0.3"]) == 0
     assert "2 seeds, 0 failed" in capsys.readouterr().out
 
 
 def test_the_command_ends_in_1_with_a_line_that_replays_the_run(capsys):
     with VARIANTS["bump_of_joiner"]():
-        assert main(["--seeds", "1..2"]) == 1
+        assert call(command, ["--seeds", "1..2"]) == 1
     failed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("FAILED")]
     assert failed and all(line.partition("replay: ")[2] in map(replay, map(Options.draw, (1, 2))) for line in failed)
 
@@ -271,7 +272,7 @@ def test_the_command_ends_in_1_with_a_line_that_replays_the_run(capsys):
 )
 def test_bad_arguments_end_in_2(argv, capsys):
     with pytest.raises(SystemExit) as error:
-        main(argv)
+        call(command, argv)
     assert error.value.code == 2
     assert "seqcast sim --help" in capsys.readouterr().err
 
@@ -279,7 +280,7 @@ def test_bad_arguments_end_in_2(argv, capsys):
 @pytest.mark.parametrize(("option", "what"), [("--seeds", "seeds"), ("--starts", "starts")])
 def test_many_runs_show_how_far_they_are(option, what, monkeypatch, capsys):
     monkeypatch.setattr("seqcast.commandline.ELSEWHERE_S", 0.0)
-    assert main([option, "1..2"]) == 0
+    assert call(command, [option, "1..2"]) == 0
     assert capsys.readouterr().err == f"0 of 2 {what}, 0 failed\n1 of 2 {what}, 0 failed\n"
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 from seqcast.core.table import Edge, edges_of
 from seqcast.sim import Options, simulate
-from seqcast.sim.command import COUNTED, never_taken
+from seqcast.sim.runs import COUNTED, never_taken
 from seqcast.sim.untaken import UNTAKEN
 
 LISTED = Counter(row for rows in UNTAKEN.values() for row in rows)

@@ -1,12 +1,15 @@
 """What `import seqcast` loads, and that all its names are there all the same. (How long it takes is not asserted.)"""
 
 import importlib
+import json
 import re
 from pathlib import Path
 
+import pytest
 from members import LOOPBACK, cluster, output, script
 
 import seqcast
+from seqcast.cli import COMMANDS
 
 LOADED = "sorted(name for name in sys.modules if name.partition('.')[0] in ('seqcast', 'numpy', 'asyncio', 'argparse'))"
 
@@ -29,6 +32,41 @@ with seqcast.join(sys.argv[1], interface=sys.argv[2]) as group:
 """
     said = output(script(text, cluster(), LOOPBACK))
     assert said == "b'x' [b'y'] False\nb'y' [0, 1] [1] True\nb'a'\n"
+
+
+HELP = """
+import json, sys
+from seqcast.cli import main
+status = main([sys.argv[1], "--help"])
+print("\\n" + json.dumps([status, *sorted(sys.modules)]))
+"""
+LIGHT = {"seqcast", "cli", "cli.options", "commandline", "errors", "types", "arguments", "lazy"}
+"""What the help of every command may load of the package; of a part, its own package too."""
+CONFIG = {"config", *(f"config.{name}" for name in ("check", "fields", "sources"))}
+PERF = ("arguments", "command", "paths", "processes", "report", "runs")
+OWN = {
+    "audit": {"spark", "spark.command"},
+    "demo": {"cli.demo"},
+    "perf": {"journal", "journal.schema", "perf", *(f"perf.{name}" for name in PERF)},
+    "replay": {"cli.replay", "cli.send"},
+    "report": {"spark", "spark.command", "spark.report_command"},
+    "send": {"cli.send"},
+    "sim": {"sim", "sim.command", "sim.families"},
+    "tail": {"cli.tail"},
+    "tap": {"cli.tap"},
+    "unblock": {"cli.unblock"},
+}
+HEAVY = {"asyncio", "multiprocessing", "numpy", "pandas", "py4j", "pyarrow", "pyspark", "matplotlib", "unittest"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_loads_nothing_that_only_its_work_takes(command):
+    """Someone who asks for help, or mistypes an option, gets an answer at once."""
+    status, *loaded = json.loads(output(script(HELP, command)).splitlines()[-1])
+    assert status == 0
+    ours = {name.removeprefix("seqcast.") for name in loaded if name.partition(".")[0] == "seqcast"}
+    assert ours - LIGHT - CONFIG - OWN[command] == set()
+    assert HEAVY.isdisjoint(loaded)
 
 
 def test_every_name_is_in_the_one_place_that_each_of_the_three_lists_says():

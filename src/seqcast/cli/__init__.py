@@ -11,7 +11,7 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
@@ -28,11 +28,15 @@ COMMANDS = {
         "serve the journals of this machine to readers on others, such as Spark's tasks",
         "journal",
     ),
-    "perf": ("seqcast.perf", "throughput and latency, beside the raw limit measured in the same run", ""),
+    "perf": ("seqcast.perf.command", "throughput and latency, beside the raw limit measured in the same run", ""),
     "audit": ("seqcast.spark.command", "prove or refute the guarantees from members' journals, on Spark", "spark"),
-    "report": ("seqcast.spark.report", "latency, throughput and trouble from members' journals, on Spark", "report"),
+    "report": (
+        "seqcast.spark.report_command",
+        "latency, throughput and trouble from members' journals, on Spark",
+        "report",
+    ),
     "unblock": ("seqcast.cli.unblock", "let a blocked minority continue when the majority is gone for good", ""),
-    "sim": ("seqcast.sim", "run or replay simulated schedules", ""),
+    "sim": ("seqcast.sim.command", "run or replay simulated schedules", ""),
 }
 NO_ROOM = {getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG", "EIO") if hasattr(errno, name)}
 """Write errors when standard output is a full disk or a closed terminal."""
@@ -80,8 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def process() -> None:
     """The process ``seqcast``: runs the command of its arguments and ends with its status.
 
-    A signal during the imports ends it at once: there is no group to leave yet, and an exception in the middle of an
-    import could surface as any error. A signal after the command has finished also ends it at once.
+    A signal during the imports ends it at once (``run`` says why), and so does one after the command has finished.
     """
 
     def end(signum: int, frame: FrameType | None) -> None:
@@ -111,14 +114,22 @@ def process() -> None:
 
 
 def run(command: str, arguments: list[str]) -> int:
-    """Imports the command's module and calls its ``main``; every failure ends in one line and a status."""
-    module, _, extra = COMMANDS[command]
+    """Runs one command; every failure ends in one line and a status.
+
+    The command's module has ``parse(argv)``, ``main(arguments)``, and ``NEEDS``: what ``main`` imports and ``parse``,
+    which prints the help, does without. It is loaded here, where a signal ends the process at once: there is nothing
+    to leave yet, and an exception in the middle of an import could surface as any error.
+    """
+    name, _, extra = COMMANDS[command]
     try:
         from seqcast.commandline import plain_messages
 
-        call: Callable[[list[str]], int] = importlib.import_module(module).main
+        module = importlib.import_module(name)
+        parsed = module.parse(arguments)
+        for needed in module.NEEDS:
+            importlib.import_module(needed)
         with plain_messages(), _interrupts():
-            return int(call(arguments))
+            return int(module.main(parsed))
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in EXTRAS:

@@ -8,7 +8,6 @@ is not a member.
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import queue
@@ -24,11 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from seqcast.cli import complain
-from seqcast.cli.fault import FAULTS, plant
 from seqcast.cli.options import add_shared_options, parser, shared_settings
 from seqcast.commandline import count, positive, seconds, whole
 
+NEEDS = ("pyspark", "pyarrow", "seqcast.spark.auditing", "seqcast.cli.fault")  # what is missing is told now
 MEMBERS_MAX = 16
+FAULTS = ("swap", "drop", "duplicate")
+"""What ``fault.plant`` can do to a journal."""
 STEP_TIMEOUT_S = 30.0  # for one step of the demo: a start, a view, a leave
 
 
@@ -280,12 +281,11 @@ class Demo:
         print(f"{time.monotonic() - self.begin:6.2f} s  {what:8} {text}", flush=True)
 
 
-def main(argv: Sequence[str]) -> int:
+def main(arguments: argparse.Namespace) -> int:
     """Runs the demo and the audit; the exit status is the audit's."""
-    arguments = _parser().parse_args(argv)
-    audit = importlib.import_module("seqcast.spark.command")
-    for module in ("pyspark", "pyarrow"):  # if one is missing, fail now rather than after the run
-        importlib.import_module(module)
+    from seqcast.cli.fault import plant
+    from seqcast.spark import command as audit
+
     source = Path(arguments.input) if arguments.input else Path(__file__).parent / "data" / "tzdata.zi"
     try:
         lines = sum(1 for line in source.read_bytes().split(b"\n") if line)
@@ -315,12 +315,13 @@ def main(argv: Sequence[str]) -> int:
     if arguments.plant_fault:
         demo.say("fault", plant(arguments.plant_fault, journals, demo.alive()[0].name))
     demo.say("audit", "Spark reads the journals (this takes some seconds)")
-    status = int(audit.main([str(journals)]))
+    status = int(audit.main(audit.parse([str(journals)])))
     print(f"journals: {journals}     (again: seqcast audit {journals})")
     return status
 
 
-def _parser() -> argparse.ArgumentParser:
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The command's arguments."""
     result = parser(
         "demo",
         "Start a group of processes on this machine, feed it lines of a file, kill its coordinator in the middle,\n"
@@ -346,7 +347,7 @@ def _parser() -> argparse.ArgumentParser:
         choices=FAULTS,
         help="falsify one member's journal after the run, to see the audit find it",
     )
-    return result
+    return result.parse_args(argv)
 
 
 def members(text: str) -> int:

@@ -16,8 +16,6 @@ from seqcast.journal.roll import rewrite
 from seqcast.journal.schema import VIEWS_FILE, signed
 from seqcast.types import Member
 
-FAULTS = ("swap", "drop", "duplicate")
-
 
 def plant(fault: str, directory: Path, name: str) -> str:
     """Falsifies the journal of member ``name``.
@@ -55,7 +53,7 @@ def plant(fault: str, directory: Path, name: str) -> str:
         case "duplicate":
             order, shift = np.insert(order, row, order[row]), 1
         case _:
-            raise UsageError(f"no fault is called {fault!r}; there are {', '.join(FAULTS)}")
+            raise AssertionError(f"no fault is called {fault!r}")
     idx = table["idx"][row].as_py()
     sender = next((known for known in _members(journal) if signed(known.id) == table["sender"][row].as_py()), None)
     whose = sender.name if sender else "an unknown member"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -15,13 +14,12 @@ from seqcast.errors import UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+NEEDS = ("pyarrow", "seqcast.api.group", "seqcast.journal.reader")
 COLUMNS = ("delivered_ns", "payload")
 
 
-def main(argv: Sequence[str]) -> int:
+def main(arguments: argparse.Namespace) -> int:
     """Joins, sends every message of the journal in its order, leaves, and reports what is known of the delivery."""
-    arguments = _parser().parse_args(argv)
-    importlib.import_module("pyarrow")  # first, so that a missing pyarrow is the only error
     from seqcast.journal.reader import Journal, find
 
     journals = find([arguments.journal_read])
@@ -69,7 +67,8 @@ def paced(batches: Iterable[pa.RecordBatch], speed: float) -> Iterator[list[byte
             at = end
 
 
-def _parser() -> argparse.ArgumentParser:
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The command's arguments."""
     result = parser(
         "replay",
         "Send the messages of one member's journal to a group, in the order in which it delivered them.",
@@ -86,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
         help="1: as fast as they were delivered, 2: twice as fast, 0: as fast as the group takes them (%(default)g)",
     )
     add_members_awaited(result)
-    return result
+    return result.parse_args(argv)
 
 
 def _speed(text: str) -> float:

@@ -13,11 +13,11 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import seqcast
-import seqcast.api.group  # here, where a signal ends the process at once, and not in the middle of a command
 from seqcast.cli import complain
 from seqcast.cli.options import add_group_options, add_members_awaited, group_settings, parser
 from seqcast.commandline import Progress, count
 
+NEEDS = ("seqcast.api.group",)
 CHUNK_BYTES = 1 << 18
 SOON_S = 0.5
 """A longer wait shows its progress, s."""
@@ -25,10 +25,9 @@ SLICE_S = 0.2
 """After this long a wait for input looks whether a signal came, s."""
 
 
-def main(argv: Sequence[str]) -> int:
+def main(arguments: argparse.Namespace) -> int:
     """Joins, sends every line, waits until all receivers have taken them, leaves, and reports what is known of the
     delivery."""
-    arguments = _parser().parse_args(argv)
     try:
         source = 0 if arguments.file == "-" else os.open(arguments.file, os.O_RDONLY)
         os.read(source, 0)  # a directory opens and cannot be read
@@ -190,7 +189,8 @@ def _take(group: seqcast.Group, failures: list[seqcast.JournalWriteError]) -> No
             return
 
 
-def _parser() -> argparse.ArgumentParser:
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The command's arguments."""
     result = parser(
         "send",
         "Send each line of FILE, or of standard input, to a group as one message, without its newline.",
@@ -199,7 +199,7 @@ def _parser() -> argparse.ArgumentParser:
     add_group_options(result)
     result.add_argument("file", metavar="FILE", nargs="?", default="-", help="text file, or - for standard input")
     add_members_awaited(result)
-    return result
+    return result.parse_args(argv)
 
 
 def read_lines(source: int, line_bytes_max: int) -> Iterator[list[bytes]]:

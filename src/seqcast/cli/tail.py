@@ -12,18 +12,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import seqcast
-import seqcast.api.group  # here, where a signal ends the process at once, and not in the middle of a command
 from seqcast.arguments import printable
 from seqcast.cli.options import add_group_options, group_settings, parser
 from seqcast.commandline import positive
 
+NEEDS = ("seqcast.api.group",)
 LOOK_S = 0.25
 """How often to check, while there is nothing to print, that somebody still reads the output, s."""
 
 
-def main(argv: Sequence[str]) -> int:
+def main(arguments: argparse.Namespace) -> int:
     """Joins, and prints until ``--count`` messages are out, the reader is gone, or it is interrupted or excluded."""
-    arguments = _parser().parse_args(argv)
     with seqcast.join(arguments.cluster, **group_settings(arguments)) as group:
         try:
             return follow(group, arguments.count, arguments.json)
@@ -62,7 +61,8 @@ def nobody_reads(output: int) -> bool:
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
-def _parser() -> argparse.ArgumentParser:
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The command's arguments."""
     result = parser(
         "tail",
         "Join a group and print the payload of each message, one per line; views go to standard error.",
@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     result.add_argument(
         "--count", type=positive, default=-1, metavar="N", help="leave after N messages (default: on an interrupt)"
     )
-    return result
+    return result.parse_args(argv)
 
 
 def write(line: bytes) -> None:

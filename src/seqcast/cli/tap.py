@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,11 +10,11 @@ from pathlib import Path
 from seqcast.commandline import Parser
 from seqcast.errors import UsageError
 
+NEEDS = ("pyarrow", "seqcast.journal.tap")
 
-def main(argv: Sequence[str]) -> int:
+
+def main(arguments: argparse.Namespace) -> int:
     """Serves until it is interrupted."""
-    arguments = _parser().parse_args(argv)
-    importlib.import_module("pyarrow")  # first, so that a missing pyarrow is the only error
     from seqcast.journal.tap import Tap, read_token
 
     directory = Path(arguments.journal)
@@ -33,7 +32,8 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The command's arguments."""
     result = Parser(
         "tap",
         "Serve the journals of this machine to readers on others, such as the tasks of a Spark cluster. It reads the\n"
@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
         help="serve through TLS: certificate of this machine, PEM (default: in clear, for networks that you trust)",
     )
     result.add_argument("--key", metavar="FILE", help="private key of the certificate, PEM")
-    return result
+    return result.parse_args(argv)
 
 
 def _address(text: str) -> tuple[str, int]:

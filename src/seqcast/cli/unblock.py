@@ -10,15 +10,16 @@ from seqcast.cli import complain
 from seqcast.cli.options import parser, port
 from seqcast.commandline import count, seconds
 from seqcast.config import Config
-from seqcast.net.operator import OperatorRunner
 
+NEEDS = ("seqcast.net.operator",)
 ASK_S = 1.0
 """Time to collect answers before a side is chosen, s: several sides may be blocked."""
 
 
-def main(argv: Sequence[str]) -> int:
+def main(arguments: argparse.Namespace) -> int:
     """Asks which members are blocked, and lets them continue."""
-    arguments = _parser().parse_args(argv)
+    from seqcast.net.operator import OperatorRunner
+
     check_name("cluster", arguments.cluster)
     config = Config.from_environment()
     if arguments.interface:
@@ -47,7 +48,8 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The command's arguments."""
     result = parser(
         "unblock",
         'Let a blocked minority of a group with partition="primary" continue when the majority is gone for good.\n\n'
@@ -73,4 +75,4 @@ def _parser() -> argparse.ArgumentParser:
         metavar="S",
         help="how long to wait for all to accept, in seconds (%(default)g)",
     )
-    return result
+    return result.parse_args(argv)

@@ -12,11 +12,12 @@ from typing import Any
 from seqcast.commandline import Parser, whole
 from seqcast.config import PARTITIONS, PRESETS
 from seqcast.journal.schema import PAYLOAD_MODES
-from seqcast.perf.messages import SIZE_MIN
 from seqcast.perf.paths import PATHS
 from seqcast.types import ORDERS
 
 MEMBERS_MAX = 64
+SIZE_MIN = 8
+"""Each message carries a number."""
 KINDS = ("batches", "plain", "aio")
 LATENCY_SIZE_MAX = 65000
 

@@ -7,28 +7,28 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
 from seqcast.errors import SeqcastError
 from seqcast.perf import report
-from seqcast.perf.arguments import parse, pinned, settings
+from seqcast.perf.arguments import parse as parse
+from seqcast.perf.arguments import pinned, settings
 from seqcast.perf.paths import Path, PathError, dropping, on_interface, open_path, why_no_namespaces
 from seqcast.perf.runs import Latency, Load, bare_latency, bare_throughput, group_latency, group_throughput
 
+NEEDS = ()
 KIND_NAMES = {"plain": "plain loops", "aio": "loops in asyncio"}
 JOURNALED = {"hash": "hashes", "full": "whole payloads"}
 
 
-def main(argv: Sequence[str]) -> int:
-    """Runs ``seqcast perf`` with these arguments.
+def main(arguments: argparse.Namespace) -> int:
+    """Runs ``seqcast perf`` with these arguments, which ``parse`` has checked.
 
     Returns:
         The exit status.
     """
-    arguments = parse(argv)
     if not sys.platform.startswith("linux"):
         print("seqcast perf: needs Linux, because its baselines in plain C do", file=sys.stderr)
         return 2

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-SIZE_MIN = 8
 SENDERS_MAX = 1 << 16
 BATCH_BYTES = 256 << 10
 BATCH_MESSAGES = 16384

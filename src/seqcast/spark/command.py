@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
 from seqcast.commandline import Parser
-from seqcast.spark import page
-from seqcast.spark.audit_page import audit_page
-from seqcast.spark.auditing import audit_journals, journals_of
-from seqcast.spark.session import add_job_options, for_a_command
+
+NEEDS = ("pyspark", "seqcast.spark.audit_page", "seqcast.spark.auditing", "seqcast.spark.session")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """The command. Returns 0 when all that was checked holds, 1 when not.
-
-    Raises:
-        UsageError: bad input, or a damaged journal: what the command line turns into one line and exit status 2.
-        SparkFailed: the same with exit status 3.
-    """
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The command's arguments."""
     parser = Parser(
         "audit",
         "Prove or refute the guarantees from the journals of members, on Spark.",
@@ -30,11 +24,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--html", metavar="FILE", help="write a page with verdicts, counter-examples and plots")
     parser.add_argument("--skip-payloads", action="store_true", help="do not hash kept payloads again")
-    arguments = parser.parse_args(argv)
-    journals = journals_of(arguments.journals)
+    return parser.parse_args(argv)
 
-    for module in ("pyspark", *(["matplotlib"] if arguments.html else [])):  # missing: that is the only line
-        import_module(module)
+
+def add_job_options(parser: Parser) -> None:
+    """Adds what every command on Spark has: the journals, and where to run."""
+    parser.add_argument("journals", nargs="+", metavar="JOURNAL", help="a member's journal, or a directory of them")
+    parser.add_argument("--master", metavar="URL", help="Spark master (default: local[*], this machine)")
+    parser.add_argument(
+        "--ship", action="store_true", help="send seqcast to the workers of a cluster, where it is not installed"
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """The command. Returns 0 when all that was checked holds, 1 when not.
+
+    Raises:
+        UsageError: bad input, or a damaged journal: what the command line turns into one line and exit status 2.
+        SparkFailed: the same with exit status 3.
+    """
+    from seqcast.spark import page
+    from seqcast.spark.audit_page import audit_page
+    from seqcast.spark.auditing import audit_journals, journals_of
+    from seqcast.spark.session import for_a_command
+
+    journals = journals_of(arguments.journals)
+    if arguments.html:
+        import_module("matplotlib")  # where it is missing, that is told before the audit
     with for_a_command(arguments.master, "seqcast audit", ship=arguments.ship) as (spark, tell):
         report = audit_journals(spark, journals, payloads=not arguments.skip_payloads, tell=tell)
     if arguments.html:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqcast.commandline import Parser
 from seqcast.errors import UsageError
 from seqcast.journal.reader import Journal
 from seqcast.journal.schema import signed
 from seqcast.spark import latency, page
-from seqcast.spark.auditing import journals_of
 from seqcast.spark.latency import Timing, bucket_top
 from seqcast.spark.lookup import Task, run_tasks
 from seqcast.spark.members import Names
-from seqcast.spark.session import add_job_options, for_a_command
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -331,35 +326,3 @@ def write(timed: Timed, rows: Sequence[Mapping[str, Any]], directory: Path, titl
     images = {name: page.png(figure) for name, figure in plots(timed).items()}
     files = {"report.html": page_of(timed, rows, images, title).encode()}
     return page.write(directory, files | {f"{name}.png": data for name, data in images.items()}, "--out")
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """The command.
-
-    Raises:
-        UsageError: bad input, a damaged journal, or a folder that cannot be written.
-        SparkFailed: Spark does not start, or fails.
-    """
-    parser = Parser(
-        "report",
-        "Latency by sender and member, throughput, and what happened meanwhile, from members' journals, on Spark.",
-        "exit status: 0, 2 bad input or damage, 3 Spark failed",
-    )
-    add_job_options(parser)
-    folder = "folder for report.html and the plots (%(default)s)"
-    parser.add_argument("--out", metavar="DIR", default="report", help=folder)
-    parser.add_argument("--json", action="store_true", help="print the table as JSON")
-    arguments = parser.parse_args(argv)
-    journals = journals_of(arguments.journals)
-
-    for module in ("pyspark", "matplotlib"):  # where it is missing, that is the only line
-        import_module(module)
-    with for_a_command(arguments.master, "seqcast report", ship=arguments.ship) as (spark, tell):
-        timed = measure(spark, journals, tell)
-    rows = table(timed)
-    clusters = ", ".join(sorted({journal.cluster for journal in journals}))
-    paths = write(timed, rows, Path(arguments.out), f"seqcast: {clusters}")
-    print(json.dumps(rows, indent=2) if arguments.json else as_text(rows))
-    if not arguments.json:
-        print("written:", *paths)
-    return 0

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import seqcast
-from seqcast.commandline import Parser, Progress
+from seqcast.commandline import Progress
 from seqcast.errors import SparkFailed
 
 if TYPE_CHECKING:
@@ -133,15 +133,6 @@ def _packed(files: Path) -> Path:
             if path.is_file() and path.suffix not in (".c", ".pyx", ".pxd", ".pyc"):
                 packed.write(path, path.relative_to(package.parent))
     return archive
-
-
-def add_job_options(parser: Parser) -> None:
-    """Adds what every command on Spark has: the journals, and where to run."""
-    parser.add_argument("journals", nargs="+", metavar="JOURNAL", help="a member's journal, or a directory of them")
-    parser.add_argument("--master", metavar="URL", help="Spark master (default: local[*], this machine)")
-    parser.add_argument(
-        "--ship", action="store_true", help="send seqcast to the workers of a cluster, where it is not installed"
-    )
 
 
 def _start_java(settings: Mapping[str, Any]) -> None:

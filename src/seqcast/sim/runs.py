@@ -1,0 +1,90 @@
+"""Simulated runs, seed by seed, and what is printed of them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+from collections.abc import Iterator
+
+from seqcast.commandline import Progress
+from seqcast.core.machines.beacons import Beacons
+from seqcast.core.machines.every import MACHINES
+from seqcast.core.machines.operator import Operator
+from seqcast.core.router import DECISIONS
+from seqcast.core.table import DecisionTable, Edge, Machine, edges_of
+from seqcast.sim.options import SECOND, Options
+from seqcast.sim.untaken import UNTAKEN
+from seqcast.sim.world import simulate
+
+COUNTED: tuple[type[Machine] | DecisionTable, ...] = (
+    *(each for each in MACHINES if each is not Operator),
+    Beacons.BEACON,
+    *DECISIONS,
+)
+"""Tables whose taken rows runs report: an operator is no member."""
+
+
+def report(arguments: argparse.Namespace) -> int:
+    """Runs the seeds that the arguments name; returns the exit status of the command."""
+    seeds = arguments.seeds or [arguments.seed]
+    edges: set[Edge] = set()
+    failed = packets = 0
+    with Progress() as progress:
+        for done, seed in enumerate(seeds):
+            progress.show(f"{done} of {len(seeds)} seeds, {failed} failed")
+            duration_ns = int(arguments.duration * SECOND)
+            given = arguments.members, arguments.order, duration_ns, arguments.partition, arguments.family
+            options = Options.draw(seed, *given, arguments.membership, arguments.reliability)
+            try:
+                result = simulate(options, print if arguments.trace else None)
+            except Exception:  # an assertion of the code under test: a finding like any other
+                progress.clear()
+                traceback.print_exc()
+                print(f"FAILED: an exception; replay: {replay(options, arguments.family)}")
+                failed += 1
+                continue
+            edges |= result.edges
+            packets += result.packets
+            if len(seeds) == 1:
+                print(f"seed {seed}: {options}")
+                print(
+                    f"{result.views} views, {result.messages} messages delivered, {result.packets} packets, "
+                    f"{result.virtual_ns / SECOND:.2f} s virtual, digest {result.digest}"
+                )
+            if result.violations:
+                failed += 1
+                progress.clear()
+                print(f"FAILED: {result.violations[0]}; replay: {replay(options, arguments.family)}")
+                if arguments.trace or len(seeds) == 1:
+                    for violation in result.violations[1:]:
+                        print(f"        {violation}")
+    if len(seeds) > 1:
+        rows = edges_of(COUNTED)
+        taken = f"{len(rows & edges)} of {len(rows)} table rows taken"
+        print(f"{len(seeds)} seeds, {failed} failed, {packets} packets, {taken}")
+        for line in never_taken(edges):
+            print(line)
+    sys.stdout.flush()
+    return 1 if failed else 0
+
+
+def never_taken(edges: set[Edge]) -> Iterator[str]:
+    """A line for each row of the tables that no run took, unless it is known why; and for each that is listed as such,
+    and was taken."""
+    known = {row for rows in UNTAKEN.values() for row in rows}
+    for edge in sorted(edges_of(COUNTED) - edges):
+        if str(edge) not in known:
+            yield f"never taken: {edge}"
+    for row in sorted(known & {str(edge) for edge in edges}):
+        yield f"taken, though sim/untaken.py lists it: {row}"
+
+
+def replay(options: Options, family: str = "") -> str:
+    """The line that replays a run; ``family``: it was named, and not drawn."""
+    return (
+        f"seqcast sim --seed {options.seed} --members {options.members} --order {options.order} "
+        f"--duration {options.duration_ns / SECOND:g} --partition {options.partition} "
+        f"--membership {options.membership} --reliability {options.reliability}"
+        + (f" --family {family}" if family else "")
+    )
