@@ -66,7 +66,6 @@ typedef struct { /* receive.c; all of it is the role holder's */
     int64_t nap_ns; /* under load: how long datagrams may accumulate; otherwise 0 */
     uint64_t nap_bytes; /* expected bytes of that */
     uint64_t gather; /* bytes: a quarter of a window */
-    int large; /* the last buffer on the data lane was a full one */
 } sc_round;
 
 typedef struct { /* wake.c; under the engine's lock, except the atomics */

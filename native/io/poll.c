@@ -50,7 +50,9 @@ void sc_signal(sc_fd end) {
 
 void sc_signal_clear(sc_fd end) {
     uint64_t waste[8];
-#if defined(_WIN32)
+#if defined(__linux__)
+    (void)!read(end, waste, sizeof waste); /* all of an eventfd */
+#elif defined(_WIN32)
     while (recv(end, (char *)waste, sizeof waste, 0) > 0) {}
 #else
     while (read(end, waste, sizeof waste) == (ssize_t)sizeof waste) {}

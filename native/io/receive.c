@@ -8,7 +8,7 @@
 #define LOAD_BYTES (256u << 10) /* in a period: the receiver is under load */
 #define LOAD_PACKETS 32
 #define GATHER_BYTES (512u << 10) /* what a nap should gather, but no more than triggers an ack */
-#define LARGE_BATCH 4 /* large buffers are checked and ordered while they are in the cache */
+#define FIRST_BATCH 4 /* also of large buffers: they are checked and ordered while they are in the cache */
 #define REFUSALS 16
 #define LATE_NS 1000000
 
@@ -30,10 +30,10 @@ void sc_round_free(sc_driver *d) {
 
 /* ---- receiving ---------------------------------------------------------------------------------------------- */
 
-/* Fills the receive buffers; under the engine's lock. */
-static void prepare(sc_driver *d) {
+/* Fills the first `n` receive buffers; under the engine's lock. */
+static void prepare(sc_driver *d, int n) {
     sc_slab_pool *pool = sc_engine_pool(d->engine);
-    for (int i = 0; i < d->io.config.receive_batch; i++) {
+    for (int i = 0; i < n; i++) {
         if (d->round.slabs[i] != NULL && d->round.slabs[i]->refs > 1) { /* the engine keeps it */
             sc_slab_unref(d->round.slabs[i]);
             d->round.slabs[i] = NULL;
@@ -56,7 +56,7 @@ static uint64_t take_in(sc_driver *d, int lane, int got, int *urgent) {
         d->round.load_packets += in->segment > 0 ? in->len / in->segment + 1 : 1;
         sc_engine_receive(d->engine, d->round.slabs[i], in->p, in->len, in->segment, &in->from, lane, now);
     }
-    prepare(d);
+    prepare(d, got); /* the others are as they were */
     sc_tell_engine_news(d);
     /* Acks and the like, and complete packets that a sequencer has just stamped. */
     *urgent |= sc_engine_urgent(d->engine) || sc_engine_unsent(d->engine) > before;
@@ -66,17 +66,18 @@ static uint64_t take_in(sc_driver *d, int lane, int got, int *urgent) {
     return bytes;
 }
 
+/* The first call asks for a few datagrams: to prepare a call costs for each that it may bring, and a thread that waits for one
+ * message makes many calls. More follow as long as each call brings all that it asked for. */
 static uint64_t receive_lane(sc_driver *d, int lane, int *urgent) {
-    int got, batch = d->io.config.receive_batch;
+    int got, asked, batch = FIRST_BATCH, most = d->io.config.receive_batch;
     uint64_t bytes = 0;
-    if (d->round.large && lane == SC_LANE_DATA && batch > LARGE_BATCH) batch = LARGE_BATCH;
     do {
-        got = sc_io_receive(&d->io, lane, d->round.in, batch, SC_SLAB_BYTES);
+        asked = batch < most ? batch : most;
+        got = sc_io_receive(&d->io, lane, d->round.in, asked, SC_SLAB_BYTES);
         if (got == 0) break;
-        size_t last = d->round.in[got - 1].len;
+        if (d->round.in[got - 1].len < SC_SLAB_BYTES / 4) batch = most;
         bytes += take_in(d, lane, got, urgent);
-        if (lane == SC_LANE_DATA) d->round.large = last >= SC_SLAB_BYTES / 4;
-    } while (got == batch && bytes < ROUND_BYTES_MAX);
+    } while (got == asked && bytes < ROUND_BYTES_MAX);
     return bytes;
 }
 
@@ -86,7 +87,7 @@ static uint64_t receive(sc_driver *d, int lanes, int *urgent) {
     uint64_t bytes = 0;
     if (d->round.in[0].p == NULL) { /* the first round */
         sc_mutex_lock(d->lock);
-        prepare(d);
+        prepare(d, d->io.config.receive_batch);
         sc_mutex_unlock(d->lock);
     }
     for (int k = 0; k < SC_IO_SOCKETS; k++)
