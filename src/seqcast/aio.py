@@ -12,12 +12,13 @@ import functools
 import inspect
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import seqcast.api.group
-from seqcast._native.engine import AsyncMessages, Batch, Message
+from seqcast._native import driver
+from seqcast._native.engine import Batch, Message
 from seqcast.api.pausing import too_early
 from seqcast.api.receiving import Event
 from seqcast.arguments import listed, nanoseconds
@@ -149,17 +150,21 @@ class Joining(Coroutine[Any, Any, "Group"]):
         await self._group.__aexit__(kind, error, traceback)
 
 
-class Group:
-    """A group for the running event loop; made by ``join``. ``sync`` is the same group for other threads."""
+class Group(driver.AsyncSender):
+    """A group for the running event loop; made by ``join``.
+
+    Attributes:
+        sync: the same group, for other threads.
+    """
+
+    sync: seqcast.api.group.Group
 
     def __init__(self, group: seqcast.api.group.Group) -> None:
         self.sync = group
         self._driver = group._driver
         self._loop = asyncio.get_running_loop()
         self._waiter: asyncio.Future[None] | None = None  # of the call that takes
-        self._send_now = group._send_now
         self._slow = asyncio.Lock()  # held while a send waits for credit: later ones wait for the lock
-        self._waiting_sends = 0  # for the lock, or with it
         self._taking = asyncio.Lock()
         self._watched: int | None = self._driver.watch_open()
         try:
@@ -211,15 +216,8 @@ class Group:
 
     # ---- sending
 
-    async def send(
-        self, payload: Buffer, *, to: Member | None = None, timeout: float | None = None, ordered: bool = True
-    ) -> None:
-        """Sends one message; waits for credit. Arguments and errors are those of ``seqcast.Group.send``.
-
-        The message of a cancelled call may still be sent.
-        """
-        if timeout is None and not self._waiting_sends and self._send_now(payload, to, ordered):
-            return
+    async def _send_waiting(self, payload: Buffer, to: Member | None, timeout: float | None, ordered: bool) -> None:
+        """The rest of ``send``: there is no credit, or other sends wait for it."""
         await self._sent(lambda wait, _: self.sync.send(payload, to=to, timeout=wait, ordered=ordered), timeout)
 
     async def send_many(
@@ -273,16 +271,13 @@ class Group:
 
     async def _turn(self, timeout: float | None, done: int) -> None:
         """Waits behind earlier sends. ``done``: messages that this call has sent."""
-        try:
-            async with asyncio.timeout(timeout):
-                await self._slow.acquire()
-        except TimeoutError:
+        if not await _in_time(self._slow.acquire(), timeout):
             error = SendTimeout(
                 f"no turn within {timeout:g} s ({done} messages of this call were sent): earlier sends wait for "
                 "credit: wait longer, or send less"
             )
             error.sent = done
-            raise error from None
+            raise error
 
     # ---- what the other members have received
 
@@ -310,9 +305,6 @@ class Group:
     async def recv_batch(self, timeout: float | None = None) -> Batch | None:
         """The next messages; None if none came within ``timeout``. Errors are those of ``seqcast.Group.recv_batch``."""
         return await self._taken(lambda: self.sync.recv_batch(0.0), timeout)
-
-    def __aiter__(self) -> AsyncIterator[Message]:
-        return AsyncMessages(self)
 
     async def _next_message(self) -> Message:
         while True:
@@ -351,10 +343,7 @@ class Group:
     async def _taken(self, take: Callable[[], T | None], timeout: float | None) -> T | None:
         """What ``take`` returns, as soon as it returns something; None after ``timeout`` seconds."""
         deadline = _deadline(timeout)
-        try:
-            async with asyncio.timeout(timeout):
-                await self._taking.acquire()
-        except TimeoutError:
+        if not await _in_time(self._taking.acquire(), timeout):
             return None
         try:
             while True:
@@ -380,9 +369,7 @@ class Group:
         self._waiter = self._loop.create_future()
         try:
             if not self._driver.watch(True, False):
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(timeout):
-                        await self._waiter
+                await _in_time(self._waiter, timeout)
         finally:
             self._waiter = None
 
@@ -480,6 +467,19 @@ async def _on_own_thread(call: Callable[[], T]) -> T:
 
     threading.Thread(target=run, name="seqcast-aio").start()
     return await ended
+
+
+async def _in_time(awaited: Awaitable[object], timeout: float | None) -> bool:
+    """Awaits it for at most ``timeout`` seconds; False: it took longer, and was cancelled."""
+    if timeout is None:
+        await awaited
+        return True
+    try:
+        async with asyncio.timeout(timeout):
+            await awaited
+    except TimeoutError:
+        return False
+    return True
 
 
 def _deadline(timeout: float | None) -> float | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import inspect
 import threading
 import time
@@ -130,7 +131,10 @@ def test_a_large_message_waits_for_credit_and_the_loop_goes_on():
 
             ticking = asyncio.create_task(tick())
             sending = asyncio.create_task(a.send(bytes(20_000_000)))
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0)
+            begun = turns
+            while turns < begun + 20:
+                await asyncio.sleep(0.001)
             assert not sending.done()  # nobody takes it
             behind = asyncio.create_task(a.send(b"behind it"))
             assert len((await b.recv(30)).payload) == 20_000_000
@@ -138,7 +142,6 @@ def test_a_large_message_waits_for_credit_and_the_loop_goes_on():
             await sending
             await behind
             ticking.cancel()
-            assert turns > 20
 
     run(main())
 
@@ -342,3 +345,57 @@ def test_a_full_thread_pool_keeps_no_join_no_pause_and_no_leave_waiting():
         await c.leave()
 
     asyncio.run(main())
+
+
+def test_a_send_is_made_when_it_is_awaited_and_only_once():
+    async def main():
+        async with two(order="fifo", deliver_own=False) as (a, b):
+            with pytest.warns(RuntimeWarning, match=r"'Group.send' was never awaited"):
+                a.send(b"forgotten")
+                gc.collect()
+            kept = a.send(b"1")
+            assert asyncio.iscoroutine(kept)
+            await kept
+            with pytest.raises(RuntimeError, match="already awaited"):
+                await kept
+            await asyncio.gather(a.send(b"2"), a.send(b"3"))
+            await asyncio.wait_for(a.send(b"4"), 30)
+            wrong = a.send("text")
+            with pytest.raises(seqcast.UsageError, match="a message is bytes"):
+                await wrong
+            assert [(await b.recv(30)).payload for _ in range(4)] == [b"1", b"2", b"3", b"4"]
+
+    run(main())
+
+
+def test_a_send_that_is_cancelled_before_it_began_is_not_made():
+    async def main():
+        async with two(order="fifo", deliver_own=False) as (a, b):
+            task = asyncio.create_task(a.send(b"cancelled"))
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            closed = a.send(b"closed")
+            closed.close()
+            await a.send(b"sent")
+            assert (await b.recv(30)).payload == b"sent"
+
+    run(main())
+
+
+def test_a_send_that_waits_for_credit_can_be_cancelled():
+    async def main():
+        async with two(order="fifo", deliver_own=False) as (a, b):
+            large = asyncio.create_task(a.send(bytes(20_000_000)))  # more than the window: waits until it is received
+            behind = asyncio.create_task(a.send(b"behind it"))
+            while not a._waiting_sends == 2:
+                await asyncio.sleep(0)
+            behind.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await behind
+            assert len((await b.recv(30)).payload) == 20_000_000
+            await large
+            await a.send(b"next")
+            assert (await b.recv(30)).payload == b"next"
+
+    run(main())

@@ -287,18 +287,6 @@ cdef class Batch:
             self.run_sender = sender
         return self.message(i, &self.b.runs[r], sender)
 
-    @property
-    def _left(self):
-        return self.b.n - self.cursor
-
-    def _take(self):
-        return self.next_message() if self.cursor + 1 < self.b.n else None
-
-    def _take_any(self):
-        if self.cursor >= self.b.n:
-            raise IndexError("all messages of the batch are taken")
-        return self.next_message()
-
     def _rest(self):
         cdef Batch rest = Batch.__new__(Batch)
         rest.b = self.b
@@ -310,89 +298,3 @@ cdef class Batch:
         rest.senders = self.senders
         rest.delivered_ns = self.delivered_ns
         return rest
-
-
-# ---- a group's messages one by one -------------------------------------------------------------------------------
-
-
-@cython.final
-cdef class Messages:
-    """Iterates over the messages of a group: all of a batch but the last without a call of Python code."""
-    cdef object group
-    cdef Batch begun
-
-    def __init__(self, group):
-        self.group = group
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        if self.begun is not None and self.begun.cursor + 1 < self.begun.b.n:
-            return self.begun.next_message()
-        self.begun = None  # so that its memory can be reused
-        message = self.group._next_message()
-        if message is None:
-            raise StopIteration
-        self.begun = self.group._begun
-        return message
-
-
-@cython.final
-cdef class AsyncMessages:
-    """The same for asyncio: messages that are here already take no turn of the event loop, and no coroutine."""
-    cdef object group, sync
-    cdef Batch begun
-
-    def __init__(self, group):
-        self.group = group
-        self.sync = group.sync
-
-    def __aiter__(self):
-        return self
-
-    def __anext__(self):
-        cdef Ready ready
-        if self.begun is None or self.begun.cursor + 1 >= self.begun.b.n:
-            self.begun = self.sync._begun
-        if self.begun is not None and self.begun.cursor + 1 < self.begun.b.n:
-            ready = Ready.__new__(Ready)
-            ready.value = self.begun.next_message()
-            return ready
-        self.begun = None
-        return self.group._next_message()
-
-
-@cython.final
-@cython.freelist(8)
-cdef class Ready:
-    """An awaitable that has its value: to await it suspends nothing."""
-    cdef object value
-
-    def __await__(self):
-        return self
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        raise StopIteration(self.value)
-
-
-cdef extern from "Python.h":
-    ctypedef struct PyAsyncMethods:
-        int (*am_send)(PyObject *self, PyObject *arg, PyObject **result) noexcept
-    ctypedef struct PyTypeObject:
-        PyAsyncMethods *tp_as_async
-    enum:
-        PYGEN_RETURN
-
-
-cdef int ready_send(PyObject *self, PyObject *arg, PyObject **result) noexcept:
-    """As ``__next__``, without an exception: `await` asks for this first."""
-    Py_INCREF((<Ready>self).value)
-    result[0] = <PyObject *>(<Ready>self).value
-    return PYGEN_RETURN
-
-
-(<PyTypeObject *>Ready).tp_as_async.am_send = ready_send

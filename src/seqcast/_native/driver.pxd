@@ -161,6 +161,7 @@ cdef class Driver:
     cdef bint closed
     cdef bint forked
 
+    cpdef object deliver(self, uint64_t bytes_max, int64_t timeout_ns, object view, bint later=*)
     cdef int check(self) except -1
     cdef int lock_engine(self) except -1
     cdef int pack(self, sc_sending *s) except -1
@@ -172,3 +173,35 @@ cdef class Driver:
 
 cdef class Sender:
     cdef public Driver _driver
+
+    cdef bint send_now(self, payload, to, bint ordered) except -1
+
+
+cdef class Receiver(Sender):
+    cdef public bint _forked  # in a child process: the group is the parent's
+    cdef public object _taking  # the lock of the stream
+    # Under `_taking`:
+    cdef public uint64_t _batch_bytes
+    cdef public object _backlog  # deque of what was delivered before `join` returned
+    cdef public object _meanings  # deque, of the marker that was taken last
+    cdef public object _delivered_view
+    cdef public bint _untaken  # senders that wait in `wait_consumed` have not been told yet that a batch was taken
+    cdef public object _stop  # not None: until states are merged
+    cdef public object _end  # not None: the last event of the stream, which was taken
+    cdef public object _journal
+    # Set under `_taking` and read without it: all messages of this batch but the last are taken without the lock.
+    cdef public Batch _begun
+
+    cdef object next_message(self, int64_t wait)
+    cdef object begun_message(self)
+    cdef bint begin_taking(self, int64_t wait) except -1
+    cdef Batch rest_of_begun(self)
+    cdef object message_of(self, Batch batch)
+    cdef int tell_taken(self) except -1
+    cdef Batch next_batch(self, int64_t wait)
+    cdef object next_item(self, int64_t wait)
+
+
+cdef class AsyncSender:
+    cdef public Receiver sync
+    cdef public Py_ssize_t _waiting_sends  # that wait for credit, or for their turn to

@@ -4,13 +4,14 @@ The C contracts are native/io/sockets.h and native/io/driver.h. Every method may
 wait release the GIL and check for signals every 100 ms. Times are monotonic ns of ``now_ns()``.
 """
 
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from typing_extensions import Buffer
 
-from seqcast._native.engine import Batch, Engine
+from seqcast._native.engine import Batch, Engine, Message
 from seqcast.types import Member, View
 
 SENT: int
@@ -190,5 +191,71 @@ class Sender:
             UsageError: ``payload`` is not bytes-like or is larger than ``message_bytes_max``, ``to`` is not a Member,
                 or ``timeout`` is not a number of seconds.
         """
-    def _send_now(self, payload: Buffer, to: Member | None, ordered: bool) -> bool:
-        """Sends one message if there is credit for it now; False: there is none."""
+
+class Ended(Exception):
+    """The last event of the stream was taken."""
+
+class Receiver(Sender):
+    """The part of a group that receives. A class over it sets the attributes of the contents page (driver.pxd), and has
+    what is called for a marker (``_marked``, ``_reached``, ``_event``), for the journal (``_write``), where states are
+    merged (``_wait_merged``), where nothing came (``_refuse_over``), and to wait for the lock (``_wait_turn``)."""
+
+    _begun: Batch | None
+    def __iter__(self) -> Iterator[Message]:
+        """The messages, until this member has left.
+
+        Raises:
+            NotMember: this member was excluded.
+            JournalWriteError: as for ``recv``.
+        """
+    def recv(self, timeout: float | None = None) -> Message | None:
+        """The next message. Views and other events are skipped.
+
+        Args:
+            timeout: seconds; None: no limit.
+
+        Returns:
+            None if no message came within ``timeout``.
+
+        Raises:
+            NotMember: this member left or was excluded, and every message delivered to it has been received.
+            UsageError: ``timeout`` is not a number of seconds.
+            JournalWriteError: with ``journal_required=True``, the journal cannot be written. What comes next stays in
+                the stream, and nothing more is received.
+        """
+    def recv_batch(self, timeout: float | None = None) -> Batch | None:
+        """The next messages, as many as are there, up to ``batch_bytes``. Views and other events are skipped.
+
+        Args:
+            timeout: seconds; None: no limit.
+
+        Returns:
+            None if no message came within ``timeout``.
+
+        Raises:
+            NotMember, UsageError, JournalWriteError: as for ``recv``.
+        """
+    def _take_rest(self) -> Batch | None:
+        """What is left of the batch from which ``next_event`` took a message; None if nothing is. Counts as taken when
+        the next event is asked for."""
+    def _next_event(self, wait: int) -> Any:
+        """The next message or other event; None after ``wait`` ns (< 0: no limit).
+
+        Raises:
+            Ended: there is none.
+        """
+
+class AsyncSender:
+    """The part of an asyncio group that sends single messages and iterates over them. A class over it has
+    ``_send_waiting`` and ``_next_message``, coroutine functions that wait."""
+
+    sync: Any
+    _waiting_sends: int
+    async def send(
+        self, payload: Buffer, *, to: Member | None = None, timeout: float | None = None, ordered: bool = True
+    ) -> None:
+        """Sends one message; waits for credit. Arguments and errors are those of ``seqcast.Group.send``.
+
+        The message of a cancelled call may still be sent.
+        """
+    def __aiter__(self) -> AsyncIterator[Message]: ...

@@ -1,11 +1,13 @@
 # cython: boundscheck=True
-"""The socket driver, as Python sees it: one object per member. See driver.pyi; terms are those of native/io/driver.h."""
+"""The socket driver, as Python sees it: one object per member. See driver.pyi; the terms are native/io/driver.h's."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.exc cimport PyErr_CheckSignals
+from cpython.exc cimport PyErr_CheckSignals, PyErr_WarnEx
 from cpython.list cimport PyList_GET_ITEM
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.errno cimport EMFILE
 from libc.stdint cimport INT64_MAX, int32_t
 from libc.stdlib cimport calloc, free, malloc
@@ -18,6 +20,7 @@ from seqcast._native.engine cimport (
 )
 
 from seqcast.arguments import id_of, nanoseconds
+from seqcast.errors import NotMember
 
 DEF SLICE_NS = 100_000_000  # how long a wait runs before it checks for signals
 DEF MANY_MESSAGES = 4096  # taken from a list at a time: few enough to stay in the cache
@@ -382,7 +385,7 @@ cdef class Driver:
 
     # ---- delivery ------------------------------------------------------------------------------------------------
 
-    def deliver(self, uint64_t bytes_max, int64_t timeout_ns, view, bint later=False):
+    cpdef object deliver(self, uint64_t bytes_max, int64_t timeout_ns, object view, bint later=False):
         cdef Batch batch
         cdef uint64_t marker = 0
         cdef int result
@@ -507,55 +510,7 @@ cdef class Driver:
         return mark
 
 
-cdef class Sender:
-    """The part of a group that sends single messages: compiled, because the call itself is most of what one costs."""
-
-    def send(self, payload, *, to=None, timeout=None, bint ordered=True):
-        """Sends one message, to the group or to one member. Either way it is reliable and in order per sender.
-
-        Args:
-            payload: bytes, or an object with a contiguous buffer.
-            to: a member of the view; None: the group. Messages that this member sends to itself need credit too:
-                beyond ``unicast_bytes`` the call waits until another thread has received some of them.
-            timeout: seconds to wait for credit or for the end of a view change; None: no limit. With
-                ``send_while_blocked="queue"`` the call does not wait for a view change or a pause: it copies the
-                message, which is sent afterwards. If this member's membership ends first, ``Lost`` reports it.
-            ordered: False: the message travels beside the total order. It has no global seqno and waits for nothing but
-                the earlier messages of this member, and every member of the view delivers it before the view ends.
-                Members may deliver it at different places among the messages of others. Without a total order, with the
-                order "grant", and for a message to one member, it makes no difference. With "sequencer" and
-                "total-1999" it travels by way of the sequencer, like the others: if the sequencer crashes before it has
-                multicast the message, every member delivers it in the next view instead.
-
-        Raises:
-            SendTimeout: the message was not sent; no part of it will be delivered.
-            NotMember: this member left, is leaving, or was excluded. If ``leave`` is called while a send waits, the
-                message is either accepted as a whole, or this error is raised and no part of it is delivered.
-            NotInView: ``to`` is not in the view.
-            UsageError: ``payload`` is not bytes-like or is larger than ``message_bytes_max``, ``to`` is not a Member,
-                or ``timeout`` is not a number of seconds.
-        """
-        cdef uint64_t receiver = 0 if to is None else id_of(to)
-        cdef int64_t wait = -1 if timeout is None else nanoseconds(timeout)
-        cdef int result
-        try:
-            result = self._driver.send_message(payload, receiver, wait, ordered)
-            if result != SC_SENT:
-                raise Refused(result, 0)
-        except Refused as refused:
-            raise self._refusal(refused, to, timeout) from None
-
-    def _send_now(self, payload, to, bint ordered):
-        """Sends one message if there is credit for it now; False: there is none."""
-        cdef uint64_t receiver = 0 if to is None else id_of(to)
-        cdef int result
-        try:
-            result = self._driver.send_message(payload, receiver, 0, ordered)
-            if result != SC_SENT and result != SC_AGAIN:
-                raise Refused(result, 0)
-        except Refused as refused:
-            raise self._refusal(refused, to, 0) from None
-        return result == SC_SENT
+include "calls.pxi"
 
 
 cdef bint are_bad(const sc_sending *s, Py_ssize_t n, Py_ssize_t size) noexcept nogil:

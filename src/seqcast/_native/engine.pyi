@@ -3,7 +3,7 @@
 The C contract is native/engine/engine.h, whose terms are used here.
 """
 
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -120,32 +120,8 @@ class Batch:
         """A ``pyarrow.BinaryArray`` over the same memory. Needs pyarrow."""
     def messages(self, begin: int = 0, end: int | None = None) -> list[Message]:
         """The messages with sender and position, or those of a slice."""
-    @property
-    def _left(self) -> int:
-        """Number of messages that have not been taken one by one yet."""
-    def _take(self) -> Message | None:
-        """Takes the next message, but not the last one. May be called by several threads."""
-    def _take_any(self) -> Message:
-        """Takes the next message, even the last one."""
     def _rest(self) -> Batch:
         """Takes all messages that have not been taken yet."""
-
-class Messages:
-    """Iterates over the messages of a group."""
-
-    def __init__(self, group: Any) -> None:
-        """``group._next_message()`` is the next message, or None at the end; ``group._begun`` the batch it began."""
-    def __iter__(self) -> Messages: ...
-    def __next__(self) -> Message: ...
-
-class AsyncMessages:
-    """The same for asyncio."""
-
-    def __init__(self, group: Any) -> None:
-        """``group.sync`` is what ``Messages`` takes; ``await group._next_message()`` is the next message, or raises
-        ``StopAsyncIteration``."""
-    def __aiter__(self) -> AsyncMessages: ...
-    def __anext__(self) -> Awaitable[Message]: ...
 
 class Engine:
     def __init__(

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from seqcast._native import driver
-from seqcast._native.engine import Batch, Message, Messages
+from seqcast._native.engine import Batch, Message
 from seqcast.api.base import GroupBase
 from seqcast.arguments import nanoseconds
 from seqcast.config import Config
 from seqcast.core.machines.backlog import Item
 from seqcast.core.orders import by_name
 from seqcast.core.vocabulary import Left, Meaning
-from seqcast.errors import JournalWriteError, NotMember, UsageError
+from seqcast.errors import JournalWriteError, UsageError
 from seqcast.events import Blocked, Excluded, InterfaceChanged, Lost, Unblocked
 from seqcast.net.runner import Runner
 from seqcast.net.state import Gift, StateHandler, give_state
@@ -33,12 +33,12 @@ Event = Message | View | Lost | Blocked | Unblocked | InterfaceChanged | Exclude
 """What ``Group.events`` yields."""
 
 
-class _Ended(Exception):
-    """The last event of the stream was taken."""
+class Receiving(driver.Receiver, GroupBase):
+    """Takes deliveries, writes them to the journal, and sends the application's state to joiners.
 
-
-class Receiving(GroupBase):
-    """Takes deliveries, writes them to the journal, and sends the application's state to joiners."""
+    What is done for each message and each batch is compiled: ``recv``, ``recv_batch`` and the iterator are those of
+    ``Receiver``, which calls the methods here for everything else in the stream.
+    """
 
     def __init__(self, cluster: str, order: Order, config: Config, runner: Runner, state: StateHandler | None) -> None:
         super().__init__(cluster, order, config, runner, state)
@@ -48,9 +48,6 @@ class Receiving(GroupBase):
         # Under `_taking`:
         self._backlog: deque[Item] = deque()  # delivered before `join` returned
         self._delivered_view: View | None = None
-        # Set under `_taking` and read without it: all messages of this batch but the last are taken without the lock.
-        self._begun: Batch | None = None
-        self._untaken = False  # senders that wait in `wait_consumed` have not been told yet that a batch was taken
         self._meanings: deque[Meaning] = deque()  # of the marker that was taken last
         self._stop: tuple[Stop, View] | None = None  # until states are merged; and the view to yield afterwards
         self._end: Excluded | Left | None = None
@@ -64,93 +61,6 @@ class Receiving(GroupBase):
                 self._driver.close()
                 raise
 
-    def __iter__(self) -> Iterator[Message]:
-        """The messages, until this member has left.
-
-        Raises:
-            NotMember: this member was excluded.
-            JournalWriteError: as for ``recv``.
-        """
-        return Messages(self)
-
-    def _next_message(self) -> Message | None:
-        """The next message; None at the end."""
-        while True:
-            try:
-                message = self.recv()
-            except NotMember:
-                if self.was_left:
-                    return None
-                raise
-            if message is not None:
-                return message
-
-    def recv(self, timeout: float | None = None) -> Message | None:
-        """The next message. Views and other events are skipped.
-
-        Args:
-            timeout: seconds; None: no limit.
-
-        Returns:
-            None if no message came within ``timeout``.
-
-        Raises:
-            NotMember: this member left or was excluded, and every message delivered to it has been received.
-            UsageError: ``timeout`` is not a number of seconds.
-            JournalWriteError: with ``journal_required=True``, the journal cannot be written. What comes next stays in
-                the stream, and nothing more is received.
-        """
-        wait = -1 if timeout is None else nanoseconds(timeout)
-        begun = self._begun
-        if begun is not None and (message := begun._take()) is not None:
-            return message
-        begun = None  # so that its memory can be reused
-        if not self._begin_taking(wait):
-            return None
-        try:
-            batch = self._begun if self._begun is not None else self._next_batch(wait)
-            return None if batch is None else self._message_of(batch)
-        finally:
-            self._taking.release()
-
-    def recv_batch(self, timeout: float | None = None) -> Batch | None:
-        """The next messages, as many as are there, up to ``batch_bytes``. Views and other events are skipped.
-
-        Args:
-            timeout: seconds; None: no limit.
-
-        Returns:
-            None if no message came within ``timeout``.
-
-        Raises:
-            NotMember, UsageError, JournalWriteError: as for ``recv``.
-        """
-        wait = -1 if timeout is None else nanoseconds(timeout)
-        if not self._begin_taking(wait):
-            return None
-        try:
-            batch = self._rest_of_begun() or self._next_batch(wait)
-            if self._untaken:
-                self._tell_taken()
-            return batch
-        finally:
-            self._taking.release()
-
-    def _take_rest(self) -> Batch | None:
-        """What is left of the batch from which ``next_event`` took a message; None if nothing is. Counts as taken when
-        the next event is asked for."""
-        if self._begun is None or not self._begin_taking(-1):
-            return None
-        try:
-            return self._rest_of_begun()
-        finally:
-            self._taking.release()
-
-    def _rest_of_begun(self) -> Batch | None:
-        """Under `_taking`."""
-        begun, self._begun = self._begun, None
-        return None if begun is None else begun._rest()
-
     def events(self) -> Iterator[Event]:
         """Everything in its true order: messages, views, ``Lost``, and, with ``block_events=True``, ``Blocked`` and
         ``Unblocked``. Ends when this member has left, or after ``Excluded``.
@@ -162,7 +72,7 @@ class Receiving(GroupBase):
         while True:
             try:
                 event = self._next_event(-1)
-            except _Ended:
+            except driver.Ended:
                 return
             if event is not None:
                 yield event
@@ -182,32 +92,10 @@ class Receiving(GroupBase):
             JournalWriteError: as for ``recv``.
         """
         try:
-            return self._next_event(-1 if timeout is None else nanoseconds(timeout))
-        except _Ended:
+            event: Event | None = self._next_event(-1 if timeout is None else nanoseconds(timeout))
+            return event
+        except driver.Ended:
             raise self._not_member() from None
-
-    def _next_event(self, wait: int) -> Event | None:
-        begun = self._begun
-        if begun is not None and (message := begun._take()) is not None:
-            return message
-        begun = None
-        if not self._begin_taking(wait):
-            return None
-        try:
-            if self._begun is not None:
-                return self._message_of(self._begun)
-            if self._end is not None:
-                raise _Ended
-            if self._untaken:
-                self._tell_taken()
-            item = self._next(wait)
-            if isinstance(item, Batch):
-                return self._message_of(item)
-            if isinstance(item, Left):
-                raise _Ended
-            return item
-        finally:
-            self._taking.release()
 
     def wait_deliverable(self, timeout: float) -> bool:
         """Waits until there is something to receive, without taking it.
@@ -238,76 +126,42 @@ class Receiving(GroupBase):
         self._refuse_forked()
         return isinstance(self._end, Left)
 
-    def _begin_taking(self, wait: int) -> bool:
-        """Takes the lock of the stream: one thread at a time takes from it or waits for it. ``wait`` is in ns, below 0
-        for no limit; False: the lock was not free in time."""
-        if self._forked:
-            raise self._not_member()
-        if self._taking.acquire(False):
-            return True
+    # ---- for Receiver
+
+    def _wait_turn(self, wait: int) -> bool:
+        """Waits for the lock of the stream, which another thread has, for at most ``wait`` ns (< 0: no limit).
+
+        Returns:
+            False: it was not free in time.
+        """
         if self._giving == threading.get_ident():
             raise UsageError("get_state, set_state and merge_state cannot receive: they run between two messages")
         return wait != 0 and self._taking.acquire(timeout=-1 if wait < 0 else min(wait / 1e9, threading.TIMEOUT_MAX))
 
-    def _message_of(self, batch: Batch) -> Message:
-        """The next message of a batch, which is begun with it unless it was the only one."""
-        message = batch._take_any()
-        if batch._left:
-            self._begun = batch
-        else:
-            self._begun = None
-            if self._untaken:
-                self._tell_taken()
-        return message
+    def _write(self, batch: Batch) -> None:
+        """Writes a batch to the journal. Under `_taking`."""
+        assert self._journal is not None
+        try:
+            self._journal.batch(batch, batch.view)
+        except JournalWriteError:  # the batch stays in the stream
+            self._backlog.appendleft(batch)
+            raise
 
-    def _tell_taken(self) -> None:
-        """Tells senders that wait in ``wait_consumed`` that the application has taken the last batch."""
-        if not self._backlog:
-            self._untaken = False
-            self._driver.taken()
-
-    def _next_batch(self, wait: int) -> Batch | None:
-        """The next batch; None after ``wait`` ns (< 0: no limit). Under `_taking`."""
-        deadline = driver.now_ns() + wait
-        while True:
-            item = self._next(wait)
-            if item is None or isinstance(item, Batch):
-                return item
-            if wait > 0:  # it was a view or another event: wait for the rest of the time
-                wait = max(0, deadline - driver.now_ns())
-
-    def _next(self, wait: int) -> Batch | Meaning | None:
-        """The next entry of the stream: a batch, or a marker's meaning; None after ``wait`` ns. Under `_taking`."""
-        if self._end is not None:
+    def _refuse_over(self) -> None:
+        """Nothing came: raises NotMember if nothing can come any more. Under `_taking`."""
+        self._refuse_forked()
+        if self._runner.over and not self._runner.engine.deliverable():
             raise self._not_member()
-        if self._stop is not None:
-            return self._wait_merged(wait)
-        if self._meanings:
-            return self._reached(self._meanings.popleft(), wait)
-        item: Item | int | None
-        if self._backlog:
-            item = self._backlog.popleft()
-            self._untaken = True
-        else:
-            item = self._driver.deliver(self._batch_bytes, wait, self._delivered_view)
-        if isinstance(item, Batch):
-            if len(item) > 1:
-                self._untaken = True
-            if self._journal is not None:
-                try:
-                    self._journal.batch(item, item.view)
-                except JournalWriteError:  # the batch stays in the stream
-                    self._backlog.appendleft(item)
-                    raise
-            return item
-        if item is None:
-            self._refuse_forked()
-            if self._runner.over and not self._runner.engine.deliverable():
-                raise self._not_member()
-            return None
-        if not isinstance(item, int):
-            return self._reached(item, wait)
-        self._meanings.extend(self._runner.endpoint.marker(item))
+
+    def _event(self, meaning: Meaning | None) -> Event | None:
+        """What ``next_event`` returns for it."""
+        if isinstance(meaning, Left):
+            raise driver.Ended
+        return meaning
+
+    def _marked(self, marker: int, wait: int) -> Meaning | None:
+        """The first meaning of a marker of the stream. Under `_taking`."""
+        self._meanings.extend(self._runner.endpoint.marker(marker))
         return self._reached(self._meanings.popleft(), wait)
 
     def _reached(self, meaning: Meaning, wait: int) -> Meaning | None:

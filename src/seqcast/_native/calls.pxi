@@ -1,0 +1,419 @@
+# Part of driver.pyx: what an application calls for each message, or for each batch. Compiled, because the call itself
+# is most of what a small message costs.
+
+
+cdef int64_t wait_of(timeout) except? -2:
+    """Nanoseconds; -1: no limit."""
+    return -1 if timeout is None else nanoseconds(timeout)
+
+
+cdef class Sender:
+    """The part of a group that sends single messages."""
+
+    def send(self, payload, *, to=None, timeout=None, bint ordered=True):
+        """Sends one message, to the group or to one member. Either way it is reliable and in order per sender.
+
+        Args:
+            payload: bytes, or an object with a contiguous buffer.
+            to: a member of the view; None: the group. Messages that this member sends to itself need credit too:
+                beyond ``unicast_bytes`` the call waits until another thread has received some of them.
+            timeout: seconds to wait for credit or for the end of a view change; None: no limit. With
+                ``send_while_blocked="queue"`` the call does not wait for a view change or a pause: it copies the
+                message, which is sent afterwards. If this member's membership ends first, ``Lost`` reports it.
+            ordered: False: the message travels beside the total order. It has no global seqno and waits for nothing but
+                the earlier messages of this member, and every member of the view delivers it before the view ends.
+                Members may deliver it at different places among the messages of others. Without a total order, with the
+                order "grant", and for a message to one member, it makes no difference. With "sequencer" and
+                "total-1999" it travels by way of the sequencer, like the others: if the sequencer crashes before it has
+                multicast the message, every member delivers it in the next view instead.
+
+        Raises:
+            SendTimeout: the message was not sent; no part of it will be delivered.
+            NotMember: this member left, is leaving, or was excluded. If ``leave`` is called while a send waits, the
+                message is either accepted as a whole, or this error is raised and no part of it is delivered.
+            NotInView: ``to`` is not in the view.
+            UsageError: ``payload`` is not bytes-like or is larger than ``message_bytes_max``, ``to`` is not a Member,
+                or ``timeout`` is not a number of seconds.
+        """
+        cdef uint64_t receiver = 0 if to is None else id_of(to)
+        cdef int64_t wait = wait_of(timeout)
+        cdef int result
+        try:
+            result = self._driver.send_message(payload, receiver, wait, ordered)
+            if result != SC_SENT:
+                raise Refused(result, 0)
+        except Refused as refused:
+            raise self._refusal(refused, to, timeout) from None
+
+    cdef bint send_now(self, payload, to, bint ordered) except -1:
+        """Sends one message if there is credit for it now; False: there is none."""
+        cdef uint64_t receiver = 0 if to is None else id_of(to)
+        cdef int result
+        try:
+            result = self._driver.send_message(payload, receiver, 0, ordered)
+            if result != SC_SENT and result != SC_AGAIN:
+                raise Refused(result, 0)
+        except Refused as refused:
+            raise self._refusal(refused, to, 0) from None
+        return result == SC_SENT
+
+
+# ---- receiving ---------------------------------------------------------------------------------------------------
+
+
+class Ended(Exception):
+    """The last event of the stream was taken."""
+
+
+cdef class Receiver(Sender):
+    """The part of a group that receives. The application's Python class says what markers mean, and keeps the journal.
+
+    It is a ``Sender`` because an object has one layout in C.
+    """
+
+    def __iter__(self):
+        """The messages, until this member has left.
+
+        Raises:
+            NotMember: this member was excluded.
+            JournalWriteError: as for ``recv``.
+        """
+        cdef Messages messages = Messages.__new__(Messages)
+        messages.group = self
+        return messages
+
+    def recv(self, timeout=None):
+        """The next message. Views and other events are skipped.
+
+        Args:
+            timeout: seconds; None: no limit.
+
+        Returns:
+            None if no message came within ``timeout``.
+
+        Raises:
+            NotMember: this member left or was excluded, and every message delivered to it has been received.
+            UsageError: ``timeout`` is not a number of seconds.
+            JournalWriteError: with ``journal_required=True``, the journal cannot be written. What comes next stays in
+                the stream, and nothing more is received.
+        """
+        return self.next_message(wait_of(timeout))
+
+    cdef object next_message(self, int64_t wait):
+        """The next message; None after ``wait`` ns (< 0: no limit)."""
+        cdef Batch batch
+        message = self.begun_message()
+        if message is not None:
+            return message
+        if not self.begin_taking(wait):
+            return None
+        try:
+            batch = self._begun if self._begun is not None else self.next_batch(wait)
+            return None if batch is None else self.message_of(batch)
+        finally:
+            self._taking.release()
+
+    def recv_batch(self, timeout=None):
+        """The next messages, as many as are there, up to ``batch_bytes``. Views and other events are skipped.
+
+        Args:
+            timeout: seconds; None: no limit.
+
+        Returns:
+            None if no message came within ``timeout``.
+
+        Raises:
+            NotMember, UsageError, JournalWriteError: as for ``recv``.
+        """
+        cdef int64_t wait = wait_of(timeout)
+        cdef Batch batch
+        if not self.begin_taking(wait):
+            return None
+        try:
+            batch = self.rest_of_begun()
+            if batch is None:
+                batch = self.next_batch(wait)
+            if self._untaken:
+                self.tell_taken()
+            return batch
+        finally:
+            self._taking.release()
+
+    def _take_rest(self):
+        """What is left of the batch from which ``next_event`` took a message; None if nothing is. Counts as taken when
+        the next event is asked for."""
+        if self._begun is None or not self.begin_taking(-1):
+            return None
+        try:
+            return self.rest_of_begun()
+        finally:
+            self._taking.release()
+
+    def _next_event(self, int64_t wait):
+        """The next message or other event; None after ``wait`` ns (< 0: no limit).
+
+        Raises:
+            Ended: there is none.
+        """
+        message = self.begun_message()
+        if message is not None:
+            return message
+        if not self.begin_taking(wait):
+            return None
+        try:
+            if self._begun is not None:
+                return self.message_of(self._begun)
+            if self._end is not None:
+                raise Ended
+            if self._untaken:
+                self.tell_taken()
+            item = self.next_item(wait)
+            return self.message_of(<Batch>item) if isinstance(item, Batch) else self._event(item)
+        finally:
+            self._taking.release()
+
+    cdef object begun_message(self):
+        """The next message of the batch that is begun; None: there is none, or it is the last one. Without the lock."""
+        cdef Batch begun = self._begun
+        return begun.next_message() if begun is not None and begun.cursor + 1 < begun.b.n else None
+
+    cdef bint begin_taking(self, int64_t wait) except -1:
+        """Takes the lock of the stream: one thread at a time takes from it or waits for it. ``wait`` is in ns, below 0
+        for no limit; False: the lock was not free in time."""
+        if self._forked:
+            raise self._not_member()
+        return self._taking.acquire(False) or self._wait_turn(wait)
+
+    cdef Batch rest_of_begun(self):
+        """Under `_taking`."""
+        cdef Batch begun = self._begun
+        self._begun = None
+        return None if begun is None else begun._rest()
+
+    cdef object message_of(self, Batch batch):
+        """The next message of a batch, which is begun with it unless it was the only one. Under `_taking`."""
+        if batch.cursor >= batch.b.n:
+            raise IndexError("all messages of the batch are taken")
+        message = batch.next_message()
+        if batch.cursor < batch.b.n:
+            self._begun = batch
+        else:
+            self._begun = None
+            if self._untaken:
+                self.tell_taken()
+        return message
+
+    cdef int tell_taken(self) except -1:
+        """Tells senders that wait in ``wait_consumed`` that the application has taken the last batch."""
+        if not self._backlog:
+            self._untaken = False
+            self._driver.taken()
+        return 0
+
+    cdef Batch next_batch(self, int64_t wait):
+        """The next batch; None after ``wait`` ns (< 0: no limit). Under `_taking`."""
+        cdef int64_t deadline = deadline_after(wait) if wait > 0 else 0
+        while True:
+            item = self.next_item(wait)
+            if item is None or isinstance(item, Batch):
+                return item
+            if wait > 0:  # it was a view or another event: wait for the rest of the time
+                wait = max(0, deadline - sc_now())
+
+    cdef object next_item(self, int64_t wait):
+        """The next entry of the stream: a batch, or a marker's meaning; None after ``wait`` ns. Under `_taking`."""
+        cdef Batch batch
+        if self._end is not None:
+            raise self._not_member()
+        if self._stop is not None:
+            return self._wait_merged(wait)
+        if self._meanings:
+            return self._reached(self._meanings.popleft(), wait)
+        if self._backlog:
+            item = self._backlog.popleft()
+            self._untaken = True
+        else:
+            item = self._driver.deliver(self._batch_bytes, wait, self._delivered_view)
+        if isinstance(item, Batch):
+            batch = item
+            if batch.b.n - batch.first > 1:
+                self._untaken = True
+            if self._journal is not None:
+                self._write(batch)
+            return batch
+        if item is None:
+            self._refuse_over()
+            return None
+        if not isinstance(item, int):
+            return self._reached(item, wait)
+        return self._marked(item, wait)
+
+
+@cython.final
+cdef class Messages:
+    """Iterates over the messages of a group."""
+    cdef Receiver group
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        try:
+            while True:
+                message = self.group.next_message(-1)
+                if message is not None:
+                    return message
+        except NotMember:
+            if not self.group.was_left:
+                raise
+        raise StopIteration
+
+
+# ---- asyncio -----------------------------------------------------------------------------------------------------
+
+
+cdef extern from "Python.h":
+    ctypedef struct PyAsyncMethods:
+        int (*am_send)(PyObject *self, PyObject *arg, PyObject **result) except -1
+    ctypedef struct PyTypeObject:
+        PyAsyncMethods *tp_as_async
+    int PyIter_Send(object iterator, object arg, PyObject **result) except -1
+    enum:
+        PYGEN_RETURN
+
+
+cdef class AsyncSender:
+    """The part of an asyncio group that sends single messages and iterates over them."""
+
+    def send(self, payload, *, to=None, timeout=None, bint ordered=True):
+        """Sends one message; waits for credit. Arguments and errors are those of ``seqcast.Group.send``.
+
+        The message of a cancelled call may still be sent.
+        """
+        cdef SendCall call = SendCall.__new__(SendCall)
+        call.group = self
+        call.payload = payload
+        call.to = to
+        call.timeout = timeout
+        call.ordered = ordered
+        return call
+
+    def __aiter__(self):
+        cdef AsyncMessages messages = AsyncMessages.__new__(AsyncMessages)
+        messages.group = self
+        return messages
+
+
+@cython.final
+@cython.freelist(8)
+cdef class SendCall:
+    """A call of ``AsyncSender.send``: like a coroutine it runs when it is awaited, without the cost of one while there
+    is credit."""
+    cdef AsyncSender group
+    cdef object payload, to, timeout
+    cdef object rest  # the coroutine that waits for credit; None: there is none
+    cdef bint ordered, begun
+
+    def __dealloc__(self):
+        if not self.begun:
+            PyErr_WarnEx(RuntimeWarning, "coroutine 'Group.send' was never awaited", 1)
+
+    def __await__(self):
+        return self
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return self.send(None)
+
+    def send(self, value):
+        """For the event loop: the next step."""
+        cdef PyObject *result = NULL
+        cdef int ended = step_of_send(<PyObject *>self, <PyObject *>value, &result)
+        item = <object>result
+        Py_DECREF(item)  # it is ours
+        if ended == PYGEN_RETURN:
+            raise StopIteration(item)
+        return item
+
+    def throw(self, *error):
+        """For the event loop: raises in the call."""
+        if self.rest is not None:
+            return self.rest.throw(*error)
+        self.begin()
+        raise error[0] if len(error) < 2 or error[1] is None else error[1]
+
+    def close(self):
+        """For the event loop: gives up a call that has not begun or is no longer awaited."""
+        self.begun = True
+        if self.rest is not None:
+            self.rest.close()
+
+    cdef int begin(self) except -1:
+        if self.begun:
+            raise RuntimeError("cannot reuse already awaited coroutine")
+        self.begun = True
+        return 0
+
+
+cdef int step_of_send(PyObject *this, PyObject *arg, PyObject **result) except -1:
+    cdef SendCall call = <SendCall>this
+    if call.rest is None:
+        call.begin()
+        if call.timeout is None and not call.group._waiting_sends and call.group.sync.send_now(
+            call.payload, call.to, call.ordered
+        ):
+            Py_INCREF(None)
+            result[0] = <PyObject *>None
+            return PYGEN_RETURN
+        call.rest = call.group._send_waiting(call.payload, call.to, call.timeout, call.ordered)
+    return PyIter_Send(call.rest, <object>arg, result)
+
+
+(<PyTypeObject *>SendCall).tp_as_async.am_send = step_of_send
+
+
+@cython.final
+cdef class AsyncMessages:
+    """Iterates over the messages of a group: those that are here already take no turn of the event loop, and no
+    coroutine."""
+    cdef AsyncSender group
+
+    def __aiter__(self):
+        return self
+
+    def __anext__(self):
+        cdef Ready ready
+        message = self.group.sync.begun_message()
+        if message is None:
+            return self.group._next_message()
+        ready = Ready.__new__(Ready)
+        ready.value = message
+        return ready
+
+
+@cython.final
+@cython.freelist(8)
+cdef class Ready:
+    """An awaitable that has its value: to await it suspends nothing."""
+    cdef object value
+
+    def __await__(self):
+        return self
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        raise StopIteration(self.value)
+
+
+cdef int value_of_ready(PyObject *this, PyObject *arg, PyObject **result) except -1:
+    """As ``__next__``, without an exception: `await` asks for this first."""
+    Py_INCREF((<Ready>this).value)
+    result[0] = <PyObject *>(<Ready>this).value
+    return PYGEN_RETURN
+
+
+(<PyTypeObject *>Ready).tp_as_async.am_send = value_of_ready
