@@ -23,6 +23,7 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 from journal_data import Delivered, Row, as_live, batch_of, journal, member, view
+from members import LIMIT_S
 
 import seqcast
 import seqcast.journal
@@ -54,7 +55,7 @@ def table(path: Path) -> pa.Table:
 
 
 def wait_for_rows(writer: JournalWriter, count: int) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + LIMIT_S
     while writer.counters()["rows"] < count:
         assert time.monotonic() < deadline, writer.counters()
         time.sleep(0.002)
@@ -348,7 +349,7 @@ def test_segments_are_rolled_at_normal_priority_while_many_wait(
     for at in range(6):
         writer.batch(batch_of(rows_of(1, first_global=at + 1, start=at + 1), V1), V1)
         wait_for_rows(writer, at + 1)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + LIMIT_S
     while writer.counters()["unrolled"] < 6:
         assert time.monotonic() < deadline, writer.counters()
         time.sleep(0.002)
@@ -383,7 +384,7 @@ def test_a_crash_between_rolling_and_removing_the_stream_reads_the_rows_once(tmp
 def test_a_full_queue_makes_the_caller_wait_and_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = threading.Event()
     write = journal_writer._Segment.write
-    monkeypatch.setattr(journal_writer._Segment, "write", lambda self, batch: (gate.wait(10), write(self, batch)))
+    monkeypatch.setattr(journal_writer._Segment, "write", lambda self, batch: (gate.wait(LIMIT_S), write(self, batch)))
     writer = JournalWriter(tmp_path, cluster="test", member=A, queue_bytes=20_000, flush_s=0)
     writer.view(V1, 1)
     big = [Row(A, 1, 0, 1, b"x" * 15_000)]
@@ -399,7 +400,7 @@ def test_a_full_queue_makes_the_caller_wait_and_is_counted(tmp_path: Path, monke
     assert not done.wait(0.1)
     assert writer.counters()["queued_bytes"] <= 20_000
     gate.set()
-    assert done.wait(10)
+    assert done.wait(LIMIT_S)
     thread.join()
     writer.close("leave")
     assert writer.counters()["waits"] == 1
@@ -410,7 +411,7 @@ def fill_the_disk(writer: JournalWriter) -> None:
     (writer.path / "segment-000001.arrows").symlink_to("/dev/full")
     writer.view(V1, 1)
     writer.batch(batch_of(rows_of(10), V1), V1)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + LIMIT_S
     while not writer.counters()["rows_lost"]:
         assert time.monotonic() < deadline
         time.sleep(0.002)
@@ -669,7 +670,7 @@ def test_retention_by_age_works_without_a_new_segment(tmp_path: Path, monkeypatc
         rows = rows_of(100, first_global=at * 100 + 1, start=at * 100 + 1)
         writer.batch(batch_of(rows, V1, now - int(age_s * 1e9)), V1)
         wait_for_rows(writer, at * 100 + 100)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + LIMIT_S
     while writer.counters()["expired"] < 2:  # the second grows old while nothing is written
         assert time.monotonic() < deadline, writer.counters()
         time.sleep(0.01)
@@ -693,7 +694,7 @@ def test_a_live_segment_is_rolled_when_it_is_old_however_little_is_written(tmp_p
     writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0, segment_s=0.05, payload="hash")
     writer.view(V1, 1)
     writer.batch(batch_of(rows_of(10), V1), V1)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + LIMIT_S
     while writer.counters()["rolled"] < 1:
         assert time.monotonic() < deadline, writer.counters()
         time.sleep(0.005)
@@ -729,7 +730,7 @@ def test_what_happened_beside_the_messages_is_in_a_file_of_its_own(
     def told() -> list[dict[str, Any]]:
         return [event for event in journal_read.read(writer.path).events() if event["event"] == "counters"]
 
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + LIMIT_S
     while not told():
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -20,7 +20,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from journal_data import Row, as_live, batch_of, journal, member, view
-from members import wait_until
+from members import LIMIT_S, wait_until
 
 import seqcast
 from seqcast.journal import reader, tap
@@ -126,7 +126,7 @@ def relay(to: tuple[str, int], seen: list[bytes]) -> Iterator[int]:
         thread = threading.Thread(target=serve)
         thread.start()
         yield listening.getsockname()[1]
-        thread.join(30)
+        thread.join(LIMIT_S)
 
 
 def test_views_that_a_reader_knows_are_not_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +201,7 @@ def test_a_proof_cannot_be_used_again(served: Any) -> None:
     server, _, _ = served
 
     def hello(answer: bytes) -> tuple[bytes, bytes]:
-        with socket.create_connection(server.address, 5) as connection:
+        with socket.create_connection(server.address, LIMIT_S) as connection:
             nonce = tap._exactly(connection, len(HELLO) + 32)[len(HELLO) :]
             connection.sendall(answer or tap._proof(TOKEN, b"client", nonce) + bytes(32))
             return tap._proof(TOKEN, b"client", nonce), connection.recv(32)
@@ -283,7 +283,7 @@ def test_a_tap_survives_hostile_bytes(served: Any, monkeypatch: pytest.MonkeyPat
             while connection.recv(1 << 20):
                 pass
     for _ in range(50):
-        with socket.create_connection(server.address, 5) as bare, contextlib.suppress(OSError):
+        with socket.create_connection(server.address, LIMIT_S) as bare, contextlib.suppress(OSError):
             bare.sendall(generator.randbytes(generator.randrange(1, 200)))
             bare.shutdown(socket.SHUT_WR)
             while bare.recv(1 << 20):
@@ -390,7 +390,7 @@ def test_the_command_serves_until_it_is_ended(tmp_path: Path) -> None:
         assert said.startswith("tap at 127.0.0.1:")
         assert TapClient(said.split()[-1], TOKEN).members() == [A.id]
         process.terminate()
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=LIMIT_S)
     assert process.returncode in (0, 1) and "Traceback" not in errors
     done = subprocess.run([*command, "--token-file", str(tmp_path / "none")], capture_output=True, text=True)
     assert done.returncode == 2 and "cannot be read" in done.stderr and len(done.stderr.splitlines()) == 1

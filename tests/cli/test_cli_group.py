@@ -12,7 +12,7 @@ import threading
 import time
 
 import pytest
-from members import script
+from members import LIMIT_S, environment, founded, script
 
 from seqcast import cli
 
@@ -30,7 +30,8 @@ def start():
 
     def run(*arguments, **pipes):
         command = [sys.executable, "-m", "seqcast", *arguments]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **pipes)
+        options = {"text": True, "env": environment(*arguments), **pipes}
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
         started.append(process)
         return process
 
@@ -44,12 +45,13 @@ def tail(start, cluster, *options):
     """A tail that is in the group."""
     process = start("tail", cluster, "--interface", "lo", *options)
     (process.stdout if "--json" in options else process.stderr).readline()  # its first view
+    founded(cluster)
     return process
 
 
 def send(start, cluster, text, *options):
     process = start("send", cluster, "--interface", "lo", *options, stdin=subprocess.PIPE)
-    _, err = process.communicate(text, timeout=30)
+    _, err = process.communicate(text, timeout=LIMIT_S)
     return process.returncode, err
 
 
@@ -60,9 +62,9 @@ def feed(stdin):
             stdin.write("a line that somebody should take\n" * 1000)
 
 
-def process_output(process, timeout=30):
+def process_output(process):
     """What a process printed when it has ended; its input is another thread's affair."""
-    process.wait(timeout)
+    process.wait(LIMIT_S)
     return process.stdout.read(), process.stderr.read()
 
 
@@ -73,7 +75,7 @@ def test_what_is_sent_is_printed_by_every_tail(start, cluster):
     assert status == 0 and "500 messages" in err and "not known" not in err
     assert "taken by all" in err and ("2 receivers" in err or "left meanwhile" in err)  # a tail that has its 500 leaves
     for process in tails:
-        assert process.communicate(timeout=30)[0].split() == lines
+        assert process.communicate(timeout=LIMIT_S)[0].split() == lines
         assert process.returncode == 0
 
 
@@ -81,8 +83,8 @@ def test_lines_may_come_from_a_file(start, cluster, tmp_path):
     (tmp_path / "x").write_text("one\ntwo\n")
     receiver = tail(start, cluster, "--count", "2", "--json")
     sender = start("send", cluster, str(tmp_path / "x"), "--interface", "lo", "--name", "sender")
-    assert sender.wait(30) == 0
-    rows = [json.loads(line) for line in receiver.communicate(timeout=30)[0].splitlines()]
+    assert sender.wait(LIMIT_S) == 0
+    rows = [json.loads(line) for line in receiver.communicate(timeout=LIMIT_S)[0].splitlines()]
     messages = [row for row in rows if row["event"] == "message"]
     assert [(row["payload"], row["global_seqno"], row["sender"]) for row in messages] == [
         ("one", 1, "sender"),
@@ -112,8 +114,8 @@ def test_options_may_stand_between_the_arguments(start, cluster, tmp_path):
     (tmp_path / "x").write_text("one\n")
     receiver = tail(start, cluster, "--count", "1")
     sender = start("send", "--interface", "lo", cluster, "--members", "2", str(tmp_path / "x"), "--order", "total")
-    assert sender.wait(30) == 0, sender.stderr.read()
-    assert receiver.communicate(timeout=30)[0] == "one\n"
+    assert sender.wait(LIMIT_S) == 0, sender.stderr.read()
+    assert receiver.communicate(timeout=LIMIT_S)[0] == "one\n"
 
 
 def test_every_command_that_joins_has_the_settings_that_members_share(start, cluster, tmp_path):
@@ -127,7 +129,7 @@ def test_every_command_that_joins_has_the_settings_that_members_share(start, clu
     assert status == 1 and "heartbeat_s" in err and err.count("\n") == 1, err  # another preset is refused
     status, err = send(start, cluster, "one\ntwo", *shared, "--journal", str(tmp_path / "send"), "--name", "s")
     assert status == 0, err
-    assert receiver.communicate(timeout=30)[0] == "one\ntwo\n"
+    assert receiver.communicate(timeout=LIMIT_S)[0] == "one\ntwo\n"
     rows = [journal.rows for folder in ("tail", "send") for journal in journals.find([tmp_path / folder])]
     assert rows == [2, 2]  # a sender that journals takes what it is delivered, its own included
 
@@ -151,7 +153,7 @@ def test_a_tail_ends_when_its_reader_does_though_nothing_comes(start, cluster):
     goes = tail(start, cluster, "--name", "goes")
     assert json.loads(stays.stdout.readline())["members"] == ["stays", "goes"]
     goes.stdout.close()
-    assert goes.wait(15) == 0 and "Traceback" not in goes.stderr.read()
+    assert goes.wait(LIMIT_S) == 0 and "Traceback" not in goes.stderr.read()
     assert json.loads(stays.stdout.readline())["members"] == ["stays"]
 
 
@@ -161,7 +163,7 @@ def test_a_command_that_is_interrupted_at_its_start_ends_without_a_traceback(sta
     process = start("tail", cluster, "--interface", "lo")
     time.sleep(wait_s)
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode in (0, 1, -signal.SIGTERM) and "Traceback" not in err, err
 
 
@@ -171,7 +173,7 @@ def test_a_command_that_its_parent_has_ignore_a_signal_ignores_it(start, cluster
     process.stderr.readline()
     process.send_signal(signal.SIGHUP)
     assert send(start, cluster, "one")[0] == 0
-    assert process.communicate(timeout=30)[0] == "one\n"
+    assert process.communicate(timeout=LIMIT_S)[0] == "one\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -180,7 +182,7 @@ def test_an_interrupted_tail_leaves_the_group(start, cluster, number):
     goes = tail(start, cluster, "--name", "goes")
     assert json.loads(stays.stdout.readline())["members"] == ["stays", "goes"]
     goes.send_signal(number)
-    assert goes.wait(15) == 0 and "Traceback" not in goes.stderr.read()
+    assert goes.wait(LIMIT_S) == 0 and "Traceback" not in goes.stderr.read()
     assert json.loads(stays.stdout.readline())["members"] == ["stays"]
 
 
@@ -192,7 +194,7 @@ def test_an_interrupted_send_says_what_it_sent_and_leaves(start, cluster):
     events = [json.loads(receiver.stdout.readline()) for _ in range(2)]
     assert [event["event"] for event in events] == ["view", "message"]
     sender.send_signal(signal.SIGINT)
-    assert sender.wait(15) == 1
+    assert sender.wait(LIMIT_S) == 1
     assert "interrupted: 1 message" in sender.stderr.read()
     assert json.loads(receiver.stdout.readline())["members"] == ["receiver"]
 
@@ -206,7 +208,7 @@ def test_a_send_that_was_excluded_does_not_say_delivered(start, cluster):
     sender.send_signal(signal.SIGSTOP)
     assert json.loads(receiver.stdout.readline())["members"] == ["receiver"]
     sender.send_signal(signal.SIGCONT)
-    _, err = sender.communicate(timeout=30)
+    _, err = sender.communicate(timeout=LIMIT_S)
     assert sender.returncode == 1 and "delivery to all is not known" in err, err
 
 
@@ -217,7 +219,7 @@ def test_a_send_to_a_receiver_that_takes_nothing_says_when_interrupted_what_is_k
     sender = start("send", cluster, "--order", "sequencer", "--interface", "lo", stdin=subprocess.PIPE)
     feeder = threading.Thread(target=feed, args=(sender.stdin,), daemon=True)
     feeder.start()
-    feeder.join(3)  # until the window is full
+    feeder.join(3)  # until the window is full, most probably
     sender.send_signal(signal.SIGINT)
     _, err = process_output(sender)
     assert sender.returncode == 1 and "Traceback" not in err, err
@@ -232,10 +234,11 @@ def test_a_send_does_not_take_a_queue_for_a_receiver(start, cluster, monkeypatch
     text = "import sys, seqcast; g = seqcast.join(sys.argv[1], interface='lo'); print('in', flush=True); input()"
     stuck = script(text, cluster)
     assert stuck.stdout.readline() == "in\n"
+    founded(cluster)
     tail(start, cluster)
     status, err = send(start, cluster, "one\ntwo", "--members", "3")
     assert status == 1 and "received by all 2 receivers, but not taken by all" in err, err
-    stuck.communicate("\n", timeout=30)
+    stuck.communicate("\n", timeout=LIMIT_S)
     assert send(start, cluster, "one\ntwo")[1].startswith("2 messages, 6 bytes, taken by the receiver")
 
 
@@ -244,13 +247,14 @@ def test_a_send_whose_receivers_all_left_does_not_say_taken(start, cluster):
     text = "import sys, seqcast; g = seqcast.join(sys.argv[1], interface='lo'); print('in', flush=True); input()"
     leaver = script(text, cluster)
     assert leaver.stdout.readline() == "in\n"
+    founded(cluster)
     sender = start("send", cluster, "--interface", "lo", stdin=subprocess.PIPE)
     sender.stdin.write("one\n")
     sender.stdin.close()
     sender.stdin = None
     assert "waiting until all receivers have taken it" in sender.stderr.readline()
-    leaver.communicate("\n", timeout=30)
-    _, err = sender.communicate(timeout=30)
+    leaver.communicate("\n", timeout=LIMIT_S)
+    _, err = sender.communicate(timeout=LIMIT_S)
     assert sender.returncode == 1 and "not known to be taken: the receiver left meanwhile" in err, err
 
 
@@ -270,7 +274,7 @@ def test_a_demo_that_is_ended_has_its_members_leave(start, tmp_path, number):
     while "traffic" not in demo.stdout.readline():
         assert demo.poll() is None, demo.stderr.read()
     os.killpg(demo.pid, number)
-    _, err = demo.communicate(timeout=60)
+    _, err = demo.communicate(timeout=LIMIT_S)
     assert demo.returncode == 1 and err == "seqcast: interrupted\n", err
     closed = [journal.closed for journal in journals.find([tmp_path / "journals"])]
     assert closed == ["leave"] * 3

@@ -11,7 +11,7 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 from journal_data import Row, journal, member, view
-from members import join
+from members import LIMIT_S, join
 
 from seqcast.cli import replay
 
@@ -20,9 +20,9 @@ V1 = view(1, [A, B])
 ROWS = [Row(A if at % 3 else B, 1 + at, 0, 1 + at, b"message %d" % at) for at in range(400)]
 
 
-def run(*arguments, timeout=60):
+def run(*arguments):
     command = [sys.executable, "-m", "seqcast", "replay", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+    return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
 
 
 def test_a_journal_is_sent_to_another_group_in_its_order(tmp_path):
@@ -31,8 +31,8 @@ def test_a_journal_is_sent_to_another_group_in_its_order(tmp_path):
     with join(cluster, "receiver") as group:
         command = [sys.executable, "-m", "seqcast", "replay", str(path), "--to", cluster, "--interface", "lo"]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-            payloads = [group.recv(timeout=30).payload for _ in ROWS]
-            said = process.communicate(timeout=30)[1]
+            payloads = [group.recv(timeout=LIMIT_S).payload for _ in ROWS]
+            said = process.communicate(timeout=LIMIT_S)[1]
     assert payloads == [row.payload for row in ROWS]
     assert process.returncode == 0 and "400 messages" in said
 

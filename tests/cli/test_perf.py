@@ -168,7 +168,7 @@ def test_a_process_that_is_silent_is_given_up():
     process.close()
     start = time.monotonic()
     process.wait(start + 0.1)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 30
 
 
 # ---- paths ---------------------------------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ for number in range(2000):
 def test_dropping_drops_its_share_and_is_gone_afterwards(lonely):  # noqa: F811
     with dropping([lonely], 20):
         sender = python(lonely, "-c", SEND)
-        assert sender.wait(30) == 0
+        assert sender.wait(60) == 0
         rules = lonely.run("nft", "-j", "list", "ruleset")
     counters = [
         part["counter"]["packets"]
@@ -226,11 +226,12 @@ def test_dropping_drops_its_share_and_is_gone_afterwards(lonely):  # noqa: F811
 
 
 LISTEN = """
-import socket
+import socket, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-s.settimeout(0.5)
 s.bind(("", 9999))
 print("ready", flush=True)
+sys.stdin.readline()  # by now it was sent
+s.settimeout(1.0)
 try:
     print(s.recv(100).decode())
 except TimeoutError:
@@ -239,11 +240,11 @@ except TimeoutError:
 
 
 def hears(place, sender):
-    listener = python(place, "-c", LISTEN)
+    listener = python(place, "-c", LISTEN, stdin=subprocess.PIPE)
     assert listener.stdout.readline() == "ready\n"
     send = f"import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('{place.address}', 9999))"
     sender.run("sh", "-c", f'{sys.executable} -c "{send}" 2>/dev/null || true')  # its own output hook may refuse
-    return listener.communicate(timeout=10)[0].strip() == "x"
+    return listener.communicate("\n", timeout=60)[0].strip() == "x"
 
 
 @pytest.mark.netns
@@ -486,14 +487,14 @@ def test_ctrl_c_ends_all_members():
         text=True,
     )
     members: list[str] = []
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while len(members) < 2 and time.monotonic() < until:
         time.sleep(0.1)
         with contextlib.suppress(PathError):  # no child yet
             members = call("ps", "-o", "pid=", "--ppid", str(child.pid)).split()
     time.sleep(1.5)  # they have joined, or are about to
     child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=40)
+    _, err = child.communicate(timeout=60)
     assert child.returncode == 1 and "interrupted" in err and "Traceback" not in err
     assert len(members) == 2
     for pid in members:

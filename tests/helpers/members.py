@@ -20,9 +20,17 @@ import seqcast
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 _numbers = itertools.count()
+_founded: set[str] = set()  # clusters that this process has joined
 SHORT_LIVED_JAVA = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """For the environment of a Java that runs for seconds: less compiling, and one thread for garbage."""
 LOOPBACK = "lo" if sys.platform.startswith("linux") else "127.0.0.1"
+LIMIT_S = 60.0
+"""How long a test waits for an event, a message or the end of a process: much longer than it takes on a busy machine,
+so that only what never happens fails. Tests wait for events, not for times, so the length costs nothing."""
+PATIENT = {"lease_s": LIMIT_S / 2}
+"""Settings of members whose pauses must hold though the test does not run for a while."""
+PATIENT_JOINER = {"discovery_s": 1.0}
+"""Settings of a joiner that finds a group."""
 
 
 def cluster() -> str:
@@ -31,11 +39,33 @@ def cluster() -> str:
 
 
 def join(name: str, member: str, **settings: Any) -> seqcast.Group:
-    """Joins on loopback; skips the test where plain sockets have no multicast there, never where the join fails."""
+    """Joins on loopback; skips the test where plain sockets have no multicast there, never where the join fails.
+
+    Where this process has joined the cluster before, a group is there, so its joiners form none for longer: on a busy
+    machine the members may not answer within the default ``discovery_s``, and two groups that merge have another
+    coordinator, and other views, than the test expects.
+    """
     if why := why_no_multicast():
         pytest.skip(f"no multicast on loopback here: {why}")
     settings.setdefault("interface", LOOPBACK)
-    return seqcast.join(name, name=member, **settings)
+    if "config" not in settings:
+        settings = {**(PATIENT_JOINER if name in _founded else {}), "join_timeout_s": LIMIT_S, **settings}
+    group = seqcast.join(name, name=member, **settings)
+    founded(name)
+    return group
+
+
+def founded(name: str) -> None:
+    """A group of this name is there: see ``join``."""
+    _founded.add(name)
+
+
+def environment(*arguments: str) -> dict[str, str]:
+    """For a process with these arguments, which joins a group: as ``join`` does if its name is one of them."""
+    known = not _founded.isdisjoint(arguments)
+    path = os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])
+    patient = {f"SEQCAST_{key.upper()}": str(value) for key, value in PATIENT_JOINER.items()} if known else {}
+    return {"SEQCAST_JOIN_TIMEOUT_S": str(LIMIT_S), **patient, **os.environ, "PYTHONPATH": path}
 
 
 @functools.cache
@@ -68,7 +98,7 @@ def group_of(n: int, **settings: Any) -> Iterator[list[seqcast.Group]]:
         yield groups
 
 
-def wait_until(condition: Any, timeout: float = 20.0) -> None:
+def wait_until(condition: Any, timeout: float = LIMIT_S) -> None:
     """Waits until ``condition()`` is true; fails after ``timeout`` seconds."""
     deadline = time.monotonic() + timeout
     while not condition():
@@ -76,7 +106,7 @@ def wait_until(condition: Any, timeout: float = 20.0) -> None:
         time.sleep(0.005)
 
 
-def payloads(group: seqcast.Group, n: int, timeout: float = 30.0) -> list[bytes]:
+def payloads(group: seqcast.Group, n: int, timeout: float = LIMIT_S) -> list[bytes]:
     """The next ``n`` payloads."""
     out: list[bytes] = []
     deadline = time.monotonic() + timeout
@@ -89,19 +119,18 @@ def payloads(group: seqcast.Group, n: int, timeout: float = 30.0) -> list[bytes]
 
 def script(text: str, *arguments: str, prefix: Sequence[str] = (), **options: Any) -> subprocess.Popen[str]:
     """Runs Python text as a process of its own."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])}
     options.setdefault("stdin", subprocess.PIPE)
     return subprocess.Popen(
         [*prefix, sys.executable, "-c", text, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=environment,
+        env=environment(*arguments),
         **options,
     )
 
 
-def output(process: subprocess.Popen[str], timeout: float = 60.0) -> str:
+def output(process: subprocess.Popen[str], timeout: float = LIMIT_S) -> str:
     """What a script printed, when it has ended well."""
     try:
         out, err = process.communicate(timeout=timeout)

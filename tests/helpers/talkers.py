@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from members import cluster
+from members import LIMIT_S, cluster
 from netns import python
 
 from seqcast.perf.paths import Place
@@ -117,7 +117,7 @@ def talkers(places: Sequence[Place], names: str, **settings: Any) -> Iterator[li
         yield made
 
 
-def await_(talkers: Sequence[Talker], condition: Any, timeout: float = 20.0) -> None:
+def await_(talkers: Sequence[Talker], condition: Any, timeout: float = LIMIT_S) -> None:
     """Waits until ``condition()`` is true; fails with what all said last."""
     deadline = time.monotonic() + timeout
     while not condition():

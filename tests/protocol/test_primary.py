@@ -8,7 +8,7 @@ from dataclasses import replace
 from unittest import mock
 
 import pytest
-from members import LOOPBACK, cluster, join, script, wait_until, why_no_multicast
+from members import LIMIT_S, LOOPBACK, cluster, founded, join, script, wait_until, why_no_multicast
 from sim_stage import Stage, names, send, views
 
 import seqcast
@@ -450,7 +450,7 @@ def test_a_run_with_an_operator_replays_exactly():
 
 MEMBER = """
 import sys, seqcast
-with seqcast.join(sys.argv[1], name=sys.argv[2], interface=sys.argv[3], partition="primary", preset="fast") as group:
+with seqcast.join(sys.argv[1], name=sys.argv[2], interface=sys.argv[3], partition="primary", suspect_s=2.0) as group:
     print("in", flush=True)
     sys.stdin.read()
 """
@@ -466,7 +466,8 @@ def minority():
     try:
         for process in others:
             assert process.stdout.readline() == "in\n"
-        group = join(name, "c", partition="primary", preset="fast")
+        founded(name)
+        group = join(name, "c", partition="primary", suspect_s=2.0)
         wait_until(lambda: len(group.view.members) == 3)
         for process in others:
             process.send_signal(signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM)
@@ -478,14 +479,14 @@ def minority():
             process.communicate()
 
 
-def told(group, kind, timeout=10.0):
+def told(group, kind):
     """The next event of this kind."""
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
         event = group.next_event(0.2)
         if isinstance(event, kind):
             return event
-    raise AssertionError(f"no {kind.__name__} in {timeout} s")
+    raise AssertionError(f"no {kind.__name__} in {LIMIT_S:g} s")
 
 
 def test_a_minority_says_what_it_lacks_and_goes_on_when_an_operator_says_so(minority, capsys):
@@ -500,10 +501,10 @@ def test_a_minority_says_what_it_lacks_and_goes_on_when_an_operator_says_so(mino
     assert said.startswith("blocked: c; out of reach: ") and set(said.strip()[-4:]) == set("a, b")
     assert command(["unblock", name, "--interface", LOOPBACK, "--member", "z"]) == 2
     assert "'z' is not blocked as a minority; these are: c" in capsys.readouterr().err
-    assert command(["unblock", name, "--interface", LOOPBACK]) == 0
+    assert command(["unblock", name, "--interface", LOOPBACK, "--timeout", str(LIMIT_S)]) == 0
     assert "accepted by c: the group continues without 2 members" in capsys.readouterr().out
     assert told(group, Unblocked).kind == "minority" and [str(m) for m in group.view.members] == ["c"]
-    group.send(b"on", timeout=5.0)
+    group.send(b"on", timeout=LIMIT_S)
     assert told(group, seqcast.Message) is not None
     assert command(["unblock", name, "--interface", LOOPBACK]) == 1
     assert "is blocked as a minority" in capsys.readouterr().err
@@ -513,7 +514,7 @@ def test_join_times_out_with_what_a_blocked_group_said(minority):
     name, group = minority
     told(group, Blocked)
     with pytest.raises(seqcast.JoinTimeout, match=r"is blocked: only \[c\] of .* seqcast unblock") as error:
-        join(name, "a", partition="primary", preset="fast", join_timeout_s=2.5)
+        join(name, "a", partition="primary", suspect_s=2.0, join_timeout_s=2.5)
     assert not isinstance(error.value, seqcast.JoinRefused)
 
 

@@ -10,14 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from members import LOOPBACK, cluster, output, script
+from members import LIMIT_S, LOOPBACK, PATIENT, cluster, output, script
 
 import seqcast
 import seqcast.aio
 
 
 def run(main):
-    asyncio.run(asyncio.wait_for(main, 60))
+    asyncio.run(asyncio.wait_for(main, 2 * LIMIT_S))
 
 
 async def together(*groups):
@@ -43,7 +43,7 @@ def test_messages_go_both_ways_in_order():
                 await a.send(b"a%d" % i)
                 await b.send(b"b%d" % i)
             await b.send_many([b"many", b"more"])
-            got = [[(await group.recv(10)).payload for _ in range(102)] for group in (a, b)]
+            got = [[(await group.recv(LIMIT_S)).payload for _ in range(102)] for group in (a, b)]
             assert got[0] == got[1]
             assert [p for p in got[0] if p[:1] == b"a"] == [b"a%d" % i for i in range(50)]
             assert await a.recv(0.02) is None
@@ -64,7 +64,8 @@ def test_async_for_ends_when_the_group_is_left():
             for i in range(20):
                 await a.send(b"%d" % i)
             await a.leave()
-            await asyncio.sleep(0.1)
+            while len(seen) < 20:
+                await asyncio.sleep(0.01)
             await b.leave()
             await reader
             assert seen == [b"%d" % i for i in range(20)]
@@ -137,8 +138,8 @@ def test_a_large_message_waits_for_credit_and_the_loop_goes_on():
                 await asyncio.sleep(0.001)
             assert not sending.done()  # nobody takes it
             behind = asyncio.create_task(a.send(b"behind it"))
-            assert len((await b.recv(30)).payload) == 20_000_000
-            assert (await b.recv(30)).payload == b"behind it"
+            assert len((await b.recv(LIMIT_S)).payload) == 20_000_000
+            assert (await b.recv(LIMIT_S)).payload == b"behind it"
             await sending
             await behind
             ticking.cancel()
@@ -166,7 +167,7 @@ def test_a_loop_without_readers_waits_in_a_thread():
         group = await asyncio.to_thread(seqcast.join, name, name="a", interface=LOOPBACK)
         asyncio.get_running_loop().add_reader = NoReaders.add_reader.__get__(asyncio.get_running_loop())
         wrapped = seqcast.aio.Group(group)
-        receiving = asyncio.create_task(wrapped.recv(10))
+        receiving = asyncio.create_task(wrapped.recv(LIMIT_S))
         await asyncio.sleep(0.05)
         await wrapped.send(b"x")
         assert (await receiving).payload == b"x"
@@ -183,7 +184,7 @@ def test_a_wait_that_is_cancelled_loses_no_message():
                     async with asyncio.timeout(0.001):
                         await b.recv()
                 await a.send(b"%d" % i)
-                assert (await b.recv(10)).payload == b"%d" % i
+                assert (await b.recv(LIMIT_S)).payload == b"%d" % i
 
     run(main())
 
@@ -192,7 +193,7 @@ def test_a_batch_is_sent_and_the_path_is_told():
     async def main():
         async with two(order="fifo", deliver_own=False) as (a, b):
             await a.send_batch(b"onetwo", np.array([0, 3, 6]))
-            assert [(await b.recv(10)).payload for _ in range(2)] == [b"one", b"two"]
+            assert [(await b.recv(LIMIT_S)).payload for _ in range(2)] == [b"one", b"two"]
             assert a.path == a.sync.path
 
     run(main())
@@ -211,10 +212,10 @@ def test_a_timeout_counts_all_messages_of_the_call_and_bounds_the_wait_for_a_tur
             began = time.monotonic()
             with pytest.raises(seqcast.SendTimeout) as raised:
                 await a.send(b"behind", timeout=0.1)
-            assert raised.value.sent == 0 and time.monotonic() - began < 2
-            got = [int((await b.recv(10)).payload[:6]) for _ in range(sent)]
+            assert raised.value.sent == 0 and time.monotonic() - began < LIMIT_S
+            got = [int((await b.recv(LIMIT_S)).payload[:6]) for _ in range(sent)]
             assert got == list(range(sent))
-            assert len((await b.recv(30)).payload) == 30_000_000
+            assert len((await b.recv(LIMIT_S)).payload) == 30_000_000
             await waiting
             with pytest.raises(seqcast.UsageError, match="timeout='1'"):
                 await a.send(b"x", timeout="1")
@@ -233,7 +234,8 @@ def test_a_join_that_is_cancelled_leaves_the_group():
                     async with asyncio.timeout(delay):
                         joined = await seqcast.aio.join(name, name=f"b{delay}", interface=LOOPBACK)
                         await joined.leave()  # it was quicker
-            await asyncio.sleep(1.0)
+            while any(thread.name in ("seqcast-aio", "seqcast-leave") for thread in threading.enumerate()):
+                await asyncio.sleep(0.01)  # they join, and leave
             assert [group.member.name for group in seqcast.api.group._open.values() if group.cluster == name] == ["a"]
             assert [member.name for member in a.view.members] == ["a"]
             assert await a.leave() is True
@@ -275,7 +277,7 @@ def test_a_join_can_be_a_task():
         a, b = await asyncio.gather(*tasks)
         await together(a, b)
         await a.send(b"x")
-        assert (await b.recv(10)).payload == b"x"
+        assert (await b.recv(LIMIT_S)).payload == b"x"
         await a.leave()
         await b.leave()
         task = asyncio.create_task(seqcast.aio.join(name, name="c", order="none", interface=LOOPBACK))
@@ -287,13 +289,13 @@ def test_a_join_can_be_a_task():
 
 def test_events_one_by_one_a_pause_and_how_it_ended():
     async def main():
-        async with two() as (a, b):
+        async with two(**PATIENT) as (a, b):
             assert (a.cluster, a.order, a.config) == (a.sync.cluster, "total", a.sync.config)
             assert a.cluster in repr(a) and "a" in repr(a)
-            assert isinstance(await a.next_event(10), seqcast.View)
-            assert isinstance(await a.next_event(10), seqcast.View)
+            assert isinstance(await a.next_event(LIMIT_S), seqcast.View)
+            assert isinstance(await a.next_event(LIMIT_S), seqcast.View)
             assert await a.next_event(0.02) is None
-            waiting = asyncio.create_task(a.wait_deliverable(30))
+            waiting = asyncio.create_task(a.wait_deliverable(LIMIT_S))
             await asyncio.sleep(0.01)
             assert not waiting.done() and await a.wait_deliverable(0.01) is False
             async with b.suspended():
@@ -301,19 +303,19 @@ def test_events_one_by_one_a_pause_and_how_it_ended():
                     await a.send(b"early", timeout=0.05)
             await b.send(b"late")
             await waiting
-            assert await a.wait_deliverable(30) is True
-            assert (await a.recv(10)).payload == b"late"
+            assert await a.wait_deliverable(LIMIT_S) is True
+            assert (await a.recv(LIMIT_S)).payload == b"late"
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(0.0001):
                     await b.suspend()
-            await a.send(b"after a pause that nobody wanted", timeout=10)
+            await a.send(b"after a pause that nobody wanted", timeout=LIMIT_S)
             with pytest.raises(seqcast.SuspendTimeout, match="the pause ended too early"):
                 async with a.suspended():
                     await b.leave()
             assert not b.was_left
             with pytest.raises(seqcast.NotMember):
                 while True:
-                    await b.next_event(10)
+                    await b.next_event(LIMIT_S)
             assert b.was_left
             await b.close_journal()
 
@@ -326,7 +328,8 @@ def test_a_full_thread_pool_keeps_no_join_no_pause_and_no_leave_waiting():
     async def main():
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
         name = cluster()
-        joins = (seqcast.aio.join(name, name=who, interface=LOOPBACK, min_members=3) for who in "abc")
+        settings = {"interface": LOOPBACK, "min_members": 3, "join_timeout_s": LIMIT_S, **PATIENT}
+        joins = (seqcast.aio.join(name, name=who, **settings) for who in "abc")
         a, b, c = await asyncio.gather(*joins)
         await a.send(b"x")
         waits = [asyncio.create_task(a.wait_consumed()) for _ in range(2)]  # b takes nothing
@@ -335,9 +338,9 @@ def test_a_full_thread_pool_keeps_no_join_no_pause_and_no_leave_waiting():
         full = asyncio.create_task(c.send(b"y"))  # waits in the pool's only thread
         await asyncio.sleep(0.1)
         assert not full.done()
-        assert await asyncio.wait_for(b.resume(), 5)
+        assert await asyncio.wait_for(b.resume(), LIMIT_S)
         await full
-        assert await asyncio.wait_for(a.leave(), 15)
+        assert await asyncio.wait_for(a.leave(LIMIT_S), 2 * LIMIT_S)
         for wait in waits:
             with pytest.raises(seqcast.NotMember):
                 await wait

@@ -7,7 +7,7 @@ import logging
 import threading
 
 import pytest
-from members import LOOPBACK, cluster, group_of, join, script, wait_until
+from members import LIMIT_S, LOOPBACK, cluster, group_of, join, script, wait_until
 from netns import network  # noqa: F401
 
 import seqcast
@@ -40,15 +40,15 @@ def test_a_join_waits_for_as_many_members_as_it_is_told_to():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30.0)
+        thread.join(LIMIT_S)
     assert views == {"a": 3, "b": 3, "c": 3}
 
 
 def test_a_join_that_waits_in_vain_leaves_and_says_how_many_came_and_what_to_check():
     name = cluster()
     with join(name, "a") as first:
-        with pytest.raises(JoinTimeout, match=r"2 of min_members=3 members \(a, b\) after 1 s") as info:
-            join(name, "b", min_members=3, join_timeout_s=1)
+        with pytest.raises(JoinTimeout, match=r"2 of min_members=3 members \(a, b\) after 2 s") as info:
+            join(name, "b", min_members=3, join_timeout_s=2)
         assert all(word in str(info.value) for word in ("cluster name", "firewall", "IGMP snooping", "interface lo"))
         wait_until(lambda: len(first.view.members) == 1)
 
@@ -79,7 +79,7 @@ except seqcast.SeqcastError as error:
 
 
 def joined(place, *arguments):
-    out, err = script(JOIN, *arguments, prefix=place.prefix).communicate(timeout=60)
+    out, err = script(JOIN, *arguments, prefix=place.prefix).communicate(timeout=LIMIT_S)
     assert not err
     return out
 
@@ -92,7 +92,7 @@ def test_two_machines_without_multicast_between_them_find_out(network):  # noqa:
                   "add rule inet filter input ip daddr 224.0.0.0/4 drop")  # fmt: skip
     running = [script(JOIN, name, "2", prefix=place.prefix) for name, place in (("a", a), ("b", b))]
     for process in running:
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=LIMIT_S)
         assert "INFO" in out and "founded the group alone" in out
         assert "JoinTimeout the group has 1 of min_members=2 members" in out and "IGMP snooping" in out
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from members import LOOPBACK, cluster, join, script, wait_until
+from members import LIMIT_S, LOOPBACK, cluster, join, script, wait_until
 from tables import Table
 
 from seqcast import Message, batches
@@ -32,11 +32,11 @@ with seqcast.join(cluster, name=f"writer-{{seed}}", interface=interface, receive
             rows = rows[: {ROWS} // 2]
         group.send_many([batches.ROW + row for row in rows])
         if batch == int(stop_in):
-            assert group.wait_consumed(20)
+            assert group.wait_consumed(60)
             print("in the middle", flush=True)
             sys.stdin.read()
         group.send(batches.end("query", batch))
-    assert group.wait_consumed(20)
+    assert group.wait_consumed(60)
     print("done", flush=True)
 """
 
@@ -80,7 +80,7 @@ def test_two_writers_at_once_are_delivered_as_one() -> None:
             stack.callback(receivers[-1].group.leave)
         writers = [script(WRITER, name, LOOPBACK, "0", str(BATCHES - 1), "-1", str(seed)) for seed in range(3)]
         for writer in writers:
-            out, errors = writer.communicate("", timeout=60)
+            out, errors = writer.communicate("", timeout=LIMIT_S)
             assert out == "done\n", errors
         wait_until(lambda: all(sum(each.batches.counters.__dict__.values()) >= 3 * BATCHES for each in receivers))
         assert receivers[0].rows == receivers[1].rows
@@ -121,7 +121,7 @@ def test_batches_of_messages_are_taken_as_the_messages_one_by_one() -> None:
             c.send(batches.ROW + b"to one member: not of the stream", to=a.member)
         c.send(b"the end")
         for thread in threads:
-            thread.join(60)
+            thread.join(LIMIT_S)
         assert [each for each in out[0] if not each.unicast] == out[1] and out[1][-1].payload == b"the end"
         assert len(out[0]) > len(out[1])  # unicasts, which come in no order with the rest
     assert whole.counters == single.counters == batches.Counters(delivered=32, repeated=5, incomplete=3, malformed=16)

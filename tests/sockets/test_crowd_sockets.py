@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from members import LOOPBACK, cluster, output, script, wait_until, why_no_multicast
+from members import LIMIT_S, LOOPBACK, cluster, output, script, wait_until, why_no_multicast
 
 import seqcast
 from seqcast import CrowdHistory, CrowdLost, CrowdMessage
-
-WAIT_S = 30.0
 
 
 @contextlib.contextmanager
@@ -23,7 +21,7 @@ def crowd_of(n: int, name: str, **settings: Any) -> Iterator[list[seqcast.Crowd]
     """``n`` members that know each other."""
     with contextlib.ExitStack() as stack:
         members = [stack.enter_context(joined(name, **settings)) for _ in range(n)]
-        wait_until(lambda: all(each.counters()["known"] == n - 1 for each in members), WAIT_S)
+        wait_until(lambda: all(each.counters()["known"] == n - 1 for each in members), LIMIT_S)
         yield members
 
 
@@ -37,10 +35,10 @@ def joined(name: str, **settings: Any) -> seqcast.Crowd:
 def messages(crowd: seqcast.Crowd, n: int) -> list[CrowdMessage]:
     """The next ``n`` messages; nothing is lost meanwhile."""
     got: list[CrowdMessage] = []
-    end = time.monotonic() + WAIT_S
+    end = time.monotonic() + LIMIT_S
     while len(got) < n:
         event = crowd.recv(end - time.monotonic())
-        assert event is not None, f"{len(got)} of {n} messages in {WAIT_S} s: {crowd.counters()}"
+        assert event is not None, f"{len(got)} of {n} messages in {LIMIT_S} s: {crowd.counters()}"
         assert not isinstance(event, CrowdLost), event
         if isinstance(event, CrowdMessage):
             got.append(event)
@@ -78,25 +76,25 @@ with seqcast.join_crowd(sys.argv[1], interface=sys.argv[2], average_s=0.02, stor
     with contextlib.ExitStack() as stack, crowd_of(2, name) as (one, two):
         handler = handler_of(stack)
         assert handler.stdout is not None and handler.stdout.readline() == "joined 0\n"
-        wait_until(lambda: one.counters()["known"] == 2 == two.counters()["known"], WAIT_S)
+        wait_until(lambda: one.counters()["known"] == 2 == two.counters()["known"], LIMIT_S)
         sent = [b"%d" % i for i in range(300)]
         for payload in sent[:200]:
             one.send(payload)
         for line in range(200):
             assert handler.stdout.readline().strip() == str(line)
         handler.send_signal(signal.SIGKILL)
-        handler.wait(WAIT_S)
+        handler.wait(LIMIT_S)
         for payload in sent[200:250]:
             one.send(payload)  # nobody stores these now: the handler gets them when it is back
         handler = handler_of(stack)
         assert handler.stdout is not None and 200 <= int(handler.stdout.readline().split()[1]) <= 250
         for line in range(200, 250):
             assert handler.stdout.readline().strip() == str(line), "delivered again, or left out"
-        with joined(name, history=True, history_s=WAIT_S) as late:
+        with joined(name, history=True, history_s=LIMIT_S) as late:
             for payload in sent[250:]:
                 one.send(payload)
             assert [each.payload for each in messages(late, 300)] == sent
-            wait_until(lambda: late.counters()["packets_lost"] == 0, WAIT_S)
+            wait_until(lambda: late.counters()["packets_lost"] == 0, LIMIT_S)
 
 
 def test_a_joiner_gets_from_the_file_what_was_sent_by_members_that_are_gone(tmp_path: Path) -> None:
@@ -115,7 +113,7 @@ def test_a_joiner_gets_from_the_file_what_was_sent_by_members_that_are_gone(tmp_
 
 def test_without_a_handler_a_joiner_is_told_so() -> None:
     with crowd_of(2, cluster()) as (one, _), joined(one.cluster, history=True, history_s=0.5) as late:
-        assert late.recv(WAIT_S) == CrowdHistory(0)
+        assert late.recv(LIMIT_S) == CrowdHistory(0)
 
 
 def test_an_application_that_does_not_receive_is_told_what_it_lost() -> None:
@@ -123,12 +121,12 @@ def test_an_application_that_does_not_receive_is_told_what_it_lost() -> None:
         crowd_of(2, cluster(), lost_s=1.0, lag=20) as (one, _),
         joined(one.cluster, average_s=0.02, lost_s=1.0, lag=20, receive_bytes=1 << 20) as slow,
     ):
-        wait_until(lambda: slow.counters()["gossips_received"] > 10, WAIT_S)
+        wait_until(lambda: slow.counters()["gossips_received"] > 10, LIMIT_S)
         for _ in range(300):
             one.send(bytes(20_000))
-        wait_until(lambda: slow.counters()["packets_dropped"] > 0, WAIT_S)
+        wait_until(lambda: slow.counters()["packets_dropped"] > 0, LIMIT_S)
         one.send(b"last")
-        following, lost, end = 1, 0, time.monotonic() + WAIT_S
+        following, lost, end = 1, 0, time.monotonic() + LIMIT_S
         while following <= 301:
             event = slow.recv(end - time.monotonic())
             assert event is not None, slow.counters()
@@ -146,11 +144,11 @@ def test_a_sender_that_does_not_receive_waits_unless_it_says_so() -> None:
         with pytest.raises(seqcast.SendTimeout, match="receive=False"):
             for _ in range(100):
                 crowd.send(bytes(60_000), timeout=1.0)
-        assert isinstance(crowd.recv(WAIT_S), CrowdMessage)
+        assert isinstance(crowd.recv(LIMIT_S), CrowdMessage)
     with joined(cluster(), receive=False, receive_bytes=1 << 20) as crowd:
         for _ in range(100):
-            crowd.send(bytes(60_000), timeout=WAIT_S)
-        wait_until(lambda: crowd.counters()["packets_sent"] == 100, WAIT_S)
+            crowd.send(bytes(60_000), timeout=LIMIT_S)
+        wait_until(lambda: crowd.counters()["packets_sent"] == 100, LIMIT_S)
         assert crowd.recv(0.0) is None
 
 

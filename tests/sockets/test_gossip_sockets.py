@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from members import cluster, group_of, join, payloads
+from members import LIMIT_S, cluster, group_of, join, payloads
 
 import seqcast
 
@@ -16,10 +16,10 @@ def test_all_members_get_all_messages(order: str) -> None:
     sent = [[f"{who} {i}".encode() + bytes(1000) for i in range(200)] for who in range(3)]
     with group_of(3, order=order, reliability="gossip", window_bytes=100_000, gossip_average_s=0.002) as groups:
         with ThreadPoolExecutor(3) as readers:
-            reading = [readers.submit(payloads, group, 600, 60.0) for group in groups]
+            reading = [readers.submit(payloads, group, 600) for group in groups]
             for group, messages in zip(groups, sent, strict=True):
                 for message in messages:
-                    group.send(message, timeout=60.0)
+                    group.send(message, timeout=LIMIT_S)
             got = [each.result() for each in reading]
         for each in got:
             for who, messages in enumerate(sent):

@@ -1,5 +1,6 @@
 """The public API on real sockets: order, sizes, threads, processes, leaving, crashes, fork, signals."""
 
+import ctypes
 import functools
 import gc
 import multiprocessing
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from members import LOOPBACK, cluster, group_of, join, output, payloads, script, wait_until
+from members import LIMIT_S, LOOPBACK, cluster, group_of, join, output, payloads, script, wait_until
 
 import seqcast
 
@@ -62,7 +63,7 @@ def test_global_seqnos_are_dense_and_the_same_at_all():
         a.send_many([b"y"] * 50)
         seen = []
         for group in (a, b):
-            messages = [group.recv(10) for _ in range(100)]
+            messages = [group.recv(LIMIT_S) for _ in range(100)]
             assert [m.global_seqno for m in messages] == list(range(1, 101))
             seen.append([(m.global_seqno, m.sender.name, m.payload, m.seqno, m.index) for m in messages])
         assert seen[0] == seen[1]
@@ -74,7 +75,7 @@ def test_a_unicast_reaches_its_member_only_and_in_order():
         for i in range(200):
             a.send(b"%d" % i, to=b.member)
         a.send(b"to all")
-        got = [b.recv(10) for _ in range(201)]
+        got = [b.recv(LIMIT_S) for _ in range(201)]
         unicasts = [m for m in got if m.unicast]
         assert [m.payload for m in unicasts] == [b"%d" % i for i in range(200)]
         assert unicasts[0].sender == a.member and unicasts[0].global_seqno is None
@@ -88,7 +89,7 @@ def test_a_message_of_64_mib_arrives_whole():
         big = np.random.default_rng(1).integers(0, 256, 64 << 20, dtype=np.uint8).tobytes()
         sender = threading.Thread(target=a.send, args=(big,))
         sender.start()
-        message = b.recv(60)
+        message = b.recv(LIMIT_S)
         sender.join()
         assert message is not None and message.payload == big
 
@@ -187,12 +188,13 @@ def test_events_give_views_and_messages_in_their_true_order():
 
 
 def test_own_messages_reach_a_thread_that_waits_at_once():
-    with group_of(1, order="fifo", heartbeat_s=0.2, suspect_s=2.0, name_taken_s=3.0) as (a,):
+    """Not only when the I/O thread wakes for a heartbeat."""
+    with group_of(1, order="fifo", heartbeat_s=5.0, suspect_s=40.0) as (a,):
         delays = []
 
         def receive():
             for _ in range(20):
-                message = a.recv(10)
+                message = a.recv(LIMIT_S)
                 delays.append(time.monotonic_ns() - int(message.payload))
 
         receiver = threading.Thread(target=receive)
@@ -201,7 +203,7 @@ def test_own_messages_reach_a_thread_that_waits_at_once():
             time.sleep(0.01)
             a.send(b"%d" % time.monotonic_ns())
         receiver.join()
-        assert sorted(delays)[10] < 20_000_000
+        assert sorted(delays)[10] < 1_000_000_000
 
 
 def test_own_messages_are_not_delivered_where_the_setting_says_so():
@@ -218,7 +220,7 @@ def test_a_member_that_only_sends_is_no_brake():
     with join(name, "a", receive=False) as a, join(name, "b", receive=False) as b:
         wait_until(lambda: len(a.view.members) == 2)
         for _ in range(300):
-            a.send(bytes(100_000), timeout=20)
+            a.send(bytes(100_000), timeout=LIMIT_S)
         assert b.recv(0.05) is None
 
 
@@ -232,7 +234,7 @@ def test_a_sender_without_credit_times_out_and_sends_nothing_of_that_message():
         got = payloads(b, sent)
         assert [int(payload[:6]) for payload in got] == list(range(sent))
         assert b.recv(0.1) is None
-        a.send(b"again", timeout=10)
+        a.send(b"again", timeout=LIMIT_S)
         assert payloads(b, 1) == [b"again"]
 
 
@@ -255,17 +257,24 @@ def test_messages_to_oneself_take_credit_like_any_stream():
             for _ in range(10_000):  # not one that is too large, but too many
                 a.send(bytes(1000), to=a.member, timeout=0.3)
         assert a.counters()["slabs_in_use"] < 40
-        b.send_many([b"%07d" % i for i in range(20_000)], timeout=20)  # what others send is not held up by it
-        taken = [message.payload for message in iter(functools.partial(a.recv, 0.5), None)]
+        b.send_many([b"%07d" % i for i in range(20_000)], timeout=LIMIT_S)  # what others send is not held up by it
+        taken = list(iter(functools.partial(next_payload, a), b"%07d" % 19_999))
+        taken += [message.payload for message in iter(functools.partial(a.recv, 0.5), None)]
         assert large[:7] not in {payload[:7] for payload in taken if len(payload) > 1000}, "a part was delivered"
         assert len(taken) > 20_000
 
-        sender = threading.Thread(target=lambda: [a.send(large, to=a.member, timeout=20) for _ in range(3)])
+        sender = threading.Thread(target=lambda: [a.send(large, to=a.member, timeout=LIMIT_S) for _ in range(3)])
         sender.start()
-        assert [a.recv(20).payload == large for _ in range(3)] == [True] * 3
+        assert [next_payload(a) == large for _ in range(3)] == [True] * 3
         sender.join()
         with pytest.raises(seqcast.UsageError, match="message_bytes_max"):
             a.send(bytes((256 << 20) + 1), to=a.member)
+
+
+def next_payload(group):
+    message = group.recv(LIMIT_S)
+    assert message is not None
+    return message.payload
 
 
 def test_bad_calls_say_what_to_do():
@@ -447,7 +456,7 @@ def test_processes_exchange_messages_and_leave():
             a.send(b"%d" % i)
         echoed: list[bytes] = []
         while len(echoed) < 100:
-            message = a.recv(20)
+            message = a.recv(LIMIT_S)
             assert message is not None
             if message.unicast:
                 echoed.append(message.payload)
@@ -460,12 +469,12 @@ def test_processes_exchange_messages_and_leave():
 def test_the_group_goes_on_when_its_coordinator_is_killed():
     name = cluster()
     coordinator = member(name, "coordinator")
-    with join(name, "a", suspect_s=0.5) as a, join(name, "b", suspect_s=0.5) as b:
+    with join(name, "a") as a, join(name, "b") as b:
         wait_until(lambda: len(a.view.members) == len(b.view.members) == 3)
         assert a.view.coordinator.name == "coordinator"
         a.send_many([b"%d" % i for i in range(100)])
         coordinator.kill()
-        b.send_many([b"%d" % i for i in range(100, 200)], timeout=30)
+        b.send_many([b"%d" % i for i in range(100, 200)], timeout=LIMIT_S)
         got = [[m.payload for m in messages(group, 200)] for group in (a, b)]
         assert got[0] == got[1]
         assert sorted(map(int, got[0])) == list(range(200))
@@ -476,7 +485,7 @@ def test_the_group_goes_on_when_its_coordinator_is_killed():
 def messages(group, n):
     out = []
     while len(out) < n:
-        message = group.recv(30)
+        message = group.recv(LIMIT_S)
         assert message is not None, f"{len(out)} of {n}"
         if not message.unicast:  # the coordinator's answers, while it lived
             out.append(message)
@@ -507,7 +516,7 @@ for event in group.events():
         assert output(process).split() == ["1", "1", "a", "stopped", "True"]
         seen = []
         while b"here again" not in seen:
-            event = a.next_event(10)
+            event = a.next_event(LIMIT_S)
             seen.append(event.payload if isinstance(event, seqcast.Message) else type(event).__name__)
         assert seen.index(b"alone") < seen.index("MergeView") < seen.index(b"here again")
 
@@ -569,7 +578,7 @@ def test_multiprocessing_with_an_open_group_closes_the_childs():
         results = context.SimpleQueue()
         process = context.Process(target=_child_of_multiprocessing, args=(a, results))
         process.start()
-        process.join(30)
+        process.join(LIMIT_S)
         assert "before fork()" in results.get()
         a.send(b"goes on")
         assert payloads(a, 1) == [b"goes on"]
@@ -579,13 +588,14 @@ def test_leaving_the_interpreter_leaves_the_group():
     name = cluster()
     text = """
 import sys, seqcast
-seqcast.join(sys.argv[1], name="quits", interface=sys.argv[2], heartbeat_s=7.0, suspect_s=30.0).send(b"last words")
+seqcast.join(sys.argv[1], name="quits", interface=sys.argv[2], heartbeat_s=15.0, suspect_s=900.0).send(b"last words")
 """
-    with join(name, "a", heartbeat_s=7.0, suspect_s=30.0) as a:
+    with join(name, "a", heartbeat_s=15.0, suspect_s=900.0) as a:
         process = script(text, name, LOOPBACK)
         assert payloads(a, 1) == [b"last words"]
-        wait_until(lambda: len(a.view.members) == 1, 10)  # long before it would be missed
+        wait_until(lambda: len(a.view.members) == 1)  # long before it would be missed
         output(process)
+        assert a.counters()["control_members_lost"] == 0
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
@@ -597,57 +607,51 @@ def fill(group):
     while True:
         group.send(bytes(60000))
 with seqcast.join(sys.argv[1], name="a", interface=sys.argv[2]) as group:
-    print("joined", flush=True)
     try:
+        print("joined", flush=True)
         {waiting}
     except KeyboardInterrupt:
         print("interrupted", flush=True)
 """
     process = script(text, cluster(), LOOPBACK)
     assert process.stdout.readline() == "joined\n"
-    time.sleep(0.5)
+    time.sleep(0.5)  # it waits by now, most probably
     process.send_signal(signal.SIGINT)
-    assert output(process, 20) == "interrupted\n"
+    assert output(process) == "interrupted\n"
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells which port was closed")
-def test_a_killed_member_is_known_by_its_closed_port_and_a_stopped_one_by_its_silence():
+@pytest.mark.parametrize(("number", "suspect_s"), [(signal.SIGKILL, 600.0), (signal.SIGSTOP, 1.0)])
+def test_a_killed_member_is_known_by_its_closed_port_and_a_stopped_one_by_its_silence(number, suspect_s):
+    """The killed one long before its silence would tell."""
     text = """
 import sys, time, seqcast
-seqcast.join(sys.argv[1], name="c", interface=sys.argv[2], suspect_s=6.0)
-time.sleep(60)
+seqcast.join(sys.argv[1], name="c", interface=sys.argv[2], suspect_s=float(sys.argv[3]))
+time.sleep(600)
 """
     name = cluster()
-    with join(name, "a", suspect_s=6.0) as a, join(name, "b", suspect_s=6.0) as b:
-        for number in (signal.SIGKILL, signal.SIGSTOP):
-            process = script(text, name, LOOPBACK, stdin=subprocess.DEVNULL)
+    with join(name, "a", suspect_s=suspect_s) as a, join(name, "b", suspect_s=suspect_s) as b:
+        process = script(text, name, LOOPBACK, str(suspect_s), stdin=subprocess.DEVNULL)
+        try:
             wait_until(lambda: len(a.view.members) == len(b.view.members) == 3)
             process.send_signal(number)
-            began = time.monotonic()
-            # On a busy machine both find themselves late, and wait up to suspect_s_max.
-            wait_until(lambda: len(a.view.members) == len(b.view.members) == 2, timeout=60.0)
-            killed = number == signal.SIGKILL
-            assert (time.monotonic() - began < 5.0) is killed
-            assert a.counters()["ports_refused"] == b.counters()["ports_refused"] == 1
+            wait_until(lambda: len(a.view.members) == len(b.view.members) == 2)
+            refused = int(number == signal.SIGKILL)
+            assert a.counters()["ports_refused"] == b.counters()["ports_refused"] == refused
+        finally:
             process.kill()
             process.communicate()
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="calls usleep of the C library")
 def test_a_busy_python_thread_does_not_make_a_member_suspected():
-    with group_of(2, order="fifo", suspect_s=0.3) as (a, b):
-        stop = time.monotonic() + 1.0
-
-        def burn():
-            while time.monotonic() < stop:
-                sum(range(2_000_000))  # holds the GIL for long
-
-        threads = [threading.Thread(target=burn) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(a.view.members) == len(b.view.members) == 2
-        assert a.view.view_id == b.view.view_id
+    with group_of(2, order="fifo", suspect_s=1.0) as (a, b):
+        before = a.view.view_id
+        ctypes.PyDLL(None).usleep(3_000_000)  # holds the GIL, for longer than anybody may be silent
+        a.send(b"on")
+        assert payloads(b, 1) == [b"on"]
+        assert a.view.view_id == b.view.view_id == before
+        assert a.counters()["suspicions"] == b.counters()["suspicions"] == 0
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
@@ -699,7 +703,7 @@ def test_a_group_that_was_left_is_freed_without_the_cyclic_collector(settings, t
     try:
         with group_of(1 if "state" in settings else 2, **settings) as groups:
             groups[0].send(b"one")
-            assert groups[-1].recv(20).payload == b"one"
+            assert groups[-1].recv(LIMIT_S).payload == b"one"
             engines = [group._runner.engine for group in groups]
             drivers = [group._driver for group in groups]
             others = [weakref.ref(it) for group in groups for it in (group, group._runner, group._runner.endpoint)]

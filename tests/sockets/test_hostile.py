@@ -6,14 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hostile.attacks import FAULTY, SETTINGS, STRANGERS, Heckler, attacking
-from members import cluster, group_of, join, wait_until
+from members import LIMIT_S, cluster, group_of, join, wait_until
 
 import seqcast
 from seqcast.core.frames import kinds as frames
 from seqcast.core.frames.fields import MemberInfo
 
 
-def drain(group, wanted, timeout=20.0):
+def drain(group, wanted, timeout=LIMIT_S):
     """Takes what is delivered until all of ``wanted`` has come; returns what came besides."""
     missing, besides = set(wanted), []
     deadline = time.monotonic() + timeout
@@ -39,7 +39,7 @@ def test_a_stranger_changes_nothing(name):
         before = groups[0].view
         STRANGERS[name](attacker)
         for number, group in enumerate(groups):
-            group.send(b"from %d" % number, timeout=15.0)
+            group.send(b"from %d" % number, timeout=LIMIT_S)
         extra = attacker.notes.get("extra", 0)
         for group in groups:
             besides = drain(group, [b"from %d" % number for number in range(3)])
@@ -50,7 +50,7 @@ def test_a_stranger_changes_nothing(name):
             assert [group.view for group in groups] == [before] * 3
 
 
-def drain_n(group, n, timeout=20.0):
+def drain_n(group, n, timeout=LIMIT_S):
     deadline = time.monotonic() + timeout
     while n > 0:
         batch = group.recv_batch(max(0.0, deadline - time.monotonic()))
@@ -70,7 +70,7 @@ def test_a_member_gone_wrong_stops_nobody_but_itself(name):
 
         wait_until(together)
         for number, group in enumerate(others):
-            group.send(b"from %d" % number, timeout=15.0)
+            group.send(b"from %d" % number, timeout=LIMIT_S)
         for group in others:
             drain(group, [b"from %d" % number for number in range(len(others))])
         if "stream" in attacker.notes:
@@ -92,8 +92,8 @@ def stream(others, faulty, n=400):
     with ThreadPoolExecutor() as pool:
         pool.submit(take_all)
         try:
-            sent = pool.submit(lambda: [others[0].send(message, timeout=30.0) for _ in range(n)])
-            for each in [pool.submit(drain_n, group, n, 60.0) for group in others]:
+            sent = pool.submit(lambda: [others[0].send(message, timeout=LIMIT_S) for _ in range(n)])
+            for each in [pool.submit(drain_n, group, n) for group in others]:
                 each.result()
             sent.result()
         finally:
@@ -132,5 +132,5 @@ def test_a_joiner_does_not_wait_for_ever_for_one_with_a_lower_id():
         info = MemberInfo("evil", 1, b"\4", 1 << 20, 1472, 1 << 20)
         return frames.Join(frame.version, frame.cluster, frame.order, frame.mechanisms, info, 0, frame.shared, 1)
 
-    with Heckler(name, joins), join(name, "x", join_timeout_s=10.0) as x:
+    with Heckler(name, joins), join(name, "x", join_timeout_s=LIMIT_S) as x:
         assert len(x.view.members) == 1

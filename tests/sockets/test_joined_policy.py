@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from members import LOOPBACK, SOURCE, cluster, join, why_no_multicast
+from members import LIMIT_S, LOOPBACK, SOURCE, cluster, join, why_no_multicast
 
 import seqcast
 
@@ -28,7 +28,7 @@ class NeverAnswers(seqcast.OrderPolicy):
         self.over = threading.Event()
 
     def order(self, batch: Sequence[seqcast.WaitingPacket]) -> Sequence[int]:
-        self.over.wait(60)
+        self.over.wait(2 * LIMIT_S)
         return range(len(batch))
 
 
@@ -42,7 +42,7 @@ def exchange(policy: seqcast.OrderPolicy, counter: str) -> None:
                 return
             other.send(b"%d" % number)
             for group in (sequencer, other):
-                message = group.recv(timeout=30)
+                message = group.recv(timeout=LIMIT_S)
                 assert message is not None and message.payload == b"%d" % number and message.ordered
     raise AssertionError(f"a thousand messages, and {counter} is below 2")
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 from engines import Net, change_view
-from members import LOOPBACK, cluster, group_of, join, payloads, wait_until
+from members import LIMIT_S, LOOPBACK, PATIENT, cluster, group_of, join, payloads, wait_until
 from sim_stage import Stage
 
 import seqcast
@@ -413,10 +413,10 @@ def test_threads_that_send_while_another_leaves_lose_nothing_unseen(order: str, 
         time.sleep(0.05)
         graceful = c.leave()
         for thread in senders:
-            thread.join(10)
+            thread.join(LIMIT_S)
         taken.set()
         for thread in readers:
-            thread.join(30)
+            thread.join(LIMIT_S)
         for group in (b,) if kind == "unicast" else (a, b):
             assert graceful and counts[group] == sum(accepted)
 
@@ -458,8 +458,8 @@ def test_asyncio_sends_while_the_group_is_left_lose_nothing_unseen():
 
 
 def test_who_leaves_says_so_to_its_own_senders_and_what_is_lost_can_be_read_afterwards():
-    with group_of(2, order="total", send_while_blocked="queue") as (a, b):
-        a.suspend(10)
+    with group_of(2, order="total", send_while_blocked="queue", **PATIENT) as (a, b):
+        a.suspend(LIMIT_S)
         b.send_many([b"x"] * 3)
         assert not b.leave(0.5)
         with pytest.raises(seqcast.NotMember):

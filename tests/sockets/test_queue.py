@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 from engines import Net, change_view, of_sender
-from members import LOOPBACK, cluster, group_of, join, payloads, wait_until
+from members import LIMIT_S, LOOPBACK, PATIENT, cluster, group_of, join, payloads, wait_until
 
 import seqcast
 from seqcast import Lost
@@ -149,9 +149,9 @@ def test_what_is_queued_at_the_end_is_counted_and_no_more_is_taken() -> None:
 
 @pytest.mark.parametrize("order", ["fifo", "total"])
 def test_threads_send_to_a_paused_group_without_waiting_and_all_arrives_in_their_order(order):
-    with group_of(3, order=order, send_while_blocked="queue") as groups:
+    with group_of(3, order=order, send_while_blocked="queue", **PATIENT) as groups:
         a, b, _ = groups
-        a.suspend(10)
+        a.suspend(LIMIT_S)
 
         def work(number):
             for i in range(200):
@@ -161,13 +161,13 @@ def test_threads_send_to_a_paused_group_without_waiting_and_all_arrives_in_their
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(10)
+            thread.join(LIMIT_S)
         b.send_many([b"3 %d" % i for i in range(200)], timeout=0)
         words = [b"4 %d" % i for i in range(200)]
         b.send_batch(b"".join(words), np.cumsum([0, *map(len, words)]), timeout=0)
         assert b.counters()["blocked_queued"] == 1000 and b.recv(0.05) is None
         assert a.resume()
-        b.send(b"5 0", timeout=10)
+        b.send(b"5 0", timeout=LIMIT_S)
         for group in groups:
             got = payloads(group, 1001)
             assert got[-1] == b"5 0"
@@ -188,44 +188,44 @@ def test_what_is_sent_while_a_view_changes_is_sent_in_the_next_view():
         d.start()
         closed = 0
         while closed < 20:
-            a.send(b"%d" % len(seen), timeout=1.0)
+            a.send(b"%d" % len(seen), timeout=LIMIT_S)
             seen.append(len(seen))
             closed += a._runner.engine.blocked() > 0
             time.sleep(0.005)
         last = len(seen) - 1
         numbers, view = [], None
         while not numbers or numbers[-1] < last:
-            event = b.next_event(10)
+            event = b.next_event(LIMIT_S)
             if isinstance(event, seqcast.View):
                 view = event
             elif isinstance(event, seqcast.Message):
                 assert event.view_id == view.view_id
                 numbers.append(int(event.payload))
         assert numbers == seen[: len(numbers)]
-        d.join(10)
+        d.join(LIMIT_S)
         c._give_up()
 
 
 def test_more_than_the_bound_waits_in_its_sender():
-    with group_of(2, send_while_blocked="queue", blocked_queue_bytes=4096) as (a, b):
-        b.suspend(10)
+    with group_of(2, send_while_blocked="queue", blocked_queue_bytes=4096, **PATIENT) as (a, b):
+        b.suspend(LIMIT_S)
         with pytest.raises(seqcast.SendTimeout) as error:
             a.send_many([bytes(100)] * 100, timeout=0.05)
         assert 20 < error.value.sent < 41
         assert a.counters()["blocked_queue_full"] == 1
         b.resume()
-        a.send(b"last", timeout=10)
+        a.send(b"last", timeout=LIMIT_S)
         assert payloads(b, error.value.sent + 1)[-1] == b"last"
 
 
 def test_leaving_sends_what_is_queued_if_the_group_opens_in_time_and_reports_it_otherwise():
-    with group_of(3, send_while_blocked="queue", order="fifo") as (a, b, c):
-        c.suspend(10)
+    with group_of(3, send_while_blocked="queue", order="fifo", **PATIENT) as (a, b, c):
+        c.suspend(LIMIT_S)
         a.send(b"in time")
         threading.Timer(0.2, c.resume).start()
-        assert a.leave(10)
+        assert a.leave(LIMIT_S)
         assert payloads(c, 1) == [b"in time"]
-        c.suspend(10)
+        c.suspend(LIMIT_S)
         for _ in range(3):
             b.send(b"never")
         assert not b.leave(0.2)
@@ -239,15 +239,15 @@ def test_leaving_sends_what_is_queued_if_the_group_opens_in_time_and_reports_it_
 def test_asyncio_sends_do_not_wait_either():
     async def main():
         name = cluster()
-        settings = {"interface": LOOPBACK, "send_while_blocked": "queue"}
+        settings = {"interface": LOOPBACK, "send_while_blocked": "queue", **PATIENT}
         async with seqcast.aio.join(name, name="a", **settings) as a, seqcast.aio.join(name, name="b", **settings) as b:
             while len(a.view.members) < 2:
                 await asyncio.sleep(0.005)
-            await b.suspend(10)
+            await b.suspend(LIMIT_S)
             for i in range(100):
                 await a.send(b"%d" % i, timeout=0)
             assert await b.resume()
-            assert [(await b.recv(10)).payload for _ in range(100)] == [b"%d" % i for i in range(100)]
+            assert [(await b.recv(LIMIT_S)).payload for _ in range(100)] == [b"%d" % i for i in range(100)]
 
     asyncio.run(main())
 

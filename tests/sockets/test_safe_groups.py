@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from members import group_of
+from members import LIMIT_S, group_of
 
 import seqcast
 
@@ -16,7 +16,7 @@ def test_members_deliver_safely_each_its_own_messages_too() -> None:
         for group in groups:
             got.append([])
             while len(got[-1]) < 60:
-                message = group.recv(timeout=30)
+                message = group.recv(timeout=LIMIT_S)
                 assert isinstance(message, seqcast.Message) and not message.transitional
                 got[-1].append(message.payload)
     assert got[0] == got[1] == got[2] and len(set(got[0])) == 60

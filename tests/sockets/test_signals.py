@@ -1,12 +1,13 @@
 """``leave_on_signals``: who is told to end leaves its groups in order."""
 
+import contextlib
 import signal
 import sys
 import threading
 import time
 
 import pytest
-from members import LOOPBACK, cluster, join, script, wait_until
+from members import LIMIT_S, LOOPBACK, cluster, join, script, wait_until
 
 import seqcast
 from seqcast.net.runner import Runner
@@ -16,7 +17,8 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX sig
 
 BEGIN = """
 import signal, sys, threading, time
-import seqcast, seqcast.aio
+import seqcast, seqcast.aio, seqcast.signals
+seqcast.signals.TOGETHER_S = {together_s}
 name, interface = sys.argv[1:]
 def join(): return seqcast.join(name, name="b", interface=interface)
 """
@@ -33,7 +35,7 @@ group = join()
 threading.Thread(target=lambda: list(group)).start()    # no daemon: it must end too
 print("first", flush=True)
 try:
-    time.sleep(60)
+    time.sleep(600)
 finally:
     print("behind the loop")
 """
@@ -51,23 +53,41 @@ print("behind the loop")
 JOINING = """
 threading.Timer(0.1, lambda: print("first", flush=True)).start()
 try:
-    seqcast.join(name, name="b", interface=interface, discovery_s=20, join_timeout_s=60)
+    seqcast.join(name, name="b", interface=interface, discovery_s=60, join_timeout_s=600)
 except seqcast.NotMember:
     print("behind the loop")
 """
 
 
-def ended(text, call, number, grace_s=5.0):
+NEVER_S = 10 * LIMIT_S
+"""For a grace time that nobody waits for."""
+
+
+@contextlib.contextmanager
+def started(name, call, text, together_s=TOGETHER_S):
+    """A process that makes this call first; killed at the end."""
+    process = script(f"{BEGIN.format(together_s=together_s)}{call}\n{text}", name, LOOPBACK)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def leave_on_signals(grace_s):
+    return f"seqcast.leave_on_signals(grace_s={grace_s})"
+
+
+def ended(text, call, number):
     """A process that joins the group of this one and is sent a signal; what it printed and its status, and how many
     members this one lost."""
     name = cluster()
-    with join(name, "a") as a:
-        process = script(f"{BEGIN}{call}\n{text}", name, LOOPBACK)
+    with join(name, "a") as a, started(name, call, text) as process:
         wait_until(lambda: len(a.view.members) == 2)
         a.send(b"first")
         assert process.stdout.readline() == "first\n"
         process.send_signal(number)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=LIMIT_S)
         wait_until(lambda: len(a.view.members) == 1)
         return out, err, process.returncode, a.counters()["control_members_lost"]
 
@@ -78,22 +98,20 @@ def test_without_it_the_end_is_a_crash():
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["SIGTERM", "SIGHUP"])
 def test_a_loop_over_a_group_ends_and_the_program_goes_on_behind_it(number):
-    assert ended(LOOP, "seqcast.leave_on_signals()", number) == ("behind the loop\n", "", 0, 0)
+    assert ended(LOOP, leave_on_signals(NEVER_S), number) == ("behind the loop\n", "", 0, 0)
 
 
-@pytest.mark.parametrize(("text", "grace_s"), [(SLEEP, 0.1), (ASYNC, 30)], ids=["asleep", "asyncio"])
+@pytest.mark.parametrize(("text", "grace_s"), [(SLEEP, 0.1), (ASYNC, NEVER_S)], ids=["asleep", "asyncio"])
 def test_a_main_thread_that_waits_for_something_else_ends_too(text, grace_s):
-    call = f"seqcast.leave_on_signals(grace_s={grace_s})"
-    assert ended(text, call, signal.SIGTERM) == ("behind the loop\n", "", 0, 0)
+    assert ended(text, leave_on_signals(grace_s), signal.SIGTERM) == ("behind the loop\n", "", 0, 0)
 
 
 def test_a_join_under_way_is_given_up():
-    name = cluster()
-    process = script(f"{BEGIN}seqcast.leave_on_signals()\n{JOINING}", name, LOOPBACK)
-    assert process.stdout.readline() == "first\n"
-    process.send_signal(signal.SIGTERM)
-    assert process.communicate(timeout=30) == ("behind the loop\n", "")
-    assert process.returncode == 0
+    with started(cluster(), leave_on_signals(NEVER_S), JOINING) as process:
+        assert process.stdout.readline() == "first\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.communicate(timeout=LIMIT_S) == ("behind the loop\n", "")
+        assert process.returncode == 0
 
 
 def test_a_join_that_is_interrupted_when_its_view_is_there_leaves_in_order(monkeypatch):
@@ -114,30 +132,28 @@ def test_a_join_that_is_interrupted_when_its_view_is_there_leaves_in_order(monke
 
 def test_a_later_signal_does_what_it_did_before():
     name = cluster()
-    with join(name, "a") as a:
-        process = script(f"{BEGIN}seqcast.leave_on_signals(grace_s=60)\n{SLEEP}", name, LOOPBACK)
+    with join(name, "a") as a, started(name, leave_on_signals(NEVER_S), SLEEP) as process:
         wait_until(lambda: len(a.view.members) == 2)
         assert process.stdout.readline() == "first\n"
         process.send_signal(signal.SIGTERM)
-        begun = time.monotonic()
-        wait_until(lambda: len(a.view.members) == 1)
-        time.sleep(max(0.0, begun + 2 * TOGETHER_S - time.monotonic()))
+        wait_until(lambda: len(a.view.members) == 1)  # so that it has taken the first one
+        time.sleep(2 * TOGETHER_S)
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        process.communicate(timeout=LIMIT_S)
         assert process.returncode == -signal.SIGTERM
 
 
 def test_several_signals_at_once_are_one_wish():
     """`timeout` signals its child, and then its process group, in which the child is."""
     name = cluster()
-    with join(name, "a") as a:
-        process = script(f"{BEGIN}seqcast.leave_on_signals(grace_s=0.1)\n{SLEEP}", name, LOOPBACK)
+    # The time in which they count as one is long here: the process may not run between two of them.
+    with join(name, "a") as a, started(name, leave_on_signals(1.0), SLEEP, NEVER_S) as process:
         wait_until(lambda: len(a.view.members) == 2)
         assert process.stdout.readline() == "first\n"
         for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGHUP):
             process.send_signal(number)
             time.sleep(0.005)  # so that they are not taken for one by the kernel
-        assert process.communicate(timeout=30) == ("behind the loop\n", "")
+        assert process.communicate(timeout=LIMIT_S) == ("behind the loop\n", "")
         wait_until(lambda: len(a.view.members) == 1)
         assert process.returncode == 0 and a.counters()["control_members_lost"] == 0
 

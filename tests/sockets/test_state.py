@@ -7,7 +7,7 @@ import threading
 import time
 
 import pytest
-from members import LOOPBACK, cluster, join, output, script, wait_until
+from members import LIMIT_S, LOOPBACK, cluster, join, output, script, wait_until
 
 import seqcast
 import seqcast.aio
@@ -233,13 +233,13 @@ def test_the_backlog_is_bounded_and_then_holds_the_senders():
         def set_state(self, read):
             super().set_state(read)
             begun.set()
-            assert go_on.wait(20)
+            assert go_on.wait(LIMIT_S)
 
     with members(Log(), Waiting()) as (a, b):
         a.join(name, "a", order="fifo", deliver_own=False)
         joining = threading.Thread(target=lambda: b.join(name, "b", order="fifo", state_backlog_bytes=1_000_000))
         joining.start()
-        assert begun.wait(20)
+        assert begun.wait(LIMIT_S)
         with pytest.raises(seqcast.SendTimeout):
             for number in range(100_000):
                 a.group.send(b"%07d" % number + bytes(10_000), timeout=0.5)
@@ -258,7 +258,7 @@ class Endless:
         write(b"0\\0")
         if self.times > 1:
             print("taking", flush=True)
-            time.sleep(100)
+            time.sleep(600)
     def set_state(self, read):
         read()
 group = seqcast.join(sys.argv[1], name="a0", interface=sys.argv[2], state=Endless())
@@ -295,7 +295,7 @@ def test_a_provider_that_is_killed_is_replaced_and_unicasts_to_the_joiner_are_no
                 b.group.send(b"1")
                 wait_until(lambda: b.lines == [b"0", b"1"])
             process.kill()
-            joining.join(20)
+            joining.join(LIMIT_S)
         finally:
             process.kill()
             process.communicate()
@@ -320,7 +320,7 @@ def test_asyncio_joins_with_a_state_too():
                 await b.send(b"2")
                 assert (await b.recv()).payload == (await receiving).payload == b"2"
 
-    asyncio.run(asyncio.wait_for(main(), 60))
+    asyncio.run(asyncio.wait_for(main(), 2 * LIMIT_S))
 
 
 def test_a_member_that_lost_its_provider_in_a_child_process_prints_what_it_has():

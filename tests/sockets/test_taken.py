@@ -6,7 +6,7 @@ import time
 
 import pytest
 from engines import Net
-from members import group_of, join, wait_until
+from members import LIMIT_S, group_of, join, wait_until
 
 import seqcast
 import seqcast.aio
@@ -158,16 +158,16 @@ def test_wait_consumed_ends_when_each_application_has_every_message_in_its_hands
             assert sender.wait_consumed(0.1) is False
             one, other = others
             for _ in range(100):
-                assert one.recv(10) is not None
+                assert one.recv(LIMIT_S) is not None
             assert sender.wait_consumed(0.1) is False
             got = 0
             while got < 99:
-                assert other.recv(10) is not None
+                assert other.recv(LIMIT_S) is not None
                 got += 1
             assert sender.wait_consumed(0.1) is False, "the last message of the batch is still to be returned"
             assert sender.consumed < sender.sent_seqno
-            assert other.recv(10) is not None
-            assert sender.wait_consumed(10) is True
+            assert other.recv(LIMIT_S) is not None
+            assert sender.wait_consumed(LIMIT_S) is True
             assert sender.consumed == sender.sent_seqno
         with pytest.raises(seqcast.UsageError, match="timeout='soon'"):
             a.wait_consumed("soon")
@@ -177,17 +177,17 @@ def test_a_batch_counts_when_it_is_returned_and_a_wait_ends_from_another_thread(
     with group_of(2, deliver_own=False) as (a, b):
         a.send_many([b"%d" % i for i in range(500)])
         answers = []
-        waiting = threading.Thread(target=lambda: answers.append(a.wait_consumed(30)))
+        waiting = threading.Thread(target=lambda: answers.append(a.wait_consumed(LIMIT_S)))
         waiting.start()
         time.sleep(0.05)
         assert not answers
         got = 0
         while got < 500:
-            got += len(b.recv_batch(10))
-        waiting.join(30)
+            got += len(b.recv_batch(LIMIT_S))
+        waiting.join(LIMIT_S)
         assert answers == [True]
         a.send(b"one more")
-        wait_until(lambda: b.wait_deliverable(0.1))
+        assert b.wait_deliverable(LIMIT_S)
         assert a.consumed < a.sent_seqno
         assert b.recv(0).payload == b"one more"
         wait_until(lambda: a.consumed == a.sent_seqno)
@@ -198,14 +198,14 @@ def test_a_member_that_only_sends_has_taken_everything_and_one_that_is_gone_owes
         with join(a.cluster, "x", receive=False, deliver_own=False):
             wait_until(lambda: len(a.view.members) == 3)
             a.send(b"for b, and x which takes nothing")
-            assert b.recv(10) is not None
-            assert a.wait_consumed(10) is True
+            assert b.recv(LIMIT_S) is not None
+            assert a.wait_consumed(LIMIT_S) is True
         a.send(b"b never takes this")
         answers = []
-        waiting = threading.Thread(target=lambda: answers.append(a.wait_consumed(30)))
+        waiting = threading.Thread(target=lambda: answers.append(a.wait_consumed(LIMIT_S)))
         waiting.start()
         b.leave()
-        waiting.join(30)
+        waiting.join(LIMIT_S)
         assert answers == [True]
         a.leave()
         with pytest.raises(seqcast.NotMember):
@@ -230,11 +230,11 @@ def test_a_joiner_with_state_has_taken_nothing_before_it_is_returned():
         for i in range(3):
             a.send(b"%d" % i)
             time.sleep(0.02)
-        joining.join(30)
+        joining.join(LIMIT_S)
         (j,) = joined
         assert a.wait_consumed(0.2) is False
-        assert [j.recv(10).payload for _ in range(3)] == [b"0", b"1", b"2"]
-        assert a.wait_consumed(10) is True
+        assert [j.recv(LIMIT_S).payload for _ in range(3)] == [b"0", b"1", b"2"]
+        assert a.wait_consumed(LIMIT_S) is True
         j.leave()
 
 
@@ -247,8 +247,8 @@ def test_asyncio_waits_too():
                     await asyncio.sleep(0.01)
                 await a.send(b"x")
                 assert await a.wait_consumed(0.05) is False
-                assert (await b.recv(10)).payload == b"x"
-                assert await a.wait_consumed(10) is True
+                assert (await b.recv(LIMIT_S)).payload == b"x"
+                assert await a.wait_consumed(LIMIT_S) is True
                 assert a.consumed == a.sent_seqno > 0
 
     asyncio.run(main())

@@ -78,7 +78,8 @@ def test_the_walk_through_two_terminals_shows_what_it_says(environment, tmp_path
     first = start(["sh", "-c", f"exec {command}"], environment, tmp_path, stderr=subprocess.STDOUT)
     lines = [first.stdout.readline().rstrip()]
     command, told = shown("seqcast send")
-    second = start(["sh", "-c", command], environment, tmp_path, stderr=subprocess.STDOUT)
+    there = {**environment, "SEQCAST_DISCOVERY_S": "1"}  # it must not form another group, however busy this one is
+    second = start(["sh", "-c", command], there, tmp_path, stderr=subprocess.STDOUT)
     assert [without_times(line) for line in ended(second)] == [without_times(line) for line in told]
     while len(lines) < len(expected):
         lines.append(first.stdout.readline().rstrip())

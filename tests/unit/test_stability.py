@@ -96,8 +96,11 @@ def test_a_packet_is_asked_of_a_member_that_received_it_though_that_one_lacks_an
 
 
 def test_the_settings_reach_the_engine() -> None:
-    with group_of(2, order="fifo", ack_packets=1, ack_delay_s=0.5, probe_s_min=1.0, probe_s_max=2.0) as (a, b):
+    """Each message is acknowledged by itself, and none of the acks waits for ``ack_delay_s``."""
+    with group_of(2, order="fifo", ack_packets=1, ack_delay_s=1.0, probe_s_min=1.0, probe_s_max=2.0) as (a, b):
+        before = b.counters()["acks_sent"]
         for i in range(20):
             a.send(b"%d" % i)
             assert payloads(b, 1) == [b"%d" % i]
-        wait_until(lambda: a._runner.engine.stream(0)[2] == 20, 0.4)
+        assert b.counters()["acks_sent"] - before == 20
+        wait_until(lambda: a._runner.engine.stream(0)[2] == 20)
