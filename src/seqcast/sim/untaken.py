@@ -32,6 +32,7 @@ UNTAKEN: dict[str, tuple[str, ...]] = {
         "guard line: EVICTED in STRANGE",
         "JOIN: names_another_address",
         "VIEW: invalid",
+        "state: KEPT in OUT",
         "frame of the ring: has_no_ring",
     ),
     (

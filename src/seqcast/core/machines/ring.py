@@ -177,6 +177,18 @@ class Ring(Machine):
         if self.followed is not None and self.followed[0] in gone:
             self.followed = None
 
+    def trust(self, member: int) -> None:
+        """It is heard again: it may answer, too."""
+        self.mute.discard(member)
+
+    def hold_back(self) -> None:
+        """From now on this member sends no token of its own, but as a call."""
+        self.held_back = True
+
+    def release(self) -> None:
+        """This member may send tokens of its own, as at the beginning."""
+        self.held_back = False
+
     def ask(self, joiners: Iterable[MemberInfo] = ()) -> None:
         """There is something to agree on; the token is to carry the joiners."""
         self.asked = True
@@ -419,7 +431,7 @@ class Ring(Machine):
         if target is not None:
             self.hop = Call(token, [target], self.settings, self.now)
             self.send(token, target)
-        elif token.source == self.me and self.state is S.CIRCULATING and token.visited != (self.me,):
+        elif token.source == self.me and token.visited != (self.me,):
             self.fire(E.BACK, token)
 
     def _next(self, token: Token) -> int | None:

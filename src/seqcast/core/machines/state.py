@@ -69,8 +69,8 @@ class StateTaker(Machine):
         mine = [provision for provision in frame.providers if provision.joiner == me.id]
         if frame.closes is None:
             self.fire(E.FORMED)
-        elif labels_of(frame)[me.id] == WHOLE and self.state is not S.OUT:
-            self.fire(E.KEPT)
+        elif labels_of(frame)[me.id] == WHOLE:
+            self.fire(E.KEPT, "the VIEW says that this member has the state, and nobody gave it: join again")
         elif not mine:
             had = self.plan is not None or any(info.state and info.id != me.id for info in frame.members)
             self.fire(
@@ -147,7 +147,7 @@ class StateTaker(Machine):
             self._tell(replace(plan, held=True))
         self.inside = True
 
-    def keep(self) -> None:
+    def keep(self, *_: object) -> None:
         """The state of our part is the group's: no other is left."""
         self._end()
         self._tell(None)
@@ -203,6 +203,7 @@ class StateTaker(Machine):
         (S.OUT, E.SAME, None, ILLEGAL, "no provider was named before"),
         (S.LACKING, (E.SAME, came_early), S.HELD, have, "it arrived while the cut was agreed"),
         (None, E.SAME, None, IGNORED, "the transfer goes on; or we passed the provider over after our OK"),
+        (S.OUT, E.KEPT, S.LOST, lose, "a VIEW that is wrong: no provider was ever named"),
         ((S.LACKING, S.ASKING), E.KEPT, S.HELD, keep, "nobody is left to merge with"),
         (None, E.KEPT, None, IGNORED, "it has the state; or is about to leave"),
         (S.LACKING, (E.NOBODY, came_early), S.HELD, have, "it arrived while the cut was agreed"),

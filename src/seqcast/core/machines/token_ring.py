@@ -20,7 +20,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import ClassVar
 
-from seqcast.core.context import Context
+from seqcast.core.context import NEVER, Context
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.ring import Confirm, Confirmed, RingFrame, Token, Unconfirmed
 from seqcast.core.machines.coordinated import CoordinatedMembership, Joiner, MembershipEvent, Review
@@ -71,6 +71,7 @@ class TokenRingMembership(CoordinatedMembership):
         self.ring = Ring(
             me, places.__getitem__, times, self._send, context.edges, view, context.tag, self._remade, self._leaves
         )
+        self.ring.hold_back()
         self.agreed_before = view  # what was agreed on when this member began to ask
         self.called = False  # another member asked for a view, for a reason that is not known here
 
@@ -136,39 +137,31 @@ class TokenRingMembership(CoordinatedMembership):
 
     def trust(self, member_id: int) -> None:
         super().trust(member_id)
-        self.ring.mute.discard(member_id)
+        self.ring.trust(member_id)
 
     def lives(self, member_id: int) -> None:
         super().lives(member_id)
-        self.ring.mute.discard(member_id)
+        self.ring.trust(member_id)
 
     # ---- time, and the next view
 
     def review(self, runs: bool, survivors: tuple[int, ...], backing_off: bool, too_few: bool = False) -> Review:
-        self._run_ring()
-        review = super().review(runs, survivors, backing_off, too_few)
-        if self.state is S.AGREEING and self.has_agreed(review):  # alone: nobody has to be asked
-            self.fire(E.REVIEW, review)
-        return review
+        doubted = super().doubted()  # which may be of other views, too
+        members = {member.id for member in self.context.members}
+        self.ring.lose(members & doubted)
+        self.ring.know(members - doubted)
+        self.ring.review(self.context.now)
+        return super().review(runs, survivors, backing_off, too_few)
 
     def due(self) -> int:
         return min(super().due(), self.ring.due())
 
-    def _run_ring(self) -> None:
-        """Tells the ring what is known here. It sends a token of its own only where this member asks for it; or to call
-        the acting member, where that one should act and does not."""
-        ring, doubted = self.ring, super().doubted()  # which may be of other views, too
-        members = {member.id for member in self.context.members}
-        ring.held_back = self.state is not S.AGREEING
-        ring.lose(members & doubted)
-        ring.know(members - doubted)
-        waits = self.leaving() or (self.joiners and self.joining()) or self.wanting
-        asks = self.state is S.AGREEING and ring.view is self.agreed_before
-        if asks or (waits and not self.acting() and not self.participant.closing):
-            ring.ask(self.joining())
-        ring.review(self.context.now)
-
     # ---- guards
+
+    def must_call(self, review: Review) -> bool:
+        """Something is to be agreed on, and the acting member does not begin."""
+        waits = self.leaving() or (self.joiners and self.joining()) or self.wanting
+        return bool(waits) and not review.ours and not self.participant.closing
 
     def has_agreed(self, review: Review) -> bool:
         """The members agreed with this one since it asked, on a membership that has all that it trusts."""
@@ -188,9 +181,29 @@ class TokenRingMembership(CoordinatedMembership):
 
     def ask(self, review: Review) -> None:
         """A token, about all that is known now."""
-        self.rest(review)
+        self.bundle_due_ns = NEVER
         self.agreed_before = self.ring.view
-        self._run_ring()
+        self.ring.release()
+        self.ask_ring(review)
+        if self.has_agreed(review):  # alone: nobody has to be asked
+            self.fire(E.REVIEW, review)
+
+    def ask_ring(self, review: Review) -> None:
+        """A token: round the ring, or towards the acting member."""
+        self.add(review)
+        self.ring.review(self.context.now)
+
+    def add(self, _review: Review) -> None:
+        """The token is to carry all that is known now."""
+        self.ring.ask(self.joining())
+
+    def rest(self, *_: object) -> None:
+        super().rest()
+        self.ring.hold_back()
+
+    def initiate(self, review: Review) -> None:
+        super().initiate(review)
+        self.ring.hold_back()
 
     def end_call(self, review: Review) -> None:
         self.called = False
@@ -200,23 +213,30 @@ class TokenRingMembership(CoordinatedMembership):
         "ring membership",
         S,
         E,
+        (
+            tuple(S),
+            (E.REVIEW, must_call),
+            S.QUIET,
+            (rest, ask_ring),
+            "a change, and the acting member does nothing: a token calls it (NBC-14)",
+        ),
         (S.QUIET, (E.REVIEW, M.rests), None, IGNORED, "nothing to do, or another member's turn"),
         (
             (S.BUNDLING, S.AGREEING, S.CHANGING),
             (E.REVIEW, M.rests),
             S.QUIET,
-            M.rest,
+            rest,
             "the reason is gone, or another member's turn",
         ),
         (
             tuple(S),
             (E.REVIEW, M.must_begin_again),
             S.CHANGING,
-            M.initiate,
+            initiate,
             "a survivor is doubted, or more can take part: the gate is closed, so without another token",
         ),
         (S.CHANGING, (E.REVIEW, M.attempt_runs), None, IGNORED, "joiners and leavers count when the VIEW is made"),
-        (tuple(S), (E.REVIEW, M.attempt_runs), S.CHANGING, M.rest, "our attempt still runs"),
+        (tuple(S), (E.REVIEW, M.attempt_runs), S.CHANGING, rest, "our attempt still runs"),
         (S.QUIET, E.REVIEW, S.BUNDLING, M.bundle, "our turn: wait for more requests (FLU-11)"),
         (S.BUNDLING, (E.REVIEW, M.may_bundle_more), None, IGNORED, "more may come within the bundling delay"),
         (S.BUNDLING, (E.REVIEW, M.verifies_others), None, M.wait, "others may have failed too: one view for all"),
@@ -226,14 +246,14 @@ class TokenRingMembership(CoordinatedMembership):
             S.AGREEING,
             (E.REVIEW, has_agreed),
             S.CHANGING,
-            M.initiate,
+            initiate,
             "all agree (NBC-10): the cut confirms it",
         ),
         (
             S.AGREEING,
             (E.REVIEW, waits_for_agreement),
             None,
-            IGNORED,
+            add,
             "the token is under way, and messages flow (NBC-02)",
         ),
         (
@@ -243,6 +263,6 @@ class TokenRingMembership(CoordinatedMembership):
             ask,
             "they agreed with another one, or a member is trusted again",
         ),
-        (S.CHANGING, E.REVIEW, None, M.initiate, "our attempt was given up, and the reason persists"),
-        (None, E.VIEW, S.QUIET, M.rest, "a new view"),
+        (S.CHANGING, E.REVIEW, None, initiate, "our attempt was given up, and the reason persists"),
+        (None, E.VIEW, S.QUIET, rest, "a new view"),
     )
