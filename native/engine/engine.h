@@ -104,7 +104,8 @@ typedef struct {
 int sc_engine_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all);
 /* Bytes that are packed but not yet transmitted, by which a caller decides whether to transmit now. */
 uint64_t sc_engine_unsent(const sc_engine *e);
-/* The smaller of the windows of group and forward streams: letting this much accumulate stalls their senders. */
+/* The smaller of the windows of group and forward streams: letting this much accumulate stalls their senders. 0 at a member that
+ * multicasts what the others forward: until it does they have no new credit, and nothing may accumulate. */
 uint64_t sc_engine_window(const sc_engine *e);
 /* 1 if control datagrams (acks, NAKs, control frames ...) or retransmissions are waiting to be sent. */
 int sc_engine_urgent(const sc_engine *e);

@@ -68,6 +68,13 @@ void sc_stamping_take(sc_engine *e, sc_peer *peer, int64_t now) {
     sc_flow_consumed(e, peer, SC_STREAM_FORWARD, len, now);
 }
 
+/* Has the group stream credit for a forward? Own messages take their turn when their thread runs. If they wait for credit, forwards
+ * leave them the share of one member: otherwise forwards, which wait here, would take all credit as it comes. */
+static int may_take(const sc_engine *e, uint32_t len) {
+    uint32_t share = e->group.starved ? (uint32_t)(e->group.window / e->view.n) : 0;
+    return sc_tx_may_insert(e, &e->group, len, 0) && sc_tx_allows(e, &e->group, sc_charge(len, 1) + share, 0);
+}
+
 /* Stamps forwards, one packet of each member in turn, while the group stream has credit. */
 void sc_stamping_settle(sc_engine *e, int64_t now) {
     if (!sc_is_sequencer(e) || e->cut.gate_closed) return;
@@ -81,7 +88,7 @@ void sc_stamping_settle(sc_engine *e, int64_t now) {
             continue;
         }
         sc_tx_close(e, &e->group); /* the own open packet comes first, and takes its slot in the ring */
-        if (!sc_tx_may_insert(e, &e->group, sc_rx_at(e, rx, rx->queued)->len, 0)) {
+        if (!may_take(e, sc_rx_at(e, rx, rx->queued)->len)) {
             e->counters.credit_stalls++;
             return;
         }
@@ -103,12 +110,10 @@ int sc_stamping_accepts(const sc_engine *e, const sc_peer *peer, int stream, con
 /* Own packets up to `number` are ordered: they leave the forward table, and give credit. */
 static void came_back(sc_engine *e, uint64_t number) {
     sc_tx_stream *tx = &e->forward;
-    sc_tx_credit(tx, number);
-    if (sc_tx_has(tx, number)) {
-        uint64_t keep = sc_tx_at(tx, number)->message_start; /* the start of a message that continues is kept */
-        sc_tx_purge(tx, keep <= number ? keep - 1 : number);
-    }
-    sc_may_send(e);
+    if (!sc_tx_has(tx, number)) return;
+    sc_flow_returned(e, number);
+    uint64_t keep = sc_tx_at(tx, number)->message_start; /* the start of a message that continues is kept */
+    sc_tx_purge(tx, keep <= number ? keep - 1 : number);
 }
 
 void sc_stamping_advance(sc_engine *e, sc_peer *peer) {

@@ -146,12 +146,13 @@ static int ack_is_due(const sc_engine *e, const sc_peer *peer, int stream) {
               : rx->charged - rx->acked_charged >= interval;
 }
 
-/* `bytes` more were consumed (STA-02): an ack at once if enough bytes or packets have accumulated, otherwise by timer. */
+/* `bytes` more were consumed (STA-02): an ack at once if enough bytes or packets have accumulated, otherwise by timer. Forwards
+ * that are consumed are multicast, which gives their sender its credit. */
 void sc_flow_consumed(sc_engine *e, sc_peer *peer, int stream, uint64_t bytes, int64_t now) {
     sc_rx_stream *rx = sc_rx_of(peer, stream);
     rx->charged += sc_charge((uint32_t)bytes, bytes == e->view.packet_bytes); /* as the sender counts it */
     if (rx->pulled) return;
-    if (ack_is_due(e, peer, stream))
+    if (stream != SC_STREAM_FORWARD && ack_is_due(e, peer, stream))
         sc_ack(e, peer, stream);
     else
         sc_flow_progress(e, peer, stream, now);
@@ -278,6 +279,15 @@ static void group_acked(sc_engine *e, sc_peer *peer, const uint8_t *p) {
 /* It has this packet of the group stream, behind a gap. */
 void sc_flow_received(sc_peer *peer, uint64_t seqno) {
     if (seqno > peer->credit.acked.received) peer->credit.acked.received = seqno;
+}
+
+/* Own forwards up to `seqno`, which are still kept, have come back: the sequencer has them. */
+void sc_flow_returned(sc_engine *e, uint64_t seqno) {
+    sc_tx_stream *tx = &e->forward;
+    if (seqno > tx->stable) tx->stable = seqno;
+    sc_tx_credit(tx, seqno);
+    sc_tx_probe_restart(e, tx, sc_tx_outstanding(tx, tx->stable), e->now);
+    sc_may_send(e);
 }
 
 /* For a stream to one member. Forwards are kept until they come back. */

@@ -77,6 +77,7 @@ int sc_tx_reset(sc_engine *e, sc_tx_stream *tx, uint64_t base, uint64_t window, 
     tx->stable = tx->consumed = base;
     tx->charged = tx->charged_consumed = 0;
     tx->window = window;
+    tx->starved = 0;
     tx->packet_bytes = packet_bytes;
     tx->open = NULL;
     tx->in_message = 0;
@@ -153,8 +154,10 @@ int sc_tx_allows(const sc_engine *e, const sc_tx_stream *tx, uint32_t charge, ui
 static int open_packet(sc_engine *e, sc_tx_stream *tx, int64_t wall, int force) {
     if (!force && !sc_tx_allows(e, tx, sc_charge_most(tx->packet_bytes), 0)) {
         e->counters.credit_stalls++;
+        tx->starved = 1;
         return 0;
     }
+    tx->starved = 0;
     if (!force && tx == &e->group && sc_own_closed_full(e)) {
         e->counters.own_closed_stalls++;
         return 0;
@@ -384,8 +387,9 @@ uint64_t sc_engine_unsent(const sc_engine *e) {
 int sc_engine_urgent(const sc_engine *e) { return e->out.first != NULL || e->again.n; }
 
 uint64_t sc_engine_window(const sc_engine *e) {
-    int forwards = e->in_view && e->order.ops->forwarding && e->view.forward_window_bytes < e->view.window_bytes;
-    return forwards ? e->view.forward_window_bytes : e->view.window_bytes;
+    if (!e->in_view || !e->order.ops->forwarding) return e->view.window_bytes;
+    if (e->order.forward_to < 0) return 0;
+    return e->view.forward_window_bytes < e->view.window_bytes ? e->view.forward_window_bytes : e->view.window_bytes;
 }
 
 void sc_tx_retired_free(sc_engine *e) {

@@ -41,6 +41,7 @@ typedef struct sc_tx_stream {
     uint64_t consumed; /* consumed by all receivers: gives credit */
     uint64_t charged, charged_consumed;
     uint64_t window;
+    int starved; /* own messages wait for credit */
     uint32_t packet_bytes;
     /* The open packet. */
     uint8_t *open;

@@ -241,7 +241,7 @@ def _kind(rng: random.Random, order: str) -> tuple[str, dict[str, Any]]:
     drawn = {
         "membership": rng.choice(("coordinated", "coordinated", "token-ring")),
         "reliability": rng.choice(("nak", "nak", "nak", "gossip")),
-        "safe": rng.random() < 0.5 and order in ("total", "sequencer"),
+        "safe": rng.random() < 0.5,
         "guard": rng.random() < 0.25,
     }
     if drawn["reliability"] == "gossip":

@@ -141,3 +141,18 @@ def test_a_forward_at_a_member_that_is_not_the_sequencer_is_an_error_and_goes_no
     net.run(100)  # it is sent again, to the sequencer, and ordered once
     assert net.got == [[(net.ids[1], b"astray")]] * 3
     assert [engine.counters()["stamped"] for engine in net.engines] == [1, 0, 0]
+
+
+def test_the_sequencers_own_messages_get_their_share_beside_forwards_that_take_all_credit() -> None:
+    """Forwards wait in the engine, and own messages with their thread: when that runs, credit has come and is gone."""
+    net = Watched(3, window=64 << 10)
+    net.run(5)
+    sent = [0, 0, 0]
+    for _ in range(300):
+        for i in (1, 2, 0):
+            while net.engines[i].send(bytes(1000)) == SENT:
+                sent[i] += 1
+        net.step()
+    assert min(sent) * 3 > max(sent) > 1000, sent
+    net.run(100)
+    assert [len(got) for got in net.got] == [sum(sent)] * 3

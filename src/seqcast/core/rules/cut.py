@@ -132,9 +132,10 @@ def windows(infos: Sequence[MemberInfo], multicasters: int) -> Windows:
     is shared out among the members that multicast; receivers lend the rest to those that use more (``streams/acks.c``).
     Where many multicast, packets are smaller, down to 16 KiB, so that a share holds one.
 
-    Forward and unicast streams share a buffer, half each; state has the half of the forwards, which one member gets,
-    and comes from one provider at a time. No window is below two full packets: with one, a sender would wait for the
-    ack of each.
+    Forward and unicast streams share a buffer. Where one member multicasts, it gets the forwards of all others, which
+    have three quarters: a sender gets credit for them after two hops. Elsewhere unicasts have half of it. State has
+    half of it and comes from one provider at a time, to a member that gets no forwards. No window is below two full
+    packets: with one, a sender would wait for the ack of each.
 
     Args:
         multicasters: how many of the members multicast messages.
@@ -152,9 +153,10 @@ def windows(infos: Sequence[MemberInfo], multicasters: int) -> Windows:
         return max(min(share, most), 2 * packet_bytes)
 
     share = room if heard == 1 else max(room // (4 * heard), _charge_most(packet_bytes))
-    one = window(room // others // 2)
+    unicasts = room // 4 if multicasters == 1 else room // 2
+    forward, unicast = window((room - unicasts) // others), window(unicasts // others)
     group = window(room - (heard - 1) * share)
-    return Windows(group, min(share, group), room, one, one, window(room // 2), packet_bytes)
+    return Windows(group, min(share, group), room, forward, unicast, window(room // 2), packet_bytes)
 
 
 def next_view(
