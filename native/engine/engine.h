@@ -27,7 +27,7 @@ typedef struct {
     uint32_t group; /* tag of the cluster's name */
     uint32_t deliver_own; /* 1: own multicasts are delivered here too (DIG-08) */
     uint32_t receive; /* 0: messages are consumed and dropped instead of delivered (a member that only sends) */
-    uint32_t gossip; /* 1: of group streams the core asks for what is missing, and reports what others have */
+    uint32_t pulled; /* 1: of group streams the core asks for what is missing, and reports what others have */
     uint32_t slabs_max;
     uint64_t ring_bytes; /* send ring of the group stream; bounds the window */
     uint64_t unicast_bytes; /* send ring of each unicast stream */
@@ -293,7 +293,7 @@ size_t sc_engine_links(sc_engine *e, uint64_t *pairs, size_t max);
 /* Number of addresses from which heartbeats of another view, with this tag, arrived within the last suspicion time. */
 size_t sc_engine_strangers(const sc_engine *e, uint64_t tag);
 
-/* ---- reliability by gossip (called by the core only, where sc_config.gossip is set) --------------------------- */
+/* ---- reliability by gossip (called by the core only, where sc_config.pulled is set) --------------------------- */
 
 /* Of the group stream of `rank`: the oldest seqno kept, and as in an ACK. */
 typedef struct {

@@ -83,8 +83,8 @@ static int tail(sc_engine *e, int64_t now) {
 
 /* ---- the others ---------------------------------------------------------------------------------------------- */
 
-/* Of the packets behind a gap only the highest is acknowledged: it says that the end is not what is missing. Where streams are
- * repaired by gossip, digests say it. */
+/* Of the packets behind a gap only the highest is acknowledged: it says that the end is not what is missing. Where the core
+ * pulls what is missing, it knows that. */
 static void advance(sc_engine *e, sc_peer *peer) {
     total *t = e->order.state;
     const sc_rx_stream *rx = &peer->group;

@@ -1,7 +1,7 @@
 /* Gaps of the receive rings, their timers, and the NAKs that request what is missing. */
 #include "engine/internal.h"
 
-void sc_gaps_begin(const sc_engine *e, sc_rx_stream *rx) { rx->pulled = e->config.gossip; }
+void sc_gaps_begin(const sc_engine *e, sc_rx_stream *rx) { rx->pulled = e->config.pulled; }
 
 /* What is pulled is not requested before somebody is known to have it. */
 static int64_t when(const sc_rx_stream *rx, int32_t holder, int64_t due) {
@@ -96,7 +96,7 @@ void sc_gaps_fetch(sc_engine *e, sc_rx_stream *rx, uint64_t lo, uint64_t hi, uin
     if (hi > rx->known) rx->known = hi;
 }
 
-/* A gossip says that `holder` has [lo, hi]: the gaps that they touch are requested from it, now. */
+/* The core knows that `holder` has [lo, hi]: the gaps that they touch are requested from it, now. */
 void sc_gaps_ask(sc_engine *e, sc_rx_stream *rx, uint64_t lo, uint64_t hi, uint32_t holder) {
     for (uint32_t i = 0; i < rx->n_gaps; i++) {
         sc_gap *gap = &rx->gaps[i];

@@ -367,7 +367,7 @@ void sc_tx_probe_restart(sc_engine *e, sc_tx_stream *tx, int outstanding, int64_
         tx->probe_latest = now + wait + (e->view.n - 1) * e->config.ack_delay_ns;
     }
     tx->probe_wait = wait;
-    tx->probe_due = outstanding && !(tx == &e->group && e->config.gossip) ? now + wait : SC_NEVER;
+    tx->probe_due = outstanding && !(tx == &e->group && e->config.pulled) ? now + wait : SC_NEVER;
 }
 
 /* Packets were sent, which tell as much as a probe, as long as acks may still be on their way. */

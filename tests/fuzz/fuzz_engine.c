@@ -487,7 +487,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (kind & 2) config.ring_packets = 16;
     config.policy_ns = mode & 1 ? 4000000 : 0;
     memset(&w, 0, sizeof w);
-    w.gossip = (int)(config.gossip = mode >> 1 & 1);
+    w.gossip = (int)(config.pulled = mode >> 1 & 1);
     w.safe = !w.gossip && (mode >> 2 & 1);
     w.engine = sc_engine_new(&config);
     w.now = 1;

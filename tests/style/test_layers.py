@@ -238,6 +238,38 @@ def test_a_state_that_is_set_or_compared_from_outside_is_seen():
     assert state_uses("x = self.state in (S.A, S.B) and info.state == 1") == set()
 
 
+ROOMS = {
+    "gossip": {
+        "core/gossip/", "core/machines/gossip.py", "core/frames/gossiping.py",
+        "net/crowd", "api/crowd", "sim/crowd.py", "config/crowd.py", "streams/gossip.",
+    },
+    "token.?ring": {
+        "core/machines/ring.py", "core/machines/token_ring.py", "core/frames/ring.py", "core/rules/ring.py",
+        "sim/rings.py",
+    },
+}  # fmt: skip
+"""Kinds of reliability and membership that are built beside the first ones, and their rooms."""
+WIRING = (
+    "__init__.py", "config/", "sim/", "native/engine/", "_native/", "net/logs.py",
+    "core/context.py", "core/frames/kinds.py", "core/log.py", "core/machines/every.py", "core/membership.py",
+    "core/port.py", "core/router.py", "core/wiring.py",
+)  # fmt: skip
+"""What lists all kinds: settings and their documentation, the tables of frames, machines and parts of the log, the
+engine's interface."""
+
+
+@pytest.mark.parametrize("kind", ROOMS)
+def test_a_second_kind_of_reliability_or_membership_is_named_in_its_rooms_and_where_all_kinds_are_listed(kind):
+    """Their rooms stand beside what is there: no file of the first kind knows of the second."""
+    sources = [*ROOT.glob("src/seqcast/**/*.py*"), *ROOT.glob("src/seqcast/**/*.pxd"), *ROOT.glob("native/*/*.[ch]")]
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in sources if path.suffix != ".pyc"}
+    named = {path for path, text in texts.items() if re.search(kind, text, re.I)}
+    rooms = {path for path in named if any(room in path for room in ROOMS[kind])}
+    assert len(rooms) >= 4
+    strangers = {path for path in named - rooms if not any(place in path for place in WIRING)}
+    assert strangers == set()
+
+
 def test_compiled_modules_import_no_policy_and_no_world():
     sources = [*ROOT.glob("src/seqcast/_native/*.pyx"), *ROOT.glob("src/seqcast/_native/*.px[di]")]
     assert sources

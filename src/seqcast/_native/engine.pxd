@@ -79,7 +79,7 @@ cdef extern from "engine/engine.h" nogil:
         uint32_t group
         uint32_t deliver_own
         uint32_t receive
-        uint32_t gossip
+        uint32_t pulled
         uint32_t slabs_max
         uint64_t ring_bytes
         uint64_t unicast_bytes

@@ -131,7 +131,7 @@ class Engine:
         group_tag: int,
         deliver_own: bool,
         receive: bool,
-        gossip: bool,
+        pulled: bool,
         slabs_max: int,
         ring_bytes: int,
         unicast_bytes: int,

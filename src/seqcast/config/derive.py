@@ -49,7 +49,7 @@ def nanoseconds(seconds: float) -> int:
 def engine_settings(config: Config) -> dict[str, Any]:
     """The keyword arguments of ``Engine``."""
     return _named(config, ENGINE) | {
-        "gossip": config.reliability == "gossip",
+        "pulled": config.reliability == "gossip",
         "slabs_max": config.slabs_max + config.receive_batch,  # the driver's buffers are slabs, too
         "blocked_bytes_max": config.blocked_queue_bytes if config.send_while_blocked == "queue" else 0,
         "install_ns": nanoseconds(config.flush_deadline_s),
