@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import importlib.util
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,3 +69,20 @@ def test_without_late_join_handlers_joiners_are_told_what_they_do_not_get() -> N
 def test_a_seed_gives_the_same_run_and_another_seed_another() -> None:
     first, again, other = (run(members=40, seed=seed) for seed in (1, 1, 2))
     assert first == again and first.repaired_ns != other.repaired_ns
+
+
+def test_the_figures_in_the_documents_are_those_of_this_policy() -> None:
+    """docs/gossip.csv takes six minutes to make; its smallest groups show whether it still holds."""
+    root = Path(__file__).resolve().parents[2]
+    spec = importlib.util.spec_from_file_location("gossip_scale", root / "bench" / "gossip_scale.py")
+    assert spec is not None and spec.loader is not None
+    bench = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bench)
+    with (root / "docs" / "gossip.csv").open(newline="", encoding="utf-8") as file:
+        written = [row for row in csv.DictReader(file) if row["members"] == "10"]
+    assert len(written) == 3
+    for row in written:
+        made = bench.measured(10, float(row["loss"]), int(row["seed"]))
+        assert {name: str(value) for name, value in made.items() if name != "cpu_s"} == {
+            name: value for name, value in row.items() if name != "cpu_s"
+        }

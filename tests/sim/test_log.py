@@ -75,3 +75,43 @@ def test_each_part_is_read_by_itself():
     lines = told(parts=(), debugged=("ring",))
     kinds = {type(line.args[2]).__name__ for line in lines}
     assert {line.part for line in lines} == {"ring"} and kinds >= {"Token", "TokenHeld", "Confirm", "Confirmed"}
+
+
+def test_every_part_has_lines_and_a_sequencer_that_takes_over_one():
+    lines = []
+
+    def make(*arguments, **more):
+        lines.append(Log(*arguments, **more))
+        return lines[-1]
+
+    with mock.patch.object(log, "Log", side_effect=make):
+        stage = Stage(order="records", membership="token-ring", reliability="gossip", state=True)
+        stage.group("a", "b", "c")
+        for node in stage.nodes:
+            node.endpoint.log.debugged = log.PARTS
+        stage.node("a").crash()
+        stage.named("d", 1500)
+        stage.until(2500)
+    assert {line.part for line in lines} == {*log.PARTS}
+    assert [line.text % line.args for line in lines if line.part == "order"] == [
+        f"{name}: b puts the messages in order from view 4 on" for name in "bc"
+    ]
+
+
+def test_a_healthy_group_has_one_line_for_each_view_and_none_for_a_message():
+    lines = []
+    with mock.patch.object(log, "Log", side_effect=lambda *arguments: lines.append(arguments)):
+        stage = Stage(order="records")
+        stage.group("a", "b", "c")
+        assert [text % args for _, text, args in lines if args[0] == "a"] == [
+            "a: joined: view 1 [a]; a puts the messages in order",
+            "a: view 2 [a, b]: b joined; took 0 ms",
+            "a: view 3 [a, b, c]: c joined; took 0 ms",
+        ]
+        lines.clear()
+        a = stage.node("a")
+        a.record.pending.extend([(0, 100)] * 50)
+        a.service()
+        stage.until(1200)
+        assert a.record.counter >= 50
+    assert lines == []

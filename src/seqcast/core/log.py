@@ -100,16 +100,17 @@ class LogLines:
         took = (now - self.closing_ns) / 1e6 if self.closing_ns else 0.0
         self.closing_ns = 0
         part = "merge" if isinstance(view, MergeView) else "membership"
+        sequencer = view.members[view.sequencer] if view.sequencer >= 0 else None
         if old is None:
-            self.say(part, "%s: joined: %s", me, view)
+            orders = f"; {sequencer} puts the messages in order" if sequencer is not None else ""
+            self.say(part, "%s: joined: %s%s", me, view, orders)
         elif part in self.told:
             changes = self.changes(old, view, frame.survivors, why)
             self.say(part, "%s: %s: %s; took %.0f ms", me, view, changes, took)
-        if view.sequencer >= 0:
-            sequencer = view.members[view.sequencer]
-            if old is None or old.sequencer < 0 or old.members[old.sequencer].id != sequencer.id:
-                counter = view.view_id.counter
-                self.say("order", "%s: %s puts the messages in order from view %d on", me, sequencer, counter)
+        before = old.members[old.sequencer] if old is not None and old.sequencer >= 0 else None
+        if old is not None and sequencer is not None and sequencer != before:
+            counter = view.view_id.counter
+            self.say("order", "%s: %s puts the messages in order from view %d on", me, sequencer, counter)
 
     def changes(self, old: View, view: View, survivors: Collection[int], why: Mapping[int, str]) -> str:
         """Who joined, left and was excluded between two views, and why."""
