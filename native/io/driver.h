@@ -66,6 +66,7 @@ typedef struct { /* receive.c; all of it is the role holder's */
     int64_t nap_ns; /* under load: how long datagrams may accumulate; otherwise 0 */
     uint64_t nap_bytes; /* expected bytes of that */
     uint64_t gather; /* bytes: a quarter of a window */
+    unsigned looks; /* at the sockets, by a thread that spins */
 } sc_round;
 
 typedef struct { /* wake.c; under the engine's lock, except the atomics */

@@ -317,6 +317,10 @@ static void add_message(sc_io *io, sc_sending *out, const sc_tx *run, uint32_t f
 void sc_io_send(sc_io *io, const sc_tx *runs, int n) {
     sc_sending out;
     out.n = out.n_parts = 0;
+    if (n == 1 && runs->n == 1) {
+        send_one_by_one(io, runs); /* the cheaper call */
+        return;
+    }
     for (int i = 0; i < n; i++) {
         const sc_tx *run = &runs[i];
         if (!sc_load(&io->mmsg) && (run->n == 1 || !sc_load(&io->gso)))

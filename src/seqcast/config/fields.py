@@ -679,9 +679,9 @@ class Config:
     latency: bool = _knob(
         False,
         "",
-        "For services that must answer soon rather than send much: sets the defaults of busy_poll_s, flush_s_min and "
-        "nap_s. Costs up to one core for each process, which spins while messages keep coming, and twice the CPU for "
-        "each message of a stream of single sends; give each process a core that nothing else uses "
+        "For services that must answer soon rather than send much: sets the defaults of busy_poll_s, flush_s_min, "
+        "standby_s and nap_s. Costs up to one core for each process, which spins while messages keep coming, and "
+        "twice the CPU for each message of a stream of single sends; give each process a core that nothing else uses "
         "(docs/latency.md).",
     )
     busy_poll_s: float = _derived(
@@ -720,10 +720,12 @@ class Config:
         low=1e-6,
         high=1.0,
     )
-    standby_s: float = _knob(
-        0.002,
+    standby_s: float = _derived(
+        "0.002 (latency: 0.01)",
+        lambda config: 0.01 if config.latency else 0.002,
         "s",
-        "The I/O thread takes over when no caller has driven the sockets for this long. Shorter: timers and "
+        "The I/O thread takes over when no caller has driven the sockets for this long. Until then it wakes once in "
+        "this time, and each time delays the message that a caller on the same core waits for. Shorter: timers and "
         "acknowledgements are more punctual while the application computes. Longer: fewer wake-ups.",
         low=1e-4,
         high=0.1,
