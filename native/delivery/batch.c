@@ -164,12 +164,17 @@ static int add(sc_engine *e, sc_batch *batch, const sc_delivery *d, tail *t, uin
     return 1;
 }
 
+/* The oldest entry of the delivery queue; NULL: it is empty. */
+static sc_delivery *first_of(const sc_engine *e) {
+    return e->queue.head < e->queue.tail ? &e->queue.entries[e->queue.head & (e->queue.cap - 1)] : NULL;
+}
+
 int sc_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now) {
     tail t = {0};
     sc_delivery *d;
     batch->n = batch->n_runs = 0;
     batch->data_len = 0;
-    while ((d = sc_queue_first(e)) && d->p && add(e, batch, d, &t, bytes_max)) sc_queue_pop(e, now);
+    while ((d = first_of(e)) && d->p && add(e, batch, d, &t, bytes_max)) sc_queue_pop(e, now);
     tail_spill(e, batch, &t);
     if (batch->n) return SC_DELIVER_BATCH;
     if (!d || d->p) return SC_DELIVER_NONE;

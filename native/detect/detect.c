@@ -171,6 +171,8 @@ static void say_heartbeat(sc_engine *e, int lane, const sc_address *to) {
     e->counters.heartbeats_sent++;
 }
 
+static int hears_not(const sc_peer *peer, uint32_t rank) { return peer->detect.unheard[rank / 8] >> rank % 8 & 1; }
+
 static void heartbeat(sc_engine *e, int64_t now) {
     e->detect.heartbeat_due = now + e->config.heartbeat_ns;
     uint64_t before = e->detect.progress;
@@ -180,7 +182,7 @@ static void heartbeat(sc_engine *e, int64_t now) {
     for (uint32_t r = 0; r < e->view.n; r++) {
         const sc_peer *peer = e->peers[r];
         if (r == e->view.rank || peer->detect.suspected || peer->cut.lost) continue;
-        if (peer->detect.silent || sc_hears_not(peer, e->view.rank)) say_heartbeat(e, SC_LANE_UNICAST, &peer->address);
+        if (peer->detect.silent || hears_not(peer, e->view.rank)) say_heartbeat(e, SC_LANE_UNICAST, &peer->address);
     }
 }
 
@@ -237,9 +239,9 @@ void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now)
     }
     judge_starved(e, peer, sc_get_flags(p) & SC_FLAG_STARVED, now);
     if (memcmp(peer->detect.unheard, sc_get_heartbeat_unheard(p), sizeof peer->detect.unheard)) {
-        int unheard = sc_hears_not(peer, e->view.rank);
+        int unheard = hears_not(peer, e->view.rank);
         memcpy(peer->detect.unheard, sc_get_heartbeat_unheard(p), sizeof peer->detect.unheard);
-        if (sc_hears_not(peer, e->view.rank) && !unheard) {
+        if (hears_not(peer, e->view.rank) && !unheard) {
             e->counters.unheard_by_others++;
             health_worse(e, now);
         }
@@ -348,7 +350,7 @@ size_t sc_engine_links(sc_engine *e, uint64_t *pairs, size_t max) {
         if (listener->detect.suspected || listener->cut.lost) continue;
         for (uint32_t s = 0; s < e->view.n && n < max; s++) {
             const sc_peer *speaker = e->peers[s];
-            int unheard = r == e->view.rank ? speaker->detect.silent : sc_hears_not(listener, s);
+            int unheard = r == e->view.rank ? speaker->detect.silent : hears_not(listener, s);
             if (!unheard || speaker->detect.suspected || r == s) continue;
             pairs[2 * n] = listener->id;
             pairs[2 * n++ + 1] = speaker->id;

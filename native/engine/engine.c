@@ -46,7 +46,6 @@ void sc_engine_free(sc_engine *e) {
 }
 
 sc_slab_pool *sc_engine_pool(sc_engine *e) { return e->pool; }
-const sc_counters *sc_engine_counters(const sc_engine *e) { return &e->counters; }
 
 size_t sc_engine_counter_values(const sc_engine *e, const char **names, uint64_t *values, size_t n) {
     sc_counters counters = e->counters;

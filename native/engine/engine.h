@@ -397,9 +397,6 @@ void sc_engine_received_table(const sc_engine *e, uint64_t *out);
 int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, uint64_t marker, int64_t now);
 /* Tag of the view to which messages sent now belong; 0 outside a view. */
 uint64_t sc_engine_view(const sc_engine *e);
-/* Highest seqno of the own numbering, without the open packet, that was handed to a sequencer; 0 without one or at the
- * sequencer itself. With the gate closed it is the last of this view. */
-uint64_t sc_engine_forwarded(const sc_engine *e);
 /* Leaves the view: delivers up to the cut (NULL: nothing more), then `marker`; from then on only control frames are sent
  * or accepted. `fell`, by rank: see sc_view; NULL: none. */
 void sc_engine_close(sc_engine *e, const uint64_t *cut, const uint8_t *fell, uint64_t marker);
@@ -482,7 +479,6 @@ typedef struct {
     SC_COUNTERS(X)
 #undef X
 } sc_counters;
-const sc_counters *sc_engine_counters(const sc_engine *e);
 /* Names and values, at most `n`; returns how many there are. */
 size_t sc_engine_counter_values(const sc_engine *e, const char **names, uint64_t *values, size_t n);
 

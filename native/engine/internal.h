@@ -104,19 +104,6 @@ static inline int sc_is_sequencer(const sc_engine *e) { return (uint32_t)e->view
 static inline sc_rx_packet *sc_rx_at(const sc_engine *e, const sc_rx_stream *rx, uint64_t seqno) {
     return &rx->packets[seqno & (e->config.ring_packets - 1)];
 }
-/* The packets of a send ring from here on may not be transmitted yet. */
-static inline uint64_t sc_tx_end(const sc_engine *e, const sc_tx_stream *tx) {
-    return tx == &e->group && !e->cut.gate_closed ? tx->next - e->order.held : tx->next;
-}
 /* Credit ends with its view, so an application that takes nothing could accumulate a window of its own packets per view. It
  * may not send while untaken own packets of closed views exceed a ring. */
 static inline int sc_own_closed_full(const sc_engine *e) { return e->queue.closed_bytes > e->config.ring_bytes; }
-/* The oldest entry of the delivery queue; NULL: it is empty. */
-static inline sc_delivery *sc_queue_first(const sc_engine *e) {
-    return e->queue.head < e->queue.tail ? &e->queue.entries[e->queue.head & (e->queue.cap - 1)] : NULL;
-}
-static inline int sc_hears_not(const sc_peer *peer, uint32_t rank) {
-    return peer->detect.unheard[rank / 8] >> rank % 8 & 1;
-}
-/* Neither its multicasts nor its answers arrive. */
-static inline int sc_is_mute(const sc_peer *peer) { return peer->detect.silent && peer->detect.doubted; }

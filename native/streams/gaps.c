@@ -124,15 +124,18 @@ static sc_peer *named_target(sc_engine *e, const sc_peer *owner, const sc_gap *g
     return e->peers[gap->holder];
 }
 
+/* Neither its multicasts nor its answers arrive. */
+static int is_mute(const sc_peer *peer) { return peer->detect.silent && peer->detect.doubted; }
+
 /* The sender first. If it is gone, or every second time if it does not answer, a member whose heartbeat says that it received
  * more (which does not prove that it holds this very packet: two members that lack it must not ask each other for ever). */
 static sc_peer *nak_target(sc_engine *e, sc_peer *owner, int stream, const sc_gap *gap) {
     if (gap->holder >= 0) return named_target(e, owner, gap);
-    int gone = owner->cut.lost || owner->detect.suspected || sc_is_mute(owner);
+    int gone = owner->cut.lost || owner->detect.suspected || is_mute(owner);
     if (stream != SC_STREAM_GROUP || (!gone && (gap->tries < 3 || gap->tries % 2 == 0))) return gone ? NULL : owner;
     for (uint32_t i = 0; i < e->view.n; i++) {
         sc_peer *peer = e->peers[(gap->tries + i) % e->view.n];
-        if (!may_hold(e, peer, owner) || peer->detect.suspected || sc_is_mute(peer)) continue;
+        if (!may_hold(e, peer, owner) || peer->detect.suspected || is_mute(peer)) continue;
         if (peer->digest[owner->rank].received >= gap->lo) return peer;
     }
     return gone ? NULL : owner;

@@ -112,10 +112,15 @@ static int transmit_again(sc_engine *e, sc_tx *out, int max, int64_t now) {
     return k;
 }
 
+/* The packets of a send ring from here on may not be transmitted yet. */
+static uint64_t end_of(const sc_engine *e, const sc_tx_stream *tx) {
+    return tx == &e->group && !e->cut.gate_closed ? tx->next - e->order.held : tx->next;
+}
+
 static int transmit_stream(sc_engine *e, sc_tx_stream *tx, int lane, const sc_address *to, sc_tx *out, int max,
                            int64_t now) {
     int k = 0;
-    uint64_t before = tx->unsent, end = sc_tx_end(e, tx);
+    uint64_t before = tx->unsent, end = end_of(e, tx);
     while (tx->unsent < end && k < max && slab_room(e)) {
         run_start(&out[k], lane, to);
         while (tx->unsent < end && slab_room(e)) {

@@ -200,8 +200,6 @@ int sc_view_install(sc_engine *e, const sc_view *view, const uint64_t *cut, uint
 
 uint64_t sc_engine_view(const sc_engine *e) { return e->in_view ? e->view.tag : 0; }
 
-uint64_t sc_engine_forwarded(const sc_engine *e) { return e->in_view && e->order.waits ? e->own.last : 0; }
-
 void sc_engine_close(sc_engine *e, const uint64_t *cut, const uint8_t *fell, uint64_t marker) {
     finish_view(e, cut, fell, 0);
     sc_queue_marker(e, marker, 0);

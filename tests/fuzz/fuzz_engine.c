@@ -275,8 +275,7 @@ static void look(world *w, script *s) {
     CHECK(sc_engine_links(w->engine, pairs, 4) <= 4 && sc_engine_doubted(w->engine, ids) <= MEMBERS);
     for (uint32_t r = 0; r <= w->view.n; r++)
         if (!sc_engine_stream(w->engine, r, &stream)) CHECK(stream.delivered <= stream.received);
-    sc_engine_urgent(w->engine), sc_engine_window(w->engine), sc_engine_forwarded(w->engine),
-        sc_engine_unordered(w->engine);
+    sc_engine_urgent(w->engine), sc_engine_window(w->engine), sc_engine_unordered(w->engine);
     sc_taking_begin(w->engine, &taking, w->now);
     sc_engine_consumed(w->engine, w->now);
     if (how & 1) {

@@ -20,7 +20,6 @@ cdef extern from "memory/slab.h" nogil:
         SC_SLAB_BYTES
     sc_slab *sc_slab_get(sc_slab_pool *pool)
     void sc_slab_unref(sc_slab *slab)
-    uint32_t sc_slab_pool_in_use(const sc_slab_pool *pool)
 
 
 cdef extern from "wire/wire.h" nogil:
@@ -28,8 +27,6 @@ cdef extern from "wire/wire.h" nogil:
         SC_MEMBERS_MAX
         SC_PACKET_MAX
     const uint64_t SC_SEQNO_MAX
-    int sc_wire_check(const uint8_t *p, size_t n, uint32_t group)
-    void sc_wire_seal(uint8_t *p, size_t n)
 
 
 cdef extern from "hash/crc32c.h" nogil:
@@ -201,7 +198,6 @@ cdef extern from "engine/engine.h" nogil:
     int64_t sc_engine_deadline(const sc_engine *e)
     int sc_engine_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all)
     uint64_t sc_engine_unsent(const sc_engine *e)
-    int sc_engine_urgent(const sc_engine *e)
     uint64_t sc_engine_send_batch(sc_engine *e, int beside, const uint8_t *data, const uint64_t *offsets,
                                   uint64_t first, uint64_t n, sc_send_state *state, int64_t wall, int *result)
     int sc_engine_send(sc_engine *e, uint64_t to, int beside, const uint8_t *p, uint64_t n, sc_send_state *state,
@@ -249,7 +245,6 @@ cdef extern from "engine/engine.h" nogil:
     size_t sc_engine_state_read(sc_engine *e, uint64_t sender, uint8_t *p, size_t n, int64_t now)
     int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p, size_t n)
     int sc_engine_event(sc_engine *e, sc_event *out)
-    int sc_engine_has_event(const sc_engine *e)
     size_t sc_engine_doubted(const sc_engine *e, uint64_t *ids)
     size_t sc_engine_links(sc_engine *e, uint64_t *pairs, size_t max)
     size_t sc_engine_strangers(const sc_engine *e, uint64_t tag)
@@ -280,7 +275,6 @@ cdef extern from "engine/engine.h" nogil:
     int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, uint64_t marker, int64_t now)
     void sc_engine_close(sc_engine *e, const uint64_t *cut, const uint8_t *fell, uint64_t marker)
     uint64_t sc_engine_view(const sc_engine *e)
-    uint64_t sc_engine_forwarded(const sc_engine *e)
     size_t sc_engine_counter_values(const sc_engine *e, const char **names, uint64_t *values, size_t n)
     int sc_engine_stream(const sc_engine *e, uint32_t rank, sc_stream_state *out)
 

@@ -268,8 +268,6 @@ class Engine:
             sequencer: rank of the member that orders them, if the mechanism has one; otherwise ignored.
             apart: if subgroups merge: by rank, whether the member comes from another subgroup.
         """
-    def forwarded(self) -> int:
-        """Last seqno of the own numbering that was handed to a sequencer; 0 without one, or at the sequencer itself."""
     def close_view(self, cut: Sequence[int] | None, marker: int, fell: Sequence[bool] | None = None) -> None: ...
     # The application.
     def send(self, payload: bytes, *, to: int = 0, wall_ns: int = 0, ordered: bool = True) -> int:
@@ -335,7 +333,7 @@ class TakenWait:
         """Part of it was not ordered when subgroups merged, and is not resent: ``Lost`` reports it."""
 
 class Sending:
-    """One message on its way into the send ring. ``step`` until it returns SENT; ``abort`` gives it up."""
+    """One message on its way into the send ring. ``step`` until it returns SENT."""
 
     def __init__(self, engine: Engine, payload: bytes, to: int = 0, ordered: bool = True) -> None: ...
     def step(self, wall_ns: int = 0) -> int:
@@ -343,8 +341,6 @@ class Sending:
     @property
     def packed(self) -> bool:
         """The message is completely packed and waits for the sequencer; no more of it will be packed."""
-    def abort(self) -> None:
-        """Abandons the message; receivers drop the part that was packed."""
 
 class SendingArray:
     """Messages for the group on their way into the send ring, packed as one array (``Group.send_batch``)."""

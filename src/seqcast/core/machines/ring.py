@@ -128,7 +128,6 @@ class Ring(Machine):
         self.remade, self.leaves = remade, leaves
         self.now = 0
         self.view = view
-        self.agreed_ns = -NEVER  # when a view was agreed on last
         self.known = {*view.members}  # members that are not lost, this one among them
         self.dead: set[int] = set()  # by the failure detector
         self.mute: set[int] = set()  # did not answer in time, and were not heard since
@@ -490,7 +489,6 @@ class Ring(Machine):
 
     def _install(self, view: RingView) -> None:
         self.view = view
-        self.agreed_ns = self.now
         self.promised = max(self.promised, view.key(self.place))
         self.asked = False
         self.joiners.clear()
