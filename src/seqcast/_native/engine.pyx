@@ -485,9 +485,6 @@ cdef class Engine:
             )
         self.members = <uint32_t>n
 
-    def forwarded(self):
-        return self.ask(sc_engine_forwarded)
-
     def close_view(self, cut, uint64_t marker, fell=None):
         cdef uint8_t lost[SC_MEMBERS_MAX]
         cdef uint64_t *marks = NULL
@@ -725,11 +722,6 @@ cdef class Sending:
     def packed(self):
         """The message is completely packed and waits for the sequencer; no more of it will be packed."""
         return self.state.wait_seqno != 0
-
-    def abort(self):
-        sc_mutex_lock(&self.engine.lock)
-        sc_engine_send_abort(self.engine.e, self.to, &self.state)
-        sc_mutex_unlock(&self.engine.lock)
 
 
 cdef class SendingArray:
