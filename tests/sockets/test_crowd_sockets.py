@@ -105,9 +105,9 @@ def test_a_joiner_gets_from_the_file_what_was_sent_by_members_that_are_gone(tmp_
         for payload in sent:
             sender.send(payload)
         assert [each.payload for each in messages(handler, 300)] == sent
-    with joined(name, store=path) as handler, joined(name, history=True, history_s=WAIT_S) as late:
+    with joined(name, store=path) as handler, joined(name, history=True, history_s=LIMIT_S) as late:
         assert [each.payload for each in messages(late, 300)] == sent
-        assert late.recv(WAIT_S) == CrowdHistory(1)
+        assert late.recv(LIMIT_S) == CrowdHistory(1)
         assert handler.counters()["packets_again"] >= 300
 
 
