@@ -26,6 +26,8 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if reason and item.get_closest_marker("netns"):
             item.add_marker(pytest.mark.skip(reason=reason))
+        if "spark" in item.fixturenames:
+            item.add_marker("spark")
         if item.get_closest_marker("spark"):  # where tests run beside each other, these share one JVM
             item.add_marker(pytest.mark.xdist_group("spark"))
 
@@ -56,6 +58,14 @@ def pytest_terminal_summary(terminalreporter):
         remedy = next((remedy for pattern, remedy in HOW_TO_GET if re.search(pattern, reason)), "")
         waits = f"{n} {kind}{'' if n == 1 else 's'}: {reason}"
         terminalreporter.write_line(f"{waits}. To run {'it' if n == 1 else 'them'}: {remedy}" if remedy else waits)
+
+
+@pytest.fixture
+def here():
+    """In place of Spark, where a test is about verdicts: tasks run in this process."""
+    from tasks_here import Here
+
+    return Here()
 
 
 @pytest.fixture(scope="session")

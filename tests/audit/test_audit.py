@@ -37,8 +37,6 @@ from seqcast.spark.session import open_session, told_in_a_line
 from seqcast.spark.verdicts import CHECKS
 from seqcast.types import Member
 
-pytestmark = pytest.mark.spark
-
 
 def test_a_sound_group_with_join_crash_and_leave_passes(spark: Any, tmp_path: Path) -> None:
     stages: list[str] = []
@@ -178,7 +176,7 @@ def views_go_back(script: Script) -> None:
     ],
 )
 def test_each_fault_is_named(
-    spark: Any,
+    here: Any,
     tmp_path: Path,
     fault: Callable[[Script], None],
     named: set[str],
@@ -186,7 +184,7 @@ def test_each_fault_is_named(
 ) -> None:
     script = Script()
     fault(script)
-    report = check_cluster(spark, find([script.write(tmp_path)]))
+    report = check_cluster(here, find([script.write(tmp_path)]))
     if fault is views_go_back:  # what follows which view is then another question too
         assert "views" in failed(report)
     else:
@@ -194,12 +192,12 @@ def test_each_fault_is_named(
     assert re.search(example, report.as_text()), report.as_text()
 
 
-def test_a_crashed_sequencer_may_have_delivered_what_nobody_else_saw(spark: Any, tmp_path: Path) -> None:
+def test_a_crashed_sequencer_may_have_delivered_what_nobody_else_saw(here: Any, tmp_path: Path) -> None:
     script = Script()
     rows = script.at(A, script.v2)
     rows[:] = script.at(B, script.v2)
     rows.append(Row(C, 10_000, 0, len(rows) + 1, b"stamped, and then the process died"))
-    report = check_cluster(spark, find([script.write(tmp_path)]))
+    report = check_cluster(here, find([script.write(tmp_path)]))
     assert failed(report) == set(), report.as_text()
 
 
@@ -212,10 +210,10 @@ def interleave(script: Script) -> None:
                 rows.sort(key=lambda row: turn[row.sender.id])
 
 
-def test_without_total_order_each_sender_is_audited(spark: Any, tmp_path: Path) -> None:
+def test_without_total_order_each_sender_is_audited(here: Any, tmp_path: Path) -> None:
     script = Script("fifo")
     interleave(script)
-    report = check_cluster(spark, find([script.write(tmp_path)]))
+    report = check_cluster(here, find([script.write(tmp_path)]))
     assert failed(report) == set(), report.as_text()
     assert report.verdicts["total order"].result is None
     assert report.verdicts["agreement"].result is True
@@ -252,7 +250,7 @@ def fifo_hole_at_the_crashed_one(script: Script) -> None:
     ],
 )
 def test_each_fault_is_named_without_total_order(
-    spark: Any,
+    here: Any,
     tmp_path: Path,
     fault: Callable[[Script], None],
     named: set[str],
@@ -261,14 +259,14 @@ def test_each_fault_is_named_without_total_order(
     script = Script("fifo")
     interleave(script)
     fault(script)
-    report = check_cluster(spark, find([script.write(tmp_path)]))
+    report = check_cluster(here, find([script.write(tmp_path)]))
     assert failed(report) == named, report.as_text()
     assert re.search(example, report.as_text()), report.as_text()
 
 
 @pytest.mark.parametrize("loses", [False, True])
 def test_members_that_do_not_deliver_their_own_are_compared_on_the_rest(
-    spark: Any,
+    here: Any,
     tmp_path: Path,
     loses: bool,
 ) -> None:
@@ -280,61 +278,60 @@ def test_members_that_do_not_deliver_their_own_are_compared_on_the_rest(
         rows = script.at(D, script.v2)
         assert rows[9].sender is not D
         del rows[9]
-    report = check_cluster(spark, find([script.write(tmp_path, deliver_own=False)]))
+    report = check_cluster(here, find([script.write(tmp_path, deliver_own=False)]))
     assert ("agreement" in failed(report)) == loses, report.as_text()
     assert failed(report) <= {"agreement", "gaps"}, report.as_text()
 
 
-def test_a_payload_that_was_altered_on_disk_is_found(spark: Any, tmp_path: Path) -> None:
+def test_a_payload_that_was_altered_on_disk_is_found(here: Any, tmp_path: Path) -> None:
     top = Script().write(tmp_path, payload="full")
-    assert failed(check_cluster(spark, find([top]))) == set()
+    assert failed(check_cluster(here, find([top]))) == set()
     victim = next(found for found in find([top]) if found.member == D).path
     table = pq.read_table(victim / "segment-000001.parquet")
     payloads = table["payload"].to_pylist()
     payloads[33] = b"forged"
     rewrite(victim, 1, changed(table, "payload", payloads))
-    report = check_cluster(spark, find([top]))
+    report = check_cluster(here, find([top]))
     assert failed(report) == {"integrity"}
     assert "d's journal, row 33" in report.as_text()
-    assert failed(check_cluster(spark, find([top]), payloads=False)) == set()
+    assert failed(check_cluster(here, find([top]), payloads=False)) == set()
 
 
-def test_a_live_segment_with_a_torn_tail_is_read_and_counted(spark: Any, tmp_path: Path) -> None:
+def test_a_live_segment_with_a_torn_tail_is_read_and_counted(here: Any, tmp_path: Path) -> None:
     top = Script().write(tmp_path)
     crashed = next(found for found in find([top]) if found.member == A)
     live = as_live(crashed.path, chunk=50)
     with live.open("r+b") as file:
         file.truncate(live.stat().st_size - 500)
-    report = check_cluster(spark, find([top]))
+    report = check_cluster(here, find([top]))
     assert failed(report) == set(), report.as_text()
     assert (report.rows, report.torn) == (sum(found.rows for found in find([top])), 1)
     assert crashed.rows - 50 <= find([crashed.path])[0].rows < crashed.rows
     live.unlink()
     sums = live.with_suffix(".sums")
     sums.write_bytes(sums.read_bytes()[:20])  # not even the schema
-    report = check_cluster(spark, find([top]))
+    report = check_cluster(here, find([top]))
     assert (failed(report), report.torn) == (set(), 1), report.as_text()
     assert any("rows of a's journal went with its tail" in note for note in report.notes)
 
 
-def test_a_journal_that_was_closed_and_ends_early_is_not_whole(spark: Any, tmp_path: Path) -> None:
+def test_a_journal_that_was_closed_and_ends_early_is_not_whole(here: Any, tmp_path: Path) -> None:
     top = Script().write(tmp_path)
     victim = next(found for found in find([top]) if found.member == C).path
     table = pq.read_table(victim / "segment-000001.parquet")
     rewrite(victim, 1, table.slice(0, table.num_rows - 3))
-    report = check_cluster(spark, find([top]))
+    report = check_cluster(here, find([top]))
     assert "gaps" in failed(report)
     assert re.search(r"c's journal ends before row \d+, and was closed at row \d+", report.as_text())
 
 
-@pytest.mark.long
-def test_many_segments_are_stitched(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_segments_are_stitched(here: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqcast.journal.writer.GROUP_ROWS", 20)
     script = Script()
-    assert failed(check_cluster(spark, find([script.write(tmp_path / "sound", segment_rows=20)]))) == set()
+    assert failed(check_cluster(here, find([script.write(tmp_path / "sound", segment_rows=20)]))) == set()
     rows = script.at(B, script.v2)
     del rows[-30:-10]
-    report = check_cluster(spark, find([script.write(tmp_path / "gap", segment_rows=20)]))
+    report = check_cluster(here, find([script.write(tmp_path / "gap", segment_rows=20)]))
     assert failed(report) == {"gaps", "agreement"}, report.as_text()
 
 
@@ -415,16 +412,17 @@ def test_a_signal_to_our_process_group_does_not_reach_java(spark: Any) -> None:
     assert os.getsid(java) != os.getsid(0) and os.getpgid(java) != os.getpgid(0)
 
 
-def test_a_member_that_ended_before_its_first_view_does_not_stop_the_audit(spark: Any, tmp_path: Path) -> None:
+def test_a_member_that_ended_before_its_first_view_does_not_stop_the_audit(here: Any, tmp_path: Path) -> None:
     v1 = view(1, [A, B])
     for who in (A, B):
         journal(tmp_path, who, [(v1, [Row(A, 1, 0, 1, b"x")])])
     (journal(tmp_path, C, [], closed=None) / "views.jsonl").unlink()
-    report = check_cluster(spark, find([tmp_path]))
+    report = check_cluster(here, find([tmp_path]))
     assert failed(report) == set() and report.journals == 3, report.as_text()
 
 
-@pytest.mark.parametrize("master", ["local[none]", "nonsense"])
+@pytest.mark.spark
+@pytest.mark.parametrize("master", [pytest.param("local[none]", marks=pytest.mark.long), "nonsense"])
 def test_spark_that_does_not_start_is_one_line_and_no_verdict(
     tmp_path: Path, master: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -482,17 +480,17 @@ def test_segments_are_read_in_tasks(spark: Any, tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("base", [pytest.param(1 << 47, marks=pytest.mark.long), (1 << 61) + 5])
-def test_packet_seqnos_of_any_size_give_no_alarm(spark: Any, tmp_path: Path, base: int) -> None:
+def test_packet_seqnos_of_any_size_give_no_alarm(here: Any, tmp_path: Path, base: int) -> None:
     for order in ("fifo", "sequencer"):
         script = Script(order)
         for story in script.stories.values():
             for _, rows in story:
                 rows[:] = [replace(row, seqno=base + row.seqno) for row in rows]
-        report = check_cluster(spark, find([script.write(tmp_path / f"{order}-sound")]))
+        report = check_cluster(here, find([script.write(tmp_path / f"{order}-sound")]))
         assert failed(report) == set(), report.as_text()
         rows = script.at(B, script.v2)
         del rows[7]
-        report = check_cluster(spark, find([script.write(tmp_path / f"{order}-gap")]))
+        report = check_cluster(here, find([script.write(tmp_path / f"{order}-gap")]))
         assert "agreement" in failed(report), report.as_text()
 
 
@@ -586,21 +584,21 @@ def ended_later(path: Path) -> None:
     ],
 )
 def test_what_a_journal_claims_is_compared_with_the_others(
-    spark: Any, tmp_path: Path, change: Callable[[Path], None], check: str, says: str
+    here: Any, tmp_path: Path, change: Callable[[Path], None], check: str, says: str
 ) -> None:
-    audit = audit_journals(spark, find([damaged(Script().write(tmp_path), C, change)]))
+    audit = audit_journals(here, find([damaged(Script().write(tmp_path), C, change)]))
     assert all(check in failed(report) for report in audit.reports), audit.as_text()
     assert re.search(says, audit.as_text()), audit.as_text()
 
 
 @pytest.mark.long
-def test_a_gap_behind_many_views_of_one_segment_is_found(spark: Any, tmp_path: Path) -> None:
+def test_a_gap_behind_many_views_of_one_segment_is_found(here: Any, tmp_path: Path) -> None:
     """Formerly a bound of 10,000 runs of one view each ended the look at a segment."""
     views = [view(counter, [A]) for counter in range(1, 10_051)]
     story = [(of, [Row(A, at, 0, 1, b"x")]) for at, of in enumerate(views, 1)]
     last, (row,) = story[-1]
     story[-1] = (last, [row, replace(row, seqno=row.seqno + 1, global_seqno=3)])
-    report = check_cluster(spark, find([journal(tmp_path, A, story).parent]))
+    report = check_cluster(here, find([journal(tmp_path, A, story).parent]))
     assert failed(report) == {"gaps"}, report.as_text()
 
 
@@ -619,7 +617,7 @@ def test_two_clusters_are_audited_apart_each_with_its_verdict(spark: Any, tmp_pa
 
 
 @pytest.mark.parametrize("order", ["sequencer", "fifo"])
-def test_what_retention_removed_is_left_out_and_the_rest_is_compared(spark: Any, tmp_path: Path, order: str) -> None:
+def test_what_retention_removed_is_left_out_and_the_rest_is_compared(here: Any, tmp_path: Path, order: str) -> None:
     script = Script(order)
     many = script.rows_of(script.v4, 600)
     for who in (B, C, E):
@@ -627,10 +625,10 @@ def test_what_retention_removed_is_left_out_and_the_rest_is_compared(spark: Any,
     top = script.write(tmp_path / "sound", segment_rows=100, keep_bytes=1)  # the newest rolled segment is kept
     journals = find([top])
     assert all(journal.first_idx > 0 for journal in journals if journal.member != A)
-    report = check_cluster(spark, journals)
+    report = check_cluster(here, journals)
     assert failed(report) == set(), report.as_text()
     assert any("what retention removed is not checked" in note for note in report.notes)
     lost = next(at for at in range(len(many) - 40, len(many)) if many[at].index == 0 and many[at + 1].index == 0)
     script.at(C, script.v4)[:] = [*many[:lost], *many[lost + 1 :]]
-    report = check_cluster(spark, find([script.write(tmp_path / "broken", segment_rows=100, keep_bytes=1)]))
+    report = check_cluster(here, find([script.write(tmp_path / "broken", segment_rows=100, keep_bytes=1)]))
     assert failed(report), report.as_text()

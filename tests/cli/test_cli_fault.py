@@ -79,9 +79,7 @@ def test_a_journal_without_two_messages_of_one_sender_is_refused(tmp_path):
         plant("swap", tmp_path, "a")
 
 
-@pytest.mark.long
-@pytest.mark.spark
-def test_the_audit_finds_each_fault_and_names_the_member(tmp_path, spark):
+def test_the_audit_finds_each_fault_and_names_the_member(tmp_path, here):
     from seqcast.spark.auditing import check_cluster
 
     everyone, told = story("sequencer")
@@ -89,6 +87,6 @@ def test_the_audit_finds_each_fault_and_names_the_member(tmp_path, spark):
         journal(tmp_path, who, told)
     for fault, name in zip(FAULTS, NAMES, strict=True):
         plant(fault, tmp_path, name)
-    report = check_cluster(spark, journals.find([tmp_path]))
+    report = check_cluster(here, journals.find([tmp_path]))
     assert not report.holds
     assert [name for name in NAMES if not re.search(rf"\b{name}\b", report.as_text())] == []

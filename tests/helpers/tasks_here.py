@@ -1,0 +1,34 @@
+"""Stands in for a Spark session where a test is about verdicts, and not about Spark: tasks run in this process."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable
+from typing import Any
+
+
+class Tasks:
+    """What ``parallelize`` and ``map`` give. Tasks and results are pickled, as on their way to workers and back."""
+
+    def __init__(self, results: Iterable[Any]) -> None:
+        self._results = [pickle.loads(pickle.dumps(result)) for result in results]
+
+    def map(self, function: Callable[[Any], Any]) -> Tasks:
+        return Tasks(map(pickle.loads(pickle.dumps(function)), self._results))
+
+    def collect(self) -> list[Any]:
+        return self._results
+
+
+class Here:
+    """As much of a session as an audit uses."""
+
+    defaultParallelism = 2
+
+    @property
+    def sparkContext(self) -> Here:
+        return self
+
+    def parallelize(self, tasks: list[Any], slices: int) -> Tasks:
+        assert 1 <= slices <= len(tasks)
+        return Tasks(tasks)
