@@ -119,6 +119,7 @@ static void see_group(sc_scan_group *group, const sc_scan_columns *of, size_t i)
     if (global_seqno > group->global_seqno) group->global_seqno = global_seqno;
     if (seqno > group->seqno) group->seqno = seqno;
     if (low > group->low) group->low = low;
+    if (low >= group->decided && !of->transitional[i]) group->decided = low + 1;
     group->rows++;
     uint64_t place = (uint64_t)(uint32_t)of->index[i] << 32 | (uint32_t)of->length[i];
     uint64_t hash = sc_mix((uint64_t)global_seqno ^ 0x2d358dccaa6c78a5, (uint64_t)of->sender[i] ^ 0x8bb84b93962eacc9);

@@ -44,6 +44,7 @@ typedef struct {
     int64_t key[3]; /* tag, sender, bucket */
     int64_t rows;
     int64_t global_seqno, seqno, low; /* the highest; `low`: (seqno, index) without the bits that the bucket has */
+    int64_t decided; /* one more than the highest `low` of those that are not transitional; 0: all are */
     uint64_t sum; /* of a hash of each row, so it does not depend on their order */
 } sc_scan_group;
 

@@ -25,7 +25,6 @@ from seqcast.journal.roll import rewrite
 from seqcast.spark.auditing import check_cluster
 from seqcast.types import View
 
-pytestmark = pytest.mark.spark
 FIRST = 45
 """Global seqno of the first message of view 2 that is transitional: its sequencer A crashed."""
 
@@ -56,8 +55,8 @@ class Recorded(Script):
         return top
 
 
-def test_behind_the_stable_point_a_crashed_member_may_have_delivered_something_else(spark: Any, tmp_path: Path) -> None:
-    report = check_cluster(spark, find([Recorded().write(tmp_path)]))
+def test_behind_the_stable_point_a_crashed_member_may_have_delivered_something_else(here: Any, tmp_path: Path) -> None:
+    report = check_cluster(here, find([Recorded().write(tmp_path)]))
     assert failed(report) == set(), report.as_text()
     # View 1: A, B, C, D together; 2: B, C, D, E, and A as far as is stable; 3: B, C, E, and D, which left by view 4;
     # 4: B, C and E, which left later.
@@ -113,25 +112,10 @@ def another_first(script: Recorded) -> None:
     [
         (crashed_swapped, {"total order"}, r"view 2 .*b delivered .*, a as \d\d and \d\d"),
         (crashed_lost_one, {"agreement"}, r"b delivered .* in view 2 .*, a did not \(a delivered later ones"),
-        pytest.param(
-            crashed_had_another,
-            {"agreement"},
-            r"b delivered c's message .* at global seqno 44, a did not",
-            marks=pytest.mark.long,
-        ),
-        pytest.param(
-            crashed_had_another_payload,
-            {"integrity"},
-            r"one payload at b and another at a",
-            marks=pytest.mark.long,
-        ),
+        (crashed_had_another, {"agreement"}, r"b delivered c's message .* at global seqno 44, a did not"),
+        (crashed_had_another_payload, {"integrity"}, r"one payload at b and another at a"),
         (leaver_lacks_the_end, {"agreement"}, r"b delivered .* in view 3 .*, d did not \(both closed"),
-        pytest.param(
-            leaver_has_more,
-            {"agreement"},
-            r"d delivered c's message 10000.0 in view 3 .*, b did not",
-            marks=pytest.mark.long,
-        ),
+        (leaver_has_more, {"agreement"}, r"d delivered c's message 10000.0 in view 3 .*, b did not"),
         (
             decided_behind_transitional,
             {"transitional"},
@@ -141,16 +125,16 @@ def another_first(script: Recorded) -> None:
     ],
 )
 def test_each_fault_up_to_the_stable_point_is_named(
-    spark: Any, tmp_path: Path, fault: Callable[[Recorded], None], named: set[str], example: str
+    here: Any, tmp_path: Path, fault: Callable[[Recorded], None], named: set[str], example: str
 ) -> None:
     script = Recorded()
     fault(script)
-    report = check_cluster(spark, find([script.write(tmp_path)]))
+    report = check_cluster(here, find([script.write(tmp_path)]))
     assert failed(report) == named, report.as_text()
     assert re.search(example, report.as_text()), report.as_text()
 
 
-def test_a_stable_point_that_the_rows_do_not_have_is_found(spark: Any, tmp_path: Path) -> None:
+def test_a_stable_point_that_the_rows_do_not_have_is_found(here: Any, tmp_path: Path) -> None:
     top = Recorded().write(tmp_path)
     for found in find([top]):
         views = found.path / "views.jsonl"
@@ -159,14 +143,14 @@ def test_a_stable_point_that_the_rows_do_not_have_is_found(spark: Any, tmp_path:
             if record["closes"] and record["closes"]["stable"] == FIRST - 1:
                 record["closes"]["stable"] += 3
         views.write_text("".join(seals.seal(record) + "\n" for record in records))
-    report = check_cluster(spark, find([top]))
+    report = check_cluster(here, find([top]))
     assert "transitional" in failed(report), report.as_text()
     assert re.search(r"b closed view 2 .* as stable up to global seqno 47, and by its rows .* 44", report.as_text())
 
 
 @pytest.mark.parametrize(("swapped", "named"), [(False, set()), (True, {"total order"})])
 def test_a_member_that_was_cut_off_agrees_up_to_the_lower_stable_point(
-    spark: Any, tmp_path: Path, swapped: bool, named: set[str]
+    here: Any, tmp_path: Path, swapped: bool, named: set[str]
 ) -> None:
     """D and E close view 2 apart from B and C, in an order of their own from 41 on."""
     script = Recorded()
@@ -183,20 +167,38 @@ def test_a_member_that_was_cut_off_agrees_up_to_the_lower_stable_point(
         script.mark(who, 41)
     script.stories[B][2:] = script.stories[C][2:] = [(view(3, [B, C], "records"), [])]
     script.ends = {}
-    report = check_cluster(spark, find([script.write(tmp_path)]))
+    report = check_cluster(here, find([script.write(tmp_path)]))
+    assert failed(report) == named, report.as_text()
+
+
+@pytest.mark.parametrize(("rows", "named"), [(5, {"agreement"}), (0, set())], ids=["broken", "sound"])
+def test_where_delivery_is_safe_all_have_what_one_that_crashed_delivered(
+    here: Any, tmp_path: Path, rows: int, named: set[str]
+) -> None:
+    script = Recorded()
+    script.at(A, script.v2)[FIRST - 1 + rows :] = []
+    report = check_cluster(here, find([script.write(tmp_path, safe=True)]))
     assert failed(report) == named, report.as_text()
 
 
 @pytest.mark.parametrize(
-    ("rows", "named"), [(5, {"agreement"}), pytest.param(0, set(), marks=pytest.mark.long)], ids=["broken", "sound"]
+    ("safe", "transitional", "named"),
+    [(True, False, {"agreement"}), (True, True, set()), (False, False, set())],
+    ids=["broken", "transitional", "not safe"],
 )
-def test_where_delivery_is_safe_all_have_what_one_that_crashed_delivered(
-    spark: Any, tmp_path: Path, rows: int, named: set[str]
+def test_where_delivery_is_safe_and_each_sender_has_its_own_order_all_have_it_too(
+    here: Any, tmp_path: Path, safe: bool, transitional: bool, named: set[str]
 ) -> None:
-    script = Recorded()
-    script.at(A, script.v2)[FIRST - 1 + rows :] = []
-    report = check_cluster(spark, find([script.write(tmp_path, safe=True)]))
+    """A has delivered messages of its own that nobody else has, and crashed. Unless all acknowledged them, it may."""
+    script = Script("fifo")
+    script.at(D, script.v3)[:] = script.at(B, script.v3)
+    rows = script.at(A, script.v2)
+    rows[:] = script.at(B, script.v2)
+    rows += [Row(A, 10_000 + at, 0, 0, b"only a has it", transitional=transitional) for at in range(5)]
+    report = check_cluster(here, find([script.write(tmp_path, safe=safe)]))
     assert failed(report) == named, report.as_text()
+    if named:
+        assert re.search(r"a delivered a's message 10000\.0 in view 2 .*, b did not", report.as_text())
 
 
 def as_version_6(path: Path) -> None:
@@ -217,10 +219,10 @@ def as_version_6(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "named"),
-    [(None, set()), pytest.param(crashed_swapped, {"total order"}, marks=pytest.mark.long)],
+    [(None, set()), (crashed_swapped, {"total order"})],
 )
 def test_journals_of_the_version_before_are_audited_by_what_they_say(
-    spark: Any, tmp_path: Path, fault: Callable[[Recorded], None] | None, named: set[str]
+    here: Any, tmp_path: Path, fault: Callable[[Recorded], None] | None, named: set[str]
 ) -> None:
     script = Recorded()
     if fault:
@@ -230,7 +232,7 @@ def test_journals_of_the_version_before_are_audited_by_what_they_say(
         as_version_6(found.path)
     journals = find([top])
     assert {found.version for found in journals} == {6}
-    report = check_cluster(spark, journals)
+    report = check_cluster(here, journals)
     assert failed(report) == named, report.as_text()
     batch = pa.Table.from_batches(journals[0].batches())
     assert batch["transitional"].null_count == batch.num_rows and batch.schema.names[-1] == "payload"

@@ -38,7 +38,7 @@ def plain(rows: Rows) -> dict[str, Any]:
     breaks: list[Any] = []
     views: list[Any] = []
     senders: dict[int, Any] = {}
-    groups: dict[Any, Any] = defaultdict(lambda: [0, 0, 0, 0])
+    groups: dict[Any, Any] = defaultdict(lambda: [0, 0, 0, 0, 0])
     last = None
     for idx, counter, tag, position, sender, seqno, _hash, index, _length, transitional in rows:
         if last is not None and idx != last + 1:
@@ -73,7 +73,9 @@ def plain(rows: Rows) -> dict[str, Any]:
             by["highest"] = max(by["highest"], key)
         group = groups[tag, sender, position >> 16 if position > 0 else seqno >> 12]
         group[0] += 1
-        group[1:] = max(group[1], position), max(group[2], seqno), max(group[3], (seqno & 4095) << 16 | index)
+        low = (seqno & 4095) << 16 | index
+        decided = 0 if transitional else low + 1
+        group[1:] = max(group[1], position), max(group[2], seqno), max(group[3], low), max(group[4], decided)
     return {"breaks": breaks, "views": views, "senders": senders, "groups": groups}
 
 
@@ -97,7 +99,7 @@ def compare(rows: Rows, cuts: tuple[int, ...]) -> None:
         (sender, by["idx"], by["rows"], by["first"], by["highest"], shown(by["back"]), shown(by["jumps"]))
         for sender, by in model["senders"].items()
     ]
-    assert {key: list(values[:4]) for key, values in scan.groups()} == model["groups"]
+    assert {key: [*values[:4], values[5]] for key, values in scan.groups()} == model["groups"]
 
 
 POSITION = st.integers(0, 9) | st.integers(65530, 65545) | st.integers(0, 2**62)

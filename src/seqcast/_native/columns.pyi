@@ -126,6 +126,7 @@ class Scan:
         """sender, idx, rows, first and highest (seqno, index), those not higher than one before, and those that leave
         out an index of a packet."""
 
-    def groups(self) -> list[tuple[tuple[int, int, int], tuple[int, int, int, int, int]]]:
+    def groups(self) -> list[tuple[tuple[int, int, int], tuple[int, int, int, int, int, int]]]:
         """(view tag, sender, bucket) -> rows, highest global seqno, highest seqno, highest (seqno, index) without the
-        bits of the bucket, and the sum of a hash of each row, modulo 2^64."""
+        bits of the bucket, the sum of a hash of each row, modulo 2^64, and one more than the highest (seqno, index) of
+        those that are not transitional, 0 where all are."""

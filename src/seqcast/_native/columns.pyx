@@ -63,7 +63,7 @@ cdef extern from "columns/scan.h" nogil:
         sc_scan_found back, jumps
     ctypedef struct sc_scan_group:
         int64_t key[3]
-        int64_t rows, global_seqno, seqno, low
+        int64_t rows, global_seqno, seqno, low, decided
         uint64_t sum
     ctypedef struct sc_scan_table:
         uint8_t *entries
@@ -313,5 +313,5 @@ cdef class Scan:
         for i in range(self.scan.groups.n):
             group = &(<sc_scan_group *>self.scan.groups.entries)[i]
             found.append(((group.key[0], group.key[1], group.key[2]),
-                          (group.rows, group.global_seqno, group.seqno, group.low, group.sum)))
+                          (group.rows, group.global_seqno, group.seqno, group.low, group.sum, group.decided)))
         return found

@@ -9,7 +9,7 @@ those that left by it. Less is promised of one that crashed or was cut off:
 - in another total order it delivered the same as the others, as far as it delivered any, up to the *stable point* of
   the closed view: what comes behind is transitional, and it may have delivered something else there;
 - where delivery is safe, all that a member delivered and that is not transitional is delivered by those who closed the
-  view.
+  view, whatever the order.
 """
 
 from __future__ import annotations
@@ -187,13 +187,12 @@ def _pairs(
                 by_reference.setdefault(able[0], set()).add(signed(member.id))
         for reference, senders in by_reference.items():
             pair = Pair(tag, reference, other, strict, order.total, frozenset(senders), frozenset(survived))
-            if order.total and not strict:
-                both = {reference, other}
-                if not order.prefix:
-                    bound = min((stable[number] for number in both & closed), default=None)
-                    pair = replace(pair, survived=frozenset(), stable=bound)
-                if all(journals[number].safe for number in both):
-                    pair = replace(pair, safe=frozenset(n for n in both if both - {n} <= closed))
+            both = {reference, other}
+            if order.total and not order.prefix and not strict:
+                bound = min((stable[number] for number in both & closed), default=None)
+                pair = replace(pair, survived=frozenset(), stable=bound)
+            if not strict and all(journals[number].safe for number in both):
+                pair = replace(pair, safe=frozenset(n for n in both if both - {n} <= closed))
             yield pair
 
 
@@ -265,18 +264,22 @@ class Limits:
         if pair.strict:
             return
         highest: dict[tuple[int, int], int] = {}
+        due: dict[int, int] = {}  # of each stream: what both must have, as delivery is safe
         for number in (pair.reference, pair.other):
             for sender, bucket in buckets.get((number, pair.tag), ()):
                 stream, group = (0 if pair.ordered else sender), groups[number, pair.tag, sender, bucket]
                 mark = group.highest if pair.ordered else group.highest_key
                 highest[number, stream] = max(highest.get((number, stream), 0), mark)
+                if number in pair.safe:
+                    sure = decided.get((number, pair.tag), 0) if pair.ordered else group.decided_key
+                    due[stream] = max(due.get(stream, 0), sure)
         for stream in {stream for _, stream in highest}:
             survived = bool(pair.survived) if pair.ordered else stream in pair.survived
             other = highest.get((pair.other, stream), 0)
             limit = other if survived else min(other, highest.get((pair.reference, stream), 0))
             if pair.stable is not None:
                 limit = min(limit, pair.stable)
-            self._limits[stream] = max([limit, *(decided.get((number, pair.tag), 0) for number in pair.safe)])
+            self._limits[stream] = max(limit, due.get(stream, 0))
 
     def of(self, sender: int, bucket: int) -> tuple[bool, int | None, int | None]:
         """(whether the bucket is compared, first and last position that is, or None for its ends)."""

@@ -101,6 +101,8 @@ class Group:
     """Global seqno; 0 where there is no total order."""
     highest_key: int
     """Under total order of the highest packet, its first message."""
+    decided_key: int
+    """Without total order, the highest key of a message that is not transitional; 0: all are."""
     fingerprint: int
 
     def add(self, other: Group) -> None:
@@ -108,6 +110,7 @@ class Group:
         self.rows += other.rows
         self.highest = max(self.highest, other.highest)
         self.highest_key = max(self.highest_key, other.highest_key)
+        self.decided_key = max(self.decided_key, other.decided_key)
         self.fingerprint = self.fingerprint + other.fingerprint & (1 << 64) - 1
 
 
@@ -162,10 +165,7 @@ def summarize(segment: Segment, with_payload: bool) -> Summary:
         SenderRun(sender, idx, rows, _key(first), _key(highest), _keys(back), _keys(jumps))
         for sender, idx, rows, first, highest, back, jumps in sorted(scan.senders())
     ]
-    groups = {
-        (tag, sender, bucket): Group(rows, highest, seqno << 16 if highest else bucket << FIFO_SHIFT | low, total)
-        for (tag, sender, bucket), (rows, highest, seqno, low, total) in scan.groups()
-    }
+    groups = {key: _group(key[2], *found) for key, found in scan.groups()}
     ends = scan.ends if scan.rows else (0, -1)
     return Summary(
         segment.number, scan.rows, *ends, _found(scan.breaks), views, senders, payloads, altered, groups
@@ -179,6 +179,13 @@ def scan_columns(batch: pa.RecordBatch) -> dict[str, Any]:
     if flags.null_count:  # of a journal that does not say
         flags = flags.fill_null(False)
     return {**columns, "transitional": flags.to_numpy(zero_copy_only=False).view(np.uint8)}
+
+
+def _group(bucket: int, rows: int, highest: int, seqno: int, low: int, total: int, decided: int) -> Group:
+    if highest:
+        return Group(rows, highest, seqno << 16, 0, total)
+    of_bucket = bucket << FIFO_SHIFT
+    return Group(rows, highest, of_bucket | low, of_bucket | decided - 1 if decided else 0, total)
 
 
 def _key(message: tuple[int, int]) -> int:
