@@ -8,6 +8,7 @@ import sys
 import textwrap
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,20 +16,19 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
+import pyarrow as pa
 from journal_data import Row, as_live, batch_of, journal, member, view
 from members import SHORT_LIVED_JAVA
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 import seqcast.spark
-from seqcast.journal import manifest
+from seqcast.journal import manifest, reader
 from seqcast.journal.reader import read
 from seqcast.journal.writer import JournalWriter
 from seqcast.spark.follow import offset_at
 from seqcast.spark.source import JournalReader, JournalStream, Wanted
-from seqcast.spark.stores import Folders
-
-pytestmark = pytest.mark.spark
+from seqcast.spark.stores import Folders, pieces
 
 A, B, C = (member(name) for name in "abc")
 V1, V2 = view(1, [A, B]), view(2, [A, B, C])
@@ -77,12 +77,71 @@ def test_options_say_which_rows_are_read(session: Any, tmp_path: Path) -> None:
     assert table.count() == 500  # what one query asks for does not stay with the table
 
 
+def test_only_the_columns_that_are_wanted_are_read_and_given(session: Any, tmp_path: Path) -> None:
+    path = journal(tmp_path, A, [(V1, FIRST), (V2, SECOND)], payload="full", segment_rows=100)
+
+    def table(**options: str) -> Any:
+        return session.read.format("seqcast").options(**options).load(str(path)).toArrow()
+
+    whole = table()
+    for columns in ("payload,index", "sent_at, sender,member", "member"):
+        names = [name.strip() for name in columns.split(",")]
+        by = [(name, "ascending") for name in names]
+        assert table(columns=columns).sort_by(by).equals(whole.select(names).sort_by(by))
+    some = table(columns="idx", view="2", sender="c", since="2001-01-01")
+    assert some.num_rows == sum(row.sender == C for row in SECOND)
+    planned = JournalReader([Folders([str(path)])], Wanted.of({"columns": "sent_at,sender", "view": "2"}))
+    assert {tuple(part.columns) for part in planned.partitions()} == {("view_counter", "sender", "sent_ns")}
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_a_part_of_a_segment_is_read_without_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, live: bool
+) -> None:
+    monkeypatch.setattr("seqcast.journal.roll.ROW_GROUP_ROWS", 100)
+    path = journal(tmp_path, A, [(V1, FIRST * 3)], payload="full")
+    if live:
+        as_live(path, chunk=100)
+    (segment,) = read(path).segments
+    whole = pa.Table.from_batches(reader.segment_batches(segment))
+    decoded: list[int] = []
+    around = reader._batches_around
+
+    def counted(*given: Any) -> Any:
+        for at, batch in around(*given):
+            decoded.append(batch.num_rows)
+            yield at, batch
+
+    monkeypatch.setattr(reader, "_batches_around", counted)
+    ranges = (0, 900), (0, 1), (899, 900), (150, 250), (200, 300), (100, 105), (7, 7), (-5, 2000), (900, 950)
+    for first, end in ranges:
+        decoded.clear()
+        found = list(reader.segment_batches(segment, first=first, end=end))
+        kept = whole.slice(max(0, first), max(0, min(end, 900) - max(0, first)))
+        assert [batch.num_rows for batch in found if not batch.num_rows] == []
+        assert pa.Table.from_batches(found, whole.schema).equals(kept)
+        assert sum(decoded) <= kept.num_rows + 198
+
+
+def test_a_batch_of_a_stream_is_cut_where_segments_and_row_groups_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqcast.spark.stores.PARTITION_ROWS", 100)
+    rows = (30, 250, 40, 40, 500)
+    segments = tuple(SimpleNamespace(rows=n) for n in rows)
+    told: Any = SimpleNamespace(first_idx=1000, segments=segments)
+    assert list(pieces(told, 1000, 1860)) == [
+        (1000, 1030), (1030, 1130), (1130, 1230), (1230, 1320), (1320, 1360), (1360, 1460), (1460, 1560), (1560, 1660),
+        (1660, 1760), (1760, 1860),
+    ]  # fmt: skip
+    assert list(pieces(told, 1010, 1050)) == [(1010, 1050)]
+    assert list(pieces(told, 1500, 1500)) == []
+
+
 def test_segments_that_no_row_can_come_from_are_not_read(tmp_path: Path) -> None:
     path = journal(tmp_path, A, [(V1, FIRST), (V2, SECOND)], payload="hash", segment_rows=100)
 
     def segments(**options: str) -> int:
-        reader = JournalReader([Folders([str(path)])], Wanted.of(options))
-        return sum(len(part.segments) for part in reader.partitions())
+        planned = JournalReader([Folders([str(path)])], Wanted.of(options))
+        return sum(len(part.segments) for part in planned.partitions())
 
     assert 0 < segments(view="2") < segments()
     assert segments(since="2033-01-01") == 0
@@ -192,6 +251,8 @@ def test_offsets_name_the_member_and_what_retention_removed_is_said(tmp_path: Pa
         ({"failOnDataLoss": "perhaps"}, "give 'true' or 'false'"),
         ({"view": "last"}, "give counters of views"),
         ({"since": "yesterday"}, "give a time such as"),
+        ({"columns": "idx, nothing"}, "there is no 'nothing'; give some of member, idx,"),
+        ({"columns": "idx,idx"}, "give each column once"),
     ],
 )
 def test_wrong_options_are_refused(session: Any, tmp_path: Path, options: dict[str, str], says: str) -> None:

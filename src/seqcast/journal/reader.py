@@ -30,7 +30,7 @@ from seqcast.journal.schema import (
     segment_name,
     signed,
 )
-from seqcast.journal.stream import SUM_BYTES, SUMS_SUFFIX, read_sums, stream_batches, stream_schema
+from seqcast.journal.stream import SUM_BYTES, SUMS_SUFFIX, messages_with, read_sums, stream_batches, stream_schema
 from seqcast.types import Member, ViewId
 
 if TYPE_CHECKING:
@@ -296,47 +296,74 @@ def extent(path: Path) -> tuple[int, int]:
 
 
 def segment_batches(
-    segment: Segment, columns: Sequence[str] | None = None, *, batch_rows: int = 1 << 16
+    segment: Segment,
+    columns: Sequence[str] | None = None,
+    *,
+    batch_rows: int = 1 << 16,
+    first: int = 0,
+    end: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Batches of one segment, with only the given columns; one that the journal's version did not have is null. The
-    checksums of the file are compared first.
+    checksums are compared first: of a rolled segment that of the whole file.
 
     Args:
         batch_rows: bound of a batch of a rolled segment; those of a live one are as they were written.
+        first, end: gives only the rows from here to here in the segment, the second exclusive. Little else is read.
 
     Raises:
         JournalDamaged: the file is not as it was written, or gone.
     """
+    first, end = max(0, first), segment.rows if end is None else min(end, segment.rows)
+    if first >= end:
+        return
+    for at, batch in _batches_around(segment, columns, batch_rows, first, end):
+        begin, stop = max(at, first), min(at + batch.num_rows, end)
+        if begin < stop:
+            yield _with_columns(batch.slice(begin - at, stop - begin), columns)
+
+
+def _batches_around(
+    segment: Segment, columns: Sequence[str] | None, batch_rows: int, first: int, end: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Batches of a segment, each with the place of its first row, that have its rows from ``first`` to ``end`` - 1."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     path = segment.path
-    if not segment.rows:
-        return
     try:
         if segment.live:
             try:
-                messages = [each for each in read_sums(path)[0] if each.offset + each.size <= segment.size]
+                at, messages = messages_with(read_sums(path)[0], first, end)
                 for batch in stream_batches(path, messages):
-                    yield _with_columns(batch, columns)
+                    yield at, batch
+                    at += batch.num_rows
                 return
             except FileNotFoundError:  # rolled meanwhile; nothing was given out yet
                 segment = _now_rolled(segment)
         check_rolled(segment)
-        left = segment.rows
         with pq.ParquetFile(segment.path) as file:
             names = file.schema_arrow.names
             kept = None if columns is None else [name for name in columns if name in names or name not in ADDED]
             if missing := sorted({*(kept or ())} - {*names}):
                 raise JournalDamaged(f"{segment.path} has no column {missing[0]!r}")
+            at, groups = _row_groups(file.metadata, first, end)
             # Threads would take twice the time of processors, and tasks of Spark have one each.
-            for batch in file.iter_batches(columns=kept, batch_size=batch_rows, use_threads=False):
-                yield _with_columns(batch.slice(0, left), columns)
-                left -= batch.num_rows
-                if left <= 0:
+            for batch in file.iter_batches(batch_rows, groups, kept, use_threads=False):
+                yield at, batch
+                at += batch.num_rows
+                if at >= end:
                     return
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the last: of a damaged name
         raise JournalDamaged(f"{path} cannot be read: {_line(error)}") from error
+
+
+def _row_groups(metadata: Any, first: int, end: int) -> tuple[int, list[int]]:
+    """The row groups that have the rows from ``first`` to ``end`` - 1, and the place of the first row in them."""
+    begins = [0]
+    for group in range(metadata.num_row_groups):
+        begins.append(begins[-1] + metadata.row_group(group).num_rows)
+    wanted = [group for group in range(metadata.num_row_groups) if begins[group] < end and begins[group + 1] > first]
+    return begins[wanted[0]] if wanted else 0, wanted
 
 
 def _with_columns(batch: pa.RecordBatch, columns: Sequence[str] | None) -> pa.RecordBatch:

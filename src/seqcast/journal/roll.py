@@ -23,7 +23,8 @@ from seqcast.journal.stream import SUMS_SUFFIX, read_sums, stream_batches, strea
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ROW_GROUP_BYTES = 64 << 20
+ROW_GROUP_BYTES, ROW_GROUP_ROWS = 64 << 20, 1 << 18
+"""A row group ends at either bound: a reader of a part of a segment decodes those that have the part."""
 WAITING_MAX, WAITING_FEW = 3, 1
 """Segments that wait: above the first number they are rolled at normal priority, until the second is reached."""
 
@@ -57,7 +58,7 @@ def roll(stream: Path, manifest: ManifestWriter) -> Path:
         if torn:
             raise JournalError(f"{stream} is not whole")
         table = pa.Table.from_batches(stream_batches(stream, messages), stream_schema(stream, messages))
-        rows = max(1, table.num_rows * ROW_GROUP_BYTES // max(1, table.nbytes))
+        rows = min(ROW_GROUP_ROWS, max(1, table.num_rows * ROW_GROUP_BYTES // max(1, table.nbytes)))
         pq.write_table(table, partial, row_group_size=rows, **_options(table.schema))
         rolled = describe(partial, segment_number(stream), table)
         del table

@@ -130,8 +130,21 @@ def _consistent(path: Path) -> tuple[int, bytes]:
         before = data
 
 
+def messages_with(messages: Sequence[Message], first: int, end: int) -> tuple[int, list[Message]]:
+    """Of the messages of a stream, its schema and the batches that have the rows from ``first`` to ``end`` - 1, and the
+    place of the first row in them."""
+    kept, begin, at = list(messages[:1]), 0, 0
+    for message in messages[1:]:
+        if at < end and at + message.rows > first:
+            begin = at if len(kept) == 1 else begin
+            kept.append(message)
+        at += message.rows
+    return begin, kept
+
+
 def stream_batches(path: Path, messages: Sequence[Message]) -> Iterator[pa.RecordBatch]:
-    """The batches among the given messages of a stream, whose checksums are compared; mapped and not copied.
+    """The batches among the given messages of a stream, of which the first is the schema. Their checksums are compared
+    before the first batch is given; they are mapped and not copied.
 
     Raises:
         JournalDamaged: a message does not have its checksum.
@@ -149,10 +162,14 @@ def stream_batches(path: Path, messages: Sequence[Message]) -> Iterator[pa.Recor
     for message in messages:
         if payload_hash(mapped[message.offset : message.offset + message.size]) != message.hash:
             raise JournalDamaged(f"{path} is altered at byte {message.offset} or behind: its checksum does not fit")
-    reader = pa.ipc.open_stream(pa.py_buffer(mapped[:end]))
+
+    def contents(message: Message) -> pa.Buffer:
+        return pa.py_buffer(mapped[message.offset : message.offset + message.size])
+
+    schema = pa.ipc.read_schema(contents(messages[0]))
     for message in messages:
         if message.rows:
-            batch = reader.read_next_batch()
+            batch = pa.ipc.read_record_batch(contents(message), schema)
             if batch.num_rows != message.rows:
                 raise JournalDamaged(f"{path}: the batch at byte {message.offset} has not {message.rows} rows")
             yield batch

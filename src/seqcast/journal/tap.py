@@ -230,14 +230,8 @@ def rows_between(journal: Journal, first: int, end: int, columns: Sequence[str])
     """
     at = journal.first_idx
     for segment in journal.segments:
-        if at + segment.rows <= first or at >= end:
-            at += segment.rows
-            continue
-        for batch in segment_batches(segment, columns):
-            begin, stop = max(at, first), min(at + batch.num_rows, end)
-            if begin < stop:
-                yield batch.slice(begin - at, stop - begin)
-            at += batch.num_rows
+        yield from segment_batches(segment, columns, first=first - at, end=end - at)
+        at += segment.rows
 
 
 def check_token(token: bytes) -> bytes:

@@ -29,21 +29,26 @@ from seqcast.journal.reader import Journal, find
 from seqcast.journal.schema import JournalError
 from seqcast.spark.follow import Follower, Found, NotYet, offset_at
 from seqcast.spark.sink import Sink
-from seqcast.spark.stores import PARTITION_ROWS, Part, Store, stores_of
+from seqcast.spark.stores import Part, Store, pieces, stores_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
 FORMAT = "seqcast"
-SCHEMA = (
-    "member string, idx bigint, view_counter bigint, view_tag bigint, global_seqno bigint, sender string, "
-    "sender_id bigint, seqno bigint, `index` int, length int, sent_at timestamp, delivered_at timestamp, "
-    "payload_hash bigint, transitional boolean, payload binary"
-)
-"""``member``: whose journal it is; ``sender_id``, ``view_tag`` and ``payload_hash``: 64 unsigned bits kept as signed;
-``payload``: null where the journal keeps hashes; ``transitional``: null in journals of a version before 7. Else as in
-docs/journal.md."""
+SCHEMA = {
+    "member": "string", "idx": "bigint", "view_counter": "bigint", "view_tag": "bigint", "global_seqno": "bigint",
+    "sender": "string", "sender_id": "bigint", "seqno": "bigint", "index": "int", "length": "int",
+    "sent_at": "timestamp", "delivered_at": "timestamp", "payload_hash": "bigint", "transitional": "boolean",
+    "payload": "binary",
+}  # fmt: skip
+"""The columns and their types. ``member``: whose journal it is; ``sender_id``, ``view_tag`` and ``payload_hash``: 64
+unsigned bits kept as signed; ``payload``: null where the journal keeps hashes; ``transitional``: null in journals of a
+version before 7. Else as in docs/journal.md."""
+
+
+MADE_OF = {"sender_id": "sender", "sent_at": "sent_ns", "delivered_at": "delivered_ns"}
+"""Column of a source -> that of the journal, where it has another name."""
 
 
 def register(spark: SparkSession) -> None:
@@ -60,12 +65,14 @@ class Wanted:
         views: counters; empty: all.
         senders: names; empty: all.
         since_ns, until_ns: time of delivery, the second exclusive, ns since 1970.
+        columns: of ``SCHEMA``.
     """
 
     views: frozenset[int] = frozenset()
     senders: frozenset[str] = frozenset()
     since_ns: int = 0
     until_ns: int = (1 << 63) - 1
+    columns: tuple[str, ...] = tuple(SCHEMA)
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Wanted:
@@ -81,7 +88,20 @@ class Wanted:
             frozenset(_listed(options.get("sender", ""))),
             _time_ns("since", options.get("since")) or 0,
             _time_ns("until", options.get("until")) or (1 << 63) - 1,
+            columns_of(options),
         )
+
+    @property
+    def needed(self) -> set[str]:
+        """Columns of a journal from which the wanted rows and columns are made."""
+        needed = {MADE_OF.get(name, name) for name in self.columns if name != "member"} or {"idx"}
+        if self.views:
+            needed.add("view_counter")
+        if self.senders:
+            needed.add("sender")
+        if self.since_ns or self.until_ns < (1 << 63) - 1:
+            needed.add("delivered_ns")
+        return needed
 
     def span(self, journal: Journal) -> tuple[int, int]:
         """First position of the rows of the wanted views, and the one behind the last."""
@@ -113,6 +133,20 @@ class Wanted:
         return batch.filter(kept[0]) if kept else batch
 
 
+def columns_of(options: Mapping[str, str]) -> tuple[str, ...]:
+    """
+    Raises:
+        UsageError: there is no such column, or one is named twice.
+    """
+    names = tuple(_listed(options.get("columns", ""))) or tuple(SCHEMA)
+    if unknown := [name for name in names if name not in SCHEMA]:
+        given = options["columns"]
+        raise UsageError(f"columns={given!r}: there is no {unknown[0]!r}; give some of {', '.join(SCHEMA)}")
+    if len(set(names)) != len(names):
+        raise UsageError(f"columns={options['columns']!r}: give each column once")
+    return names
+
+
 def _listed(text: str) -> list[str]:
     return [each.strip() for each in text.split(",") if each.strip()]
 
@@ -132,7 +166,7 @@ def _time_ns(name: str, text: str | None) -> int | None:
 class JournalSource(DataSource):
     """The format. Options: ``path`` (``load(path)``), a member's journal, a directory of journals or a pattern;
     ``tap``, addresses of taps, with ``token`` or ``tokenFile``, and ``certificateFile`` for TLS; ``view``, ``sender``,
-    ``since`` and ``until``, see `Wanted`; for streams also ``startingOffset`` ("earliest", "latest"),
+    ``since``, ``until`` and ``columns``, see `Wanted`; for streams also ``startingOffset`` ("earliest", "latest"),
     ``maxRowsPerBatch``, ``failoverAfter`` (seconds), and ``failOnDataLoss`` ("false": go on without what is gone). As a
     sink see `seqcast.spark.sink`."""
 
@@ -141,7 +175,7 @@ class JournalSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        return SCHEMA
+        return ", ".join(f"`{name}` {SCHEMA[name]}" for name in columns_of(self.options))
 
     def reader(self, schema: Any) -> DataSourceReader:
         if not self.options.get("tap") and not _is_pattern(self.options.get("path", "")):
@@ -274,8 +308,8 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "the journal that the query's checkpoint belongs to, or a crash of the machine took its tail"
             )
         return [
-            found.store.part(journal, self._wanted, at, min(at + PARTITION_ROWS, until))
-            for at in range(max(begin, journal.first_idx), until, PARTITION_ROWS)
+            found.store.part(journal, self._wanted, first, last)
+            for first, last in pieces(journal, max(begin, journal.first_idx), until)
         ]
 
     def _range(self, start: dict[str, Any], end: dict[str, Any]) -> tuple[Found, int, int]:
@@ -311,7 +345,7 @@ def _no_path() -> str:
 
 
 def _rows(part: Part) -> Iterator[pa.RecordBatch]:
-    """In a task: the rows of a part, in the columns of ``SCHEMA``."""
+    """In a task: the rows of a part, in the wanted columns."""
     for batch in part.batches():
         kept = part.wanted.among(batch, part.names)
         if kept.num_rows:
@@ -320,29 +354,25 @@ def _rows(part: Part) -> Iterator[pa.RecordBatch]:
 
 def _as_row(batch: pa.RecordBatch, part: Part) -> pa.RecordBatch:
     import pyarrow as pa
+
+    names = part.wanted.columns
+    return pa.RecordBatch.from_arrays([_column(name, batch, part) for name in names], names=list(names))
+
+
+def _column(name: str, batch: pa.RecordBatch, part: Part) -> pa.Array:
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    def at(name: str) -> pa.Array:  # Spark's timestamps have microseconds
-        micros = pc.divide(batch[name], 1000)
-        return micros.cast(pa.timestamp("us", tz="UTC"))
-
-    senders = batch["sender"].dictionary_encode()
-    names = [part.names.get(sender, f"{sender & (1 << 64) - 1:016x}") for sender in senders.dictionary.to_pylist()]
-    arrays = {
-        "member": pa.repeat(part.member, batch.num_rows),
-        "idx": batch["idx"],
-        "view_counter": batch["view_counter"],
-        "view_tag": batch["view_tag"],
-        "global_seqno": batch["global_seqno"],
-        "sender": pa.array(names, pa.string()).take(senders.indices),
-        "sender_id": batch["sender"],
-        "seqno": batch["seqno"],
-        "index": batch["index"],
-        "length": batch["length"],
-        "sent_at": at("sent_ns"),
-        "delivered_at": at("delivered_ns"),
-        "payload_hash": batch["payload_hash"],
-        "transitional": batch["transitional"],
-        "payload": batch["payload"] if part.has_payload else pa.nulls(batch.num_rows, pa.binary()),
-    }
-    return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+    match name:
+        case "member":
+            return pa.repeat(part.member, batch.num_rows)
+        case "sender":
+            ids = batch["sender"].dictionary_encode()
+            known = [part.names.get(each, f"{each & (1 << 64) - 1:016x}") for each in ids.dictionary.to_pylist()]
+            return pa.array(known, pa.string()).take(ids.indices)
+        case "sent_at" | "delivered_at":  # Spark's timestamps have microseconds
+            return pc.divide(batch[MADE_OF[name]], 1000).cast(pa.timestamp("us", tz="UTC"))
+        case "payload" if not part.has_payload:
+            return pa.nulls(batch.num_rows, pa.binary())
+        case _:
+            return batch[MADE_OF.get(name, name)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypedDict
 
@@ -12,6 +13,7 @@ from pyspark.sql.datasource import InputPartition
 
 from seqcast.errors import UsageError
 from seqcast.journal.reader import Journal, Segment, journal_files, read, segment_batches
+from seqcast.journal.roll import ROW_GROUP_ROWS
 from seqcast.journal.schema import COLUMNS, JournalError, signed
 from seqcast.journal.tap import TapClient, TapGone, read_token, rows_between
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 PARTITION_BYTES = 128 << 20
 """Segments of a journal on disk are gathered to this much for a task."""
-PARTITION_ROWS = 1 << 20
+PARTITION_ROWS = ROW_GROUP_ROWS
 """Rows of a stream's batch, or of a tap's journal, for a task."""
 
 
@@ -63,7 +65,9 @@ class Part(InputPartition):
 
     @property
     def columns(self) -> list[str]:
-        return [*COLUMNS, "payload"] if self.has_payload else [*COLUMNS]
+        """Of the journal, what the wanted columns are made of."""
+        needed = self.wanted.needed - (set() if self.has_payload else {"payload"})
+        return [name for name in (*COLUMNS, "payload") if name in needed]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """In a task: the rows."""
@@ -77,13 +81,8 @@ class FilePart(Part):
     segments: tuple[tuple[int, Segment], ...] = ()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        for position, segment in self.segments:
-            at = position
-            for batch in segment_batches(segment, self.columns):
-                begin, end = max(at, self.first), min(at + batch.num_rows, self.end)
-                if begin < end:
-                    yield batch.slice(begin - at, end - begin)
-                at += batch.num_rows
+        for at, segment in self.segments:
+            yield from segment_batches(segment, self.columns, first=self.first - at, end=self.end - at)
 
 
 @dataclass(frozen=True)
@@ -206,6 +205,20 @@ class Taps:
 
     def part(self, journal: Journal, wanted: Wanted, first: int, end: int) -> Part:
         return TapPart(**part_fields(journal, wanted, first, end), tap=self._client, journal=journal)
+
+
+def pieces(journal: Journal, first: int, end: int) -> Iterator[tuple[int, int]]:
+    """The rows at positions ``first`` to ``end`` - 1 of a stream's batch in ranges for a task each, cut where segments
+    and their row groups begin, so that no two tasks decode the same rows."""
+    cuts, at = [], journal.first_idx
+    for segment in journal.segments:
+        cuts += [cut for cut in range(at, at + segment.rows, PARTITION_ROWS) if first < cut < end]
+        at += segment.rows
+    begin = first
+    for cut, following in pairwise([*cuts, end, 1 << 62]):
+        if begin < cut and following - begin > PARTITION_ROWS:
+            yield begin, cut
+            begin = cut
 
 
 def stores_of(options: Mapping[str, str]) -> list[Store]:
