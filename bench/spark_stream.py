@@ -6,8 +6,9 @@ First it writes one member's journal and reads it as a table into Spark's noop s
 warming up of the JVM), and as a stream in batches of a million rows. Then a process with two members multicasts at a
 rate and journals what it delivers; a query follows the journal into a sink that takes Arrow batches and compares each
 row's time of sending with its own clock, in the task: so the latency is from ``send_batch`` to the sink's task, and
-leaves out the commit of the micro-batch. The first third of the micro-batches is dropped. Rates are rows per second of
-wall time; CPU seconds are those of all processes that took part. It does not measure a network.
+leaves out the commit of the micro-batch. The time of the stream begins when the query has written its first
+micro-batch, and the first third of those that follow is dropped. Rates are rows per second of wall time; CPU seconds
+are those of all processes that took part. It does not measure a network.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class LatencySink(DataSource):
 
 @dataclass
 class Latencies(WriterCommitMessage):
-    took_us: list[int]
+    took_us: list[Any]
 
 
 class LatencyWriter(DataSourceStreamArrowWriter):
@@ -56,15 +57,13 @@ class LatencyWriter(DataSourceStreamArrowWriter):
         self._out = out
 
     def write(self, iterator: Iterator[Any]) -> Latencies:
-        took: list[int] = []
-        for batch in iterator:
-            sent_us = batch["sent_at"].cast("int64").to_numpy()
-            took += (time.time_ns() // 1000 - sent_us).tolist()
-        return Latencies(took)
+        times = [(time.time_ns(), batch["sent_at"].cast("int64").to_numpy()) for batch in iterator]
+        return Latencies([now_ns // 1000 - sent_us for now_ns, sent_us in times])
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        took = np.concatenate([np.array(part.took_us) for part in messages if isinstance(part, Latencies)])
-        if len(took):
+        parts = [part for each in messages if isinstance(each, Latencies) for part in each.took_us]
+        if parts:
+            took = np.concatenate(parts)
             line = {"rows": len(took), "p50_ms": np.percentile(took, 50) / 1e3, "p99_ms": np.percentile(took, 99) / 1e3}
             with open(self._out, "a") as file:
                 file.write(json.dumps(line) + "\n")
@@ -73,8 +72,12 @@ class LatencyWriter(DataSourceStreamArrowWriter):
         pass
 
 
-def members(cluster: str, journals: str, size: int, rate: int, seconds: float) -> None:
-    """In a process of its own: one member multicasts at a rate, the other one journals."""
+START_S = 180.0
+"""How long the query may take to its first micro-batch."""
+
+
+def members(cluster: str, journals: str, size: int, rate: int) -> None:
+    """In a process of its own: one member multicasts at a rate until standard input ends, the other one journals."""
     import threading
 
     import seqcast
@@ -90,41 +93,54 @@ def members(cluster: str, journals: str, size: int, rate: int, seconds: float) -
             while a.recv_batch() is not None:
                 pass
 
+        over = threading.Event()
         threading.Thread(target=receive, daemon=True).start()
+        threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
         print("joined", flush=True)
         begin, sent = time.monotonic(), 0
-        while (now := time.monotonic() - begin) < seconds:
-            if sent <= now * rate:
+        while not over.is_set():
+            if sent <= (time.monotonic() - begin) * rate:
                 b.send_batch(data, offsets)
                 sent += count
             else:
                 time.sleep(0.001)
         print(round(sent / (time.monotonic() - begin)), flush=True)
-        sys.stdin.read()
         os._exit(0)  # what the journal's end costs is not measured
 
 
 def latency(spark: Any, arguments: argparse.Namespace, top: Path) -> dict[str, Any]:
     command = [sys.executable, __file__, "members", f"bench-{os.getpid()}", str(top / "live")]
-    command += [str(arguments.size), str(arguments.rate), str(arguments.seconds)]
+    command += [str(arguments.size), str(arguments.rate)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as sender:
         assert sender.stdout is not None and sender.stdin is not None and sender.stdout.readline() == "joined\n"
-        out, before = top / "latencies", cpu_s()
+        out = top / "latencies"
         stream = spark.readStream.format("seqcast").load(str(top / "live")).select("sent_at", "payload")
         query = stream.writeStream.format("latency").option("out", str(out))
         query = query.option("checkpointLocation", str(top / "checkpoint")).start()
-        rate = int(sender.stdout.readline())
-        query.stop()
+        deadline = time.monotonic() + START_S
+        while not out.exists() and query.isActive and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if not out.exists():
+            sender.kill()
+            raise SystemExit(f"the query wrote no micro-batch within {START_S:g} s: {query.exception()}")
+        warming, before = len(out.read_text().splitlines()), cpu_s()
+        query.awaitTermination(arguments.seconds)
         used = cpu_s() - before
+        progress = query.recentProgress[-len(query.recentProgress) // 2 :]
+        query.stop()
         sender.stdin.close()
-    if not out.exists():
-        raise SystemExit("no micro-batch ended: give the stream more --seconds")
-    lines = [json.loads(line) for line in out.read_text().splitlines()]
-    kept = lines[len(lines) // 3 :]
+        rate = int(sender.stdout.readline())
+    lines = [json.loads(line) for line in out.read_text().splitlines()[warming:]]
+    if not (kept := lines[len(lines) // 3 :]):
+        raise SystemExit(f"no micro-batch ended in {arguments.seconds:g} s: give the stream more --seconds")
     return {
         "sent_per_s": rate, "batches": len(kept), "rows": sum(line["rows"] for line in kept), "cpu_s": round(used, 1),
         **{name: round(float(np.median([line[name] for line in kept])), 1) for name in ("p50_ms", "p99_ms")},
         "p99_ms_worst": round(max(line["p99_ms"] for line in kept), 1),
+        "phases_ms": {
+            name: round(float(np.median([each["durationMs"].get(name, 0) for each in progress])))
+            for name in progress[-1]["durationMs"]
+        },
     }  # fmt: skip
 
 
@@ -137,8 +153,8 @@ def measured(rows: int, action: Any) -> dict[str, Any]:
 
 def main() -> None:
     if sys.argv[1:2] == ["members"]:
-        cluster, journals, size, rate, seconds = sys.argv[2:]
-        return members(cluster, journals, int(size), int(rate), float(seconds))
+        cluster, journals, size, rate = sys.argv[2:]
+        return members(cluster, journals, int(size), int(rate))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000_000, help="of the table and of the backlog (%(default)s)")
     parser.add_argument("--size", type=int, default=100, help="bytes a message (%(default)s)")
