@@ -278,6 +278,20 @@ def test_a_joiner_that_does_not_fit_is_told_why(changes, reason):
     assert reason in x.record.error and x.endpoint.over
 
 
+def test_a_joiner_that_did_not_run_looks_for_the_group_for_as_long_again():
+    """As on a machine that runs neither of two processes for a while: the JOIN waits there to be read, and its answer
+    comes when the time of discovery is over."""
+    stage = Stage()
+    stage.group("a")
+    stage.named("b", 1000)
+    stage.until(1000)
+    a, b = stage.nodes
+    b.pause(1500 * MS)
+    a.pause(1501 * MS)
+    stage.until(3000)
+    assert names(b) == [["a", "b"]] and names(a) == [["a"], ["a", "b"]]
+
+
 def test_a_joiner_that_hears_another_wire_version_forms_no_group():
     seen = []
     for foreign in (False, True):

@@ -114,17 +114,28 @@ class Lifecycle(Machine):
         return min(self.joins.due, self.leaves.due, self.deadline_ns)
 
     def run_timers(self) -> None:
-        now = self.context.now
+        now, late = self.context.now, self.context.now - self.joins.due
         if now >= self.deadline_ns:
             self.fire(E.DEADLINE)
         elif self.leaves.take(now):
             self.fire(E.LEAVE_AGAIN)
         elif self.joins.take(now):
+            if late > self.context.settings.join_ns_min:
+                self.discount(late)
             if now < self.discovered_ns:  # steady while discovering: joiners that start together must hear each other
                 self.joins.start(now)
             seen = now - self.context.settings.joiner_seen_ns
             self.others = {joiner: heard for joiner, heard in self.others.items() if heard > seen}
             self.fire(E.JOIN_AGAIN)
+
+    def discount(self, late: int) -> None:
+        """This member did not run for so long: it asked nobody meanwhile, and answers may wait to be read. Without
+        this, a joiner on a busy machine finds its discovery over after one JOIN, and forms a second group."""
+        due = self.context.now - late
+        if due < self.form_ns:
+            self.form_ns += late
+        if due < self.discovered_ns:
+            self.discovered_ns += late
 
     # ---- guards
 
