@@ -298,3 +298,17 @@ def test_only_a_members_own_places_are_given_back() -> None:
     body = struct.pack("<QQQQIHH", 0, 0, 0, 1, 4, 1, 0) + struct.pack("<HH", 2, 1)
     net.engines[1].receive(Forger(7).datagram(RECORD, 100, 1, body, seqno=1), bytes([1]), net.now)
     assert net.engines[1].counters()["drop_field"] == 1
+
+
+def test_a_packet_whose_place_is_past_is_dropped_and_its_senders_right_one_is_taken() -> None:
+    """Only a faulty member, or somebody in its name, sends one; it would block the stream of that member for ever."""
+    net = group(3)
+    net.run(5)
+    net.engines[0].send(b"at place 1")
+    net.run(5)
+    forged = Forger(7).packet(DATA, net.ids[1], 1, 1, origin=1, rank=1, place=1)
+    net.engines[2].receive(forged, bytes([2]), net.now)
+    net.engines[1].send(b"at place 2")
+    net.run(20)
+    assert net.engines[2].counters()["drop_field"] == 1
+    assert net.got == [[(net.ids[0], b"at place 1"), (net.ids[1], b"at place 2")]] * 3
