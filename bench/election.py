@@ -115,13 +115,13 @@ def election(bench: Bench, how: signal.Signals) -> float | None:
     victim = bench.coordinator
     bench.group.remove(victim)
     begin = time.monotonic_ns()
-    victim.popen.send_signal(how)
+    victim.signal(how)
     try:
         return (bench.complete(seconds=ELECTION_S) - begin) / 1e6
     except Late:
         return None
     finally:
-        victim.popen.kill()
+        victim.kill()
 
 
 def main() -> int:

@@ -24,8 +24,8 @@ import itertools
 import json
 import logging
 import os
+import signal
 import statistics
-import subprocess
 import sys
 import threading
 import time
@@ -39,6 +39,7 @@ from pages import table
 import seqcast
 from seqcast.core.orders import resolve
 from seqcast.perf.messages import BatchSource
+from seqcast.perf.processes import Process, RunFailed
 from seqcast.perf.report import machine, shown
 from seqcast.types import ORDERS
 
@@ -187,38 +188,22 @@ class Worker:
 # ---- the group, as the parent sees it ------------------------------------------------------------------------------
 
 
-class Failed(Exception):
-    """A round failed."""
-
-
-class Member:
+class Member(Process):
     def __init__(self, cluster: str, number: int, order: str, interface: str) -> None:
         self.number = number
         task = json.dumps({"cluster": cluster, "number": number, "order": order, "interface": interface})
-        self.popen = subprocess.Popen(
-            [sys.executable, __file__, "--worker", task],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
-        )  # fmt: skip
-
-    def tell(self, do: str, **values: Any) -> None:
-        assert self.popen.stdin is not None
-        print(json.dumps({"do": do, **values}), file=self.popen.stdin, flush=True)
+        super().__init__([sys.executable, __file__, "--worker", task], f"member {number}")
 
     def answer(self, event: str) -> dict[str, Any]:
-        """Its next line. A worker answers or fails within its own limits."""
-        assert self.popen.stdout is not None
-        line = self.popen.stdout.readline()
-        told: dict[str, Any] = json.loads(line) if line else {}
-        if told.get("event") != event:
-            raise Failed(f"member {self.number}: no {event!r}, but {line.strip() or 'the end'}")
-        return told
+        """Its next line. A worker answers or fails within its own, shorter limits."""
+        return self.expect(event, 3 * LIMIT_S)
 
 
 def one_round(order: str, number: int, interface: str) -> dict[str, Any]:
     """One kill.
 
     Raises:
-        Failed: a member failed, or a view did not come.
+        RunFailed: a member failed, or a view did not come.
     """
     members: list[Member] = []
     try:
@@ -233,27 +218,26 @@ def one_round(order: str, number: int, interface: str) -> dict[str, Any]:
         victim, closing = members[at], seen[0]["tag"]
         survivors = [member for member in members if member is not victim]
         for member in members:
-            member.tell("go")
+            member.tell(do="go")
         time.sleep(LOAD_S)
         killed_ns = time.monotonic_ns()
-        victim.popen.kill()
+        victim.signal(signal.SIGKILL)
         after = ask(survivors, "complete", members=MEMBERS - 1)
         time.sleep(LOAD_S)
         sent = {each.number: told["sent"] for each, told in zip(survivors, ask(survivors, "end", "sent"), strict=True)}
         told = ask(survivors, "check", "checked", sent=sent, killed_ns=killed_ns)
         acting = told[min(range(len(after)), key=lambda i: after[i]["rank"])]
         for member in survivors:
-            member.tell("leave")
+            member.tell(do="leave")
         return judge(order, survivors, told, closing, acting["detection_ms"])
     finally:
         for member in members:
-            member.popen.kill()
-            member.popen.wait()
+            member.kill()
 
 
 def ask(asked: Sequence[Member], do: str, event: str = "", **values: Any) -> list[dict[str, Any]]:
     for member in asked:
-        member.tell(do, **values)
+        member.tell(do=do, **values)
     return [member.answer(event or do) for member in asked]
 
 
@@ -288,7 +272,7 @@ def measure(orders: Sequence[str], rounds: int, interface: str = "lo") -> dict[s
         for order in orders:
             try:
                 found[order].append(one_round(order, number, interface))
-            except (Failed, OSError) as error:
+            except (RunFailed, OSError) as error:
                 found[order].append({"failed": str(error)})
             print(f"failover {number + 1} of {rounds}: {order}: {found[order][-1]}", file=sys.stderr, flush=True)
     return {"rounds": rounds, "orders": found}

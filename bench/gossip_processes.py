@@ -19,9 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import queue
 import secrets
-import subprocess
 import sys
 import textwrap
 import threading
@@ -32,6 +30,7 @@ from typing import Any
 
 import seqcast
 from seqcast.perf.paths import Place, bridged, dropping
+from seqcast.perf.processes import Process, RunFailed
 from seqcast.perf.report import machine
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -141,48 +140,13 @@ def member(task: dict[str, Any]) -> None:
 # ---- the run
 
 
-class Child:
-    def __init__(self, place: Place, task: dict[str, Any]) -> None:
-        command = [*place.prefix, sys.executable, __file__, "--member", json.dumps(task)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-        )
-        self._lines: queue.Queue[str] = queue.Queue()
-        self._errors: list[str] = []
-        for target in (self._read, self._read_errors):
-            threading.Thread(target=target, daemon=True).start()
+def start(place: Place, task: dict[str, Any]) -> Process:
+    command = [*place.prefix, sys.executable, __file__, "--member", json.dumps(task)]
+    return Process(command, task["name"], env={**os.environ, "PYTHONPATH": str(ROOT / "src")})
 
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._lines.put(line)
-        self._lines.put("")
 
-    def _read_errors(self) -> None:
-        assert self._process.stderr is not None
-        for line in self._process.stderr:
-            self._errors = [*self._errors[-9:], line]
-
-    def expect(self, event: str, until: float) -> dict[str, Any]:
-        try:
-            line = self._lines.get(timeout=max(until - time.monotonic(), 0.1))
-        except queue.Empty:
-            raise SystemExit(f"a member did not report {event!r} in time") from None
-        if not line:
-            raise SystemExit(f"a member ended: {''.join(self._errors)}")
-        message: dict[str, Any] = json.loads(line)
-        assert message["event"] == event, message
-        return message
-
-    def go(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write("go\n")
-        self._process.stdin.flush()
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
+def expect(child: Process, event: str, until: float) -> dict[str, Any]:
+    return child.expect(event, max(until - time.monotonic(), 0.1))
 
 
 def run(kind: str, places: tuple[Place, ...], arguments: argparse.Namespace) -> dict[str, Any]:
@@ -195,27 +159,27 @@ def run(kind: str, places: tuple[Place, ...], arguments: argparse.Namespace) -> 
         "cluster": f"processes-{secrets.token_hex(4)}",
     }
     with ExitStack() as stack:
-        children: list[Child] = []
+        children: list[Process] = []
         begin = time.monotonic()
         for number, place in enumerate(places):
             if number >= STARTING:
-                children[number - STARTING].expect("joined", begin + FORM_S)
-            child = Child(place, task | {"name": f"m{number}", "number": number, "address": place.address})
+                expect(children[number - STARTING], "joined", begin + FORM_S)
+            child = start(place, task | {"name": f"m{number}", "number": number, "address": place.address})
             stack.callback(child.kill)
             children.append(child)
         for child in children[-STARTING:]:
-            child.expect("joined", begin + FORM_S)
+            expect(child, "joined", begin + FORM_S)
         for child in children:
-            child.expect("formed", begin + FORM_S)
+            expect(child, "formed", begin + FORM_S)
         formed = time.monotonic() - begin
         if arguments.loss:
             stack.enter_context(dropping(places, arguments.loss))
         for child in children:
-            child.go()
+            child.tell(do="go")
         end = time.monotonic() + arguments.seconds + 2 * DRAIN_S
-        rows = [child.expect("done", end) for child in children]
+        rows = [expect(child, "done", end) for child in children]
         for child in children:
-            child.go()
+            child.tell(do="go")
     late = sorted(each for row in rows for each in row["late_us"])
     sent, sent_n, received, received_n, cpu = (
         sum(row["window"][at] for row in rows) / len(rows) for at in range(len(rows[0]["window"]))
@@ -300,4 +264,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except RunFailed as error:
+        sys.exit(f"bench: {error}")

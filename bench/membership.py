@@ -29,7 +29,6 @@ import queue
 import random
 import secrets
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -38,6 +37,7 @@ from typing import Any
 
 import seqcast
 from seqcast.perf.paths import Place, bridged, call, why_no_namespaces
+from seqcast.perf.processes import Inbox, Process
 from seqcast.perf.report import machine
 
 HERE = Place((), "lo", "127.0.0.1")
@@ -136,26 +136,17 @@ class Late(Exception):
     """What was waited for did not come in time."""
 
 
-class Member:
-    """A worker's process."""
+class Member(Process):
+    """A worker's process, and the last of each event that it told."""
 
-    def __init__(self, command: Sequence[str], name: str, inbox: queue.Queue[tuple[Member, dict[str, Any]]]) -> None:
-        self.name = name
+    def __init__(self, command: Sequence[str], name: str, inbox: Inbox) -> None:
+        super().__init__(command, name, inbox)
         self.told: dict[str, dict[str, Any]] = {}
-        self.popen = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
-        )
-        threading.Thread(target=self._read, args=(inbox,), daemon=True).start()
 
-    def _read(self, inbox: queue.Queue[tuple[Member, dict[str, Any]]]) -> None:
-        assert self.popen.stdout is not None
-        for line in self.popen.stdout:
-            with contextlib.suppress(ValueError):
-                inbox.put((self, json.loads(line)))
-
-    def tell(self, **command: Any) -> None:
-        assert self.popen.stdin is not None
-        print(json.dumps(command), file=self.popen.stdin, flush=True)
+    def take(self, line: str | None) -> None:
+        with contextlib.suppress(ValueError):  # other programs than ours may print something else
+            told = json.loads(line or "")
+            self.told[told["event"]] = told
 
 
 class Bench:
@@ -165,7 +156,7 @@ class Bench:
         self.places = places
         self.settings = {"interface": places[0].interface, **settings}
         self.cluster = f"bench-{secrets.token_hex(4)}"
-        self.inbox: queue.Queue[tuple[Member, dict[str, Any]]] = queue.Queue()
+        self.inbox: Inbox = queue.Queue()
         self.all: list[Member] = []
         self.group: list[Member] = []  # who is to be in the view
         self.rng = random.Random(1)
@@ -175,8 +166,7 @@ class Bench:
 
     def __exit__(self, *_: object) -> None:
         for member in self.all:
-            member.popen.kill()
-            member.popen.wait()
+            member.kill()
 
     def spare(self, place: Place | None = None) -> Member:
         """A process that has imported everything, and joined nothing."""
@@ -211,11 +201,12 @@ class Bench:
         until = time.monotonic() + seconds
         while not done():
             try:
-                member, told = self.inbox.get(timeout=until - time.monotonic())
+                member, line = self.inbox.get(timeout=until - time.monotonic())
             except (queue.Empty, ValueError):
                 views = {member.name: member.told.get("view", {}).get("members") for member in self.group}
                 raise Late(f"waited {seconds:g} s in vain; views: {views}") from None
-            member.told[told["event"]] = told
+            assert isinstance(member, Member)
+            member.take(line)
 
     def complete(self, group: Sequence[Member] | None = None, seconds: float = STEP_S) -> int:
         """Waits until all of ``group`` have the one view of them; returns when the last had it, monotonic ns."""
@@ -311,9 +302,9 @@ def kill(rounds: int, who: str, preset: str) -> Figures:
             victim = bench.coordinator if who == "coordinator" else bench.last
             bench.group.remove(victim)
             begin = time.monotonic_ns()
-            victim.popen.kill()
+            victim.signal(signal.SIGKILL)
             yield f"kill {who}, {preset}", (bench.complete() - begin) / 1e6
-            victim.popen.wait()
+            victim.kill()
             bench.join(spare)
             bench.complete()
 
@@ -326,9 +317,9 @@ def stop(rounds: int, preset: str) -> Figures:
             victim = bench.coordinator
             bench.group.remove(victim)
             begin = time.monotonic_ns()
-            victim.popen.send_signal(signal.SIGSTOP)
+            victim.signal(signal.SIGSTOP)
             yield f"stop coordinator, {preset}", (bench.complete() - begin) / 1e6
-            victim.popen.kill()
+            victim.kill()
             bench.join(bench.spare())
             bench.complete()
 

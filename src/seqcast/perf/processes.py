@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 from seqcast.errors import SeqcastError
 from seqcast.perf.paths import Place
@@ -24,25 +24,34 @@ class RunFailed(SeqcastError):
     """A process of the measurement failed; the message is its own."""
 
 
-class Process:
-    """One process: ``python -m seqcast.perf.worker`` with its task as JSON, at its place.
+Inbox: TypeAlias = "queue.Queue[tuple[Process, str | None]]"
 
-    It answers in lines of JSON; ``{"event": "failed", "text": ...}`` ends the run. Its standard input is closed when
-    this process dies, which ends it too.
+
+class Process:
+    """One process that is commanded, and answers, in lines of JSON.
+
+    Its standard input is closed when this process dies, which is to end it too.
+
+    Args:
+        command: that starts it.
+        name: of the process, for messages.
+        inbox: takes its lines, and None at their end; several processes may share one. None: one of its own, for
+            ``expect``.
+        options: of ``subprocess.Popen``.
     """
 
-    def __init__(self, place: Place, task: dict[str, Any], pass_fds: Sequence[int] = ()) -> None:
-        self.name = str(task.get("name", task["role"]))
+    def __init__(self, command: Sequence[str], name: str, inbox: Inbox | None = None, **options: Any) -> None:
+        self.name = name
         self._child = subprocess.Popen(
-            [*place.prefix, sys.executable, "-m", "seqcast.perf.worker", json.dumps(task)],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            pass_fds=tuple(pass_fds),
             start_new_session=True,  # Ctrl-C is for the parent, which ends them in order
+            **options,
         )
-        self._lines: queue.Queue[str | None] = queue.Queue()
+        self._inbox: Inbox = inbox or queue.Queue()
         self._errors: list[str] = []
         for target in (self._read_lines, self._read_errors):
             threading.Thread(target=target, daemon=True).start()
@@ -50,8 +59,8 @@ class Process:
     def _read_lines(self) -> None:
         assert self._child.stdout is not None
         for line in self._child.stdout:
-            self._lines.put(line)
-        self._lines.put(None)
+            self._inbox.put((self, line))
+        self._inbox.put((self, None))
 
     def _read_errors(self) -> None:
         assert self._child.stderr is not None
@@ -66,13 +75,13 @@ class Process:
             self._child.stdin.flush()
 
     def expect(self, event: str, timeout_s: float) -> dict[str, Any]:
-        """Waits for its next line, which must be this event.
+        """Waits for its next line, which must be this event; ``{"event": "failed", "text": ...}`` says what is wrong.
 
         Raises:
             RunFailed: it failed, ended, sent another event, or sent nothing within ``timeout_s``.
         """
         try:
-            line = self._lines.get(timeout=timeout_s)
+            _, line = self._inbox.get(timeout=timeout_s)
         except queue.Empty:
             raise RunFailed(f"{self.name} did not report {event!r} within {timeout_s:g} s") from None
         if line is None:
@@ -83,6 +92,13 @@ class Process:
         if message.get("event") != event:
             raise RunFailed(f"{self.name}: {message.get('text', message)}")
         return message
+
+    def signal(self, number: int) -> None:
+        self._child.send_signal(number)
+
+    def kill(self) -> None:
+        self._child.kill()
+        self._child.wait()
 
     def close(self) -> None:
         """Asks it to end, by closing its standard input; ``wait`` waits for that."""
@@ -95,8 +111,7 @@ class Process:
         try:
             self._child.wait(max(0.0, until - time.monotonic()))
         except subprocess.TimeoutExpired:
-            self._child.kill()
-            self._child.wait()
+            self.kill()
 
 
 class Processes:
@@ -119,7 +134,8 @@ class Processes:
             process.wait(until)
 
     def start(self, place: Place, task: dict[str, Any], pass_fds: Sequence[int] = ()) -> Process:
-        """Starts one process at a place."""
-        process = Process(place, task, pass_fds)
+        """Starts ``python -m seqcast.perf.worker`` with its task as JSON, at its place."""
+        command = [*place.prefix, sys.executable, "-m", "seqcast.perf.worker", json.dumps(task)]
+        process = Process(command, str(task.get("name", task["role"])), pass_fds=tuple(pass_fds))
         self.all.append(process)
         return process
