@@ -92,4 +92,5 @@ $(VENV)/.ready-demo: pyproject.toml | $(VENV)/.built
 $(VENV)/.ready-dev: pyproject.toml | $(VENV)/.built
 	@test -e $@ || echo 'Installing what the tests need: once, a minute or two.'
 	$(BIN)/python -m pip install --quiet 'seqcast[report,dev]'
+	@$(BIN)/python -m pip install --quiet 'seqcast[readers]' || echo 'No DuckDB or Polars here: their tests are left out.'
 	@touch $@

@@ -27,7 +27,8 @@ FOUND = {
         "duckdb": {"version": "2.0.0", "cpu_s_all": 14.1, "seconds": {"gaps": 3.0, "fifo": 5.0}},
     },
     "source": {
-        "rows": 3_000_000, "size": 100, "table": [TABLE, TABLE], "backlog": TABLE,
+        "rows": 3_000_000, "size": 100, "table": [TABLE, TABLE, TABLE], "few": "sender,payload",
+        "backlog": {**TABLE, "steady_mrows_per_s": 1.5},
         "stream": {"sent_per_s": 99_871, "batches": 60, "p50_ms": 291.0, "p99_ms": 407.5, "p99_ms_worst": 470.0},
     },
 }  # fmt: skip
@@ -42,6 +43,7 @@ def test_the_page_has_the_figures_of_every_part() -> None:
     assert "| full | 1,024 | 10,000,000 | 4,100,000 | 0.77 | 3 |" in text
     assert "| DuckDB 2.0.0, the same checks | | 14.1 | 8 | |" in text
     assert "0.14 of DuckDB's CPU time" in text and "1.15 times that\nof few: 0.5 ms of CPU a segment" in text
+    assert "(`sender`, `payload`)" in text and "read at 1,500,000 rows/s" in text
     assert "latency p50 291 ms,\np99 407.5 ms" in text and "0 to 0.9" in text
 
 
