@@ -4,12 +4,13 @@
 
 First it writes one member's journal and reads it as a table into Spark's noop sink, twice (the second is without the
 warming up of the JVM), once more with a few columns (option ``columns``), and as a stream of these in batches of a
-million rows: all of it, with the start of the query, and the median of the micro-batches behind the first. Then a process with two members multicasts at a
-rate and journals what it delivers; a query follows the journal into a sink that takes Arrow batches and compares each
-row's time of sending with its own clock, in the task: so the latency is from ``send_batch`` to the sink's task, and
-leaves out the commit of the micro-batch. The time of the stream begins when the query has written its first
-micro-batch, and the first third of those that follow is dropped. Rates are rows per second of wall time; CPU seconds
-are those of all processes that took part. It does not measure a network.
+million rows: all of it, with the start of the query, and the median of the micro-batches behind the first.
+
+Then a process with two members multicasts at a rate and journals what it delivers; a query follows the journal into a
+sink that takes Arrow batches and compares each row's time of sending with its own clock, in the task: so the latency is
+from ``send_batch`` to the sink's task, and leaves out the commit of the micro-batch. The time of the stream begins when
+the query has written its first micro-batch, and the first third of those that follow is dropped. Rates are rows per
+second of wall time; CPU seconds are those of all processes that took part. It does not measure a network.
 """
 
 from __future__ import annotations
