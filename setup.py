@@ -30,7 +30,7 @@ def extension(name: str, rooms: list[str]) -> Extension:
     if sys.platform == "win32":
         compile_args += ["/O2", "/std:c11"]
     else:
-        compile_args += ["-O2", "-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden"]
+        compile_args += ["-O3", "-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden"]
         if os.environ.get("SEQCAST_WERROR"):
             compile_args.append("-Werror")
         if os.environ.get("SEQCAST_SANITIZE"):

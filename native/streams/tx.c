@@ -273,6 +273,13 @@ int sc_tx_pack(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t len, u
     }
 }
 
+/* Of the first n messages those before the first one that is larger than `most`. */
+static uint64_t count_allowed(const uint64_t *offsets, uint64_t n, uint64_t most) {
+    uint64_t k = 0;
+    while (k < n && offsets[k + 1] - offsets[k] <= most) k++;
+    return k;
+}
+
 /* Packs the messages of [first, n) that fit entirely into the open packet, with a single copy. Returns how many; sc_tx_pack
  * handles the next one. */
 uint64_t sc_tx_pack_whole(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, const uint64_t *offsets, uint64_t first,
@@ -280,16 +287,24 @@ uint64_t sc_tx_pack_whole(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, c
     if (!tx->open || tx->in_message || !sc_tx_keeps(tx, tx->packet_bytes)) return 0;
     int64_t most = room(tx);
     if (most < 0) return 0;
-    uint64_t base = offsets[first], end = base, k = 0, limit = UINT16_MAX - tx->open_pieces;
-    int32_t *out = tx->open_offsets + tx->open_pieces;
+    uint64_t base = offsets[first], limit = UINT16_MAX - tx->open_pieces, k = 0;
     if (limit > n - first) limit = n - first;
-    for (; k < limit; k++) {
-        uint64_t next = offsets[first + k + 1];
-        if (next - end > e->config.message_bytes_max || next - base + 4 * k > (uint64_t)most) break;
-        *++out = (int32_t)(tx->open_len + (next - base));
-        end = next;
+    /* What the first k messages take grows with k: the most that fit. */
+    for (uint64_t low = 1, high = limit; low <= high;) {
+        uint64_t middle = low + (high - low) / 2;
+        if (offsets[first + middle] - base + 4 * (middle - 1) > (uint64_t)most) {
+            high = middle - 1;
+        } else {
+            k = middle;
+            low = middle + 1;
+        }
     }
+    if (e->config.message_bytes_max < (uint64_t)most)
+        k = count_allowed(offsets + first, k, e->config.message_bytes_max);
     if (!k) return 0;
+    uint64_t end = offsets[first + k];
+    int32_t *out = tx->open_offsets + tx->open_pieces;
+    for (uint64_t i = 1; i <= k; i++) out[i] = (int32_t)(tx->open_len + (offsets[first + i] - base));
     if (end > base) memcpy(tx->open + SC_DATA_HEADER + tx->open_len, data + base, end - base);
     tx->open_len += (uint32_t)(end - base);
     tx->open_pieces += (uint32_t)k;

@@ -33,13 +33,9 @@ static sc_wire_result check_data(const uint8_t *p, size_t len) {
     size_t at = sc_wire_offsets(data_len);
     if (at + 4u * (size_t)(pieces + 1) > len) return SC_WIRE_SHORT;
     const uint8_t *offsets = p + at;
-    uint32_t previous = 0, falls = sc_get_offset(offsets, 0);
-    for (uint32_t i = 1; i <= pieces; i++) {
-        uint32_t o = sc_get_offset(offsets, i);
-        falls |= (uint32_t)(o < previous);
-        previous = o;
-    }
-    return verdict(!falls && previous == data_len);
+    uint32_t falls = sc_get_offset(offsets, 0);
+    for (uint32_t i = 1; i <= pieces; i++) falls |= sc_get_offset(offsets, i) < sc_get_offset(offsets, i - 1);
+    return verdict(!falls && sc_get_offset(offsets, pieces) == data_len);
 }
 
 static sc_wire_result check_record(const uint8_t *p, size_t len) {

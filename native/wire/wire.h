@@ -59,8 +59,16 @@ enum { SC_FLAG_CONT_IN = 1, SC_FLAG_CONT_OUT = 2, SC_FLAG_STARVED = 4, SC_FLAG_B
 /* Bytes of an integer, wherever it stands. */
 static inline uint8_t sc_get8(const uint8_t *p) { return p[0]; }
 static inline uint16_t sc_get16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+static inline uint32_t sc_little32(uint32_t v) { return __builtin_bswap32(v); }
+#else
+static inline uint32_t sc_little32(uint32_t v) { return v; }
+#endif
+/* Whole words, so that compilers handle several entries of a table at once. */
 static inline uint32_t sc_get32(const uint8_t *p) {
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+    uint32_t v;
+    memcpy(&v, p, sizeof v);
+    return sc_little32(v);
 }
 static inline uint64_t sc_get64(const uint8_t *p) { return sc_get32(p) | (uint64_t)sc_get32(p + 4) << 32; }
 static inline void sc_put8(uint8_t *p, uint8_t v) { p[0] = v; }
@@ -69,8 +77,8 @@ static inline void sc_put16(uint8_t *p, uint16_t v) {
     p[1] = (uint8_t)(v >> 8);
 }
 static inline void sc_put32(uint8_t *p, uint32_t v) {
-    sc_put16(p, (uint16_t)v);
-    sc_put16(p + 2, (uint16_t)(v >> 16));
+    v = sc_little32(v);
+    memcpy(p, &v, sizeof v);
 }
 static inline void sc_put64(uint8_t *p, uint64_t v) {
     sc_put32(p, (uint32_t)v);

@@ -9,7 +9,7 @@ import struct
 import pytest
 from engines import MS, Net, feed, forged, messages
 
-from seqcast._native.engine import AGAIN, SENT, TOO_LARGE, Batch, Message, Sending
+from seqcast._native.engine import AGAIN, SENT, TOO_LARGE, Batch, Message, Sending, SendingArray
 from seqcast.types import Member, ViewId
 
 
@@ -135,6 +135,30 @@ def test_a_single_member_goes_on_for_ever() -> None:
 def test_a_message_over_the_limit_is_refused() -> None:
     net = Net(1, message_bytes_max=1000)
     assert net.engines[0].send(bytes(1001)) == TOO_LARGE
+
+
+@pytest.mark.parametrize("packet", [1472, 65000])
+def test_an_array_is_sent_up_to_the_message_over_the_limit(packet: int) -> None:
+    net = Net(1, message_bytes_max=1000, packet=packet)
+    sent = [bytes([k]) * size for k, size in enumerate([0, 10, 1000, 0, 500])]
+    array = SendingArray(net.engines[0], [*sent, bytes(1001), b"behind it"])
+    assert array.step() == TOO_LARGE and array.sent == len(sent)
+    net.run(50)
+    assert [payload for _, payload in net.got[0]] == sent
+
+
+@pytest.mark.parametrize("packet", [1472, 65000])
+def test_an_array_arrives_as_it_was_sent(packet: int) -> None:
+    """Sizes that end just before, at and behind the end of a packet, and messages without bytes."""
+    net = Net(2, packet=packet)
+    rng = random.Random(packet)
+    sizes = [rng.choice([0, 1, 64, packet // 3, packet - 90, packet - rng.randrange(120), packet]) for _ in range(300)]
+    sent = [rng.randbytes(size) for size in sizes]
+    array = SendingArray(net.engines[0], sent)
+    while array.step() != SENT:
+        net.run(5)
+    net.run(50)
+    assert [payload for _, payload in net.got[1]] == sent
 
 
 class Lying(list):
