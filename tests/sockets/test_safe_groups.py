@@ -17,7 +17,7 @@ class NewestFirst(seqcast.OrderPolicy):
         return sorted(range(len(batch)), key=lambda place: -batch[place].sent_ns)
 
 
-@pytest.mark.parametrize("order", [*ORDERS, NewestFirst()], ids=str)
+@pytest.mark.parametrize("order", [*ORDERS, NewestFirst()], ids=[*ORDERS, "newest first"])
 def test_members_deliver_safely_each_its_own_messages_too(order: str | seqcast.OrderPolicy) -> None:
     """Without transitional messages; with fifo and causal each sender's are in its order, else all are in one."""
     sent = {name: [f"{name} {number}".encode() for number in range(20)] for name in "abc"}
