@@ -1,6 +1,7 @@
 """The commands in groups on this machine's loopback, as processes."""
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -55,11 +56,13 @@ def send(start, cluster, text, *options):
     return process.returncode, err
 
 
-def feed(stdin):
-    """Lines without end, until nobody reads them."""
+def feed(stdin, begun):
+    """Lines without end, until nobody reads them; ``begun`` is set when somebody has read some."""
     with contextlib.suppress(OSError):
-        while True:
+        for chunk in itertools.count():
             stdin.write("a line that somebody should take\n" * 1000)
+            if chunk == 8:  # more than a pipe holds
+                begun.set()
 
 
 def process_output(process):
@@ -217,8 +220,10 @@ def test_a_send_to_a_receiver_that_takes_nothing_says_when_interrupted_what_is_k
     # Nobody reads what it prints, so it soon takes nothing more. (The sequencer must multicast what is accepted.)
     tail(start, cluster, "--order", "sequencer")
     sender = start("send", cluster, "--order", "sequencer", "--interface", "lo", stdin=subprocess.PIPE)
-    feeder = threading.Thread(target=feed, args=(sender.stdin,), daemon=True)
+    begun = threading.Event()
+    feeder = threading.Thread(target=feed, args=(sender.stdin, begun), daemon=True)
     feeder.start()
+    assert begun.wait(LIMIT_S)
     feeder.join(3)  # until the window is full, most probably
     sender.send_signal(signal.SIGINT)
     _, err = process_output(sender)
