@@ -87,6 +87,13 @@ def test_bad_input_is_one_line_and_status_2_and_says_what(arguments, says, capsy
     assert err.count("\n") == 1 and err.startswith("seqcast"), err
 
 
+def test_unblock_ends_where_no_member_answers():
+    command = [sys.executable, "-m", "seqcast", "unblock", f"nobody-{os.getpid()}", "--interface", "lo"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 1, result.stderr
+    assert "is blocked as a minority" in result.stderr and result.stderr.count("\n") == 1
+
+
 def test_the_demo_does_not_write_into_a_folder_that_holds_something(tmp_path, capsys):
     (tmp_path / "old").touch()
     assert cli.main(["demo", "--journal", str(tmp_path)]) == 2

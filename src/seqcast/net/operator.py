@@ -15,6 +15,9 @@ from seqcast.core.port import reports
 from seqcast.core.vocabulary import FrameReceived
 from seqcast.net.runner import group_tag, open_driver
 
+SLICE_NS = 100_000_000
+"""The longest single wait, ns: the machine may have no timer any more, and Python handles signals between waits."""
+
 
 class OperatorRunner:
     """Sockets, and a thread that drives them, for one command; a context.
@@ -60,7 +63,7 @@ class OperatorRunner:
         for frame in self.operator.run_timers(now_ns()):
             self.engine.control_send(dump(frame))
             self.driver.poke()
-        self.driver.wait_control(self.operator.due())
+        self.driver.wait_control(min(self.operator.due(), now_ns() + SLICE_NS))
         for report in reports(self.engine.events()):
             if isinstance(report, FrameReceived):
                 self.operator.heard(report.payload)

@@ -94,7 +94,10 @@ class Operator(Machine):
             UsageError: ``member`` is on none.
         """
         if not self.answers:
-            raise SeqcastError(f"no member of {self.cluster!r} that can be reached is blocked as a minority")
+            raise SeqcastError(
+                f"no member of {self.cluster!r} that can be reached is blocked as a minority: if one is, check the "
+                "cluster's name, --interface and --port"
+            )
         sides = {answer.side: answer for answer in self.answers.values() if not member or member in answer.reached}
         if not sides:
             known = sorted({name for answer in self.answers.values() for name in answer.reached})
