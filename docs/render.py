@@ -314,7 +314,7 @@ def figures(printed: list[dict[str, Any]]) -> str:
     clean = [run for run in runs if not {"latency_us", "loss_percent", "journal"} & run.keys()]
     loops = [run for run in clean if run.get("kind", "batches") != "batches"]
     clean = [run for run in clean if run not in loops]
-    parts = [f"Measured on {text}." for text in dict.fromkeys(str(run["machine"]) for run in runs)]
+    parts = [f"Measured on {' and on '.join(dict.fromkeys(str(run['machine']) for run in runs))}."]
     for run in plain:
         parts.append(
             "What is written first, with all settings default: `send` in a loop and `for message in group` (plain), "
