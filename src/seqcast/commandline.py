@@ -87,7 +87,7 @@ def seconds(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, 0 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} must be a number of seconds, 0 or more")
     return value
 
 
@@ -103,8 +103,8 @@ def whole(text: str, low: int, high: float = float("inf")) -> int:
     except ValueError:
         value = low - 1
     if not low <= value <= high:
-        bounds = f"{low} or more" if high == float("inf") else f"from {low} to {high}"
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, {bounds}")
+        bounds = f"of {low} or more" if high == float("inf") else f"from {low} to {high}"
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number {bounds}")
     return value
 
 
