@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from typing_extensions import Buffer
 
+    from seqcast.api.crowd_aio import JoiningCrowd
+    from seqcast.config.crowd import CrowdSettings
     from seqcast.config.keywords import Order, Settings
 
 T = TypeVar("T")
@@ -64,6 +66,14 @@ def join(
         "min_members": min_members,
     }  # fmt: skip
     return Joining(cluster, {**others, **settings}, on_block, on_unblock)
+
+
+def join_crowd(cluster: str, *, settings: CrowdSettings | None = None, **changes: Any) -> JoiningCrowd:
+    """Joins a crowd. Await it, or use it in ``async with``, which leaves the crowd. Arguments and errors are those of
+    ``seqcast.join_crowd``."""
+    from seqcast.api.crowd_aio import JoiningCrowd  # here: groups need none of it
+
+    return JoiningCrowd(cluster, settings, changes)
 
 
 class Joining(Coroutine[Any, Any, "Group"]):

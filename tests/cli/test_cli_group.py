@@ -306,6 +306,16 @@ def test_the_demo_crashes_joins_and_is_judged(capfd, tmp_path, monkeypatch, spar
     assert len(list(journals.iterdir())) == 4
 
 
+@pytest.mark.long
+@pytest.mark.spark
+def test_the_demo_holds_where_members_agree_by_a_token_ring(capfd, monkeypatch, spark):
+    monkeypatch.setattr("seqcast.spark.session.open_session", lambda master, name, ship: Unstopped(spark))
+    options = ["--membership", "token-ring", "--seconds", "1", "--rate", "2000", "--members", "3"]
+    assert cli.main(["demo", *options]) == 0
+    out = capfd.readouterr().out
+    assert "SIGKILL to a, the coordinator" in out and " FALSE " not in out
+
+
 class Unstopped:
     """The session of all tests, which the command must not stop."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import signal
 import time
@@ -179,3 +180,56 @@ def test_what_a_caller_does_wrong_is_told(tmp_path: Path) -> None:
 def test_a_program_ends_without_leaving() -> None:
     program = "import sys, seqcast\ncrowd = seqcast.join_crowd(sys.argv[1], interface=sys.argv[2])\nprint(crowd.id)"
     assert int(output(script(program, cluster(), LOOPBACK)))
+
+
+def test_a_crowd_for_asyncio_sends_receives_and_leaves() -> None:
+    if why := why_no_multicast():
+        pytest.skip(f"no multicast on loopback here: {why}")
+    name = cluster()
+    settings: dict[str, Any] = {"interface": LOOPBACK, "average_s": 0.02}
+
+    async def run() -> list[bytes]:
+        async with (
+            seqcast.aio.join_crowd(name, **settings) as one,
+            seqcast.aio.join_crowd(name, **settings) as two,
+        ):
+            assert await two.recv(0.0) is None
+            taking = asyncio.create_task(take(two, 200))
+            for i in range(200):
+                await one.send(b"%d" % i)
+            return await asyncio.wait_for(taking, LIMIT_S)
+
+    async def take(crowd: Any, n: int) -> list[bytes]:
+        got: list[bytes] = []
+        async for event in crowd:
+            assert isinstance(event, CrowdMessage), event
+            got.append(event.payload)
+            if len(got) == n:
+                break
+        return got
+
+    assert asyncio.run(run()) == [b"%d" % i for i in range(200)]
+
+
+def test_a_crowd_for_asyncio_tells_what_a_caller_does_wrong_and_ends_what_waits() -> None:
+    if why := why_no_multicast():
+        pytest.skip(f"no multicast on loopback here: {why}")
+
+    async def run() -> None:
+        settings: dict[str, Any] = {"interface": LOOPBACK, "average_s": 0.02}
+        crowd = await seqcast.aio.join_crowd(cluster(), send_bytes_per_s=1000, **settings)
+        with pytest.raises(seqcast.UsageError, match="60000"):
+            await crowd.send(bytes(60_001))
+        with pytest.raises(seqcast.SendTimeout, match="send_bytes_per_s"):
+            for _ in range(10):
+                await crowd.send(bytes(60_000), timeout=0.01)
+        while await crowd.recv(0.5) is not None:
+            pass
+        waiting = asyncio.create_task(crowd.recv())
+        await asyncio.sleep(0)
+        await crowd.leave(0.0)
+        assert await asyncio.wait_for(waiting, LIMIT_S) is None
+        with pytest.raises(seqcast.NotMember):
+            await crowd.send(b"late")
+
+    asyncio.run(run())

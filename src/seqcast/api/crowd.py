@@ -101,10 +101,11 @@ class Crowd:
         cluster: name of the crowd.
         settings: in use.
         id: of this member.
+        runner: of its sockets, for this package.
     """
 
     def __init__(self, runner: CrowdRunner, cluster: str, settings: CrowdSettings) -> None:
-        self._runner = runner
+        self.runner = runner
         self.cluster, self.settings, self.id = cluster, settings, runner.id
 
     def send(self, payload: bytes, timeout: float | None = None) -> None:
@@ -120,12 +121,7 @@ class Crowd:
             SendTimeout: it had to wait longer.
             NotMember: this member left, or failed.
         """
-        if not isinstance(payload, bytes | bytearray | memoryview):
-            raise UsageError(f"a message is bytes, not {type(payload).__name__}")
-        payload = bytes(payload)
-        if len(payload) > PAYLOAD_MAX:
-            raise UsageError(f"a message of {len(payload)} bytes: a crowd's messages have at most {PAYLOAD_MAX} bytes")
-        self._runner.send(payload, _seconds(timeout))
+        self.runner.send(message_of(payload), _seconds(timeout))
 
     def recv(self, timeout: float | None = None) -> CrowdEvent | None:
         """The next message or event. None: nothing came within the timeout, or this member left.
@@ -136,7 +132,7 @@ class Crowd:
         Raises:
             SeqcastError: the member failed.
         """
-        match self._runner.take(_seconds(timeout)):
+        match self.runner.take(_seconds(timeout)):
             case Delivered(sender, seqno, payload):
                 return CrowdMessage(payload, sender, seqno)
             case Missed(sender, first, last):
@@ -152,7 +148,7 @@ class Crowd:
 
     def counters(self) -> dict[str, int]:
         """Since the join; docs/gossip.md says what they count."""
-        return self._runner.counters()
+        return self.runner.counters()
 
     def leave(self, linger: float = 1.0) -> None:
         """Leaves without asking anybody. Only while it lingers can others still repair losses among its last messages.
@@ -160,7 +156,7 @@ class Crowd:
         Args:
             linger: seconds in which this member still answers.
         """
-        self._runner.close(_seconds(linger) or 0.0)
+        self.runner.close(_seconds(linger) or 0.0)
 
     def __enter__(self) -> Self:
         return self
@@ -172,6 +168,20 @@ class Crowd:
 
     def __repr__(self) -> str:
         return f"<seqcast.Crowd {self.cluster!r} member {address_text(self.id)}>"
+
+
+def message_of(payload: bytes) -> bytes:
+    """The message to send.
+
+    Raises:
+        UsageError: the payload is too large, or not bytes.
+    """
+    if not isinstance(payload, bytes | bytearray | memoryview):
+        raise UsageError(f"a message is bytes, not {type(payload).__name__}")
+    payload = bytes(payload)
+    if len(payload) > PAYLOAD_MAX:
+        raise UsageError(f"a message of {len(payload)} bytes: a crowd's messages have at most {PAYLOAD_MAX} bytes")
+    return payload
 
 
 def address_text(member: int) -> str:

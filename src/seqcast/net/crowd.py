@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 
 from seqcast.config.crowd import CrowdSettings
 from seqcast.config.derive import nanoseconds
@@ -32,6 +33,8 @@ EVENT_BYTES = 100
 """Approximate memory of an event beside its payload, bytes."""
 SENDS_MAX = 1024
 """Messages that wait for the thread to send them."""
+ROOM_S = 0.05
+"""Who has no room to send looks again after this time, in seconds."""
 IDLE_S = 0.1
 """The thread wakes at least this often, s."""
 
@@ -88,6 +91,7 @@ class CrowdRunner:
         self._until_ns: int | None = None  # when the thread ends
         self._over = self._settled = False
         self._error: Exception | None = None
+        self._came: Callable[[], None] = lambda: None
         self._thread = threading.Thread(target=self._run, name=f"seqcast-crowd-{port}", daemon=True)
         self._thread.start()
 
@@ -107,16 +111,7 @@ class CrowdRunner:
         """
         end = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
-            while True:
-                self._refuse_over()
-                if self._until_ns is not None:
-                    raise NotMember("this member is leaving the crowd: join again")
-                now = time.monotonic_ns()
-                wait_s = 0.05
-                if len(self._sends) < SENDS_MAX and self._waiting_bytes <= self._receive_bytes:
-                    if self._budget.spend(len(payload) + EVENT_BYTES, now):
-                        break
-                    wait_s = self._budget.wait_ns(len(payload) + EVENT_BYTES) / 1e9
+            while (wait_s := self.offer(payload)) > 0:
                 if end is not None:
                     if time.monotonic() >= end:
                         raise SendTimeout(
@@ -125,8 +120,26 @@ class CrowdRunner:
                         )
                     wait_s = min(wait_s, end - time.monotonic())
                 self._changed.wait(max(wait_s, 0.0))
+
+    def offer(self, payload: bytes) -> float:
+        """Hands a message to the thread if it may be sent now, and returns 0; else seconds after which to ask again.
+
+        Raises:
+            NotMember: this member left, or failed.
+        """
+        with self._changed:
+            if self._over:
+                raise NotMember("this member has left the crowd: join again") from self._error
+            if self._until_ns is not None:
+                raise NotMember("this member is leaving the crowd: join again")
+            if len(self._sends) >= SENDS_MAX or self._waiting_bytes > self._receive_bytes:
+                return ROOM_S
+            cost = len(payload) + EVENT_BYTES
+            if not self._budget.spend(cost, time.monotonic_ns()):
+                return self._budget.wait_ns(cost) / 1e9
             self._sends.append(payload)
         self._wake()
+        return 0.0
 
     def take(self, timeout_s: float | None) -> Event | None:
         """The next event; None: none came within the timeout, or this member is over.
@@ -143,6 +156,12 @@ class CrowdRunner:
             if self._error is not None:
                 raise SeqcastError(f"the crowd's thread failed: {self._error!r}") from self._error
             return None
+
+    def watch(self, came: Callable[[], None]) -> None:
+        """Has this called on the crowd's thread whenever there is something to take, and when the member is over."""
+        with self._changed:
+            self._came = came
+        came()
 
     @property
     def over(self) -> bool:
@@ -161,10 +180,6 @@ class CrowdRunner:
                 self._until_ns = time.monotonic_ns() + nanoseconds(linger_s)
         self._wake()
         self._thread.join()
-
-    def _refuse_over(self) -> None:
-        if self._over:
-            raise NotMember("this member has left the crowd: join again") from self._error
 
     def _wake(self) -> None:
         try:
@@ -188,6 +203,7 @@ class CrowdRunner:
             with self._changed:
                 self._over = True
                 self._changed.notify_all()
+                self._came()
             for each in (self._unicast, self._multicast, self._wake_in, self._wake_out):
                 each.close()
             if self._store is not None:
@@ -251,6 +267,8 @@ class CrowdRunner:
             self._counters = counters
             self._settled = self._member.settled
             self._changed.notify_all()
+            if events:
+                self._came()
 
     def _count(self) -> dict[str, int]:
         store = self._store.counters if self._store is not None else {}
