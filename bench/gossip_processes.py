@@ -8,7 +8,8 @@ when the group has formed. Members start in turns, so that those that have joine
 
 Each member hears the heartbeats of all others, so their number grows with the square of the members. Two processors
 cannot take those of 64 members at the default interval: from 16 members on, ``heartbeat_s`` grows with the group, for
-both kinds of reliability alike.
+both kinds of reliability alike. And members of a large group wait longer for each other, as they share the processors
+when a view is made.
 
 ``--write`` replaces docs/gossip_processes.json and the table in docs/gossip.md. 64 members take about three minutes of
 two processors.
@@ -48,6 +49,12 @@ def heartbeat_s(members: int) -> float:
     return round(0.05 * max(members / 16, 1), 3)
 
 
+def patience(members: int) -> dict[str, float]:
+    """The settings of a group that say how long members wait for each other."""
+    waits = {"discovery_s": 2.0, "lease_s": 10.0, "flush_deadline_s": 30.0} if members > 16 else {}
+    return {"heartbeat_s": heartbeat_s(members), **waits}
+
+
 # ---- a member
 
 
@@ -61,8 +68,8 @@ class Joined:
                 task["cluster"], interface=task["address"], average_s=task["average_s"], lost_s=DRAIN_S
             )
         else:
-            settings = {"gossip_average_s": task["average_s"]} if task["kind"] == "gossip" else {}
-            settings["heartbeat_s"] = heartbeat_s(self.members)
+            settings: dict[str, Any] = {"gossip_average_s": task["average_s"]} if task["kind"] == "gossip" else {}
+            settings |= patience(self.members)
             self.group = seqcast.join(
                 task["cluster"],
                 name=task["name"],

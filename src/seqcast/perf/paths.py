@@ -37,6 +37,10 @@ NO_BRIDGE_FIREWALL = 'for f in /proc/sys/net/bridge/bridge-nf-call-*; do [ ! -e 
 """Where br_netfilter is loaded (Docker does it), frames between ports would pass the machine's firewall hooks, as no
 network does it."""
 
+NEIGHBOURS_MAX = 30
+"""Members that find each other's Ethernet addresses by ARP. All namespaces share one table of 1,024 such entries (the
+kernel's gc_thresh3), beyond which sends fail with ENOBUFS; entries that are given do not count."""
+
 _numbers = itertools.count()
 
 
@@ -152,7 +156,8 @@ def bridged(members: int, *, segmented: bool = False) -> Iterator[tuple[Place, .
         for number in range(1, members + 1):
             name = stack.enter_context(namespace()).namespace
             far = f"member{number}"
-            call("ip", "-n", bridge, "link", "add", far, "type", "veth", "peer", "name", "eth0", "netns", name)
+            eth0 = ("name", "eth0", "address", mac(number), "netns", name)
+            call("ip", "-n", bridge, "link", "add", far, "type", "veth", "peer", *eth0)
             call("ip", "-n", bridge, "link", "set", far, "master", "bridge", "up")
             address = f"10.99.0.{number}"
             call("ip", "-n", name, "address", "add", f"{address}/24", "dev", "eth0")
@@ -161,7 +166,20 @@ def bridged(members: int, *, segmented: bool = False) -> Iterator[tuple[Place, .
                 call("ip", "-n", name, "link", "set", "eth0", "gso_max_segs", "1")
             call("ip", "-n", name, "route", "add", "224.0.0.0/4", "dev", "eth0")
             places.append(Place(("ip", "netns", "exec", name), "eth0", address, name, bridge, far))
+        if members > NEIGHBOURS_MAX:
+            for place in places:
+                lines = [
+                    f"neighbour replace {other.address} lladdr {mac(number)} dev eth0 nud permanent\\n"
+                    for number, other in enumerate(places, 1)
+                    if other is not place
+                ]
+                call("sh", "-c", f"printf '{''.join(lines)}' | ip -n {place.namespace} -batch -")
         yield tuple(places)
+
+
+def mac(number: int) -> str:
+    """The Ethernet address of a member's interface."""
+    return f"02:00:00:00:{number >> 8:02x}:{number & 255:02x}"
 
 
 @contextmanager
