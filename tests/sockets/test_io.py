@@ -271,7 +271,7 @@ def test_a_path_that_refuses_segments_falls_back_to_single_datagrams(lonely):  #
     out, err = process.communicate(timeout=LIMIT_S)
     size, _, refused, gso = out.split()
     assert size == "1472" and int(refused) > 0 and gso == "False"
-    assert err.count("a: the kernel, or the device of this path, does not take UDP_SEGMENT") == 1
+    assert err.count("a: the kernel or the network device does not support UDP_SEGMENT") == 1
 
 
 @pytest.mark.netns
