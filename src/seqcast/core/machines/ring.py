@@ -415,7 +415,8 @@ class Ring(Machine):
 
     def go_on(self, frame: Token) -> None:
         """Adds whom this member knows, and passes the token on."""
-        members = ordered((self.known - set(frame.lost)).union(frame.members), self.place)
+        # A forged token may call all of them lost; then it goes back to where it says that it comes from.
+        members = ordered((self.known - set(frame.lost)).union(frame.members), self.place) or (self.me,)
         leader = leader_of(members, self.place)
         visited = ordered((*frame.visited, self.me), self.place)
         joiners = self._carried(frame.joiners)
