@@ -235,6 +235,14 @@ def test_a_generation_far_above_all_others_is_refused_and_a_view_of_another_lead
     assert not sent and ring.view.generation == 5
 
 
+def test_a_token_without_its_source_among_its_members_is_refused():
+    """With no members, all of them lost, there is none to lead it."""
+    ring, sent = alone()
+    with pytest.raises(RemoteProtocolError, match="source"):
+        ring.receive(Token(1, 6, 1, 1, (), (1, 2, 3), (1, 2, 3)), 1, 0)
+    assert not sent
+
+
 def test_a_ring_of_one_agrees_with_itself_at_once():
     ring, sent = alone(1, (1,))
     ring.ask()

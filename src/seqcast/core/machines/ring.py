@@ -202,6 +202,8 @@ class Ring(Machine):
         self.now = now
         if isinstance(frame, Confirm) and frame.leader != sender:
             raise RemoteProtocolError("CONFIRM: the sender is not the leader that it names")
+        if isinstance(frame, Token) and frame.source not in frame.members:
+            raise RemoteProtocolError("TOKEN: its source is not among its members")
         generation = frame.promised if isinstance(frame, Unconfirmed) else frame.generation
         if generation > self.generation + GENERATION_STEP_MAX:
             raise RemoteProtocolError("token ring: the generation is far above all before it")
