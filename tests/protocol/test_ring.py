@@ -208,13 +208,6 @@ def test_a_member_agrees_to_nothing_older_than_what_it_agreed_to():
     assert RingView(8, 1, ()).key(place) > RingView(8, 2, ()).key(place) > RingView(7, 1, ()).key(place)
 
 
-def test_a_token_that_calls_every_member_lost_goes_back_to_where_it_came_from():
-    """Nobody makes one; the control plane of whoever got a forged one must live."""
-    ring, sent = alone()
-    ring.receive(Token(1, 8, 2, 1, (), (1, 2, 3), (1, 2, 3), (), ()), 2, 0)
-    assert [to for frame, to in sent if isinstance(frame, Token)] == [2]
-
-
 def test_a_member_refuses_a_view_that_lacks_one_that_it_knows_or_a_better_leader():
     ring, sent = alone()
     ring.receive(confirm("prepare", 8, 1, (1, 3)), 1, 0)

@@ -417,8 +417,7 @@ class Ring(Machine):
 
     def go_on(self, frame: Token) -> None:
         """Adds whom this member knows, and passes the token on."""
-        # A forged token may call all of them lost; then it goes back to where it says that it comes from.
-        members = ordered((self.known - set(frame.lost)).union(frame.members), self.place) or (self.me,)
+        members = ordered((self.known - set(frame.lost)).union(frame.members), self.place)
         leader = leader_of(members, self.place)
         visited = ordered((*frame.visited, self.me), self.place)
         joiners = self._carried(frame.joiners)
