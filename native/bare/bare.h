@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #define SC_BARE_RECEIVERS_MAX 128
-#define SC_BARE_HEADER 80 /* bytes of a packet that are not the application's, as in seqcast's */
+#define SC_BARE_HEADER 80 /* bytes of a packet that are not the application's: as many as in seqcast's */
 #define SC_BARE_SHARED_BYTES (64 * (SC_BARE_RECEIVERS_MAX + 2))
 #define SC_BARE_UNSUPPORTED (-100000)
 
@@ -29,7 +29,7 @@ typedef struct {
     int gro; /* 1: receive through UDP_GRO, which pays where segments are not cut apart on the way */
     uint32_t message_bytes;
     uint32_t receivers;
-    uint64_t window_bytes; /* less where the receive buffers do not hold it */
+    uint64_t window_bytes; /* less if the receive buffers do not hold it */
     uint64_t ring_bytes;
     uint32_t socket_bytes; /* SO_RCVBUF and SO_SNDBUF that are asked for */
 } sc_bare_config;

@@ -28,10 +28,10 @@ typedef struct {
     sc_delivery *entries;
     uint64_t head, tail, cap; /* monotonic; cap a power of two */
     uint64_t bytes;
-    uint64_t own_bytes, closed_bytes; /* of them copies of own packets; of those, of closed views */
+    uint64_t own_bytes, closed_bytes; /* of `bytes`, copies of own packets; of these, of closed views */
     uint64_t self_bytes; /* of messages to itself, which have the window of a unicast stream */
     uint64_t markers;
-    int transitional; /* so is what is added, until the view is over */
+    int transitional; /* what is added is transitional, until the view is over */
 } sc_delivery_queue;
 
 /* In a safe view, ordered packets of the group wait here until all members have them in order. */
@@ -43,8 +43,8 @@ typedef struct {
 struct sc_peer;
 
 int sc_queue_packet(sc_engine *e, const sc_delivery *packet);
-/* The gate of a safe view passes on what all members have by now; and the rest when the view is over. `undecided`: members that
- * are lost may not have it in order. */
+/* Safe delivery. Release: passes on what all members have. Flush: passes on the rest, when the view is over; `undecided`: lost
+ * members may not have it in order. */
 void sc_gate_release(sc_engine *e);
 void sc_gate_flush(sc_engine *e, int undecided);
 int sc_queue_marker(sc_engine *e, uint64_t marker, int inside);
@@ -52,7 +52,7 @@ void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno, 
 void sc_queue_unicasts(sc_engine *e, struct sc_peer *peer);
 void sc_queue_pop(sc_engine *e, int64_t now);
 void sc_queue_closed(sc_engine *e);
-/* The order of what follows in this view is known to its survivors only. */
+/* Only survivors of this view know the order of what follows in it. */
 void sc_queue_transitional(sc_engine *e);
 void sc_queue_free(sc_engine *e);
 /* What an order does with the packet `queued` of a group stream: delivers it, 0 without memory; or refuses it, so that it is

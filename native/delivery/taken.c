@@ -49,13 +49,13 @@ void sc_on_ask(sc_engine *e, sc_peer *peer, const uint8_t *p) {
 
 /* ---- the sender's side --------------------------------------------------------------------------------------- */
 
-/* The last own number whose packet has part of a message; of an open packet the least that it can be. */
+/* The number of the last own packet with any part of a message; of an open packet, the lowest that it can get. */
 static uint64_t last_sent(const sc_engine *e) {
     const sc_tx_stream *tx = e->order.own;
     return tx->open && tx->open_pieces ? e->own.last + 1 : e->own.sent;
 }
 
-/* Taken by the applications of all others. */
+/* What the applications of all others have taken. */
 static uint64_t taken_by_all(const sc_engine *e) {
     uint64_t least = last_sent(e);
     for (uint32_t r = 0; r < e->view.n; r++)

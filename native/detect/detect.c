@@ -126,7 +126,7 @@ void sc_on_pong(sc_engine *e, const sc_peer *sender, const uint8_t *p, int64_t n
     unsuspect(e, peer);
 }
 
-/* It was heard of a moment ago, not by us. If its port is refused, that counts for more. */
+/* Another member heard it a moment ago. A refused port outweighs that. */
 void sc_engine_vouch(sc_engine *e, uint32_t rank, int64_t now) {
     if (!e->in_view || rank >= e->view.n || e->peers[rank]->detect.refused) return;
     e->peers[rank]->detect.vouched = now;
@@ -193,9 +193,9 @@ void sc_detect_starved(sc_engine *e, int64_t now) {
     e->detect.starved = now > 0 ? now : 1;
 }
 
-/* A member that has no slabs left and makes no progress is deaf, and all others wait for it: if that lasts it is slow, which
- * is reported to the core, but not by a member without slabs itself. A temporary shortage only delays: dropped packets are
- * requested again. */
+/* A member that has no slabs left and makes no progress is deaf, and all others wait for it. If that lasts, it is reported to
+ * the core as slow, except by a member that has no slabs itself. A short shortage only delays: dropped packets are requested
+ * again. */
 static void judge_starved(sc_engine *e, sc_peer *peer, int starved, int64_t now) {
     if (!starved)
         peer->detect.starved = 0;
@@ -207,7 +207,7 @@ static void judge_starved(sc_engine *e, sc_peer *peer, int starved, int64_t now)
     }
 }
 
-/* Heartbeats of other views show how many members those have: their beacons only claim it. */
+/* Heartbeats of another view show how many members it has: its beacons only claim it. */
 void sc_detect_stranger(sc_engine *e, uint64_t tag, const sc_address *from, int64_t now) {
     sc_beat *place = &e->detect.beats[0];
     for (uint32_t i = 0; i < SC_MEMBERS_MAX; i++) {
@@ -259,7 +259,7 @@ void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now)
 
 /* ---- time ---------------------------------------------------------------------------------------------------- */
 
-/* This member did not run for `late`, and has no evidence against others for that time. By now it has read what arrived
+/* This member did not run for `late`: it has no evidence against others for that time. By now it has read what arrived
  * meanwhile. */
 static void was_late(sc_engine *e, int64_t late, int64_t now) {
     e->counters.late++;

@@ -28,7 +28,7 @@ typedef struct {
     int silent; /* no multicast from it for the suspicion time; it may answer unicasts, others may vouch for it */
     int suspected; /* reported to the control plane */
     int64_t starved; /* since when its heartbeats report no progress for lack of slabs; 0: they do not */
-    int slow; /* reported to the control plane: that lasts */
+    int slow; /* reported to the control plane as slow */
     uint32_t pings; /* of this verification */
     int64_t heard; /* last sign of life directly from it */
     int64_t overheard; /* last multicast directly from it */

@@ -14,7 +14,7 @@ int sc_blocked_take(sc_engine *e, int beside, const uint8_t *p, uint64_t len, sc
     }
     sc_blocked *b = malloc(bytes);
     if (!b) return SC_AGAIN;
-    sc_engine_send_abort(e, 0, state); /* if part of it was packed: it starts again */
+    sc_engine_send_abort(e, 0, state); /* a partly packed message starts again */
     memset(state, 0, sizeof *state);
     b->next = NULL;
     b->wall = wall;
@@ -41,7 +41,7 @@ static void pop(sc_engine *e) {
     sc_taking_packed(e);
 }
 
-/* The gate has opened, or there is credit. Closes what it packs, so that it leaves with the next transmission. */
+/* The gate has opened, or there is credit. Closes the packets that it packs, so that they leave with the next transmission. */
 void sc_blocked_drain(sc_engine *e) {
     if (e->cut.gate_closed) return;
     if (!e->blocked.first) {

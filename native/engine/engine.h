@@ -164,15 +164,15 @@ typedef struct {
     uint64_t any; /* at least one other member is */
 } sc_own;
 void sc_engine_own(const sc_engine *e, sc_own *out);
-/* How many own messages ended in the packets before and up to `seqno`, counted from anywhere: for differences, within a
- * view. Known for the last two rings of packets; an older one gets the count of the oldest. `waiting`: also the large message
+/* Number of own messages that end in packets up to `seqno`. The count starts anywhere: only differences within a view mean
+ * something. Known for the last two rings of packets; an older one gets the count of the oldest. `waiting`: also the large message
  * that is completely packed and waits to be ordered. The result of its send says what became of it, except across a merge,
  * where the send counts as done. */
 uint32_t sc_engine_own_messages(const sc_engine *e, uint64_t seqno, int waiting);
 /* For each other member of the view, by rank: the number of unicast messages that it has not acknowledged. */
 void sc_engine_unacknowledged(const sc_engine *e, uint64_t *out);
-/* 1 if the stream of own messages has no credit; *whose is then the member that has taken least of it (for a forward stream the
- * sequencer; this member if its own application has taken least), *mark the seqno up to which it has. 0: it has credit. */
+/* 1 if the stream of own messages has no credit: *whose is the member that has taken least of the stream (the sequencer, for a
+ * forward stream; this member, if its own application has taken least), *mark the seqno up to which it has. 0: it has credit. */
 int sc_engine_stalled(const sc_engine *e, uint64_t *whose, uint64_t *mark);
 /* A counter that changes whenever a sender that got SC_AGAIN may make progress. */
 uint64_t sc_engine_sendable(const sc_engine *e);
@@ -191,8 +191,8 @@ void sc_taking_begin(sc_engine *e, sc_taking *w, int64_t now);
 /* SC_SENT: taken, or lost; SC_AGAIN: not yet, sc_engine_sendable changes when it may be; SC_NO_VIEW. */
 int sc_taking_state(const sc_engine *e, const sc_taking *w);
 void sc_taking_end(sc_engine *e, sc_taking *w);
-/* Own seqno up to which all others are known to have taken everything; if that is not all, they are asked, and later calls know
- * more. 0 outside a view. */
+/* Own seqno up to which all others are known to have taken everything. If something is missing they are asked, so a later call
+ * may know more. 0 outside a view. */
 uint64_t sc_engine_consumed(sc_engine *e, int64_t now);
 /* The last own seqno that contains anything. */
 uint64_t sc_engine_last_sent(const sc_engine *e);
@@ -295,7 +295,7 @@ size_t sc_engine_strangers(const sc_engine *e, uint64_t tag);
 
 /* ---- reliability by gossip (called by the core only, where sc_config.pulled is set) --------------------------- */
 
-/* Of the group stream of `rank`: the oldest seqno kept, and as in an ACK. */
+/* Of the group stream of `rank`: the oldest seqno kept, and the seqnos of an ACK. */
 typedef struct {
     uint64_t kept, delivered, received, consumed;
 } sc_marks;
@@ -306,7 +306,7 @@ size_t sc_engine_lacks(const sc_engine *e, uint32_t rank, uint64_t first, uint64
                        uint64_t *ranges, size_t max);
 /* Member `holder` has packets [lo, hi] of the group stream of `rank`: requests what is missing around them. */
 void sc_engine_ask(sc_engine *e, uint32_t rank, uint64_t lo, uint64_t hi, uint32_t holder, int64_t now);
-/* Member `rank` has said this of our group stream, directly or by way of others. */
+/* Member `rank` has reported this about our group stream, directly or through others. */
 void sc_engine_vote(sc_engine *e, uint32_t rank, const sc_marks *marks, int64_t now);
 /* All members have delivered the group stream of `rank` up to here. */
 void sc_engine_stable(sc_engine *e, uint32_t rank, uint64_t seqno);
@@ -343,9 +343,9 @@ typedef struct {
     uint32_t rank; /* own */
     uint32_t mechanism; /* SC_ORDER_*: how messages are ordered */
     int32_t sequencer; /* rank of the member that orders them, if the mechanism has one */
-    uint64_t window_bytes; /* the most of one group stream, in charged bytes */
-    uint64_t share_bytes; /* the part of it that each group stream always has; 0: all of it */
-    uint64_t room_bytes; /* of all group streams together, at one receiver; as much as they all have always, or more */
+    uint64_t window_bytes; /* limit of one group stream, in charged bytes */
+    uint64_t share_bytes; /* the part of window_bytes that each group stream always has; 0: all */
+    uint64_t room_bytes; /* of all group streams together, at one receiver; at least the sum of their shares */
     uint64_t forward_window_bytes; /* of each forward stream */
     uint64_t unicast_window_bytes; /* of each unicast stream */
     uint64_t state_window_bytes; /* of each stream of state */
@@ -355,7 +355,7 @@ typedef struct {
     uint32_t safe; /* 1: messages to the group are delivered when all members have them in order, or the view ends */
     uint32_t merge; /* 1: subgroups merge; own messages that the old sequencer never stamped are not resent */
     uint8_t apart[SC_MEMBERS_MAX]; /* by rank, 1: comes from another subgroup; the streams with it start anew */
-    uint8_t fell[SC_MEMBERS_MAX]; /* by rank in the view that is closed, 1: is no survivor of it */
+    uint8_t fell[SC_MEMBERS_MAX]; /* by rank in the view that is closed, 1: did not survive it */
     uint64_t base[SC_MEMBERS_MAX]; /* digest: each group stream continues after this seqno */
     uint64_t origin_base[SC_MEMBERS_MAX]; /* received table: each sender's own numbering continues after this one */
 } sc_view;

@@ -158,7 +158,7 @@ static int is_of_pair(const uint8_t *p) {
 }
 
 /* Notes a sign of life of `peer`; 0: this is none. A member that has not installed this view, because its Python is busy,
- * counts as alive until the flush deadline, and is not expected to multicast heartbeats of it. */
+ * counts as alive until the flush deadline, and is not expected to multicast heartbeats of this view. */
 static int is_alive(sc_engine *e, sc_peer *peer, uint64_t tag, int current, int control, int lane, int64_t now) {
     int late = (tag == e->view_before || !tag) && now - e->installed < e->config.install_ns;
     if (!current && !control && !late) return 0;

@@ -19,7 +19,7 @@ int sc_send_await_large(sc_engine *e) {
 }
 
 int sc_send_group(sc_engine *e, int beside, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall) {
-    if (state->epoch != e->epoch) { /* a view change midway: receivers dropped the part that they had */
+    if (state->epoch != e->epoch) { /* a view change midway: receivers dropped their part */
         if (state->wait_seqno && sc_large_returned(e)) return SC_SENT;
         state->done = state->wait_seqno = 0;
         state->epoch = e->epoch;

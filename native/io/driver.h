@@ -36,7 +36,7 @@ typedef struct {
 typedef struct { /* transmit.c */
     sc_mutex lock; /* its holder transmits */
     sc_tx *runs; /* under `lock` */
-    sc_atomic wanted; /* SC_FLUSH_* bits of threads that found `lock` taken */
+    sc_atomic wanted; /* SC_FLUSH_* bits, set by threads that found `lock` taken */
     sc_atomic due; /* monotonic time at which the next flush would keep to one in each `flush_ns_min` */
     sc_atomic flush_asked; /* the I/O thread is to flush unsent bytes */
     sc_atomic left; /* flushes left to the thread that was transmitting */
@@ -66,7 +66,7 @@ typedef struct { /* receive.c; all of it is the role holder's */
     int64_t nap_ns; /* under load: how long datagrams may accumulate; otherwise 0 */
     uint64_t nap_bytes; /* expected bytes of that */
     uint64_t gather; /* bytes: a quarter of a window */
-    unsigned looks; /* at the sockets, by a thread that spins */
+    unsigned looks; /* at the sockets, by a spinning thread */
 } sc_round;
 
 typedef struct { /* wake.c; under the engine's lock, except the atomics */
@@ -150,7 +150,7 @@ enum { SC_BAD_OFFSETS = 16 };
 /* Packs until everything is packed (SC_SENT), until the time `until`, a signal or the driver's end (SC_AGAIN: call again, or
  * give up), or until an error of sc_engine_send or SC_BAD_OFFSETS. Waits for credit by driving. Not under the GIL. */
 int sc_driver_send(sc_driver *d, sc_sending *s, int64_t until);
-/* The same for what can go at once; the caller holds the engine's lock and must call sc_driver_packed afterwards. A message
+/* The same, for what can be packed at once; the caller holds the engine's lock and must call sc_driver_packed afterwards. A message
  * that it began (SC_AGAIN) must be finished by sc_driver_send or sc_driver_send_end. */
 int sc_driver_send_now(sc_driver *d, sc_sending *s, int64_t now, int64_t wall);
 /* Abandons a partly packed message: receivers drop it. */

@@ -9,7 +9,7 @@
 #define LOAD_PACKETS 32
 #define GATHER_BYTES (512u << 10) /* what a nap should gather, but no more than triggers an ack */
 #define FIRST_BATCH 4 /* also of large buffers: they are checked and ordered while they are in the cache */
-#define LOOKS 8 /* a thread that spins looks at all sockets in one of so many turns ... */
+#define LOOKS 8 /* a spinning thread looks at all sockets once in this many turns ... */
 #define LOOK_BYTES 4096 /* ... and at unicasts, among them acks, also when this much data came */
 #define REFUSALS 16
 #define LATE_NS 1000000
@@ -68,8 +68,8 @@ static uint64_t take_in(sc_driver *d, int lane, int got, int *urgent) {
     return bytes;
 }
 
-/* The first call asks for a few datagrams: to prepare a call costs for each that it may bring, and a thread that waits for one
- * message makes many calls. More follow as long as each call brings all that it asked for. */
+/* The first call asks for a few datagrams: each one that a call may bring costs preparation, and a thread that waits for one
+ * message makes many calls. Calls continue as long as each brings all that it asked for. */
 static uint64_t receive_lane(sc_driver *d, int lane, int *urgent) {
     int got, asked, batch = FIRST_BATCH, most = d->io.config.receive_batch;
     uint64_t bytes = 0;
@@ -143,8 +143,8 @@ static void nap(sc_driver *d) {
     sc_sleep(d->round.nap_ns);
 }
 
-/* To look at an empty socket costs a tenth of what a message takes from process to process: the data socket is looked at most
- * often, and nothing else before the application has a few messages that came. */
+/* Looking at an empty socket costs a tenth of the way of a message from process to process. So the data socket is looked at
+ * most often, and a few messages that arrived on it reach the application before any other socket is looked at. */
 static uint64_t look(sc_driver *d, int *urgent) {
     if (++d->round.looks % LOOKS == 0) return receive(d, SC_IO_ALL, urgent);
     uint64_t bytes = receive(d, 1 << SC_LANE_DATA, urgent);

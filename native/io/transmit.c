@@ -5,7 +5,7 @@
 
 #define TX_RUNS 8
 #define DEADLINE_SLACK_NS 500000
-/* A sender that paused may flush so many messages in a row, each in a datagram of its own. */
+/* After a pause a sender may flush this many messages in a row, each in its own datagram. */
 #define FLUSH_BURST 8
 
 int sc_transmitter_init(sc_transmitter *tx) {
@@ -59,7 +59,7 @@ void sc_driver_flush(sc_driver *d, int all) {
 
 /* ---- messages sent one by one ------------------------------------------------------------------------------- */
 
-/* To transmit a small packet costs as much as to pack a hundred messages, so a stream of single sends gathers: on average one
+/* Transmitting a small packet costs as much as packing a hundred messages, so a stream of single sends gathers: on average one
  * flush in each `flush_ns_min`. `due` advances by that much for each flush and lags behind the clock while there are none; it
  * may be ahead by FLUSH_BURST of them. So a lone message leaves at once, and so do the first ones after a pause. */
 static int64_t turn(const sc_driver *d) { return sc_load(&d->tx.due) - FLUSH_BURST * d->config.flush_ns_min; }

@@ -13,13 +13,13 @@
 #include "engine/internal.h"
 #include "order/record.h"
 
-/* So many packets of a member are told in a record of their own, if the own stream has nothing else to tell them with. */
+/* After this many packets of a member a record reports them, even if no own packet follows it. */
 #define TOLD_AT_LEAST 32768u
 /* Descriptors for records before one packet: 2 for 127 members, and more if a stream has to wait for long. */
 #define RECORDS_MAX 4u
 
 typedef struct {
-    int overdue; /* a record is due, whether there is a packet or not */
+    int overdue; /* a record is due, with or without a packet after it */
     sc_sharing sharing; /* holds the records */
     uint64_t told[SC_MEMBERS_MAX]; /* by rank: what own records say */
     uint32_t entry[SC_MEMBERS_MAX]; /* by rank: progress in the record that is next in its stream */
@@ -148,7 +148,7 @@ static int follow(sc_engine *e, sc_peer *peer, int when) {
     return rx->queued != before;
 }
 
-/* Whatever is delivered of one stream may be what the others wait for. */
+/* Any delivery from one stream may be what the others wait for. */
 static void follow_all(sc_engine *e, int when) {
     int more = 1;
     while (more) {

@@ -8,7 +8,7 @@
  * repeated until it is answered, and the sequencer gives a repeated request the same answer (E-08).
  *
  * A sound member uses its places, or gives them back, within a millisecond. One that does neither would hold up everyone's
- * messages for as long as it is a member, so the sequencer keeps account of whose the next place is, and reports that member
+ * messages for as long as it is a member, so the sequencer keeps track of who holds the next place, and reports that member
  * after suspect_ns_max.
  *
  * The cut closes holes: what was sent up to it is delivered in the order of its places, then by (rank, seqno) what has none,
@@ -20,12 +20,12 @@
 /* An unused place is given back after this long. */
 #define UNUSED_NS 500000
 #define AHEAD_MAX 256
-/* A member asks for places ahead once nobody else has sent for so long. */
+/* A member asks for places ahead once nobody else has sent for this long. */
 #define ALONE_NS 50000000
 /* Descriptors for records of places: of two ranges in hand, and of an answer that is under way. */
 #define VOIDS_MAX 4u
 #define REQUEST_MAX 4096u
-#define ANSWERS_MAX 512u /* whose places are not past: no request is answered while there are so many */
+#define ANSWERS_MAX 512u /* with places that are not past; beyond this many, requests are not answered */
 
 typedef struct {
     uint64_t first, end;
@@ -44,7 +44,7 @@ typedef struct {
 typedef struct {
     uint64_t place_next, global_next; /* of the next packet, and message, to be delivered */
     uint64_t own_next; /* seqno of the next own packet to be delivered */
-    uint32_t turn; /* rank whose packet was delivered last: the next place is often its */
+    uint32_t turn; /* sender's rank of the packet delivered last: it often has the next place too */
     /* Members. */
     places hand[2]; /* granted and not used, in order */
     uint32_t number, count; /* of the newest request */
@@ -59,7 +59,7 @@ typedef struct {
     /* The sequencer. */
     uint64_t granted; /* the next place to be granted */
     answer answers[SC_MEMBERS_MAX]; /* the newest, by rank */
-    granted_places open[ANSWERS_MAX]; /* a queue of those whose places are not past, in order */
+    granted_places open[ANSWERS_MAX]; /* a queue of the answers whose places are not past, in order */
     uint32_t open_first, n_open;
     uint64_t awaited; /* the next place, if it is another member's */
     int64_t awaited_due;
@@ -124,7 +124,7 @@ static int pass(sc_engine *e, uint32_t rank) {
     return 1;
 }
 
-/* Whose is the next place? 0: nothing with it is here. */
+/* Finds the sender of the packet with the next place. 0: it is not here. */
 static int find_turn(sc_engine *e) {
     granting *s = e->order.state;
     if (place_of(e, s->turn) == s->place_next) return 1;
@@ -136,7 +136,7 @@ static int find_turn(sc_engine *e) {
     return 0;
 }
 
-/* No member has a place twice: a packet whose place is past is not its sender's. */
+/* No place is granted twice: a packet with a past place does not come from its sender. */
 static void refuse_past(sc_engine *e, uint32_t rank) {
     const granting *s = e->order.state;
     uint64_t place = place_of(e, rank);
@@ -223,7 +223,7 @@ static void say_want(sc_engine *e, int64_t now) {
 }
 
 /* A new request: for what waits, and, while nobody else sends, for what will probably be packed until it and the next one are
- * answered. Where others send, too, they would wait for each place that is not used at once. */
+ * answered. Other senders would have to wait for each place that is not used at once. */
 static void want(sc_engine *e, int64_t now) {
     granting *s = e->order.state;
     uint64_t hand = in_hand(s), ahead = now - s->others_at < ALONE_NS ? 0 : s->ahead, count = e->order.held + 2 * ahead;
@@ -236,7 +236,7 @@ static void want(sc_engine *e, int64_t now) {
     say_want(e, now);
 }
 
-/* What waits is asked for: the transmission of the answer concerns it, nothing before. */
+/* Places for all held packets are requested: nothing need transmit before they are granted. */
 static void count_held(sc_engine *e) {
     e->order.held_bytes = 0;
     for (uint64_t seqno = e->group.next - e->order.held; seqno < e->group.next; seqno++)

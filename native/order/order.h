@@ -114,7 +114,7 @@ typedef struct {
     /* The last packets of the own group stream may not be transmitted before the order allows it, or the gate closes; with `work`
      * only, which is called before a transmission. */
     uint32_t held;
-    uint64_t held_bytes; /* of those of them for which the order has asked: nobody need transmit on their behalf */
+    uint64_t held_bytes; /* bytes of the held packets for which the order has asked: they need no transmission yet */
     uint64_t returned[SC_MEMBERS_MAX]; /* received table (SEQ-09): by rank, the last own number that was ordered */
 } sc_order;
 

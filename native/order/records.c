@@ -12,7 +12,7 @@
  * Packets beside the order are in their sender's stream too, and no record counts them: they are delivered as soon as the packets
  * before them are, so that all messages of a sender stay in order.
  *
- * A policy of the application's may say in which sequence packets are recorded: it is offered what waits, in batches, and has a
+ * An order policy of the application may say in which sequence packets are recorded: it is offered what waits, in batches, with a
  * time limit, after which everything is recorded as it arrived. The sequencer's own packets then wait for it like everyone's: they
  * are multicast when they are packed, with SC_FLAG_RECORDED, and delivered when a record behind them in the same stream names
  * them. So members read the sequencer's stream ahead of what they deliver of it. Members see flag and records only, so they need
@@ -74,7 +74,7 @@ static void deliver_own_packet(sc_engine *e) {
     sc_queue_own(e, packet->p, packet->len, seqno, seqno, number(s, packet->p));
 }
 
-/* Passes own packets that no record names: those beside the order are delivered, records are skipped. */
+/* Passes own packets that no record names: delivers those beside the order, skips records. */
 static void pass_own(sc_engine *e) {
     recording *s = e->order.state;
     while (s->own_next < e->group.next) {
@@ -118,8 +118,8 @@ static void skip_record(sc_engine *e, sc_peer *peer, uint32_t len) {
     if (!((recording *)e->order.state)->ending) sc_flow_consumed(e, peer, SC_STREAM_GROUP, len, e->now);
 }
 
-/* Passes packets that no record names: those beside the order, which wait only for the earlier ones of their sender, are
- * delivered, records are skipped. */
+/* Passes packets that no record names: delivers those beside the order, which wait only for earlier ones of their sender, and
+ * skips records. */
 static void pass(sc_engine *e, sc_peer *peer) {
     const sc_rx_stream *rx = &peer->group;
     while (rx->queued < end_of(e, peer)) {
@@ -241,7 +241,7 @@ static const uint8_t *waiting(const sc_engine *e, uint32_t rank, uint64_t *seqno
     return NULL;
 }
 
-/* Where its packets begin that are not delivered yet. */
+/* Seqno of its first packet that is not delivered yet. */
 static uint64_t front_of(const sc_engine *e, uint32_t rank) {
     return rank == e->view.rank ? ((recording *)e->order.state)->own_next : e->peers[rank]->group.queued;
 }

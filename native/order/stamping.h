@@ -2,7 +2,7 @@
 
 #include "order/order.h"
 
-/* What the orders share in which the sequencer multicasts the packets of all: the table of an order has these functions, or
+/* Shared by the orders in which the sequencer multicasts everyone's packets: the table of such an order has these functions, or
  * calls them, and its private state begins with sc_stamping. */
 
 typedef struct {

@@ -12,7 +12,7 @@
 #include "engine/internal.h"
 #include "order/stamping.h"
 
-#define QUICK 5 /* so often NEW_VIEW is multicast; later it goes by unicast to those that have not acknowledged it */
+#define QUICK 5 /* NEW_VIEW is multicast this often; later it goes by unicast to those that have not acknowledged it */
 
 typedef struct {
     sc_stamping stamping;

@@ -88,13 +88,13 @@ static uint32_t turn_of(const sc_engine *e, const sc_peer *peer) {
     return (e->view.rank + e->view.n - peer->rank - 1) % e->view.n;
 }
 
-/* In a safe view all wait until everyone has said what is in order there. */
+/* In a safe view delivery waits for the acks of all members, so they are sent soon. */
 void sc_flow_ordered(sc_engine *e, sc_peer *peer) {
     int64_t due = e->now + e->config.ack_delay_ns / SOON;
     if (due < peer->group.ack_due) peer->group.ack_due = due;
 }
 
-/* By time, an ack waits for a pause of the stream. All receivers of a multicast would answer at the same time: each has its own
+/* The timer lets an ack wait for a pause of the stream. All receivers of a multicast would answer at once, so each has its own
  * moment in the second half of the delay (STA-04), so that their acks do not collide in the sender's buffer. While packets keep
  * coming, one of the receivers answers within each delay, on average. */
 void sc_flow_progress(sc_engine *e, sc_peer *peer, int stream, int64_t now) {
@@ -118,7 +118,7 @@ void sc_flow_progress(sc_engine *e, sc_peer *peer, int stream, int64_t now) {
     }
 }
 
-/* An ack is due each time that so many more bytes are consumed; *at is the place where we begin to count. The sender must never
+/* An ack is due each time this many more bytes are consumed; *at is where this receiver begins to count. The sender must never
  * wait for an ack that waits for it: it stops when less than a packet of its window is left. */
 static uint64_t ack_interval(const sc_engine *e, const sc_peer *peer, int stream, uint64_t *at) {
     const sc_rx_stream *rx = sc_rx_of((sc_peer *)peer, stream);
@@ -276,7 +276,7 @@ static void group_acked(sc_engine *e, sc_peer *peer, const uint8_t *p) {
     e->credit.due = 1;
 }
 
-/* It has this packet of the group stream, behind a gap. */
+/* This member has the packet of the group stream, behind a gap. */
 void sc_flow_received(sc_peer *peer, uint64_t seqno) {
     if (seqno > peer->credit.acked.received) peer->credit.acked.received = seqno;
 }

@@ -36,7 +36,7 @@ void sc_engine_ask(sc_engine *e, uint32_t rank, uint64_t lo, uint64_t hi, uint32
     sc_gaps_ask(e, &owner->group, lo, hi, holder);
 }
 
-/* It counts as an ACK of that member. What it says of its window is that it has its share, which it always has. */
+/* Counts as an ACK of that member, with the share as its window: a sender always has its share. */
 void sc_gossip_vote(sc_engine *e, uint32_t rank, const sc_marks *marks, int64_t now) {
     sc_peer *peer = other(e, rank);
     if (!peer || peer->cut.lost) return;

@@ -13,7 +13,7 @@ static void lend(sc_engine *e, sc_tx_stream *tx, const sc_tx_packet *packet) {
     if (at < tx->lent) tx->lent = at;
 }
 
-/* A stream that could not open a packet may be able to now. */
+/* A stream that could not open a packet may now succeed. */
 static int take_back(sc_tx_stream *tx) {
     int stalled = tx && tx->lent_stall;
     if (!tx) return 0;

@@ -6,7 +6,7 @@
 
 /* The smallest piece of a message worth splitting off: a sliver at the end of a packet costs an offset and a reassembly. */
 #define SLIVER 32u
-#define QUICK_RECEIVERS 8 /* up to so many, acks come within the configured delay; more take proportionally longer */
+#define QUICK_RECEIVERS 8 /* up to this many, acks come within the configured delay; more take proportionally longer */
 
 int sc_tx_init(sc_tx_stream *tx, int stream, uint32_t ring_packets) {
     static const uint8_t types[] = {SC_TYPE_DATA, SC_TYPE_UNICAST, SC_TYPE_FORWARD, SC_TYPE_STATE};
@@ -273,7 +273,7 @@ int sc_tx_pack(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t len, u
     }
 }
 
-/* Of the first n messages those before the first one that is larger than `most`. */
+/* Number of messages before the first one that is larger than `most`; n: none is. */
 static uint64_t count_allowed(const uint64_t *offsets, uint64_t n, uint64_t most) {
     uint64_t k = 0;
     while (k < n && offsets[k + 1] - offsets[k] <= most) k++;
@@ -373,7 +373,7 @@ int64_t sc_tx_spread(const sc_engine *e, int64_t delay) {
     return e->view.n - 1 > QUICK_RECEIVERS ? delay * (e->view.n - 1) / QUICK_RECEIVERS : delay;
 }
 
-/* Receivers of a group that are many take longer to acknowledge, and are probed later. */
+/* Where many receive the group stream, acks take longer, and probes wait longer. */
 void sc_tx_probe_restart(sc_engine *e, sc_tx_stream *tx, int outstanding, int64_t now) {
     int64_t wait = e->config.probe_ns_min;
     tx->probe_latest = now + wait;
@@ -385,7 +385,7 @@ void sc_tx_probe_restart(sc_engine *e, sc_tx_stream *tx, int outstanding, int64_
     tx->probe_due = outstanding && !(tx == &e->group && e->config.pulled) ? now + wait : SC_NEVER;
 }
 
-/* Packets were sent, which tell as much as a probe, as long as acks may still be on their way. */
+/* Packets were sent. They tell as much as a probe, as long as acks may still be on their way. */
 void sc_tx_probe_later(sc_engine *e, sc_tx_stream *tx, int64_t now) {
     if (tx->probe_due == SC_NEVER) {
         sc_tx_probe_restart(e, tx, 1, now);

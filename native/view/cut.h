@@ -17,7 +17,7 @@ typedef struct {
     int still; /* lost members may come back in this view: what they lack is kept */
     int set; /* SC_CUT_* */
     int told;
-    uint8_t fell[SC_MEMBERS_MAX]; /* at the end of the view: members that are no survivors of it */
+    uint8_t fell[SC_MEMBERS_MAX]; /* by rank: did not survive the view */
     uint64_t end[SC_MEMBERS_MAX];
 } sc_cut;
 
