@@ -243,6 +243,23 @@ def test_a_cut_by_another_than_the_initiator_is_refused():
     assert [member.name for member in c.endpoint.view.members] == ["a", "c"]
 
 
+def test_a_survivors_late_join_is_not_answered_with_the_view_that_it_has_yet_to_install():
+    """A joiner cannot be known to those that are still in the closed view: only its members may serve them the VIEW."""
+    stage, joins = Stage(), []
+    stage.refuse = lambda source, node, frame: isinstance(frame, Join) and bool(joins.append((source.name, frame)))
+    stage.group("a", "b")
+    stage.named("c", 1000)
+    stage.refuse = lambda source, node, frame: isinstance(frame, NewView) and source.name == "a" and node.name == "b"
+    stage.until(1100)
+    a, b, c = stage.nodes
+    assert names(c)[-1] == ["a", "b", "c"] and names(b)[-1] == ["a", "b"]
+    join = next(frame for name, frame in joins if name == "b")
+    send(stage, b, dump(replace(join, tries=c.endpoint.context.rank)), c)
+    stage.refuse = lambda source, node, frame: False
+    stage.until(2000)
+    assert names(b)[-1] == ["a", "b", "c"] and b.endpoint.counters["frames_bad"] == 0
+
+
 def refusal(stage, join, sender):
     """What the coordinator answers to a JOIN of a process that is not simulated further; it is believed when nobody
     took the process in meanwhile."""

@@ -244,8 +244,10 @@ class Router:
         return self.context.view is None
 
     def lacks_our_view(self, frame: Join, sender: int, _address: bytes) -> bool:
-        """our view has the joiner, which is another one, and it is our turn to answer"""
-        return sender in self.context.infos and sender != self.context.me.id and self._has_turn(frame)
+        """our view took the joiner in, which is another one, and it is our turn to answer"""
+        entered = self.context.entered
+        took = entered is not None and entered.has(sender) and sender not in entered.survivors
+        return took and sender != self.context.me.id and self._has_turn(frame)
 
     def is_member(self, _frame: Join, sender: int, _address: bytes) -> bool:
         """our view has the joiner"""
