@@ -274,7 +274,7 @@ def config_page() -> str:
         default = field.metadata.get("formula") or number(field.default)
         sections.setdefault(heading, []).append([f"`{field.name}`", default, unit, allowed, text])
     parts = ["# Settings", "Made from `src/seqcast/config/fields.py` by `docs/render.py`; do not edit."]
-    about = str(fields.__doc__).replace(" ``docs/config.md`` is made from this file.", "")
+    about = re.sub(r" ``docs/config.md`` is\s+made from this file\.", "", str(fields.__doc__))
     parts.append(prose(about).replace("``", "`"))
     for heading, rows in sections.items():
         parts.append(f"## {heading.capitalize()}")

@@ -6,8 +6,8 @@ an environment variable (``SEQCAST_INTERFACE=eth1``; ``SEQCAST_CONFIG`` names a 
 environment, which overrides the file. An unknown name is refused everywhere, so that a misspelt one is noticed.
 
 A default that is a formula is computed from the settings that it names, and a default with several values depends on
-``preset``; a value that is given is used unchanged. All members of a group need the same ``heartbeat_s``, and so the
-same preset.
+``preset`` or ``latency``; a value that is given is used unchanged. All members of a group need the same
+``heartbeat_s``, and so the same preset.
 """
 
 from __future__ import annotations
