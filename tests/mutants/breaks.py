@@ -500,7 +500,7 @@ BREAKS = (
          "last, self.ok.held if self.ok else tuple(held), context.lacks, accepted)",
          family="overlapping", quick=True),
     _one("the cut of a lost member is what all survivors have", RULES + "cut.py",
-         "end, parts = _longest_prefix(rank, lowest, held)\n        # What", "end, parts = lowest, []\n        # What",
+         "end, parts = _longest_prefix(rank, lowest, held)\n        # Nobody", "end, parts = lowest, []\n        # Nobody",
          family="storm"),
     _one("the cut of a survivor is what all survivors have", RULES + "cut.py", "end = oks[rank].last", "end = lowest",
          family="storm"),

@@ -1,4 +1,4 @@
-"""The application's say in the order of a view's members: its membership policy, and what is done where it is wrong."""
+"""The application's membership policy, which orders a view's members, and the fallback if it fails."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def arranged(
     leavers: Collection[int],
     subgroups: Sequence[Subgroup],
 ) -> list[MemberInfo]:
-    """The members of the next view in the order of the policy; as they are where there is none, or it fails.
+    """The members of the next view in the order of the policy; unchanged if there is none or it fails.
 
-    A policy decides the order alone, and not who is in the view: that follows from who is alive and wants to be.
+    A policy decides the order only, not the membership.
 
     Args:
         infos: the members, in the order that they have without a policy.
         survivors, leavers: of our view.
-        subgroups: where groups merge, our own first.
+        subgroups: in a merge; our own first.
     """
     policy = context.settings.membership_policy
     if policy is None:

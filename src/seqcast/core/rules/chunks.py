@@ -1,7 +1,9 @@
-"""State on its way: chunks that say where they belong, so that what is put together is what was taken, or nothing.
+"""Chunks of a state transfer: each says where it belongs, so the joiner gets the provider's state exactly or not at
+all.
 
-A chunk is a header and its bytes. It names its boundary, the request that it answers (EVT-02); its offset; and the
-CRC32C of the state from the beginning up to its own end, which proves the chunk and at the end the whole.
+A chunk is a header and its bytes. The header has the boundary, which names the request that it answers (EVT-02); the
+offset; and the CRC32C of the state from its beginning to the end of the chunk: that of the last chunk verifies the
+whole.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ Piece = bytes | bytearray | memoryview
 _HEADER = struct.Struct("<IIQQI4x")
 _BOUNDARY_AT = 8
 CHUNK_BYTES_MAX = 256 << 10
-"""Small enough to stay in the cache from the sum to the send."""
+"""Small enough to stay in the cache from the checksum to the send."""
 REASON_BYTES_MAX = 2000
 
 
@@ -26,9 +28,9 @@ class Kind(IntEnum):
     DATA = 1
     END = 2
     REFUSAL = 3
-    """The provider cannot; the bytes are the reason, as UTF-8."""
+    """The provider cannot give the state; the bytes are the reason, as UTF-8."""
     PATIENCE = 4
-    """The provider is at work on it: it is yet to get what it merges."""
+    """The provider is still waiting for the states that it merges."""
 
 
 class Outgoing:
@@ -61,17 +63,17 @@ class Outgoing:
 
 
 class Incoming:
-    """One transfer at the joiner: ``room`` is where the next bytes go, ``filled`` takes note of them.
+    """One transfer at the joiner: the next bytes go into ``room``, and ``filled`` processes them.
 
-    What the provider sent before may be the end of an earlier transfer, cut off anywhere: everything up to the first
-    header of this one is skipped.
+    The stream may begin with the end of an earlier transfer, cut off anywhere: everything before the first header of
+    this one is skipped.
     """
 
     def __init__(self, boundary: int) -> None:
         self.boundary = boundary
         self.offset = self.crc = 0
         self.over = False
-        """All of it came."""
+        """The transfer is complete."""
         self.refusal: str | None = None
         self.begun = False
         """Its first header was found."""
@@ -83,7 +85,7 @@ class Incoming:
         """``count`` bytes are in ``room``. Returns the next bytes of the state when a chunk is whole.
 
         Raises:
-            RemoteProtocolError: they cannot be right; nothing of the state may be used.
+            RemoteProtocolError: the bytes are invalid; nothing of the state may be used.
         """
         self.room = self.room[count:]
         while not self.room and not self.over:
@@ -124,7 +126,7 @@ class Incoming:
         self.room = memoryview(self._buffer)
 
     def _skip(self) -> None:
-        """Drops what is before the place where the first header of this transfer can begin."""
+        """Drops the bytes before the first place where a header of this transfer can begin."""
         at = self._buffer.find(self.boundary.to_bytes(8, "little")[:1], _BOUNDARY_AT + 1) - _BOUNDARY_AT
         rest = self._buffer[at:] if at > 0 else self._buffer[-_BOUNDARY_AT:]
         self._buffer = rest + bytearray(_HEADER.size - len(rest))

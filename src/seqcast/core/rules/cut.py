@@ -20,15 +20,15 @@ Arrange = Callable[[Sequence[MemberInfo], Sequence[Subgroup]], list[MemberInfo]]
 
 
 def as_they_are(members: Sequence[MemberInfo], _subgroups: Sequence[Subgroup]) -> list[MemberInfo]:
-    """Without a membership policy."""
+    """The order without a membership policy."""
     return list(members)
 
 
 def fix_cut(n: int, oks: Mapping[int, Ok]) -> tuple[tuple[int, ...], tuple[Fetch, ...]]:
     """The cut by rank, and a holder for each range that some survivor lacks (E-14).
 
-    For a survivor the cut is its last seqno, and it holds all of it itself. For a lost member it is the longest prefix
-    that the survivors hold together: what nobody holds is lost, and what comes after a hole cannot be delivered.
+    A survivor's cut is its last seqno, and it holds its whole stream. A lost member's cut is the longest prefix that
+    the survivors hold together: what nobody holds is lost, and nothing behind a gap can be delivered.
 
     Args:
         n: members of the closing view.
@@ -44,8 +44,8 @@ def fix_cut(n: int, oks: Mapping[int, Ok]) -> tuple[tuple[int, ...], tuple[Fetch
             parts: list[Fetch] = [Fetch(rank, lowest + 1, end, rank)] if lowest < end else []
         else:
             end, parts = _longest_prefix(rank, lowest, held)
-        # What lies beyond the first part nobody has delivered: a cut that ends before it is as good. The first part
-        # reaches the longest single prefix, which its holder may have delivered: that one always has room.
+        # Nobody has delivered anything beyond the first part, so the cut may end there. The first part always has room:
+        # it reaches the longest single prefix, which its holder may have delivered.
         room = max(FETCH_MAX - MEMBERS_MAX - len(fetch), 1)
         if len(parts) > room:
             parts = parts[:room]
@@ -56,11 +56,11 @@ def fix_cut(n: int, oks: Mapping[int, Ok]) -> tuple[tuple[int, ...], tuple[Fetch
 
 
 def fetch_up_to(cut: Sequence[int], oks: Mapping[int, Ok], takers: Collection[int]) -> tuple[Fetch, ...]:
-    """A holder for each range up to a given cut that one of ``takers`` lacks, as far as a survivor has it.
+    """A holder for each range up to a given cut that one of ``takers`` lacks and a survivor holds.
 
     Args:
         oks: the survivors' answers, by rank.
-        takers: those survivors, by rank, that need everything up to the cut.
+        takers: ranks of the survivors that need everything up to the cut.
     """
     fetch: list[Fetch] = []
     for rank, end in enumerate(cut):
@@ -92,17 +92,17 @@ def _reach(held: Held, seqno: int) -> int:
 
 
 def order_of(frame: NewView) -> Order:
-    """The mechanism that a VIEW names; those that this release does not know are refused where frames are read."""
+    """The mechanism that a VIEW names; a frame that names an unknown one is refused when it is read."""
     order = by_number(frame.mechanism)
     assert order is not None
     return order
 
 
 class Windows(NamedTuple):
-    """Of a view, in charged bytes but for the last.
+    """The windows of a view; all but the last are in charged bytes.
 
     Args:
-        window: the most that one group stream may have on the way.
+        window: the most that one group stream may have in flight.
         share: the part of it that each group stream always has.
         room: of all group streams together, at each receiver.
         forward, unicast, state: windows of the other streams.
@@ -126,16 +126,16 @@ def _charge_most(packet_bytes: int) -> int:
 def windows(infos: Sequence[MemberInfo], multicasters: int) -> Windows:
     """The windows of a view.
 
-    What is on the way to one receiver in group streams fills at most 11/16 of its receive buffer, so that data never
-    overflows it and a retransmission still finds room: Linux gives the room of datagrams that were read back only
-    when they make a quarter of the buffer (udp_rmem_release), so no more than 3/4 can be counted on. A quarter of it
-    is shared out among the members that multicast; receivers lend the rest to those that use more (``streams/acks.c``).
-    Where many multicast, packets are smaller, down to 16 KiB, so that a share holds one.
+    Group-stream data in flight to one receiver (its room) fills at most 11/16 of its receive buffer, so that data never
+    overflows it and a retransmission still fits: Linux frees the space of datagrams that were read only once they make
+    up a quarter of the buffer (udp_rmem_release), so only 3/4 is reliable. A quarter of the room is divided among the
+    members that multicast; receivers lend the rest to those that use more (``streams/acks.c``). With many multicasters,
+    packets are smaller, down to 16 KiB, so that a share holds one.
 
-    Forward and unicast streams share a buffer. Where one member multicasts, it gets the forwards of all others, which
-    have three quarters: a sender gets credit for them after two hops. Elsewhere unicasts have half of it. State has
-    half of it and comes from one provider at a time, to a member that gets no forwards. No window is below two full
-    packets: with one, a sender would wait for the ack of each.
+    Forward and unicast streams share a buffer. If only one member multicasts, it gets the forwards of all others, which
+    have three quarters, as a sender gets credit for them after two hops. Otherwise unicasts have half. State has half,
+    and comes from one provider at a time to a member that gets no forwards. No window is below two full packets: with
+    one, a sender would wait for the ack of each.
 
     Args:
         multicasters: how many of the members multicast messages.
@@ -174,11 +174,11 @@ def next_view(
     choose: Choose = first,
     first_seqno: int = 1,
 ) -> NewView:
-    """The VIEW frame that closes ``view``: survivors but leavers in their old order, then the joiners by id.
+    """The VIEW frame that closes ``view``: survivors without leavers in their old order, then the joiners by id.
 
     Args:
         cut, table: by rank of ``view``: the cut, and the received table at it.
-        lacking: survivors that lack the state, and whom each has passed over.
+        lacking: survivors that lack the state, each with the providers that it has passed over.
         before: the VIEW of ``view``, if anybody lacks the state.
         arrange: gives the members another order.
         choose: the sequencer.
@@ -209,9 +209,9 @@ def next_view(
 
 
 def with_plan(frame: NewView, plan: Plan) -> NewView:
-    """A VIEW frame with what it says of the state, and the window that is left for it."""
+    """A VIEW frame with its state plan, and the state window that this leaves."""
     joiners = [each.joiner for each in plan.providers]
-    at_once = max(map(joiners.count, joiners), default=1)  # members that give state to one and the same
+    at_once = max(map(joiners.count, joiners), default=1)  # most providers of one joiner
     window = max(frame.state_window // at_once, 2 * frame.packet_bytes)
     forwards_to = order_of(frame).forwards_to(frame.sequencer)
     if forwards_to != NOBODY and frame.members[forwards_to].id in joiners:
@@ -222,13 +222,13 @@ def with_plan(frame: NewView, plan: Plan) -> NewView:
 def with_table(proposal: NewView, view: View, table: Sequence[int]) -> NewView:
     """A proposed VIEW that closes ``view``, with the received table at its cut."""
     ranks = [view.rank(info.id) for info in proposal.members]
-    # A joiner begins all its streams with one seqno.
+    # All streams of a joiner begin with the same seqno.
     origin_base = tuple(table[rank] if rank >= 0 else base for rank, base in zip(ranks, proposal.base, strict=True))
     return replace(proposal, table=tuple(table), origin_base=origin_base)
 
 
 def view_of(frame: NewView) -> View:
-    """The view that a VIEW frame tells of."""
+    """The view that a VIEW frame announces."""
     members = tuple(info.member for info in frame.members)
     mechanism = order_of(frame).name
     if not frame.subgroups:
@@ -239,7 +239,7 @@ def view_of(frame: NewView) -> View:
 
 
 def apart(frame: NewView, me: int) -> list[bool] | None:
-    """By rank: comes from another subgroup than ours; None: no merge."""
+    """By rank, whether the member comes from another subgroup than ours; None: no merge."""
     ours = next((group.ids for group in frame.subgroups if me in group.ids), None)
     return None if ours is None else [info.id not in ours for info in frame.members]
 
@@ -255,8 +255,8 @@ def first_view(
     """The VIEW frame of a group's first view.
 
     Args:
-        order: that the members asked for.
-        mechanism: that brings it about.
+        order: the one that the members asked for.
+        mechanism: the one that implements it.
         initiator: id of the member that makes the view.
         choose: the sequencer.
         first_seqno: of every stream.

@@ -1,7 +1,7 @@
-"""What a group has behind it, and would lose with its members: this decides between groups that were founded apart.
+"""What a group has delivered, and would lose with its members: it decides between groups that were founded apart.
 
-Neither the number of members nor the counter of the view can decide. The last member that is left of a group is as
-alone as a process that founded a new one; and a founding's counter is 1, whatever was delivered since.
+Neither the number of members nor the counter of the view can decide. The last member of an old group is as alone as the
+founder of a new one; and the counter of a first view is 1, however much it has delivered.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ class History(IntEnum):
     NONE = 0
     """Nothing was delivered, and nobody has a state."""
     ALONE = 1
-    """Something was, in views of one member only: nobody else has relied on it."""
+    """Something was delivered, but only in views of one member: nobody else has relied on it."""
     SHARED = 2
-    """Something was, and several members had it together."""
+    """Something was delivered, and several members shared it."""
 
 
 def history_of(context: Context) -> History:

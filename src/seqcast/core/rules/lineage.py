@@ -1,7 +1,7 @@
-"""What became of the views that this member has left: how members continued, and what they did not deliver of others.
+"""The views that this member has left: how their members continued, and what they did not deliver of others.
 
-A member that others took for lost (a partition, a pause) goes on with a view of its own side. What it sent last may
-never have reached the other side; when the sides meet again, the VIEW tells it so (the cut, steps 8 and 11).
+A member that others excluded (a partition, a pause) continues with a view of its own side. Its last messages may never
+have reached the other side; when the sides merge, the VIEW reports that (the cut, steps 8 and 11).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CLOSED_VIEWS_MAX = 16
 
 
 def last_delivered(view: View, frame: NewView, rank: int) -> int:
-    """Last seqno of the numbering of ``rank``'s own messages that those delivered who closed ``view`` by ``frame``."""
+    """Last of ``rank``'s own seqnos that the members which closed ``view`` by ``frame`` delivered."""
     return by_name(view.mechanism).own(frame.cut, frame.table)[rank]
 
 
@@ -30,7 +30,7 @@ class Own(NamedTuple):
         view_id: of the view.
         last: the last own packet that our side delivered.
         first: packets behind this one are counted.
-        ends: of each of those, how many messages have ended up to there; empty where nobody was left behind.
+        ends: for each of those, how many messages have ended so far; empty if nobody was left behind.
     """
 
     view_id: ViewId
@@ -39,7 +39,7 @@ class Own(NamedTuple):
     ends: array[int]
 
     def messages(self, after: int) -> int:
-        """How many ended behind the packet ``after``, up to the last."""
+        """How many ended after the packet ``after``, up to the last."""
 
         def ended(seqno: int) -> int:
             return self.ends[seqno - self.first - 1] if 0 < seqno - self.first <= len(self.ends) else 0
@@ -54,19 +54,19 @@ class Lineage:
         self.me = me
         self.closed: dict[int, NewView] = {}  # closed view's tag -> the VIEW that closed it for us
         self._own: dict[int, Own] = {}  # the same -> what we sent in it
-        self._members: dict[int, dict[int, bytes]] = {}  # the same -> who was in it, and their addresses
+        self._members: dict[int, dict[int, bytes]] = {}  # the same -> its members and their addresses
         self._known: dict[tuple[int, ViewId, int], int] = {}
-        # Of each member of our view, how its last one was closed: it counts where that member never came over.
+        # By member of our view, how its previous view was closed: this counts if that member never entered ours.
         self._arrivals: dict[int, Shortfall] = {}
         self._told: dict[tuple[int, ViewId], None] = {}
 
     def entered(self, view_tag: int) -> bool:
-        """Was this view entered by us, and left again?"""
+        """Did we enter this view, and leave it again?"""
         return view_tag in self.closed
 
     def was_in(self, view_tag: int, member: int, address: bytes) -> bool:
-        """Was this view entered by us and left again, and was ``member`` in it, at ``address``? Only those are served
-        its end: it is larger than the question, and a stranger could have it sent to whom it likes."""
+        """Did we leave this view, and was ``member`` in it, at ``address``? Only such members are sent its closing
+        VIEW, which is larger than the request: a stranger could have it sent to a third party."""
         return self._members.get(view_tag, {}).get(member) == address
 
     def close(self, view: View, frame: NewView, first: int = 0, ends: Sequence[int] = ()) -> None:
@@ -80,7 +80,7 @@ class Lineage:
         for each in (self.closed, self._own, self._members):
             while len(each) > CLOSED_VIEWS_MAX:
                 del each[next(iter(each))]
-        # Who takes part in the end of this view was in it, and so was told what was known when it began.
+        # The survivors of this view were in it, and so were told what was known when it began.
         told = set(frame.survivors)
         self._known = {key: last for key, last in self._known.items() if key[2] not in told or key[2] == self.me}
         self.went_on(view, frame)
@@ -101,7 +101,7 @@ class Lineage:
             }
 
     def went_on(self, view: View, frame: NewView) -> None:
-        """Those that ``frame`` names went on from ``view``: of the others they delivered no more than its cut."""
+        """The survivors of ``frame`` continued from ``view``: of the others they delivered no more than its cut."""
         self.learn(self._of_lost(view, frame))
 
     def _of_lost(self, view: View, frame: NewView) -> list[Shortfall]:
@@ -109,7 +109,7 @@ class Lineage:
         for rank, member in enumerate(view.members):
             if member.id not in frame.survivors:
                 result.append(Shortfall(tag, frame.view_id, member.id, last_delivered(view, frame, rank)))
-                if member.id in self._arrivals:  # perhaps it never came over to `view`
+                if member.id in self._arrivals:  # perhaps it never entered `view`
                     result.append(self._arrivals[member.id])
         return result
 
@@ -120,12 +120,12 @@ class Lineage:
             del self._known[next(iter(self._known))]
 
     def shortfalls(self, view: View, plain: NewView) -> tuple[Shortfall, ...]:
-        """What will be known once ``view`` is closed as ``plain`` says, for a VIEW that merges or takes in joiners."""
+        """The shortfalls known once ``plain`` closes ``view``, for a VIEW that merges or admits joiners."""
         known = [Shortfall(*key, last) for key, last in self._known.items()]
         return tuple((known + self._of_lost(view, plain))[-SHORTFALLS_MAX:])
 
     def lost(self) -> list[Lost]:
-        """What of ours others did not deliver, each told once."""
+        """Our messages that others did not deliver, each reported once."""
         result = []
         for (view, successor, member), last in self._known.items():
             own = self._own.get(view)

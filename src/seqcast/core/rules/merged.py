@@ -1,5 +1,5 @@
-"""The view that subgroups make together: which of them fit, what it holds, and whether one that is offered can be right
-(the cut, step 11)."""
+"""The merged view of subgroups: which of them fit, what it contains, and the checks of one that is offered (the cut,
+step 11)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from seqcast.errors import RemoteProtocolError
 from seqcast.types import MEMBERS_MAX, Member, View, ViewId
 
 COUNTER_STEP_MAX = 1 << 32
-"""A view's counter may be so far above ours: beyond what any group reaches, and far from the last number."""
+"""How far a view's counter may be above ours: more than any group reaches, and far from the last number."""
 NUMBERS_AHEAD_MAX = 1 << 20
-"""As many of a member's packets as a lost sequencer can have ordered unknown to that member's side: its ring is full
+"""The most packets of a member that a lost sequencer can have ordered unknown to that member's side: its ring is full
 then."""
 
 
@@ -38,10 +38,10 @@ def merged_view(
     arrange: Arrange = as_they_are,
     choose: Choose = first,
 ) -> NewView:
-    """The merged view of subgroups, of each of which ``parts`` has the VIEW that it would install alone, leader first.
+    """The merged view of subgroups; ``parts``: the VIEW that each would install alone, the leader's first.
 
-    What closes a subgroup's view (``closes``, ``attempt``, ``survivors``, ``cut``, ``table``) is that subgroup's own,
-    and left out here. The id is above each subgroup's, and no other attempt of the leader's makes the same.
+    The fields that close a view (``closes``, ``attempt``, ``survivors``, ``cut``, ``table``) differ by subgroup and are
+    left out. The id is above each subgroup's, and no other attempt of the leader's makes the same.
     """
     places: dict[int, tuple[MemberInfo, int, int]] = {}
     subgroups = []
@@ -58,7 +58,7 @@ def merged_view(
     origin_base = [_unused(info.id, places[info.id][2], shortfalls if order.resends else ()) for info in members]
     frame = first_view(members, parts[0].order, order, leader.flush[1], choose)
     view_id = ViewId(max(part.view_id.counter for part in parts) + 1, members[0].id, leader.flush)
-    # How each subgroup closed its view goes along, for a member that turns out not to have come.
+    # The VIEW also says how each subgroup closed its view, in case a member turns out not to have come.
     alone = {part.view_id for part in parts}
     known = [
         each._replace(successor=view_id) if each.successor in alone else each for each in dict.fromkeys(shortfalls)
@@ -78,8 +78,8 @@ def merged_view(
 
 
 def _unused(member: int, last: int, shortfalls: Sequence[Shortfall]) -> int:
-    """The last number of a member's own that is used: a sequencer that its side lost may have gone on to order packets
-    whose messages that side packed, and numbered, anew (the maximum of the received tables: the cut, step 11)."""
+    """The last number used in a member's own numbering. A sequencer that its side lost may have ordered more packets,
+    whose messages that side packed and numbered anew (the maximum of the received tables: the cut, step 11)."""
     used = [each.last for each in shortfalls if each.member == member and each.last <= last + NUMBERS_AHEAD_MAX]
     return max([last, *used])
 
@@ -88,10 +88,10 @@ def check_part(part: NewView, view: View, mechanism: int) -> None:
     """Checks the view that another subgroup would install alone.
 
     Args:
-        view, mechanism: ours, and the number of the mechanism that orders our group's messages.
+        view, mechanism: our view, and the number of our group's mechanism.
 
     Raises:
-        RemoteProtocolError: it cannot be right.
+        RemoteProtocolError: the view is invalid.
     """
     if part.closes is None:
         raise RemoteProtocolError("MERGE_READY: closes no view")
@@ -102,8 +102,8 @@ def check_part(part: NewView, view: View, mechanism: int) -> None:
 
 
 def continues(template: NewView, own: NewView, me: int) -> bool:
-    """Does a merged view continue from our cut? It may be made of an earlier one, which is not held any more: with
-    other bases, or with members that we have lost since.
+    """Does a merged view continue from our cut? It may be based on an earlier cut, which is no longer held: then it has
+    other bases, or members that we have lost since.
 
     Args:
         own: the view that our subgroup would install alone.
@@ -122,13 +122,13 @@ def continues(template: NewView, own: NewView, me: int) -> bool:
 
 
 def checked(template: NewView, own: NewView, me: int) -> NewView:
-    """The merged view as our subgroup installs it, which continues from our cut.
+    """The merged view, which continues from our cut, as our subgroup installs it.
 
     Args:
         own: the view that our subgroup would install alone.
 
     Raises:
-        RemoteProtocolError: it cannot be right.
+        RemoteProtocolError: the merged view is invalid.
     """
     group = _subgroup_of(template, me)
     if group is None or group.view_id != own.closes:

@@ -1,4 +1,4 @@
-"""What an order policy decides, as the engine wants it."""
+"""The decision of an order policy, in the form that the engine takes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from seqcast.types import Member, OrderPolicy, WaitingPacket
 
 Offers = Sequence[tuple[int, int, int, int, int, bytes]]
-"""Of each packet the sender's rank, seqno, sent_ns, messages, bytes and head, as ``Engine.offers`` gives them."""
+"""For each packet the sender's rank, seqno, sent_ns, messages, bytes and head, as ``Engine.offers`` returns them."""
 
 
 def ranks_in_order(policy: OrderPolicy, offers: Offers, members: Sequence[Member]) -> list[int]:
-    """Calls the policy; returns of which member the next packet comes, each time.
+    """Calls the policy; returns for each place the rank whose packet takes it.
 
-    A place that the policy gives to a packet is a place of its sender, which that sender's packets take in their
-    sequence: so each sender's messages stay in order, whatever the policy decides.
+    A place given to a packet belongs to its sender, whose packets fill its places in sequence: so each sender's
+    messages stay in order, whatever the policy decides.
 
     Raises:
         ValueError: the policy did not return each position once.

@@ -1,8 +1,8 @@
 """Which member gives the application's state to which joiner (the cut, step 10), also after a merge of several states.
 
 A VIEW gives each member a *label*: ``NONE``, it lacks the state or takes no part; ``WHOLE``, it has the group's state;
-or a number from ``PART`` on. Members with the same such number have the same state, that of one part of the group, and
-members with different ones have different states, because their parts were separated and have not merged them yet.
+or a number from ``PART`` on. Members with the same number have the state of the same part of the group; different
+numbers are different states, because the parts were separated and have not merged their states yet.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from seqcast.core.frames.view import NONE, PART, PARTS_MAX, WHOLE, NewView, Prov
 STATE_MERGES = 2
 """``MemberInfo.state`` of a member whose application merges states."""
 Lacking = Mapping[int, Collection[int]]
-"""Members that have not the group's state, each with the providers that it has passed over."""
+"""Members that lack the group's state, each with the providers that it has passed over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a VIEW says of the state.
+    """What a VIEW says about the state.
 
     Args:
         labels: by rank.
@@ -66,7 +66,7 @@ def merged_plan(members: Sequence[MemberInfo], parts: Sequence[NewView], boundar
     number = PART
     for part in parts:
         own = labels_of(part)
-        # Where a part has merged an earlier state already, what was merged into it counts for nothing any more.
+        # Once a part has merged its states, the states that it merged no longer count.
         kept = {WHOLE} if WHOLE in own.values() else set(own.values()) - {NONE}
         for label in sorted(kept):
             labels.update((member, number if merges else WHOLE) for member, its in own.items() if its == label)
@@ -76,7 +76,7 @@ def merged_plan(members: Sequence[MemberInfo], parts: Sequence[NewView], boundar
         return _merge(members, labels, lacking, None, boundary)
     labels = {member: WHOLE if label else NONE for member, label in labels.items()}
     alone = {part.view_id.tag for part in parts}
-    # Transfers go on, and those that would begin with a subgroup's own view begin with this one.
+    # Transfers continue; those that would begin with a subgroup's own view begin with this one.
     providers = {
         each.joiner: each._replace(boundary=boundary) if each.boundary in alone else each
         for part in reversed(parts)
@@ -131,8 +131,8 @@ def _merge(
     before: NewView | None,
     boundary: int,
 ) -> Plan:
-    """One member gets the state of each part but its own, merges them, and gives the result to all others. The plan of
-    the view before stays as long as all that it needs is there; else everything begins anew at this view."""
+    """One member gets the state of every other part, merges them, and gives the result to all others. The plan of the
+    view before stays as long as all members that it needs are here; else everything begins anew at this view."""
     kept = _kept(members, labels, lacking, before)
     if kept:
         assert before is not None
@@ -147,7 +147,7 @@ def _merge(
         for label in sorted({labels[member] for member in parted} - {labels[merger]})
         if (fit := [each for each in parted if labels[each] == label and each not in lacking[merger]])
     ][: PARTS_MAX - 1]
-    if not given:  # of no other part can it get the state: its own is the group's
+    if not given:  # it can get no other part's state: its own is the group's
         return _from_whole(members, {**labels, merger: WHOLE}, lacking, None, boundary)
     given += [
         Provision(info.id, merger, boundary)
@@ -160,7 +160,7 @@ def _merge(
 def _kept(
     members: Sequence[MemberInfo], labels: Mapping[int, int], lacking: Lacking, before: NewView | None
 ) -> list[Provision]:
-    """What stays of the plan of the view before; nothing: it does not hold any more."""
+    """What stays of the plan of the view before; nothing: the plan no longer holds."""
     if before is None or before.merger < 0:
         return []
     merger = before.members[before.merger].id

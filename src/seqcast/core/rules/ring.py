@@ -1,6 +1,6 @@
-"""The order of a ring, and who leads it: pure functions of the members' places in the absolute order (NBC-03).
+"""The order of a ring, and its leader: pure functions of the members' places in the absolute order (NBC-03).
 
-A member's *place* is a number that every member of the ring gives it alike; the lowest one leads.
+A member's *place* is a number, the same for every member of the ring; the lowest one leads.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ Place = Callable[[int], int]
 
 @dataclass(frozen=True, slots=True)
 class RingView:
-    """A membership that was agreed on.
+    """An agreed membership.
 
     Args:
-        generation: of the token that found it.
-        leader: whose token it was.
+        generation: of the token that established it.
+        leader: source of that token.
         members: ids, in absolute order.
     """
 
@@ -41,9 +41,9 @@ def leader_of(members: Collection[int], place: Place) -> int:
 
 
 def next_after(me: int, members: Iterable[int], skipped: Collection[int], place: Place) -> int | None:
-    """The member that ``me`` gives the token to: the next in the ring, less the skipped; None: nobody is left (E-19).
+    """The member that ``me`` passes the token to: the next in the ring not skipped; None: nobody is left (E-19).
 
-    Without a rule for all, a member sends the token on to whom it likes: in S4, D passes E over and sends to A.
+    All members need the same rule. S4 has none: there, D passes over E and sends to A.
     """
     left = ordered((member for member in members if member != me and member not in skipped), place)
     after = [member for member in left if place(member) > place(me)]
