@@ -11,9 +11,10 @@ from seqcast.core.frames.view import Nested
 from seqcast.types import MEMBERS_MAX
 
 RANGES_MAX = 64
-"""Ranges a member reports of a lost member's stream; naming fewer than it holds is safe, it only shortens the cut."""
+"""Ranges that a member reports of a lost member's stream; to report fewer than it holds is safe: it shortens the
+cut."""
 RANGES_ALL_MAX = 1000
-"""And of all streams of lost members together."""
+"""The same, of the streams of all lost members together."""
 FETCH_MAX = 900
 
 
@@ -25,7 +26,7 @@ class Held(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """A range of one stream, and its holders. Streams and holders are ranks of the closing view."""
+    """A range of one stream, and its holder. ``rank`` (of the stream) and ``holder`` are ranks of the closing view."""
 
     rank: Rank
     lo: Seqno
@@ -76,7 +77,7 @@ class Ok:
     accepted: Attempt | None = None
 
     def check(self) -> None:
-        """Raises RemoteProtocolError where ranges overlap or are not in order."""
+        """Raises RemoteProtocolError if ranges overlap or are not in order."""
         for held in self.held:
             last = held.prefix
             for lo, hi in held.ranges:
@@ -103,7 +104,7 @@ class Cut:
     fetch: Annotated[tuple[Fetch, ...], listed(shape_of(Fetch), FETCH_MAX)]
 
     def check(self) -> None:
-        """Raises RemoteProtocolError where a range is of no member, or held by none."""
+        """Raises RemoteProtocolError if a range names no member or no holder."""
         ranks = range(len(self.cut))
         need(all(f.rank in ranks and f.holder in ranks and 0 < f.lo <= f.hi for f in self.fetch), "fetch of no rank")
 

@@ -20,7 +20,7 @@ class Shape(NamedTuple):
 
 
 def need(condition: bool, what: str) -> None:
-    """Raises RemoteProtocolError where ``condition`` does not hold."""
+    """Raises RemoteProtocolError unless ``condition`` holds."""
     if not condition:
         raise RemoteProtocolError(f"control frame: {what}")
 
@@ -44,7 +44,7 @@ def _load_id(value: Any) -> int:
 
 
 def text(bytes_max: int, bytes_min: int = 1) -> Shape:
-    """A name or a value: printable, as whoever chose it had to (``arguments.check_name``)."""
+    """A name or a value: printable, as ``arguments.check_name`` requires."""
 
     def load(value: Any) -> str:
         need(isinstance(value, str) and value.isprintable(), "printable text expected")
@@ -58,7 +58,7 @@ def text(bytes_max: int, bytes_min: int = 1) -> Shape:
 
 
 def prose(bytes_max: int, bytes_min: int = 1) -> Shape:
-    """A reason for people: what a terminal would obey is escaped, whoever it is shown to."""
+    """A reason for people: what a terminal would obey is escaped."""
 
     def load(value: Any) -> str:
         need(isinstance(value, str), "text expected")

@@ -24,7 +24,7 @@ class Join:
         version: of the protocol; the only field that another version must find in its place.
         mechanisms: numbers of the orders' mechanisms that the joiner knows.
         shared: settings that must be the same on every member, by name.
-        nonce: the answers carry it: a stranger that has not heard the question cannot give one.
+        nonce: the answers carry it: a stranger that has not heard the JOIN cannot answer.
     """
 
     version: Count

@@ -13,9 +13,9 @@ from seqcast.types import MEMBERS_MAX
 
 @dataclass(frozen=True, slots=True)
 class Beacon:
-    """Acting coordinator to all, periodically: this view is alive. Views that hear each other learn of each other.
+    """Acting coordinator to all, periodically: this view is alive. Separate views discover each other by it.
 
-    ``primary``: of a primary partition: how many members are not doubted, 0 where those are no majority; else None.
+    ``primary``: of a primary partition: how many members are not doubted, 0 if they are no majority; else None.
     ``mechanism``: as in a VIEW.
     ``shared``: settings that must be the same on every member, by name.
     ``history``: of the group, up to now; see ``core/rules/history.py``.
@@ -56,7 +56,7 @@ class MergeReady:
 
 @dataclass(frozen=True, slots=True)
 class MergeGo:
-    """Leader to each coordinator that is ready: the merged view, without what it closes in your subgroup."""
+    """Leader to each coordinator that is ready: the merged view, without the fields that close your subgroup's view."""
 
     merge: MergeId
     view: Nested

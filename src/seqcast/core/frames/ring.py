@@ -9,18 +9,18 @@ from seqcast.core.frames.codec import choice, fields_of, listed, record
 from seqcast.core.frames.fields import Count, Flag, Id, Ids, MemberInfo
 
 TOKEN_JOINERS_MAX = 32
-"""A token carries no more joiners; the others are in the next one."""
+"""A token carries at most this many joiners; the next one carries the others."""
 TokenJoiners = Annotated[tuple[MemberInfo, ...], listed(record(MemberInfo, fields_of(MemberInfo)), TOKEN_JOINERS_MAX)]
 ConfirmPhase = Annotated[str, choice("prepare", "commit")]
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Member to the next in the ring, until it acknowledges: who is in the group, as far as its earlier holders know.
+    """Member to the next in the ring, until it acknowledges: the members that its holders so far know.
 
-    ``source`` made it, under ``generation``; ``leader``: the best of the members that they know; ``visited`` had it;
-    ``lost``: known to be gone by the source; nobody adds these again. ``joiners``: that they heard of. ``asked``: the
-    source knows of a reason for a new view, which may be a member that leaves; that one says so itself (``Confirmed``).
+    ``source`` made it, under ``generation``; ``leader``: the first of these members in absolute order; ``visited`` had
+    it; ``lost``: gone, as the source knows; nobody adds these again. ``joiners``: those heard of. ``asked``: the source
+    knows a reason for a new view, perhaps a member that leaves; that one says so itself (``Confirmed``).
     """
 
     view: Id
@@ -36,7 +36,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class TokenHeld:
-    """Member to the one before it in the ring: I have the token."""
+    """Member to the previous one in the ring: I have the token."""
 
     view: Id
     generation: Count

@@ -28,7 +28,7 @@ class Unblock:
 class BlockedSide:
     """Blocked member to operator: I (``name``) am on this side; the names of its members, and of those it lacks.
 
-    ``allowed``: the side may go on, as an operator said.
+    ``allowed``: an operator let the side continue.
     """
 
     request: Count

@@ -1,4 +1,4 @@
-"""The VIEW frame, which closes one view and begins the next, and what members answer to it."""
+"""The VIEW frame, which closes one view and begins the next, and the answers to it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ PARTS_MAX = 32
 
 
 class Provision(NamedTuple):
-    """Which member gives its state to one that lacks it, by id, taken at the beginning of which view (its tag)."""
+    """``provider`` gives its state, taken at the beginning of the view ``boundary`` (a tag), to ``joiner``, which lacks
+    it."""
 
     joiner: Id
     provider: Id
@@ -69,19 +70,19 @@ class NewView:
         closes: the view that it closes; None for the first view of a group.
         attempt: under which it is sent.
         answers: it is served in answer to a START of this attempt, by a member that has left that view already.
-        survivors: who took part in the cut: members and leavers.
+        survivors: of the cut: members and leavers.
         view_id, members: of the new view; no members: everyone left.
         order: as given to ``join``.
-        mechanism, sequencer: by which number of ``core/orders`` the order comes about, and which rank orders.
+        mechanism, sequencer: number of the mechanism in ``core/orders``, and rank of the sequencer.
         cut, table: by rank of the closed view: the last seqno of each stream, and the received table at it.
-        base, origin_base: by rank of the new view, where each stream and each sender's own numbering go on.
+        base, origin_base: by rank of the new view, where each stream and each sender's own numbering continue.
         window, forward_window, unicast_window, state_window: charged bytes of each stream, at most.
         share: of ``window``, what each group stream always has.
         room: charged bytes of all group streams together, at each receiver.
         packet_bytes: size of a full packet.
         labels: by rank of the new view, which state each member has; see ``core/rules/providers.py``.
-        providers: of the members that lack the group's state.
-        merger: rank of the member that merges the states of a merged view's parts; -1: they are one.
+        providers: for the members that lack the group's state.
+        merger: rank of the member that merges the states of a merged view's parts; -1: there is nothing to merge.
         subgroups: of a merged view, else none.
         shortfalls: of a merged view, or one with joiners: what some of its members did not deliver of others.
         departed: of a view with joiners: incarnations that were in a view and are no more (E-06), newest last.

@@ -1,11 +1,12 @@
-"""Reliability by gossip (PBCAST): digests spread by gossip, and a member pulls what it lacks from who told it.
+"""Reliability by gossip (PBCAST): digests spread by gossip, and a member pulls what it lacks from whoever reported it.
 
-A multicast is unreliable. Now and then each member tells a few others what it has of each active sender; they pass it
+A multicast is unreliable. Periodically each member tells a few others what it has of each active sender; they pass it
 on to a few more, and ask for what they lack. So repair costs each member the same however large the group is, and a
-message reaches all members with a probability as near to 1 as one likes, but not for certain: what is lost for good
-is told.
+message reaches all members with a probability as near to 1 as one likes, but not for certain: permanent loss is
+reported.
 
-``Gossiper`` is one member's policy. It does no I/O; the time comes with each call, and its random numbers from a seed.
+``Gossiper`` is one member's policy. It does no I/O; the time comes with each call, and its random numbers come from a
+seed.
 """
 
 from seqcast.core.gossip.history import Begun, CaughtUp, From

@@ -21,7 +21,7 @@ ID_BYTES = 10
 PAYLOAD_MAX = 60_000
 DATAGRAM_MAX = 65_000
 REQUEST_RANGES_MAX = 80
-"""Ranges in one datagram of a request: what is beyond is asked for next time."""
+"""Ranges in one datagram of a request: the rest is asked for next time."""
 _MAGIC = b"SG"
 _HEAD = struct.Struct("!2sBBQ10s")
 _DATA = struct.Struct("!10sQQ")
@@ -75,7 +75,7 @@ def dump(tag: int, me: int, what: Message | Packet) -> bytes:
 
 
 def load(tag: int, data: bytes) -> tuple[int, Message | Packet] | None:
-    """From whom a datagram comes, and what it says; None: it is of another crowd.
+    """The sender of a datagram, and what it says; None: it is of another crowd.
 
     Raises:
         RemoteProtocolError: it is damaged, of another version, or out of bounds.
@@ -192,7 +192,7 @@ def _load_shuffle(body: bytes) -> Shuffle:
     n, answer, epoch = struct.unpack_from("!BBQ", body)
     _need(answer <= 1 and len(body) == head + _MINIMA.size + n * _ENTRY.size, "exchange")
     minima = _MINIMA.unpack_from(body, head)
-    _need(all(0 < each < 1000 for each in minima), "minima")  # also of no number
+    _need(all(0 < each < 1000 for each in minima), "minima")  # false for NaN too
     entries = tuple((_id(member), age) for member, age in _ENTRY.iter_unpack(body[head + _MINIMA.size :]))
     return Shuffle(entries, bool(answer), epoch, minima)
 

@@ -24,8 +24,8 @@ class From(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """It is known from where on messages are delivered: what waits for that need not wait any longer. ``handlers`` will
-    be asked; none: no handler answered, so delivery begins with what comes now."""
+    """It is known where each sender's messages begin, so delivery can begin. ``handlers`` will be asked; none: no
+    handler answered, so delivery begins with what comes now."""
 
     handlers: tuple[int, ...]
 
@@ -35,14 +35,14 @@ class CaughtUp(NamedTuple):
 
 
 class Pull(NamedTuple):
-    """Ask this member for what is lacking of this digest."""
+    """Ask this handler for what this member lacks of the digest."""
 
     handler: int
     digest: dict[int, Span]
 
 
 class History:
-    """One joiner's.
+    """The history of one joiner.
 
     Args:
         settings: of gossip.
@@ -74,7 +74,7 @@ class History:
         return True
 
     def heard(self, handler: int, catalog: Catalog, now_ns: int) -> None:
-        """What a handler keeps. One that answers when messages are delivered already comes too late."""
+        """What a handler keeps. An answer is too late once delivery has begun."""
         first = not self._catalogs
         if not self._seeking or (len(self._catalogs) >= self._settings.handlers_max and handler not in self._catalogs):
             return
@@ -104,8 +104,8 @@ class History:
         return [*(From(*each) for each in begins.items()), Begun(tuple(self._catalogs))]
 
     def _pull(self, now_ns: int) -> list[From | Begun | Pull | CaughtUp]:
-        """Asks the next handler, in turn, so that one that is gone does not stop the others, for the next packets that
-        are still lacking."""
+        """Asks the next handler for the next packets that are still lacking: in turn, so that a handler that is gone
+        does not stop the others."""
         handler = next(iter(self._catalogs), 0)
         catalog = self._catalogs.pop(handler, {})
         digest: dict[int, Span] = {}

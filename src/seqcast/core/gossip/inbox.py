@@ -1,4 +1,4 @@
-"""What waits to be handled, bounded and by urgency (PB-08, PB-09), and how much of it may be handled when."""
+"""The messages that wait, bounded and by urgency (PB-08, PB-09), and the budget for handling them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections import deque
 from seqcast.core.gossip.messages import Catalog, Gossip, Hello, Message, Request, Shuffle
 
 _URGENCY: dict[type[Message], int] = {Request: 0, Shuffle: 1, Hello: 1, Catalog: 1, Gossip: 2}
-"""Messages of the application are none of these: they do not wait here, so they are handled before all of them."""
+"""Messages of the application do not wait here, so they are handled before all of these."""
 
 
 class Inbox:
-    """A queue of (message, from whom, due to what it costs).
+    """A queue of (message, its sender).
 
     Args:
-        most: that wait, all kinds together.
+        most: messages that wait, all kinds together.
     """
 
     def __init__(self, most: int) -> None:
@@ -31,7 +31,7 @@ class Inbox:
         return 1 + 7 * len(self) / self._most
 
     def put(self, message: Message, via: int) -> bool:
-        """Takes a message in; False: it is dropped. When the queue is full, the newest of the least urgent is."""
+        """Adds a message; False: it is dropped. When the queue is full, the newest of the least urgent is dropped."""
         urgency = _URGENCY[type(message)]
         if len(self) >= self._most:
             self.dropped += 1
@@ -52,10 +52,10 @@ class Inbox:
 
 
 class Budget:
-    """Work that may be done: so much per second, and so much at once.
+    """Work that may be done.
 
     Args:
-        per_s, most: units of work.
+        per_s, most: units of work per second, and at once.
     """
 
     def __init__(self, per_s: int, most: int) -> None:
@@ -64,7 +64,7 @@ class Budget:
         self._at: int | None = None
 
     def spend(self, units: int, now_ns: int) -> bool:
-        """False: there is not enough left. What costs more than ``most`` is done when nothing else was."""
+        """False: there is not enough left. What costs more than ``most`` waits for the full budget."""
         full = self._cost(self._most)
         if self._at is not None:
             self._left_ns = min(self._left_ns + now_ns - self._at, full)

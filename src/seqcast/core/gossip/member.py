@@ -34,10 +34,10 @@ COUNTERS = (
 
 
 class HistoryEnd(NamedTuple):
-    """This member has what late-join handlers keep of the time before it came, as far as it was not told as missed.
+    """This member has what late-join handlers keep of the time before it came, except what was reported as missed.
 
     Args:
-        handlers: that were asked; 0: none answered, so only what others still keep in memory came.
+        handlers: how many were asked; 0: none answered, so only what others still keep in memory came.
     """
 
     handlers: int
@@ -95,8 +95,8 @@ class CrowdMember:
         """A datagram came.
 
         Args:
-            source: the address that it came from: a member whose id has another one is not believed, so that nobody
-                makes this member send to a third.
+            source: the address that it came from: it must be the one in the sender's id, so that nobody can make this
+                member send to a third party.
         """
         self.streams.now_ns = now_ns
         try:
@@ -128,7 +128,7 @@ class CrowdMember:
 
     @property
     def settled(self) -> bool:
-        """What is sent from now on is delivered to this member, or told as missed."""
+        """What is sent from now on is delivered at this member, or reported as missed."""
         return self.streams.settled
 
     def due(self) -> int:
@@ -147,7 +147,8 @@ class CrowdMember:
         return events
 
     def counters(self) -> dict[str, int]:
-        """Since it began. ``members``: of the crowd, as estimated; ``known``: of which it knows."""
+        """Counters since it began. ``members``: the estimated size of the crowd; ``known``: how many of them it
+        knows."""
         return {
             **self._counters,
             "packets_dropped": self.streams.dropped,

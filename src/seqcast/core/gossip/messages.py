@@ -19,11 +19,11 @@ class Gossip(NamedTuple):
     """A digest on its way through the group (PB-01).
 
     Args:
-        origin, counter: who made it, and its how manieth gossip this is: together its identity.
+        origin, counter: the member that made it, and its number among that member's gossips: together its identity.
         hops: how often it was passed on before.
         digest: what its origin had of each active sender.
-        seen: members that have seen it, in the order in which they did; where membership is partial the last ones.
-        not_seen: members that have not, as far as those that passed it on know.
+        seen: members that have seen it, in the order in which they did; if membership is partial, only the last ones.
+        not_seen: members that have not, as far as those that have seen it know.
     """
 
     origin: int

@@ -18,20 +18,20 @@ Ranges = tuple[tuple[int, int], ...]
 _AHEAD_MAX = 4096
 """Gossips by which an origin may seem to be ahead of time: members do not enter a view at the same moment."""
 _CATALOG_COST = 50
-"""Of the budget, for each part of a catalog that is sent: a small hello asks for a large answer."""
+"""Cost of each part of a catalog that is sent: a small hello asks for a large answer."""
 _WANTS_MAX = 65_536
-"""Packets that are asked for at the same time, so that no digest fills the memory."""
+"""Packets that are asked for at the same time: a digest cannot fill the memory."""
 
 
 class Window(Protocol):
-    """The packets of all senders at this member. Its answers follow from what has come so far."""
+    """The packets of all senders at this member. Its answers depend only on what has come so far."""
 
     def digest(self) -> dict[int, Span]:
-        """Of each active sender, this member too where it sends."""
+        """What it has of each active sender, itself included if it sends."""
 
     def lacks(self, sender: int, first: int, last: int, most: int) -> Ranges:
-        """Which of the seqnos ``first`` to ``last`` did not come and are not lost, lowest first: ``most`` of them, or
-        all if there are no more."""
+        """Which of the seqnos ``first`` to ``last`` did not come and are not lost, lowest first, at most ``most`` of
+        them."""
 
     def received(self, sender: int) -> int:
         """The highest seqno that came; 0: none."""
@@ -56,7 +56,7 @@ class Answer(NamedTuple):
 
 
 class Alive(NamedTuple):
-    """These members live: they have seen a gossip just now (PB-11). Evidence for whoever judges them."""
+    """These members are alive: they have just seen a gossip (PB-11). Evidence for failure detection."""
 
     members: tuple[int, ...]
 
@@ -69,7 +69,7 @@ class Collect(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """This member will not get these packets any more: the application is told, and delivery goes on behind them."""
+    """This member will not get these packets: the application is told, and delivery continues behind them."""
 
     sender: int
     first: int
@@ -80,9 +80,9 @@ Effect = Send | Answer | Alive | Collect | Lost | From | Begun | CaughtUp
 
 
 class _Want:
-    """A packet that another member says it has and this one lacks. ``proven``: it exists, as its sender or two others
-    say so, or a later one came: what only one member claims is asked for, but never told as lost, so that one wrong
-    digest does not take packets away that are still to be sent."""
+    """A packet that another member says it has and this one lacks. ``proven``: its sender, a late-join handler or two
+    other members say so. What only one member claims, and no later packet proves, is asked for but never reported as
+    lost: one wrong digest must not skip packets that are still to be sent."""
 
     __slots__ = ("asked_ns", "claimed_by", "proven", "since_ns")
 
@@ -92,14 +92,14 @@ class _Want:
 
 
 def below_lag(digest: dict[int, Span], lag: int) -> dict[int, int]:
-    """Below which seqno of each sender nothing is kept once everyone has *seen* this digest (PB-03). To have seen it is
+    """By sender, the seqno below which nothing is kept once everyone has *seen* this digest (PB-03). To have seen it is
     not to have the packets, hence the lag."""
     return {sender: span.delivered - lag for sender, span in digest.items() if span.delivered > lag}
 
 
 class Gossiper:
-    """The policy of one member, for as long as its membership is the same: with votes, the member that left is no
-    longer waited for by the next one, and no list has it (E-10).
+    """The policy of one member, for as long as its membership is the same: with votes, the next one no longer waits for
+    a member that left, nor lists it (E-10).
 
     Args:
         me: this member, not 0.
@@ -137,8 +137,8 @@ class Gossiper:
         self._votes: dict[int, dict[int, int]] = {}  # by member, by sender: what it has delivered
         self._stable: dict[int, int] = {}  # by sender
         self._effects: list[Effect] = []
-        # As if it had gossiped before: members that begin together would else gossip half as often at first. What is
-        # left of an interval that is drawn uniformly is distributed as the lesser of two.
+        # As if it had gossiped before: otherwise members that begin together would gossip half as often at first. The
+        # rest of a uniformly drawn interval is distributed as the lesser of two.
         self._gossip_ns = now_ns + min(self._interval(), self._interval())
 
     # ---- inputs
@@ -147,7 +147,7 @@ class Gossiper:
         """A message came.
 
         Args:
-            via: from whom; 0: nobody knows, so it is dropped: there would be nobody to ask (PB-06, 1).
+            via: its sender; 0: unknown, so it is dropped: there would be nobody to ask (PB-06, 1).
         """
         if via != 0 and self._peers.has(via):
             self._inbox.put(message, via)
@@ -288,7 +288,7 @@ class Gossiper:
             waiting += [each for each in self._peers.others if each not in listed]
         gossip = gossip._replace(hops=gossip.hops + 1, seen=seen, not_seen=tuple(waiting))
         ended = self._settings.multicast or not gossip.not_seen
-        if not self._settings.votes and (ended or self._peers.partial):  # there nobody knows that all have seen it
+        if not self._settings.votes and (ended or self._peers.partial):  # if partial, nobody knows that all saw it
             self._collect(gossip.digest)
         if not ended and gossip.hops < self._settings.hops_max:
             self._pass_on(gossip)
@@ -296,12 +296,12 @@ class Gossiper:
     def _plausible(self, gossip: Gossip, now_ns: int) -> bool:
         """Can its origin have made it? A number that is too high would make all later ones of that origin look old.
 
-        Members that entered one view together have begun at most one gossip in each shortest interval since. And a
-        member whose name another one uses continues above the number that was used, so that it is heard again.
+        Members that entered one view together have begun at most one gossip in each shortest interval since. A member
+        whose gossips another one forges continues above the forged number, so that it is heard again.
         """
         most = (now_ns - self._began_ns) // self._settings.interval_ns_min + _AHEAD_MAX
         if gossip.counter > most and not self._peers.partial:
-            return False  # nor may it name this member, which would be implausible itself if it continued above
+            return False  # even in our name: a number of ours above it would be implausible, too
         if gossip.origin != self._me or gossip.counter <= self._counter:
             return True
         self.forged += 1
@@ -312,7 +312,7 @@ class Gossiper:
 
     def _ask(self, digest: dict[int, Span], via: int, origin: int | None, now_ns: int) -> None:
         """One request for all that is missing, to the member that the gossip came from (PB-06, 4): that has most of it,
-        and so no member is asked by more than it has passed gossips on to, whoever made them.
+        and no member is asked by more members than it has passed gossips on to.
 
         Args:
             origin: whose digest it is; None: a late-join handler's, which is believed.
@@ -347,8 +347,8 @@ class Gossiper:
             self._lost_ns = now_ns + settings.lost_ns // 4
 
     def _look_for_lost(self, now_ns: int) -> None:
-        """Forgets what has come, and gives up what did not for too long: not where members vote, as what one of them
-        lacks is then kept."""
+        """Forgets what has come, and gives up what has been missing for too long; not if members vote, as what one of
+        them lacks is then kept."""
         for sender, wants in list(self._wants.items()):
             lost: list[int] = []
             for seqno, want in list(wants.items()):
@@ -370,7 +370,7 @@ class Gossiper:
         self._effects += [Collect(*each) for each in below_lag(digest, self._settings.lag).items()]
 
     def _vote(self, member: int, digest: dict[int, Span]) -> None:
-        """What a member has delivered; once all have, it is stable. Only the slowest member can move that."""
+        """Notes what a member has delivered; once all have, it is stable. Only the slowest member can move that."""
         votes = self._votes.setdefault(member, {})
         for sender, span in digest.items():
             before = votes.get(sender, 0)

@@ -1,8 +1,8 @@
-"""Whom a member gossips with: everyone, where membership is agreed on; else a small random sample that keeps changing.
+"""Whom a member gossips with: everyone, if membership is agreed on; else a small random sample that keeps changing.
 
-The sample (Cyclon, Voulgaris et al. 2005) needs no agreement and grows with the logarithm of the group at most. Now and
-then a member exchanges some entries with the one that it has heard of longest ago. That one is removed first: if it is
-gone it does not come back, and if it lives its answer brings it back as new.
+The sample (Cyclon, Voulgaris et al. 2005) needs no agreement and grows with the logarithm of the group at most.
+Periodically a member exchanges some entries with the one that it heard of longest ago. That one is removed first: if it
+is gone it does not come back, and if it lives its answer brings it back as new.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Sample:
         settings: of gossip.
         now_ns: the time.
         dice: chooses entries.
-        hint: how many members the group may have, before this is estimated.
+        hint: size of the group until it is estimated.
     """
 
     partial = True
@@ -122,8 +122,8 @@ class Sample:
         return answer
 
     def greets(self, now_ns: int) -> bool:
-        """Say hello now? Often while this member knows no other; then so seldom that all together say one hello in
-        ``hello_ns``."""
+        """Say hello now? Often while this member knows no other; then so seldom that all members together say one hello
+        per ``hello_ns``."""
         if now_ns < self._hello_ns:
             return False
         settings = self._settings

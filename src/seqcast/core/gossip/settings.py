@@ -22,11 +22,11 @@ class GossipSettings:
             lets a member send in bursts (E-10).
         subset_percent: a gossip is passed on to at most so many of those that have not seen it, and to no more than
             reach everyone; see ``tempo.copies``.
-        multicast: a gossip is sent once, by multicast, and passed on by nobody (PB-13).
+        multicast: a gossip is sent once, by multicast, and not passed on (PB-13).
         votes: a packet is kept until every member has said that it has it; else the newest ``lag`` packets of each
             sender are kept, and what a member could not get in ``lost_ns`` is lost to it. Votes need a membership that
             all agree on.
-        lag: see there. A member with a large one keeps nearly all packets for those that join late (PB-04).
+        lag: see ``votes``. A member with a large one keeps nearly all packets for those that join late (PB-04).
         lost_ns: a packet that another member had, and that did not come for so long, is lost. Many times
             ``average_ns``.
         ask_again_ns: a packet is not asked for again for so long: the answer may be on its way.
@@ -34,7 +34,7 @@ class GossipSettings:
         cache_max: gossips that a member remembers one by one; of older ones only the highest number of each origin.
         origins_max: origins whose highest number is remembered.
         listed_max: where membership is partial: members in each list of a gossip.
-        hops_max: a gossip is passed on at most so often: a bound for where the origins remembered do not suffice.
+        hops_max: a gossip is passed on at most so often: a bound in case ``origins_max`` is too small.
         queue_max: gossips and requests that wait here (PB-08). When it is full, the least urgent are dropped.
         work_per_s, work_max: packets that are sent again, and gossips that are handled, per second and in a burst.
         shuffle_ns: between two exchanges of entries of a partial view.

@@ -1,4 +1,4 @@
-"""How many members a group has, where nobody knows them all.
+"""An estimate of the size of a group in which nobody knows all members.
 
 Each member draws random numbers that are exponentially distributed with mean 1. The least of N such numbers has mean
 1/N, and to learn the least in the group it suffices that members tell each other the least that they know. With K
@@ -16,13 +16,13 @@ NUMBERS = 32
 
 
 class SizeEstimate:
-    """One member's.
+    """The estimate of one member.
 
     Args:
         epoch_ns: how long minima are spread before they are believed.
         now_ns: the time.
         dice: draws the numbers.
-        hint: what to say before the first epoch is over.
+        hint: the estimate before the first epoch is over.
     """
 
     def __init__(self, epoch_ns: int, now_ns: int, dice: Dice, hint: int) -> None:

@@ -13,8 +13,8 @@ AHEAD_MAX = 8192
 """Packets of one sender beyond the next one to deliver: later ones are dropped, and repaired once there is room."""
 SENDERS_MAX = 4096
 PAST_MAX = 65_536
-"""Senders whose packets are held or kept, and those that were silent for longest, of which only the last seqno is
-remembered, so that nothing of them is delivered twice."""
+"""Senders whose packets are held or kept, and silent ones of which only the last seqno is remembered, so that none of
+their packets is delivered twice."""
 
 PACKET_BYTES = 100
 """What a packet takes beside its payload, about: without it, empty messages would cost nothing."""
@@ -59,12 +59,12 @@ class StreamSettings:
     Args:
         keep_bytes: of the packets that are kept in memory for others, of all senders together.
         held_bytes: of the packets that wait for earlier ones.
-        active_ns: a sender from which nothing came for so long leaves the digest, and nothing of it is kept in memory.
-            Much longer than it takes to repair what is lost.
+        active_ns: a sender that is silent for so long leaves the digest, and none of its packets is kept in memory.
+            Much longer than a repair takes.
         digest_max, catalog_max: entries of one digest, and of one part of a catalog.
-        settled, settle_ns: after so many gossips, or so long, this member knows all active senders. One that it then
-            hears of for the first time was silent until now: all that is kept of it was sent since. Of those that it
-            hears of before that, it delivers what comes next.
+        settled, settle_ns: after so many gossips, or so long, this member knows all active senders. One that it
+            hears of later was silent until then: all that is kept of it was sent since, and is delivered. Of one that
+            it hears of earlier, it delivers what comes next.
     """
 
     keep_bytes: int = 64 << 20
@@ -93,14 +93,14 @@ class _Stream:
 
 
 class Streams:
-    """What ``core.gossip.Window`` asks for, and delivery.
+    """Implements ``core.gossip.Window``, and delivers.
 
     Args:
         me: this member.
         settings: bounds.
         now_ns: the time.
-        store: where everything that is delivered is kept, of a late-join handler; else None.
-        waits: nothing is delivered before ``begin_all``: where messages begin is not known yet.
+        store: of a late-join handler: keeps everything that is delivered; else None.
+        waits: nothing is delivered before ``begin_all``, as it is not known yet where messages begin.
     """
 
     def __init__(
@@ -119,14 +119,14 @@ class Streams:
         self.now_ns = self._began_ns = now_ns
         self._knows_all = waits  # it waits until it knows where messages begin
         self.full = False
-        """The application is so far behind that nothing more is taken in; what is dropped is repaired later."""
+        """The application is so far behind that new packets are dropped; they are repaired later."""
         self.dropped = 0
         """Packets that came when there was no room for them."""
 
     # ---- what comes
 
     def own(self, payload: bytes) -> int:
-        """A message of this member; its seqno."""
+        """Delivers a message of this member; returns its seqno."""
         stream = self._streams[self._me]
         self._wake(self._me, stream)
         stream.delivered = stream.highest = seqno = stream.highest + 1
@@ -135,7 +135,7 @@ class Streams:
 
     @property
     def settled(self) -> bool:
-        """Nothing that is sent from now on is left out in silence."""
+        """Nothing that is sent from now on is skipped silently."""
         if not self._knows_all:
             late = self.now_ns - self._began_ns >= self._settings.settle_ns
             self._knows_all = late or self._gossips > self._settings.settled
@@ -170,7 +170,7 @@ class Streams:
             self._advance(sender, stream)
 
     def heard(self, digest: dict[int, Span]) -> None:
-        """A gossip came that this member did not see before, with this digest."""
+        """A gossip that this member had not seen came, with this digest."""
         self._gossips += 1
         for sender, span in digest.items():
             if sender not in self._streams and len(self._streams) < SENDERS_MAX:
@@ -293,7 +293,7 @@ class Streams:
         return stream
 
     def _forget(self) -> None:
-        """The sender that was silent for longest; only its last seqno is remembered."""
+        """Forgets the sender that was silent for longest, except its last seqno."""
         sender = min(
             (each for each in self._streams if each != self._me), key=lambda each: self._streams[each].active_ns
         )

@@ -11,19 +11,19 @@ from seqcast.core.gossip.settings import GossipSettings
 def copies(members: int) -> int:
     """How many copies of a gossip each member has to send so that one reaches everyone.
 
-    Where each member that sees it sends ``c`` copies at random, a member gets none with probability exp(-c): with
-    ln(N) + 1 copies about 0.4 of N members do not get it, and those get the next one.
+    If each member that sees it sends ``c`` copies at random, a member gets none with probability exp(-c): with ln(N) +
+    1 copies about 0.4 members out of N do not get it, and those get the next one.
     """
     return ceil(log(max(members, 1)) + 1)
 
 
 def subset_size(waiting: int, members: int, percent: int, load: float) -> int:
-    """To how many of ``waiting`` members that have not seen a gossip it is passed on.
+    """To how many of the ``waiting`` members, which have not seen a gossip, it is passed on.
 
     Args:
         members: of the group.
         percent: of ``waiting``, at most.
-        load: 1: none; with more, fewer. Never less than 2, of which one may be lost, so that no gossip dies out.
+        load: 1: none; the higher, the fewer, but at least 2, of which one may be lost, so that no gossip dies out.
     """
     wanted = min(ceil(waiting * percent / 100), copies(members))
     return min(waiting, max(2, int(wanted / load)))
@@ -32,9 +32,8 @@ def subset_size(waiting: int, members: int, percent: int, load: float) -> int:
 def interval(settings: GossipSettings, members: int, load: float, dice: Dice) -> int:
     """Ns until the next gossip of this member, drawn anew each time (PB-10).
 
-    Of dynamic gossip: uniform, with a mean of ``average_ns`` for each member of the group and each copy of a gossip
-    that a member receives. All members together then begin so many gossips that each receives one per ``average_ns``,
-    however many they are.
+    For dynamic gossip: uniform, with a mean of ``average_ns`` times the size of the group times the copies of a gossip
+    that a member receives. So each member receives one per ``average_ns``, however large the group is.
     """
     if settings.dynamic:
         others = max(members - 1, 1)

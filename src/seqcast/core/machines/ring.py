@@ -1,18 +1,18 @@
-"""How members agree on a membership by a token that goes round (S4, NBC-01 to NBC-18, E-19 to E-22).
+"""How members agree on a membership by a token that goes round the ring (S4, NBC-01 to NBC-18, E-19 to E-22).
 
-Members may know of different others: discovery is incomplete, and may work in one direction only (NBC-04). A member
-that knows of a change, and of nobody before it in the absolute order, leads: it sends a token round the ring. Each
-visitor adds whom it knows and passes it on to the next in the ring (NBC-07). A token that is back with more than it
-left with goes round again (NBC-10); else the leader asks all members to agree (PREPARE), and when all do, tells them so
-(COMMIT): then all have the same view. A member that knows of a change, but not to its leader, waits, and then sends
-a token of its own towards the leader, which absorbs it and sends one itself (NBC-14, E-20).
+Members may know different others: discovery is incomplete, and may work in one direction only (NBC-04). A member that
+knows of a change, and of nobody before it in the absolute order, leads: it sends a token round the ring. Each visitor
+adds the members it knows and passes the token on to the next in the ring (NBC-07). A token that comes back with more
+than it left with goes round again (NBC-10); otherwise the leader asks all members to agree (PREPARE), and when all do,
+tells them so (COMMIT): then all have the same view. A member that knows of a change but does not lead waits, and then
+sends a token of its own towards the leader, which absorbs it and sends one itself (NBC-14, E-20).
 
-No token is needed for ever: hops are acknowledged and repeated, a member that does not acknowledge is passed over, and
-whoever waits has a lease. When it is over, the token is made again under a higher generation (E-21). Nothing blocks:
-messages flow throughout (NBC-02), and no send waits for a connection (E-22). Views are ordered by (generation, leader);
-a member agrees to none that is older than one that it agreed to.
+A lost token is replaced: hops are acknowledged and repeated, a member that does not acknowledge is passed over, and
+each member that waits has a lease. When it ends, the token is made again under a higher generation (E-21). Nothing
+blocks: messages flow throughout (NBC-02), and no send waits for a connection (E-22). Views are ordered by (generation,
+leader); a member agrees to none older than the last that it agreed to.
 
-The machine knows no addresses, no clock and no failure detector: it is told whom this member knows and has lost.
+The machine has no addresses, clock or failure detector: it is told which members are known and which are lost.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from seqcast.core.table import IGNORED, ILLEGAL, Edge, Machine, Table, table
 from seqcast.errors import RemoteProtocolError
 
 GENERATION_STEP_MAX = 1 << 20
-"""A generation exceeds the highest one seen by at most this, so that nobody can use them up."""
+"""A generation exceeds the highest one seen by at most this, so that nobody can exhaust them."""
 PATIENCE_DOUBLINGS = 4
-"""A lease that is over again and again grows so often."""
+"""How often a lease doubles while nothing comes."""
 
 
 class RingState(Enum):
@@ -71,8 +71,8 @@ class RingSettings:
     """Times in ns.
 
     Args:
-        repeat_ns_min, repeat_ns_max: between two sendings of a frame that is not answered, doubling.
-        answer_ns: a member that has not answered for so long is taken for lost, until it is heard.
+        repeat_ns_min, repeat_ns_max: between repeats of a frame that is not answered, doubling.
+        answer_ns: a member that has not answered for so long counts as lost, until it is heard.
         lease_ns: how long a member waits for a token, or for what follows it; doubling while nothing comes.
     """
 
@@ -83,7 +83,7 @@ class RingSettings:
 
 
 class Call:
-    """A frame that is repeated until all that it is for have answered, or time is up."""
+    """A frame that is repeated until all its receivers have answered, or time is up."""
 
     def __init__(self, frame: Token | Confirm, missing: Iterable[int], settings: RingSettings, now: int) -> None:
         self.frame = frame
@@ -104,10 +104,10 @@ class Ring(Machine):
         place: of a member in the absolute order.
         settings: times.
         send: queues a frame for a member.
-        edges: takes note of the rows that are taken.
-        view: the membership to begin with: this member's alone, or one that its members share.
-        tag: of the frames: what is said under another tag is not for this ring.
-        remade: is told the generation of each token that is made because the one before it is lost, or late.
+        edges: notes the rows that are taken.
+        view: the membership to begin with: this member alone, or one that its members share.
+        tag: of the frames: those with another tag are not for this ring.
+        remade: is told the generation of each token that replaces a lost or late one.
         leaves: does this member want to leave?
     """
 
@@ -132,13 +132,13 @@ class Ring(Machine):
         self.dead: set[int] = set()  # by the failure detector
         self.mute: set[int] = set()  # did not answer in time, and were not heard since
         self.joiners: dict[int, MemberInfo] = {}  # heard of, by id
-        self.asked = False  # there is something to agree on beside the members
-        self.held_back = False  # this member is to send no token of its own now, but as a call
-        self.generation = view.generation  # the highest that was seen
+        self.asked = False  # there is something to agree on besides the members
+        self.held_back = False  # this member sends no token of its own now, except as a call
+        self.generation = view.generation  # the highest seen
         self.promised = view.key(place)  # this member agrees to no view below
         self.token: Token | None = None  # as this member, its source, sent it last
-        self.followed: tuple[int, int] | None = None  # source and generation of the other token that is waited for
-        # A token of a source after that one: passed on if that one is lost, or leaves its source out.
+        self.followed: tuple[int, int] | None = None  # source and generation of another's token that is waited for
+        # A token whose source is after that one: passed on if that one is lost, or leaves this source out.
         self.kept: Token | None = None
         self.hop: Call | None = None  # the token that was passed on, until it is acknowledged
         self.call: Call | None = None  # PREPARE or COMMIT
@@ -153,23 +153,23 @@ class Ring(Machine):
 
     @property
     def leader(self) -> int:
-        """Whom this member takes for the leader."""
+        """The leader, as far as this member knows."""
         return leader_of(self.known, self.place)
 
     @property
     def unsettled(self) -> bool:
-        """There is something that the view does not have, or one was agreed to and did not come."""
+        """There is a change that the view does not have, or a view was agreed to and did not come."""
         return self.asked or self.known != set(self.view.members) or self.promised > self.view.key(self.place)
 
     # ---- inputs
 
     def know(self, members: Collection[int]) -> None:
-        """These members live, as far as can be told from here."""
+        """These members live, as far as this member can tell."""
         self.dead.difference_update(members)
         self.known.update(member for member in members if member not in self.mute)
 
     def lose(self, members: Collection[int]) -> None:
-        """These members are gone, as far as can be told from here."""
+        """These members are gone, as far as this member can tell."""
         gone = {member for member in members if member != self.me}
         self.dead |= gone
         self.known -= gone
@@ -181,15 +181,15 @@ class Ring(Machine):
         self.mute.discard(member)
 
     def hold_back(self) -> None:
-        """From now on this member sends no token of its own, but as a call."""
+        """From now on this member sends no token of its own, except as a call."""
         self.held_back = True
 
     def release(self) -> None:
-        """This member may send tokens of its own, as at the beginning."""
+        """This member may send tokens of its own again."""
         self.held_back = False
 
     def ask(self, joiners: Iterable[MemberInfo] = ()) -> None:
-        """There is something to agree on; the token is to carry the joiners."""
+        """There is something to agree on; the token carries the joiners."""
         self.asked = True
         self.joiners.update((info.id, info) for info in joiners)
 
@@ -197,7 +197,7 @@ class Ring(Machine):
         """A frame of another member.
 
         Raises:
-            RemoteProtocolError: its generation is out of bounds, or it is not its sender's to send.
+            RemoteProtocolError: its generation is out of bounds, or its sender may not send it.
         """
         self.now = now
         if isinstance(frame, Confirm) and frame.leader != sender:
@@ -315,11 +315,11 @@ class Ring(Machine):
         return not self._leads()
 
     def visits_the_lost(self) -> bool:
-        """The token, or PREPARE, is for members that are lost meanwhile."""
+        """The token, or PREPARE, names members that are lost meanwhile."""
         return self.token is not None and not self.lost.isdisjoint(self.token.members)
 
     def leader_is_lost(self) -> bool:
-        """Whom this member promised to is gone, and nobody known is before this member."""
+        """The leader that this member promised to is gone, and nobody known is before this member."""
         return self.followed is None and self._leads() and not self.held_back
 
     def is_for_me_to_lead(self, frame: Token) -> bool:
@@ -330,18 +330,18 @@ class Ring(Machine):
         return self.held_back and self.is_for_me_to_lead(frame)
 
     def brings_more(self, frame: Token) -> bool:
-        """It has members that those asked to agree do not know of."""
+        """It names members that those asked to agree do not know of."""
         return self.token is not None and not self.known.issubset(self.token.members)
 
     def is_passed_over(self, frame: Token) -> bool:
-        """A token of a source before it was passed on; or a later one of the same, or this one."""
+        """A token of an earlier source was passed on; or this one, or a later one of its source."""
         if self.followed is None:
             return False
         source, generation = self.followed
         return (self.place(source), -generation) <= (self.place(frame.source), -frame.generation)
 
     def has_grown(self, frame: Token) -> bool:
-        """It is back, and other members or joiners are known than when it left (NBC-10)."""
+        """It is back, and the known members or joiners have changed since it left (NBC-10)."""
         assert self.token is not None
         left = self.token
         others = {info.id for info in left.joiners} != {info.id for info in self._carried()}
@@ -354,7 +354,7 @@ class Ring(Machine):
         return self._view(frame).key(self.place) == self.view.key(self.place)
 
     def must_refuse(self, frame: Confirm, _sender: int) -> bool:
-        """It is older than what was agreed to, it lacks members, or another one is to lead."""
+        """It is older than what was agreed to, it lacks members, or another member must lead."""
         known = self.known - set(frame.lost)
         better = any(self.place(member) < self.place(frame.leader) for member in known)
         return self._view(frame).key(self.place) < self.promised or better or not known.issubset(frame.members)
@@ -379,7 +379,7 @@ class Ring(Machine):
             self.fire(E.BACK, self.token)
 
     def remake(self, *_: object) -> None:
-        """A token in the place of one that is lost, or late (E-21)."""
+        """A token to replace one that is lost or late (E-21)."""
         self.remade(self.generation + 1)
         self.emit()
 
@@ -416,7 +416,7 @@ class Ring(Machine):
         self.fire(E.TOKEN, frame)
 
     def go_on(self, frame: Token) -> None:
-        """Adds whom this member knows, and passes the token on."""
+        """Adds the members that this one knows, and passes the token on."""
         members = ordered((self.known - set(frame.lost)).union(frame.members), self.place)
         leader = leader_of(members, self.place)
         visited = ordered((*frame.visited, self.me), self.place)
@@ -484,7 +484,7 @@ class Ring(Machine):
         self.send(Confirmed(self.tag, frame.phase, frame.generation, self.leaves()), sender)
 
     def install(self, frame: Confirm, sender: int) -> None:
-        self.known -= set(frame.lost) - {self.me}  # whoever lives is found again
+        self.known -= set(frame.lost) - {self.me}  # those that live are found again
         self.call = None
         self._install(self._view(frame))
         self.confirm(frame, sender)
@@ -503,7 +503,7 @@ class Ring(Machine):
         self._start_lease()
 
     def expire(self, *_: object) -> None:
-        """What this member waited for did not come: whoever was to bring it is followed no longer."""
+        """What this member waited for did not come: it follows that source no longer."""
         self.expired = min(self.expired + 1, PATIENCE_DOUBLINGS)
         self.followed = None
 
@@ -528,13 +528,13 @@ class Ring(Machine):
             (E.REVIEW, has_kept_a_token),
             None,
             take_up,
-            "nobody before its source is followed any more",
+            "no source before that of the kept token is followed any more",
         ),
         (S.IDLE, (E.REVIEW, leads_and_unsettled), S.CIRCULATING, emit, "a change, and this member is first (NBC-05)"),
-        (S.IDLE, (E.REVIEW, is_unsettled), S.WAITING, wait, "a change: a token of the leader is to come"),
+        (S.IDLE, (E.REVIEW, is_unsettled), S.WAITING, wait, "a change: a token of the leader should come"),
         (S.WAITING, (E.REVIEW, leads_and_unsettled), S.CIRCULATING, emit, "those before this member are gone (E-21)"),
         (S.WAITING, (E.REVIEW, is_settled), None, IGNORED, "a token may be under way; the lease ends it"),
-        (S.CIRCULATING, (E.REVIEW, is_outranked), S.WAITING, wait, "another one leads; the token calls it"),
+        (S.CIRCULATING, (E.REVIEW, is_outranked), S.WAITING, wait, "another member leads; the token calls it"),
         (
             (S.CIRCULATING, S.PREPARING),
             (E.REVIEW, visits_the_lost),
@@ -542,15 +542,15 @@ class Ring(Machine):
             remake,
             "a member is lost, and the token perhaps with it: a new generation without it (E-21)",
         ),
-        (S.PREPARING, (E.REVIEW, is_outranked), S.WAITING, wait, "another one leads"),
-        (S.PREPARED, (E.REVIEW, leader_is_lost), S.CIRCULATING, remake, "the leader fell before it told us (E-21)"),
+        (S.PREPARING, (E.REVIEW, is_outranked), S.WAITING, wait, "another member leads"),
+        (S.PREPARED, (E.REVIEW, leader_is_lost), S.CIRCULATING, remake, "the leader was lost before COMMIT (E-21)"),
         (None, E.REVIEW, None, IGNORED, "nothing has changed"),
         (
             (S.IDLE, S.WAITING, S.PREPARED),
             (E.TOKEN, is_held_back),
             None,
             IGNORED,
-            "absorbed: this member will send one of its own when it is to",
+            "absorbed: this member will send one of its own when it may",
         ),
         (
             (S.IDLE, S.WAITING, S.PREPARED),
@@ -559,26 +559,26 @@ class Ring(Machine):
             emit,
             "absorbed: this member sends one of its own (NBC-09, NBC-14, E-20)",
         ),
-        (S.CIRCULATING, (E.TOKEN, is_for_me_to_lead), None, IGNORED, "absorbed: counts when the own token is back"),
-        (S.PREPARING, (E.TOKEN, brings_more), S.CIRCULATING, emit, "absorbed: all have to know of the others"),
+        (S.CIRCULATING, (E.TOKEN, is_for_me_to_lead), None, IGNORED, "absorbed: counts when our own token is back"),
+        (S.PREPARING, (E.TOKEN, brings_more), S.CIRCULATING, emit, "absorbed: all must know the other members"),
         (S.PREPARING, (E.TOKEN, is_for_me_to_lead), None, IGNORED, "absorbed: it has nothing new"),
-        (_FOLLOWS, (E.TOKEN, is_passed_over), None, keep, "absorbed: a better one was passed on, or it is repeated"),
+        (_FOLLOWS, (E.TOKEN, is_passed_over), None, keep, "absorbed: a better one was passed on, or this is a repeat"),
         (None, E.TOKEN, S.WAITING, follow, "passed on to the next in the ring (NBC-07, NBC-08)"),
-        (S.CIRCULATING, (E.BACK, has_grown), None, emit, "it brought more: all shall know of it (NBC-10)"),
+        (S.CIRCULATING, (E.BACK, has_grown), None, emit, "it brought more: all must know of it (NBC-10)"),
         (S.CIRCULATING, (E.BACK, has_more_to_visit), None, go_on, "some were passed over by others"),
         (S.CIRCULATING, E.BACK, S.PREPARING, prepare, "complete: as it left (NBC-10, NBC-11)"),
         (None, E.BACK, None, IGNORED, "of a generation that is over"),
         (tuple(S), (E.PREPARE, was_installed), None, confirm, "late"),
-        (tuple(S), (E.PREPARE, must_refuse), None, refuse, "the leader has to know more first"),
+        (tuple(S), (E.PREPARE, must_refuse), None, refuse, "the leader must learn more first"),
         (None, E.PREPARE, S.PREPARED, promise, "agreed (E-22)"),
-        (S.PREPARING, (E.CONFIRMED, all_agree), S.IDLE, decide, "all agree: the view, for all"),
-        (None, E.CONFIRMED, None, IGNORED, "other answers are missing; or it is late"),
-        (S.PREPARING, E.REFUSED, S.CIRCULATING, emit, "a member knows more, or agreed to another: once more"),
+        (S.PREPARING, (E.CONFIRMED, all_agree), S.IDLE, decide, "all agree: install the view, and COMMIT"),
+        (None, E.CONFIRMED, None, IGNORED, "other answers are missing, or it is late"),
+        (S.PREPARING, E.REFUSED, S.CIRCULATING, emit, "a member knows more, or agreed to another view: once more"),
         (None, E.REFUSED, None, IGNORED, "late"),
         (tuple(S), (E.COMMIT, is_old), None, confirm, "repeated, or overtaken"),
         (None, E.COMMIT, S.IDLE, install, "all agreed: the view"),
-        (S.WAITING, (E.LEASE, is_settled), S.IDLE, (expire, rest), "a token came to nothing, and nothing is open"),
-        (S.WAITING, E.LEASE, None, (expire, call_leader), "the leader may not know of it: call it (NBC-14)"),
+        (S.WAITING, (E.LEASE, is_settled), S.IDLE, (expire, rest), "a token came to nothing, and nothing is unsettled"),
+        (S.WAITING, E.LEASE, None, (expire, call_leader), "the leader may not know of the change: call it (NBC-14)"),
         (S.CIRCULATING, E.LEASE, None, (expire, remake), "the token is lost: a higher generation (E-21)"),
         (S.PREPARING, E.LEASE, S.CIRCULATING, (expire, remake), "answers are missing: once more"),
         (S.PREPARED, E.LEASE, S.WAITING, (expire, wait), "COMMIT did not come, nor the leader's loss"),

@@ -3,16 +3,15 @@
 Doubts, joiners, leavers and the acting member are as in `coordinated.py`. But before the acting member closes the view,
 its token goes round the view's members (`ring.py`) and collects joiners that it has not heard of itself (NBC-04,
 NBC-07). The cut, which closes the gate, begins only when all members have agreed on the membership (NBC-02): a member
-whose process hangs delays the token, but no messages. A member that knows of a change, and sees the acting one do
-nothing, calls it with a token of its own (NBC-14).
+whose process hangs delays the token, but no messages. A member that knows of a change on which the acting one does not
+act calls it with a token of its own (NBC-14).
 
 A token passes through members that did not make it, so it cannot announce that a member leaves: a member that wants to
 leave announces that itself, when it agrees to the membership.
 
-The absolute order is that of the view's members (NBC-03): all have the same, a joiner stands behind them, and the
-application's membership policy chooses it. The VIEW of the cut is the confirmation that the group sees; it is
-acknowledged and repeated (NBC-11, E-22). A survivor that falls during the cut needs no new agreement: the next attempt
-is without it.
+The absolute order is that of the view's members (NBC-03): all have the same, joiners come last, and the application's
+membership policy chooses it. The VIEW of the cut is the confirmation that the group sees; it is acknowledged and
+repeated (NBC-11, E-22). A survivor that crashes during the cut needs no new agreement: the next attempt leaves it out.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class TokenRingState(Enum):
 
 
 LEASE_PART = 4
-"""A token is waited for this part of the lease of a view change: another one costs little, and the gate is open."""
+"""A token's lease is that of a view change divided by this: another token costs little, and the gate is open."""
 S, E = TokenRingState, MembershipEvent
 M = CoordinatedMembership
 
@@ -73,7 +72,7 @@ class TokenRingMembership(CoordinatedMembership):
         )
         self.ring.hold_back()
         self.agreed_before = view  # what was agreed on when this member began to ask
-        self.called = False  # another member asked for a view, for a reason that is not known here
+        self.called = False  # another member asked for a view, for a reason unknown here
 
     def _send(self, frame: RingFrame, member: int) -> None:
         self.context.send(frame, member)
@@ -99,7 +98,7 @@ class TokenRingMembership(CoordinatedMembership):
         """A frame of the ring, by a member of the view.
 
         Raises:
-            RemoteProtocolError: it is about others than the view's members, or the ring refuses it.
+            RemoteProtocolError: it names processes outside the view, or the ring refuses it.
         """
         named: set[int] = set()
         match frame:
@@ -121,7 +120,7 @@ class TokenRingMembership(CoordinatedMembership):
                 self.leave(sender)
 
     def _hear_of(self, info: MemberInfo) -> None:
-        """Another member noted a joiner, which it has compared with the group's settings."""
+        """Another member noted a joiner, whose settings it has checked."""
         context = self.context
         addresses = {each.address for each in context.infos.values()}
         if info.id in context.infos or info.id in context.departed or info.address in addresses:
@@ -146,7 +145,7 @@ class TokenRingMembership(CoordinatedMembership):
     # ---- time, and the next view
 
     def review(self, runs: bool, survivors: tuple[int, ...], backing_off: bool, too_few: bool = False) -> Review:
-        doubted = super().doubted()  # which may be of other views, too
+        doubted = super().doubted()  # perhaps members of other views, too
         members = {member.id for member in self.context.members}
         self.ring.lose(members & doubted)
         self.ring.know(members - doubted)
@@ -159,12 +158,12 @@ class TokenRingMembership(CoordinatedMembership):
     # ---- guards
 
     def must_call(self, review: Review) -> bool:
-        """Something is to be agreed on, and the acting member does not begin."""
+        """There is something to agree on, and the acting member does not begin."""
         waits = self.leaving() or (self.joiners and self.joining()) or self.wanting
         return bool(waits) and not review.ours and not self.participant.closing
 
     def has_agreed(self, review: Review) -> bool:
-        """The members agreed with this one since it asked, on a membership that has all that it trusts."""
+        """Since this member asked, all agreed with it on a membership that has all members it trusts."""
         agreed = self.ring.view
         trusted = {member.id for member in self.context.members} - review.doubted
         ours = agreed is not self.agreed_before and agreed.leader == self.context.me.id
@@ -194,7 +193,7 @@ class TokenRingMembership(CoordinatedMembership):
         self.ring.review(self.context.now)
 
     def add(self, _review: Review) -> None:
-        """The token is to carry all that is known now."""
+        """The token carries all that is known now."""
         self.ring.ask(self.joining())
 
     def rest(self, *_: object) -> None:
@@ -261,7 +260,7 @@ class TokenRingMembership(CoordinatedMembership):
             E.REVIEW,
             None,
             ask,
-            "they agreed with another one, or a member is trusted again",
+            "they agreed with another member, or a member is trusted again",
         ),
         (S.CHANGING, E.REVIEW, None, initiate, "our attempt was given up, and the reason persists"),
         (None, E.VIEW, S.QUIET, rest, "a new view"),

@@ -42,7 +42,7 @@ def by_number(number: int) -> Order | None:
 
 
 def numbers() -> tuple[int, ...]:
-    """Of all mechanisms that this process knows, ascending."""
+    """The numbers of all mechanisms that this process knows, ascending."""
     return tuple(sorted(_BY_NUMBER))
 
 

@@ -1,7 +1,7 @@
-"""causal: a message is delivered after all that its sender was delivered before it sent the message.
+"""causal: a message is delivered after every message that its sender had delivered when it sent it.
 
 Each member multicasts its messages. Concurrent ones are delivered in any order, which may differ from member to member.
-What a packet depends on travels before it in its sender's stream, so the VIEW has nothing to say for it.
+A packet's dependencies travel before it in its sender's stream, so the VIEW need not carry anything for them.
 """
 
 from __future__ import annotations

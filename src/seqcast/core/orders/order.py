@@ -1,8 +1,8 @@
-"""What the control plane asks of an order: the contract of the files beside this one.
+"""What the control plane requires of an order: the contract of the files beside this one.
 
-An *order* is what a user asks for (``join(..., order=...)``); a *mechanism* brings it about. A mechanism is one file
-here and one in ``native/order/``, which share a number: this one decides what a VIEW says for the mechanism, that one
-what becomes of each packet. No other file names a mechanism. To add one, write the two files and list each in the
+An *order* is what a user asks for (``join(..., order=...)``); a *mechanism* implements it. A mechanism is one file here
+and one in ``native/order/``, which share a number: the one here decides what a VIEW says about the mechanism, the other
+one what happens to each packet. No other file names a mechanism. To add one, write the two files and list each in the
 registry beside it (``core/orders/__init__.py``, ``native/order/orders.h``).
 
 The first coordinator of a group chooses the mechanism, which stays as long as the group lives: each view has that of
@@ -36,11 +36,11 @@ class Order(ABC):
     name: ClassVar[str]
     """For people, and to ask for it as ``order=``."""
     number: ClassVar[int]
-    """On the wire and in ``native/order/``: 0 to 255, never given again."""
+    """On the wire and in ``native/order/``: 0 to 255, never reused."""
     total: ClassVar[bool]
     """All members deliver in one order, so it serves those who ask for "total"."""
     beside: ClassVar[bool] = False
-    """Messages that were sent with ``ordered=False`` have no place in the total order; else they are ordered like all
+    """Messages sent with ``ordered=False`` have no place in the total order. If False, they are ordered like all
     others."""
     prefix: ClassVar[bool]
     """What a member delivered before it crashed or was cut off is a prefix of what the others deliver in that view, by
@@ -50,8 +50,8 @@ class Order(ABC):
     next view, but not across a merge, where another subgroup may have ordered them: there they are lost."""
 
     causal: ClassVar[bool] = False
-    """A message is delivered after all that its sender was delivered before it sent it, also where members fell. (In a
-    total order it is so but for messages that are transitional.)"""
+    """A message is delivered after every message that its sender had delivered when it sent it, even if members crash.
+    (In a total order this holds except for transitional messages.)"""
 
     @abstractmethod
     def sequencer(self, members: Sequence[Member], choose: Choose) -> int:
@@ -59,7 +59,7 @@ class Order(ABC):
 
     @abstractmethod
     def allows(self, sequencer: int, n: int) -> bool:
-        """Can a view of ``n`` members have this sequencer? Each VIEW that arrives is checked by it."""
+        """Can a view of ``n`` members have this sequencer? Checked for each VIEW that arrives."""
 
     @abstractmethod
     def multicasters(self, n: int) -> int:
@@ -67,12 +67,12 @@ class Order(ABC):
 
     @abstractmethod
     def forwards_to(self, sequencer: int) -> int:
-        """Rank of the member that gets the messages of all others before they are multicast, or ``NOBODY``: of its
-        receive buffer, state that it takes at the same time gets less."""
+        """Rank of the member that gets the messages of all others before they are multicast, or ``NOBODY``. State that
+        it takes at the same time gets less of its receive buffer."""
 
     @abstractmethod
     def own(self, streams: Sequence[int], origins: Sequence[int]) -> Sequence[int]:
-        """By which seqnos each member's own messages are known to the others, by rank.
+        """The seqnos by which each member's own messages are known to the others, by rank.
 
         Args:
             streams: of the member's group stream.
@@ -80,12 +80,12 @@ class Order(ABC):
         """
 
     def serves(self, order: str) -> bool:
-        """May it bring about what the user asked for?"""
+        """Does it provide the order that the user asked for?"""
         return order == self.name or (order == "total" and self.total)
 
 
 class Sequenced(Order):
-    """An order in which one member of the view, any, is the sequencer."""
+    """An order in which any one member of the view is the sequencer."""
 
     def sequencer(self, members: Sequence[Member], choose: Choose) -> int:
         return choose(members)

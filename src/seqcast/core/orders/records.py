@@ -1,11 +1,11 @@
-"""records: each member multicasts its messages, and one multicasts records of whose packets are delivered next.
+"""records: each member multicasts its messages, and one multicasts records that say whose packets are delivered next.
 
 The records travel in the sequencer's own stream, whose messages are ordered by their place among them. The cut orders
 all that was sent: what no record names is delivered at the end of the view, by rank and seqno. So nothing is sent
-again, and a message is delivered in the view it was sent in, whoever falls.
+again, and a message is delivered in the view it was sent in, whichever members crash.
 
-A sequencer that crashes may have delivered what no other member was told the order of, and the cut may decide
-otherwise: no prefix is promised, and what the cut decides then is transitional.
+A sequencer that crashes may have delivered packets whose records no other member received, and the cut may order them
+differently: no prefix is promised, and what the cut orders then is transitional.
 """
 
 from __future__ import annotations

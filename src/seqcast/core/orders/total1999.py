@@ -1,6 +1,6 @@
 """total-1999: the TOTAL protocol of S1. Members send requests to one, which multicasts them in the order of arrival.
 
-The member that orders is implied by the list of members: the first (TOT-04). When it is lost, or another one becomes
+The sequencer is implied by the list of members: the first one (TOT-04). When it is lost, or another one becomes
 the first, the next view starts its own numbering (TOT-10), and requests that were not multicast are made again to the
 new one.
 """
