@@ -54,9 +54,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "unblock",
         'Let a blocked minority of a group with partition="primary" continue when the majority is gone for good.\n\n'
         "The blocked members that this machine can reach become the group. What only the other members had is lost.\n"
-        "If those are still alive, on the other side of a partition, there are now two groups; when they meet, the\n"
-        "members of the smaller one are excluded and their work since then is lost. Before you run this command,\n"
-        "make sure that the unreachable processes have really ended.\n\n"
+        "If those are still alive, on the other side of a partition, there are now two groups, which never merge:\n"
+        "one of them must end, and its work since then is lost. Before you run this command, make sure that the\n"
+        "unreachable processes have really ended.\n\n"
         "The command is not authenticated: any host that can send datagrams to the group's port can run it.",
         "exit status: 0 if a member accepted; 1 if no member is blocked, or several sides are; 2 for bad input\n"
         "example: seqcast unblock orders",
