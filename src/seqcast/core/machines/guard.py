@@ -159,14 +159,14 @@ class Line(Machine):
         (None, E.FAILED, None, ILLEGAL, "only a call fails"),
         (S.STRANGE, (E.GREETED, crowded), S.CLOSED, (close, count_stranger), "more than a member needs"),
         (S.STRANGE, E.GREETED, S.STANDING, know, "it may have installed a view with itself before us: not checked"),
-        (None, E.GREETED, None, ILLEGAL, "heard once, of lines that called us"),
+        (None, E.GREETED, None, ILLEGAL, "heard once, on lines that called us"),
         ((S.STRANGE, S.STANDING), E.RUBBISH, S.CLOSED, (close, count_stranger), "a member greets once, and no more"),
-        (None, E.RUBBISH, None, ILLEGAL, "nothing is read of it"),
+        (None, E.RUBBISH, None, ILLEGAL, "nothing is read from it"),
         (S.STANDING, (E.ENDED, of_member), S.CLOSED, (close, check), "its process ended, or the connection broke"),
         ((S.STANDING, S.STRANGE), E.ENDED, S.CLOSED, close, "of no member"),
         (None, E.ENDED, None, ILLEGAL, "it does not stand"),
-        ((S.NEW, S.CLOSED), E.EVICTED, None, ILLEGAL, "it is not known yet, or no more"),
-        (None, E.EVICTED, S.CLOSED, close, "its member is in the view no more, or it is a stranger too many"),
+        ((S.NEW, S.CLOSED), E.EVICTED, None, ILLEGAL, "it is not known yet, or no longer"),
+        (None, E.EVICTED, S.CLOSED, close, "its member has left the view, or there are too many strangers"),
     )
 
 
