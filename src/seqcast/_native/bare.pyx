@@ -76,7 +76,7 @@ def crc32c_kernels():
 
 
 cdef class Settings:
-    """Settings that all processes of a run share; fields as in sc_bare_config."""
+    """Settings shared by all processes of a run; fields as in sc_bare_config."""
 
     cdef sc_bare_config c
     cdef bytes group, interface

@@ -1,6 +1,6 @@
 # Part of engine.pyx: what is delivered, as Python sees it. The contract is engine.pyi.
 
-# NumPy is imported with the first array that somebody asks for: it takes a tenth of a second.
+# NumPy is imported when an array is first asked for: the import takes a tenth of a second.
 cdef object np = None
 cdef object BYTE_DTYPE, OFFSET_DTYPE, RUN_DTYPE
 
@@ -46,7 +46,7 @@ cdef class Memory:
 cdef object memory(Batch batch, const void *p, Py_ssize_t n):
     """As a memoryview: NumPy asks for a writable buffer first, and that one refuses without a traceback."""
     cdef Memory m = Memory.__new__(Memory)
-    m.p = p if p != NULL else NO_OFFSETS  # Arrow aborts the process where a buffer is at no address
+    m.p = p if p != NULL else NO_OFFSETS  # Arrow aborts the process if a buffer has no address
     m.n = n
     m.batch = batch
     return PyMemoryView_FromObject(m)
@@ -56,7 +56,7 @@ cdef object memory(Batch batch, const void *p, Py_ssize_t n):
 @cython.no_gc  # it is in no cycle: payload, Member and ViewId refer to nothing that could refer to it
 @cython.freelist(64)
 cdef class Message:
-    """One delivered message. Known by (sender, seqno, index). Frozen; equal to another with the same values.
+    """One delivered message, identified by (sender, seqno, index). Frozen; equal to another with the same values.
 
     Attributes:
         payload: its bytes.
@@ -116,7 +116,7 @@ cdef class Message:
 
 @cython.no_gc_clear  # __dealloc__ gives the buffers back to the engine
 cdef class Batch:
-    """Messages of one view, in their order, in Arrow's binary layout. Iterating gives their payloads.
+    """Messages of one view, in order, in Arrow's binary layout. Iterating yields their payloads.
 
     The arrays are views of memory that lives as long as they or the batch do; nothing is copied.
 
@@ -124,9 +124,9 @@ cdef class Batch:
         view: the view in which the messages were delivered.
         data: the bytes of the messages, an array of uint8.
         offsets: ``len(batch) + 1`` offsets into ``data`` (int32): message i is ``data[offsets[i]:offsets[i + 1]]``.
-        runs: who sent what: one row for the messages of one packet: sender's id, seqno, global_seqno, sent_ns, first
+        runs: one row for the messages of one packet: sender's id, seqno, global_seqno, sent_ns, first
             (index of its first message here), n, index, unicast, transitional.
-        transitional: global seqno of the first message that has one and is; 0 if none is.
+        transitional: global seqno of the first message that has one and is transitional; 0 if none is.
         nbytes: bytes of all its messages.
         view_tag: tag of the view's id, as packets carry it.
         delivered_ns: wall clock at delivery, ns since 1970.
@@ -204,7 +204,7 @@ cdef class Batch:
         return iter(self.tolist())
 
     def unicasts(self):
-        """A batch of its unicasts alone; None where it has none."""
+        """A batch of only the unicasts; None if there are none."""
         cdef Batch only = Batch.__new__(Batch)
         if self.first:
             raise ValueError("a batch that is begun")
@@ -254,7 +254,7 @@ cdef class Batch:
         return m
 
     def messages(self, Py_ssize_t begin=0, end=None):
-        """The messages with their sender and place, as ``Message``; of a slice, if it is given."""
+        """The messages with sender and position, as ``Message``, or those of a slice."""
         cdef list out = []
         cdef Py_ssize_t n = self.b.n - self.first
         cdef Py_ssize_t last = n if end is None else min(<Py_ssize_t>end, n)
@@ -273,7 +273,7 @@ cdef class Batch:
         return out
 
     cdef object next_message(self):
-        """The message at the cursor, which goes on first: another thread may come in while this one is made."""
+        """The message at the cursor. The cursor moves first: another thread may call while the message is made."""
         cdef uint32_t i = self.cursor, r = self.run
         self.cursor = i + 1
         if self.b.runs[r].first > i:

@@ -173,7 +173,7 @@ cdef class Receiver(Sender):
             self._taking.release()
 
     cdef object begun_message(self):
-        """The next message of the batch that is begun; None: there is none, or it is the last one. Without the lock."""
+        """The next message of the begun batch; None: no batch is begun, or only its last message is left. No lock."""
         cdef Batch begun = self._begun
         return begun.next_message() if begun is not None and begun.cursor + 1 < begun.b.n else None
 
@@ -191,7 +191,7 @@ cdef class Receiver(Sender):
         return None if begun is None else begun._rest()
 
     cdef object message_of(self, Batch batch):
-        """The next message of a batch, which is begun with it unless it was the only one. Under `_taking`."""
+        """The next message of a batch; the batch stays begun until its last message is taken. Under `_taking`."""
         if batch.cursor >= batch.b.n:
             raise IndexError("all messages of the batch are taken")
         message = batch.next_message()
@@ -217,7 +217,7 @@ cdef class Receiver(Sender):
             item = self.next_item(wait)
             if item is None or isinstance(item, Batch):
                 return item
-            if wait > 0:  # it was a view or another event: wait for the rest of the time
+            if wait > 0:  # a view or another event: wait for the rest of the time
                 wait = max(0, deadline - sc_now())
 
     cdef object next_item(self, int64_t wait):
@@ -376,7 +376,7 @@ cdef int step_of_send(PyObject *this, PyObject *arg, PyObject **result) except -
 
 @cython.final
 cdef class AsyncMessages:
-    """Iterates over the messages of a group: those that are here already take no turn of the event loop, and no
+    """Iterates over the messages of a group. Messages that are already here cost no turn of the event loop and no
     coroutine."""
     cdef AsyncSender group
 
@@ -396,7 +396,7 @@ cdef class AsyncMessages:
 @cython.final
 @cython.freelist(8)
 cdef class Ready:
-    """An awaitable that has its value: to await it suspends nothing."""
+    """An awaitable that already has its value: awaiting it does not suspend."""
     cdef object value
 
     def __await__(self):

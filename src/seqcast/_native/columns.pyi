@@ -60,7 +60,7 @@ class Block:
             total: the view has a total order: messages without a place in it are skipped too.
 
         Returns:
-            The number of rows; -1 if the block has no room for the whole batch: nothing was added.
+            The number of rows; -1 if the block has no room for the whole batch: nothing was added then.
 
         Raises:
             ValueError: runs or offsets point outside the batch; nothing was added.
@@ -81,7 +81,7 @@ def hash_payloads(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int32], o
 
 Found = tuple[int, list[tuple[int, tuple[int, int], tuple[int, int]]]]
 """How many rows do not follow the ones before, and the first of them: position, the highest before, and this one, both
-as (seqno, index); index is 0 of what has none."""
+as (seqno, index); index is 0 for positions and global seqnos."""
 
 class Scan:
     """One pass over the rows of a segment, for the audit: where they do not follow each other, and fingerprints."""
@@ -111,7 +111,7 @@ class Scan:
     def rows(self) -> int: ...
     @property
     def ends(self) -> tuple[int, int]:
-        """Positions of the first and the last row."""
+        """Positions of the first and last rows."""
 
     @property
     def breaks(self) -> Found:

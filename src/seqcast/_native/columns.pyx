@@ -114,7 +114,7 @@ cdef class Block:
     def __cinit__(self, Py_ssize_t capacity, Py_ssize_t payload_capacity=-1):
         if not 0 < capacity < 1 << 31 or payload_capacity >= 1 << 31:
             raise ValueError(f"a block has 1 to 2^31 rows and bytes, not {capacity} and {payload_capacity}")
-        # Columns must not start a power of two apart, or the rows of all would contend for the same cache lines.
+        # Columns must not start a power of two apart, or the columns of a row would contend for the same cache lines.
         cdef Py_ssize_t stride = (capacity + 7) // 8 * 8 + 8
         self.capacity, self.payload_capacity = capacity, payload_capacity
         self.memory = <uint64_t *>malloc(<size_t>(13 * stride) * 8)
@@ -240,7 +240,7 @@ cdef tuple _found(const sc_scan_found *found):
 
 
 cdef class Scan:
-    """What an audit needs of a journal's rows. See columns.pyi."""
+    """Scans a journal's rows for the audit. See columns.pyi."""
 
     cdef sc_scan scan
 

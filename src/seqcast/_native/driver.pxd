@@ -185,7 +185,7 @@ cdef class Receiver(Sender):
     cdef public object _backlog  # deque of what was delivered before `join` returned
     cdef public object _meanings  # deque, of the marker that was taken last
     cdef public object _delivered_view
-    cdef public bint _untaken  # senders that wait in `wait_consumed` have not been told yet that a batch was taken
+    cdef public bint _untaken  # a batch was taken, and senders that wait in `wait_consumed` have not been told yet
     cdef public object _stop  # not None: until states are merged
     cdef public object _end  # not None: the last event of the stream, which was taken
     cdef public object _journal
@@ -204,4 +204,4 @@ cdef class Receiver(Sender):
 
 cdef class AsyncSender:
     cdef public Receiver sync
-    cdef public Py_ssize_t _waiting_sends  # that wait for credit, or for their turn to
+    cdef public Py_ssize_t _waiting_sends  # sends that wait for credit, or for their turn

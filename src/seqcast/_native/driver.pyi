@@ -95,7 +95,7 @@ class Driver:
     @property
     def last_send_error(self) -> int: ...
     def look(self) -> int:
-        """What has happened to the interface since the sockets were opened: GONE, REMADE ... as bits."""
+        """What has happened to the interface since the sockets were opened, as bits: GONE, REMADE ..."""
     def mend(self) -> None:
         """Makes the same sockets use the interface that has the name now. Raises OSError(errno, step)."""
     def counters(self) -> dict[str, int]: ...
@@ -128,7 +128,7 @@ class Driver:
         """The application has received everything that ``deliver`` returned; a batch of one message needs no call."""
     def wait_taken(self, timeout_ns: int) -> bool:
         """Waits until the applications of all others have taken what was sent to the group before; < 0: without limit.
-        False: not within the time, or not resent at a merge.
+        False: not in time, or never, as a merge dropped some of it.
 
         Raises:
             Refused: NO_VIEW.
@@ -196,9 +196,9 @@ class Ended(Exception):
     """The last event of the stream was taken."""
 
 class Receiver(Sender):
-    """The part of a group that receives. A class over it sets the attributes of the contents page (driver.pxd), and has
-    what is called for a marker (``_marked``, ``_reached``, ``_event``), for the journal (``_write``), where states are
-    merged (``_wait_merged``), where nothing came (``_refuse_over``), and to wait for the lock (``_wait_turn``)."""
+    """The part of a group that receives. A subclass sets the attributes of the contents page (driver.pxd), and has
+    the methods called for a marker (``_marked``, ``_reached``, ``_event``), for the journal (``_write``), while states
+    are merged (``_wait_merged``), if nothing came (``_refuse_over``), and to wait for the lock (``_wait_turn``)."""
 
     _begun: Batch | None
     def __iter__(self) -> Iterator[Message]:
@@ -246,7 +246,7 @@ class Receiver(Sender):
         """
 
 class AsyncSender:
-    """The part of an asyncio group that sends single messages and iterates over them. A class over it has
+    """The part of an asyncio group that sends single messages and iterates over them. A subclass has
     ``_send_waiting`` and ``_next_message``, coroutine functions that wait."""
 
     sync: Any

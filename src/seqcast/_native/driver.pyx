@@ -54,7 +54,7 @@ cdef class Driver:
         cdef sc_io_config config
         cdef sc_drive_config drive
         cdef sc_io_error error
-        cdef bytes name = interface.encode("utf-8", "surrogateescape")  # a name may have any bytes but "/"
+        cdef bytes name = interface.encode("utf-8", "surrogateescape")  # a name may contain any byte but "/"
         if family not in (4, 6) or len(group) != (4 if family == 4 else 16):
             raise ValueError("family must be 4 or 6, with a group address of 4 or 16 bytes")
         if len(name) > 63 or not 0 < send_batch <= SC_IO_BATCH_MAX or not 0 < receive_batch <= SC_IO_BATCH_MAX:

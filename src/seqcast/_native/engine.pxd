@@ -298,11 +298,11 @@ cdef class Engine:
 cdef class Batch:
     cdef sc_batch b
     cdef Engine owner
-    cdef Batch whole  # of which this is the rest from message `first` on, in the same memory
+    cdef Batch whole  # the batch of which this is the rest, from message `first` on, in the same memory
     cdef uint32_t first
     cdef uint32_t cursor  # the next to be taken one by one
     cdef uint32_t run  # of the message that was taken last
-    cdef object run_sender  # and who sent that run; None: not looked up yet
+    cdef object run_sender  # sender of that run; None: not looked up yet
     cdef dict senders  # of `view`, by id
     cdef readonly object view
     cdef object view_id

@@ -170,14 +170,14 @@ class Engine:
     def deadline(self) -> int:
         """Monotonic ns at which ``tick`` is due; 2**63 - 1: never."""
     def transmit(self, now_ns: int, all: bool = True, runs_max: int = 0) -> list[tuple[int, bytes, bytes]]:
-        """(lane, address or b"", datagram) of what is to be sent now.
+        """(lane, address or b"", datagram) of each datagram to send now.
 
         Args:
             all: closes open packets and sends them too; otherwise they stay open for later messages.
-            runs_max: at most so many runs, as in one round of the socket driver; 0: everything.
+            runs_max: at most this many runs, as in one round of the socket driver; 0: everything.
         """
     def lent(self) -> list[tuple[int, bytes, bytes]]:
-        """Copies what the last ``transmit`` gave once more: its memory must not change until the next one."""
+        """Copies again what the last ``transmit`` returned: its memory must not change until the next one."""
     def unsent(self) -> int:
         """Bytes that are packed and not yet transmitted."""
     # The control plane.
@@ -187,15 +187,15 @@ class Engine:
         """Takes all waiting events: ("control", sender_id, address, view_tag, payload), ("suspect", id), ("alive", id),
         ("cut_reached",),
         ("links",): ``links()`` has changed, ("starved",): received packets are dropped for lack of slabs, ("slow", id):
-        that member has reported this about itself for ``suspect_ns_max``, ("foreign",): a datagram of another wire
+        for ``suspect_ns_max`` that member was starved, or kept places unused, ("foreign",): a datagram of another wire
         version was dropped, for the first time, ("drained",): see ``end_sends``."""
     # The application's order policy.
     def offers(self) -> tuple[int, list[tuple[int, int, int, int, int, bytes]]] | None:
         """The packets that wait for the policy, at most 128: number of the batch, and for each packet the sender's
         rank, seqno, sent_ns, messages, bytes and head. None: none waits, or a batch is with the policy."""
     def decide(self, batch: int, ranks: Sequence[int] | None, now_ns: int) -> bool:
-        """The policy has ordered a batch: of which member the next packet comes, each time. None: it has failed.
-        False: it came too late, and all was ordered as it arrived."""
+        """The policy has ordered a batch: for each place, the rank whose next packet takes it. None: it has failed.
+        Returns False if it came too late: everything was ordered as it arrived."""
     def doubted(self) -> list[int]:
         """Ids of members under verification: not heard, but not suspected yet."""
     def links(self) -> list[tuple[int, int]]:
@@ -221,15 +221,15 @@ class Engine:
     def gossip_marks(self) -> list[tuple[int, int, int, int]]:
         """By rank, of each group stream: the first seqno kept, the last delivered, received and consumed."""
     def gossip_lacks(self, rank: int, first: int, last: int, most: int) -> list[tuple[int, int]]:
-        """Ranges from ``first`` to ``last`` of the group stream of ``rank`` that did not come, of ``most`` packets."""
+        """Ranges in ``first`` to ``last`` of the group stream of ``rank`` that did not arrive: at most ``most`` packets."""
     def gossip_ask(self, rank: int, lo: int, hi: int, holder: int, now_ns: int) -> None:
         """Requests what is missing around ``lo`` to ``hi`` of the group stream of ``rank`` from another member."""
     def gossip_vote(self, rank: int, delivered: int, received: int, consumed: int, now_ns: int) -> None:
-        """A member has said this of this member's group stream: it counts as an acknowledgement."""
+        """A member has reported this about this member's group stream: it counts as an acknowledgement."""
     def gossip_stable(self, rank: int, seqno: int) -> None:
         """All members have delivered the group stream of ``rank`` up to ``seqno``."""
     def gossip_vouch(self, rank: int, now_ns: int) -> None:
-        """Another member has heard of this one."""
+        """Another member has heard the member ``rank``."""
     def received_table(self) -> list[int]: ...
     def install(
         self,
@@ -259,13 +259,13 @@ class Engine:
         """Installs a view.
 
         Args:
-            window_bytes: the most that one group stream may have on the way, in charged bytes, as all windows.
-            share_bytes: what each group stream always has of it; 0: all.
-            room_bytes: of all group streams together, at each receiver; needed only with ``share_bytes``.
+            window_bytes: limit of what one group stream has on the way, in charged bytes, like all windows.
+            share_bytes: the part of ``window_bytes`` that each group stream always has; 0: all.
+            room_bytes: for all group streams together, at each receiver; needed only with ``share_bytes``.
             mechanism: number of the order of `core/orders`.
-            fell: by rank in the view that is closed: is no survivor of it.
+            fell: by rank in the view that is closed: the member did not survive it.
             safe: messages are delivered when all members have them in order, or the view ends.
-            sequencer: rank of the member that orders them, if the mechanism has one; otherwise ignored.
+            sequencer: rank of the member that orders messages, if the mechanism has one; otherwise ignored.
             apart: if subgroups merge: by rank, whether the member comes from another subgroup.
         """
     def close_view(self, cut: Sequence[int] | None, marker: int, fell: Sequence[bool] | None = None) -> None: ...
@@ -287,7 +287,7 @@ class Engine:
     def state_read(self, sender: int, bytes_max: int, now_ns: int = 0) -> bytes:
         """Reads state that ``sender`` has sent."""
     def blocked(self) -> int:
-        """Number of messages sent to the group while it was closed for sending that wait here."""
+        """Number of messages that were sent to the group while sending was closed, and wait here."""
     def blocked_end(self) -> int:
         """Drops them, accepts no more, and returns how many there were."""
     def unordered(self) -> int:
@@ -296,10 +296,10 @@ class Engine:
         """The application sends nothing more: later sends return ENDED. ("drained",) follows in ``events`` when every
         accepted message is ordered (SEQ-24), or acknowledged if it is a unicast."""
     def drained(self) -> bool:
-        """Is that the case now?"""
+        """Is everything ordered or acknowledged now, as ``end_sends`` says?"""
     def own(self) -> OwnPackets: ...
     def own_messages(self, first: int, last: int, waiting: bool = False) -> list[int]:
-        """How many own messages ended in the packets ``first`` to each one up to ``last``, in this view.
+        """For each packet up to ``last``: the number of own messages that ended from ``first`` to it, in this view.
 
         Args:
             waiting: also count a large message whose send waits until it is ordered.
@@ -309,13 +309,13 @@ class Engine:
     def view(self) -> int:
         """Tag of the view to which messages sent now belong; 0 outside a view."""
     def stalled(self) -> tuple[int, int] | None:
-        """If own messages have no credit: the id of the member that has taken least, and up to which seqno."""
+        """If own messages have no credit: id of the member that took least, and up to which seqno."""
     def deliverable(self) -> int: ...
     # What applications have taken.
     def taken(self) -> None:
         """The application has received everything that ``deliver`` returned."""
     def consumed(self, now_ns: int) -> int:
-        """Own seqno up to which all others are known to have taken everything; asks them for more."""
+        """Own seqno up to which all others are known to have taken everything; asks those that may lack something."""
     def last_sent(self) -> int:
         """The last own seqno that contains anything; 0 outside a view."""
     def stream(self, rank: int) -> tuple[int, int, int]:
@@ -330,7 +330,7 @@ class TakenWait:
         """SENT: all is taken, or ``lost``; AGAIN; NO_VIEW."""
     @property
     def lost(self) -> bool:
-        """Part of it was not ordered when subgroups merged, and is not resent: ``Lost`` reports it."""
+        """Some messages were not ordered when subgroups merged, and are not resent: ``Lost`` reports them."""
 
 class Sending:
     """One message on its way into the send ring. ``step`` until it returns SENT."""
@@ -352,5 +352,5 @@ class SendingArray:
         """Packs until credit ends; returns as ``Sending.step``, for the first message that is not sent.
 
         Args:
-            chunk: at most so many messages; 0: all.
+            chunk: at most this many messages; 0: all.
         """

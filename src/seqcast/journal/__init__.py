@@ -1,7 +1,7 @@
 """Journals of what members delivered: written beside delivery, read after crashes, audited on Spark.
 
-``seqcast.journal.read(directory)`` gives one member's journal, ``find`` those of several; see `Journal`. Reading needs
-pyarrow: ``pip install 'seqcast[journal]'``.
+``seqcast.journal.read(directory)`` returns one member's journal, ``find`` those of several; see `Journal`. Reading
+needs pyarrow: ``pip install 'seqcast[journal]'``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What happened to a member beside its messages: ``events.jsonl``, sealed JSON lines, for reports on one time line.
+"""What happened to a member besides its messages: ``events.jsonl``, sealed JSON lines, for reports on one time line.
 
 ``counters``: how far the member's counters rose since the line before, at most one line a second; ``view``: an
 installed view; ``event``: what else the application was told (`Lost`, `Blocked`, ...).
@@ -18,14 +18,14 @@ EVENTS_FILE: Final = "events.jsonl"
 OLDER_FILE: Final = "events-older.jsonl"
 EVERY_S: Final = 1.0
 FILE_BYTES: Final = 16 << 20
-"""A file of this size becomes the older one, and the older one goes: the events of months on a quiet network."""
+"""A file of this size replaces the older one: together they hold the events of months on a quiet network."""
 GAUGES: Final = frozenset({"blocked_queued_bytes", "own_closed_bytes", "slabs_in_use", "window_bytes"})
-"""Counters that fall, too: levels, of which a difference says nothing."""
+"""Levels, which also fall: a difference of them says nothing."""
 AT_REST: Final = frozenset(
     {"bytes_received", "bytes_sent", "datagrams_received", "datagrams_sent", "drop_own", "heartbeats_sent", "late"}
 )
-"""What rises at rest, with the counters of sockets and of the control plane (``io_``, ``control_frames``): alone it is
-not worth a line."""
+"""Counters that rise at rest, as do those of sockets and of the control plane (``io_``, ``control_frames``): alone they
+are not worth a line."""
 
 Counters = Mapping[str, int]
 
@@ -34,7 +34,7 @@ class EventsWriter:
     """Writes the events of one journal. Called by the journal's thread alone.
 
     Args:
-        sample: the member's counters now; None where they cannot be had any more.
+        sample: returns the member's counters; None once they cannot be had any more.
 
     Raises:
         OSError: the file cannot be made or written.
@@ -57,7 +57,7 @@ class EventsWriter:
         self._file.flush()
 
     def look(self) -> None:
-        """Writes how far the counters rose, if it is time to."""
+        """Writes how far the counters rose, if a line is due."""
         now = time.monotonic()
         if now < self.due or self._sample is None:
             return

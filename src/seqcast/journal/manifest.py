@@ -1,5 +1,5 @@
-"""The manifest of a journal: which segments there are, written in one step, so that a reader beside the writer always
-finds every row once, whatever is being rolled."""
+"""The manifest of a journal: the list of its segments, written in one step, so that a reader beside the writer finds
+every row exactly once, even while a segment is rolled."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Manifest:
     """What a journal consists of.
 
     Args:
-        started: number of the newest segment of which the file was made; 0: none yet.
+        started: number of the newest segment whose file was made; 0: none yet.
         rolled: by number. The other segments from ``first`` to ``started`` are streams.
         first: number of the oldest segment that retention has kept.
         first_idx: position of the first row that is kept.
@@ -66,12 +66,12 @@ class ManifestWriter:
         self._save(self._manifest)
 
     def start(self, number: int) -> None:
-        """A stream begins. To be called before its file is made."""
+        """A stream begins. Call before its file is made."""
         with self._lock:
             self._save(replace(self._manifest, started=number))
 
     def roll(self, segment: Rolled) -> None:
-        """A rolled segment is whole, under its name. To be called before the stream goes."""
+        """A rolled segment is whole, under its name. Call before the stream is removed."""
         with self._lock:
             self._save(replace(self._manifest, rolled={**self._manifest.rolled, segment.number: segment}))
 
@@ -83,7 +83,7 @@ class ManifestWriter:
             bytes_max: of all rolled segments; the newest rolled one is always kept.
 
         Returns:
-            Their numbers. Their files are to be removed now: no reader that comes later looks for them.
+            Their numbers. The caller removes their files now: no later reader looks for them.
         """
         with self._lock:
             manifest, gone = self._manifest, []
@@ -109,7 +109,7 @@ def save(directory: Path, manifest: Manifest) -> None:
     """Writes a manifest in one step.
 
     Raises:
-        OSError: it cannot be written; the old one is left.
+        OSError: it cannot be written; the old one stays.
     """
     rolled = [asdict(manifest.rolled[number]) for number in sorted(manifest.rolled)]
     record = {"started": manifest.started, "first": manifest.first, "first_idx": manifest.first_idx, "rolled": rolled}

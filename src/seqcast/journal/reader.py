@@ -1,4 +1,4 @@
-"""Finding and reading journals. What a crash left is read to its last complete batch; what is no journal is refused."""
+"""Finding and reading journals. After a crash a journal is read to its last complete batch; other files are refused."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class ViewEnd:
         idx: position behind the last row of the view.
         global_seqno: of the last message that the member delivered in the view; 0: none, or there is no total order.
             The same on every member with the same next view that delivers its own messages.
-        stable: up to this global seqno *every* member of the view, also one that crashed or was cut off, delivered the
-            same messages as far as it delivered any: another journal of the view can be continued from any position up
-            to here in this one, at the same global seqno. Of a member that was cut off and closed the view apart, only
-            up to the lower one of its ``stable`` and this.
+        stable: up to this global seqno *every* member of the view, even one that crashed or was cut off, delivered the
+            same messages, as far as it delivered any: another journal of the view can be continued from any position up
+            to here in this one, at the same global seqno. For a member that was cut off and closed the view apart, only
+            up to the lower of its ``stable`` and this.
         clocks: (id of a sender, lowest difference between delivery and sending of its messages in the view, ns, by the
-            clocks of sender and member). Two members' journals tell by it how far their clocks differ.
+            clocks of sender and member). From it, two members' journals show how far their clocks differ.
         successor: tag of the view in which the group continued: the one that the member installed next, or that it left
             by; 0: not known.
     """
@@ -81,23 +81,23 @@ class Installed:
     idx: int
     """Position of the first row of the view."""
     subgroups: tuple[tuple[int, tuple[int, ...]], ...] = ()
-    """Of a view that merged others: the tag of each, and the ids of its members that came along."""
+    """If the view merged others: the tag of each, and the ids of its members that came along."""
     closes: int = 0
     """Tag of the view that the member closed to install this one; 0: it was in none."""
     end: ViewEnd | None = None
-    """How the member closed it; None: it is still in it, crashed, was excluded, or the journal ended before."""
+    """How the member closed the view; None: it is still in it, crashed, was excluded, or the journal ended before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One file of rows, as it was when the journal was read: what is written since is left out.
+    """One file of rows, as it was when the journal was read: later rows are left out.
 
     Args:
-        live: it is a stream that was not rolled then (the member crashed, or still writes).
-        size: bytes of the file, of a stream those of its whole messages.
-        last_ns: when the last row of a rolled one was delivered, ns since 1970; 0 of a live one.
-        hash: of a rolled one: the XXH3 of the file, by the manifest.
-        torn: a stream whose last batch is incomplete.
+        live: a stream that was not rolled by then (the member crashed, or still writes).
+        size: bytes of the file; of a stream, those of its whole messages.
+        last_ns: when the last row of a rolled segment was delivered, ns since 1970; 0 for a live one.
+        hash: XXH3 of a rolled file, from the manifest.
+        torn: the last batch of the stream is incomplete.
     """
 
     number: int
@@ -117,10 +117,10 @@ class Journal:
     Args:
         first_idx: position of the first row that retention has kept; 0: all are there.
         closed: reason of the closing record, or None: the member crashed or still writes, or the journal ``failed``.
-        closed_idx: how many rows were written, by the closing record; -1 without one.
-        torn_records: view records whose line is incomplete.
+        closed_idx: number of rows written, from the closing record; -1 without one.
+        torn_records: number of view records with an incomplete line.
         version: of the journal's format.
-        safe: the group delivers safely (``safe=True``); False where an older journal does not say.
+        safe: the group delivers safely (``safe=True``); False if an older journal does not say.
     """
 
     path: Path
@@ -134,7 +134,7 @@ class Journal:
     closed_idx: int
     torn_records: int
     failed: str = ""
-    """The write error that ended the journal, while the member went on."""
+    """The write error that ended the journal while the member continued."""
     first_idx: int = 0
     version: int = SCHEMA_VERSION
     safe: bool = False
@@ -160,7 +160,7 @@ class Journal:
             yield from segment_batches(segment, columns)
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """What happened beside the messages, oldest first; see `seqcast.journal.events`.
+        """What happened besides the messages, oldest first; see `seqcast.journal.events`.
 
         Raises:
             JournalDamaged: a line is not as it was written.
@@ -168,7 +168,7 @@ class Journal:
         return read_events(self.path)
 
     def messages(self) -> Iterator[Message]:
-        """All messages as the application was given them, in journal order.
+        """All messages as the application received them, in journal order.
 
         Raises:
             JournalError: the journal keeps no payloads.
@@ -192,7 +192,7 @@ class Journal:
 
 
 def find(paths: Sequence[str | Path], *, open_segments: bool = True) -> list[Journal]:
-    """Journals in the given directories: each is a member's own, or one that holds members' directories.
+    """Journals in the given directories: each directory is a member's own, or holds members' directories.
 
     Args:
         open_segments: as of `read`.
@@ -214,8 +214,8 @@ def find(paths: Sequence[str | Path], *, open_segments: bool = True) -> list[Jou
 
 
 def journal_files(paths: Sequence[str | Path]) -> dict[int, Path]:
-    """The journals that are in the given directories now: id of the member -> its directory. What is not there, or is
-    no journal that this version reads, is left out."""
+    """The journals in the given directories now: id of the member -> its directory. Leaves out what is missing,
+    and journals that this version cannot read."""
     found = {}
     for given in map(Path, paths):
         if given.is_dir():
@@ -229,7 +229,7 @@ def read(path: Path, *, open_segments: bool = True) -> Journal:
     """The journal of one member; reads the header, the views and the schema of each segment, but not the rows.
 
     Args:
-        open_segments: False: not the schemas either, for who asks often. What reads the segments checks them.
+        open_segments: False: skip the schemas too, for frequent calls. Reading a segment checks its schema anyway.
 
     Raises:
         JournalError: unreadable, foreign, of another version, or a segment is missing.
@@ -247,15 +247,15 @@ def read(path: Path, *, open_segments: bool = True) -> Journal:
 def assemble(
     path: Path, header: str, views_data: bytes, first_idx: int, segments: tuple[Segment, ...], *, closed: bool
 ) -> Journal:
-    """A journal of its parts, which may come from another machine.
+    """A journal from its parts, which may come from another machine.
 
     Args:
-        path: what errors name.
+        path: the name that errors give.
         header, views_data: contents of the two files, the second read after the segments were looked at.
         closed: whether the closing record was there before the segments were looked at.
 
     Raises:
-        JournalError: one of them is not what a journal has.
+        JournalError: one of the parts is not a journal's.
     """
     fields = _header(header, path)
     views, (reason, closed_idx), torn_records = _views(views_data, path)
@@ -285,8 +285,8 @@ def assemble(
 
 
 def extent(path: Path) -> tuple[int, int]:
-    """(position of the first row, position behind the last one) of a journal, at the cost of its manifest and of the
-    checksums of its streams: what a reader that follows the journal asks again and again.
+    """(position of the first row, position behind the last one) of a journal. Reads only its manifest and the
+    checksums of its streams: a reader that follows the journal asks again and again.
 
     Raises:
         JournalDamaged: a file is not as it was written.
@@ -303,12 +303,12 @@ def segment_batches(
     first: int = 0,
     end: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of one segment, with only the given columns; one that the journal's version did not have is null. The
-    checksums are compared first: of a rolled segment that of the whole file.
+    """Batches of one segment, with only the given columns; a column that the journal's version lacks is null. Checksums
+    are compared first, for a rolled segment that of the whole file.
 
     Args:
-        batch_rows: bound of a batch of a rolled segment; those of a live one are as they were written.
-        first, end: gives only the rows from here to here in the segment, the second exclusive. Little else is read.
+        batch_rows: bound of a batch of a rolled segment; batches of a live one are as they were written.
+        first, end: only the rows in this range of the segment, ``end`` exclusive. Little else is read.
 
     Raises:
         JournalDamaged: the file is not as it was written, or gone.
@@ -347,7 +347,7 @@ def _batches_around(
             if missing := sorted({*(kept or ())} - {*names}):
                 raise JournalDamaged(f"{segment.path} has no column {missing[0]!r}")
             at, groups = _row_groups(file.metadata, first, end)
-            # Threads would take twice the time of processors, and tasks of Spark have one each.
+            # Threads would take twice the CPU time, and tasks of Spark have one processor each.
             for batch in file.iter_batches(batch_rows, groups, kept, use_threads=False):
                 yield at, batch
                 at += batch.num_rows
@@ -367,7 +367,7 @@ def _row_groups(metadata: Any, first: int, end: int) -> tuple[int, list[int]]:
 
 
 def _with_columns(batch: pa.RecordBatch, columns: Sequence[str] | None) -> pa.RecordBatch:
-    """The given columns of a batch, or all that a journal of this version has."""
+    """The given columns of a batch, or all columns of a journal of this version."""
     import pyarrow as pa
 
     there = batch.schema.names
@@ -405,7 +405,7 @@ def _now_rolled(segment: Segment) -> Segment:
     """A segment that was a stream; its first rows are those that it had then."""
     found = load(segment.path.parent).rolled.get(segment.number)
     if found is None:
-        check_rolled(segment)  # says why it is not there
+        check_rolled(segment)  # raises with the reason why it is not there
         raise JournalDamaged(f"{segment.path} is missing")
     return replace(_of_manifest(segment.path.parent, found), rows=segment.rows)
 
@@ -516,8 +516,8 @@ def _installed(record: dict[str, Any]) -> Installed:
 
 
 def _look(path: Path, check: Callable[[Segment], None]) -> tuple[int, list[Segment]]:
-    """Position of the first row, and the segments, of a journal that may be written meanwhile: where one is rolled or
-    removed between two looks, again."""
+    """Position of the first row, and the segments, of a journal that may be written meanwhile: looks again if a segment
+    is rolled or removed between two looks."""
     while True:
         manifest = load(path)
         try:

@@ -1,7 +1,7 @@
 """Rolling: a finished Arrow IPC segment becomes a Parquet file with zstd, a fraction of the size and read in columns.
 
-A stream survives a crash up to its last complete batch, which a Parquet file, whose index stands at its end, does not;
-hence the live segment is a stream and only a finished one is rolled.
+A stream survives a crash up to its last complete batch. A Parquet file, with its index at the end, does not. So the
+live segment is a stream, and only a finished one is rolled.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROW_GROUP_BYTES, ROW_GROUP_ROWS = 64 << 20, 1 << 18
-"""A row group ends at either bound: a reader of a part of a segment decodes those that have the part."""
+"""A row group ends at either bound: to read a part of a segment, only the row groups with that part are decoded."""
 WAITING_MAX, WAITING_FEW = 3, 1
-"""Segments that wait: above the first number they are rolled at normal priority, until the second is reached."""
+"""Segments that wait: above the first number rolling has normal priority, until the second is reached."""
 
 EXPIRE_EVERY_S = 60.0
-"""How often old segments are looked for where none is rolled, seconds."""
+"""How often old segments are looked for while none is rolled, seconds."""
 
 _DICTIONARY = ("sender", "view_tag", "view_counter")
 _DELTA = ("idx", "global_seqno", "seqno", "index", "length", "sent_ns", "delivered_ns")
 """Integers that grow: delta coding brings them from 8 bytes to a fraction of one. Hashes and payloads stay plain."""
 _COMPRESSION = {"payload": "lz4", "payload_hash": "none"}
-"""Where it is not zstd: of payloads lz4 takes half the time and saves nearly as much, hashes have nothing to save."""
+"""Columns without zstd: for payloads lz4 takes half the time and saves nearly as much, hashes do not compress."""
 
 
 def roll(stream: Path, manifest: ManifestWriter) -> Path:
     """Writes the Parquet file of a finished stream segment and removes the stream. Returns the new file.
 
-    The new file appears under its name only when it is whole, then it counts by the manifest, and then the stream goes:
-    a crash in between leaves both, and the manifest says which one is read.
+    The new file gets its name when it is whole, then the manifest lists it, and then the stream is removed: a crash in
+    between leaves both, and the manifest says which one is read.
 
     Raises:
         OSError, pyarrow.ArrowInvalid, JournalError: no space, no permission, or the stream is not whole; it is left as
@@ -77,7 +77,7 @@ def roll(stream: Path, manifest: ManifestWriter) -> Path:
 
 
 def rewrite(journal: Path, number: int, table: pa.Table) -> None:
-    """Replaces the rows of a rolled segment, and what the manifest says of it: for planting faults, and tests.
+    """Replaces the rows of a rolled segment and its entry in the manifest, to plant faults and for tests.
 
     Raises:
         OSError, JournalError: the journal cannot be read or written.
@@ -108,12 +108,12 @@ def _options(schema: pa.Schema) -> dict[str, Any]:
 
 
 class Roller:
-    """Rolls finished segments beside delivery: in a thread that gets a processor when nobody else wants it, as long as
-    no more than ``WAITING_MAX`` segments wait, and like any other thread until they are few again, so that a machine
-    that is always busy does not gather streams without end. Removes what is older, or more, than is to be kept.
+    """Rolls finished segments beside delivery. Its thread runs only on idle processors, as long as no more than
+    ``WAITING_MAX`` segments wait; beyond that it has normal priority until few are left, so that streams do not pile up
+    on a machine that is always busy. Also removes segments that retention no longer keeps.
 
     Args:
-        keep_s: age of the rows that are kept, seconds; 0: of any age.
+        keep_s: highest age of rows that are kept, seconds; 0: any age.
         keep_bytes: bound of the rolled segments together, bytes; 0: none.
     """
 
@@ -140,7 +140,7 @@ class Roller:
             self._set_priority()
 
     def close(self) -> None:
-        """Returns when all that waits is rolled."""
+        """Returns when all waiting segments are rolled."""
         with self._condition:
             self._closed = True
             self._condition.notify()
@@ -166,7 +166,7 @@ class Roller:
                     roll(path, self._manifest)
                     name = "rolled"
                 except Exception:
-                    name = "roll_errors"  # the stream segment stays and is as good to read; the counter tells
+                    name = "roll_errors"  # the stream segment stays and reads as well; the counter shows it
                 with self._condition:
                     self._waiting.popleft()
                     self._counters[name] += 1
@@ -192,7 +192,7 @@ class Roller:
 
 
 def _schedule(thread: int, policy: str) -> None:
-    """Gives one thread a scheduling policy, where the system has such."""
+    """Gives one thread a scheduling policy, if the system has policies."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             os.sched_setscheduler(thread, getattr(os, policy), os.sched_param(0))

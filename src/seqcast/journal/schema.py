@@ -4,8 +4,8 @@ One directory a member (a member is one incarnation, E-06), ``<name>-<id>``:
 
     journal.json             written first: version, cluster, member, what is kept of payloads
     views.jsonl              one line for each view that the member installed, and a closing record
-    events.jsonl             one line for what else happened: counters that rose, views, what the application was told
-    segments.json            the manifest: which segments there are, and checksums of the rolled ones
+    events.jsonl             one line for each other event: counters that rose, views, what the application was told
+    segments.json            the manifest: the list of segments, and checksums of the rolled ones
     segment-000001.parquet   rows 1 to n, rolled
     segment-000002.arrows    the live segment: an Arrow IPC stream
     segment-000002.sums      checksums of its messages
@@ -30,7 +30,7 @@ HEADER_FILE: Final = "journal.json"
 VIEWS_FILE: Final = "views.jsonl"
 MANIFEST_FILE: Final = "segments.json"
 FAILED: Final = "failed: "
-"""The reason of a closing record begins so where a write error ended the journal and not the membership."""
+"""The reason of a closing record begins like this if a write error ended the journal, and not the membership."""
 PAYLOAD_MODES: Final = ("full", "hash")
 
 COLUMNS: Final = {
@@ -52,7 +52,7 @@ of the same bits, because Spark knows no unsigned ones. ``idx`` counts the rows 
 
 VERSION_KEY: Final = b"seqcast.schema_version"
 ADDED: Final = {"transitional": 7}
-"""Column -> the version that brought it. Of the rows of an older journal it is null."""
+"""Column -> the version that introduced it. In the rows of an older journal it is null."""
 
 _SEGMENT = re.compile(r"segment-(\d{6,})\.(arrows|parquet)")
 
@@ -62,7 +62,7 @@ class JournalError(UsageError):
 
 
 class JournalDamaged(JournalError):
-    """A journal whose files are not as they were written. The message says what to do."""
+    """The files of a journal are not as they were written. The message says what to do."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"damage: {what}; restore it from a copy, or leave this journal out")
@@ -97,7 +97,7 @@ def segment_name(number: int, suffix: str) -> str:
 
 
 def segment_of(name: str) -> tuple[int, str] | None:
-    """(number, suffix) of a segment's file name, or None where it is no segment."""
+    """(number, suffix) of a segment's file name, or None if it is no segment."""
     match = _SEGMENT.fullmatch(name)
     return (int(match[1]), match[2]) if match else None
 

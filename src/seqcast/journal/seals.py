@@ -1,7 +1,6 @@
 """Checksums of what a journal writes beside its segments: JSON records that carry the XXH3 of their own text.
 
-A flipped bit must end as damage that is reported, never as rows that are silently missing, nor as a guarantee that
-seems broken.
+A flipped bit must be reported as damage. It must not make rows disappear silently, or a guarantee seem broken.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def unseal(line: str | bytes) -> dict[str, Any]:
 
 
 def replace(path: Path, record: dict[str, Any]) -> None:
-    """Writes a sealed record as a file, in one step for those who read it meanwhile.
+    """Writes a sealed record as a file; concurrent readers see the old file or the new one.
 
     Raises:
         OSError: it cannot be written; the old file is left as it was.

@@ -1,8 +1,8 @@
 """The live segment: an Arrow IPC stream, and beside it the checksum of each of its messages, written ahead.
 
 A record of the checksum file says where a message of the stream begins, how long it is, how many rows it has, and the
-XXH3 of its bytes; it is written *before* the message. So a reader can tell what a crash tore, which is the last message
-alone, from damage: every byte of the stream is under a checksum, and every record carries one of its own.
+XXH3 of its bytes; it is written *before* the message. So a reader can tell a message torn by a crash, which can only be
+the last one, from damage: every byte of the stream is under a checksum, and every record carries one of its own.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class StreamWriter:
         """Writes a batch, its checksum first.
 
         Raises:
-            OSError: the disk is full, or the like; a part may be written, which readers skip.
+            OSError: the disk is full, or the like; a part may have been written, which readers skip.
         """
         self._write(batch.serialize(), batch.num_rows)
         self.rows += batch.num_rows
@@ -143,8 +143,8 @@ def messages_with(messages: Sequence[Message], first: int, end: int) -> tuple[in
 
 
 def stream_batches(path: Path, messages: Sequence[Message]) -> Iterator[pa.RecordBatch]:
-    """The batches among the given messages of a stream, of which the first is the schema. Their checksums are compared
-    before the first batch is given; they are mapped and not copied.
+    """The batches among the given messages of a stream, of which the first is the schema. All checksums are compared
+    before the first batch is yielded; batches are mapped and not copied.
 
     Raises:
         JournalDamaged: a message does not have its checksum.
@@ -176,7 +176,7 @@ def stream_batches(path: Path, messages: Sequence[Message]) -> Iterator[pa.Recor
 
 
 def stream_schema(path: Path, messages: Sequence[Message]) -> pa.Schema | None:
-    """Schema of a live segment; None where a crash tore it.
+    """Schema of a live segment; None if a crash tore it.
 
     Raises:
         JournalDamaged, OSError: as ``stream_batches``.
