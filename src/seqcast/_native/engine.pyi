@@ -221,7 +221,7 @@ class Engine:
     def gossip_marks(self) -> list[tuple[int, int, int, int]]:
         """By rank, of each group stream: the first seqno kept, the last delivered, received and consumed."""
     def gossip_lacks(self, rank: int, first: int, last: int, most: int) -> list[tuple[int, int]]:
-        """Ranges in ``first`` to ``last`` of the group stream of ``rank`` that did not arrive: at most ``most`` packets."""
+        """Ranges in ``first`` to ``last`` of the group stream of ``rank`` that did not arrive, of ``most`` packets."""
     def gossip_ask(self, rank: int, lo: int, hi: int, holder: int, now_ns: int) -> None:
         """Requests what is missing around ``lo`` to ``hi`` of the group stream of ``rank`` from another member."""
     def gossip_vote(self, rank: int, delivered: int, received: int, consumed: int, now_ns: int) -> None:

@@ -1,14 +1,14 @@
 """A tap: serves the journals of a machine over TCP to readers on others, such as the tasks of a Spark cluster.
 
-Readers ask for ranges of rows by position, so the server keeps nothing for them, and one that is restarted goes on
-where it was. It reads the files that the members write, beside them: no reader can hold up a member.
+Readers ask for ranges of rows by position, so the server keeps nothing for them, and a restarted reader continues where
+it was. The server reads the files that the members write: no reader can hold up a member.
 
-A connection begins with a proof by both sides that they have the token, which is not sent: the server sends a nonce,
+A connection begins with a proof by both sides that they have the token, without sending it: the server sends a nonce,
 the client HMAC-SHA256(token, "client" + nonce) and a nonce of its own, the server HMAC-SHA256(token, "server" + nonce).
 Requests are JSON, answers frames: a kind, a length (u32, little-endian) and contents.
 
-With a certificate all of it goes through TLS (the standard library's ``ssl``), and readers check the certificate.
-Without one the rows travel in clear: whoever reads the network can read them, also where the group itself encrypts.
+With a certificate everything goes through TLS (the standard library's ``ssl``), and readers check the certificate.
+Without one the rows travel in clear: anyone on the network can read them, even if the group itself encrypts.
 """
 
 from __future__ import annotations
@@ -42,31 +42,31 @@ BATCH_BYTES = 4 << 20
 """Batches are cut to about this before they are sent; a single row may be larger."""
 CONNECT_S = 5.0
 TIMEOUT_S = 30.0
-"""Within which the other side must answer, or take what is sent."""
+"""Time within which the other side must answer, or take what is sent."""
 CONNECTIONS_MAX = 64
 _FRAME = struct.Struct("<cI")
 
 
 class TapGone(JournalError):
-    """The tap cannot be reached, or it serves this journal no more."""
+    """The tap cannot be reached, or no longer serves this journal."""
 
 
 # ---- the server ------------------------------------------------------------------------------------------------------
 
 
 class Tap:
-    """Serves the journals in a directory, also those that are made later, until it is closed.
+    """Serves the journals in a directory, including later ones, until it is closed.
 
     Args:
         directory: a member's journal, or a directory of journals.
         address: (host, port) to listen at; port 0: any free one, see ``address``.
         token: what readers must have, 16 bytes or more.
         certificate, key: PEM files of a certificate for the names by which readers know this machine, and of its
-            private key: all is sent through TLS. None: in clear.
-        connections: bound of those at one time; more are closed at once.
+            private key: everything goes through TLS. None: in clear.
+        connections: most connections at one time; further ones are closed at once.
 
     Raises:
-        UsageError: the token is too short, or the certificate or key is missing or is none.
+        UsageError: the token is too short, or the certificate or key is missing or invalid.
         ConfigError: the address cannot be listened at.
     """
 
@@ -149,7 +149,7 @@ class Tap:
             self._room.release()
 
     def _secured(self, tls: ssl.SSLContext, connection: socket.socket) -> ssl.SSLSocket:
-        connection.settimeout(CONNECT_S)  # a reader without TLS waits for us to begin
+        connection.settimeout(CONNECT_S)  # a reader without TLS waits for our first message
         secured = tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
         with self._lock:
             self._open.discard(connection)
@@ -198,7 +198,7 @@ class Tap:
             _send(connection, b"E", str(error).encode(errors="replace")[:REQUEST_BYTES_MAX])
 
     def _path(self, member: str) -> Path:
-        """By id alone: no path of a reader's is ever opened."""
+        """By id alone: no path from a reader is ever opened."""
         found = journal_files([self._directory])
         try:
             return found[int(member, 16)]
@@ -256,7 +256,7 @@ def read_token(file: str | Path) -> bytes:
 
 
 def _description(path: Path, known: int = 0) -> dict[str, Any]:
-    """``known``: how many characters of the views the reader has; the file only grows."""
+    """``known``: number of characters of the views that the reader has; the file only grows."""
     journal = read(path, open_segments=False)
     header, views = ((path / name).read_text(encoding="utf-8") for name in (HEADER_FILE, VIEWS_FILE))
     closed = journal.closed is not None or bool(journal.failed)
@@ -276,12 +276,12 @@ def _serialized(batch: pa.RecordBatch) -> Any:
 
 
 class TapClient:
-    """Reads the journals that a tap serves. Can be pickled; connects when it is asked.
+    """Reads the journals that a tap serves. Can be pickled; connects on the first request.
 
     Args:
         address: "host:port".
-        token: that of the tap.
-        certificates: PEM text of the certificates to trust: that of the tap's authority, or the tap's own. Empty: the
+        token: the tap's token.
+        certificates: PEM text of the certificates to trust: the tap's authority's, or the tap's own. Empty: the
             tap serves without TLS.
 
     Raises:
@@ -296,19 +296,19 @@ class TapClient:
         self._to = host.strip("[]"), int(port)
         self._token = check_token(token)
         self._certificates = certificates
-        client_context(certificates)  # says now what is wrong with them
+        client_context(certificates)  # raises now if something is wrong with them
         self._connection: socket.socket | None = None
-        self._views: dict[int, str] = {}  # of each journal, as far as they came
+        self._views: dict[int, str] = {}  # by journal: what has arrived
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_connection": None, "_views": {}}
 
     def members(self) -> list[int]:
-        """Ids of the members whose journals it serves.
+        """Ids of the members whose journals the tap serves.
 
         Raises:
             TapGone: it cannot be reached.
-            RemoteProtocolError: it answers what it must not.
+            RemoteProtocolError: its answer is invalid.
         """
         answer = self._json({"want": "members"})
         if not isinstance(answer, list):
@@ -323,7 +323,7 @@ class TapClient:
 
         Raises:
             TapGone: it cannot be reached, or has no such journal.
-            JournalError, RemoteProtocolError: what it answers is not the description of a journal.
+            JournalError, RemoteProtocolError: its answer does not describe a journal.
         """
         known = self._views.get(member, "")
         match self._json({"want": "journal", "member": f"{member:016x}", "known": len(known)}):
@@ -385,8 +385,8 @@ class TapClient:
             raise self._wrong("its answer is not JSON") from None
 
     def _asked(self, request: dict[str, Any]) -> Iterator[tuple[bytes, bytes]]:
-        """Sends a request and gives the frames of the answer. A connection whose answer is not read to its end is
-        given up."""
+        """Sends a request and yields the frames of the answer. If the answer is not read to its end, the connection is
+        closed."""
         try:
             if self._connection is None:
                 self._connection = self._connect()
@@ -476,10 +476,10 @@ def _server_context(certificate: str | Path | None, key: str | Path | None) -> s
 
 
 def client_context(certificates: str) -> ssl.SSLContext | None:
-    """What checks a tap's certificate; None: there is no TLS.
+    """The TLS context that checks a tap's certificate; None: no TLS.
 
     Raises:
-        UsageError: the text has no certificate as PEM.
+        UsageError: the text has no PEM certificate.
     """
     if not certificates:
         return None
@@ -503,7 +503,7 @@ def _send(connection: socket.socket, kind: bytes, contents: Any) -> None:
 
 
 def _receive(connection: socket.socket, bytes_max: int) -> tuple[bytes, bytes] | None:
-    """The next frame; None where the other side has closed the connection between two frames."""
+    """The next frame; None if the other side has closed the connection between two frames."""
     head = connection.recv(_FRAME.size)
     if not head:
         return None
@@ -517,7 +517,7 @@ def _receive(connection: socket.socket, bytes_max: int) -> tuple[bytes, bytes] |
 
 def _exactly(connection: socket.socket, size: int) -> bytes:
     parts = []
-    while size:  # what has not arrived takes no memory, whatever the frame's head says
+    while size:  # memory grows with what arrived, whatever the frame's head says
         part = connection.recv(min(size, 1 << 20))
         if not part:
             raise ConnectionResetError("the connection ended in the middle of a frame")

@@ -48,41 +48,41 @@ GROUP_BYTES = 1 << 20
 """Rows are gathered to this many, or this many bytes of payload, or for ``flush_s``, before they are written as one."""
 ROW_BYTES = sum(np.dtype(kind).itemsize for kind in COLUMNS.values())
 BLOCK_ROWS, BLOCK_BYTES = 2 * GROUP_ROWS, 2 * GROUP_BYTES
-"""What a block has room for, so that a batch of the usual size fits into one that is nearly full."""
+"""Room in a block: a batch of the usual size fits even into a nearly full one."""
 FOREVER = float("inf")
 SPARE_BLOCKS = 4
-"""Blocks that are kept to be filled again: their memory is mapped, and in the processor's cache."""
+"""Blocks kept for reuse: their memory is mapped, and in the processor's cache."""
 
 
 class JournalWriter:
-    """Journals the views and batches that a member delivers, in their order.
+    """Journals the views and batches that a member delivers, in order.
 
     ``batch`` copies the rows, and payloads where they are kept, into a block and returns; a thread writes the blocks.
-    Payloads are hashed in the caller's thread because they are in its cache, where delivery has just put them: a
-    thread beside it would fetch them again from memory, and hold the batch's buffer meanwhile, so that delivery had to
-    go on in memory that no cache has. Nothing is lost silently: when the queue is full ``batch`` waits (``waits``).
-    After a write error the journal stops: the error is logged once, what is not kept is counted (``rows_lost``), and
-    what was written before stays readable.
+    Payloads are hashed in the caller's thread because delivery has just put them in its cache. Another thread would
+    fetch them again from memory and hold the batch's buffer meanwhile, so delivery would continue in memory that is in
+    no cache. Nothing is lost silently: when the queue is full ``batch`` waits (``waits``). After a write error the
+    journal stops: the error is logged once, rows that are not kept are counted (``rows_lost``), and what was written
+    before stays readable.
 
     Args:
         directory: top directory; the member's own is made inside it.
         payload: "full" keeps each payload and its hash, "hash" the hash only (XXH3, 64 bits).
         deliver_own: whether the member delivers its own messages (DIG-08); the audit must know.
-        safe: whether the group delivers safely, of which the audit expects more.
+        safe: whether the group delivers safely: the audit then expects more.
         queue_bytes: bound of what waits to be written, bytes.
         flush_s: longest time that a delivered message waits for others before it is written, seconds. What was written
             survives a crash of the process; for a crash of the machine the journal does not wait (no fsync).
         required: after a write error every call raises `JournalWriteError`, so that nothing is delivered that is not
-            journaled. Else delivery goes on without a journal.
-        segment_rows, segment_bytes, segment_s: a live segment that reaches any of them, its first row so many seconds
-            old, is finished and rolled to Parquet.
-        sample: gives the member's counters, or None where they cannot be had any more: once a second its thread notes
-            what rose (`seqcast.journal.events`).
-        keep_s, keep_bytes: retention. Rolled segments older than so many seconds, or beyond so many bytes together, are
-            removed, whole and oldest first; 0: none is.
+            journaled. Otherwise delivery continues without a journal.
+        segment_rows, segment_bytes, segment_s: a live segment that reaches any of these (seconds: the age of its first
+            row) is finished and rolled to Parquet.
+        sample: returns the member's counters, or None once they cannot be had any more: once a second the journal's
+            thread notes what rose (`seqcast.journal.events`).
+        keep_s, keep_bytes: retention. Rolled segments older than this many seconds, or beyond this many bytes together,
+            are removed, whole and oldest first; 0: no limit.
 
     Raises:
-        UsageError: a setting that cannot be, or this member already has a journal there.
+        UsageError: a setting is invalid, or this member already has a journal there.
         ConfigError: pyarrow is not installed, or the directory cannot be written.
     """
 
@@ -130,8 +130,8 @@ class JournalWriter:
         self._lock = threading.RLock()
         self._condition = threading.Condition(self._lock)
         self._queue: deque[columns.Block | dict[str, Any]] = deque()
-        self._block: columns.Block | None = None  # the last, to which rows are added
-        self._since = 0.0  # its first row came
+        self._block: columns.Block | None = None  # the last one, which takes new rows
+        self._since = 0.0  # when its first row came
         self._spare: list[columns.Block] = []
         self._queued = 0
         self._idx = 0
@@ -158,7 +158,7 @@ class JournalWriter:
         self._tag = 0
         self._prefix, self._total = True, False
         self._global_seqno = 0  # of the last message of the view
-        self._transitional = 0  # of the first that is; 0: none is
+        self._transitional = 0  # of the first transitional message; 0: none
         # Of the writer thread only:
         self._clocks: dict[int, int] = {}  # sender -> lowest difference between delivery and sending in the view, ns
         self._segment = _Segment(self, 1)
@@ -169,12 +169,12 @@ class JournalWriter:
     # ---- what the group calls -----------------------------------------------------------------------------------
 
     def view(self, view: View, at_ns: int, *, prefix: bool = True, total: bool = False) -> None:
-        """Journals a view that is delivered to the application.
+        """Journals a view as it is delivered to the application.
 
         Args:
             at_ns: wall clock, ns since 1970.
-            prefix: what a member that falls has delivered in this view is a prefix of what the others deliver, also
-                where messages are transitional.
+            prefix: a lost member has delivered a prefix of what the others deliver in this view, even of transitional
+                messages.
             total: the view has a total order: only messages with a place in it are journaled.
 
         Raises:
@@ -218,7 +218,7 @@ class JournalWriter:
             self._counters["skipped"] += rows - added
 
     def event(self, kind: str, text: str, at_ns: int) -> None:
-        """Notes what the application is told beside messages and views.
+        """Records what the application is told besides messages and views.
 
         Args:
             kind: the event's class: "Lost", "Blocked", ...
@@ -231,11 +231,11 @@ class JournalWriter:
                 self._queue.append({"event": "event", "at_ns": at_ns, "kind": kind, "text": text})
 
     def close(self, reason: str, *, at_view_end: bool = False, successor: View | None = None) -> None:
-        """Writes what waits and a closing record, rolls the last segment and ends the thread. Again: does nothing.
+        """Writes what waits and a closing record, rolls the last segment, ends the thread. A second call does nothing.
 
         Args:
             reason: why the member stopped journaling: "leave", "excluded", an error's text.
-            at_view_end: all that the cut of the last view delivers was journaled.
+            at_view_end: everything that the cut of the last view delivers was journaled.
             successor: the view in which the group continued; with ``at_view_end`` only.
 
         Raises:
@@ -261,14 +261,14 @@ class JournalWriter:
     def counters(self) -> dict[str, int]:
         """rows, batches (Arrow), bytes (live segments), views, waits (queue full), skipped (unicasts, and messages
         beside the total order), segments, rolled, expired (segments that retention removed), rows_lost, roll_errors,
-        and, as they are now, queued_bytes and unrolled (finished segments that wait to be rolled)."""
+        and the current queued_bytes and unrolled (finished segments that wait to be rolled)."""
         with self._lock:
             return {**self._counters, "queued_bytes": self._queued, "unrolled": self._roller.waiting()}
 
     # ---- the queue, under the lock -------------------------------------------------------------------------
 
     def _admit(self, rows: int, size: int) -> bool:
-        """Waits while there is no room for ``size`` bytes, or raises. False: nothing is journaled any more."""
+        """Waits while there is no room for ``size`` bytes, or raises. False: the journal has stopped."""
         if self._queued and self._queued + size > self._queue_bytes and self._error is None and not self._closed:
             self._counters["waits"] += 1
             self._hand_over()
@@ -291,7 +291,7 @@ class JournalWriter:
         return True
 
     def _add(self, batch: DeliveredBatch, view: View) -> int:
-        """Adds the rows of a batch to the block that is being filled, or to a new one; returns how many."""
+        """Adds the rows of a batch to the open block, or to a new one; returns how many."""
         added, counter, tag = -1, view.view_id.counter, signed(self._tag)
         if self._block is not None:
             before = _size(self._block)
@@ -314,9 +314,9 @@ class JournalWriter:
         return added
 
     def _view_end(self) -> dict[str, Any] | None:
-        """Where the view that is being closed ended, for its successor's record. Up to ``stable`` a member that fell
-        can have delivered nothing else: all of it where the order makes its stream a prefix of ours, else all before
-        the first transitional message."""
+        """Where the closing view ended, for its successor's record. Up to ``stable`` a lost member can have delivered
+        nothing else: everything if the order makes its stream a prefix of ours, otherwise all before the first
+        transitional message."""
         if self._view is None:
             return None
         end = self._global_seqno
@@ -324,14 +324,14 @@ class JournalWriter:
         return {"tag": f"{self._tag:016x}", "end": end, "stable": stable}
 
     def _hand_over(self) -> None:
-        """The block that is being filled is to be written."""
+        """Queues the open block for writing."""
         if self._block is not None:
             self._queue.append(self._block)
             self._block = None
         self._condition.notify_all()
 
     def _fail(self, why: str) -> None:
-        """Nothing is kept from now on; what waits is counted as lost."""
+        """Stops the journal; what waits is counted as lost."""
         self._hand_over()
         self._counters["rows_lost"] += sum(item.rows for item in self._queue if not isinstance(item, dict))
         self._error = (
@@ -356,7 +356,7 @@ class JournalWriter:
                     self._fail(str(error))
             with contextlib.suppress(Exception):
                 self._segment.abandon()
-            with contextlib.suppress(Exception):  # where there is room for a line, it says what became of the journal
+            with contextlib.suppress(Exception):  # if there is room for a line, it says what became of the journal
                 reason = f"{FAILED}{str(error) or type(error).__name__}"
                 at = {"at_ns": time.time_ns(), "idx": self._counters["rows"]}
                 record = {"event": "close", "reason": reason, **at, "closes": None}
@@ -395,8 +395,8 @@ class JournalWriter:
         return True
 
     def _next_item(self) -> columns.Block | dict[str, Any] | None:
-        """Waits for what is to be written; None: something else is due. What is returned stays in the queue until it is
-        written: what fails is lost."""
+        """Waits for the next item to write; None: something else is due. The item stays queued until it is written: if
+        that fails it is lost."""
         with self._lock:
             while not self._queue and self._error is None:
                 now = time.monotonic()
@@ -501,7 +501,7 @@ class _Segment:
         self.number = number
         self.path = journal.path / segment_name(number, "arrows")
         self.due = FOREVER
-        """When it is to be finished, monotonic seconds."""
+        """When the segment must be finished, monotonic seconds."""
         self._stream: StreamWriter | None = None
 
     @property
@@ -520,7 +520,7 @@ class _Segment:
         self._stream.write(batch)
 
     def finish(self) -> bool:
-        """Ends the stream. False where nothing was written."""
+        """Ends the stream. False if nothing was written."""
         if self._stream is None:
             return False
         self._stream.finish()
@@ -546,7 +546,7 @@ def _view_id(view_id: ViewId) -> dict[str, Any]:
 
 
 def _view_record(view: View, previous: View | None, member: Member, at_ns: int) -> dict[str, Any]:
-    """One line of views.jsonl; ids are hexadecimal text, as JSON numbers have 53 bits for many readers."""
+    """One line of views.jsonl; ids are hexadecimal text, as many readers give JSON numbers 53 bits."""
     before = {} if previous is None else {other.id: other.name for other in previous.members}
     now = {other.id: other.name for other in view.members}
     return {

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 EXAMPLES = 20
-"""Counter-examples of a check that the page has."""
+"""At most this many counter-examples of a check are on the page."""
 VIEWS = 500
-"""Views of a member that the picture has, the first ones."""
+"""At most this many views of a member are in the picture, the first ones."""
 
 
 def audit_page(audit: Audit, journals: Sequence[Journal]) -> str:
-    """The page. ``journals``: those that were audited."""
+    """The page. ``journals``: the audited ones."""
     parts = [page.paragraph(audit.summary, str(audit.holds).lower())]
     for report in audit.reports:
         own = [journal for journal in journals if journal.cluster == report.cluster]
@@ -44,7 +44,7 @@ def _cluster(report: Report, journals: Sequence[Journal]) -> list[str]:
 
 
 def _plot_views(journals: Sequence[Journal], names: Names) -> Figure:
-    """Members one below the other; a bar for each view, of the colour of its id, as long as the member was in it."""
+    """Members one below the other; a bar for each view, in the colour of its id, while the member was in it."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 1.5 + 0.35 * len(journals)), layout="constrained")

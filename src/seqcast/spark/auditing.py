@@ -1,8 +1,8 @@
 """The audit: proves or refutes the guarantees from members' journals, on Spark.
 
-One pass over the rows, segment by segment, finds what a journal tells of itself (`segments`, `members`) and where
-members differ (`compare`). Only the buckets in which they differ are compared row by row (`lookup`), so that a verdict
-is never that of a hash.
+One pass over the rows, segment by segment, finds what a journal shows by itself (`segments`, `members`) and where
+members differ (`compare`). Only the buckets in which they differ are compared row by row (`lookup`), so no verdict
+rests on a hash.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PAIRS_EXAMINED = 8
 BUCKETS_EXAMINED = 2
-"""Pairs of members, and buckets of each, that are compared row by row; the fingerprints tell that others differ too."""
+"""At most this many pairs of members, and buckets of each, are compared row by row."""
 
 
 def audit(
@@ -38,12 +38,12 @@ def audit(
     payloads: bool = True,
     tell: Callable[[str], None] = lambda stage: None,
 ) -> Audit:
-    """Checks all guarantees that journals can show, of each cluster by itself.
+    """Checks all guarantees that journals can show, for each cluster separately.
 
     Args:
-        paths: directories, each a member's journal or one that holds members' journals.
+        paths: directories, each a member's journal or a directory of members' journals.
         payloads: whether kept payloads are read and hashed again; the hashes are compared in any case.
-        tell: called with what is being done, stage by stage.
+        tell: called with the name of each stage.
 
     Raises:
         JournalError: no journal there, two of one member, or a segment that cannot be read.
@@ -72,7 +72,7 @@ def audit_journals(
     payloads: bool = True,
     tell: Callable[[str], None] = lambda stage: None,
 ) -> Audit:
-    """As `audit`, of journals that were found already."""
+    """As `audit`, for journals already found."""
     reports = []
     clusters = sorted({journal.cluster for journal in journals})
     for cluster in clusters:
@@ -135,7 +135,7 @@ def check_cluster(
 
 
 def _summaries(spark: SparkSession, journals: Sequence[Journal], payloads: bool) -> list[tuple[int, Summary]]:
-    """Each segment by itself; where they are many, several in one task."""
+    """Each segment separately; if there are many, several in one task."""
     tasks = [
         (number, segment, summarize, (payloads and journal.payload == "full",))
         for number, journal in enumerate(journals)
@@ -154,7 +154,7 @@ def _judge(lookup: Lookup, doubts: Sequence[tuple[int, members.Doubt]], names: m
 
 
 def _check_views(journals: Sequence[Journal], names: members.Names, report: Report) -> None:
-    """View agreement: one view id is one view of one cluster, and ids grow at each member."""
+    """View agreement: a view id names one view of one cluster, and ids grow at each member."""
     first: dict[int, int] = {}
     for number, journal in enumerate(journals):
         for view in journal.views:
@@ -186,7 +186,7 @@ def _check_views(journals: Sequence[Journal], names: members.Names, report: Repo
 
 
 def _check_foreign(journals: Sequence[Journal], others: Sequence[Journal], report: Report) -> None:
-    """A view is one of one cluster."""
+    """A view belongs to one cluster."""
     elsewhere = {view.tag: other for other in reversed(others) for view in other.views}
     names = members.Names([*journals, *others])
     for number, journal in enumerate(journals):
@@ -200,13 +200,13 @@ def _check_foreign(journals: Sequence[Journal], others: Sequence[Journal], repor
 
 
 def _check_predecessors(journals: Sequence[Journal], names: members.Names, report: Report) -> None:
-    """A view closes one view, the same at all its members, or, where it merges several, that of a member's own
-    subgroup. A member whose journal has another view before it has skipped one, or lost it."""
-    closes: dict[int, tuple[int, int]] = {}  # view -> the one that it closes, and whose journal says so
+    """A view closes one view, the same at all its members, or, if it merges several, that of a member's own subgroup.
+    If a member's journal has another view before it, the member has skipped a view, or the journal has lost it."""
+    closes: dict[int, tuple[int, int]] = {}  # view -> the view that it closes, and the journal that says so
     for number, journal in enumerate(journals):
         counters = [view.view_id.counter for view in journal.views]
         if counters != sorted(set(counters)):
-            continue  # told already
+            continue  # already reported
         for one, other in pairwise(journal.views):
             if other.closes != one.tag:
                 report.violation(
@@ -254,7 +254,7 @@ def _compare(
     names: members.Names,
     report: Report,
 ) -> list[compare.Pair]:
-    """Members against each other, by fingerprint; then row by row where these differ."""
+    """Compares members by fingerprint, and row by row where fingerprints differ."""
     buckets: dict[tuple[int, int], set[tuple[int, int]]] = {}
     for number, tag, sender, bucket in groups:
         buckets.setdefault((number, tag), set()).add((sender, bucket))
@@ -275,7 +275,7 @@ def _compare(
     examined = _first_buckets(differ)
     _examine(lookup, examined, limits, names, report)
     left = len({(found.pair, found.bucket) for found in differ}) - sum(len(few) for few in examined.values())
-    if differ and report.holds:  # a difference that nothing explains must not pass
+    if differ and report.holds:  # an unexplained difference must not pass
         pair = differ[0].pair
         report.violation(
             "agreement",
@@ -295,7 +295,7 @@ def _examine(
     names: members.Names,
     report: Report,
 ) -> None:
-    """Row by row: the buckets of pairs that are examined."""
+    """Compares the examined buckets of pairs row by row."""
     wanted = [
         (number, pair.tag, bucket)
         for pair, few in examined.items()
@@ -317,7 +317,7 @@ def _examine(
 
 
 def _beyond_prefixes(lookup: Lookup, differ: Sequence[Differing]) -> list[Differing]:
-    """Without the buckets of which a part is compared, and that are equal there."""
+    """Drops buckets of which only a part is compared, if that part is equal."""
     wanted = {
         (number, *_part(found)) for found in differ if not found.whole
         for number in (found.pair.reference, found.pair.other)

@@ -37,10 +37,10 @@ def add_job_options(parser: Parser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """The command. Returns 0 when all that was checked holds, 1 when not.
+    """The command. Returns 0 if everything that was checked holds, otherwise 1.
 
     Raises:
-        UsageError: bad input, or a damaged journal: what the command line turns into one line and exit status 2.
+        UsageError: bad input, or a damaged journal: the command line turns it into one line and exit status 2.
         SparkFailed: the same with exit status 3.
     """
     from seqcast.spark import page
@@ -50,7 +50,7 @@ def main(arguments: argparse.Namespace) -> int:
 
     journals = journals_of(arguments.journals)
     if arguments.html:
-        import_module("matplotlib")  # where it is missing, that is told before the audit
+        import_module("matplotlib")  # if it is missing, fail before the audit
     with for_a_command(arguments.master, "seqcast audit", ship=arguments.ship) as (spark, tell):
         report = audit_journals(spark, journals, payloads=not arguments.skip_payloads, tell=tell)
     if arguments.html:

@@ -1,15 +1,15 @@
-"""Members against each other: who may be compared with whom, and what a bucket in which they differ means.
+"""Comparing members: which pairs may be compared, and what a bucket in which they differ means.
 
 Members that closed a view *for the same successor* delivered the same messages in it: those that installed it, and
-those that left by it. Less is promised of one that crashed or was cut off:
+those that left by it. Less is promised for a member that crashed or was cut off:
 
 - where one sequencer stamped the view, its stream is the same for all: what such a member delivered is a prefix, and
-  what the sequencer sent is in the cut if it survived; where order is per sender, the same holds of each sender's
+  what the sequencer sent is in the cut if it survived; where order is per sender, the same holds for each sender's
   stream;
-- in another total order it delivered the same as the others, as far as it delivered any, up to the *stable point* of
-  the closed view: what comes behind is transitional, and it may have delivered something else there;
-- where delivery is safe, all that a member delivered and that is not transitional is delivered by those who closed the
-  view, whatever the order.
+- in other total orders it delivered the same as the others, as far as it delivered any, up to the *stable point* of
+  the closed view: what follows is transitional, and it may have delivered something else there;
+- where delivery is safe, members that closed the view delivered every non-transitional message that any member
+  delivered, whatever the order.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from seqcast.spark.verdicts import Report
 NOTHING = 1 << 80
 """Beyond every position: nothing of the view is kept."""
 EXAMPLES = 16
-"""Messages that only one of a pair has in a bucket, which are looked up elsewhere."""
+"""At most this many messages that only one of a pair has in a bucket are looked up elsewhere."""
 
 Groups = dict[tuple[int, int, int, int], Group]
 """By (journal, view tag, sender, bucket); ids and tags as signed integers. Their number grows with members, views,
@@ -37,14 +37,14 @@ senders and buckets, not with rows."""
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two journals and a view in which the second is held against the first.
+    """Two journals and a view in which the second is compared with the first.
 
     Args:
-        strict: both share the successor; else ``other`` is to be a prefix.
+        strict: both share the successor; otherwise ``other`` must be a prefix.
         survived: streams (senders; the sequencer's id where it orders) that are in the cut of ``reference`` to their
             last message, so that ``other`` can have nothing beyond it.
-        stable: up to this global seqno a prefix is promised; None: without such a bound.
-        safe: journals of which the other one must have all that is not transitional.
+        stable: up to this global seqno a prefix is promised; None: no such bound.
+        safe: journals whose non-transitional messages the other one must have.
     """
 
     tag: int
@@ -60,7 +60,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A message that one journal of a pair has in a bucket and the other has not."""
+    """A message that one journal of a pair has in a bucket and the other lacks."""
 
     pair: Pair
     has: int
@@ -79,11 +79,11 @@ def groups_of(summaries: Iterable[tuple[int, Summary]]) -> Groups:
 
 
 def successors(journal: Journal) -> dict[int, int | None]:
-    """View tag -> tag of the next view, which the member installed or left by; None where the journal ends before.
+    """View tag -> tag of the next view, which the member installed or left by; None if the journal ends before.
 
-    A crash of the machine may keep the record of a view and not all rows before it; then the view before is a prefix.
+    A crash of the machine may keep the record of a view but not all rows before it; then the view before is a prefix.
     """
-    if not journal.views:  # the member ended before its first view
+    if not journal.views:  # the journal ended before the first view
         return {}
     following = [
         signed(view.tag) if view.idx <= journal.end_idx or journal.closed is not None else None
@@ -95,7 +95,7 @@ def successors(journal: Journal) -> dict[int, int | None]:
 
 
 def pairs(journals: Sequence[Journal], report: Report, names: Names) -> list[Pair]:
-    """Which journals are compared in which view."""
+    """The journals that are compared, by view."""
     installed: dict[int, dict[int, Installed]] = {}
     for number, journal in enumerate(journals):
         for view in journal.views:
@@ -125,9 +125,9 @@ def pairs(journals: Sequence[Journal], report: Report, names: Names) -> list[Pai
 def _check_stable(
     journals: Sequence[Journal], holders: dict[int, Installed], pairs: Sequence[Pair], names: Names, report: Report
 ) -> None:
-    """Members that closed a view together agree on what is transitional in it. (Not where delivery is safe, as one may
-    know of a message that all have it, and another one not yet; and the first that is may be one's own, which is not
-    delivered. Where their ends differ one lacks messages, which is told.)"""
+    """Members that closed a view together agree on what is transitional in it. (Not if delivery is safe: one member may
+    know that all have a message, and another not yet. And the first transitional message may be a member's own, which
+    it does not deliver. If their ends differ, one lacks messages, which is reported.)"""
     for pair in pairs:
         one, other = (holders[number].end for number in (pair.reference, pair.other))
         both = [journals[number] for number in (pair.reference, pair.other)]
@@ -142,13 +142,13 @@ def _check_stable(
 
 
 def _sequencer(view: Installed) -> int:
-    """Id of the member whose stream has the messages of all, 0 where each sender's stream has its own."""
+    """Id of the member whose stream has everyone's messages, 0 if each sender's stream has its own."""
     rank = order_of(view).forwards_to(view.sequencer)
     return view.members[rank].id if 0 <= rank < len(view.members) else 0
 
 
 def _main_class(journals: Sequence[Journal], view: Installed, classes: dict[int, list[int]]) -> list[int]:
-    """The members that went on together with the sequencer, or else the most that went on together."""
+    """The members that continued with the sequencer, otherwise the largest set that continued together."""
     if not classes:
         return []
     with_sequencer = [
@@ -167,7 +167,7 @@ def _pairs(
     strict: bool,
     went_on: bool = True,
 ) -> Iterator[Pair]:
-    """Each of ``others`` against the first reference that delivers a sender's messages: one pair a reference.
+    """Each of ``others`` with the first reference that delivers a sender's messages: one pair per reference.
 
     Args:
         holders: the journals that have the view.
@@ -201,7 +201,7 @@ def _delivers(journal: Journal, sender: int) -> bool:
 
 
 class Kept:
-    """From where on members are compared in a view of which retention removed the first rows at one of them."""
+    """Where the comparison starts in a view if retention removed its first rows at one member."""
 
     def __init__(self, journals: Sequence[Journal], summaries: Iterable[tuple[int, Summary]]) -> None:
         self._cut = {
@@ -230,7 +230,7 @@ class Kept:
 
 
 def decided(summaries: Iterable[tuple[int, Summary]]) -> dict[tuple[int, int], int]:
-    """(journal, view tag) -> the global seqno up to which nothing is transitional that the member delivered."""
+    """(journal, view tag) -> the global seqno up to which nothing that the member delivered is transitional."""
     first: dict[tuple[int, int], int] = {}
     highest: dict[tuple[int, int], int] = {}
     for number, summary in sorted(summaries, key=lambda each: (each[0], each[1].number)):
@@ -246,7 +246,7 @@ class Limits:
     """Up to where a pair is compared: global seqno of the view, or key of a sender's messages.
 
     Args:
-        kept: what retention has left.
+        kept: what retention kept.
         decided: see `decided`.
     """
 
@@ -264,7 +264,7 @@ class Limits:
         if pair.strict:
             return
         highest: dict[tuple[int, int], int] = {}
-        due: dict[int, int] = {}  # of each stream: what both must have, as delivery is safe
+        due: dict[int, int] = {}  # by stream: what both must have, as delivery is safe
         for number in (pair.reference, pair.other):
             for sender, bucket in buckets.get((number, pair.tag), ()):
                 stream, group = (0 if pair.ordered else sender), groups[number, pair.tag, sender, bucket]
@@ -305,7 +305,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Differing:
-    """A bucket in which the fingerprints of a pair differ; only from ``since`` to ``limit`` need they be equal."""
+    """A bucket in which the fingerprints of a pair differ; they must be equal only from ``since`` to ``limit``."""
 
     pair: Pair
     sender: int
@@ -320,7 +320,7 @@ class Differing:
 
 
 def differing(pair: Pair, limits: Limits, groups: Groups, buckets: Iterable[tuple[int, int]]) -> Iterator[Differing]:
-    """Those of the (sender, bucket) in which both should have the same, and have not as a whole."""
+    """The (sender, bucket) pairs in which both should have the same, but differ as a whole."""
     for sender, bucket in sorted(buckets):
         compares, since, limit = limits.of(sender, bucket)
         if sender not in pair.senders or not compares:
@@ -339,7 +339,7 @@ def examine(
     names: Names,
     report: Report,
 ) -> list[Missing]:
-    """Compares rows of differing buckets; what only one has is returned, as it may stand elsewhere in the other."""
+    """Compares rows of differing buckets; returns what only one has, as it may be elsewhere in the other."""
     one, two = _by_message(pair, limits, reference), _by_message(pair, limits, other)
     who, whom = names.journal(pair.reference), names.journal(pair.other)
     common = [message for message in one if message in two]
@@ -381,10 +381,10 @@ def _by_message(
 
 
 def judge_missing(missing: Missing, elsewhere: Sequence[Place], names: Names, report: Report) -> None:
-    """Names a message that one journal lacks in a bucket, given where that journal has it."""
+    """Reports a message that one journal lacks in a bucket, given where that journal has it."""
     tag, place = missing.pair.tag, missing.place
     if any(found.tag == tag for found in elsewhere):
-        return  # in another bucket of the view: what is before it moved it
+        return  # in another bucket of the view: earlier rows moved it
     message = names.message(place.sender, place.key)
     has, lacks = names.journal(missing.has), names.journal(missing.lacks)
     if elsewhere:
