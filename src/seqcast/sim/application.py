@@ -1,4 +1,4 @@
-"""A simulated application: it sends and records what it is told, pauses the group, has callbacks and a state."""
+"""A simulated application: it sends, records what it is told, pauses the group, and has callbacks and a state."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Machine(Protocol):
 
 
 class Application:
-    """What runs in one process, and its record.
+    """The application of one process, and its record.
 
     Args:
         machine: the process.
@@ -102,7 +102,7 @@ class Application:
         self.block_deadline_ns = nanoseconds(settings.block_deadline_s)
         self.state_timeout_ns = nanoseconds(settings.state_timeout_s)
         self.sender = Sender(machine, record, rng)
-        self.tag = 0  # of the view that the application is in
+        self.tag = 0  # of the application's view
         self.waits = Waits(machine, record)
         self.chain = record.chain
         self.chain.padding = self.options.state_bytes
@@ -122,7 +122,7 @@ class Application:
     # ---- what it is told by the control plane
 
     def told(self, effect: Effect) -> None:
-        """Takes an effect of a step, as the world of a process hands it on."""
+        """Takes an effect of a step, as its process hands it on."""
         record = self.record
         match effect:
             case ViewInstalled(view):
@@ -154,14 +154,14 @@ class Application:
                 record.warnings.append(text)
 
     def run(self) -> None:
-        """Does what it does whenever it gets the processor."""
+        """Runs whenever it gets the processor."""
         machine = self.machine
         if machine.takes:
             self.consume()
             self.waits.look(self.view is not None)
 
     def work_on(self) -> None:
-        """State and messages on their way."""
+        """Sends and reads state, and sends messages."""
         self.keeper.step()
         if self.record.pending:
             self.sender.send_pending()
@@ -170,7 +170,7 @@ class Application:
         """When it has to run at the latest, on the clock of its machine."""
         return self.keeper.due()
 
-    # ---- what it does of itself
+    # ---- what it does by itself
 
     def say_last(self) -> None:
         """In the liveness phase: something that must still get through."""
@@ -187,7 +187,7 @@ class Application:
             self.machine.service()
 
     def end(self, leaves: bool) -> None:
-        """Leaves or closes, whatever it has done before."""
+        """Leaves or closes, whatever it did before."""
         if self.record.up and self.can_run:
             self.machine.trace("leaves, as it is" if leaves else "closes")
             self.record.leaving, self.sender.on = True, False
@@ -252,7 +252,7 @@ class Application:
             self.at_view(entry)
 
     def at_view(self, view: View) -> None:
-        """Between two messages: gives its state, and stops where states are merged."""
+        """Between two messages: gives its state, and stops if states are merged."""
         record, endpoint, tag = self.record, self.machine.endpoint, view.view_id.tag
         if isinstance(view, MergeView) and self.options.merges:
             self.chain.part(tag, record.together(view).view_id)
@@ -335,7 +335,7 @@ class Application:
         clock.at(clock.now, self.callback_sends, run, this, messages, due)
 
     def callback_sends(self, run: int, this: Run, messages: int, due: int) -> None:
-        """As a callback that calls ``send`` for each, and then takes its time until ``due``."""
+        """Like a callback that calls ``send`` for each, and returns no earlier than ``due``."""
         clock, record = self.machine.clock, self.record
         if not record.alive:
             return
@@ -388,7 +388,7 @@ class Application:
             self.chain.load(data)
 
     def go_on(self, reconciled: bool) -> None:
-        """It is delivered what comes next."""
+        """Delivery to it continues."""
         plan = self.keeper.merge.plan
         tag = plan.boundary
         if reconciled:
@@ -431,7 +431,7 @@ class Application:
             self.keeper.feed(machine.loaded(self.machine.now))
 
     def enter(self, items: Collection[Item]) -> None:
-        """It has the state, and is delivered what came meanwhile; it may have to stop again within it."""
+        """It has the state, and is delivered what came meanwhile; it may have to stop again on the way."""
         views = 0
         for item in items:
             views += isinstance(item, View)

@@ -1,4 +1,4 @@
-"""A toy state that tells what its application was delivered."""
+"""A toy state that shows what its application was delivered."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from seqcast.types import ViewId
 
 
 class Chain:
-    """Per sender, how many of its messages were delivered and a hash over them: where two members deliver the same
-    set, each sender's in order, their states are equal.
+    """Per sender, how many of its messages were delivered and a hash over them: if two members deliver the same set,
+    each sender's in order, their states are equal.
 
-    ``branch`` tells states apart that parts of a group have come to, until they are merged; ``past`` has those that it
-    had since its last merge, and ``merged`` those that were merged into it.
+    ``branch`` distinguishes the states of a group's parts until they are merged; ``past`` has its branches since its
+    last merge, and ``merged`` those that were merged into it.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Chain:
         self.past.append(self.branch)
 
     def merge(self, others: Collection[bytes]) -> None:
-        """Into one that tells of all of them; each exactly as it was."""
+        """Merges into one state that depends on each of them exactly."""
         mine = self.dump()
         merged = _hash(" ".join(sorted(data.decode().strip() for data in [mine, *others])))
         for data in others:

@@ -1,9 +1,9 @@
 """A crowd: up to 10,000 simulated members that repair by gossip, each with the policy of ``core/gossip``, unchanged.
 
-The members are light: of each sender a member has its highest packet and the set of those that it lacks, instead of an
-engine. A multicast reaches each member at once or is lost to it; every other datagram takes a while and may be lost.
+The members are light: in place of an engine, a member keeps each sender's highest packet and the set of those that it
+lacks. A multicast reaches each member at once or is lost to it; every other datagram takes a while and may be lost.
 Membership is partial, whatever the size: no member knows more than its sample of the others. Late-join handlers keep
-everything, and joiners that come late get it from them.
+everything, and late joiners get it from them.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ class CrowdOptions:
         seed: of everything that is random in it.
         members: in the group.
         loss: probability that a datagram, or a multicast to one receiver, is lost.
-        crashed: part of the members that crash at the same moment, after a third of ``sending_ns``.
+        crashed: fraction of the members that crash at the same moment, after a third of ``sending_ns``.
         senders: members that multicast, which do not crash.
         handlers: late-join handlers among the other members, which do not crash either.
         joiners: members that join after two thirds of ``sending_ns``, and want what was sent before.
         packets_per_s: of all senders together.
-        packet_bytes: of a packet.
-        sending_ns: for so long they send.
-        settling_ns: for so long repair goes on afterwards.
+        packet_bytes: size of a packet.
+        sending_ns: how long they send.
+        settling_ns: how long repair continues afterwards.
         gossip: the policy's settings.
     """
 
@@ -91,12 +91,12 @@ class CrowdOptions:
 
 @dataclass(kw_only=True)
 class CrowdResult:
-    """What came of a run. Members that crashed do not count, nor what they were sent.
+    """The result of a run. Members that crashed do not count, nor what they were sent.
 
     Args:
         expected, delivered: packets times members, as they should be and as they are.
-        lost: packets times members that were told as lost.
-        repaired_ns: how long after its multicast each packet that was lost to a member came to it.
+        lost: packets times members that were reported lost.
+        repaired_ns: how long after its multicast each packet that a member had lost reached it.
         caught_up_ns: how long after it joined each joiner had all that the handlers keep.
         reached: how many members each gossip that began while the packets were sent reached, by hop.
         datagrams, bytes: sent by all members, without the multicasts of packets, by kind.
@@ -121,12 +121,12 @@ class CrowdResult:
 
     @property
     def ratio(self) -> float:
-        """Part of the packets times live members that were delivered."""
+        """Fraction of the packets times live members that were delivered."""
         return self.delivered / self.expected if self.expected else 1.0
 
 
 class _Member:
-    """One member, with its window: what ``core.gossip.Window`` asks for."""
+    """One member, with its window: it implements ``core.gossip.Window``."""
 
     def __init__(self, me: int, crowd: Crowd, others: list[int], handler: bool = False, joiner: bool = False) -> None:
         self.me = me
@@ -313,7 +313,7 @@ class Crowd:
                 return _HEADER + self.options.packet_bytes
 
     def _note(self, message: Message) -> None:
-        """A member passes a gossip on, once: it has seen it."""
+        """A member that passes a gossip on, once, has seen it."""
         if isinstance(message, Gossip) and self.now <= self.options.sending_ns:
             self.result.reached.setdefault((message.origin, message.counter), Counter())[message.hops] += 1
 

@@ -1,4 +1,4 @@
-"""Storm families: runs with a lot of the faults that belong together, where single ones would rarely meet.
+"""Storm families: runs with many faults that belong together, which would rarely meet otherwise.
 
 Each finds what the runs with a bit of everything would find in thousands of seeds. ``tests/helpers/sim_literal.py`` and
 ``tests/mutants`` show what each is for.
@@ -26,7 +26,7 @@ TURNOVER: Drawn = {
     "loss": 0.02, "delay_ns": 200_000, "jitter_ns": 500_000, "crashes": 2, "restarts": 2, "doubts": 4, "rejoins": 6,
     "leaves": 1, "state": True, "state_bytes": 1_000_000, "state_refusals": 1,
 }  # fmt: skip
-"""Members join, take over a state that takes its time, and their providers fall."""
+"""Members join and take over a large state, and their providers crash."""
 
 
 def calm(**faults: Any) -> Drawn:
@@ -44,7 +44,7 @@ def _turnover(rng: random.Random) -> Drawn:
 
 
 def _disagreeing(rng: random.Random) -> Drawn:
-    """The VIEW of each initiator often misses the others: views with one counter, and members in common."""
+    """The VIEW of each initiator often misses the others: different views with the same counter and common members."""
     return calm(
         members=3, duration_ns=SECOND // 2, bytes_max=50, delay_ns=5 * MS, jitter_ns=1000, loss=0.1, tail=0.1,
         tail_ns=100 * MS, doubts=30, rejoins=8, unicasts=0,
@@ -62,7 +62,7 @@ def _overlapping(rng: random.Random) -> Drawn:
 
 
 def _duels(rng: random.Random) -> Drawn:
-    """Two initiators at a time, with survivors in common, whose frames are under way for long; and much traffic."""
+    """Two initiators at a time, with common survivors and slow frames; and much traffic."""
     return calm(
         duration_ns=600 * MS, bytes_max=50, rate=1000, delay_ns=5 * MS, jitter_ns=5 * MS, unicasts=0, duels=6,
         loss=rng.choice((0.0, 0.1)), echoes=rng.choice((0.0, 0.5)), late_ns=100 * MS, rejoins=8,
@@ -78,13 +78,13 @@ def _deaf(rng: random.Random) -> Drawn:
 
 
 def _majorities(rng: random.Random) -> Drawn:
-    """A primary partition, whose initiators are struck in the middle of what they say."""
+    """A primary partition, whose initiators are struck in the middle of a multicast."""
     faults = {"ambushes": 6, "doubts": 4, "rejoins": 8} if rng.random() < 0.5 else {"partitions": 2, "flaps": 1}
     return STORM | faults | {"members": rng.choice((3, 4, 5)), "partition": "primary", "split": rng.choice((0, 2, 3))}
 
 
 def _acceptances(rng: random.Random) -> Drawn:
-    """A primary partition in which proposals are accepted and not decided, and DONEs and VIEWs come late."""
+    """A primary partition in which proposals are accepted but not decided, and DONEs and VIEWs come late."""
     return calm(
         partition="primary", members=5, ambushes=6, doubts=rng.choice((4, 20)), rejoins=8,
         late=rng.choice((0.0, 0.1)), echoes=rng.choice((0.0, 0.5)), late_ns=300 * MS,
@@ -101,7 +101,7 @@ def _pauses(rng: random.Random) -> Drawn:
 
 
 def _unicasts(rng: random.Random) -> Drawn:
-    """What members send to each other must be there before a view closes, or before its sender has left."""
+    """What members send to each other must arrive before a view closes, or before its sender has left."""
     return calm(
         flush_unicasts=rng.random() < 0.5, unicasts=0.9, doubts=rng.choice((0, 12)), loss=0.15, delay_ns=5 * MS,
         jitter_ns=5 * MS, leaves=rng.choice((0, 2)),
@@ -109,7 +109,7 @@ def _unicasts(rng: random.Random) -> Drawn:
 
 
 def _merges(rng: random.Random) -> Drawn:
-    """Groups fall apart and merge again and again, and leaders fall."""
+    """Groups fall apart and merge again and again, and merge leaders crash."""
     return calm(
         members=rng.choice((3, 4, 5)), partitions=rng.choice((1, 3)), flaps=rng.choice((0, 2)), crashes=1,
         duration_ns=3 * SECOND, rate=50, late=rng.choice((0.0, 0.1)), echoes=rng.choice((0.0, 0.5)),
@@ -119,7 +119,7 @@ def _merges(rng: random.Random) -> Drawn:
 
 
 def _repair(rng: random.Random) -> Drawn:
-    """Nothing but loss: how many requests it takes, and how long, until what was lost is there."""
+    """Nothing but loss: how many requests, and how much time, a repair takes."""
     return calm(
         loss=rng.choice((0.01, 0.05, 0.1)), delay_ns=rng.choice((50_000, 500_000)), jitter_ns=1000,
         rate=rng.choice((20, 400, 1000)), leaves=rng.choice((0, 0, 1)),
@@ -127,7 +127,7 @@ def _repair(rng: random.Random) -> Drawn:
 
 
 def _starved(rng: random.Random) -> Drawn:
-    """There are too few processors for a while: members step late, up to beyond every lease."""
+    """There are too few processors for a while: members step late, at times later than every lease."""
     return calm(
         members=rng.choice((3, 4, 6)), duration_ns=rng.choice((4, 8)) * SECOND, rate=20, bytes_max=200,
         starving_ns=rng.choice((300 * MS, SECOND, 3 * SECOND)), starved=rng.choice((0.3, 1.0)),
@@ -161,11 +161,11 @@ FAMILIES: Mapping[str, Callable[[random.Random], Drawn]] = {
     "interfaces": _interfaces,
 }
 BY_NAME = {"interfaces"}
-"""Families that no seed draws by itself, as they came later, and old seeds keep theirs."""
+"""Families that no seed draws by itself: they were added later, and old seeds must not change."""
 
 
 def draw(rng: random.Random, engine: Drawn, name: str = "") -> Drawn:
-    """The options of one run of a family, drawn if it is not named; ``engine``: those that are no faults."""
+    """The options of one run of a family, which is drawn if not named; ``engine``: the options that are no faults."""
     drawn = rng.choice(sorted(FAMILIES.keys() - BY_NAME))
     name = name or drawn
     return engine | {"partition": "merge"} | FAMILIES[name](rng) | {"family": name}

@@ -1,4 +1,4 @@
-"""What goes wrong in a simulated run, and when: all of it drawn from the seed."""
+"""The faults of a simulated run, and their times: all drawn from the seed."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ class Afflicted(Protocol):
 
 
 class Faults:
-    """Plans the faults of a run, and brings them about."""
+    """Plans the faults of a run, and causes them."""
 
     def __init__(self, world: Afflicted) -> None:
         self.world, self.options, self.rng = world, world.options, world.rng
         self.clock, self.network, self.nodes = world.clock, world.network, world.nodes
-        self.ambushes: list[bytes] = []  # what a datagram holds when the next one strikes
+        self.ambushes: list[bytes] = []  # what a datagram contains when the next ambush strikes
         self.leader_falls = self.options.falling_leader
-        self.sides: list[set[int]] = []  # into which the network has fallen: the end of another fault heals nothing
+        self.sides: list[set[int]] = []  # into which the network is split: the end of another fault heals nothing
 
     def trace(self, node: Process | None, text: str) -> None:
         self.world.trace(node, text)
 
     def place(self, node: Process) -> None:
-        """Where a process is that starts late: on the first side."""
+        """Puts a process that starts late on the first side."""
         for number, side in enumerate(self.sides):
             if number:
                 self.network.partition({node.index}, side)
@@ -72,7 +72,7 @@ class Faults:
     def _plan_departures(self) -> None:
         """Crashes and leaves."""
         options, rng, at, when = self.options, self.rng, self.clock.at, self._when
-        together = rng.random() < 0.3  # several members fall at the same time
+        together = rng.random() < 0.3  # several members crash, or leave, at the same time
         moment = when()
         for number in range(options.crashes):
             crash_ns = moment if together else when()
@@ -101,7 +101,7 @@ class Faults:
             at(begin, self.some, stop, begin + rng.randrange(SECOND, options.stop_ns))
 
     def _plan_links(self) -> None:
-        """Links that are cut, and members that doubt each other without a cause."""
+        """Links that are cut, and members that doubt each other without cause."""
         options, rng, at, when = self.options, self.rng, self.clock.at, self._when
         for _ in range(options.flaps):
             at(when(), self.begin_flapping, rng.randrange(2, 6))
@@ -118,7 +118,7 @@ class Faults:
             at(when(), self.doubt_each_other)
 
     def _plan_frames(self) -> None:
-        """Ambushes of control frames, and what else comes in between."""
+        """Ambushes of control frames, and other interruptions."""
         options, rng, at, when = self.options, self.rng, self.clock.at, self._when
         kinds: tuple[bytes, ...] = (b"start", b"cut", b"cut", b"view", b"view")
         kinds += (b"block", b"block") if options.blocks else ()
@@ -137,7 +137,7 @@ class Faults:
             at(when(), self.some, Process.suspend, rng.randrange(SECOND))
 
     def _plan_interfaces(self) -> None:
-        """Of a random source of its own: the other faults stay."""
+        """From a random source of its own: the other faults stay the same."""
         rng, options = random.Random(f"interfaces {self.options.seed}"), self.options
         for _ in range(options.interfaces):
             begin = rng.randrange(options.duration_ns // 10, options.duration_ns)
@@ -145,7 +145,7 @@ class Faults:
             self.clock.at(begin, self.break_interface, rng.choice(interface.KINDS), lasts_ns, rng.random())
 
     def break_interface(self, fault: str, lasts_ns: int, which: float) -> None:
-        """That of a living member, a joiner or one that leaves, if it is well."""
+        """Breaks the working interface of a member, a joiner or a leaver."""
         sound = [node for node in self.nodes if node.alive and not node.interface.fault]
         if not sound or self.network.healed:
             return
@@ -164,21 +164,21 @@ class Faults:
             node.starve(options.duration_ns, options.starving_ns, whole=rng.random() < 0.7)
 
     def some(self, fault: Callable[..., None], *args: object) -> None:
-        """Does something to one living member; preferably to the coordinator, which is the hardest to lose."""
+        """Does something to one living member, often the coordinator, whose loss is the hardest."""
         alive = [node for node in self.nodes if node.alive and not node.record.leaving]
         if len(alive) > 1:
             coordinators = [node for node in alive if node.view and node.view.rank(node.id) == 0]
             fault(self.rng.choice(coordinators if coordinators and self.rng.random() < 0.5 else alive), *args)
 
     def hurry(self) -> None:
-        """An application leaves or closes, whether it is in, on its way, or out; one goes on."""
+        """An application leaves or closes, whether it is in, joining or out; one stays."""
         alive = [node for node in self.nodes if node.alive and not node.record.leaving]
         nodes = [node for node in self.nodes if node.up and (len(alive) > 1 or node not in alive)]
         if nodes:
             self.rng.choice(nodes).application.end(leaves=self.rng.random() < 0.6)
 
     def doubt(self) -> None:
-        """One member takes another for dead, often the one before it, so that it starts a flush of its own."""
+        """One member takes another for dead, often the coordinator, so that it starts a flush of its own."""
         inside = [node for node in self.nodes if node.up and node.view and len(node.view.members) > 1]
         if inside:
             node = self.rng.choice(inside)
@@ -200,7 +200,7 @@ class Faults:
             self.clock.at(self.clock.now + rng.randrange(20 * self.options.delay_ns), node.doubt, other.id)
 
     def doubt_each_other(self) -> None:
-        """Rank 0 and rank 1 take each other for dead, and go on with the others, at nearly the same time."""
+        """Rank 0 and rank 1 take each other for dead, and continue with the others, at nearly the same time."""
         views = [node.view for node in self.nodes if node.up and node.view]
         if views:
             members = max(views, key=lambda view: len(view.members)).members
@@ -209,7 +209,7 @@ class Faults:
                 self.clock.at(self.clock.now + self.rng.randrange(4 * MS), node.doubt, other.id)
 
     def ambush(self, source: Process, datagram: bytes) -> None:
-        """The control frame reaches some members only, and then a fault strikes its sender."""
+        """The control frame reaches only some members, and then a fault strikes its sender."""
         rng, frame = self.rng, self.ambushes.pop().decode()
         others = [node for node in self.nodes if node is not source]
         reached = rng.sample(others, rng.randrange(len(others) + 1))
@@ -237,7 +237,7 @@ class Faults:
             self.network.partition(set(indices[:middle]), set(indices[middle:]))
 
     def begin_flapping(self, times: int) -> None:
-        """A link between two members, or what joins two parts of the network, goes down and up so many times."""
+        """A link between two members, or between two parts of the network, goes down and up this many times."""
         indices = [node.index for node in self.nodes]
         self.rng.shuffle(indices)
         if len(indices) > 1:
@@ -264,7 +264,7 @@ class Faults:
             self.network.cut.add((source.index, target.index))
 
     def deafen(self) -> None:
-        """Two members that do not coordinate: one does not hear the other any more."""
+        """Of two members, neither the coordinator, one no longer hears the other."""
         inside = [node for node in self.nodes if node.up and node.view and node.view.rank(node.id)]
         if len(inside) > 1:
             source, target = self.rng.sample(inside, 2)
@@ -277,7 +277,7 @@ class Faults:
             self.network.heal()
 
     def end(self) -> None:
-        """From now on there are none."""
+        """From now on there are no faults."""
         self.sides = []
         self.heal()
         for node in self.nodes:
@@ -288,7 +288,7 @@ class Faults:
         self.network.healed = True
 
     def fall_apart(self) -> list[set[int]]:
-        """The network falls into sides, for good; returns the indices on each."""
+        """The network splits into sides, for good; returns the indices on each."""
         self.end()
         indices = [node.index for node in self.nodes if node.alive]
         self.rng.shuffle(indices)
@@ -300,7 +300,7 @@ class Faults:
         return sides
 
     def filter_one(self) -> Process | None:
-        """One member, as likely as not the coordinator, loses multicast, and no unicast; None: all are alone."""
+        """One member, as likely as not the coordinator, loses multicast, but no unicast; None: all are alone."""
         ranks = {
             node: node.view.rank(node.id)
             for node in self.nodes

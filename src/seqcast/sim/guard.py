@@ -1,4 +1,4 @@
-"""Simulated guard connections: what the kernels of two processes tell each other, and how they mislead.
+"""Simulated guard connections: what the kernels of two processes tell each other, true or misleading.
 
 Connections break while both processes live, and a firewall refuses some calls of a living one.
 """
@@ -19,10 +19,10 @@ from seqcast.types import View
 
 NO_ANSWER_NS = 3000 * MS
 BREAKS = 0.3
-"""Part of the connections that break."""
+"""Fraction of the connections that break."""
 BREAK_NS_MAX = 1000 * MS
 FIREWALL = 0.1
-"""Part of the calls that are refused for a living process."""
+"""Fraction of the calls that are refused for a living process."""
 
 
 class Machine(Protocol):
@@ -59,7 +59,7 @@ class Wires(Protocol):
 
 
 class Lines:
-    """The guard connections of one simulated process; none where the run has no guards."""
+    """The guard connections of one simulated process; none if the run has no guards."""
 
     def __init__(self, node: Machine) -> None:
         self.node = node
@@ -81,7 +81,7 @@ class Lines:
             self.do(self.guard.run_timers(self.node.now))
 
     def stop(self) -> None:
-        """The process ends, or closes its group; where its machine goes with it, nobody is told."""
+        """The process ends, or closes its group; if its machine crashes with it, nobody is told."""
         ends, self.ends = self.ends, {}
         if self.node.up or not self.node.options.hosts:
             for other, line in ends.values():
@@ -110,7 +110,7 @@ class Lines:
     # ---- between processes
 
     def later(self, call: Callable[..., None], *args: Any) -> None:
-        """In the order in which it was sent: the kernels see to that."""
+        """Calls after the delay, in the order of sending, as kernels do."""
         clock = self.node.clock
         clock.at(clock.now + self.node.options.delay_ns, call, *args)
 
@@ -141,7 +141,7 @@ class Lines:
             other.over(number, self)
 
     def over(self, line: int, other: Lines) -> None:
-        """The other side has closed the connection; a network that is cut tells nothing of it."""
+        """The other side has closed the connection; across a cut network, nothing is heard of it."""
         if not self.cut_off(other):
             self.ends.pop(line, None)
             self.tell(Guard.ended, line)

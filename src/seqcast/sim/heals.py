@@ -1,4 +1,4 @@
-"""Healing: how long members that a partition separated take to be in one view again."""
+"""Healing: how long members that a partition separated need to be in one view again."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from seqcast.sim.process import Process
 from seqcast.sim.world import World
 
 ROUNDS = 4
-"""Partitions of one run, one after the other: a merge that fell apart may slow down the next."""
+"""Partitions of one run, one after the other: a merge that failed may slow down the next."""
 SETTLED_NS = 800 * MS
-"""By then who crashed is suspected, so that a healing is not measured with a detection."""
+"""By then crashed members are suspected, so that the time to heal does not include detection."""
 LIMIT_NS = 60 * SECOND
 
 
@@ -24,9 +24,9 @@ class Healing:
 
     Args:
         seed: of the run.
-        sides: into how many the network had fallen.
+        sides: into how many the network was split.
         crashes: members that had crashed in the run before.
-        took_ns: virtual time from the healing until all that live are in one view; -1: they were not in ``LIMIT_NS``.
+        took_ns: virtual time from healing until all living members are in one view; -1: more than ``LIMIT_NS``.
     """
 
     seed: int

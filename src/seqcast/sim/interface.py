@@ -10,13 +10,13 @@ from seqcast.core.vocabulary import Input, InterfaceSeen, SocketsMended
 from seqcast.sim.network import Clock, Network
 
 DEAD = ("gone", "down", "carrier", "address", "replaced")
-"""Faults in which nothing leaves and nothing comes."""
+"""Faults during which nothing leaves and nothing comes."""
 FORGETS = ("gone", "remade")
-"""Faults after which another interface has the name: the sockets are not in the group until they join it there."""
+"""Faults after which another interface has the name: the sockets must join the group on it."""
 KINDS = (*DEAD, "remade", "refusing")
 """All faults. ``remade`` is over between two looks; while sends are refused, datagrams still come."""
 NOT_MENDED = 0.2
-"""Part of the attempts to mend the sockets that fail while there are faults."""
+"""Fraction of the attempts to mend the sockets that fail while there are faults."""
 
 
 class Machine(Protocol):
@@ -40,7 +40,7 @@ class Machine(Protocol):
 
 
 class Interface:
-    """Of one machine.
+    """The interface of one machine.
 
     Args:
         machine: the process on it.
@@ -55,7 +55,7 @@ class Interface:
         self.send_errors = 0
 
     def start(self) -> None:
-        """From now on the process looks at it now and then."""
+        """From now on the process looks at it periodically."""
         self.machine.clock.at(self.machine.clock.now + self.rng.randrange(LOOK_NS), self.look)
 
     def look(self) -> None:
@@ -98,7 +98,7 @@ class Interface:
         machine.step(SocketsMended(error))
         machine.service()
 
-    # ---- what befalls it
+    # ---- faults
 
     def fail(self, fault: str, lasts_ns: int) -> None:
         """
@@ -128,7 +128,7 @@ class Interface:
         self.machine.network.off.discard(self.machine.index)
 
     def end(self) -> None:
-        """There are no faults from now on, but those that last for ever."""
+        """There are no faults from now on, except those that last for ever."""
         if not self.for_good:
             self.recover()
 

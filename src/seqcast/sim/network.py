@@ -1,4 +1,4 @@
-"""The simulated network and the virtual clock: an ordered heap of what will happen."""
+"""The simulated network and the virtual clock: an ordered heap of events."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Clock:
         heapq.heappush(self._heap, (when if when > self.now else self.now, self._count, call, args))
 
     def run(self, until: int) -> None:
-        """Runs all that is due up to ``until``, and sets the time to it."""
+        """Runs all that is due up to ``until``, and sets the time to ``until``."""
         while self.step(until):
             pass
         self.now = until
 
     def step(self, until: int) -> bool:
-        """Runs what is due first; False: nothing is due up to ``until``."""
+        """Runs the next event; False: nothing is due up to ``until``."""
         if not self._heap or self._heap[0][0] > until:
             return False
         self.now, _, call, args = heapq.heappop(self._heap)
@@ -53,7 +53,7 @@ class Clock:
 
 
 class Repairs:
-    """What was lost on its way to a member, and how long and how many requests it took until it was there."""
+    """Packets lost on their way to a member, and how much time and how many requests their repair took."""
 
     def __init__(self) -> None:
         self.open: dict[tuple[int, bytes], int] = {}  # (to whom, which packet): lost when
@@ -72,7 +72,7 @@ class Repairs:
             self.open.setdefault((target, datagram[PACKET]), now)
 
     def comes(self, target: int, datagram: bytes, then: int) -> None:
-        """Arrives, perhaps in the place of one that was lost before; empty: the notice of a closed port."""
+        """Arrives, perhaps as a repair of one that was lost; empty: the notice of a closed port."""
         if not datagram:
             return
         if datagram[TYPE] == NAK:
@@ -83,7 +83,7 @@ class Repairs:
                 self.longest_ns = max(self.longest_ns, then - since)
 
     def check(self) -> Iterator[str]:
-        """Too many requests, or too slow an answer: a bound of performance, far from what is usual."""
+        """Too many requests, or too slow an answer: a performance bound, far from what is usual."""
         if self.naks > NAKS_MAX * self.packets + 20:
             yield f"repair: {self.packets} packets were lost, and asked for {self.naks} times"
         if self.longest_ns > REPAIR_NS_MAX:
@@ -100,7 +100,7 @@ class Network:
         self.filtered_in: set[int] = set()  # no multicast reaches these, and
         self.filtered_out: set[int] = set()  # no multicast leaves those; unicasts pass
         self.off: set[int] = set()  # nothing comes to these or leaves them: their interfaces are broken
-        self.forgotten: set[int] = set()  # neither does a multicast: their kernels forgot that they joined the group
+        self.forgotten: set[int] = set()  # no multicast comes or leaves: their kernels forgot the group
         self.healed = False  # the liveness phase: no loss, no duplicates, no tail
         self.packets = 0  # that arrived
         self.train: dict[tuple[int, int], int] | None = None  # (from, to): jitter of datagrams that stay together
@@ -140,20 +140,20 @@ class Network:
             self.clock.at(self.clock.now + delay + extra, receive, datagram, address)
 
     def altered(self, datagram: bytes) -> bytes:
-        """With one to three other bits, which a CRC always shows. It counts as lost."""
+        """With one to three bits flipped, which a CRC always detects. It counts as lost."""
         data = bytearray(datagram)
         for place in self.rng.sample(range(8 * len(data)), min(self.rng.randrange(1, 4), 8 * len(data))):
             data[place // 8] ^= 1 << place % 8
         return bytes(data)
 
     def connects(self, source: int, target: int) -> bool:
-        """Does a datagram get from one to the other, as far as links and interfaces go?"""
+        """Do links and interfaces let a datagram through from one to the other?"""
         if self.off and (source in self.off or target in self.off):
             return False
         return not self.cut or (source, target) not in self.cut
 
     def multicasts(self, source: int, target: int) -> bool:
-        """Does a multicast get from one to the other, as far as filters go, and what kernels know of the group?"""
+        """Do filters, and the kernels' group memberships, let a multicast through from one to the other?"""
         if self.forgotten and (source in self.forgotten or target in self.forgotten):
             return False
         return source not in self.filtered_out and target not in self.filtered_in

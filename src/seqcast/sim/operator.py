@@ -23,7 +23,7 @@ ALLOW_NS = 1700 * MS
 
 
 class OperatorProcess:
-    """Gives the command ``unblock`` once, as the command line does: asks, chooses, and allows."""
+    """Runs the command ``unblock`` once, as the command line does: asks, chooses, and allows."""
 
     up = True
 
@@ -41,7 +41,7 @@ class OperatorProcess:
         return "operator"
 
     def wake(self) -> None:
-        """Says what is due, chooses when it is asked to, and sees when it is over."""
+        """Sends what is due, chooses when it is asked to, and notes when it is over."""
         world, operator = self.world, self.operator
         now = world.clock.now
         frames = operator.run_timers(now)

@@ -1,4 +1,4 @@
-"""What happens in a simulated run: one struct, all of it drawn from one seed."""
+"""What happens in a simulated run: one struct, drawn from one seed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from seqcast.sim.policies import BAD, GOOD, ORDERERS, SEQUENCERS
 
 MS, SECOND = families.MS, families.SECOND
 NEWER = ("total-1999", "grant", "causal")
-"""Orders that came after the first three: they have their share of the seeds, and all other seeds keep their faults."""
+"""Orders added after the first three: they have their share of the seeds, and all other seeds keep their faults."""
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,12 @@ class Options:
         seed: of everything that is random in the run.
         members: processes that are started.
         order: "total", or the name of a mechanism.
-        sequencer: which member of each view, where one orders: "first", "last" or "any".
+        sequencer: which member of each view, if one orders: "first", "last" or "any".
         duration_ns: the safety phase, with faults; the liveness phase, without, follows.
         loss, duplicate: probability that a datagram is lost, or comes twice.
         flips: probability that one to three bits of a datagram are flipped on its way.
         delay_ns: shortest delay of a datagram.
-        jitter_ns: mean of what is added to it, exponentially distributed: reorders.
+        jitter_ns: mean of the exponentially distributed addition to it, which reorders datagrams.
         tail: probability that a datagram takes up to ``tail_ns`` longer.
         late: probability that a frame of the control plane takes up to ``late_ns`` longer: longer than an attempt to
             close a view, a merge or a pause lasts.
@@ -37,19 +37,19 @@ class Options:
             row, each time for up to ``flap_ns``.
         deaf: how many times one direction between two members that are not coordinators is cut until the faults end.
         interfaces: how many times the network interface of a member breaks, see ``interface.KINDS``; members look at
-            theirs now and then.
+            theirs periodically.
         crashes, restarts: how many members crash, and how many of those come back as new incarnations.
         hosts: a crash takes the machine with it, so that no closed port tells of it.
-        rejoins: how many of those that are excluded come back as new incarnations.
+        rejoins: how many excluded members come back as new incarnations.
         pauses: how many times a whole process stops for up to ``pause_ns`` (its socket buffer is bounded).
-        stops: like ``pauses``, for longer than any lease, up to ``stop_ns``; half of them stop the Python only.
-        stalls: how many times the Python of a member is busy for up to ``pause_ns`` while its engine goes on.
-        slow_disks: how many times a member's journal waits for its disk for up to ``pause_ns``: nothing is taken from
-            what is delivered, while the engine and the control plane go on.
+        stops: like ``pauses``, for longer than any lease, up to ``stop_ns``; half of them stop only the Python.
+        stalls: how many times the Python of a member is busy for up to ``pause_ns`` while its engine continues.
+        slow_disks: how many times a member's journal waits for its disk for up to ``pause_ns``: its
+            application takes no deliveries, while the engine and the control plane continue.
         jumps: how many times a member's monotonic clock jumps forward by up to ``jump_ns``, and its wall clock by up to
             an hour either way.
         doubts: how many times a member takes a living one for dead; half of the time two initiators clash.
-        duels: how many times two initiators clash at nearly the same time, each of which takes the other for dead.
+        duels: how many times two initiators, each of which takes the other for dead, clash at nearly the same time.
         ambushes: how many times a fault strikes while a certain control frame is being multicast: the frame reaches
             some only, and its sender crashes, is paused, or is cut off from some.
         leaves: how many members leave.
@@ -58,47 +58,47 @@ class Options:
         spread_ns: the members start within this time.
         rate: messages per second and member.
         bytes_max: of the largest messages; most are small.
-        unicasts: part of the messages that go to one member.
+        unicasts: fraction of the messages that go to one member.
         state: the members' applications have a state, which joiners take over.
-        state_bytes: at least so large.
+        state_bytes: its size, at least.
         state_refusals: how many times an application fails to give it.
-        merges: where parts of a group merge, so do the applications' states; else each application begins anew.
-        guard: members have guard connections (``guard=True``), some of which break or are refused for nothing.
-        slow_loads: part of the joiners' applications that take their time to load it; some take too long, some fail.
-        orderer: order policy of the members, with records: "shuffled", or one that also "raises", is "late" or returns
-            "rubbish" now and then; "": none.
-        beside: part of the messages and arrays that travel beside the total order.
+        merges: when parts of a group merge, so do the applications' states; else each application begins anew.
+        guard: members have guard connections (``guard=True``), some of which break or are refused without cause.
+        slow_loads: fraction of the joiners' applications that load it slowly; some take too long, some fail.
+        orderer: order policy of the members, with records: "shuffled", or one that also sometimes "raises", is "late"
+            or returns "rubbish"; "": none.
+        beside: fraction of the messages and arrays that travel beside the total order.
         arrays: how often an application sends an array of messages in one call.
-        together: part of the runs of datagrams that stay together on their way, so that they arrive merged into one
+        together: fraction of the runs of datagrams that stay together on their way, so that they arrive merged into one
             buffer (UDP_GRO).
         corked_ns: open packets wait for more messages, for up to so long; 0: they leave at once.
         full: how likely the kernel has no room for the next run of datagrams, so that the rest waits.
-        deaf_applications: part of the members that are delivered no messages (``receive=False``).
+        deaf_applications: fraction of the members that are delivered no messages (``receive=False``).
         suspends: how many times an application pauses the group, for up to a second.
-        blocks: part of the members that have a block callback; some of those send in it, some never return.
+        blocks: fraction of the members that have a block callback; some of those send in it, some never return.
         policy: membership policy of the members: "by_name", "reversed", "joiners_first", "shuffled", or a wrong one:
-            "raises", "rubbish"; "mixed": each has another; "": none.
+            "raises", "rubbish"; "mixed": each has its own; "": none.
         waits: how likely a member, whenever it runs, begins to wait until others have taken what it sent.
         flush_unicasts, safe: see ``EndpointSettings``.
-        queue_bytes: what is sent while a view change or a pause holds it is queued, up to so many bytes.
+        queue_bytes: messages sent during a view change or a pause are queued, up to so many bytes.
         starving_ns: from a quarter of the safety phase on some members are starved of processors until its end: they
             run for some ms, and wait for up to so long, mostly much shorter; 0: none. Leases are 0.6 and 1 s.
-        starved: part of the members that are.
+        starved: fraction of the members that are.
         ring_packets: packets that a ring of the engine holds.
-        first_seqno: with which group streams begin, as if the group had lived for long.
-        family: the storm family that the other options are of; "": none. See ``families``.
-        falling_leader: the first leader of a merge to whom a subgroup says that it is ready crashes in that moment.
+        first_seqno: of all group streams, as if the group had lived for long.
+        family: the storm family of the other options; "": none. See ``families``.
+        falling_leader: the first merge leader to which a subgroup reports that it is ready crashes at that moment.
         packet_bytes, capacity: see ``EndpointSettings``; the members' capacities vary below this.
         membership, partition: see ``EndpointSettings``.
         reliability: "nak" or "gossip".
-        apart_ns: the first half of those that start and the second do not hear each other for so long: two groups.
-        split: of a primary partition: into how many sides the network falls after the other faults, until everyone
-            has gone on or knows that it is blocked; 0: not at all.
-        filtered: after the other faults one member loses all multicast, and no unicast, until the others have gone on
-            without it: "in" (none reaches it), "out" (none leaves it), "both"; "": not at all.
+        apart_ns: the first half of the processes and the second do not hear each other for so long: two groups.
+        split: of a primary partition: into how many sides the network splits after the other faults, until each member
+            has continued or knows that it is blocked; 0: it does not.
+        filtered: after the other faults one member loses all multicast, but no unicast, until the others have continued
+            without it: "in" (none reaches it), "out" (none leaves it), "both"; "": none does.
         preset: of the members' settings.
         settings: names and values of further settings of every member.
-        verify_ns, link_ns: see ``EndpointSettings``; -1: as they follow from the settings.
+        verify_ns, link_ns: see ``EndpointSettings``; -1: derived from the settings.
     """
 
     seed: int = 1
@@ -184,7 +184,7 @@ class Options:
 
     @property
     def calm(self) -> bool:
-        """No fault of this run makes a living member look dead, so all must end in one view."""
+        """No fault of this run makes a living member look dead, so all members must end in one view."""
         faults = self.partitions + self.one_way + self.deaf + self.pauses + self.stalls + self.ambushes + self.doubts
         faults += self.flaps + self.stops + self.duels + bool(self.late) + self.falling_leader + bool(self.starving_ns)
         faults += self.apart_ns + (self.split if self.partition == "primary" else 0)
@@ -194,9 +194,9 @@ class Options:
 
     @property
     def watches_repairs(self) -> bool:
-        """Nothing but loss, or not even that: how losses are repaired can be bounded."""
+        """Nothing but loss, or not even that: repairs can be bounded."""
         others = self.crashes + self.leaves + self.duplicate + self.tail + self.slow_disks + self.full
-        limited = "retransmit_bytes_per_s" in dict(self.settings)  # what waits for the limit is asked for again
+        limited = "retransmit_bytes_per_s" in dict(self.settings)  # packets that wait for the limit are requested again
         quiet = self.calm and self.jitter_ns <= self.delay_ns // 10
         return quiet and not others and not limited
 
@@ -213,7 +213,7 @@ class Options:
     ) -> Options:
         """The run of a seed: which faults it has and how many; what is given is not drawn.
 
-        Two of three runs have a bit of everything; the third is of a storm family, which has a lot of what belongs
+        Two of three runs have a bit of everything; the third is of a storm family, with many faults that belong
         together.
         """
         rng = random.Random(f"options {seed}")
@@ -251,7 +251,7 @@ class Options:
 
 
 def _engine(rng: random.Random) -> dict[str, Any]:
-    """What no fault is, and what the engine must get right at any value."""
+    """Options that are no faults, and that the engine must get right at any value."""
     return {
         "order": rng.choice(("fifo", "sequencer", "records")),
         "packet_bytes": rng.choice((512, 1472, 9000)),
@@ -263,7 +263,7 @@ def _engine(rng: random.Random) -> dict[str, Any]:
 
 
 def _drive(seed: int, drawn: dict[str, Any]) -> dict[str, Any]:
-    """How applications, socket driver and kernel use the engine, of a random source of its own."""
+    """How applications, socket driver and kernel use the engine, from a random source of its own."""
     rng = random.Random(f"drive {seed}")
     driven = {
         "arrays": rng.choice((0.0, 0.1, 0.3)),
@@ -280,7 +280,7 @@ def _drive(seed: int, drawn: dict[str, Any]) -> dict[str, Any]:
 
 
 def _settings(seed: int) -> dict[str, Any]:
-    """Preset and other settings, of a random source of their own, so that the faults of a seed stay."""
+    """Preset and other settings, from a random source of their own, so that the faults of a seed stay."""
     rng = random.Random(f"settings {seed}")
     preset = rng.choice(("lan", "lan", "lan", "fast", "wan"))
     choices: dict[str, tuple[Any, ...]] = {

@@ -35,7 +35,7 @@ def _raises(_change: MembershipChange, _rng: random.Random) -> list[Member]:
 
 
 def _rubbish(change: MembershipChange, rng: random.Random) -> list[Member]:
-    """In another order, and leaves somebody out, names somebody twice, or a stranger, a leaver or one that was lost."""
+    """In another order, and leaves a member out, names one twice, or names a stranger, a leaver or a lost member."""
     members = list(change.members[::-1])
     others = [*change.leavers, *change.lost, Member("stranger", rng.getrandbits(63))]
     return rng.choice((members[1:], members * 2, [*members, rng.choice(others)], [*members[1:], rng.choice(others)]))
@@ -67,7 +67,7 @@ def choice(name: str, rng: random.Random) -> Choose:
 
 
 class Orderer(OrderPolicy):
-    """Orders at random; a bad one fails now and then.
+    """Orders at random; a bad one sometimes fails.
 
     Args:
         name: one of ``ORDERERS``.

@@ -1,4 +1,4 @@
-"""One simulated process on its machine: clocks, the wire, the compiled engine and the endpoint; and what befalls it."""
+"""One simulated process on its machine: clocks, the wire, the compiled engine, the endpoint, and its faults."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from seqcast.sim.sockets import Sockets
 from seqcast.types import Member, View, ViewId
 
 STEPS_MAX = 5
-"""Steps that the control plane may want one after the other, without time between them."""
+"""Steps that the control plane may request in a row without time between them."""
 
 
 class Surroundings(Protocol):
@@ -75,7 +75,7 @@ class Surroundings(Protocol):
 
 
 class Process:
-    """Crashes, pauses, stalls, and never comes back under the same id."""
+    """One incarnation: it crashes, pauses and stalls, and never comes back under the same id."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Process:
         self.address = b"sim" + index.to_bytes(2, "big")
         capacity = options.capacity >> rng.randrange(2)
         self.starving = random.Random(f"starving {options.seed} {index}")
-        callbacks = random.Random(f"callbacks {options.seed} {index}")  # of its own: the other choices stay
+        callbacks = random.Random(f"callbacks {options.seed} {index}")  # of their own: the other choices stay
         blocks = callbacks.random() < options.blocks
         settings = config(options)
         drive = random.Random(f"drive {options.seed} {index}")
@@ -122,7 +122,7 @@ class Process:
             ),
         )
         self.restless = 0
-        self._attempts: dict[ViewId, set[Attempt]] = {}  # under which each VIEW came or went
+        self._attempts: dict[ViewId, set[Attempt]] = {}  # under which each VIEW arrived or was sent
         self._changes: list[tuple[View, View]] = []  # of views, in this step
         self.paused_until = 0
         self.stalled_until = 0
@@ -147,12 +147,12 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """It runs, and is a member, or is on its way to be one."""
+        """It runs, and is a member or joining."""
         return self.record.alive
 
     @property
     def view(self) -> View | None:
-        """The newest view of which its application was told, while the membership lasts."""
+        """The newest view that its application was told of, while the membership lasts."""
         return self.application.view
 
     @property
@@ -226,7 +226,7 @@ class Process:
                 self.service()
 
     def service(self) -> None:
-        """What the I/O loop of a process does: timers, the control plane, the application, and out with the packets."""
+        """What the I/O loop of a process does: timers, the control plane, the application, and transmission."""
         now, busy, application = self.now, self.clock.now < self.stalled_until, self.application
         engine, due = self.engine, NEVER
         if engine.deadline() <= now:
@@ -252,7 +252,7 @@ class Process:
             self.clock.at(self.timer, self.wake, self.timer)
 
     def _order(self) -> None:
-        """Hands the packets that wait to its order policy, which takes its time."""
+        """Hands the waiting packets to its order policy, which takes a while."""
         view = self.endpoint.view_tagged(self.engine.view())
         if self.orderer is None or view is None or (found := self.engine.offers()) is None:
             return
@@ -317,7 +317,7 @@ class Process:
             self.world.told(self, effect)
 
     def _note_view(self, payload: bytes) -> None:
-        """Under which attempt a VIEW comes or goes, if this is one."""
+        """Notes the attempt of a frame, received or sent, if it is a VIEW."""
         if b'"kind":"view"' in payload:
             with contextlib.suppress(RemoteProtocolError):
                 frame = load(payload)
@@ -325,7 +325,7 @@ class Process:
                     self._attempts.setdefault(frame.view_id, set()).add(frame.attempt)
 
     def _note_repeated(self) -> None:
-        """Behind a step, which sends the VIEW that it installs."""
+        """After a step, which sends the VIEW that it installs."""
         for old, view in self._changes:
             made = view.view_id.flush[0], old.rank(view.view_id.flush[1])
             if self._attempts.get(view.view_id, {made}) != {made}:
@@ -333,7 +333,7 @@ class Process:
         self._changes.clear()
 
     def _words(self, effect: Effect) -> str:
-        """An effect as a trace tells it; "": it does not."""
+        """An effect as the trace reports it; "": not at all."""
         match effect:
             case ViewInstalled(view):
                 return f"installs {view} {view.view_id}"
@@ -361,7 +361,7 @@ class Process:
                 return f"warns: {text}"
         return ""
 
-    # ---- what befalls it
+    # ---- faults
 
     def crash(self) -> None:
         self.record.up = False
@@ -385,8 +385,8 @@ class Process:
         self.clock.at(until, self.resume)
 
     def starve(self, until: int, longest_ns: int, whole: bool) -> None:
-        """It gets a processor now and then only, for some ms, and waits for the next turn for up to ``longest_ns``:
-        mostly much shorter. ``whole``: all of it, else its Python alone, while its engine goes on."""
+        """It gets a processor only at times, for some ms, and waits for the next turn for up to ``longest_ns``, mostly
+        much shorter. ``whole``: all of it; else its Python alone, while its engine continues."""
         now, rng = self.clock.now, self.starving
         if not self.up or now >= until:
             return
@@ -399,7 +399,7 @@ class Process:
         self.clock.at(turn + rng.randrange(1, 10 * MS), self.starve, until, longest_ns, whole)
 
     def slow_disk(self, until: int) -> None:
-        """Its journal holds the application up: nothing is taken from the stream, while the rest goes on."""
+        """Its journal holds the application up: nothing is taken from the stream, while the rest continues."""
         if not self.record.inside:
             return
         if self.record.runs:
@@ -413,7 +413,7 @@ class Process:
         self.trace(f"finds its clocks {monotonic_ns / 1e6:.0f} ms and {wall_ns / 1e6:.0f} ms ahead")
         self.ahead_ns += monotonic_ns
         self.wall_ahead_ns += wall_ns
-        self.timer = NEVER  # what is under way is of the clock before
+        self.timer = NEVER  # pending events are of the old clock
         self.resume()
 
     def leave(self) -> None:

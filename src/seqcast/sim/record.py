@@ -1,4 +1,4 @@
-"""What one simulated application was told, in order, and what it did: all that the checkers know of it."""
+"""What one simulated application was told, in order, and what it did: all that the checkers know about it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Delivered:
 
 @dataclass(slots=True)
 class PauseRun:
-    """One pause of the group; ``over_ns`` is set only where the application was told that it held until then."""
+    """One pause of the group; ``over_ns`` is set only if the application was told that it held until then."""
 
     number: int
     view_id: ViewId | None = None
@@ -47,7 +47,7 @@ class Run:
     Args:
         view_id: of the view that is being closed.
         sent: numbers of the messages that it sends.
-        late: the group was closed for sending before it returned, or it took longer than it has time.
+        late: the group was closed for sending before it returned, or it missed its deadline.
         begin_ns: when it began.
         returned: it has; if it was not late, what it sent must be delivered in its view.
     """
@@ -61,8 +61,8 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """A view that a member installed: its members, and those that came into it with this member, from the same side
-    of a partition."""
+    """A view that a member installed: its members, and those that entered it with this member, from the same side of a
+    partition."""
 
     view_id: ViewId
     members: frozenset[int]
@@ -85,39 +85,39 @@ class Record:
         over: the membership is over, and the application was told so, or ended it itself.
         slow_until: the application takes nothing of what is delivered before this virtual time.
         view: the newest view that was installed.
-        log: what was delivered and told, in order.
+        log: deliveries and events, in order.
         took: sender -> (number -> tag of the view) of the messages to the group among them.
-        violations: what was seen to be wrong as it happened.
-        blocked: the application was told so, and not of the end of it.
-        gate: what it was told of sending to the group, in order: that it may not, that it may, views, the end.
-        callbacks: of its callbacks, in order: True: block; False: unblock.
+        violations: found while the run lasted.
+        blocked: the application was told that it is blocked, and not yet that this has ended.
+        gate: what it was told about sending to the group, in order: that it may not, that it may, views, the end.
+        callbacks: its callbacks, in order: True: block; False: unblock.
         minority: why the member is blocked for want of a majority, as its log tells it.
         receives: the application is delivered messages (``receive=True``).
         highest: (type, view tag) -> highest seqno of the group's packets that its process has put on the wire.
         first_sent: (when, view tag) of each of them, the first time.
-        paths: how many times it took which of the paths of production that not every run takes.
-        sent: number of each message to the group -> (length, the view in which ``send`` returned, or began). Where the
+        paths: how many times it took each of the paths of production that not every run takes.
+        sent: number of each message to the group -> (length, the view in which ``send`` returned, or began). If the
             group may be closed for sending, and messages are queued, it is sent in this view or a later one.
         knew: number of each message to the group -> length of the log when ``send`` was called.
         sent_to: (receiver, number) of each unicast -> the view in which it was sent.
         beside: numbers of messages to the group that were sent with ``ordered=False``.
         sent_late: of those unicasts: while the application was blocked.
         counter, counters_to: the next number, to the group and to each receiver.
-        pending: (receiver or 0, length) of what is yet to be accepted.
-        waits: until others have taken what was sent, not ended yet, each with the numbers.
+        pending: (receiver or 0, length) of messages not yet accepted.
+        waits: open waits until others have taken what was sent, each with the numbers.
         states: digest of the state at the beginning of the view with this tag, by (tag, branch); see ``sim/state.py``.
-        merges: (tag, branch, what that had merged, states) of each time that it merged others' states into its own.
+        merges: (tag, branch, what that branch had merged, states) of each merge of others' states into its own.
         chain: its state.
         stopped: it is delivered nothing until states are merged.
         stops: (tag, past branches) of each time that it stopped until states are merged.
-        passed_over: times that it gave up who was to give it a state.
+        passed_over: how many times it gave up a provider.
         inside: the application has the state, and takes what is delivered.
         voided: views from before the state that was taken over.
-        kept_over: (sender, number) of unicasts that came behind a state that was taken over.
-        repeated: views that were installed under another attempt than that which made them.
+        kept_over: (sender, number) of unicasts from before a state that was taken over, delivered after it.
+        repeated: views that were installed under another attempt than the one that made them.
         error, waiting: why it could not join, or cannot yet.
         leave_ns: patience of the application's ``leave``.
-        frames_bad: frames that no member may send, which it was sent.
+        frames_bad: received frames that no member may send.
         packets_sent: datagrams that its process has put on the wire.
     """
 
@@ -175,7 +175,7 @@ class Record:
 
     @property
     def alive(self) -> bool:
-        """It runs, and is a member, or is on its way to be one."""
+        """It runs, and is a member or joining."""
         return self.up and not self.over
 
     @property
@@ -191,18 +191,18 @@ class Record:
         return self.blocked is not None and self.blocked.kind == "minority"
 
     def delivered_of(self, sender: int) -> dict[int, int]:
-        """The numbers of the sender's messages to the group that the application has taken, and the tags of the views
-        in which it did."""
+        """The numbers of the sender's messages to the group that the application has taken, each with the tag of the
+        view in which it did."""
         return self.took.get(sender, {})
 
     def take(self, entry: Entry) -> None:
-        """The application is delivered, or told, this."""
+        """The application takes a delivery or an event."""
         self.log.append(entry)
         if isinstance(entry, Delivered) and not entry.to:
             self.took.setdefault(entry.sender, {})[entry.counter] = entry.tag
 
     def together(self, view: View) -> View:
-        """Those of a view with whom this member was in its last view."""
+        """The part of a view that was with this member in its last view."""
         if isinstance(view, MergeView):
             return next((group for group in view.subgroups if group.rank(self.id) >= 0), view)
         return view

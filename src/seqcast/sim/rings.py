@@ -1,9 +1,9 @@
-"""Token rings alone: many processes, each of which discovers only some of the others, agree on one view (NBC-04).
+"""Token rings alone: many processes that each discover only some of the others agree on one view (NBC-04).
 
 Only the ring is simulated (``core/machines/ring.py``), on a network that delays and loses frames, so that thousands of
 discovery graphs run in a minute. A process discovers others in one direction: that A hears B does not mean that B hears
-A. Once a process knows another one, it can send to it. Below the ring is a failure detector, as S4 asks for (NBC-16):
-each process probes those that it knows, and learns after a while that one crashed.
+A. Once a process knows another one, it can send to it. Below the ring is a failure detector, as S4 requires (NBC-16):
+each process probes those that it knows, and learns of a crash after a while.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ DETECT_NS = 200 * MS
 """A crash is detected within this time."""
 SETTINGS = RingSettings(repeat_ns_min=20 * MS, repeat_ns_max=160 * MS, answer_ns=1000 * MS, lease_ns=300 * MS)
 Discovery = Mapping[int, Iterable[int]]
-"""Whom each process discovers, by id."""
+"""The processes that each process discovers, by id."""
 MakeRing = Callable[..., Ring]
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What becomes of one graph.
+    """The outcome of one graph.
 
     Args:
         seed: of the run.
         processes: how many there are.
         crashed: how many of those crash.
-        took_ns: virtual time until every process that lives has the one view of its part of the graph, and no frame is
-            under way that could change it; -1: that did not come about in time.
-        frames: that were sent until then.
+        took_ns: virtual time until every living process has the one view of its part of the graph, and no frame that
+            could change it is in flight; -1: not in time.
+        frames: sent until then.
         edges: rows of the ring's table that were taken.
     """
 
@@ -63,10 +63,10 @@ class RingWorld:
     Args:
         discovery: whom each process discovers.
         rng: decides delays, losses and when a crash is detected.
-        loss: part of the frames that are lost; as many arrive twice.
+        loss: fraction of the frames that are lost; as many arrive twice.
         delays_ns: how long a frame takes, at least and at most.
-        make: of a process's ring.
-        trace: is told of each frame that is sent: sender, receiver, frame. False: it is not sent after all.
+        make: makes a process's ring.
+        trace: called for each frame sent: sender, receiver, frame. False: the frame is dropped.
     """
 
     def __init__(
@@ -95,11 +95,11 @@ class RingWorld:
         return self.clock.now
 
     def start(self, member: int, review: bool = True) -> None:
-        """A process begins alone; it and those that can discover each other do.
+        """A process begins alone; then it and the others discover each other.
 
         Args:
             member: its id.
-            review: False: those that discover somebody act when they are reviewed next.
+            review: False: those that discover another act at their next review.
         """
 
         def send(frame: RingFrame, to: int) -> None:
@@ -113,7 +113,7 @@ class RingWorld:
                     self.review(one)
 
     def discover(self, member: int, other: int) -> None:
-        """A process hears of another one that it was not to discover at first."""
+        """A process hears of another one that it did not discover at first."""
         self.discovery[member].add(other)
         self._connected = -1, []
         self.rings[member].know([other])
@@ -196,7 +196,8 @@ class RingWorld:
     # ---- what must come about
 
     def settled(self) -> bool:
-        """Each part of the graph has one view of all that live in it, led by the first of them, and nothing is open."""
+        """Each part of the graph has one view of its living processes, led by the first of them, and nothing is
+        unsettled."""
         if self.flying or self.doubts:
             return False
         for part in self._parts():
@@ -219,7 +220,7 @@ class RingWorld:
 def parts(discovery: Discovery, crashed: Iterable[int] = ()) -> list[list[int]]:
     """The parts of a graph between whose processes there is no edge, in either direction; each in order of ids.
 
-    A crashed process connects others only if they got to know each other before: callers see to it that none has to.
+    A crashed process connects others only if they learned of each other before: callers ensure that none has to.
     """
     gone = set(crashed)
     left = sorted(member for member in discovery if member not in gone)

@@ -1,4 +1,4 @@
-"""Simulated runs, seed by seed, and what is printed of them."""
+"""Simulated runs, seed by seed, and their report."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def report(arguments: argparse.Namespace) -> int:
 
 
 def never_taken(edges: set[Edge]) -> Iterator[str]:
-    """A line for each row of the tables that no run took, unless it is known why; and for each that is listed as such,
-    and was taken."""
+    """A line for each row of the tables that no run took, unless ``UNTAKEN`` lists it; and for each that it lists, and
+    a run took."""
     known = {row for rows in UNTAKEN.values() for row in rows}
     for edge in sorted(edges_of(COUNTED) - edges):
         if str(edge) not in known:

@@ -1,4 +1,4 @@
-"""What a simulated application sends: to the group and to single members, one by one and as arrays."""
+"""The messages that a simulated application sends: to the group and to single members, singly and as arrays."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from seqcast.types import View
 HEAD = struct.Struct("<QQQ")  # sender, its counter, destination or 0
 PENDING_MAX = 20
 ARRAYS = (2, 5, 30)
-"""Lengths of arrays,"""
+"""Lengths of arrays."""
 CHUNKS = (0, 0, 1, 7)
-"""and how many of its messages are handed to the engine at a time; 0: all."""
+"""How many messages of an array are handed to the engine at a time; 0: all."""
 
 
 class Machine(Protocol):
@@ -68,7 +68,7 @@ class Sender:
         self.excused = -1  # number of a message that was being sent when the group was closed for sending
 
     def produce(self) -> None:
-        """Wants to send now, and again after a while."""
+        """Produces messages to send now, and again after a while."""
         record, rng, clock = self.record, self.rng, self.machine.clock
         if not record.alive or not self.on:
             return
@@ -88,13 +88,13 @@ class Sender:
         clock.at(clock.now + int(rng.expovariate(self.options.rate) * 1e9), self.produce)
 
     def say_last(self) -> None:
-        """In the liveness phase: something that must still get through."""
+        """In the liveness phase: one message that must still get through."""
         self.on = False
         self.record.pending.append((0, HEAD.size))
 
     def send_on(self) -> None:
         """One thread of the application leaves; others have just begun to send, to the group and to single members, and
-        go on until they are told that they may not."""
+        continue until they are told that they may not."""
         rng, view, record = random.Random(f"leaver {self.options.seed} {self.record.index}"), None, self.record
         view = record.current
         if view is None or not record.inside or not self.on:
@@ -107,11 +107,11 @@ class Sender:
             self.send_pending()
 
     def give_up(self) -> None:
-        """Sends nothing more of what it wants to send, but what a call is sending."""
+        """Drops what it wants to send, except what a call is sending."""
         del self.record.pending[self.calls if self.call else 0 :]
 
     def note_blocked(self) -> None:
-        """The application is told that the group is closed for sending; a send that has begun before may yet return."""
+        """The application is told that the group is closed for sending; a send that began before may still return."""
         pending = self.record.pending  # empty where the application gave up in the middle of a call
         sends = self.call is not None and bool(pending) and not pending[0][0]
         self.excused = self.record.counter if sends else -1
@@ -134,7 +134,7 @@ class Sender:
                 self.call = None
 
     def _begin(self, view: View) -> None:
-        """Calls ``send`` or, for some that follow each other, ``send_batch``.
+        """Calls ``send``, or ``send_batch`` for several consecutive messages.
 
         From here on others may deliver it, even if the process crashes before the engine says SENT.
         """
@@ -164,7 +164,7 @@ class Sender:
             self.call = Sending(engine, payloads[0], ordered=ordered)
 
     def _step(self, view: View) -> int:
-        """Goes on with the call; returns what it returned, or AGAIN."""
+        """Continues the call; returns its result, or AGAIN."""
         if isinstance(self.call, SendingArray):
             before = self.call.sent
             result, accepted = self.call.step(self.machine.wall, self.chunk), self.call.sent - before
@@ -191,7 +191,7 @@ class Sender:
             return
         record.counter = counter + 1
         record.sent[counter] = (length, view.view_id)
-        # (Where the application waits for its disk, or for states to be merged, it has yet to hear that it may send.)
+        # (An application that waits for its disk, or for states to be merged, has not heard yet that it may send.)
         hears = self.machine.takes and not record.stopped
         if record.blocked and not self.options.queue_bytes and counter != self.excused and hears:
             record.violations.append(f"gate: {record} sends number {counter} after {record.blocked}")

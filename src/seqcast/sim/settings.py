@@ -1,4 +1,4 @@
-"""The settings of simulated members: production's, but for sizes that make a short run reach its limits."""
+"""The settings of simulated members: production's, except for sizes that make a short run reach its limits."""
 
 from __future__ import annotations
 

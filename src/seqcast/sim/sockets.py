@@ -16,11 +16,11 @@ BACKLOG_MAX = 2000
 MERGED_MAX = 64
 """Datagrams that a kernel merges into one buffer (UDP_GRO)."""
 KEPT_BYTES = SLAB_BYTES // 4
-"""From here on the engine keeps a buffer, in place of a copy of what it needs of it."""
+"""From this size on the engine keeps the buffer instead of a copy of the part it needs."""
 RUNS = 8
 """Runs of datagrams that the driver takes from the engine at a time."""
 FULL_NS_MAX = 20 * MS
-"""For so long the kernel has no room for what is sent; mostly for much shorter."""
+"""How long the kernel has no room for what is sent, at most; mostly much shorter."""
 
 Datagram = tuple[int, bytes, bytes]
 """Lane, address, bytes."""
@@ -62,7 +62,7 @@ def runs(datagrams: Sequence[Datagram]) -> Iterator[list[Datagram]]:
 
 
 class Sockets:
-    """Of one process.
+    """The sockets of one process.
 
     Args:
         machine: the process.
@@ -74,7 +74,7 @@ class Sockets:
         self.machine, self.options, self.rng = machine, options, rng
         self.backlog: list[Datagram] = []  # what came while the process was paused
         self.arrived: list[Datagram] = []  # at this instant
-        self.rest: list[list[Datagram]] = []  # what the driver has taken from the engine, and the kernel has not taken
+        self.rest: list[list[Datagram]] = []  # what the driver has taken from the engine, but not handed to the kernel
         self.lent: list[Datagram] | None = None  # how the engine's memory looked, when the kernel first had no room
         self.all = False  # open packets are to be transmitted, too
         self.flush_asked = False
@@ -126,7 +126,7 @@ class Sockets:
     # ---- out
 
     def transmit(self) -> None:
-        """As after a round of the driver: complete packets leave; the rest leaves later, where the driver waits for
+        """As after a round of the driver: complete packets leave; the rest leaves later if the driver waits for
         more."""
         options, machine = self.options, self.machine
         self.all |= not options.corked_ns
@@ -150,7 +150,7 @@ class Sockets:
 
     def _transmit(self) -> None:
         if self.rest:
-            return  # one thread at a time; what has the engine to send now leaves when it has done
+            return  # one thread at a time; what the engine has to send now leaves when that one is done
         if self.options.full:
             self._transmit_rounds()
             return
@@ -160,7 +160,7 @@ class Sockets:
             self._leave(run)
 
     def _transmit_rounds(self) -> None:
-        """In rounds of so many runs, as the driver does. What a round has taken does not change until the next."""
+        """In rounds of ``RUNS`` runs, as the driver does. What a round has taken does not change until the next."""
         machine = self.machine
         while machine.record.up:
             if not self.rest:
@@ -191,7 +191,7 @@ class Sockets:
         machine.service()
 
     def _leave(self, run: Sequence[Datagram]) -> None:
-        """On the wire, and perhaps all of them together."""
+        """Puts datagrams on the wire, perhaps all of them together."""
         machine, record = self.machine, self.machine.record
         if len(run) > 1 and self.options.together:
             machine.network.train = {} if self.rng.random() < self.options.together else None

@@ -1,4 +1,4 @@
-"""First starts: processes that start at about the same time and find no group must form one, and not two that merge."""
+"""First starts: processes that start at about the same time and find no group must form one, not two that merge."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from seqcast.sim.world import World
 from seqcast.types import View, ViewId
 
 SPREAD_NS = 150 * MS
-"""They start within this: as long as a joiner looks for a group."""
+"""They start within this time: as long as a joiner looks for a group."""
 LIMIT_NS = 3 * SECOND
 STABLE_NS = 200 * MS
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """What came of one start.
+    """The outcome of one start.
 
     Args:
-        options: how many started, within which time, under which loss.
+        options: how many started, within which time, and the loss.
         formed: ids of the first views that were formed; one is right.
         groups: views at the end.
         took_ns: virtual time until all were in one view, counted from when the first could start; -1: they never were.
@@ -74,7 +74,7 @@ def start_together(seed: int) -> Started:
 
 
 def report(seeds: Sequence[int]) -> int:
-    """Runs starts and prints what came of them; returns the exit status."""
+    """Runs starts and prints their outcome; returns the exit status."""
     times: list[int] = []
     twice = apart = 0
     with Progress() as progress:

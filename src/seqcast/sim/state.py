@@ -70,16 +70,16 @@ class StateKeeper:
         self.transfer = Transfer(silence_ns, settings.state_backlog_bytes, machine.name_of, machine.endpoint.edges)
         self.merge = StateMerge(silence_ns, machine.name_of, machine.endpoint.edges)
         self.parts: dict[int, bytearray] = {}
-        """What came of other members' states, to be merged or taken over."""
+        """The bytes received of other members' states, to be merged or taken over."""
         self._patience_ns = silence_ns // 4
         self._reassure_ns = NEVER
         self.data = bytearray()
-        """What came of the state."""
+        """The bytes received of the state."""
         self.entered: list[View] = []  # delivered, before the application had the state
         self._giving: list[Giver] = []
 
     def told(self, effect: TakeState | StateHeld | StateLost | StatePlan) -> None:
-        """By the endpoint."""
+        """Takes an effect of the endpoint."""
         if isinstance(effect, StatePlan):
             self.look()
         elif isinstance(effect, StateLost) and effect.inside:
@@ -131,7 +131,7 @@ class StateKeeper:
         return min(self.transfer.due(), self.merge.due(), self._reassure_ns)
 
     def step(self) -> None:
-        """Sends and reads what there is credit for and what has come, and looks at the time."""
+        """Sends what there is credit for, reads what has come, and runs timers."""
         machine = self.machine
         self._send()
         self._read(self.transfer)
@@ -149,7 +149,7 @@ class StateKeeper:
             self.feed(machine.filled(incoming, len(got), self.machine.now))
 
     def delivered(self, item: Item) -> None:
-        """While the application lacks the state."""
+        """Takes a delivery while the application lacks the state."""
         if isinstance(item, View):
             self.entered.append(item)
         self.feed(self.transfer.delivered(item, self.machine.now))
@@ -157,7 +157,7 @@ class StateKeeper:
     # ---- what goes
 
     def promise(self, boundary: int, joiners: tuple[int, ...]) -> None:
-        """They get the state when it is merged."""
+        """The joiners get the state when it is merged."""
         self._giving += [Giver(boundary, joiner) for joiner in joiners]
         self._reassure_ns = self.machine.now
 
@@ -189,7 +189,7 @@ class StateKeeper:
             self._reassure_ns = now + self._patience_ns if not all(each.ready for each in self._giving) else NEVER
 
     def _give(self, giver: Giver) -> bool:
-        """False: it is done, or the joiner does not await it any more."""
+        """False: it is done, or the joiner no longer awaits it."""
         engine, endpoint = self.machine.engine, self.machine.endpoint
         while rest := giver.rest:
             result, taken = engine.state_send(bytes(rest), giver.joiner, self.machine.now)

@@ -25,11 +25,11 @@ class Machine(Protocol):
 
 
 class Waits:
-    """The waits of one application. It begins one now and then, and tells when one ends."""
+    """The waits of one application: begins one at random times, and reports the end of each."""
 
     def __init__(self, machine: Machine, record: Record) -> None:
         self.machine, self.record = machine, record
-        # Of its own: the other choices stay.
+        # A source of its own: the other choices stay.
         self.rng = random.Random(f"waits {record.options.seed} {record.index}")
         self.views: list[Together] = []  # that were installed
         self.ended = 0
@@ -46,7 +46,7 @@ class Waits:
         self.record.waits.append((TakenWait(self.machine.engine, self.machine.now), numbers))
 
     def look(self, inside: bool) -> None:
-        """Ends waits, and may begin one where the application is ``inside`` a view."""
+        """Ends waits, and may begin one if the application is ``inside`` a view."""
         record = self.record
         for wait, numbers in list(record.waits):
             state = wait.state()

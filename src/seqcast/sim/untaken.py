@@ -1,6 +1,6 @@
 """Rows of the state tables that the seeds 1 to 200 do not take, by the reason.
 
-``seqcast sim`` names the rows that are neither taken nor here. Who makes seeds take a row removes it from here.
+``seqcast sim`` names the rows that are neither taken nor here. Remove a row from here when seeds take it.
 """
 
 from __future__ import annotations

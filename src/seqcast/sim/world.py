@@ -31,15 +31,15 @@ VIOLATIONS_MAX = 10
 
 
 def patience(options: Options) -> int:
-    """How many times longer a run's phases may take than by default: as the preset's suspicion time is longer, and with
-    gossip, which brings a window of packets in a round, where large messages have to pass small rings."""
+    """How many times longer than by default a run's phases may take: with a longer suspicion time, and with gossip,
+    which repairs a window of packets per round, so that large messages take long through small rings."""
     slower = 4 if options.reliability == "gossip" else 1
     return slower * max(1, round(Config(preset=options.preset).suspect_s / Config().suspect_s))
 
 
 @dataclass
 class Result:
-    """What a run came to."""
+    """The result of a run."""
 
     options: Options
     violations: list[str]
@@ -58,7 +58,7 @@ class World:
     Args:
         options: the run.
         write: where each traced event goes, as a line; None: nowhere.
-        make_engine, make_endpoint: other ones in tests that must be seen to fail.
+        make_engine, make_endpoint: other ones, in tests that must fail.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class World:
         self.rejoins = options.rejoins
         self.state_refusals = options.state_refusals
         self.doubted = False  # a member was told to take another for dead
-        self.needless: list[str] = []  # changes of a view for which there was no reason
-        self.settling = False  # the liveness phase: who starts now sends nothing
+        self.needless: list[str] = []  # view changes without a reason
+        self.settling = False  # the liveness phase: processes that start now send nothing
         self.operators: list[OperatorProcess] = []
-        self.ended = False  # an operator has chosen between groups that were founded apart
-        self.allowed: set[int] = set()  # tags of views whose minority an operator let go on
+        self.ended = False  # an operator has chosen between groups founded apart
+        self.allowed: set[int] = set()  # tags of views whose minority an operator let continue
 
     @property
     def records(self) -> Sequence[Record]:
@@ -100,7 +100,7 @@ class World:
     # ---- what processes report
 
     def told(self, node: Process, effect: Effect) -> None:
-        """An application was told this; where it is out, its process starts a new incarnation."""
+        """An application was told this; if it is out, a new incarnation may start."""
         match effect:
             case ExcludedBy() if self.rejoins and not self.network.healed:
                 self.rejoins -= 1
@@ -109,7 +109,7 @@ class World:
                 self.start_node(f"{node.name}+")
 
     def changed(self, node: Process, old: View, view: View) -> None:
-        """In a calm run a view changes only because somebody comes, leaves or falls, or lacks the state."""
+        """In a calm run a view changes only because a member joins, leaves, crashes or lacks the state."""
         if self.doubted or not self.options.calm:
             return
         by_id = {record.id: record for record in self.records}
@@ -136,7 +136,7 @@ class World:
         node.record.violations += taken.check_taken(node.record, self.records, numbers, since)
 
     def refuses(self) -> bool:
-        """Is this one of the times that a handler fails to give the state?"""
+        """Does the handler fail to give the state this time?"""
         self.state_refusals -= 1
         return self.state_refusals >= 0
 
@@ -209,7 +209,7 @@ class World:
         return paths
 
     def fall_apart(self) -> list[str]:
-        """The last fault: the network falls into sides, until each has gone on or knows that it is blocked."""
+        """The last fault: the network splits into sides, until each has continued or knows that it is blocked."""
         sides = self.faults.fall_apart()
         limit = self.clock.now + SPLIT_NS_MAX * patience(self.options)
         while any(primary.check_sides(self.records, sides)) and self.clock.now < limit:
@@ -217,8 +217,8 @@ class World:
         return first(primary.check_sides(self.records, sides))
 
     def lose_multicast(self) -> list[str]:
-        """One member, as likely as not the coordinator, loses multicast alone, until the others have gone on for
-        a while without it."""
+        """One member, as likely as not the coordinator, loses multicast only, until the others have continued without
+        it for a while."""
         self.faults.end()
         self.clock.run(self.clock.now + SECOND)  # what is under way first
         deaf = self.faults.filter_one()
@@ -234,12 +234,12 @@ class World:
         return found
 
     def settle(self) -> list[str]:
-        """The liveness phase: no new faults; waits until all is as it must be, and a little longer."""
+        """The liveness phase: no new faults; waits until all is right, and a little longer."""
         self.faults.end()
         self.settling = True
         for node in self.nodes:
             node.application.sender.on = False
-        # What is under way first (restarts, pauses, suspicion), then one more message of each member.
+        # First what is under way (restarts, pauses, suspicion), then one more message from each member.
         awake = [node.busy_until for node in self.nodes if node.up]
         self.clock.run(max(self.clock.now + 3 * SECOND, max(awake, default=0) + SECOND))
         limit = self.clock.now + LIVENESS_NS_MAX * patience(self.options)
@@ -261,7 +261,7 @@ class World:
         return late or first(liveness.check_delivered(self.records))
 
     def end_one_of_two(self) -> None:
-        """Members warn that of groups that were founded apart none gives way: an operator ends all but one, once, and
+        """If members warn that none of the groups founded apart gives way, an operator ends all but one, once, and
         starts their processes again."""
         alive = [node for node in self.nodes if node.up and node.view]
         told = any("neither gives way" in text for node in alive for text in node.record.warnings)
@@ -277,7 +277,7 @@ class World:
 
 
 def first(violations: Iterable[str]) -> list[str]:
-    """As many as a report shows."""
+    """The first violations, as many as a report shows."""
     return list(islice(violations, VIOLATIONS_MAX))
 
 

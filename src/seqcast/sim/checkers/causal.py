@@ -1,4 +1,4 @@
-"""Causal order: no member is delivered a message before one that its sender knew when it sent it."""
+"""Causal order: no member delivers a message before one that its sender knew when it sent it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check_causal(records: Sequence[Record]) -> Iterator[str]:
 
 
 def _check_sender(record: Record, places: dict[tuple[int, int], int], sender: Record) -> Iterator[str]:
-    """The place of what the sender knew only grows with what it sends."""
+    """The latest place of what the sender knew only grows as it sends."""
     latest, cause, read = -1, (0, 0), 0
     for number, known in sorted(sender.knew.items()):
         for entry in sender.log[read:known]:

@@ -1,4 +1,4 @@
-"""What an application was told of sending to the group: when it may not, when it may again; and its callbacks."""
+"""When an application was told that it may not send to the group, and that it may again; and its callbacks."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from seqcast.types import View
 
 
 def check_gate(record: Record) -> Iterator[str]:
-    """``Blocked`` and ``Unblocked`` come by turns, and a view ends only when its members are blocked. A minority is
-    told also to a member that is blocked for another reason."""
+    """``Blocked`` and ``Unblocked`` alternate, and a view ends only when its members are blocked. A minority
+    is reported even to a member that is blocked for another reason."""
     blocked: Blocked | None = None
     inside = False
     for told in record.gate:
@@ -30,7 +30,7 @@ def check_gate(record: Record) -> Iterator[str]:
 
 
 def check_callback_pairs(record: Record) -> Iterator[str]:
-    """Block and unblock callbacks run by turns."""
+    """Block and unblock callbacks alternate."""
     blocked = False
     for blocks in record.callbacks:
         if blocks and blocked:

@@ -1,4 +1,4 @@
-"""Liveness: once the faults have ended, all that live are in one view, have delivered the same, and can send."""
+"""Liveness: once the faults have ended, all living members are in one view, have delivered the same, and can send."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seqcast.types import View, ViewId
 
 
 def check_liveness(records: Sequence[Record]) -> Iterator[str]:
-    """What is not yet as it must be once the faults have ended; empty: the run is done."""
+    """What is still wrong after the faults have ended; empty: the run is done."""
     alive = [record for record in records if record.alive]
     views = {}
     for record in alive:
@@ -93,7 +93,7 @@ def _check_unicasts(record: Record, peer: Record) -> Iterator[str]:
 
 
 def _check_lost(record: Record, peer: Record) -> Iterator[str]:
-    """What ``peer`` sent while ``record`` was with it, and ``record`` did not deliver, ``peer`` was told of."""
+    """``peer`` was told which of its messages ``record``, while they were together, did not deliver."""
     lost = [entry for entry in peer.log if isinstance(entry, Lost)]
     for there in stays(peer):
         here = next((stay for stay in stays(record) if stay.view.view_id == there.view.view_id), None)

@@ -1,4 +1,4 @@
-"""What ``Lost`` tells, and ``leave`` returns, against what the applications were delivered."""
+"""What ``Lost`` reports and ``leave`` returns, compared with what the applications were delivered."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seqcast.types import MergeView, View, ViewId
 
 
 def check_told(records: Sequence[Record], everywhere: Sequence[Stay]) -> Iterator[str]:
-    """``Lost`` names nothing that those delivered of whom it speaks, and stands behind the view that it is about."""
+    """``Lost`` names nothing that the members it is about delivered, and comes after the view that it is about."""
     in_view: Mapping[ViewId, list[Stay]] = _by_view(everywhere)
     for record in records:
         yield from _check_place(record)
@@ -47,7 +47,7 @@ def _names(lost: Lost, sender: Record, entry: Delivered) -> bool:
 
 
 def _check_place(record: Record) -> Iterator[str]:
-    """``Lost`` speaks of a view that has ended for its application, or ends right behind it."""
+    """``Lost`` is about a view that has ended for its application, or ends right after it."""
     entered = {view.view_id for view in record.voided}
     current: ViewId | None = None
     for place, entry in enumerate(record.log):
@@ -64,11 +64,11 @@ def _check_place(record: Record) -> Iterator[str]:
 
 
 def check_ends(records: Sequence[Record], everywhere: Sequence[Stay]) -> Iterator[str]:
-    """Whoever is out, by leaving or by exclusion, knows what became of all that ``send`` accepted for the group.
+    """A member that left or was excluded knows what became of all that ``send`` accepted for the group.
 
-    A leaver that was told True: everything is delivered by all members of its last view that went on to the closing
-    one. Told False, or excluded: what is not is named by ``Lost``, as the last so many messages. Where it is known who
-    went on, ``Lost`` names no more than that.
+    If a leaver was told True, all members of its last view that continued to the closing one delivered everything. If
+    it was told False, or was excluded, ``Lost`` names what they did not deliver, as the number of last messages. If the
+    members that continued are known, ``Lost`` names no more than that.
     """
     in_view = _by_view(everywhere)
     unseen = not all(record.receives for record in records)  # those that went on may be delivered no messages
@@ -84,10 +84,10 @@ def check_ends(records: Sequence[Record], everywhere: Sequence[Stay]) -> Iterato
 
 
 def _check_nowhere(record: Record, records: Sequence[Record]) -> Iterator[str]:
-    """Of what ``send`` accepted, ``Lost`` names at least as many as no application was ever delivered, its own
-    included: also where nobody is known to have gone on."""
+    """Of the messages that ``send`` accepted, ``Lost`` names at least as many as no application delivered, its own
+    included: even if no member is known to have continued."""
     if not all(other.receives for other in records):
-        return  # it may have been ordered at members that are delivered no messages
+        return  # members that are delivered no messages may have ordered them
     log = (entry for other in records for entry in other.log)
     got = {entry.counter for entry in log if _own(record, entry) and isinstance(entry, Delivered)}
     nowhere = record.counter - len(got & set(range(record.counter)))
@@ -97,7 +97,7 @@ def _check_nowhere(record: Record, records: Sequence[Record]) -> Iterator[str]:
 
 
 def _check_end(record: Record, last: Stay, together: Sequence[Stay], unseen: bool) -> Iterator[str]:
-    """``last``: of the record; ``together``: all of that view; ``unseen``: others may have gone on."""
+    """``last``: of the record; ``together``: all of that view; ``unseen``: others may have continued."""
     end, told = record.log[-1], [entry for entry in record.log if isinstance(entry, Lost) and not entry.to]
     ends = [entry for entry in told if entry.unsent or entry.view_id == last.view.view_id]
     named = sum(entry.messages for entry in ends)
@@ -129,7 +129,7 @@ def _own(record: Record, entry: Entry) -> bool:
 
 
 def _check_alone(record: Record, mine: Sequence[Stay], records: Sequence[Record]) -> Iterator[str]:
-    """Whoever was cut off, sent, and left alone was not told that all is delivered: nobody else was delivered it."""
+    """A member that was cut off, sent, and left alone was not told that all is delivered: nobody else delivered it."""
     alone = next((at for at in range(len(mine)) if all(len(stay.view.members) == 1 for stay in mine[at:])), 0)
     fellows = {member.id for member in mine[alone - 1].view.members} - {record.id} if alone else set()
     others = [other for other in records if other.id in fellows]
@@ -145,7 +145,7 @@ def _check_alone(record: Record, mine: Sequence[Stay], records: Sequence[Record]
 
 
 def check_unicasts(records: Sequence[Record], everywhere: Sequence[Stay]) -> Iterator[str]:
-    """What a member that left or was excluded sent to one of those that went on was delivered, or it was told so."""
+    """What a member that left or was excluded sent to one that continued was delivered, or reported lost."""
     in_view = _by_view(everywhere)
     for record in records:
         end = record.log[-1] if record.log else None
@@ -178,7 +178,7 @@ def _missed(sender: Record, receiver: Record, until: ViewId) -> list[int]:
                 views.clear()
             if entry.rank(sender.id) >= 0:
                 views.add(entry.view_id)
-    # Those that a state was waited for come behind it.
+    # Those that came while a state was awaited come after it.
     got = {entry.counter for entry in receiver.log if isinstance(entry, Delivered) and entry.to == receiver.id
            and entry.sender == sender.id}  # fmt: skip
     return sorted(

@@ -9,8 +9,8 @@ from seqcast.types import View
 
 
 def check_pauses(records: Sequence[Record]) -> Iterator[str]:
-    """While a pause was held, and its owner was told so at its end, no member put a new packet on the wire: not in a
-    view with others. (A packet that a lone member packed before may leave later, as nobody has yet to deliver it.)"""
+    """If a pause's owner was told that it held to its end, no member put a new packet on the wire during it, in a view
+    with others. (A packet that a lone member packed before may leave later, as nobody has yet to deliver it.)"""
     for owner in records:
         shared = {entry.view_id for entry in owner.log if isinstance(entry, View) and len(entry.members) > 1}
         for pause in owner.pauses:

@@ -1,4 +1,4 @@
-"""Primary partitions: one successor for each view, majorities that continue, and minorities that are told so."""
+"""Primary partitions: each view has one successor, majorities continue, and minorities are told."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from seqcast.types import View, ViewId
 
 
 def check_primary(records: Sequence[Record], allowed: Collection[int]) -> Iterator[str]:
-    """A view has one successor, at whomever and whatever became of them, unless an operator let its minority go on.
+    """A view has one successor, at all members, whatever became of them, unless an operator let its minority continue.
 
     Args:
-        allowed: tags of the views where one did.
+        allowed: tags of the views whose minority may continue.
     """
     successors: dict[ViewId, Stay] = {}
     for record in records:
@@ -44,15 +44,15 @@ def _majority(view: View, ids: Collection[int]) -> bool:
 
 
 def check_sides(records: Sequence[Record], sides: Sequence[Collection[int]]) -> Iterator[str]:
-    """What is not yet as it must be while the network has fallen into sides (of indices), and nothing else
-    happens: a member with a majority of its view on its side goes on with those, one without was told so."""
+    """What is still wrong while the network is split into sides (of indices), and nothing else happens: a member with a
+    majority of its view on its side must continue with it, and one without must be told."""
     for side in sides:
         inside = [record for record in records if record.index in side and record.alive]
         for record in inside:
             view = record.view
             if view is None:
                 continue
-            # A member may be in a view of another group: both took it in when it joined.
+            # A member may be in a view of another group: both admitted it when it joined.
             alive = {other.id for other in inside if other.view == view}
             if all(member.id in alive for member in view.members):
                 if record.told_minority:
@@ -64,16 +64,16 @@ def check_sides(records: Sequence[Record], sides: Sequence[Collection[int]]) -> 
 
 
 def check_filtered(records: Sequence[Record], deaf: Record, packets: Mapping[int, int]) -> Iterator[str]:
-    """What is not yet as it must be while one member has lost multicast, and nothing else happens: it is in no view
-    with another, and the others send, unless they are no majority of a primary view, and were told so.
+    """What is still wrong while one member has lost multicast, and nothing else happens: it must be in no view with
+    another, and the others must send, unless they are no majority of a primary view, and were told so.
 
     Args:
-        packets: how many each had sent some time ago. Where that grows, what waits to be sent waits for its turn.
+        packets: how many each had sent some time ago. If that grows, what waits to be sent waits for its turn.
     """
     up = [record for record in records if record.alive]
     for record in up:
         view = record.view
-        if view is None:  # a minority takes nobody in
+        if view is None:  # a minority admits nobody
             continue
         rest = {other.id for other in up if other is not deaf and other.view == view}
         if record.told_minority:
@@ -86,7 +86,7 @@ def check_filtered(records: Sequence[Record], deaf: Record, packets: Mapping[int
 
 
 def lost_majority(records: Sequence[Record]) -> bool:
-    """All that are left in a view have lost its majority for good, and were told so: only an operator can help."""
+    """The remaining members of each view have lost its majority for good, and were told: only an operator can help."""
     together: dict[View, list[Record]] = {}
     for record in records:
         if record.alive and record.view is not None:

@@ -19,7 +19,7 @@ def check_safety(records: Sequence[Record]) -> Iterator[str]:
     by_id = {record.id: record for record in records}
     order = orders.resolve(records[0].options.order)
     ordered = order.total
-    # A member that is delivered no messages is judged by its views, and by what others are delivered of it.
+    # A member that is delivered no messages is judged by its views, and by what others deliver from it.
     everywhere = [stay for record in records if record.receives for stay in stays(record)]
     for record in records:
         yield from record.violations
@@ -113,15 +113,15 @@ def _check_fifo(record: Record, by_id: dict[int, Record]) -> Iterator[str]:
 
 
 def _unordered(by_id: dict[int, Record], entry: Delivered, before: int) -> bool:
-    """The sender was told that what came between packet ``before`` and this one was never ordered."""
+    """The sender was told that its messages between packet ``before`` and this one were never ordered."""
     return any(never_ordered(each) and before <= each.first_seqno <= entry.seqno for each in by_id[entry.sender].log)
 
 
 def _check_flushed(record: Record, by_id: dict[int, Record]) -> Iterator[str]:
     """No unicast that was sent before its sender's gate closed comes in a later view (E-16).
 
-    Unless its receiver took over a state that is of that view; and in a primary partition a view that was proposed
-    again may have members that took no part in the last attempt.
+    Unless its receiver took over a state of that view; and in a primary partition a view that was proposed again may
+    have members that took no part in the last attempt.
     """
     view_id: ViewId | None = None
     for entry in record.log:
@@ -139,7 +139,7 @@ def _check_flushed(record: Record, by_id: dict[int, Record]) -> Iterator[str]:
 
 
 def _check_order_of_members(record: Record) -> Iterator[str]:
-    """A good policy is heeded, in each view; after a bad one those who stay are in their old order, in front."""
+    """A good policy is followed in each view; after a bad one, members that stay are in front, in their old order."""
     last: View | None = None
     for view in (entry for entry in record.log if isinstance(entry, View)):
         names = [(member.name, member.id) for member in view.members]
@@ -155,7 +155,7 @@ def _check_order_of_members(record: Record) -> Iterator[str]:
 
 
 def _check_queue(record: Record, records: Sequence[Record]) -> Iterator[str]:
-    """What a member was told was queued, and never sent because its membership ended, nobody was delivered."""
+    """Nobody delivered messages that their sender was told were queued, but never sent as its membership ended."""
     told = sum(entry.unsent for entry in record.log if isinstance(entry, Lost))
     if not told:
         return
@@ -185,7 +185,7 @@ def _check_states(records: Sequence[Record]) -> Iterator[str]:
 
 
 def _check_merges(records: Sequence[Record]) -> Iterator[str]:
-    """What is merged is the state that each part's members have where they stop, and no part is left out but for who
+    """What is merged is the state that each part's members have where they stop; a part is left out only if a member
     was passed over."""
     by_id = {record.id: record for record in records}
     for record in records:

@@ -1,4 +1,4 @@
-"""What a wait until others have taken what was sent (``Group.wait_consumed``) promises, at the moment when it ends."""
+"""The promise of a wait until others have taken what was sent (``Group.wait_consumed``), at the moment when it ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def check_taken(
     view.
 
     Args:
-        waiter: whose wait has ended.
+        waiter: the member whose wait has ended.
         records: of all.
         numbers: of its messages, which others have taken.
         views: that it has installed.

@@ -1,4 +1,4 @@
-"""What members agree on although some of them fell: all that is not transitional, the more where delivery is safe."""
+"""What members agree on even if some of them crash: all that is not transitional, and more if delivery is safe."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from seqcast.types import ViewId
 
 def check_transitional(everywhere: Sequence[Stay]) -> Iterator[str]:
     """In a total order: what a member that closed a view delivered before the first transitional message is, as far as
-    both reach, what every other member of that view delivered: also one that crashed, was excluded, or was cut off and
-    closed the view apart (of whose messages the transitional ones do not count either)."""
+    both reach, what every other member of that view delivered, even one that crashed, was excluded, or was cut off and
+    closed the view apart (whose transitional messages do not count either)."""
     for stay in everywhere:
         yield from _check_end(stay)
     for together in _by_view(everywhere):
@@ -32,7 +32,7 @@ def _check_end(stay: Stay) -> Iterator[str]:
 
 
 def agreed(stay: Stay) -> list[Delivered]:
-    """The messages with a place in the order that are not transitional; all of them where it did not close the view."""
+    """The messages with a place in the order that are not transitional; all of them if it did not close the view."""
     return [entry for entry in stay.delivered if entry.global_seqno and not (entry.transitional and stay.successor)]
 
 
@@ -47,7 +47,7 @@ def _check_pair(one: Stay, other: Stay) -> Iterator[str]:
 
 def check_safe(everywhere: Sequence[Stay]) -> Iterator[str]:
     """With safe delivery: what is not transitional at one member, whatever became of it, every other member of the view
-    delivers in the same place: all of it if it closed the view, else as far as it came."""
+    delivers in the same place: all of it if it closed the view, else as far as it got."""
     for together in _by_view(everywhere):
         for one, other in permutations(together, 2):
             got = _streams(other, undecided=other.successor is not None)
