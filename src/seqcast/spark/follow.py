@@ -1,4 +1,4 @@
-"""Which journal a stream follows, and where it goes on in another one when that member is lost.
+"""Which journal a stream follows, and where it continues in another one when that member is lost.
 
 An offset has a position in one member's journal (``member``, ``idx``) and what it means in the stream that all members
 share: the whole id of the view (branches of a partition share counters) and the global seqno delivered last. At the
@@ -10,7 +10,7 @@ ever installed the last of them. Another member's journal can be continued at th
   that is all that it delivered, where the order makes all members' deliveries prefixes of one sequence; else nothing is
   known before it closes the view;
 - or, beyond the stable point, has the same rows as the lost member's journal, where that can still be read;
-- delivers its own messages, and all in one order. Positions in other journals have no meaning for anyone else.
+- delivers its own messages, and all in one order. Positions in other journals mean nothing to anyone else.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from seqcast.types import ViewId
 IDENTITY = ("global_seqno", "sender", "seqno", "index", "payload_hash")
 
 NAMES_MAX = 16
-"""Views by which an offset names its position, at most: those without messages can be any number."""
+"""At most this many views name the position of an offset: any number of views may have no messages."""
 Name = tuple[str, int]
-"""A view, and the global seqno that was delivered last in it."""
+"""A view, and the last global seqno delivered in it."""
 
 
 class NotYet(Exception):
@@ -63,7 +63,7 @@ def view_text(view_id: ViewId) -> str:
 
 
 def offset_at(journal: Journal, idx: int) -> dict[str, Any]:
-    """The offset of a position: behind so many rows of the journal."""
+    """The offset of a position: behind ``idx`` rows of the journal."""
     offset: dict[str, Any] = {"member": f"{journal.member.id:016x}", "idx": idx}
     names: list[Name] = []
     for view in reversed(journal.views):
@@ -75,14 +75,14 @@ def offset_at(journal: Journal, idx: int) -> dict[str, Any]:
                 break
     if names:
         offset["view"], offset["global_seqno"] = names[0]
-    if also := names[1:]:  # at a bound, with the oldest: the one that others have who installed none of the newer
+    if also := names[1:]:  # bounded, but with the oldest: a member that installed none of the newer ones has it
         offset["also"] = [list(name) for name in (*also[: NAMES_MAX - 2], *also[NAMES_MAX - 2 :][-1:])]
     return offset
 
 
 def _names(offset: dict[str, Any], lost: Found | None) -> list[Name]:
-    """By which views an offset names its position, newest first; and its journal, if it can be read, which may have
-    more views at the position by now."""
+    """The views by which an offset names its position, newest first. A readable journal of its own may have more views
+    at the position by now."""
     names: list[Name] = []
     for each in ([] if lost is None else [offset_at(lost.journal, int(offset["idx"]))]) + [offset]:
         if "view" in each:
@@ -101,9 +101,9 @@ class Follower:
 
     Args:
         stores: where journals are.
-        fail_on_data_loss: whether it is an error that a stream gave out what the group never agreed on. Else it goes
-            on behind the last message of the view that the others have.
-        failover_s: a member whose journal cannot be read, or whom the others go on without, is lost after so long.
+        fail_on_data_loss: raise an error if a stream gave out what the group never agreed on. Otherwise it continues
+            behind the last message of the view that the others have.
+        failover_s: a member counts as lost after this long without a readable journal, or outside the others' views.
     """
 
     def __init__(self, stores: Sequence[Store], fail_on_data_loss: bool, failover_s: float) -> None:
@@ -154,14 +154,14 @@ class Follower:
         return None
 
     def go_on(self, offset: dict[str, Any], *, wait: bool) -> tuple[Found, int] | None:
-        """Where a stream continues that has read up to an offset: in the same journal while its member is there, else
-        in another one. None: not known yet.
+        """Where a stream continues that has read up to an offset: in the same journal while its member is there,
+        otherwise in another one. None: not known yet.
 
         Args:
-            wait: False: a member that seems lost is taken for lost at once.
+            wait: False: a member that seems lost counts as lost at once.
 
         Raises:
-            JournalError: what was read can be continued nowhere.
+            JournalError: no journal continues what was read.
         """
         member, idx = int(offset["member"], 16), int(offset["idx"])
         followed = self.find(member)
@@ -179,8 +179,8 @@ class Follower:
         return self._other(offset, followed) or ((followed, idx) if followed is not None else None)
 
     def _without(self, offset: dict[str, Any], followed: Found) -> bool:
-        """Whether another member installed, after a view of an offset, one without the member that the stream follows.
-        Not only the next one: an offset stays where it is in views without messages."""
+        """Whether another member installed, after a view of an offset, any view without the member that the stream
+        follows. Any, not only the next: an offset does not move in views without messages."""
         named = {text for text, _ in _names(offset, followed)}
         for views in (each.journal.views for each in self.all() if each.id != followed.id):
             at = max((at for at, view in enumerate(views) if view_text(view.view_id) in named), default=len(views))
@@ -199,7 +199,7 @@ class Follower:
                 except JournalError as error:
                     why = error
                     continue
-                if at < each.journal.end_idx or not each.ended:  # else the stream would go round among ended journals
+                if at < each.journal.end_idx or not each.ended:  # else the stream would circle among ended journals
                     return each, at
         if why is not None:
             raise why
@@ -209,10 +209,10 @@ class Follower:
         """The position in a journal that has the same meaning as an offset.
 
         Args:
-            lost: the journal that the offset is of, if it can be read.
+            lost: the offset's own journal, if it can be read.
 
         Raises:
-            NotYet: the journal does not (yet) say.
+            NotYet: the journal does not show it, or not yet.
             JournalError: the stream is ahead of what the group agreed on.
         """
         if offset["member"] == f"{other.id:016x}":

@@ -1,7 +1,7 @@
 """One pass over a segment for reports: latencies by sender and window of time, in buckets of bounded width.
 
-Runs in the Python workers of Spark. Windows are multiples of a power of two of nanoseconds since 1970, so that those of
-different segments can be made coarser and added up: nothing need be known of the rows before they are read.
+Runs in the Python workers of Spark. Windows begin at multiples of a power of two of nanoseconds, counted from 1970, so
+those of different segments can be made coarser and added up: nothing need be known about the rows before they are read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from seqcast.journal.reader import Segment, segment_batches
 
 STEPS = 32
-"""Buckets of a power of two of latency: a percentile is at most 1/32, 3 %, too high."""
+"""Buckets per power of two of latency: a percentile is at most 1/32, 3 %, too high."""
 WINDOWS = 256
 SHIFT = 20
 """The finest windows have 2^20 ns, about a millisecond."""
@@ -25,22 +25,22 @@ _STEP_BITS = STEPS.bit_length()
 _COLUMNS = ("sender", "view_tag", "sent_ns", "delivered_ns", "length")
 
 Ahead = Mapping[tuple[int, int], int]
-"""(sender, view tag) -> how far the clock of the member is ahead of the sender's, ns; what is not in it: 0."""
+"""(sender, view tag) -> how far the clock of the member is ahead of the sender's, ns; 0 for missing keys."""
 Key = tuple[int, int, int]
 """(sender, window, bucket of latency)."""
 
 
 @dataclass(slots=True)
 class Timing:
-    """What the rows of one member, or a part of them, come to.
+    """Totals of the rows of one member, or a part of them.
 
     Args:
         shift: windows have 2^shift ns.
         counts: key -> (messages, bytes).
         begin_ns, end_ns: first and last delivery, ns since 1970.
         least: sender -> lowest difference between delivery and sending, ns, by two clocks: it may be negative. Not
-            corrected by what is known of them.
-        transitional: sender -> messages that only a view change gave their place.
+            corrected by what is known about the clocks.
+        transitional: sender -> messages that only a view change ordered.
     """
 
     shift: int = SHIFT
@@ -66,7 +66,7 @@ class Timing:
             self.counts[key] = before[0] + messages, before[1] + size
 
     def coarsen(self, shift: int) -> None:
-        """Makes the windows at least so wide."""
+        """Makes the windows at least this wide."""
         if shift > self.shift:
             finer, self.counts = self.counts, {}
             self.count(((sender, window >> shift - self.shift, bucket), each)
@@ -123,10 +123,10 @@ def _timing(ahead: Ahead, senders: Any, tags: Any, sent_ns: Any, delivered_ns: A
 
 
 def buckets(took_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The bucket of each latency; a negative one, by clocks that differ, counts as 0. Of a value of more than
-    log2(2 * STEPS) bits, the first log2(STEPS) + 1 are kept."""
+    """The bucket of each latency; a negative one (clocks that differ) counts as 0. A value of more than log2(2 * STEPS)
+    bits keeps the first log2(STEPS) + 1."""
     value = np.maximum(took_ns, 0)
-    _, bits = np.frexp(value)  # that of a value beyond 2^53 may be one too many, for one that rounds up
+    _, bits = np.frexp(value)  # beyond 2^53 a value may round up, and have one bit too many
     bits = bits.astype(np.int64)
     bits -= (value >> np.maximum(bits - 1, 0)) == 0
     shift = np.maximum(bits - _STEP_BITS, 0)

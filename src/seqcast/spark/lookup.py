@@ -1,7 +1,7 @@
 """Single rows of journals, looked up where the summaries of segments leave a question.
 
-Tasks read the segments that can hold what is wanted, by their summaries, and keep the rows that do. What is wanted is
-bounded, so neither the tasks nor the driver hold more than a few buckets.
+Tasks read the segments that, by their summaries, can hold wanted rows, and keep those rows. Their number is bounded,
+so neither the tasks nor the driver hold more than a few buckets.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TASK_BYTES = 512 << 20
-"""About what one task reads of segments where they are many."""
+"""About how much one task reads if there are many segments."""
 EVERYTHING = 1 << 62
 """As the last position of a part: to the end of the bucket."""
 
@@ -47,13 +47,13 @@ class Place:
 
 
 class Lookup:
-    """Looks into the journals that were summarized.
+    """Looks up rows of summarized journals.
 
     Args:
         summaries: (journal, summary) of each segment.
 
     Raises:
-        JournalError: by each method, if a segment cannot be read any more.
+        JournalError: from each method, if a segment can no longer be read.
     """
 
     def __init__(
@@ -97,14 +97,14 @@ class Lookup:
         return found
 
     def parts(self, wanted: Iterable[tuple[int, int, int, int, int, int]]) -> dict[tuple[int, ...], tuple[int, int]]:
-        """Fingerprints of buckets of which a part is looked at.
+        """Fingerprints of parts of buckets.
 
         Args:
-            wanted: (journal, view tag, sender, bucket, first, last), the positions inside the bucket: global seqnos, or
+            wanted: (journal, view tag, sender, bucket, first, last). Positions inside the bucket are global seqnos, or
                 without total order ``inside`` of keys; ``EVERYTHING`` as last: to the end.
 
         Returns:
-            The same tuples -> (rows, fingerprint) of the part; those without any rows are left out.
+            The same tuples -> (rows, fingerprint) of the part; parts without rows are left out.
         """
         found: dict[tuple[int, ...], tuple[int, int]] = {}
         for number, (part, rows, total) in self._each(_parts, wanted, lambda summary: set(summary.groups), parts=3):
@@ -119,11 +119,11 @@ class Lookup:
         holds: Callable[[Summary], set[tuple[int, ...]]],
         parts: int = 2,
     ) -> Iterator[tuple[int, Any]]:
-        """(journal, finding) of ``look`` in the segments that can have some of what is wanted.
+        """(journal, finding) of ``look`` in the segments that can have wanted rows.
 
         Args:
-            wanted: tuples that begin with the journal; ``look`` gets the rest of them.
-            holds: what a segment has, by the first ``parts`` numbers of that rest.
+            wanted: tuples that begin with the journal; ``look`` gets the rest of each.
+            holds: the contents of a segment, by the first ``parts`` numbers of that rest.
         """
         by_journal: dict[int, set[tuple[int, ...]]] = defaultdict(set)
         for number, *rest in wanted:
@@ -140,11 +140,11 @@ class Lookup:
 
 
 Task = tuple[int, Segment, Callable[..., Any], tuple[Any, ...]]
-"""(journal, segment, what is called with the segment, and with what beside it)."""
+"""(journal, segment, function to call with the segment, its further arguments)."""
 
 
 def run_tasks(spark: SparkSession, tasks: Sequence[Task]) -> Iterator[tuple[int, Any]]:
-    """(journal, result) of each; several in one task of Spark where they are many.
+    """(journal, result) of each; if there are many, several in one task of Spark.
 
     Raises:
         JournalError: a segment cannot be read.
@@ -159,13 +159,13 @@ def run_tasks(spark: SparkSession, tasks: Sequence[Task]) -> Iterator[tuple[int,
 
 
 def slices_of(spark: SparkSession, segments: Sequence[Segment]) -> int:
-    """How many tasks read the given segments: a few a processor, or as many as keep a task small."""
+    """How many tasks read the given segments: a few per processor, or as many as keep a task small."""
     few = 4 * spark.sparkContext.defaultParallelism
     return max(1, min(len(segments), max(few, sum(segment.size for segment in segments) // TASK_BYTES)))
 
 
 def inside(key: int) -> int:
-    """A key without the part that its bucket has."""
+    """A key without the bits of its bucket."""
     return key & ((1 << FIFO_SHIFT) - 1)
 
 
@@ -234,11 +234,11 @@ def _rows(
 
 
 def matches(columns: Sequence[Values], wanted: Sequence[tuple[int, ...]]) -> tuple[Values, Values]:
-    """Which rows have, in the given columns, one of the wanted tuples: their numbers, growing, and of each the place of
-    its tuple in ``wanted``. Searches for each row, so that the cost is not that of all rows for each tuple.
+    """The rows that have, in the given columns, one of the wanted tuples: their numbers, ascending, and the place of
+    each one's tuple in ``wanted``. Searches once per row, so the cost is not rows times tuples.
 
     Args:
-        wanted: different from each other, at least one, as long as there are columns.
+        wanted: distinct tuples, at least one, with one value per column.
     """
     rows = np.arange(len(columns[0]))
     codes, wanted_codes = np.zeros(len(rows), np.int64), np.zeros(len(wanted), np.int64)
@@ -254,7 +254,7 @@ def matches(columns: Sequence[Values], wanted: Sequence[tuple[int, ...]]) -> tup
 
 
 def _find(values: Values, known: Values) -> tuple[Values, Values]:
-    """Which of the values are among the known ones, sorted, and at which places there."""
+    """Which of the values are among the known ones, which are sorted, and at which places."""
     places = np.minimum(np.searchsorted(known, values), len(known) - 1)
     kept = np.flatnonzero(known[places] == values)
     return kept, places[kept]

@@ -1,7 +1,7 @@
-"""What one journal says of itself: the summaries of its segments, stitched, and judged.
+"""What one journal shows by itself: the summaries of its segments, stitched and judged.
 
-Some findings need a look at other rows to be named (a seqno that went back: a repeat, or out of order?). They are
-collected first, looked up together, and named then.
+Some findings need other rows to be named (a seqno that went back: a repeat, or out of order?). They are collected,
+looked up together, and then named.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def order_of(view: Installed) -> Order:
     """The mechanism that ordered the messages of a view.
 
     Raises:
-        JournalError: a later release wrote the journal, whose mechanism this one does not know.
+        JournalError: a later release wrote the journal, with a mechanism unknown here.
     """
     try:
         return by_name(view.mechanism)
@@ -34,13 +34,13 @@ def order_of(view: Installed) -> Order:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A finding about one row that other rows decide.
+    """A finding about one row. Other rows decide what it is.
 
     Args:
         kind: "key back", "key jump" (of a sender's messages), "seqno back" or "seqno jump" (of global seqnos).
         of: sender, or view tag.
         before: highest key or global seqno before the row.
-        this: that of the row.
+        this: key or global seqno of the row.
     """
 
     kind: str
@@ -51,7 +51,7 @@ class Doubt:
 
     @property
     def wanted(self) -> tuple[int, int]:
-        """What to look up: the (sender, key) or (view tag, global seqno) that decides."""
+        """The (sender, key) or (view tag, global seqno) to look up: it decides."""
         if self.kind == "key jump":
             return self.of, self.this - 1
         return self.of, self.before + 1 if self.kind == "seqno jump" else self.this
@@ -71,7 +71,7 @@ class Names:
         everyone += [member for journal in self.journals for view in journal.views for member in view.members]
         for member in everyone:
             if seen.setdefault(member.name, member.id) != member.id:
-                self.members[signed(member.id)] = f"{member.name} ({member.id:016x})"  # an earlier life had the name
+                self.members[signed(member.id)] = f"{member.name} ({member.id:016x})"  # two incarnations have the name
             else:
                 self.members[signed(member.id)] = member.name
         for journal in self.journals:
@@ -97,7 +97,7 @@ class Names:
 
 
 def stitch(number: int, journal: Journal, summaries: Sequence[Summary], names: Names, report: Report) -> list[Doubt]:
-    """Judges what is certain and returns what needs a look-up."""
+    """Reports what is certain and returns what needs a look-up."""
     doubts: list[Doubt] = []
     summaries = [summary for summary in sorted(summaries, key=lambda summary: summary.number) if summary.rows]
     _check_positions(names.journal(number), journal, summaries, report)
@@ -169,7 +169,7 @@ def judge(
 
 
 def _check_positions(who: str, journal: Journal, summaries: Sequence[Summary], report: Report) -> None:
-    """Rows of a journal are numbered without a hole, by construction: from 0, or from the first that is kept."""
+    """Rows of a journal are numbered without gaps, by construction: from 0, or from the first row that is kept."""
     expected = journal.first_idx
     for summary in summaries:
         breaks = Found(summary.breaks.count, list(summary.breaks.first))
@@ -218,7 +218,7 @@ def _check_views(
                 "total order", f"{who} delivered messages without a global seqno in {names.view(run.tag)}", run.zeros
             )
             continue
-        # Where retention removed the first rows of the view, nothing is known of what came before.
+        # If retention removed the first rows of the view, nothing is known about what came before.
         before = highest.get(run.tag, run.first - 1 if view.idx < journal.first_idx else 0)
         doubts += _seqno_doubts(run, before, journal.deliver_own)
         highest[run.tag] = max(before, run.highest)
@@ -229,7 +229,7 @@ def _check_views(
 
 
 def _check_transitional(who: str, run: ViewRun, first: int, names: Names, report: Report) -> None:
-    """Transitional messages end a view. ``first``: the first one of the view before this run; 0: none was."""
+    """Transitional messages end a view. ``first``: the view's first one before this run; 0: there was none."""
     after = Found(run.decided.count, list(run.decided.first))
     if first and run.transitional != run.first:
         after.add(run.idx, first, run.first)
@@ -244,7 +244,7 @@ def _check_transitional(who: str, run: ViewRun, first: int, names: Names, report
 
 
 def _check_span(who: str, run: ViewRun, view: Installed, end: int, names: Names, report: Report) -> None:
-    """The rows of a view stand between its installation and the next (``end``), under its counter."""
+    """The rows of a view are between its installation and the next (``end``), under its counter."""
     if run.counters != (view.view_id.counter, view.view_id.counter):
         wrong = next(counter for counter in run.counters if counter != view.view_id.counter)
         report.violation("views", f"{who} has rows of {names.view(run.tag)} under the counter {wrong}")
@@ -261,7 +261,7 @@ def _seqno_doubts(run: ViewRun, before: int, deliver_own: bool) -> list[Doubt]:
     """Global seqnos that do not follow each other; ``before``: the highest of the view before this run."""
     doubts = [Doubt("seqno back", run.tag, run.idx, before, run.first)] if run.first <= before else []
     doubts += [Doubt("seqno back", run.tag, *example) for example in run.back.first]
-    if deliver_own:  # where own messages are not delivered, their global seqnos are left out rightly
+    if deliver_own:  # without own messages, leaving out their global seqnos is right
         if run.first > before + 1:
             doubts.append(Doubt("seqno jump", run.tag, run.idx, before, run.first))
         doubts += [Doubt("seqno jump", run.tag, *example) for example in run.jumps.first]
@@ -271,15 +271,15 @@ def _seqno_doubts(run: ViewRun, before: int, deliver_own: bool) -> list[Doubt]:
 def _check_ends(
     who: str, journal: Journal, highest: dict[int, int], late: dict[int, int], names: Names, report: Report
 ) -> None:
-    """The rows of a closed view end where its end was recorded, and are stable as far as was recorded.
+    """The rows of a closed view end at its recorded end, and are stable up to its recorded stable point.
 
     Args:
-        highest, late: the highest global seqno, and the first that is transitional, by view tag.
+        highest, late: the highest global seqno, and the first transitional one, by view tag.
     """
     for view in journal.views:
         order = order_of(view)
         if view.end is None or not journal.first_idx < view.end.idx <= journal.end_idx or not order.total:
-            continue  # its rows went with retention, or with a tail
+            continue  # retention, or a torn tail, removed its rows
         last, first = highest.get(signed(view.tag), 0), late.get(signed(view.tag), 0)
         stable = first - 1 if first and not order.prefix else last
         if last == view.end.global_seqno and journal.version >= 7 and view.idx >= journal.first_idx:

@@ -1,4 +1,4 @@
-"""One HTML page with tables and pictures within, as the audit and the report write it."""
+"""One HTML page with its tables and pictures inside, for the audit and the report."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def page(title: str, *parts: str) -> str:
 
 
 def paragraph(text: str, kind: str = "") -> str:
-    """``kind``: "true" or "false" for what holds or not."""
+    """``kind``: "true" or "false": it holds or not."""
     return f'<p class="{kind}">{html.escape(text)}</p>' if kind else f"<p>{html.escape(text)}</p>"
 
 
@@ -66,7 +66,7 @@ def png(figure: Figure) -> bytes:
 
 
 def cell(value: Any) -> str:
-    """A number with thousands set apart, or text; nothing for what is not known."""
+    """A number with its thousands separated, or text; nothing if unknown."""
     if value is None:
         return ""
     return f"{value:,}" if isinstance(value, (int, float)) else str(value)
@@ -81,7 +81,7 @@ def write(directory: Path, files: Mapping[str, bytes], option: str) -> list[Path
     """Writes the files, and returns their paths.
 
     Raises:
-        UsageError: they cannot be written. It names the ``option`` of the command that says where.
+        UsageError: they cannot be written. Names the command's ``option`` for the folder.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)

@@ -29,7 +29,7 @@ TROUBLE = {
     "suspicions": ("suspicions",),
     "dropped for want of memory": ("slabs_exhausted", "drop_slabs"),
 }
-"""What the time line shows: a name, and the counters that it sums."""
+"""Marks on the time line: a name, and the counters that it sums."""
 
 CLOCKS = (
     "Latency from send to delivery in microseconds, by the clocks of sender and member, corrected where they are "
@@ -37,10 +37,10 @@ CLOCKS = (
     "tell, and by how much that may be wrong"
 )
 MARKS = 1000
-"""Views and events that the page lists."""
+"""At most this many views and events are on the page."""
 
 Clock = tuple[float, float]
-"""How far the clock of a member is ahead of a sender's, and how far that may be wrong, both ns."""
+"""How far the clock of a member is ahead of a sender's, and the error of that estimate, both ns."""
 Histogram = Counter[int]
 """Bucket -> messages."""
 
@@ -56,8 +56,8 @@ class Timed:
         window_ns: length of a window.
         trouble: (member, ns since 1970, name as in ``TROUBLE``, how many).
         marks: (ns since 1970, text) of view changes and of what applications were told.
-        clocks: (member, sender) -> how their clocks differ, at the best of the estimates for their views.
-        transitional: (member, sender) -> messages that only a view change gave their place.
+        clocks: (member, sender) -> how their clocks differ, by the best estimate of any view.
+        transitional: (member, sender) -> messages that only a view change ordered.
     """
 
     begin_ns: int
@@ -72,7 +72,7 @@ class Timed:
 
 
 def percentile(histogram: Mapping[int, int], share: float) -> int:
-    """The latency that a share of the messages does not exceed, ns, at most 1/``latency.STEPS`` too high."""
+    """The latency that this share of the messages does not exceed, ns, at most 1/``latency.STEPS`` too high."""
     left = share * sum(histogram.values())
     for bucket in sorted(histogram):
         left -= histogram[bucket]
@@ -84,7 +84,7 @@ def percentile(histogram: Mapping[int, int], share: float) -> int:
 def measure(
     spark: SparkSession, journals: Sequence[Journal], tell: Callable[[str], None] = lambda stage: None
 ) -> Timed:
-    """One pass over the rows: the latencies of each member and sender, and of each member and window of time.
+    """One pass over the rows: latencies by member and sender, and by member and window of time.
 
     Raises:
         JournalError: a segment cannot be read.
@@ -123,14 +123,14 @@ def measure(
 
 
 def clock_ahead(there_ns: int | None, back_ns: int | None) -> Clock | None:
-    """How two clocks differ; None where messages went in one direction only.
+    """How two clocks differ; None if messages went in one direction only.
 
     Args:
-        there_ns, back_ns: lowest difference between delivery and sending of the messages to the member whose clock may
-            be ahead, by the two clocks, and of those that it sent.
+        there_ns, back_ns: lowest difference between delivery and sending, by the two clocks: of the messages to the
+            member whose clock may be ahead, and of those that it sent.
 
-    Of the fastest message in each direction, half the difference is that of the clocks, if both took equally long: the
-    error is at most half of what they took together.
+    If the fastest message of each direction took equally long, the clocks differ by half the difference of the two. The
+    error is at most half of what both took together.
     """
     if there_ns is None or back_ns is None:
         return None
@@ -155,9 +155,9 @@ def recorded_clocks(journals: Sequence[Journal]) -> dict[tuple[int, int, int], C
 
 
 def corrections(journal: Journal, recorded: Mapping[tuple[int, int, int], Clock]) -> dict[tuple[int, int], int]:
-    """What the latencies of a journal are corrected by: (sender, view tag) -> ns, where the difference of two clocks is
-    more than the error of its estimate: the fastest message of one direction arrived before it was sent. In a view
-    without an estimate, as the last one of a member that crashed, by that of the view before."""
+    """Corrections for the latencies of a journal: (sender, view tag) -> ns, where the difference of two clocks is more
+    than the error of its estimate: the fastest message of one direction arrived before it was sent. A view without an
+    estimate, such as the last view of a member that crashed, takes that of the view before."""
     found: dict[tuple[int, int], int] = {}
     last: dict[int, int] = {}
     member = signed(journal.member.id)
@@ -176,8 +176,8 @@ def _clocks(
     recorded: Mapping[tuple[int, int, int], Clock],
     timings: Mapping[int, Timing],
 ) -> dict[tuple[str, str], Clock]:
-    """(member, sender) -> how their clocks differ: the best of what the journals recorded, or what all rows tell where
-    they recorded nothing, as members that crashed in their first view."""
+    """(member, sender) -> how their clocks differ: the best recorded estimate. Without one (the member crashed in its
+    first view) the estimate from all rows."""
     numbers = {signed(journal.member.id): number for number, journal in enumerate(journals)}
     best: dict[tuple[int, int], Clock] = {}
     for (member, sender, _), clock in recorded.items():
@@ -209,8 +209,8 @@ def _note_events(journal: Journal, member: str, timed: Timed) -> None:
 
 
 def table(timed: Timed) -> list[dict[str, Any]]:
-    """A row for each member and sender, and one for all: messages, how many of them are transitional, and latency
-    percentiles in microseconds."""
+    """A row for each member and sender, and one for all: messages, transitional messages, and latency percentiles in
+    microseconds."""
     together: Histogram = Counter()
     for histogram in timed.pairs.values():
         together.update(histogram)

@@ -1,7 +1,7 @@
 """One pass over a segment: its exact order, gaps, repeats and FIFO, and a fingerprint of each bucket.
 
-Runs in the Python workers of Spark; the pass itself is compiled (``native/columns/scan.c``). A summary does not grow
-with the rows but with views, senders and buckets; the driver stitches the summaries (`members.py`) and compares the
+Runs in the Python workers of Spark; the pass itself is compiled (``native/columns/scan.c``). A summary grows
+not with the rows but with views, senders and buckets; the driver stitches the summaries (`members.py`) and compares the
 fingerprints of members (`compare.py`).
 
 A bucket is 65,536 global seqnos, or 4,096 packet seqnos of a sender where there is no total order. A fingerprint is the
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 1 << 16
 PAYLOAD_BYTES = 16 << 20
-"""About what a task holds of rows, or bytes of payload, at a time."""
+"""About how many rows, or bytes of payload, a task holds at a time."""
 EXAMPLES = 8
-"""Altered payloads that a segment reports; all are counted."""
+"""At most this many altered payloads of a segment are reported; all are counted."""
 ORDERED_SHIFT = 16
 FIFO_SHIFT = 12 + 16
 """From a message's key, ``seqno << 16 | index``, to its bucket."""
@@ -68,13 +68,13 @@ class ViewRun:
     counters: tuple[int, int]
     """Lowest and highest view counter."""
     transitional: int
-    """Global seqno of the first row that is; 0: none is."""
+    """Global seqno of the first transitional row; 0: none."""
     back: Found
     """Global seqnos that are not higher than one before."""
     jumps: Found
     """Global seqnos more than one higher than the highest before."""
     decided: Found
-    """Rows that are not transitional, behind one that is: the global seqnos of that one and of the row."""
+    """Non-transitional rows behind a transitional one: the global seqnos of that one and of the row."""
 
 
 @dataclass(slots=True)
@@ -100,13 +100,13 @@ class Group:
     highest: int
     """Global seqno; 0 where there is no total order."""
     highest_key: int
-    """Under total order of the highest packet, its first message."""
+    """Under total order, the first message of the highest packet."""
     decided_key: int
-    """Without total order, the highest key of a message that is not transitional; 0: all are."""
+    """Without total order, the highest key of a non-transitional message; 0: all are transitional."""
     fingerprint: int
 
     def add(self, other: Group) -> None:
-        """The rows of the same group in another segment."""
+        """Adds the rows of the same group in another segment."""
         self.rows += other.rows
         self.highest = max(self.highest, other.highest)
         self.highest_key = max(self.highest_key, other.highest_key)
@@ -124,9 +124,9 @@ class Summary:
     views: list[ViewRun]
     senders: list[SenderRun]
     payloads: int
-    """Payloads whose hash was computed again."""
+    """Payloads that were hashed again."""
     altered: Found
-    """Payloads that do not have the hash, or the length, that was taken at delivery."""
+    """Payloads without the hash, or the length, recorded at delivery."""
     groups: dict[tuple[int, int, int], Group]
     """By (view tag, sender, bucket)."""
 

@@ -1,4 +1,4 @@
-"""A quiet Spark session, wherever there is a Java: the machine's, or else the one that comes as a wheel."""
+"""A quiet Spark session, with the machine's Java or the one that comes as a wheel."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 JAVA_MIN = 17
 SHIPPED = "seqcast-package"
-"""Directory of an executor's working directory into which Spark unpacks the package."""
+"""Directory, in an executor's working directory, into which Spark unpacks the package."""
 
-# Spark's launcher always asks for a module that only speeds up linear algebra: a smaller Java lacks it and stops, any
-# other prints a warning. sun.security.action went with Java 24. Neither is needed here.
+# Spark's launcher always asks for a module that only speeds up linear algebra: a smaller Java lacks it and stops, and
+# others print a warning. sun.security.action went with Java 24. Neither is needed here.
 _SHIM = """#!/bin/sh
 for argument do
     shift
@@ -57,7 +57,7 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 
 
 def open_session(master: str | None = None, *, name: str = "seqcast audit", ship: bool = False) -> SparkSession:
-    """A Spark session on ``master``, by default this machine's processors. The caller stops it.
+    """A Spark session on ``master``, by default on this machine's processors. The caller stops it.
 
     Works without a network.
 
@@ -65,8 +65,8 @@ def open_session(master: str | None = None, *, name: str = "seqcast audit", ship
         master: "local[*]", "spark://host:7077", ...
         name: what Spark calls the application.
         ship: send this process's seqcast, compiled modules included, to the workers of a cluster. They need the same
-            version of Python, the same platform, and pyarrow; without ``ship`` also seqcast. Their Python is that of
-            the environment's PYSPARK_PYTHON, by default of the same path as this one.
+            version of Python, the same platform, and pyarrow; without ``ship`` also seqcast. Their Python is the
+            environment's PYSPARK_PYTHON, by default the same path as this one.
 
     Raises:
         SparkFailed: no Java 17 or later, or Spark does not start.
@@ -136,8 +136,8 @@ def _packed(files: Path) -> Path:
 
 
 def _start_java(settings: Mapping[str, Any]) -> None:
-    """Starts Spark's Java, where this process has none yet, in a session of its own: a signal to our process group
-    (Ctrl-C, the terminal's end, ``timeout``) is for us, who end Java in order."""
+    """Starts Spark's Java, unless this process has one, in a session of its own: a signal to our process group (Ctrl-C,
+    the terminal's end, ``timeout``) reaches only this process, which ends Java in order."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
@@ -183,7 +183,7 @@ def told_in_a_line() -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    """The line of a failure that says most: the innermost cause."""
+    """The most telling line of a failure: the innermost cause."""
     java = getattr(error, "java_exception", None)
     lines = [line.strip() for line in (str(java) if java is not None else str(error)).splitlines() if line.strip()]
     causes = [line for line in lines if re.match(r"(Caused by: )?[\w.$]*(Error|Exception)\b", line)]
@@ -191,7 +191,7 @@ def _reason(error: BaseException) -> str:
 
 
 def stop(session: SparkSession) -> None:
-    """Ends Spark, also one whose Java is gone."""
+    """Ends Spark, even if its Java is gone."""
     with contextlib.suppress(Exception):
         session.stop()
 
@@ -227,7 +227,7 @@ def find_java() -> Path:
 
 
 def java_version(java: Path) -> int:
-    """Major version of a ``java``, 0 where it does not run."""
+    """Major version of a ``java``, 0 if it does not run."""
     try:
         told = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=30, check=True).stderr
     except (OSError, subprocess.SubprocessError):
@@ -237,7 +237,7 @@ def java_version(java: Path) -> int:
 
 
 def _shim(java: Path, files: Path) -> Path:
-    """A JAVA_HOME whose ``java`` leaves out what Spark's launcher asks for in vain."""
+    """A JAVA_HOME with a ``java`` that drops the launcher's needless options."""
     if os.name != "posix":
         return java.parent.parent
     target = files / "java" / "bin" / "java"
@@ -249,9 +249,8 @@ def _shim(java: Path, files: Path) -> Path:
 
 @contextlib.contextmanager
 def _interrupts_kept() -> Iterator[list[int]]:
-    """Ctrl-C, SIGTERM and SIGHUP are kept, and listed, while Java starts: it would not end with a Python that left it
-    half way. The handlers from before are there again afterwards, and not PySpark's, which calls Java from within a
-    call."""
+    """Holds back Ctrl-C, SIGTERM and SIGHUP, and lists them, while Java starts: Java would outlive a Python that leaves
+    half way. Afterwards restores the handlers from before, not PySpark's, which calls Java from within a call."""
     came: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield came
@@ -267,7 +266,7 @@ def _interrupts_kept() -> Iterator[list[int]]:
 
 
 def _no_traceback_of_an_interrupt(record: logging.LogRecord) -> bool:
-    """Py4J logs where Ctrl-C met it, before the interrupt goes on to who handles it."""
+    """Drops what Py4J logs at Ctrl-C, before the interrupt reaches its handler."""
     return not str(record.msg).startswith("KeyboardInterrupt while sending command")
 
 

@@ -1,9 +1,9 @@
 """A sink that multicasts rows: ``df.writeStream.format("seqcast").option("cluster", "orders")``.
 
 Tasks hand the payloads of their rows to the driver, and the driver's process for commits multicasts the batch, as one
-member of the group: tasks run again, or twice at a time, and members that join and leave with every task would change
-the view each time. The batch is an atomic one (`seqcast.batches`): the receivers deliver it whole, and once, however
-often Spark repeats it.
+member of the group. Tasks may run again, or twice at a time, and members that join and leave with every task would
+change the view each time. The batch is an atomic one (`seqcast.batches`): the receivers deliver it whole, and once,
+however often Spark repeats it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from seqcast.api.group import Group
 
 QUERY_ID = "sql.streaming.queryId"
-"""Property of a task: the id of its streaming query, which stays the same when it is restarted from its checkpoint."""
+"""Property of a task: the id of its streaming query, which stays the same after a restart from its checkpoint."""
 SEND_BYTES = 8 << 20
 
 
@@ -52,7 +52,7 @@ class Target:
     Args:
         cluster: name of the group.
         settings: of ``seqcast.join``.
-        members: a batch is sent only to a view with at least so many members, the sink included.
+        members: a batch is sent only to a view with at least this many members, including the sink.
         timeout_s: for a batch: to join, to send, and until every member's application has taken it.
         batch_bytes: bound of a batch, which the driver holds in memory.
     """
@@ -67,7 +67,7 @@ class Target:
     def of(cls, options: Mapping[str, str]) -> Target:
         """
         Raises:
-            UsageError: an option is missing, or has a value that it cannot have.
+            UsageError: an option is missing, or its value is invalid.
         """
         if not options.get("cluster"):
             raise UsageError('no cluster: .option("cluster", "orders") names the group that the rows are sent to')
@@ -159,13 +159,13 @@ class Sink(DataSourceStreamArrowWriter):
             )
 
     def _sent(self, parts: list[Rows], batch: int, deadline: float) -> bool:
-        """Sends the batch. False: some member may lack some of it; sent again, those who have it drop it."""
+        """Sends the batch. False: a member may lack part of it; if it is sent again, members that have it drop it."""
         group = _member(self._target, parts[0].query, deadline)
         try:
             _events(group)
             _multicast(group, parts, batch, deadline)
             taken = group.wait_consumed(max(0.0, deadline - time.monotonic()))
-            # Who crashed before it took the batch is not waited for: it must not have been the last one.
+            # wait_consumed does not wait for a member that crashed: enough members must be left.
             enough = len(group.sending_view.members) >= self._target.members
             return taken and enough and not any(isinstance(event, Lost) for event in _events(group))
         except NotMember:
@@ -174,10 +174,10 @@ class Sink(DataSourceStreamArrowWriter):
             _leave_when_idle(self._target)
 
 
-# ---- this process's members. They stay between batches, so that not every batch joins and changes the view twice.
+# ---- this process's members. They stay between batches, so that a batch need not join and change the view twice.
 
 IDLE_S = 30.0
-"""A member that sends nothing for so long leaves: Spark kills a process that it has not used for a minute."""
+"""A member that sends nothing for this long leaves: Spark kills a process that it has not used for a minute."""
 _groups: dict[Target, Group] = {}
 _timers: dict[Target, threading.Timer] = {}
 _lock = threading.RLock()  # a batch is being sent, or a member leaves
@@ -226,7 +226,7 @@ def _leave_when_idle(target: Target) -> None:
 
 
 def _events(group: Group) -> list[Any]:
-    """What the group was told since, which is not messages: views, and what was lost."""
+    """Events since then that are not messages: views, and what was lost."""
     told = []
     while (event := group.next_event(0)) is not None:
         told.append(event)

@@ -3,9 +3,9 @@
 ``seqcast.spark.register(spark)`` makes the format known to a session. Rows are read in tasks, as Arrow batches: from
 the files of the journals, which the workers then see under the same path, or from a tap.
 
-A stream follows one member's journal, also while it is written. Its offsets are positions in that journal, and the row
+A stream follows one member's journal, even while it is written. Its offsets are positions in that journal, and the row
 at a position never changes, so a batch that is read again after a crash has the same rows: with an idempotent sink each
-message arrives exactly once. When the member is lost the stream goes on in another one's journal.
+message arrives exactly once. When the member is lost the stream continues in another one's journal.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ SCHEMA = {
     "sent_at": "timestamp", "delivered_at": "timestamp", "payload_hash": "bigint", "transitional": "boolean",
     "payload": "binary",
 }  # fmt: skip
-"""The columns and their types. ``member``: whose journal it is; ``sender_id``, ``view_tag`` and ``payload_hash``: 64
-unsigned bits kept as signed; ``payload``: null where the journal keeps hashes; ``transitional``: null in journals of a
-version before 7. Else as in docs/journal.md."""
+"""The columns and their types. ``member``: owner of the journal; ``sender_id``, ``view_tag`` and ``payload_hash``: 64
+unsigned bits kept as signed; ``payload``: null if the journal keeps hashes; ``transitional``: null in journals of a
+version before 7. Otherwise as in docs/journal.md."""
 
 
 MADE_OF = {"sender_id": "sender", "sent_at": "sent_ns", "delivered_at": "delivered_ns"}
-"""Column of a source -> that of the journal, where it has another name."""
+"""Column of a source -> column of the journal, if the names differ."""
 
 
 def register(spark: SparkSession) -> None:
@@ -58,8 +58,8 @@ def register(spark: SparkSession) -> None:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which rows are read, by the options of a source. Not by Spark's own push-down of filters: as of 4.3 a DataFrame
-    keeps what was pushed for one query and applies it to the next one that has no such filter.
+    """Which rows are read, by the options of a source. Spark's own push-down of filters is not used: as of 4.3 a
+    DataFrame keeps what was pushed for one query and applies it to the next one that has no such filter.
 
     Args:
         views: counters; empty: all.
@@ -78,7 +78,7 @@ class Wanted:
     def of(cls, options: Mapping[str, str]) -> Wanted:
         """
         Raises:
-            UsageError: an option has a value that it cannot have.
+            UsageError: the value of an option is invalid.
         """
         counters = _listed(options.get("view", ""))
         if not all(counter.isdecimal() for counter in counters):
@@ -114,7 +114,7 @@ class Wanted:
         return min((begin for begin, _ in kept), default=0), max((end for _, end in kept), default=0)
 
     def among(self, batch: pa.RecordBatch, names: Mapping[int, str]) -> pa.RecordBatch:
-        """The wanted rows of a batch of a journal, whose senders have these names."""
+        """The wanted rows of a journal's batch. ``names``: of senders, by id."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -167,7 +167,7 @@ class JournalSource(DataSource):
     """The format. Options: ``path`` (``load(path)``), a member's journal, a directory of journals or a pattern;
     ``tap``, addresses of taps, with ``token`` or ``tokenFile``, and ``certificateFile`` for TLS; ``view``, ``sender``,
     ``since``, ``until`` and ``columns``, see `Wanted`; for streams also ``startingOffset`` ("earliest", "latest"),
-    ``maxRowsPerBatch``, ``failoverAfter`` (seconds), and ``failOnDataLoss`` ("false": go on without what is gone). As a
+    ``maxRowsPerBatch``, ``failoverAfter`` (seconds), and ``failOnDataLoss`` ("false": continue without lost rows). As a
     sink see `seqcast.spark.sink`."""
 
     @classmethod
@@ -179,7 +179,7 @@ class JournalSource(DataSource):
 
     def reader(self, schema: Any) -> DataSourceReader:
         if not self.options.get("tap") and not _is_pattern(self.options.get("path", "")):
-            find([self.options.get("path") or _no_path()])  # says what is wrong with the path
+            find([self.options.get("path") or _no_path()])  # raises if something is wrong with the path
         return JournalReader(stores_of(self.options), Wanted.of(self.options))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamWriter:
@@ -234,12 +234,12 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     Args:
         stores: where journals are.
-        starting: "earliest" or "latest", where there is no checkpoint.
-        max_rows: of a batch; 0: all there is.
-        fail_on_data_loss: whether rows that retention removed before they were read are an error, and rows that the
-            stream gave out and no other member has.
-        failover_s: when a member that seems lost is.
-        wanted: which rows are given out; offsets count all.
+        starting: "earliest" or "latest", if there is no checkpoint.
+        max_rows: of a batch; 0: no limit.
+        fail_on_data_loss: whether it is an error if retention removed rows before they were read, or if the stream gave
+            out rows that no other member has.
+        failover_s: a member that seems lost for this long counts as lost.
+        wanted: the rows to give out; offsets count all rows.
     """
 
     def __init__(
@@ -278,7 +278,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadMaxRows):
             end = min(end, max(begin, followed.journal.first_idx) + limit.max_rows)
         if end <= begin and followed.id == int(start["member"], 16):
-            return start  # the same text as before, or Spark would take it for something new
+            return start  # the same text as before, or Spark would see new data
         self._last = offset_at(followed.journal, max(begin, end))
         return self._last
 
@@ -314,7 +314,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _range(self, start: dict[str, Any], end: dict[str, Any]) -> tuple[Found, int, int]:
         """The journal that has the rows of a batch, and their positions in it. A batch that is read again may have to
-        come from another member's journal than the first time; it has the same messages."""
+        come from another member's journal; it has the same messages."""
         lost: JournalError | None = None
         found = self._follower.find(int(end["member"], 16))
         for each in [found] if found is not None else self._follower.all():

@@ -1,4 +1,4 @@
-"""Where a source's journals are: in directories of this machine, or behind taps. Both are asked the same."""
+"""Where a source's journals are: in directories of this machine, or behind taps. Both have one interface."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from seqcast.spark.source import Wanted
 
 PARTITION_BYTES = 128 << 20
-"""Segments of a journal on disk are gathered to this much for a task."""
+"""A task reads segments of a journal on disk up to about this size."""
 PARTITION_ROWS = ROW_GROUP_ROWS
 """Rows of a stream's batch, or of a tap's journal, for a task."""
 
@@ -32,10 +32,10 @@ class Store(Protocol):
     """Journals by the ids of their members."""
 
     def members(self) -> list[int]:
-        """Those whose journals can be read now."""
+        """Ids of members with journals that can be read now."""
 
     def journal(self, member: int) -> Journal | None:
-        """As it is now; None where it cannot be read from here.
+        """The journal as it is now; None if it cannot be read from here.
 
         Raises:
             JournalError: it is damaged, or of another version.
@@ -45,16 +45,16 @@ class Store(Protocol):
         """The rows at positions ``first`` to ``end`` - 1."""
 
     def ranges(self, journal: Journal, first: int, end: int, since_ns: int) -> Iterator[tuple[int, int]]:
-        """The rows at positions ``first`` to ``end`` - 1 in ranges that suit a task. May leave out what was all
-        delivered before a time, ns since 1970."""
+        """The rows at positions ``first`` to ``end`` - 1 in ranges that suit a task. May leave out ranges that
+        were delivered entirely before a time, ns since 1970."""
 
     def part(self, journal: Journal, wanted: Wanted, first: int, end: int) -> Part:
-        """What a task needs to read these rows."""
+        """Data that a task needs to read these rows."""
 
 
 @dataclass(frozen=True)
 class Part(InputPartition):
-    """What one task reads: of a member's journal, the rows ``first`` to ``end`` - 1."""
+    """The rows that one task reads of a member's journal: ``first`` to ``end`` - 1."""
 
     member: str
     names: dict[int, str]
@@ -65,7 +65,7 @@ class Part(InputPartition):
 
     @property
     def columns(self) -> list[str]:
-        """Of the journal, what the wanted columns are made of."""
+        """Columns of the journal from which the wanted columns are made."""
         needed = self.wanted.needed - (set() if self.has_payload else {"payload"})
         return [name for name in (*COLUMNS, "payload") if name in needed]
 
@@ -112,7 +112,7 @@ class PartFields(TypedDict):
 
 
 def part_fields(journal: Journal, wanted: Wanted, first: int, end: int) -> PartFields:
-    """What each kind of part has."""
+    """The fields of each kind of part."""
     return {
         "member": journal.member.name,
         "names": {signed(member.id): member.name for view in journal.views for member in view.members},
@@ -225,7 +225,7 @@ def stores_of(options: Mapping[str, str]) -> list[Store]:
     """The stores that the options ``path``, ``tap``, ``token``, ``tokenFile`` and ``certificateFile`` name.
 
     Raises:
-        UsageError: there is none, a tap without a token, or a file cannot be read.
+        UsageError: there is no store, a tap has no token, or a file cannot be read.
     """
     stores: list[Store] = []
     if path := options.get("path"):
@@ -242,7 +242,7 @@ def stores_of(options: Mapping[str, str]) -> list[Store]:
 
 
 def _certificates(options: Mapping[str, str]) -> str:
-    """As text: workers have no file of the driver's."""
+    """As text: workers do not have the driver's files."""
     if not (file := options.get("certificateFile")):
         return ""
     try:

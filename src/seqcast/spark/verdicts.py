@@ -24,7 +24,7 @@ CHECKS = {
 WORDS = {True: "true", False: "FALSE", None: "not checked"}
 """How a verdict reads."""
 EXAMPLES = 100
-"""Counter-examples of a check that are kept; all are counted."""
+"""At most this many counter-examples of a check are kept; all are counted."""
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class Verdict:
     """One line of the table.
 
     Args:
-        compared: what was looked at, with how many; empty: there was nothing to compare.
+        compared: what was compared, and how many; empty: there was nothing to compare.
         violations: how many were found; a lower bound where only examples were examined.
         examples: the first counter-examples: who, where, what.
     """
@@ -68,7 +68,7 @@ class Report:
     delivered: dict[tuple[str, str], int] = field(default_factory=dict)
     """(member, sender) -> messages."""
     unexamined: int = 0
-    """Buckets that differ and were not compared row by row; what is not refuted by others is then not checked."""
+    """Buckets that differ and were not compared row by row. A check that no others refute is then not checked."""
 
     def violation(self, check: str, what: str, count: int = 1) -> None:
         verdict = self.verdicts[check]
