@@ -1,4 +1,4 @@
-"""What a group delivered, as journals for the tests of the audit, which plant faults in it."""
+"""What a group delivered, as journals in which the tests of the audit plant faults."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Story = list[tuple[View, list[Row]]]
 
 
 class Script:
-    """What a group delivered: four members, then E joins, then A, which orders, crashes, then D leaves."""
+    """What a group delivered: four members, then E joins, then A, the sequencer, crashes, then D leaves."""
 
     def __init__(self, order: str = "sequencer", counter: int = 0) -> None:
         self.order = order
@@ -36,13 +36,13 @@ class Script:
         }
         self.stories: dict[Member, Story] = {who: [(of, list(rows[of])) for of in life] for who, life in lives.items()}
         self.at(A, self.v2)[40:] = []  # A crashed before the others delivered the rest
-        self.at(D, self.v3)[50:] = []  # D left when it had taken so much
+        self.at(D, self.v3)[50:] = []  # D left after so many deliveries
 
     def rows_of(self, of: View, packets: int) -> list[Row]:
         rows: list[Row] = []
         for packet in range(packets):
             sender = of.members[packet % len(of.members)]
-            self.seqnos[sender] += 1 + packet % 2  # a packet in which no message ends leaves out a seqno
+            self.seqnos[sender] += 1 + packet % 2  # a packet in which no message ends skips a seqno
             for index in range(1 + packet % 3):
                 seqno = 0 if self.order == "fifo" else len(rows) + 1
                 rows.append(Row(sender, self.seqnos[sender], index, seqno, b"%d/%d" % (packet, index)))

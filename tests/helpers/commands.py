@@ -1,4 +1,4 @@
-"""The commands' modules, called as ``seqcast`` does it, but for what turns their errors into a line and a status."""
+"""The commands' modules, called as ``seqcast`` does, without turning their errors into a line and a status."""
 
 from collections.abc import Sequence
 from types import ModuleType

@@ -21,7 +21,7 @@ TAG = 7
 
 
 class MemoryStore:
-    """A late-join handler's, without a file."""
+    """A late-join handler's store, without a file."""
 
     def __init__(self) -> None:
         self.rows: dict[tuple[int, int], bytes] = {}
@@ -54,7 +54,7 @@ class CrowdNet:
         loss: probability; may be changed at any time.
         cut: (from, to) -> does it never arrive?
         members: by number, those that live.
-        told: by number, what the application of each member was told, in order; also of those that are gone.
+        told: by number, what the application of each member was told, in order, including members that are gone.
     """
 
     def __init__(self, seed: int = 1, loss: float = 0.0) -> None:
@@ -83,7 +83,7 @@ class CrowdNet:
         self._flush(number)
 
     def inject(self, number: int, data: bytes, source: int) -> None:
-        """A datagram that somebody at 10.0.0.``source`` made comes to a member."""
+        """A datagram forged at 10.0.0.``source`` arrives at a member."""
         self.members[number].datagram(data, bytes([10, 0, 0, source]), self.now)
         self._flush(number)
 
@@ -117,7 +117,7 @@ class CrowdNet:
                     heappush(self._queue, (at, self._n, each, bytes([10, 0, 0, number]), data))
         self.told[number] += member.take_events()
 
-    # ---- what came of it
+    # ---- results
 
     def payloads(self, number: int) -> list[bytes]:
         return [each.payload for each in self.told[number] if isinstance(each, Delivered)]
@@ -129,8 +129,8 @@ class CrowdNet:
         return [each.handlers for each in self.told[number] if isinstance(each, HistoryEnd)]
 
     def judge(self) -> None:
-        """In all that each member was told, each sender's seqnos follow each other: nothing comes twice or out of
-        order, and nothing is left out in silence."""
+        """Each member was told consecutive seqnos of each sender: nothing comes twice or out of order, and nothing is
+        skipped silently."""
         for number, told in self.told.items():
             last: dict[int, int] = {}
             for each in told:

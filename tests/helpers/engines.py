@@ -14,11 +14,11 @@ from seqcast.config.derive import engine_settings
 
 MS = 1_000_000
 HEARTBEAT_MS, SUSPECT_MS = 50, 400
-"""How often the engine beats, and when it suspects a silent member, by its default settings."""
+"""The engine's heartbeat interval, and when it suspects a silent member, by its default settings."""
 
 
 def make_engine(member_id: int = 1, make: Callable[..., Engine] = Engine, **settings: object) -> Engine:
-    """An engine with the default settings but for those given; acks and probes are quick, as time goes by hand."""
+    """An engine with the default settings except those given; acks and probes are quick, as time goes by hand."""
     quick = {"ack_delay_ns": 2 * MS, "probe_ns_min": 4 * MS, "slabs_max": 1024}
     return make(member_id=member_id, **{"group_tag": 7, "seed": 1, **engine_settings(Config()), **quick, **settings})
 
@@ -81,7 +81,7 @@ class Net:
             )
 
     def step(self, ns: int = MS, take: bool = True) -> int:
-        """Lets `ns` pass, moves every datagram, takes what is delivered."""
+        """Lets `ns` pass, moves every datagram, takes all deliveries."""
         self.now += ns
         moved = 0
         for src, engine in enumerate(self.engines):
@@ -135,7 +135,7 @@ def messages(seed: int, n: int, most: int = 5000) -> list[bytes]:
 def change_view(
     net: Net, survivors: list[int], members: list[int], *, sequencer: int, tag: int, steps: int = 200
 ) -> None:
-    """The cut (design, steps 3 to 5) by one who sees everything: survivors of the whole first view."""
+    """The cut (design, steps 3 to 5) by an observer that sees everything: survivors of the whole first view."""
     n = len(net.engines)
     lost = [net.ids[i] for i in range(n) if i not in survivors]
     last = {i: net.engines[i].gate_close() for i in survivors}
@@ -180,12 +180,12 @@ def change_view(
 
 
 class Traffic:
-    """Messages of random length that three members send while a fifth of all datagrams is lost; the other member, the
-    first, is to crash.
+    """Three members send messages of random length while a fifth of all datagrams is lost; the first member will crash
+    later.
 
     Args:
         net: four members.
-        rng: decides who sends, what, how long time passes and what is lost.
+        rng: decides the senders, messages, pauses and losses.
         size: a message has 5 bytes and fewer than this many more.
     """
 
@@ -200,7 +200,7 @@ class Traffic:
             self.sent[i].append(message)
 
     def until_crash(self, of_first: bytes = b"") -> None:
-        """A few hundred messages, each followed by one of the first member, if given; then nothing of it arrives."""
+        """A few hundred messages, each followed by one of the first member, if given; then nothing from it arrives."""
         self.net.drop = lambda src, dst, lane, datagram: self.rng.random() < 0.2
         for _ in range(self.rng.randrange(100, 300)):
             self.send(self.rng.choice([1, 2, 3]))

@@ -1,4 +1,4 @@
-"""What a datagram says of places, for transcripts of ``order="grant"``."""
+"""What a datagram says about places, for transcripts of ``order="grant"``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ DATA, RECORD, WANT, GRANT = 1, 14, 20, 21
 
 
 def header(datagram: bytes) -> str | None:
-    """None for a datagram that says nothing of them."""
+    """None for a datagram that says nothing about them."""
     kind = datagram[2]
     if kind in (DATA, RECORD):
         place, seqno = (struct.unpack_from("<Q", datagram, at)[0] for at in (64, 32))

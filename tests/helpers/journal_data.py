@@ -100,7 +100,7 @@ def journal(
     **settings: Any,
 ) -> Path:
     """Journals a member's story: each view and what was delivered in it. ``closed=None``: the member crashed.
-    ``successor``: the view that a member left by."""
+    ``successor``: the view by which a member left."""
     settings.setdefault("payload", "hash")
     writer = JournalWriter(top, cluster=cluster, member=who, flush_s=0.001, **settings)
     for at, (of, rows) in enumerate(story):

@@ -22,13 +22,13 @@ SOURCE = Path(__file__).resolve().parents[2] / "src"
 _numbers = itertools.count()
 _founded: set[str] = set()  # clusters that this process has joined
 SHORT_LIVED_JAVA = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""For the environment of a Java that runs for seconds: less compiling, and one thread for garbage."""
+"""Environment of a Java that runs for seconds: less compiling, and one thread for garbage collection."""
 LOOPBACK = "lo" if sys.platform.startswith("linux") else "127.0.0.1"
 LIMIT_S = 60.0
 """How long a test waits for an event, a message or the end of a process: much longer than it takes on a busy machine,
 so that only what never happens fails. Tests wait for events, not for times, so the length costs nothing."""
 PATIENT = {"lease_s": LIMIT_S / 2}
-"""Settings of members whose pauses must hold though the test does not run for a while."""
+"""Settings of members whose pauses must hold even if the test does not run for a while."""
 PATIENT_JOINER = {"discovery_s": 1.0}
 """Settings of a joiner that finds a group."""
 
@@ -41,8 +41,8 @@ def cluster() -> str:
 def join(name: str, member: str, **settings: Any) -> seqcast.Group:
     """Joins on loopback; skips the test where plain sockets have no multicast there, never where the join fails.
 
-    Where this process has joined the cluster before, a group is there, so its joiners form none for longer: on a busy
-    machine the members may not answer within the default ``discovery_s``, and two groups that merge have another
+    If this process has joined the cluster before, a group exists, so joiners wait longer before they form one: on a
+    busy machine the members may not answer within the default ``discovery_s``, and two groups that merge have another
     coordinator, and other views, than the test expects.
     """
     if why := why_no_multicast():
@@ -56,12 +56,12 @@ def join(name: str, member: str, **settings: Any) -> seqcast.Group:
 
 
 def founded(name: str) -> None:
-    """A group of this name is there: see ``join``."""
+    """Notes that a group of this name exists: see ``join``."""
     _founded.add(name)
 
 
 def environment(*arguments: str) -> dict[str, str]:
-    """For a process with these arguments, which joins a group: as ``join`` does if its name is one of them."""
+    """Environment of a process with these arguments: as patient as ``join`` if one of them is a known group."""
     known = not _founded.isdisjoint(arguments)
     path = os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])
     patient = {f"SEQCAST_{key.upper()}": str(value) for key, value in PATIENT_JOINER.items()} if known else {}
@@ -70,7 +70,7 @@ def environment(*arguments: str) -> dict[str, str]:
 
 @functools.cache
 def why_no_multicast() -> str:
-    """Why plain sockets cannot multicast on loopback; empty where they can. Uses nothing of seqcast."""
+    """Why plain sockets cannot multicast on loopback; empty if they can. Uses nothing of seqcast."""
     here = socket.inet_aton("127.0.0.1")
     try:
         with (

@@ -1,8 +1,8 @@
 """Network namespaces for tests: ``from netns import lonely, network, segmented`` gives the fixtures.
 
-The making of them is seqcast.perf.paths. A test that uses one carries the mark ``netns``
-(``pytestmark = pytest.mark.netns``), so that it is left out without root, ``ip`` or ``nft``; where the kernel forbids
-namespaces all the same, the fixtures skip it with the reason.
+seqcast.perf.paths makes them. A test that uses one carries the mark ``netns`` (``pytestmark = pytest.mark.netns``), so
+that it is left out without root, ``ip`` or ``nft``; if the kernel forbids namespaces anyway, the fixtures skip it with
+the reason.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def python(place: Place, *arguments: str, **options: Any) -> subprocess.Popen[st
 
 @contextlib.contextmanager
 def cut_off(places: Sequence[Place]) -> Iterator[None]:
-    """A partition: the interfaces of ``places`` carry nothing (the link is there, the packets are dropped)."""
+    """A partition: the interfaces of ``places`` carry nothing (the links are up, but packets are dropped)."""
     with contextlib.ExitStack() as stack:
         for place in places:
             rules = (
@@ -71,7 +71,7 @@ def network() -> Iterator[tuple[Place, ...]]:
 
 @pytest.fixture
 def segmented() -> Iterator[tuple[Place, ...]]:
-    """The same, where no packet larger than the MTU passes an interface."""
+    """The same, but no packet larger than the MTU passes an interface."""
     yield from _or_skip(bridged(MEMBERS, segmented=True))
 
 

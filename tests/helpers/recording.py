@@ -1,4 +1,4 @@
-"""What one endpoint took and gave, written down; and the same played again without an engine."""
+"""A recording of the inputs and outputs of one endpoint, and its replay without an engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seqcast.types import Member
 
 Call = tuple[str, tuple[Any, ...], dict[str, Any]]
 POLICIES = ("membership_policy", "choose_sequencer")
-"""Settings that are functions of the application: what they answer is an answer from outside, too."""
+"""Settings that are functions of the application: their answers come from outside, too."""
 
 
 def _with_policies(settings: EndpointSettings, policy: Callable[[str], Callable[..., Any]]) -> EndpointSettings:
@@ -33,7 +33,7 @@ class Tape:
     calls: list[tuple[Call, Any]] = field(default_factory=list)
 
     def listen(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, whose calls are written down."""
+        """The function, with its calls recorded."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
             # Copies: the caller may change what it passed, or was given, later.
@@ -54,7 +54,7 @@ def _still(value: Any) -> Any:
 
 
 class Recorder(Endpoint):
-    """An endpoint that writes its tape."""
+    """An endpoint that records its tape."""
 
     def __init__(self, engine: Any, me: Member, cluster: str, settings: EndpointSettings) -> None:
         self.tape = Tape(me, cluster, settings)
@@ -69,7 +69,7 @@ class Recorder(Endpoint):
 
 
 class _Listened:
-    """An engine whose answers are written down."""
+    """An engine whose answers are recorded."""
 
     def __init__(self, engine: Any, tape: Tape) -> None:
         self._engine, self._tape = engine, tape
@@ -79,7 +79,7 @@ class _Listened:
 
 
 class _Answers:
-    """Answers as an engine did, and only what that one was asked, in that order."""
+    """Repeats an engine's answers, and accepts only the same calls in the same order."""
 
     def __init__(self, tape: Tape) -> None:
         self.calls = deque(tape.calls)

@@ -11,7 +11,7 @@ from seqcast.core.table import Machine, Table
 
 
 def rewired(machine: type[Machine], **functions: Callable[..., Any]) -> Table:
-    """The machine's table with other functions in the place of its guards or actions of these names."""
+    """The machine's table with other functions in place of its guards or actions of these names."""
     new = {getattr(machine, name): function for name, function in functions.items()}
     rows = {
         pair: tuple(
@@ -28,7 +28,7 @@ def rewired(machine: type[Machine], **functions: Callable[..., Any]) -> Table:
 
 @contextlib.contextmanager
 def replaced(machine: type[Machine], **functions: Callable[..., Any]) -> Iterator[None]:
-    """While it lasts the machine has these functions, in its table and wherever it calls them itself."""
+    """While it lasts, the machine uses these functions, in its table and wherever it calls them itself."""
     table = rewired(machine, **functions)
     with contextlib.ExitStack() as stack:
         for name, function in functions.items():

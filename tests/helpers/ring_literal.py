@@ -34,7 +34,7 @@ def last_is_passed_over() -> Iterator[None]:
 
 @contextlib.contextmanager
 def unconfirmed() -> Iterator[None]:
-    """ "Optionally" (S4): the leader has its view when the token is complete, and tells nobody."""
+    """ "Optionally" (S4): the leader has its view once the token is complete, and tells nobody."""
 
     def prepare(self: Ring, *_: object) -> None:
         assert self.token is not None
@@ -82,7 +82,7 @@ def foreign_tokens_are_dropped() -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_a_lease() -> Iterator[None]:
-    """E-21: whoever waits for a token does so for ever, and knows of no loss that could be a reason to send another."""
+    """E-21: a member waits for a token for ever, and knows no loss that could be a reason to send another."""
 
     def start_lease(self: Ring) -> None:
         self.lease_ns = (1 << 63) - 1

@@ -1,6 +1,6 @@
-"""Transcripts of token rings: which processes discover which, what they send, and what each holds in the end.
+"""Transcripts of token rings: which processes discover which, what they send, and what each holds at the end.
 
-Commands, one a line; a line with ``#`` in front is a comment:
+Commands, one per line; a line with ``#`` in front is a comment:
 
 ============================  ==========================================================================================
 ``order A B C``               the processes, in their absolute order
@@ -47,7 +47,7 @@ class Play:
         self.lines: list[str] = []
         self.tokens: dict[tuple[int, int], str] = {}  # names, by source and generation
         self.held: dict[int, str] = {}  # the token that each process had last
-        self.doomed: list[tuple[str, str, str]] = []  # who crashes, at what, to whom
+        self.doomed: list[tuple[str, str, str]] = []  # sender that crashes, at which frame, to which member
         self.make = make
         self._world: RingWorld | None = None
 
@@ -145,7 +145,7 @@ class Play:
 
 
 def play(text: str, make: Any = Ring) -> tuple[Play, str]:
-    """Runs a transcript; returns how it stands in the end, and the transcript as it came out."""
+    """Runs a transcript; returns its run, and the transcript as it came out."""
     one, blocks = Play(make), parse(text)
     for block in blocks:
         block.output = []

@@ -11,7 +11,7 @@ OF_THE_WORLD = {
     "journal_payload", "journal_required", "journal_segment_bytes", "journal_segment_s", "leave_timeout_s",
     "state_backlog_bytes", "state_memory_bytes", "state_timeout_s",
 }  # fmt: skip
-"""Settings that derive hands to nobody: tests/sockets/test_settings.py sees them read."""
+"""Settings that ``derive`` passes to nobody: tests/sockets/test_settings.py sees them read."""
 
 
 def given(config):

@@ -28,7 +28,7 @@ class Journals:
     def note(self, application: Application, item: Any) -> None:
         """An application is given an item of its stream."""
         record = application.record
-        if not record.receives:  # a journal is of what a member is given
+        if not record.receives:  # a journal has what a member is given
             return
         writer = self._writers.get(record.id)
         if writer is None:
@@ -51,7 +51,7 @@ class Journals:
             writer.close(reason, at_view_end=view is not None, successor=view)
 
     def close(self) -> None:
-        """Of members that crashed, or run still, nothing but the closing record is missing."""
+        """For members that crashed or still run, only the closing record is missing."""
         for member, writer in self._writers.items():
             if member not in self._ended:
                 writer.close("crash")

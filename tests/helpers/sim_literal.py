@@ -58,7 +58,7 @@ def storm(seed: int, order: str = "fifo") -> Options:
 
 
 def turnover(seed: int, order: str = "fifo") -> Options:
-    """A short run in which members join, take over a state that takes its time, and their providers fall."""
+    """A short run in which members join and take over a large state, and their providers crash."""
     return Options(seed=seed, order=order, **families.TURNOVER)
 
 
@@ -71,7 +71,7 @@ def as_built() -> Iterator[dict[str, Any]]:
 
 
 class _NoFreeze(Engine):
-    """From its OK on a member goes on accepting the packets of those outside the survivors."""
+    """After its OK a member still accepts packets of members outside the survivors."""
 
     def freeze(self, lost: Any, still: bool = False) -> None:
         pass
@@ -83,8 +83,8 @@ def no_freeze() -> Iterator[dict[str, Any]]:
 
 
 class _NoPromise(Participant):
-    """Attempts are ordered by their number alone: of two with one number a member answers both, and takes the CUT and
-    the VIEW of either."""
+    """Attempts are ordered by their number alone: a member answers two with the same number, and takes the CUT and the
+    VIEW of either."""
 
     answered: frozenset[Attempt] = frozenset()
 
@@ -117,7 +117,7 @@ def no_promise() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def no_adoption() -> Iterator[dict[str, Any]]:
-    """The VIEW that answers a START is not adopted: the initiator goes on with its own proposal."""
+    """The VIEW that answers a START is not adopted: the initiator continues with its own proposal."""
     with mock.patch.object(Initiator, "newer", lambda self, frame: None):
         yield {}
 
@@ -227,7 +227,7 @@ def no_deadline() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def late_state() -> Iterator[dict[str, Any]]:
-    """The provider takes its state when it comes to it, some messages behind the boundary."""
+    """The provider takes its state late, some messages behind the boundary."""
 
     def later(self: Application, *what: Any) -> None:
         self.machine.clock.at(self.machine.clock.now + 20 * MS, original, self, *what)
@@ -239,7 +239,7 @@ def late_state() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def resumed_elsewhere() -> Iterator[dict[str, Any]]:
-    """Chunks go on where they were, also with another provider."""
+    """Chunks continue where they were, even with another provider."""
 
     def feed(self: StateKeeper, effects: list[TransferEffect]) -> None:
         if any(isinstance(effect, BeginState) for effect in effects):
@@ -258,7 +258,8 @@ def resumed_elsewhere() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def no_pause_id() -> Iterator[dict[str, Any]]:
-    """A SUSPEND that comes late, after its pause has ended, stops whom it reaches; there is no lease either (E-18)."""
+    """A SUSPEND that comes after its pause has ended stops each member that it reaches; there is no lease either
+    (E-18)."""
 
     def due(self: PauseMember) -> int:
         return self.poll_ns
@@ -272,7 +273,7 @@ def no_pause_id() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def pause_done_over() -> Iterator[dict[str, Any]]:
-    """The member after one that crashed while it paused the group does the pause over (FLU-08, E-18)."""
+    """If the owner of a pause crashes, the next member repeats the pause (FLU-08, E-18)."""
     install, close = Installer.install, Machines.end_pauses
     pausing: dict[Machines, set[int]] = {}
 
@@ -365,7 +366,7 @@ def newer_first() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def no_quorum() -> Iterator[dict[str, Any]]:
-    """Each side of a partition takes itself for the primary one."""
+    """Each side of a partition considers itself primary."""
     with mock.patch.object(Context, "enough", lambda self, survivors: True):
         yield {}
 
@@ -378,7 +379,7 @@ def done_forgotten() -> Iterator[dict[str, Any]]:
 
 
 class _NotStill(Engine):
-    """In a primary partition, too, members deliver on between their OK and the CUT."""
+    """In a primary partition, too, members continue to deliver between their OK and the CUT."""
 
     def freeze(self, lost: Any, still: bool = False) -> None:
         super().freeze(lost)
@@ -390,7 +391,8 @@ def not_still() -> Iterator[dict[str, Any]]:
 
 
 class _OneVector(Engine):
-    """Of each stream one mark is told, the least that was delivered, for the purge and the last message (NAK-02)."""
+    """Of each stream one mark is reported, the least that was delivered, for the purge and the last message
+    (NAK-02)."""
 
     def transmit(self, now_ns: int, all: bool = True, runs_max: int = 0) -> list[tuple[int, bytes, bytes]]:
         return [(lane, to, self.retold(datagram)) for lane, to, datagram in super().transmit(now_ns, all, runs_max)]
@@ -407,7 +409,7 @@ class _OneVector(Engine):
 
 
 class _Silent(World):
-    """Nobody says a last message: what is lost at the end stays so, if nothing else tells of it."""
+    """Nobody sends a last message: what is lost at the end stays lost, if nothing else reveals it."""
 
     def start_node(self, name: str) -> None:
         super().start_node(name)
@@ -449,14 +451,14 @@ class _Voting(Engine):
 
 
 class _Unilateral(_Voting):
-    """Who came with the last view is not asked: those who were there decide (STA-06, STA-07)."""
+    """Members that joined with the last view are not asked: the others decide (STA-06, STA-07)."""
 
     def votes(self, sent: int) -> list[tuple[int, int]]:
         return [(member, sent) for member in self.newcomers]
 
 
 class _Lagging(_Voting):
-    """What is so far behind the newest packet is purged, whoever has it (PB-03, E-10)."""
+    """Packets far enough behind the newest are purged, whichever members have them (PB-03, E-10)."""
 
     LAG = 10
 
@@ -491,13 +493,13 @@ def own_merge_ids() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def no_merge_timer() -> Iterator[dict[str, Any]]:
-    """Who follows a merge waits until its leader goes or cancels (E-12)."""
+    """A follower of a merge waits until its leader goes or cancels (E-12)."""
     with replaced(Merger, renew=lambda self, *_: None):
         yield {}
 
 
 class _LeaderFalls(World):
-    """The first leader to whom a subgroup says that it is cut crashes in that moment."""
+    """The first leader to which a subgroup reports its cut crashes at that moment."""
 
     fallen = False
 
@@ -509,7 +511,7 @@ class _LeaderFalls(World):
 
 
 class _MulticastsOnly(Engine):
-    """A flush levels what was sent to the group, and no unicasts (FLU-16, E-16)."""
+    """A flush levels messages to the group, but not unicasts (FLU-16, E-16)."""
 
     def gate_close(self, unicasts: bool = False) -> int:
         return super().gate_close()
@@ -522,7 +524,7 @@ def multicasts_only() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def policy_unchecked() -> Iterator[dict[str, Any]]:
-    """What a membership policy returns is the next view, whoever is missing in it."""
+    """What a membership policy returns is the next view, even if members are missing in it."""
 
     def arrange(self: Initiator, infos: Any, subgroups: Any) -> Any:
         policy, by_id = self.context.settings.membership_policy, {info.id: info for info in infos}
@@ -537,13 +539,13 @@ def policy_unchecked() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def larger_wins() -> Iterator[dict[str, Any]]:
-    """Of two groups that were founded apart the larger one stays, and who is blocked gives way (no history)."""
+    """Of two groups founded apart the larger one stays, and a blocked one gives way (no history)."""
     with mock.patch.object(seqcast.core.machines.beacons, "history_of", lambda context: 0):
         yield {}
 
 
 class _Refounded(World):
-    """All but one crash half way; others start while they do not hear the last one, and then the network heals."""
+    """All but one crash halfway; others start while they do not hear the last one, and then the network heals."""
 
     def plan(self) -> None:
         super().plan()
@@ -574,21 +576,21 @@ def sends_go_on() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def no_drain() -> Iterator[dict[str, Any]]:
-    """LEAVE is said at once, whatever is on its way to the sequencer (SEQ-24 is not there)."""
+    """LEAVE is sent at once, whatever is on its way to the sequencer (without SEQ-24)."""
     with replaced(Lifecycle, drained=lambda self: True):
         yield {}
 
 
 @contextlib.contextmanager
 def silent_loss() -> Iterator[dict[str, Any]]:
-    """Whoever is out is not told what the others did not deliver."""
+    """A member that is out is not told what the others did not deliver."""
     with mock.patch.object(Losses, "undelivered", lambda self, *args: []):
         yield {}
 
 
 @contextlib.contextmanager
 def alone_is_well() -> Iterator[dict[str, Any]]:
-    """A member that was cut off counts itself as everybody."""
+    """A member that was cut off counts itself as the whole group."""
     with mock.patch.object(Losses, "alone", lambda self, *args: []):
         yield {}
 
@@ -646,7 +648,8 @@ DISAGREEING = families.calm(
     members=3, duration_ns=SECOND // 2, bytes_max=50, delay_ns=5 * MS, jitter_ns=1000, loss=0.1, tail=0.1,
     tail_ns=100 * MS, doubts=30, rejoins=8, unicasts=0,
 )  # fmt: skip
-"""In three the VIEW of each initiator often misses the other two: views with one counter, and members in common."""
+"""In a group of three the VIEW of each initiator often misses the other two: different views with the same counter and
+common members."""
 STORMS: dict[str, dict[str, Any]] = {
     "no_promise": families.calm(
         duels=1, duration_ns=450 * MS, bytes_max=50, rate=1000, delay_ns=5 * MS, jitter_ns=5 * MS, unicasts=0,
@@ -682,7 +685,7 @@ STORMS: dict[str, dict[str, Any]] = {
     "no_merge_timer": families.calm(partitions=1, duration_ns=2 * SECOND, rate=50),
     **sim_literal_order.STORMS,
 }  # fmt: skip
-"""What makes the choice that a rule is about a common one, where it is rare in ``storm``."""
+"""Options that make the case that a rule is about common, if it is rare in ``storm``."""
 WORLDS: dict[str, type[World]] = {
     "one_vector": _Silent,
     "no_merge_timer": _LeaderFalls,

@@ -1,7 +1,6 @@
 """Literal readings of the rules of order, stability and merging: E-01 to E-07, and parts of E-10 and E-12.
 
-A part of those in ``sim_literal``. What an engine does to datagrams here is what one that was built by the words of the
-documents would do.
+A part of those in ``sim_literal``. Here an engine treats datagrams as one built by the words of the documents would.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ def overtaken() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def order_not_levelled() -> Iterator[dict[str, Any]]:
-    """Survivors go on with what each has of the old sequencer's stream, and send the rest to the new one (E-02)."""
+    """Survivors continue with what each has of the old sequencer's stream, and send the rest to the new one (E-02)."""
 
     def fetch(self: Participant, frame: Cut) -> None:
         assert self.context.view is not None
@@ -93,7 +92,8 @@ def order_not_levelled() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def own_receipt() -> Iterator[dict[str, Any]]:
-    """A sender forgets what came back to it; the cut ends where all survivors are, and nobody sends the rest (E-03)."""
+    """A sender forgets what came back to it; the cut ends at what all survivors have, and nobody sends the rest
+    (E-03)."""
 
     def literal(n: int, oks: Any) -> Any:
         cut, fetch = fix_cut(n, oks)
@@ -151,8 +151,7 @@ def forward_refused() -> Iterator[dict[str, Any]]:
 def same_incarnation() -> Iterator[dict[str, Any]]:
     """A process that starts again has the id that it had before, and begins with the first seqno (E-06).
 
-    To its application it is the same: it goes on counting where it was. What the checkers know of processes, and not
-    of ids, is left out.
+    To its application it is the same: it continues its count. Checks that know processes, not ids, are left out.
     """
     install, start = Installer.install, World.start_node
 
@@ -189,7 +188,8 @@ def same_incarnation() -> Iterator[dict[str, Any]]:
 
 
 class _OwnLost(Engine):
-    """What the sequencer itself sent is in nobody's table: who lacks it does not get it from another (E-07)."""
+    """The sequencer's own messages are in nobody's table: a member that lacks them does not get them from another
+    (E-07)."""
 
     me = sequencer = -1
 
@@ -212,7 +212,7 @@ def own_lost() -> Iterator[dict[str, Any]]:
 
 
 class _OneTooFar(Engine):
-    """ "Lower" is read as "lower or equal": a vote tells of the packet that is expected next (E-10)."""
+    """ "Lower" is read as "lower or equal": a vote names the packet that is expected next (E-10)."""
 
     def transmit(self, now_ns: int, all: bool = True, runs_max: int = 0) -> list[tuple[int, bytes, bytes]]:
         return [(lane, to, self.raised(datagram)) for lane, to, datagram in super().transmit(now_ns, all, runs_max)]
@@ -232,7 +232,7 @@ def one_too_far() -> Iterator[dict[str, Any]]:
 
 
 class _NeverEmpty(Engine):
-    """The list of those not heard keeps who crashed: nothing is stable any more (E-10)."""
+    """The list of members not heard keeps crashed ones: nothing becomes stable any more (E-10)."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -257,7 +257,7 @@ def never_empty() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def hearsay() -> Iterator[dict[str, Any]]:
-    """For a merge a coordinator tells what *it* has of each member of its subgroup, and asks none of them (E-12)."""
+    """For a merge a coordinator reports what *it* has of each member of its subgroup, and asks none of them (E-12)."""
     original = Initiator.send_cut
 
     def send_cut(self: Initiator, *arguments: object) -> None:

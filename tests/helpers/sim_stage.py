@@ -22,7 +22,7 @@ from seqcast.types import View
 
 CONTROL = 8  # SC_TYPE_CONTROL
 HEADERS = {"total-1999": total_headers.header, "grant": grant_headers.header}
-"""What a datagram says of the order, by the order."""
+"""What a datagram says about the order, by the order."""
 
 
 class Stage(World):
@@ -34,7 +34,7 @@ class Stage(World):
         super().__init__(Options(seed=1, order=order, **options), self.note)
         self.lines = []
         self.callbacks = callbacks or {}
-        self.quiet = False  # frames are not written: what leads up to the scene
+        self.quiet = False  # frames are not recorded: the lead-up to the scene
         self.headers = False  # datagrams of the order are written, and can be refused, as frames are
         self.refuse = lambda source, node, frame: False  # True: this frame does not get through
 
@@ -82,7 +82,7 @@ class Stage(World):
         return next((node.name for node in self.nodes if node.id == member_id), "a stranger")
 
     def group(self, *names):
-        """Members that are in one view; how they came there is not written."""
+        """Members in one view; how they got there is not recorded."""
         self.quiet = True
         for number, name in enumerate(names):
             self.named(name, min(200, 950 // len(names)) * number)
@@ -215,7 +215,7 @@ PLAIN = {
 
 
 def send(stage, source, payload, to=None):
-    """Puts a control frame of ``source`` on the network, whatever its endpoint thinks of it."""
+    """Puts a control frame of ``source`` on the network, without its endpoint."""
     source.engine.control_send(payload, to.address if to else b"")
     source.service()
     stage.until(stage.clock.now // MS + 2)

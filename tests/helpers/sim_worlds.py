@@ -12,7 +12,7 @@ def quiet(seed: int = 1, **settings) -> Options:
 
 
 def view_sizes(world: World) -> list[int]:
-    """The sizes of the views that were installed anywhere, in their order."""
+    """The sizes of all installed views, in order."""
     found = {entry.view_id: entry for node in world.nodes for entry in node.record.log if isinstance(entry, View)}
     return [len(found[view_id].members) for view_id in sorted(found)]
 

@@ -11,7 +11,7 @@ from seqcast.batches import Batches
 
 
 class Table:
-    """A member whose state is all rows that it was delivered, in their order."""
+    """A member whose state is all rows that it was delivered, in order."""
 
     def __init__(self, name: str, who: str) -> None:
         self.rows: list[bytes] = []

@@ -16,7 +16,7 @@ from netns import python
 from seqcast.perf.paths import Place
 
 QUICK = {"heartbeat_s": 0.05, "suspect_s": 0.4, "suspect_s_max": 0.8}
-"""Failure detection in half a second, so that a test is quick; machines under load stand it all the same."""
+"""Failure detection in half a second, so that a test is quick; that is still enough for machines under load."""
 
 PROGRAM = """
 import json, logging, sys, threading, time
@@ -71,7 +71,7 @@ group.leave(timeout=2.0)
 
 
 class Talker:
-    """One process; what it said is in ``said``."""
+    """One process; ``said`` has its output."""
 
     def __init__(self, place: Place, cluster: str, name: str, **settings: Any) -> None:
         self.place, self.name = place, name

@@ -1,4 +1,4 @@
-"""Stands in for a Spark session where a test is about verdicts, and not about Spark: tasks run in this process."""
+"""Stands in for a Spark session in tests about verdicts, not about Spark: tasks run in this process."""
 
 from __future__ import annotations
 

@@ -1,17 +1,17 @@
-"""Transcripts: scripts for a simulated group, with what came of them in the same file.
+"""Transcripts: scripts for a simulated group, with their output in the same file.
 
-A transcript has a title (its first line, ``# ...``) and blocks. A block has commands, one a line, then ``----``, then
+A transcript has a title (its first line, ``# ...``) and blocks. A block has commands, one per line, then ``----``, then
 each control frame that crossed the network and each view that was installed. A line with ``#`` in front is a comment.
 
 =====================================  =================================================================================
 ``world [callback=a:10] [key=value]``  first, if at all: options of the simulated world. ``callback``: the member has a
                                        block callback that takes so many ms, or never returns (``callback=a:never``)
-``group a b c``                        members that are in one view after 1,000 ms; how they came there is not written
+``group a b c``                        members that are in one view after 1,000 ms; how they got there is not written
 ``start d [apart from a b]``           starts a process, which no datagram of these reaches and the reverse
 ``label "second b"``                   gives the process that was started last another name here
 ``leave a`` ``crash a``
-``stop a for 700 ms``                  the process is stopped, as by SIGSTOP, and goes on later
-``suspend a for 300 ms``               a pauses the group, and holds the pause for so long
+``stop a for 700 ms``                  the process is stopped, as by SIGSTOP, and continues later
+``suspend a for 300 ms``               a pauses the group for so long
 ``send a 100 [to b]``                  a multicasts a message of so many bytes, or sends it to b alone
 ``headers``                            datagrams of the order (total-1999, grant) are written from here on, too
 ``run until 1500 ms``
@@ -49,12 +49,12 @@ from seqcast.sim.options import MS
 FOLDER = Path(__file__).resolve().parents[1] / "protocol" / "transcripts"
 DIVIDER = "----"
 SETTINGS = (("ack_delay_s", 0.002), ("probe_s_min", 0.004), ("name_taken_s", 1.0))
-"""What the transcripts are written for, whatever production's defaults are."""
+"""The settings of the transcripts, whatever production's defaults are."""
 
 
 @dataclass
 class Block:
-    """Commands, and what came of them."""
+    """Commands and their output."""
 
     commands: list[str] = field(default_factory=list)
     output: list[str] = field(default_factory=list)
@@ -112,7 +112,7 @@ class Play:
         return any(who == sender and named(kind, words) and str(target) not in to for kind, who, to in self.lost)
 
     def run(self, line: str) -> list[str]:
-        """Runs one command; what came of it."""
+        """Runs one command; returns its output."""
         name, _, rest = line.partition(" ")
         command = getattr(self, f"do_{name}", None)
         assert command is not None, f"no such command: {line}"
@@ -257,7 +257,7 @@ def read(name: str) -> str:
 
 
 def play(text: str) -> tuple[Stage, str]:
-    """Plays a transcript; its stage, and the transcript with what came of it."""
+    """Plays a transcript; returns its stage, and the transcript with its output."""
     blocks, played = parse(text), Play()
     for block in blocks:
         block.output = []
@@ -270,7 +270,7 @@ def play(text: str) -> tuple[Stage, str]:
 
 
 def check(name: str) -> None:
-    """Fails where a transcript does not say what comes of it. SEQCAST_TRANSCRIPTS=write: writes it instead."""
+    """Fails if the output is not what the transcript has. SEQCAST_TRANSCRIPTS=write: writes it instead."""
     _, text = play(read(name))
     if os.environ.get("SEQCAST_TRANSCRIPTS") == "write":
         (FOLDER / f"{name}.txt").write_text(text, encoding="utf-8")

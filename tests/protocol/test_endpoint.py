@@ -1,4 +1,4 @@
-"""The endpoint's door, and the corners of the protocol that random runs seldom reach."""
+"""The endpoint's interface, and corner cases of the protocol that random runs seldom reach."""
 
 from dataclasses import replace
 
@@ -50,7 +50,7 @@ def endpoint_of(engine, name="a", order="fifo", member_id=7, **settings):
 
 
 def told(endpoint, now, *inputs):
-    """What a step gives, but for frames and lines of the log."""
+    """The effects of a step, except frames and log lines."""
     effects = endpoint.step(inputs, now)
     while endpoint.pending:
         effects += endpoint.step((), now)
@@ -150,7 +150,7 @@ def test_a_done_of_another_attempt_ends_none():
     tag = a.endpoint.view.view_id.tag
     stage.refuse = lambda source, node, frame: isinstance(frame, Cut) and node is c
     b.leave()
-    stage.until(1010)  # all promised (1, 0), and only c has yet to hold the cut
+    stage.until(1010)  # all promised (1, 0), and only c does not hold the cut yet
     for attempt in ((2, 0), (1, 1)):
         send(stage, c, dump(Done(tag, attempt)), a)
     assert a.endpoint.view.view_id.tag == tag
@@ -160,8 +160,8 @@ def test_a_done_of_another_attempt_ends_none():
 
 
 def test_of_two_attempts_with_one_number_that_of_the_higher_rank_is_the_higher():
-    """a and b both begin to close the view. Members that take the attempts for equal each promise the one that came
-    last, and both could end."""
+    """a and b both begin to close the view. Members that consider the attempts equal promise whichever came last, and
+    both could end."""
     stage = Stage()
     stage.group("a", "b", "c")
     a, b, c = stage.nodes
@@ -206,7 +206,7 @@ def test_a_view_of_an_attempt_that_was_not_promised_is_not_installed():
 
 
 def test_the_lease_of_a_pause_runs_from_what_was_answered_not_from_when_the_answer_came():
-    """a hears nothing of b any more, and an answer of it to an old SUSPEND comes again and again: its lease is over."""
+    """a no longer hears b, but b's answer to an old SUSPEND comes again and again: its lease is over."""
     stage = Stage()
     stage.group("a", "b", "c")
     a, b, _ = stage.nodes
@@ -261,8 +261,8 @@ def test_a_survivors_late_join_is_not_answered_with_the_view_that_it_has_yet_to_
 
 
 def refusal(stage, join, sender):
-    """What the coordinator answers to a JOIN of a process that is not simulated further; it is believed when nobody
-    took the process in meanwhile."""
+    """The coordinator's answer to a JOIN of a process that is not simulated further; it counts if nobody admitted the
+    process meanwhile."""
     nonce = sender.endpoint.context.settings.nonce
     sender.engine.control_send(dump(replace(join, nonce=nonce)) if isinstance(join, Join) else join % nonce, b"")
     sender.service()
@@ -296,8 +296,8 @@ def test_a_joiner_that_does_not_fit_is_told_why(changes, reason):
 
 
 def test_a_joiner_that_did_not_run_looks_for_the_group_for_as_long_again():
-    """As on a machine that runs neither of two processes for a while: the JOIN waits there to be read, and its answer
-    comes when the time of discovery is over."""
+    """As on a machine that runs neither of two processes for a while: the JOIN waits to be read, and its answer comes
+    when discovery is over."""
     stage = Stage()
     stage.group("a")
     stage.named("b", 1000)
@@ -334,7 +334,8 @@ def test_a_joiner_of_another_protocol_version_is_told_so():
 
 
 def test_a_state_of_another_boundary_is_not_the_groups():
-    """An application's thread says that it has all of a state, just as a VIEW names another provider and boundary."""
+    """An application's thread reports that it has all of a state, just as a VIEW names another provider and
+    boundary."""
     stage = Stage(state=True, state_bytes=2_000_000)
     stage.group("a", "b")
     stage.named("c", 1000)
@@ -353,7 +354,7 @@ def test_a_state_of_another_boundary_is_not_the_groups():
 
 def test_a_state_that_is_complete_between_ok_and_view_waits_for_the_view():
     """The OK said that c lacks the state, so the VIEW names a provider for it: c takes that one's state. The state that
-    came before is not of the new boundary, and would be merged as that of c's part if states are merged."""
+    came before has another boundary, and a merge of states would take it for that of c's part."""
     stage = Stage(state=True, state_bytes=2_000_000)
     stage.group("a", "b")
     stage.named("c", 1000)
@@ -382,7 +383,7 @@ def test_an_initiator_whose_python_is_silent_longer_than_the_lease_is_given_up()
     stage.refuse = lambda source, node, frame: source is a and isinstance(frame, Cut)
     d.leave()
     stage.until(1006)
-    a.stall(stage.clock.now + 4 * SECOND)  # its engine goes on, so nobody suspects it
+    a.stall(stage.clock.now + 4 * SECOND)  # its engine continues, so nobody suspects it
     stage.refuse = lambda source, node, frame: False
     stage.until(7000)
     assert ["b", "c"] in names(b) and ["b", "c"] in names(c) and isinstance(d.record.log[-1], Left)
@@ -406,7 +407,7 @@ def test_a_survivor_that_does_not_answer_within_the_flush_deadline_is_excluded()
 
 def test_an_initiator_that_cannot_reach_its_own_cut_leaves_the_turn_to_the_next():
     class Lacking:
-        """What it lacks, the others have purged."""
+        """The others have purged what it lacks."""
 
         def __init__(self, plane):
             self.plane = plane
@@ -468,7 +469,7 @@ def test_those_that_were_left_out_go_on_together_and_all_merge():
         a.doubt(node.id)
     stage.until(1100)
     assert one_view(a, b) and names(a)[-1] == ["a", "b"] and len(c.endpoint.view.members) == 5
-    stage.network.heal()  # before they missed a and b: they learn it of their beacon
+    stage.network.heal()  # before they missed a and b: they learn it from their beacon
     stage.until(1300)
     assert ["c", "d", "e"] in names(c) and ["c", "d", "e"] in names(e)
     stage.until(2000)
@@ -664,10 +665,10 @@ def test_an_initiator_that_trusts_and_doubts_the_coordinator_in_turn_does_not_wa
 
 
 def test_every_counter_is_there_from_the_start():
-    """Somebody reads it where it matters, which is where nothing was counted yet."""
+    """Counters are read most where nothing was counted yet."""
     counters = lone().counters
     assert counters == dict.fromkeys(COUNTERS, 0)
-    with pytest.raises(KeyError):  # one that is not listed cannot be counted
+    with pytest.raises(KeyError):  # one that is not listed cannot count
         counters["no such counter"] += 1
 
 

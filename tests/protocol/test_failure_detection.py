@@ -203,7 +203,7 @@ def test_a_joiner_that_has_not_installed_the_view_answers_for_itself():
 
 
 def test_only_the_origin_is_answered_by_a_relay():
-    """A relay neither chains nor serves strangers: it sends at most one datagram for one."""
+    """A relay neither chains nor serves strangers: it sends at most one datagram for each one received."""
     net = Net(3)
     net.run(10)
     engine, a = net.engines[1], bytes([1])
@@ -265,7 +265,7 @@ def test_a_link_cut_in_one_direction_for_a_while_excludes_nobody_where_others_vo
 
 
 def test_under_heavy_loss_a_living_member_stays_where_probes_are_sent():
-    """Of 40 seeds all members stay in 39 with probes and in 16 without: of 8, in 7 or 8 and most likely in 3."""
+    """Of 40 seeds, all members stay in 39 with probes and in 16 without: of 8, in 7 or 8 and most likely in 3."""
     stayed = Counter()
     for kind in (World, NoProbes):
         for seed in range(8):
@@ -281,7 +281,8 @@ def test_under_heavy_loss_a_living_member_stays_where_probes_are_sent():
 @pytest.mark.parametrize("hosts", [False, True])
 @pytest.mark.parametrize(("verify_ns", "one"), [(100 * MS, True), (0, False)])
 def test_members_that_crash_together_make_one_view_though_they_are_noticed_apart(hosts, verify_ns, one):
-    """Without the wait for verifications the first to be noticed makes a view of its own, with the others in it."""
+    """Without the wait for verifications the first crash noticed causes a view of its own, with the other crashed
+    members in it."""
     outcomes = []
     for seed in range(6):
         world = World(quiet(seed, members=6, verify_ns=verify_ns, order="total", hosts=hosts, rate=3))
@@ -289,7 +290,7 @@ def test_members_that_crash_together_make_one_view_though_they_are_noticed_apart
             world.clock.at((1500 + 12 * i) * MS, lambda world=world, index=index: world.nodes[index].crash())
         result = world.run()
         assert not result.violations
-        # An attempt with a dead survivor is begun again without it; what counts is that none is begun.
+        # An attempt with a dead survivor would be begun again without it; there must be none.
         attempts = max(
             entry.view_id.flush[0] for node in world.nodes for entry in node.record.log if isinstance(entry, View)
         )
@@ -298,19 +299,19 @@ def test_members_that_crash_together_make_one_view_though_they_are_noticed_apart
 
 
 def by_rank(world: World) -> list[Process]:
-    """The members of the view of all, the coordinator first."""
+    """The members of the one view, the coordinator first."""
     (view,) = {node.endpoint.view for node in world.nodes}
     return [next(node for node in world.nodes if node.id == member.id) for member in view.members]
 
 
 def deafen(world: World, listener: int, speaker: int) -> None:
-    """From now on the one does not hear the other (ranks)."""
+    """From now on ``listener`` does not hear ``speaker`` (ranks)."""
     members = by_rank(world)
     world.network.cut.add((members[speaker].index, members[listener].index))
 
 
 def stalled(world: World) -> list[str]:
-    """Whose messages did not reach whom, of those in one view, in the last second of the faults."""
+    """Pairs of members in one view of which one got no messages from the other in the last second of the faults."""
 
     def received() -> Counter[tuple[Process, int]]:
         return Counter((n, entry.sender) for n in world.nodes for entry in n.record.log if isinstance(entry, Delivered))
@@ -333,8 +334,8 @@ def stalled(world: World) -> list[str]:
     [("fifo", 800 * MS, False), ("fifo", 3600 * SECOND, True), ("total", 800 * MS, False)],
 )
 def test_a_link_between_two_that_do_not_coordinate_stalls_nobody_for_ever(order, link_ns, stalls):
-    """Without the rule the acks of the one never reach the other, whose stream stops."""
-    # "primary": who is excluded stays out; else both would merge, and the link be judged anew, ever more rarely.
+    """Without the rule the acks of one member never reach the other, whose stream stops."""
+    # "primary": an excluded member stays out; else both would merge, and the link be judged anew, ever more rarely.
     world = World(quiet(members=4, order=order, rate=400, link_ns=link_ns, capacity=64 << 10, partition="primary"))
     world.plan()
     world.clock.run(SECOND)

@@ -11,7 +11,7 @@ from seqcast.sim.operator import OperatorProcess
 
 
 def spoken(stage, name, count=1):
-    """``name`` sends to the group, and all that are with it deliver it."""
+    """``name`` sends to the group, and all members that are with it deliver the message."""
     node = stage.node(name)
     node.record.pending += [(0, 100)] * count
     node.service()
@@ -48,7 +48,7 @@ def test_the_last_holder_of_a_history_does_not_give_way_to_a_founding(order):
 
 
 def test_what_one_delivered_alone_yields_to_what_several_delivered_together():
-    """d sends as soon as it is in its own group: that is a history too, and the lesser one."""
+    """d sends as soon as it is in its own group: that is a history, too, but a lesser one."""
     stage, c = last_holder("d")
     spoken(stage, "d", 10)
     stage.network.heal()
@@ -71,7 +71,7 @@ def test_where_both_have_a_history_that_members_shared_both_wait_for_an_operator
 
 
 def test_a_group_of_one_that_has_delivered_does_not_give_way_to_an_empty_founding():
-    """Both are of one member, in a view with counter 1."""
+    """Both groups have one member, in a view with counter 1."""
     for first, second in ("ab", "ba"):
         stage = Stage(partition="primary")
         stage.network.partition({0}, {1})
@@ -85,7 +85,7 @@ def test_a_group_of_one_that_has_delivered_does_not_give_way_to_an_empty_foundin
 
 
 def test_a_history_outlives_those_who_made_it():
-    """b sent all there is, and left: that a and its joiner have nothing of their own makes them no founding."""
+    """b sent all messages, and left: a and its joiner sent none, but theirs is still no new group."""
     stage = Stage(partition="primary")
     stage.group("a", "b")
     a, b = stage.nodes

@@ -1,4 +1,4 @@
-"""An application's say in the order of a view's members."""
+"""Membership policies: an application orders a view's members."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from seqcast.sim.options import MS, SECOND
 
 
 def last_in_front(change):
-    """Who joined last coordinates."""
+    """The member that joined last coordinates."""
     return change.members[::-1]
 
 
@@ -33,7 +33,7 @@ def names(view):
 @pytest.mark.parametrize("policy", ["by_name", "reversed", "joiners_first", "shuffled", "mixed", "raises", "rubbish"])
 @pytest.mark.parametrize("order", ["fifo", "total"])
 def test_all_guarantees_hold_under_every_policy(policy, order):
-    """Also where the sequencer changes in each view, and its predecessor stays."""
+    """Also if the sequencer changes in each view, and its predecessor stays."""
     for kind, seed, partition in ((storm, 1, "merge"), (storm, 6, "primary"), (turnover, 6, "merge")):
         world = World(replace(kind(seed, order), policy=policy, partition=partition))
         result = world.run()
@@ -102,7 +102,7 @@ def test_a_preferred_member_becomes_coordinator_and_sequencer_when_it_joins():
 
 
 def test_a_joiner_that_speaks_for_its_group_knows_what_the_others_did_not_deliver():
-    """b goes on without a's last message; c joins b and stands in front of it when the sides merge."""
+    """b continues without a's last message; c joins b and comes before it when the sides merge."""
     stage = Stage(policy="joiners_first")
     stage.group("a", "b")
     a, b = stage.nodes

@@ -1,4 +1,4 @@
-"""Frames and timers of a merge that is over do nothing to the next one: they name the merge they belong to (E-12)."""
+"""Frames and timers of a merge that is over do not affect the next one: they name the merge they belong to (E-12)."""
 
 import pytest
 from sim_stage import Stage, names, send
@@ -26,7 +26,7 @@ class Asked:
         self.wait(250)
 
     def refuse(self, source, node, frame):
-        """The leader is heard and hears nobody: it asks only by hand, and knows of no merge that it could end."""
+        """The leader is heard but hears nobody: it asks only by hand, and knows of no merge that it could end."""
         beacon = isinstance(frame, Beacon) and (source, node) != (self.leader, self.follower)
         return beacon or isinstance(frame, MergeReady)
 
@@ -76,7 +76,7 @@ def test_the_timer_of_a_merge_that_was_cancelled_does_not_end_the_next():
     asked = Asked()
     asked.ask(1)
     asked.cancel(1)
-    asked.wait(350)  # so long it rests
+    asked.wait(350)  # how long it rests
     asked.ask(2)
     assert asked.follows == 2
     for _ in range(5):

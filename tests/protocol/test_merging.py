@@ -52,7 +52,7 @@ def test_a_crash_after_a_merge_delays_no_later_merge():
 
 
 def test_where_not_all_hear_each_other_merges_become_rare():
-    """b and d never hear each other again: the view falls apart each time, and both sides are heard all the while."""
+    """b and d never hear each other again: the view falls apart each time, while both sides are heard."""
 
     def count():
         stage = Stage()
@@ -80,7 +80,7 @@ def test_three_sides_that_hear_each_other_merge_in_one_go():
 
 
 def ghosts(stage, joiner):
-    """For how many ms a member was in a view with a joiner that never entered it."""
+    """How many ms a member was in a view with a joiner that never entered it."""
     entered = {entry.view_id for entry in joiner.record.log if isinstance(entry, View)}
     return [entry for node in stage.nodes for entry in node.record.log
             if isinstance(entry, View) and entry.rank(joiner.id) >= 0 and entry.view_id not in entered]  # fmt: skip
@@ -102,7 +102,7 @@ def test_a_joiner_that_two_sides_take_in_holds_up_neither():
 
 
 def test_of_two_sides_that_hear_each_other_one_takes_a_joiner_in():
-    """c has the lower id, and refuses merges for a while: j is not taken in by both."""
+    """c has the lower id, and refuses merges for a while: not both admit j."""
     stage = halves()
     a, c = stage.node("a"), stage.node("c")
     for node in (a, c):
@@ -150,8 +150,8 @@ def test_members_that_get_a_processor_now_and_then_are_one_group_again_soon_afte
 
 
 def test_a_leader_whose_step_is_late_repeats_itself_and_does_not_spin():
-    """Its deadline has passed and a repetition is due, while all that it asked are ready, and a member of its own fell
-    in the same step: it goes on leading, and the repetition stayed due for ever."""
+    """Its deadline has passed and a repetition is due, while all that it asked are ready, and a member of its own
+    crashed in the same step: it continues to lead. Before, the repetition stayed due for ever."""
     stage = halves()
     context, merger = stage.node("a").endpoint.context, stage.node("a").endpoint.machines.merger
     c = stage.node("c")
@@ -165,7 +165,7 @@ def test_a_leader_whose_step_is_late_repeats_itself_and_does_not_spin():
 
 
 def test_a_merge_that_does_not_come_about_is_tried_again_soon_although_others_fell_apart():
-    """a has a long pause behind it; c has none, asks, and is refused. Before, c then waited as long as a at least."""
+    """a has a long pause behind it; c has none, asks, and is refused. Before, c then waited at least as long as a."""
     stage = halves()
     a, c = stage.node("a"), stage.node("c")
     for node in (a, c):

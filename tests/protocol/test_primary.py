@@ -1,4 +1,4 @@
-"""Primary partitions: who may close a view, what is proposed again, who gives way, and what an operator can do."""
+"""Primary partitions: which members may close a view, what is proposed again, which group gives way, and operators."""
 
 import itertools
 import signal
@@ -43,7 +43,7 @@ def test_any_two_quorums_have_a_member_in_common_and_of_two_sides_at_most_one_is
         if is_quorum(members, chosen)
     ]
     assert all(one & other for one in quorums for other in quorums)
-    assert {min(map(len, quorums))} == {(n + 1) // 2}  # of an even number half of them is enough, with the first
+    assert {min(map(len, quorums))} == {(n + 1) // 2}  # exactly half is enough if it has the first member
     for chosen in quorums:
         assert not is_quorum(members, set(members) - chosen)
         assert is_quorum(members, chosen | {99}), "a stranger counts for nothing, and does no harm"
@@ -83,13 +83,13 @@ def test_by_an_operators_leave_a_proposal_is_repeated_only_where_it_can_be_reach
     allowed = Allowance((3, 0), (1, 2))
     for survivors, cut, held, repeated in [
         ((1, 2), (5, 5, 3), (5, 5, 5), True),
-        ((1, 2), (5, 5, 6), (5, 5, 5), False),  # nobody who is left has the sixth
+        ((1, 2), (5, 5, 6), (5, 5, 5), False),  # no survivor has the sixth
         ((2, 3), (5, 5, 3), (5, 5, 5), False),  # it leaves the first one out
     ]:
         made = proposal(survivors, cut)
         found = to_repeat({0: ok((1, 0), held), 1: ok(None, held)}, {(1, 0): made}, (1, 2), allowed)
         assert found is (made if repeated else None)
-    late = proposal((2, 3), (9, 9, 9))  # of after the leave: it was accepted by those who had it
+    late = proposal((2, 3), (9, 9, 9))  # from after the operator's leave: those that had it accepted it
     assert to_repeat({0: ok((4, 0))}, {(4, 0): late}, (1, 2), allowed) is late
 
 
@@ -122,7 +122,7 @@ def test_of_two_the_first_goes_on_and_the_other_is_blocked_until_they_meet():
 @pytest.mark.parametrize("order", ["fifo", "total"])
 @pytest.mark.parametrize("name", ["a", "c"])
 def test_who_is_excluded_is_told_what_the_others_did_not_deliver(order, name):
-    """It is cut off, and sends before it notices; in "total" a is who orders."""
+    """It is cut off, and sends before it notices; in "total" a is the sequencer."""
     stage = Stage(order, partition="primary")
     stage.group("a", "b", "c")
     node = stage.node(name)
@@ -152,7 +152,7 @@ def test_leavers_shrink_the_view_and_count_as_long_as_they_are_there():
 
 
 def test_joiners_that_die_at_once_block_nobody():
-    """Five ask a to be taken in, and are gone before their view is there. With all of them in it a is too few."""
+    """Five ask a to be admitted, and are gone before their view. With all of them in it a is too few."""
     stage = Stage(partition="primary", hosts=True)
     stage.named("a")
     stage.until(500)
@@ -163,7 +163,7 @@ def test_joiners_that_die_at_once_block_nobody():
         node.crash()
     stage.until(5000)
     assert names(stage.node("a"))[-1] == ["a"] and stage.node("a").record.blocked is None
-    settings = stage.node("a").endpoint.context.settings  # not even where a policy puts the joiner first
+    settings = stage.node("a").endpoint.context.settings  # not even if a policy puts the joiner first
     reverse = replace(settings, membership_policy=lambda change: list(reversed(change.members)))
     stage.node("a").endpoint.context.settings = reverse
     stage.named("g", 5000)
@@ -276,7 +276,7 @@ def test_groups_of_another_setting_are_left_alone():
 
 
 def fallen_apart(sides):
-    """Members that fell apart into sides none of which has a majority."""
+    """Members split into sides, none of which has a majority."""
     stage = Stage(partition="primary")
     stage.group(*"".join(sides))
     for number, side in enumerate(sides):
@@ -397,7 +397,7 @@ def test_a_proposal_that_its_sender_may_not_make_is_counted_and_dropped():
     made = replace(made, view_id=replace(view.view_id, counter=99))
     before = b.endpoint.counters["frames_bad"]
     bad = [Propose(tag, promise, made), Propose(tag, promise, replace(made, cut=(0, 0), table=(0, 0)))]
-    for number, frame in enumerate(bad):  # by who is not the initiator
+    for number, frame in enumerate(bad):  # by a member that is not the initiator
         send(stage, c, dump(frame), b)
         assert b.endpoint.counters["frames_bad"] == before + number + 1
     before = a.endpoint.counters["frames_bad"]

@@ -1,4 +1,4 @@
-"""What a member's core does follows from its inputs, the time, and the engine's answers alone."""
+"""What a member's core does depends only on its inputs, the time, and the engine's answers."""
 
 from dataclasses import replace
 

@@ -26,7 +26,7 @@ def test_the_ring_goes_as_its_transcript_says(name):
 
 
 def scenario(name, blocks=9):
-    """How a transcript's processes stand in the end, or after so many of its blocks."""
+    """A transcript's run at the end, or after so many of its blocks."""
     text = (ring_transcript.FOLDER / f"{name}.txt").read_text("utf-8")
     played, _ = ring_transcript.play(unparse(parse(text)[:blocks]))
     return played
@@ -229,7 +229,7 @@ def test_a_generation_far_above_all_others_is_refused_and_a_view_of_another_lead
 
 
 def test_a_token_without_its_source_among_its_members_is_refused():
-    """With no members, all of them lost, there is none to lead it."""
+    """With no members, and all of them lost, none could lead it."""
     ring, sent = alone()
     with pytest.raises(RemoteProtocolError, match="source"):
         ring.receive(Token(1, 6, 1, 1, (), (1, 2, 3), (1, 2, 3)), 1, 0)

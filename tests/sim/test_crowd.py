@@ -39,7 +39,8 @@ def test_a_member_knows_few_of_the_others_and_a_gossip_reaches_all() -> None:
 
 
 def test_what_nobody_keeps_any_more_is_told_as_lost() -> None:
-    """A lag of 2 packets is too little for this loss: what is lost for good is told, and nothing just stays away."""
+    """A lag of 2 packets is too little for this loss: permanent losses are reported, and nothing is missing
+    silently."""
     gossip = replace(CrowdOptions().gossip, lag=2, lost_ns=10 * SECOND)
     result = run(members=50, loss=0.2, gossip=gossip)
     assert result.lost > 100
@@ -54,7 +55,7 @@ LATE = {
 
 
 def test_joiners_get_from_late_join_handlers_what_nobody_else_keeps() -> None:
-    """PB-04: also where one in ten datagrams is lost."""
+    """PB-04: also if one in ten datagrams is lost."""
     result = run(handlers=2, loss=0.1, **LATE)
     assert (result.delivered, result.lost) == (result.expected, 0)
     assert len(result.caught_up_ns) == 5 and max(result.caught_up_ns) < 10 * SECOND

@@ -44,7 +44,7 @@ def test_members_find_each_other_and_deliver_everything_in_order(loss: float) ->
 
 
 def test_without_requests_lost_packets_are_told_as_missed_or_never_known() -> None:
-    """What the test before this one does not find is there to be found."""
+    """Shows that the previous test can fail."""
     with mock.patch("seqcast.core.gossip.member.CrowdMember._answer", lambda *_: None):
         net = crowd(6, 0.2)
         sent = talk(net, [1], 200)
@@ -87,7 +87,7 @@ def test_parts_that_a_partition_separated_find_each_other_again() -> None:
 
 
 def test_a_joiner_gets_all_that_a_late_join_handler_keeps() -> None:
-    """PB-04, PB-05: also of a sender that is gone, and with the gap to what is sent meanwhile closed."""
+    """PB-04, PB-05: also from a sender that is gone, and without a gap to what is sent meanwhile."""
     net = CrowdNet(3, 0.1)
     net.join(9, store=MemoryStore())
     for number in range(1, 6):
@@ -185,7 +185,7 @@ def test_a_handler_that_begins_again_continues_where_its_store_ends() -> None:
     assert [store.rows[key] for key in sorted(store.rows)] == sent
 
 
-# ---- bounds, and what a faulty member can do
+# ---- bounds, and faulty members
 
 
 def test_an_application_that_is_behind_loses_nothing_in_silence() -> None:
@@ -216,8 +216,8 @@ def test_memory_is_bounded() -> None:
 
 
 def test_one_wrong_digest_takes_no_packets_away() -> None:
-    """A member that says that another one sent more than it did is asked for it; but what nobody else confirms is not
-    told as missed, so the sender's next messages are delivered."""
+    """A member that claims that another one sent more than it did is asked for it; but what nobody else confirms is not
+    reported as missed, so the sender's next messages are delivered."""
     net = crowd(5, 0.0)
     sent = talk(net, [1], 10)
     net.run(1.0)

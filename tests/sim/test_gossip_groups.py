@@ -50,7 +50,7 @@ def lossy(**settings: object) -> Options:
 
 @pytest.mark.parametrize(("dynamic", "multicast"), [(True, False), (False, False), (True, True)])
 def test_loss_is_repaired_without_acknowledgements_and_tail_probes(dynamic, multicast):
-    """PB-12, PB-13: only gossips tell senders what others have."""
+    """PB-12, PB-13: only by gossip do senders learn what others have."""
     settings = (("gossip_dynamic", dynamic), ("gossip_multicast", multicast))
     world = World(lossy(reliability=GOSSIP, settings=settings))
     result = world.run()
@@ -61,7 +61,7 @@ def test_loss_is_repaired_without_acknowledgements_and_tail_probes(dynamic, mult
 
 
 def test_the_same_group_without_gossip_acknowledges_and_probes():
-    """What the test before this one does not find is there to be found."""
+    """Shows that the previous test can fail."""
     world = World(lossy())
     assert not world.run().violations
     assert counted(world)["acks_sent"] > 50 < counted(world)["probes_sent"]

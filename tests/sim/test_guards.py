@@ -1,4 +1,4 @@
-"""Simulated guard connections: they tell of a dead process, and never make a living one suspected."""
+"""Simulated guard connections: they reveal a dead process, and never make a living one suspected."""
 
 from unittest import mock
 

@@ -1,4 +1,4 @@
-"""In the simulator: a group under an attacker's forged datagrams of every kind is afterwards as if nothing had been."""
+"""In the simulator: after an attacker's forged datagrams of every kind a group is as if there had been none."""
 
 import pytest
 from hostile.storm import WHO, Storm, calm
@@ -35,7 +35,7 @@ def test_other_orders_memberships_and_reliabilities_weather_a_storm_too(who, cha
 
 @pytest.mark.parametrize("seeds", SEEDS, ids=str)
 def test_what_a_stranger_gets_out_of_a_group_is_less_than_what_it_sends(seeds):
-    """Or it could have the group send more to a third party than it sends itself."""
+    """Otherwise it could make the group send more to a third party than it sends itself."""
     for seed in seeds:
         storm = Storm(calm(seed, "stranger"), "stranger")
         storm.run()

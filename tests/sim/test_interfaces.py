@@ -16,7 +16,7 @@ from seqcast.sim.options import MS, SECOND
 
 
 class Fails(World):
-    """The interface of the second member fails at a moment, and nothing else does."""
+    """The interface of the second member fails once, and nothing else does."""
 
     def __init__(self, kind: str, lasts_ns: int, at_ns: int = SECOND, **more: Any) -> None:
         super().__init__(Options(seed=1, members=3, duration_ns=3 * SECOND, rate=50, interfaces=1, **more))

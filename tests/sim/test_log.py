@@ -1,4 +1,4 @@
-"""What a member's log is made of: lines of those parts only that somebody reads (TRC-01)."""
+"""A member's log has lines only of those parts that somebody reads (TRC-01)."""
 
 from unittest import mock
 
@@ -47,7 +47,7 @@ def test_a_healthy_view_change_has_one_line():
 
 
 def test_a_token_that_is_lost_has_one_line_and_one_that_comes_back_none():
-    """The leader's token goes to b, which falls with it: c, which waits for b, hears of that from the leader."""
+    """The leader's token goes to b, which crashes with it: c, which waits for b, hears of that from the leader."""
     stage = Stage(membership="token-ring")
     stage.group("a", "b", "c")
     lines = []

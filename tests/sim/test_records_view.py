@@ -1,4 +1,4 @@
-"""A message is delivered in the view in which it was sent, whoever falls, also what a block callback sends."""
+"""A message, even one from a block callback, is delivered in the view in which it was sent, whichever members crash."""
 
 import pytest
 
@@ -18,6 +18,6 @@ def test_with_records_all_that_survivors_sent_is_delivered_in_its_view():
 
 
 def test_with_a_sequencer_that_falls_some_of_it_is_not(monkeypatch: pytest.MonkeyPatch):
-    """Where forwards are sent again, the checker does not ask for it: here it does."""
+    """If forwards are sent again, the checker does not require it: here it does."""
     monkeypatch.setattr(type(orders.by_name("sequencer")), "resends", False)
     assert any(run("sequencer", seed) for seed in range(1, 5))

@@ -87,7 +87,7 @@ def test_our_rules_hold_in_the_storms_that_find_a_literal_reading(reading):
 
 @pytest.mark.parametrize("variant", ["as_built", "resumed_elsewhere"])
 def test_a_transfer_starts_anew_with_another_provider(variant):
-    """c has a part of a's state when a falls; b, which gives it now, has delivered more by then."""
+    """c has a part of a's state when a crashes; b, which gives it now, has delivered more by then."""
     with VARIANTS[variant]():
         stage = Stage(state=True, state_bytes=2_000_000)
         stage.group("a", "b")
@@ -148,7 +148,7 @@ def test_processes_that_start_together_end_in_one_group(capsys):
 
 
 def test_a_start_that_forms_two_groups_is_found(capsys):
-    """Without discovery each that starts forms a group of its own, and it takes a merge to mend that."""
+    """Without discovery each process that starts forms a group of its own, and only a merge mends that."""
     hasty = replaced(Lifecycle, begin=Lifecycle.form)
     with hasty:
         assert call(command, ["--starts", "1..2"]) == 1
@@ -222,7 +222,7 @@ def behind(stage):
 
 
 def own(node):
-    """What it sent to the group, and was delivered."""
+    """What it sent to the group and delivered."""
     return [entry for entry in node.record.log if isinstance(entry, Delivered) and entry.sender == node.id]
 
 
@@ -366,7 +366,7 @@ def test_a_view_that_is_proposed_again_is_known_as_such():
 
 @pytest.mark.parametrize("told", [True, False])
 def test_the_checkers_see_a_leaver_whose_messages_were_delivered_nowhere_and_that_was_told_of_no_loss(told):
-    """Nobody is known to have gone on, so that no other checker looks at it."""
+    """No member is known to have continued, so no other checker looks at it."""
     stage = Stage()
     stage.group("a")
     (a,) = stage.nodes

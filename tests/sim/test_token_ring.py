@@ -40,7 +40,7 @@ def test_a_joiner_that_only_one_member_hears_is_taken_in_where_a_token_tells_of_
 
 @pytest.mark.parametrize("membership", ["coordinated", RING])
 def test_messages_flow_while_a_member_that_hangs_delays_the_token(membership):
-    """NBC-02: with a coordinator the gate of all is closed until that member has answered."""
+    """NBC-02: with a coordinator the gate of all members is closed until that member has answered."""
     stage = Stage(membership=membership)
     stage.group("a", "b", "c")
     stage.until(1000)
@@ -83,7 +83,7 @@ def test_a_member_whose_leave_the_coordinator_does_not_hear_leaves_all_the_same(
 
 
 def test_a_member_that_asks_for_a_view_without_a_reason_costs_a_round_and_changes_no_view():
-    """A faulty member can name nobody as a leaver: who leaves says so itself."""
+    """A faulty member cannot name another as a leaver: each leaver says so itself."""
     stage, agreed = Stage(membership=RING), []
     stage.group("a", "b", "c")
     a, b, _ = stage.nodes

@@ -1,4 +1,4 @@
-"""The list of rows that seeds do not take is of rows that there are, and that the first seeds do not take."""
+"""The list of rows that seeds do not take has only existing rows that the first seeds do not take."""
 
 from collections import Counter
 
