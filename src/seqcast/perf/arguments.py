@@ -1,4 +1,4 @@
-"""The arguments of ``seqcast perf``: its help, and what each option may be."""
+"""The arguments of ``seqcast perf``: its help, and the bounds of each option."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def pinned(arguments: argparse.Namespace) -> tuple[int, int] | None:
 
 
 def settings(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The settings of the members that were given."""
+    """The given settings of members."""
     return {name: value for name in ("port", "preset", "partition") if (value := getattr(arguments, name)) is not None}
 
 

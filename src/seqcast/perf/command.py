@@ -1,4 +1,4 @@
-"""The command ``seqcast perf``: interleaved runs on each path, and what is printed of them."""
+"""The command ``seqcast perf``: interleaved runs on each path, and their output."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def heading(arguments: argparse.Namespace) -> str:
 
 
 def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """The figures of each path that was asked for; of ``both``, a path that cannot be created here says why."""
+    """The figures of each requested path; with ``both``, a path that cannot be created here says why."""
     if arguments.interface is not None:
         return [measure_path(arguments, on_interface(arguments.interface, arguments.members))]
     names = ["loopback", "veth-segmented"] if arguments.path == "both" else [arguments.path]
@@ -96,7 +96,7 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def measure_path(arguments: argparse.Namespace, path: Path) -> dict[str, Any]:
-    """The figures of one path, and the machine that they are of."""
+    """The figures of one path, and the machine where they were measured."""
     measured = measure_latency if arguments.latency else measure_throughput
     return {**measured(arguments, path), "machine": report.machine()}
 
@@ -172,7 +172,7 @@ def measure_latency(arguments: argparse.Namespace, path: Path) -> dict[str, Any]
 
 
 def cluster(name: str, pair: int) -> str:
-    """The name of a run's group, which no other run has."""
+    """A name for a run's group that no other run has."""
     return f"perf-{os.getpid()}-{name}-{pair}"
 
 

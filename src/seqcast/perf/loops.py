@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from typing import Any
 
 TURN = 1024
-"""Messages carry their number modulo this. One in so many is checked: the loop is to be measured, not the check."""
+"""Messages carry their number modulo this. One in this many is checked, so that the loop is measured, not the check."""
 END = b""
 """The message after the last one; all others have at least eight bytes."""
 _number = struct.Struct("<Q")
 
 
 class Payloads:
-    """What a sender sends: the same ``TURN`` payloads again and again.
+    """The payloads of a sender: the same ``TURN`` ones again and again.
 
     Args:
         size: bytes of each.
@@ -24,7 +24,7 @@ class Payloads:
     def __init__(self, size: int) -> None:
         self._turn = [_number.pack(n) + bytes(size - _number.size) for n in range(TURN)]
         self.count = 0
-        """Messages sent; right between two turns."""
+        """Messages sent; exact between two turns."""
 
     def until(self, until_ns: int) -> Iterator[list[bytes]]:
         """Turns of payloads until ``until_ns`` (monotonic)."""
@@ -44,7 +44,7 @@ class Tally:
         self._size = size
         self.count = 0
         self.wrong = 0
-        """Messages that were checked and are not the ones that belong there."""
+        """Checked messages that are not the expected ones."""
         self.last_ns = time.monotonic_ns()
         """Monotonic time of the last message, ns."""
 

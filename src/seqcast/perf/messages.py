@@ -14,8 +14,8 @@ SENDERS_MAX = 1 << 16
 BATCH_BYTES = 256 << 10
 BATCH_MESSAGES = 16384
 FULL_CHECK_EVERY = 16
-"""In one of so many batches every message is checked, in the others only the first and the last: a receiver that looked
-into each 64-byte message would measure the check."""
+"""In one of this many batches every message is checked, in the others only the first and the last: a receiver that
+looked into each 64-byte message would measure the check."""
 
 _NUMBER_BITS = 48
 _NUMBER = (1 << _NUMBER_BITS) - 1

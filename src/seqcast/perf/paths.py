@@ -5,8 +5,8 @@
 ``veth-segmented``  the same, but the sender's interface segments: each packet crosses on its own, as behind a network
                     card without segmentation offload.
 
-The first two are figures of one kernel; only the third says what a network would carry. Or all members share one
-interface of the machine (``on_interface``), whose multicasts its kernel loops back.
+The first two measure one kernel; only the third shows what a network would carry. Alternatively all members share one
+interface of the machine (``on_interface``), and the kernel loops its multicasts back.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ SEGMENTS_MAX = 44
 """Packets of one UDP_SEGMENT send: 44 x 1472 bytes are the most that fit 65 507."""
 
 NO_BRIDGE_FIREWALL = 'for f in /proc/sys/net/bridge/bridge-nf-call-*; do [ ! -e "$f" ] || echo 0 > "$f"; done'
-"""Where br_netfilter is loaded (Docker does it), frames between ports would pass the machine's firewall hooks, as no
-network does it."""
+"""If br_netfilter is loaded (Docker loads it), frames between ports would pass the machine's firewall hooks, as in no
+real network."""
 
 NEIGHBOURS_MAX = 30
-"""Members that find each other's Ethernet addresses by ARP. All namespaces share one table of 1,024 such entries (the
-kernel's gc_thresh3), beyond which sends fail with ENOBUFS; entries that are given do not count."""
+"""Up to this many members find each other's Ethernet addresses by ARP. All namespaces share one table of 1,024 such
+entries (the kernel's gc_thresh3), beyond which sends fail with ENOBUFS; static entries do not count."""
 
 _numbers = itertools.count()
 
 
 class PathError(SeqcastError):
-    """The path cannot be made on this machine, or not by this user."""
+    """The path cannot be made on this machine, or by this user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Place:
     """Where one member runs.
 
     Args:
-        prefix: goes before the command that is to run there.
+        prefix: goes before a command that runs there.
         interface: name of its network interface.
         address: IPv4 address of that interface.
         namespace: name of its network namespace, or "" on the machine itself.
@@ -83,10 +83,10 @@ class Path:
 
     Args:
         name: one of PATHS, or an interface.
-        places: one a member.
+        places: one for each member.
         packet_bytes: UDP payload of a full packet.
         segments: packets of one send; more than 1 are cut by UDP_SEGMENT.
-        gro: what was sent as one buffer arrives as one buffer.
+        gro: packets sent as one buffer arrive as one buffer.
     """
 
     name: str
@@ -138,7 +138,7 @@ def namespace() -> Iterator[Place]:
 
 @contextmanager
 def bridged(members: int, *, segmented: bool = False) -> Iterator[tuple[Place, ...]]:
-    """One namespace a member, each with ``eth0`` (10.99.0.1, .2 ...), on one bridge in a namespace of its own.
+    """One namespace for each member, with ``eth0`` (10.99.0.1, .2 ...), on one bridge in a namespace of its own.
 
     Args:
         members: how many.
@@ -219,7 +219,7 @@ def on_interface(interface: str, members: int) -> Path:
     """
     import fcntl  # absent on Windows, where this command refuses to run
 
-    from seqcast.net.interface import ipv4_of  # here: `--help` needs none of it
+    from seqcast.net.interface import ipv4_of  # here: `--help` does not need it
 
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         for _, name in socket.if_nameindex():
@@ -243,7 +243,7 @@ def open_path(name: str, members: int, *, own_namespace: bool = False) -> Iterat
     Args:
         name: one of PATHS.
         members: how many places it has.
-        own_namespace: loopback in a namespace of its own rather than the machine's, so that ``dropping`` may be used.
+        own_namespace: loopback in its own namespace instead of the machine's, so that ``dropping`` may be used.
 
     Raises:
         PathError: it cannot be made here; the message says why.

@@ -1,4 +1,4 @@
-"""The processes of one run: started together, commanded in lines of JSON, ended together."""
+"""The processes of one run: started together, controlled by lines of JSON, ended together."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Inbox: TypeAlias = "queue.Queue[tuple[Process, str | None]]"
 
 
 class Process:
-    """One process that is commanded, and answers, in lines of JSON.
+    """One process that takes commands, and answers, in lines of JSON.
 
-    Its standard input is closed when this process dies, which is to end it too.
+    When this process dies, the other's standard input closes, which ends it too.
 
     Args:
-        command: that starts it.
+        command: starts the process.
         name: of the process, for messages.
         inbox: takes its lines, and None at their end; several processes may share one. None: one of its own, for
             ``expect``.
@@ -48,7 +48,7 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # Ctrl-C is for the parent, which ends them in order
+            start_new_session=True,  # Ctrl-C reaches only the parent, which ends them in order
             **options,
         )
         self._inbox: Inbox = inbox or queue.Queue()
@@ -101,7 +101,7 @@ class Process:
         self._child.wait()
 
     def close(self) -> None:
-        """Asks it to end, by closing its standard input; ``wait`` waits for that."""
+        """Asks it to end by closing its standard input; ``wait`` waits for the end."""
         assert self._child.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._child.stdin.close()

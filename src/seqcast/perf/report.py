@@ -72,8 +72,8 @@ def throughput(raw: Sequence[float], limit: Sequence[float], runs: Sequence[Mapp
 def beside(
     name: str, ratio: str, without: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Figures of pairs in which one run lacks what is measured (loss, a journal): messages/s of those runs as ``name``,
-    the median of the pairs' ratios as ``ratio``, and the spread of both."""
+    """Figures of pairs in which one run is without the measured load (loss, a journal): messages/s of those runs as
+    ``name``, the median of the pairs' ratios as ``ratio``, and the spread of both."""
     before = [float(run["delivered_msgs_per_s"]) for run in without]
     ratios = [run["delivered_msgs_per_s"] / rate for run, rate in zip(runs, before, strict=True)]
     return {
@@ -100,7 +100,7 @@ def latency(raw: Sequence[Mapping[str, float]], runs: Sequence[Mapping[str, floa
 
 
 def table(results: Sequence[Mapping[str, Any]]) -> str:
-    """The figures as people read them: a row each, a column for each path, with the spread in brackets."""
+    """The figures as a table: a row each, a column for each path, with the spread in brackets."""
     measured = [result for result in results if "unavailable" not in result]
     keys = ROWS_LATENCY if any("latency_us" in result for result in measured) else ROWS_THROUGHPUT
     head = ["", *(str(result["path"]) for result in measured)]
@@ -168,7 +168,7 @@ def cell(result: Mapping[str, Any], key: str) -> str:
 
 
 def shown(value: float) -> str:
-    """A number with as many digits as it is worth."""
+    """A number rounded to its significant digits."""
     if isinstance(value, int) or abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -1,4 +1,4 @@
-"""One run of each kind: a baseline in plain C, or a group of seqcast members; each member is a process of its own."""
+"""One run of each kind: a baseline in plain C, or a group of seqcast members; each member is its own process."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Load:
         order: as in ``seqcast.join``.
         seconds: how long the senders send.
         kind: how applications send and receive: "batches", "plain" or "aio".
-        journal: what the journals keep of payloads, "hash" or "full"; "" for no journals.
-        journal_folder: where the journals stand during a run.
+        journal: what journals keep of payloads, "hash" or "full"; "": no journals.
+        journal_folder: directory of the journals during a run.
         settings: more of ``seqcast.join``, by name.
     """
 
@@ -62,7 +62,7 @@ class Latency:
         order: as in ``seqcast.join``.
         rounds: round trips that count.
         spin: waiting spins rather than blocks.
-        cores: of the two members; None where they are not pinned.
+        cores: of the two members; None: not pinned.
         settings: more of ``seqcast.join``, by name.
     """
 
@@ -88,7 +88,7 @@ def bare_throughput(path: Path, load: Load, *, limit: bool, window_bytes: int) -
     Args:
         path: where.
         load: members, message size and seconds.
-        limit: with acks, CRC and copies; otherwise with a credit counter in shared memory only.
+        limit: with acks, CRC and copies; otherwise only a credit counter in shared memory.
         window_bytes: size of the credit window and of the rings.
 
     Raises:
@@ -99,8 +99,8 @@ def bare_throughput(path: Path, load: Load, *, limit: bool, window_bytes: int) -
 
 
 def bare_run(path: Path, load: Load, *, limit: bool, window_bytes: int) -> list[dict[str, Any]]:
-    """What the processes of ``bare_throughput`` report, the sender first: for a sender bytes received by the slowest
-    and the ns in which they were, sent (all bytes); for each of them ``USED``."""
+    """Reports of the processes in ``bare_throughput``, the sender first: for the sender, bytes that the slowest
+    receiver got, the ns that it took, and sent (all bytes); for each process ``USED``."""
     window_bytes = max(window_bytes, 2 * path.packet_bytes * path.segments)
     settings = {
         "group": GROUP_ADDRESS,
@@ -188,7 +188,7 @@ def _group_run(path: Path, load: Load, cluster: str, journal: dict[str, str]) ->
     """``group_throughput``, with the settings of the members' journals."""
     # The first to join is the coordinator, and the sequencer: it sends only when all do.
     sending = [0 < number <= load.senders or load.senders == load.members for number in range(load.members)]
-    own = load.kind != "batches"  # with all defaults senders are delivered their own messages too
+    own = load.kind != "batches"  # by default senders receive their own messages too
     receiving = [own or load.senders > 1 or not sends for sends in sending]
     with Processes(JOURNAL_LEAVE_S if journal else LEAVE_S) as processes:
         members = []

@@ -26,7 +26,7 @@ from seqcast.perf.loops import END, Payloads, Tally
 from seqcast.perf.messages import BatchSource, Check
 
 QUIET_S = 10.0
-"""After so long without a message a receiver counts the rest as lost, s."""
+"""After this long without a message a receiver counts the rest as lost, s."""
 SLICE_S = 0.2
 """Waits are cut into slices of this length, so that commands are noticed, s."""
 
@@ -37,7 +37,7 @@ def say(event: str, **values: Any) -> None:
 
 
 class Commands:
-    """The parent's commands; ``None`` when the parent is gone."""
+    """The parent's commands; ``None`` once the parent is gone."""
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
@@ -65,13 +65,13 @@ class Commands:
 
 
 def usage() -> dict[str, float]:
-    """Of this process so far: its CPU time in and outside the kernel, s, and how often it blocked."""
+    """What this process has used: CPU time in and outside the kernel, s, and how often it blocked."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return {"user_s": used.ru_utime, "system_s": used.ru_stime, "waits": used.ru_nvcsw}
 
 
 def usage_since(start: dict[str, float]) -> dict[str, float]:
-    """What ``usage`` has grown by."""
+    """The growth of ``usage``."""
     return {key: value - start[key] for key, value in usage().items()}
 
 
@@ -149,9 +149,9 @@ def report_done(
 
     Args:
         group: the member's.
-        check: what it received.
+        check: counts what it received.
         start: of the run, from ``begin``.
-        expected: messages that it should have received; None where it receives none.
+        expected: messages that it should have received; None if it receives none.
     """
     used, start_ns, view = start
     say(
@@ -168,7 +168,7 @@ def report_done(
 
 
 def begin(group: Any) -> tuple[dict[str, float], int, int]:
-    """The start of a run, for ``report_done``: what was used before, monotonic ns, and the counter of the view."""
+    """The start of a run, for ``report_done``: usage so far, monotonic ns, and the counter of the view."""
     return usage(), time.monotonic_ns(), group.view.view_id.counter
 
 
@@ -215,7 +215,7 @@ def member(task: dict[str, Any]) -> None:
 
 
 def leave_when_parent_ends(group: Any, commands: Commands) -> None:
-    """Ends the loops of a member, which look at no commands, when the parent is gone."""
+    """Ends the loops of a member, which do not read commands, when the parent is gone."""
 
     def wait() -> None:
         commands.closed.wait()
@@ -281,7 +281,7 @@ async def aio(task: dict[str, Any]) -> None:
 
 
 def receive_beside(group: Any, check: Check, closed: threading.Event) -> None:
-    """Receives in a thread of its own, beside the sending one."""
+    """Receives in its own thread, beside the sending one."""
     while not closed.is_set():
         try:
             check.take(group.recv_batch(timeout=SLICE_S))
