@@ -1,11 +1,11 @@
 """Acknowledgements by the number of members: ``python bench/acks.py [--members 2 4 ...] [--senders 1]``.
 
 Engines with production's settings, without sockets: virtual time, a link of a given rate for each sender, and receivers
-that look at what has arrived once in a turn, as threads do that share cores. The first members send as fast as credit
+that look at arrived datagrams once in a turn, like threads that share cores. The first members send as fast as credit
 allows. Prints, by the number of members: packets sent; acks that a sender received for each of its packets, and the
-same for each receiver; the rate that a sender reached as a share of its link's; the most that was on the way to one
-receiver, from all senders together, as a share of what the receivers' buffers are counted on to hold. Nothing here
-depends on the speed of this machine, and two runs print the same.
+same for each receiver; a sender's rate as a share of its link's; the most that was on the way to one receiver, from all
+senders together, as a share of what the receivers' buffers are expected to hold. Nothing here depends on the speed of
+this machine: two runs print the same.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DATA_BYTES_MIN = 500  # acks, probes and heartbeats of small groups are smaller 
 
 @dataclass
 class Net:
-    """Engines and what is on the way between them."""
+    """Engines, and datagrams on the way between them."""
 
     engines: list[Engine]
     link_bytes_per_s: float
@@ -55,7 +55,7 @@ class Net:
             self.inbox[target].append((source, lane, datagram))
 
     def turn(self, member: int) -> None:
-        """What a member's thread does when it is scheduled."""
+        """One turn of a member's thread."""
         engine = self.engines[member]
         for source, lane, datagram in self.inbox[member]:
             engine.receive(datagram, bytes([source + 1]), self.now, lane)
@@ -111,7 +111,7 @@ def run(n: int, senders: int, options: argparse.Namespace) -> str:
             due[i] += net.turn_ns
             net.turn(i)
         for i in range(senders):
-            # What the link has not taken yet waits in the send ring, not in the kernel.
+            # Packets that the link has not taken yet wait in the send ring, not in the kernel.
             while net.link_free.get(i, 0.0) < net.now + net.turn_ns and engines[i].send(MESSAGE) == SENT:
                 messages += i == 0
                 if messages % 8 == 0:

@@ -1,26 +1,25 @@
-"""How long a group is without a leader that was killed, or stopped: ``python bench/election.py [--signal STOP]``.
+"""How long a group is without a leader after it is killed or stopped: ``python bench/election.py [--signal STOP]``.
 
 Four members on this machine, each a process, on loopback. The leader (the coordinator, or the leader of a token ring)
 gets SIGKILL or SIGSTOP, and the time runs from before the signal to the moment at which the *last* of the other three
-has a view of those three: CLOCK_MONOTONIC, which is one clock for all processes. A new member takes the place of the
-one that fell, and all is at rest before the next round. The kinds take turns, so that what else runs on the machine
-strikes all alike.
+has a view of those three: CLOCK_MONOTONIC, which is one clock for all processes. A new member replaces the lost one,
+and all is at rest before the next round. The kinds take turns, so that other load on the machine strikes all alike.
 
-What is compared, with the default settings, then with fast ones:
+Compared, with the default settings, then with fast ones:
 
     coordinated    seqcast as it comes: the first member that is not suspected closes the view
     token ring     seqcast with ``membership="token-ring"``: a token goes round the survivors first
     Tribes         NonBlockingCoordinator of Apache Tribes over its TcpFailureDetector, in Java: a token goes round too.
                    Left out where ``apt-get install libtomcat10-java default-jdk-headless`` was not run. Fast: it beats
-                   every 50 ms, and takes for dead who was silent for 250 ms (default: 500 ms and 3 s).
+                   every 50 ms, and drops a member after 250 ms of silence (default: 500 ms and 3 s).
 
 Tribes has no order and no flush, so its members have less to agree on; but it learns of a killed process from its
-silence, and seqcast from its closed port, too. So Tribes' figures are above all the time after which it drops a member.
-A stopped process keeps its ports open, so with SIGSTOP seqcast has its silence alone; and TcpFailureDetector asks the
-member by TCP before it drops it, and the kernel of a stopped process still answers a connection.
+silence, and seqcast from its closed port, too. So Tribes' figures are mostly the time after which it drops a member.
+A stopped process keeps its ports open, so with SIGSTOP seqcast has only its silence. TcpFailureDetector asks a member
+by TCP before it drops it, and the kernel of a stopped process still answers a connection.
 
 Prints one line of JSON; on standard error, a line a kind. An election that took more than 10 s is counted as missed,
-and its group is made anew.
+and its group is made again.
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ from seqcast.perf.report import machine
 MEMBERS = 4
 ELECTION_S = 10.0
 FORMS_MAX = 5
-"""A group that does not form is tried so often: Tribes' sometimes do not."""
+"""Attempts to form a group: Tribes' sometimes do not form."""
 JARS = ("/usr/share/java/tomcat10-{}.jar", "/usr/share/java/tomcat9-{}.jar")
 JAVA = ("-Djava.net.preferIPv4Stack=true", "-Djava.util.logging.config.file=/dev/null", "-Xmx64m", "-XX:+UseSerialGC")
-"""Its sockets are IPv4, which has multicast on loopback; its log is not ours."""
+"""IPv4 sockets, as IPv4 has multicast on loopback; no log on our output."""
 DROPS = {"default": (500, 3000), "fast": (50, 250)}
-"""Of Tribes: ms between two beats, and ms of silence after which a member is dropped."""
+"""Tribes' settings: ms between two beats, and ms of silence after which a member is dropped."""
 
 
 class Tribes(Bench):
@@ -72,10 +71,10 @@ class Tribes(Bench):
 
 
 def tribes_path(folder: str) -> str:
-    """The class path of Tribes and our member of it, which is compiled into the folder.
+    """The class path of Tribes and of our member, which is compiled into the folder.
 
     Raises:
-        FileNotFoundError: something is missing here; the text says what.
+        FileNotFoundError: something is missing; the text says what.
     """
     for pattern in JARS:
         jars = [jar for name in ("tribes", "juli") for jar in glob.glob(pattern.format(name))]
@@ -92,7 +91,7 @@ def tribes_path(folder: str) -> str:
 
 
 def elections(make: Callable[[], Bench], how: signal.Signals) -> Iterator[float | None]:
-    """Without end: ms of an election; None: there was none within ``ELECTION_S``."""
+    """Elections without end, in ms; None: there was none within ``ELECTION_S``."""
     forms = 0
     while True:
         with make() as bench:
@@ -152,7 +151,7 @@ def main() -> int:
 def measure(
     kinds: dict[str, Callable[[], Bench]], preset: str, rounds: int, how: signal.Signals
 ) -> list[dict[str, object]]:
-    """One row a kind."""
+    """One row for each kind."""
     running = {kind: elections(make, how) for kind, make in kinds.items()}
     took: dict[str, list[float | None]] = {kind: [] for kind in kinds}
     for _ in range(rounds):

@@ -2,18 +2,18 @@
 
     python bench/failover.py --orders records grant --rounds 10 --into failover.json
 
-Four members, each a process of its own on loopback, send arrays of 1 KB messages without a pause, and receive
-everything, their own messages too. Then the sequencer gets SIGKILL (in orders without one: the coordinator). Times are
+Four members, each its own process on loopback, send arrays of 1 KB messages without a pause, and receive everything,
+including their own messages. Then the sequencer gets SIGKILL (in orders without one: the coordinator). Times are
 CLOCK_MONOTONIC, one clock for all processes, from before the signal:
 
     detection  until the member that closes the view suspects the killed one
-    stall      the longest time that a ``send_batch`` of a survivor took which did not return before the kill
+    stall      the longest ``send_batch`` of a survivor that had not returned before the kill
     before     the longest one in the half second before: the scheduler's share, with four busy processes on few cores
 
-And of the survivors' messages it is counted how many were lost, came twice or out of their sender's order; whether all
-survivors delivered the same in each view (where there is a total order, in one sequence); and how many *moved*: their
-``send_batch`` had returned before the kill, and they were delivered in the next view. With "sequencer" and "total-1999"
-those that the sequencer had not stamped do (docs/protocol.md); with all other orders none may.
+It also counts the survivors' messages that were lost, came twice or out of their sender's order; checks that all
+survivors delivered the same in each view (with a total order, in one sequence); and counts messages that *moved*: their
+``send_batch`` had returned before the kill, but they were delivered in the next view. With "sequencer" and "total-1999"
+messages that the sequencer had not stamped move (docs/protocol.md); with all other orders none may.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from seqcast.types import ORDERS
 MEMBERS = 4
 SIZE = 1024
 LOAD_S = 0.6
-"""The members send for so long before the kill, and again after the survivors have a view."""
+"""The members send for this long before the kill, and again after the survivors have a view."""
 LIMIT_S = 30.0
 LATER_S = 5.0
 """A stall begins within this time after the kill."""
 STALL_MS = 20.0
-"""To be reached: a stall is no longer than detection and this."""
+"""Target: a stall is no longer than detection and this."""
 NUMBER_BITS = 48
 NONE: dict[str, Any] = {"rounds": 0, "orders": {}}
 
@@ -64,7 +64,7 @@ def say(event: str, **values: Any) -> None:
 
 
 class Suspicions(logging.Handler):
-    """When this member suspected another for the first time, monotonic ns; 0: not yet."""
+    """When this member first suspected another, monotonic ns; 0: not yet."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -76,7 +76,7 @@ class Suspicions(logging.Handler):
 
 
 class Received:
-    """What a member was delivered: by view and sender the last number, and by view the whole sequence as a digest."""
+    """A member's deliveries: the last number by view and sender, and a digest of the whole sequence by view."""
 
     def __init__(self) -> None:
         self.next: dict[int, int] = {}
@@ -155,7 +155,7 @@ class Worker:
         say("sent", sent=self.returns[-1][1])
 
     def check(self, sent: dict[str, int], killed_ns: int) -> None:
-        """Waits until it was delivered what the survivors sent, as far as that comes, and reports."""
+        """Waits until everything that the survivors sent is delivered here, as far as it comes, and reports."""
         due = {int(sender): count for sender, count in sent.items()}
 
         def is_here() -> bool:
@@ -262,10 +262,10 @@ def judge(
 
 
 def measure(orders: Sequence[str], rounds: int, interface: str = "lo") -> dict[str, Any]:
-    """All rounds, the orders by turns.
+    """All rounds; the orders take turns.
 
     Returns:
-        By order, one dict a round (``one_round``), with ``failed`` where it failed.
+        By order, one dict for each round (``one_round``), with ``failed`` if it failed.
     """
     found: dict[str, list[dict[str, Any]]] = {order: [] for order in orders}
     for number in range(rounds):
@@ -279,7 +279,7 @@ def measure(orders: Sequence[str], rounds: int, interface: str = "lo") -> dict[s
 
 
 def held(results: dict[str, Any]) -> bool:
-    """Nothing was lost, doubled, reordered or delivered elsewhere, in no round."""
+    """No round failed, lost, doubled or reordered a message, or moved one against its order's promise."""
     return not any(
         each.get("failed") or each["lost"] or each["wrong"] or each["differing"] or (each["moved"] and not moves(order))
         for order, rounds in results["orders"].items()
@@ -288,12 +288,12 @@ def held(results: dict[str, Any]) -> bool:
 
 
 def moves(order: str) -> bool:
-    """May messages that were not stamped be delivered in the next view?"""
+    """May the next view deliver messages that were not stamped?"""
     return resolve(order).resends
 
 
 def section(results: dict[str, Any]) -> str:
-    """The part of docs/orders.md about it."""
+    """The part of docs/orders.md about failover."""
     rows = []
     for order, rounds in results["orders"].items():
         good = [each for each in rounds if "failed" not in each and each["detection_ms"] is not None]

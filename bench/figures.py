@@ -1,10 +1,10 @@
-"""Measures what README.md's tables of figures show: ``make bench-figures``.
+"""Measures the figures in README.md's tables: ``make bench-figures``.
 
     python bench/figures.py                    # writes docs/figures.jsonl, a line a command; a quarter of an hour
     python bench/figures.py --only latency     # measures these anew, and keeps the other lines
     make figures                               # makes the tables from it
 
-Each command stands in README.md beside its table, so that a reader can run any of them alone. Needs pyzmq (``pip
+Each command is in README.md beside its table, so that a reader can run any of them alone. Needs pyzmq (``pip
 install 'seqcast[bench]'``).
 """
 
@@ -48,7 +48,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     "membership": [["bench/membership.py", "--rounds", "10"]],
     "election": [["bench/election.py", "--rounds", "20"]],
 }
-"""What is measured, by name: arguments of Python. Each prints one JSON object."""
+"""Measurements by name: arguments of Python. Each prints one JSON object."""
 
 
 def measure(command: list[str]) -> str:
@@ -61,7 +61,7 @@ def measure(command: list[str]) -> str:
 
 
 def name_of(line: str) -> str:
-    """By which command of ``COMMANDS`` a line was measured."""
+    """The command of ``COMMANDS`` that measured a line."""
     run = json.loads(line)
     keys = {key: key for key in ("plain", "membership", "election", "journal")}
     keys |= {"latency_us": "latency", "loss_percent": "loss"}

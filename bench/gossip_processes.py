@@ -3,13 +3,13 @@
 Each member is a process in a network namespace of its own, on one bridge, and nftables drop a part of the datagrams
 that arrive. The same load runs over the default reliability, over reliability by gossip, and over a crowd, one after
 the other: five members multicast 20 messages of 1000 bytes a second together. Prints one line of JSON for each: what
-was delivered, how long that took, and what a member sent, received and computed in the seconds of sending. Loss begins
-when the group has formed. Members start in turns, so that those that have joined can run beside those that start.
+was delivered, how long that took, and what a member sent, received and computed while the senders sent. Loss begins
+when the group has formed. Members start in groups, so that those that have joined can run beside those that start.
 
 Each member hears the heartbeats of all others, so their number grows with the square of the members. Two processors
 cannot take those of 64 members at the default interval: from 16 members on, ``heartbeat_s`` grows with the group, for
-both kinds of reliability alike. And members of a large group wait longer for each other, as they share the processors
-when a view is made.
+both kinds of reliability alike. Members of a large group also wait longer for each other, as they share the processors
+during a view change.
 
 ``--write`` replaces docs/gossip_processes.json and the table in docs/gossip.md. 64 members take about three minutes of
 two processors.
@@ -41,16 +41,16 @@ KINDS = ("nak", "gossip", "crowd")
 SENDERS, PER_S, BYTES = 5, 20, 1000
 FORM_S, DRAIN_S = 300.0, 30.0
 STARTING = 4
-"""Processes that start at the same time: more only make each other slower, and those that run already."""
+"""Processes that start at the same time: more only slow each other down, and those that already run."""
 
 
 def heartbeat_s(members: int) -> float:
-    """So long that a member hears no more heartbeats than in a group of 16 with the default interval."""
+    """Long enough that a member hears no more heartbeats than in a group of 16 with the default interval."""
     return round(0.05 * max(members / 16, 1), 3)
 
 
 def patience(members: int) -> dict[str, float]:
-    """The settings of a group that say how long members wait for each other."""
+    """The settings for how long members wait for each other."""
     waits = {"discovery_s": 2.0, "lease_s": 10.0, "flush_deadline_s": 30.0} if members > 16 else {}
     return {"heartbeat_s": heartbeat_s(members), **waits}
 
@@ -59,7 +59,7 @@ def patience(members: int) -> dict[str, float]:
 
 
 class Joined:
-    """A group or a crowd, as the measurement needs it."""
+    """A group or a crowd, with the calls that the measurement needs."""
 
     def __init__(self, task: dict[str, Any]) -> None:
         self.members, self.crowd = task["members"], task["kind"] == "crowd"
@@ -98,7 +98,7 @@ def tell(**message: Any) -> None:
 
 
 def traffic() -> list[int]:
-    """Bytes and datagrams that eth0 sent, and received."""
+    """Bytes and datagrams that eth0 sent and received."""
     line = next(each for each in Path("/proc/self/net/dev").read_text().splitlines() if "eth0:" in each)
     fields = line.split(":")[1].split()
     return [int(fields[at]) for at in (8, 9, 0, 1)]

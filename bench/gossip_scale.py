@@ -6,11 +6,11 @@ same probability. One row of CSV for each group: what was delivered, how long re
 what theory says. 10,000 members take about two minutes of one processor for each loss, and about 1 GB.
 
 Theory: gossips begin at random, ``rate`` a second in the whole group. One reaches a given member with the probability c
-= 1 - exp(-f c (1 - p) a), where f is to how many members it is passed on, p the loss, and a the part of the members
-that live; a packet that the member lacks then comes if neither the request nor the answer is lost. So what is still
-lacking t after its multicast is p exp(-rate c (1 - p)^2 t).
+= 1 - exp(-f c (1 - p) a), where f is the number of members that it is passed on to, p the loss, and a the share of
+members that live; a packet that the member lacks then comes if neither the request nor the answer is lost. So the share
+that is still missing t after its multicast is p exp(-rate c (1 - p)^2 t).
 
-``--joiners N``: so many members join a group that has sent for 40 s already, and want all that was sent: two late-join
+``--joiners N``: N members join a group that has already sent for 40 s, and want everything that was sent: two late-join
 handlers have it, the other members only the newest 80 packets of each sender. Further columns say how long after its
 join a joiner had everything.
 
@@ -38,8 +38,8 @@ SIZES, LOSSES = (10, 100, 1000, 10_000), (0.01, 0.05, 0.2)
 
 
 def expected_rate(options: CrowdOptions) -> tuple[float, float]:
-    """By theory: gossips that begin in a second, and how often a second one of them repairs a packet that a given
-    member lacks."""
+    """By theory: gossips begun per second, and how often per second one of them repairs a packet that a given member
+    lacks."""
     n, live, kept = options.members, 1 - options.crashed, 1 - options.loss
     copies = subset_size(n - 1, n, options.gossip.subset_percent, 1)
     rate = live * SECOND / (options.gossip.average_ns * copies)

@@ -1,12 +1,12 @@
-"""How long it takes to come, to go, to fall and to be missed: ``python bench/membership.py [WHAT ...]``.
+"""How long joins, leaves, crashes and merges take: ``python bench/membership.py [WHAT ...]``.
 
 Four members on this machine, each a process, on loopback (the merge: in network namespaces, with a cut by nftables).
 Times are CLOCK_MONOTONIC, which is one clock for all processes: from before the cause (the call of ``join``, the
-signal) to the moment at which the *last* member's application has the new view from ``group.events()``. So Python's
-share is in them, on both sides. At rest, but for the pause of a sender. Prints one line of JSON; on standard error, a
-line a figure.
+signal) to the moment at which the *last* member's application has the new view from ``group.events()``. So they
+include Python's share, on both sides. The group is at rest, except for "pause". Prints one line of JSON; on standard
+error, a line for each figure.
 
-What is measured:
+Measured:
 
     first    ``join`` of the first member, on a network with no group
     starts   four processes that join at once, until all are in one view
@@ -15,7 +15,7 @@ What is measured:
     kill     SIGKILL of a member, and of the coordinator, with the default settings and with the fast ones
     stop     SIGSTOP of the coordinator, the same
     pause    the longest ``send`` of a member that sends small messages in a tight loop while another joins or leaves,
-             beside the longest in as long a time without a view change, which is the scheduler's share
+             beside the longest in an equal time without a view change, which is the scheduler's share
     merge    a group cut in two halves, from the command that ends the cut until all are in one view
 """
 
@@ -45,7 +45,7 @@ FAST = {"preset": "fast"}
 STEP_S = 30.0
 _output = threading.Lock()
 PAUSE_S = 0.1
-"""A sender's longest send is looked for within so long around a view change."""
+"""A sender's longest send is looked for within this time around a view change."""
 
 FIGURES = {
     "first": ("first member up: `join` on a network without a group", 300, "JGroups 1050"),
@@ -63,15 +63,15 @@ FIGURES = {
     "pause, no view change": ("the same without a view change", None, ""),
     "merge": ("from healing a partition into halves until all share one view", 500, "JGroups 996"),
 }
-"""In words; what is to be reached, in ms at p50; what peers reach on such a machine (JGroups 5.5.6 and Corosync 3.1,
-beside "fast settings" tuned for it)."""
+"""In words; the target, in ms at p50; the figures of peers on such a machine (JGroups 5.5.6 and Corosync 3.1, beside
+"fast settings" tuned for it)."""
 
 
 # ---- one member, a process of its own -------------------------------------------------------------------------------
 
 
 class Worker:
-    """Obeys lines of JSON on standard input: join, leave, send, longest; tells views and answers."""
+    """Obeys lines of JSON on standard input: join, leave, send, longest; prints views and answers."""
 
     def __init__(self) -> None:
         self.group: seqcast.Group | None = None
@@ -119,7 +119,7 @@ class Worker:
             before = after
 
     def longest(self) -> None:
-        """Tells the longest send since it was asked last."""
+        """Prints the longest send since the last request."""
         longest, self.longest_ns = self.longest_ns, 0
         tell("longest", ns=longest)
 
@@ -133,24 +133,24 @@ def tell(event: str, **values: Any) -> None:
 
 
 class Late(Exception):
-    """What was waited for did not come in time."""
+    """An awaited event did not come in time."""
 
 
 class Member(Process):
-    """A worker's process, and the last of each event that it told."""
+    """A worker's process, and the last event of each kind that it printed."""
 
     def __init__(self, command: Sequence[str], name: str, inbox: Inbox) -> None:
         super().__init__(command, name, inbox)
         self.told: dict[str, dict[str, Any]] = {}
 
     def take(self, line: str | None) -> None:
-        with contextlib.suppress(ValueError):  # other programs than ours may print something else
+        with contextlib.suppress(ValueError):  # other programs may print something else
             told = json.loads(line or "")
             self.told[told["event"]] = told
 
 
 class Bench:
-    """A cluster of its own on ``places``, and what is done to it."""
+    """A cluster of its own on ``places``, and the operations on it."""
 
     def __init__(self, places: Sequence[Place], **settings: Any) -> None:
         self.places = places
@@ -158,7 +158,7 @@ class Bench:
         self.cluster = f"bench-{secrets.token_hex(4)}"
         self.inbox: Inbox = queue.Queue()
         self.all: list[Member] = []
-        self.group: list[Member] = []  # who is to be in the view
+        self.group: list[Member] = []  # members that the view should have
         self.rng = random.Random(1)
 
     def __enter__(self) -> Bench:
@@ -169,14 +169,14 @@ class Bench:
             member.kill()
 
     def spare(self, place: Place | None = None) -> Member:
-        """A process that has imported everything, and joined nothing."""
+        """A process that has imported everything, but not joined."""
         name = f"m{len(self.all)}"
         member = Member([*(place or self.places[0]).prefix, *self.command(name)], name, self.inbox)
         self.all.append(member)
         return member
 
     def command(self, _name: str) -> list[str]:
-        """Of a member's process; it obeys and tells as ``Worker`` does."""
+        """The command of a member's process; it obeys and prints as ``Worker`` does."""
         return [sys.executable, __file__, "--worker"]
 
     def join(self, member: Member) -> None:
@@ -187,16 +187,16 @@ class Bench:
         member.tell(do="join", cluster=self.cluster, name=member.name, settings=self.settings)
 
     def form(self, count: int) -> None:
-        """A group, in which ranks are the places in ``group``."""
+        """A group: ranks are the positions in ``group``."""
         for i in range(count):
             self.join(self.spare(self.places[i % len(self.places)]))
             self.complete()
 
     def wait(self, done: Callable[[], bool], seconds: float = STEP_S) -> None:
-        """Waits until it is so.
+        """Waits until the condition holds.
 
         Raises:
-            Late: it is not, within this time.
+            Late: it does not hold in time.
         """
         until = time.monotonic() + seconds
         while not done():
@@ -209,7 +209,7 @@ class Bench:
             member.take(line)
 
     def complete(self, group: Sequence[Member] | None = None, seconds: float = STEP_S) -> int:
-        """Waits until all of ``group`` have the one view of them; returns when the last had it, monotonic ns."""
+        """Waits until all of ``group`` have the view of exactly these; returns when the last had it, monotonic ns."""
         group = self.group if group is None else group
         names = sorted(member.name for member in group)
 
@@ -225,7 +225,7 @@ class Bench:
         return member.told.pop(event)
 
     def rest(self) -> None:
-        """Lets everything come to rest, for a time that keeps no step with heartbeats."""
+        """Lets everything come to rest, for a time out of step with heartbeats."""
         time.sleep(self.rng.uniform(0.1, 0.2))
 
     @property
@@ -358,9 +358,9 @@ def pause(rounds: int) -> Figures:
 
 
 def merge(rounds: int) -> Figures:
-    """The bridge drops what would pass between the halves: one command cuts all ways, and one ends it.
+    """The bridge drops packets between the halves: one command cuts all links, and one ends the cut.
 
-    Each time a new group: one that falls apart again soon after a merge waits longer with the next one.
+    Each round has a new group: one that splits again soon after a merge waits longer before the next merge.
     """
     with bridged(4) as places:
         one, other = (", ".join(place.port for place in half) for half in (places[:2], places[2:]))
@@ -394,7 +394,7 @@ MEASURES: dict[str, Callable[[int], list[Figures]]] = {
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest value that so many percent do not exceed."""
+    """The smallest value that this share, in percent, does not exceed."""
     return sorted(values)[math.ceil(len(values) * percent / 100) - 1]
 
 

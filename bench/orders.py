@@ -3,12 +3,12 @@
     python bench/orders.py                                  # 12 minutes; writes docs/orders.json, .md and .svg
     python bench/orders.py --orders fifo records --sizes 1024 --pairs 3 --kills 0 --into orders.json
 
-Four members, each a process of its own, send arrays of messages as ``seqcast perf`` does; the first to join is the
+Four members, each its own process, send arrays of messages as ``seqcast perf`` does; the first to join is the
 sequencer and does not send, unless all do. In a pair every order runs once, one after the other, with and without loss
 (netfilter drops datagrams at each receiver; needs root), and then the two baselines in plain C; then comes the next
-pair, so that a change of the machine's load meets all alike. Latency is half a round trip of two members, blocking. No
-pair begins that would not end in time; a run that fails has no figure, and the others go on. At the end the sequencer
-of each order is killed a few times (bench/failover.py). The exit status is 1 if a message was lost or wrong.
+pair, so that a change of the machine's load affects all alike. Latency is half a round trip of two members, blocking.
+No pair begins that would not end in time; a run that fails has no figure, and the others continue. At the end the
+sequencer of each order is killed a few times (bench/failover.py). The exit status is 1 if a message was lost or wrong.
 
 The table (docs/orders.md) and the plot have medians over the pairs; a ratio is the median of the ratios of each pair,
 and the interval beside it holds the true median with 95 % (from the ranks of the sorted values, with no assumption
@@ -52,7 +52,7 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 MEMBERS = 4
 LATENCY_BYTES = 64
 KILL_S = 4.5
-"""A kill, with the start of its members, takes about so long."""
+"""A kill, with the start of its members, takes about this long."""
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What the orders are compared at: bytes of a message, members that send, datagrams dropped in percent."""
+    """A column of the comparison: bytes of a message, members that send, percent of datagrams dropped."""
 
     size: int
     senders: int
@@ -103,7 +103,7 @@ class Column:
 
 
 def throughput(options: argparse.Namespace, path: Any, at: Column, pair: int, cells: dict[Any, Any]) -> list[str]:
-    """Every order once, and the baselines, which lose nothing. Returns what was lost or wrong."""
+    """Runs every order once, and the baselines, which lose nothing. Returns what was lost or wrong."""
     wrong, window = [], 0
     with dropping(path.places, at.loss) if at.loss else nullcontext():
         for order in options.orders:
@@ -132,7 +132,7 @@ def throughput(options: argparse.Namespace, path: Any, at: Column, pair: int, ce
 
 
 def latency(options: argparse.Namespace, pair: int, cells: dict[Any, Any]) -> None:
-    """Of every order once, and of plain C."""
+    """Latency of every order once, and of plain C."""
     with open_path("loopback", 2) as path:
         for order in [*options.orders, ""]:
             what = Latency(LATENCY_BYTES, order or "fifo", options.rounds, False, None)
@@ -150,12 +150,12 @@ def say(text: str) -> None:
 
 
 def note(cells: dict[Any, Any], key: tuple[Any, ...], value: float | None) -> None:
-    """One more figure of a cell; None where the run failed."""
+    """Adds a figure to a cell; None if the run failed."""
     cells.setdefault(key, []).append(None if value is None else round(value, 2))
 
 
 def name(pair: int) -> str:
-    """Of a group; no other run has it."""
+    """A name for a group that no other run has."""
     return f"orders-{os.getpid()}-{pair}"
 
 
@@ -172,7 +172,7 @@ class Median:
 
 
 def median(values: Sequence[float]) -> Median:
-    """Of at least one value; the interval lies between two of the sorted values (binomial distribution of ranks)."""
+    """At least one value; the interval is between two of the sorted values (binomial distribution of ranks)."""
     ranked, n = sorted(values), len(values)
     outside, rank = 2 / 2**n, 0
     while outside + 2 * math.comb(n, rank + 1) / 2**n <= 0.05:
@@ -182,7 +182,7 @@ def median(values: Sequence[float]) -> Median:
 
 
 def ratios(results: dict[str, Any]) -> dict[tuple[Any, ...], Median]:
-    """(order, size, senders, loss): its rate as a share of FIFO's in the same pair and with the same loss."""
+    """(order, size, senders, loss): the rate as a share of FIFO's in the same pair and with the same loss."""
     rates = {tuple(c["cell"][1:]): c["values"] for c in results["cells"] if c["cell"][0] == "rate"}
     found = {}
     for (order, *column), values in rates.items():

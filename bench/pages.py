@@ -1,4 +1,4 @@
-"""What the pages that benchmarks write have in common."""
+"""Shared by the pages that benchmarks write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What journals cost, and what Spark does with them, in one page: ``make bench-pipeline``.
+"""The cost of journals, and of Spark's work on them, on one page: ``make bench-pipeline``.
 
     python bench/pipeline.py                                 # five minutes; writes docs/pipeline.json and .md
     python bench/pipeline.py --rows 200000 --rate 10000 --stream-s 8 --pairs 1 --seconds 0.3 --into /tmp/pipeline.json
@@ -10,7 +10,7 @@ It runs, one after the other, each with both sides of its comparison in one run:
 - ``bench/spark_audit.py``: the audit, beside DuckDB doing the same checks, and in small segments;
 - ``bench/spark_stream.py``: the source as a table, as a backlog, and the latency of a stream at a rate.
 
-Nothing else should run meanwhile: the load of the machine before each part is in the page. Needs
+Nothing else should run meanwhile: the page has the load of the machine before each part. Needs
 ``pip install 'seqcast[spark,bench]'``.
 """
 
@@ -31,11 +31,11 @@ BENCH = Path(__file__).resolve().parent
 DOCS = BENCH.parent / "docs"
 SIZES = (64, 1024)
 SMALL_ROWS = 8192
-"""Of a small segment: as few as the journal gathers before it writes."""
+"""Rows of a small segment: as few as the journal gathers before it writes."""
 
 
 def parts(options: argparse.Namespace) -> dict[str, list[str]]:
-    """Name -> command, of which the last line is one JSON object."""
+    """Name -> command; its last line of output is one JSON object."""
     rows, rate = str(options.rows), str(options.rate)
     perf = [sys.executable, "-m", "seqcast", "perf", "--json", "--path", "loopback", "--pairs", str(options.pairs)]
     found = {}

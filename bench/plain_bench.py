@@ -7,12 +7,12 @@
 One process sends, three receive. Kinds:
 
 - ``plain``: ``group.send(b)`` in a loop, and ``for message in group`` in three receivers. All settings are defaults, so
-  the order is total and the sender is delivered its own messages too, which a thread of its process takes in the same
+  the order is total and the sender also receives its own messages, which a thread of its process takes in the same
   loop.
 - ``aio``: ``await group.send(b)`` and ``async for message in group``, also with all defaults; in the sender a task
   takes its own messages.
 - ``pyzmq``: ``socket.send(b)`` of a PUB socket and ``socket.recv()`` of three SUB sockets over TCP, with high-water
-  marks of 10,000 messages and XPUB_NODROP: by default PUB drops what does not fit, and nothing may be lost here.
+  marks of 10,000 messages and XPUB_NODROP: by default PUB drops messages that do not fit, and nothing may be lost here.
 
 Runs are interleaved: each pair measures every kind once, after the other. A rate is that of the slowest receiver, from
 the first send to its last message. Each receiver must have counted as many messages as were sent. The ratios
@@ -55,7 +55,7 @@ def wait_for_parent() -> None:
 
 
 class Count:
-    """What a receiver has received."""
+    """A receiver's counts."""
 
     def __init__(self) -> None:
         self.n = 0
@@ -89,19 +89,19 @@ class Count:
         self.n = n
 
     def report(self) -> None:
-        """To the parent: how many, when the last one came, what this process used."""
+        """Reports to the parent: how many, when the last one came, what this process used."""
         say(n=self.n, at=time.monotonic(), cpu=time.process_time() - self.cpu)
 
 
 def messages_until(size: int, seconds: float) -> Iterable[list[bytes]]:
-    """Chunks of payloads for so many seconds; the sender loops over each."""
+    """Chunks of payloads for this many seconds; the sender loops over each."""
     chunk, until = [bytes(size)] * CHUNK, time.monotonic() + seconds
     while time.monotonic() < until:
         yield chunk
 
 
 def loops_for(us: float) -> range:
-    """Turns of an empty loop that take so many µs of CPU time: the work between two sends."""
+    """Turns of an empty loop that take this many µs of CPU time: the work between two sends."""
     loops = range(200_000)
     best = 1e9
     for _ in range(5):
@@ -203,7 +203,7 @@ def pyzmq(task: dict[str, Any]) -> None:
 
     context = zmq.Context()
     if task["sends"]:
-        socket = context.socket(zmq.XPUB)  # as PUB; tells when all have subscribed
+        socket = context.socket(zmq.XPUB)  # like PUB; also shows when all have subscribed
         socket.setsockopt(zmq.SNDHWM, 10_000)
         socket.setsockopt(zmq.XPUB_NODROP, 1)
         socket.setsockopt(zmq.XPUB_VERBOSE, 1)

@@ -1,16 +1,16 @@
-"""What the audit costs on Spark, beside DuckDB doing the same checks on the same Parquet files.
+"""The cost of the audit on Spark, beside DuckDB doing the same checks on the same Parquet files.
 
     python bench/spark_audit.py [--rows 10000000] [--members 4] [--segment-rows 1000000] [--small-rows N] [--full SIZE]
                                 [--no-duckdb]
 
 It writes sound journals, audits them twice in one session (the second is without the warming up of the JVM), and has
 DuckDB compute, with as many threads as there are processors: the fingerprints by member, view, sender and bucket; where
-positions and global seqnos are not dense; and where a sender's messages are out of order or one of a packet is missing.
+positions and global seqnos are not dense; and where a sender's messages are out of order or a packet lacks one.
 The audit also compares the checksum of each file and, with ``--full``, hashes the payloads again; DuckDB does not. With
 ``--small-rows`` the same rows are audited in small segments too, in the same session: what a segment costs.
 
 CPU seconds are those of all processes that took part (driver, JVM, Python workers), so they hold on a busy machine too;
-``ratio`` is the second run's beside DuckDB's. Peak memory is that of the JVM and of the largest Python worker.
+``ratio`` is the second run's to DuckDB's. Peak memory is that of the JVM and of the largest Python worker.
 DuckDB comes with ``pip install 'seqcast[bench,spark]'``.
 """
 
@@ -52,7 +52,7 @@ DUCKDB = {
 
 
 def family() -> list[int]:
-    """This process and all that descend from it."""
+    """This process and all its descendants."""
     parents = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -66,7 +66,7 @@ def family() -> list[int]:
 
 
 def cpu_s() -> float:
-    """CPU seconds of the family, also of members that have ended."""
+    """CPU seconds of these processes, including those that have ended."""
     total = 0
     for pid in family():
         try:

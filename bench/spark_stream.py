@@ -1,15 +1,15 @@
-"""What the source costs on Spark: as a table, as a backlog, and the latency of a stream from a member's send to a sink.
+"""The cost of the source on Spark: as a table, as a backlog, and the latency of a stream from a send to a sink.
 
     python bench/spark_stream.py [--rows 10000000] [--size 100] [--rate 100000] [--seconds 30]
 
 First it writes one member's journal and reads it as a table into Spark's noop sink, twice (the second is without the
 warming up of the JVM), once more with a few columns (option ``columns``), and as a stream of these in batches of a
-million rows: all of it, with the start of the query, and the median of the micro-batches behind the first.
+million rows: the whole, with the start of the query, and the median of the micro-batches after the first.
 
 Then a process with two members multicasts at a rate and journals what it delivers; a query follows the journal into a
 sink that takes Arrow batches and compares each row's time of sending with its own clock, in the task: so the latency is
 from ``send_batch`` to the sink's task, and leaves out the commit of the micro-batch. The time of the stream begins when
-the query has written its first micro-batch, and the first third of those that follow is dropped. Rates are rows per
+the query has written its first micro-batch; the first third of the following ones is dropped. Rates are rows per
 second of wall time; CPU seconds are those of all processes that took part. It does not measure a network.
 """
 
@@ -39,7 +39,7 @@ from seqcast.journal.writer import JournalWriter
 
 
 class LatencySink(DataSource):
-    """Keeps, of each micro-batch, how many rows it had and percentiles of their latency: a line in the file ``out``."""
+    """Writes a line to the file ``out`` for each micro-batch: its number of rows, and percentiles of their latency."""
 
     @classmethod
     def name(cls) -> str:
@@ -75,9 +75,9 @@ class LatencyWriter(DataSourceStreamArrowWriter):
 
 
 FEW = "view_counter,global_seqno,sender,sent_at,payload"
-"""What a query may need of the columns."""
+"""The columns that a query may need."""
 START_S = 180.0
-"""How long the query may take to its first micro-batch."""
+"""Limit for the query's first micro-batch."""
 
 
 def members(cluster: str, journals: str, size: int, rate: int) -> None:
@@ -109,7 +109,7 @@ def members(cluster: str, journals: str, size: int, rate: int) -> None:
             else:
                 time.sleep(0.001)
         print(round(sent / (time.monotonic() - begin)), flush=True)
-        os._exit(0)  # what the journal's end costs is not measured
+        os._exit(0)  # the end of the journal is not measured
 
 
 def latency(spark: Any, arguments: argparse.Namespace, top: Path) -> dict[str, Any]:

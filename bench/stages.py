@@ -5,12 +5,12 @@
 
 One member sends arrays of messages as ``seqcast perf`` does, over loopback and in the order "fifo"; the others receive
 batches. Each member is a process of its own, and the system says how much CPU time it used in the kernel and outside;
-so does each process of the two baselines in plain C, which come in the same pair of runs. What the engine, a copy and
-a CRC of a packet cost is then measured in this process, on one thread, with engines that have no sockets. The rest of
-the time outside the kernel is what no such part explains.
+so does each process of the two baselines in plain C, in the same pair of runs. The cost of the engine, a copy and a CRC
+of a packet is then measured in this process, on one thread, with engines that have no sockets. No such part explains
+the rest of the time outside the kernel.
 
-CPU time and not duration: where there are fewer cores than processes they take turns, and other load on the machine
-changes when a process runs more than what it uses.
+CPU time and not duration: with fewer cores than processes they take turns, and other load on the machine changes when a
+process runs more than what it uses.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from seqcast.perf.runs import Load, bare_run, group_throughput
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 HEADER = 96
-"""Bytes of a packet that are no message: header and the first offsets."""
+"""Bytes of a packet besides messages: header and the first offsets."""
 GATHERED = 8
 """Packets that a receiver takes at once: as many as it lets accumulate under load (half a MiB)."""
 ROUNDS, WARM = 24, 8
@@ -68,7 +68,7 @@ def cpu_ns(work: Callable[[], Any]) -> int:
 
 
 def each_ns(work: Callable[[Any], Any], items: Sequence[Any]) -> float:
-    """CPU time of ``work`` for one of the items: the least of several rounds over all."""
+    """CPU time of ``work`` for one item: the least of several rounds over all."""
 
     def over_all() -> None:
         for item in items:
@@ -78,7 +78,7 @@ def each_ns(work: Callable[[Any], Any], items: Sequence[Any]) -> float:
 
 
 def slots(memory_bytes: int, bytes_each: int) -> list[Any]:
-    """``bytes_each`` of each packet in memory of this size, which stands on huge pages where the system has them."""
+    """``bytes_each`` of each packet in memory of this size, on huge pages if the system has them."""
     memory = np.ones(max(memory_bytes, HUGE_BYTES_MIN), dtype=np.uint8)
     return [memory[at + HEADER : at + HEADER + bytes_each] for at in range(0, memory_bytes - 65535, 65536)]
 
@@ -100,7 +100,7 @@ def crc_ns(bytes_each: int, memory_bytes: int) -> float:
 
 
 class Plain:
-    """What must be done with the bytes of packets, and nothing else, in memory like the engine's."""
+    """The necessary work on the bytes of packets, and nothing else, in memory like the engine's."""
 
     def __init__(self, packets: Sequence[bytes]) -> None:
         self.packets = [np.frombuffer(packet, dtype=np.uint8) for packet in packets]
@@ -126,7 +126,7 @@ class Plain:
 
 
 def engine_ns(size: int, packet_bytes: int) -> tuple[float, float]:
-    """What a packet costs two engines beyond its copies and its CRC: of the sender, of the receiver."""
+    """The cost of a packet beyond its copies and its CRC: in the sender's engine, in the receiver's."""
     sender = engine(SENDER, [RECEIVER, SENDER], packet=packet_bytes, deliver_own=False)
     receiver = engine(RECEIVER, [RECEIVER, SENDER], packet=packet_bytes)
     receiver.deliver()  # the marker of the view
@@ -160,7 +160,7 @@ def engine_ns(size: int, packet_bytes: int) -> tuple[float, float]:
 
 
 def parts(size: int, packet_bytes: int, window_bytes: int) -> dict[str, tuple[float, float]]:
-    """Copy, CRC and engine of a packet: of the sender, of a receiver; ns."""
+    """Copy, CRC and engine of a packet: at the sender, at a receiver; ns."""
     body = packet_bytes - HEADER
     crc = crc_ns(body, GATHERED << 16)
     copies = copy_ns(body, BATCH_BYTES, window_bytes), copy_ns(body, GATHERED << 16, GATHERED << 16)
@@ -171,7 +171,7 @@ def parts(size: int, packet_bytes: int, window_bytes: int) -> dict[str, tuple[fl
 
 
 def of_each(used: Sequence[Mapping[str, float]], sender: int, packets: float) -> list[dict[str, float]]:
-    """Use of the machine for one packet: of the sender, and of a receiver on average."""
+    """CPU use for one packet: of the sender, and of a receiver on average."""
     others = [use for index, use in enumerate(used) if index != sender]
     return [
         {key: used[sender][key] / packets for key in used[sender]},

@@ -1,12 +1,12 @@
-"""State transfer: how fast a joiner of a running group on this machine takes over a state, idle and while others send.
+"""State transfer: how fast a joiner of a running group on this machine receives a state, idle and while others send.
 
     python bench/state_bench.py --bytes 104857600 --members 4 --load 100 --runs 5
 
 Each member is a process; the last one joins. Measured from the call of ``get_state`` at the provider to the return of
 ``set_state`` at the joiner (``mb_per_s``), and from the call of ``join`` to its return (``join_mb_per_s``): the first
-compares to other systems' "get state", the second has looking for the group and the view change in it. The handlers
-write and read 1 MiB at a time and do nothing else. With ``--load`` another member multicasts so many MB/s all the
-while, and ``load_mb_per_s`` says how many it could. Prints one JSON object.
+compares to other systems' "get state", the second includes discovery and the view change. The handlers
+write and read 1 MiB at a time and do nothing else. With ``--load`` another member multicasts this many MB/s all the
+while, and ``load_mb_per_s`` says how many it reached. Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MESSAGE_BYTES = 8192
 
 
 class State:
-    """Bytes of no meaning, counted."""
+    """Counted bytes without meaning."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -47,7 +47,7 @@ class State:
 
 
 def member(name: str, cluster: str, size: int, load: float) -> None:
-    """A member: says what happened as lines of JSON, until its input ends."""
+    """A member: prints what happened as lines of JSON, until its input ends."""
     state = State(size)
     began = time.monotonic()
     group = seqcast.join(cluster, name=name, order="fifo", state=state, deliver_own=False, interface="lo")

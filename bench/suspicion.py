@@ -1,9 +1,9 @@
 """False suspicions under full load: ``python bench/suspicion.py [--preset fast] [--seconds 600]``.
 
 Four members on this machine, each a process, on loopback; all send messages of 1 KB as fast as they can and take what
-they are delivered. Nobody crashes, so each view after the first of all four is a false suspicion that went through.
-Prints one line of JSON, with the engine's count of doubts and of suspicions that other members then took back; exit
-status 1 where a view changed.
+is delivered to them. Nobody crashes, so each view after the first of all four comes from a false suspicion.
+Prints one line of JSON, with the engine's count of doubts and of suspicions that other members withdrew; exit
+status 1 if a view changed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def member(cluster: str, preset: str, seconds: float, results: Queue[dict[str, A
         changes = sorted(view.counter for view in views - {first.view_id})
         counted = {key: counters[key] for key in ("doubts", "suspicions", "late")}
         results.put({"messages": messages, "changes": changes, **counted})
-        while not over.wait(0.0):  # the others' last messages want credit, and their last view is not that we left
+        while not over.wait(0.0):  # the others' last messages need credit, and our leaving must not be their last view
             group.recv_batch(timeout=0.1)
 
 

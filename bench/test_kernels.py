@@ -1,6 +1,6 @@
-"""What the compiled kernels cost, by pytest-benchmark: ``make bench``, or ``python -m pytest bench``.
+"""The cost of the compiled kernels, by pytest-benchmark: ``make bench``, or ``python -m pytest bench``.
 
-Single process, one thread, nothing else running: figures of a call, not of a group (that is ``seqcast perf``). A figure
+One process, one thread, nothing else running: figures of a call, not of a group (for that: ``seqcast perf``). A figure
 "of N" is for N calls or messages together; extra_info has bytes or messages, for rates.
 """
 
@@ -77,7 +77,7 @@ def test_crc32c(benchmark, kernel, size):
 @pytest.mark.parametrize("size", [64, 1024])
 def test_wire_check(benchmark, size, packet):
     """The validity function on one full data packet: header, lengths, offsets and CRC. The packet is a stranger's, so
-    that nothing follows but a counter; one copy of the datagram by the Python wrapper is in it."""
+    only a counter follows; includes one copy of the datagram by the Python wrapper."""
     datagram = packed(size, 2 * packet // size + 2, packet=packet)[0]
     other = engine(7, [7], packet=packet)
     benchmark.extra_info |= {"bytes": len(datagram), "messages": len(datagram) // size}
@@ -92,7 +92,7 @@ def test_wire_check(benchmark, size, packet):
 @pytest.mark.parametrize("size", [64, 1024, 8192])
 def test_pack_and_frame(benchmark, size, packet):
     """Packing messages into the send ring one by one, then framing (header, CRC) and handing out their packets: 256 KiB
-    of messages. A call from Python for each message is in it, and a copy of each packet into a bytes object."""
+    of messages. Includes a call from Python for each message, and a copy of each packet into a bytes object."""
     count, message = (256 << 10) // size, os.urandom(size)
 
     def fresh():
@@ -172,7 +172,7 @@ def test_stamp(benchmark, size):
 @pytest.mark.parametrize("size", [64, 1024])
 @pytest.mark.parametrize("form", ["arrays", "list of bytes"])
 def test_take_a_batch(benchmark, form, size):
-    """What a batch of 512 KiB costs the application: two NumPy views, or a bytes object for each message."""
+    """Cost of a batch of 512 KiB for the application: two NumPy views, or a bytes object for each message."""
     receiver = engine(RECEIVER, [RECEIVER, SENDER], packet=65000)
     receiver.deliver()
     for datagram in packed(size, (512 << 10) // size, packet=65000):
@@ -189,7 +189,7 @@ def test_take_a_batch(benchmark, form, size):
 @pytest.mark.parametrize("size", [64, 1024])
 def test_batch_io(benchmark, size, packet_bytes):
     """Through the sockets: 256 KiB of messages from one member to another of the same process over loopback, sent by
-    one ``send_batch`` and taken by ``recv_batch``; both I/O threads and their wake-ups are in it."""
+    one ``send_batch`` and taken by ``recv_batch``; includes both I/O threads and their wake-ups."""
     count = (256 << 10) // size
     data = np.frombuffer(os.urandom(count * size), dtype=np.uint8)
     offsets = np.arange(count + 1, dtype=np.int64) * size

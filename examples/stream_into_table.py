@@ -54,7 +54,7 @@ def member(cluster: str, name: str, directory: str, interface: str) -> None:
 
 
 def query(top: Path, taps: str) -> None:
-    """The streaming query. When the file ``drain`` is there it takes what is left and ends."""
+    """The streaming query. Once the file ``drain`` exists it takes what is left and ends."""
     import pyarrow.parquet
 
     import seqcast.spark
@@ -132,7 +132,7 @@ class Scene:
         wait(f"{n} more batches", lambda: self.alive() and self.batches() >= wanted)
 
     def followed(self) -> str:
-        """The machine whose journal the query reads."""
+        """The machine with the journal that the query reads."""
         member_id = self.offset().get("member", "none")
         return next((path.parent.name for path in self.top.glob(f"*/*-{member_id}")), "")
 
@@ -177,7 +177,7 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-# %% What the journals say: of each view the messages that its members agreed on
+# %% What the journals say: for each view, the messages that its members agreed on
 
 
 def agreed(top: Path) -> list[tuple[int, int, int, str, str]]:
@@ -193,7 +193,7 @@ def agreed(top: Path) -> list[tuple[int, int, int, str, str]]:
                  message.payload.decode())
             )  # fmt: skip
         for tag, found in rows.items():
-            # A member that was killed may lack the end of its last view: who closed the view knows.
+            # A member that was killed may lack the end of its last view: members that closed the view have it.
             views[tag] = max(
                 views.get(tag, (False, [])), (tag in closed, found), key=lambda each: (each[0], len(each[1]))
             )
@@ -229,7 +229,7 @@ def main(top: Path, cluster: str, interface: str) -> None:
         kill(scene.taps[lost])
         ended = scene.wait_other_or_end(lost)
         scene.start_tap(lost)
-        if ended:  # a task was reading from the tap; what runs a query in production starts it again, too
+        if ended:  # a task was reading from the tap; in production a supervisor would restart the query too
             scene.start_spark()
         scene.wait_batches(2)
         say(f"the tap of {lost} was killed and started again; the stream follows {scene.followed()}")

@@ -1,7 +1,7 @@
-"""Orders that are urgent, or whose deadline is near, are delivered first: an order policy.
+"""Urgent orders, and orders near their deadline, are delivered first: an order policy.
 
-A message begins with its priority, one byte (0 is the most urgent), and its deadline, 8 bytes, ns since 1970. What
-waits at the sequencer at the same time is ordered by priority, but what must be out by now comes before all else.
+A message begins with its priority, one byte (0 is the most urgent), and its deadline, 8 bytes, ns since 1970. Messages
+that wait at the sequencer together are ordered by priority, but late ones come before all others.
 
     python examples/urgent_first.py
 """
@@ -17,11 +17,11 @@ import seqcast
 
 HEAD = struct.Struct(">Bq")
 MARGIN_NS = 50_000_000
-"""A message whose deadline is nearer than this is late."""
+"""A message with its deadline nearer than this is late."""
 
 
 class UrgentFirst(seqcast.OrderPolicy):
-    """By deadline what is late, then the rest by priority; equal ones as they arrived."""
+    """Late ones by deadline, then the rest by priority; equal ones as they arrived."""
 
     def order(self, batch: Sequence[seqcast.WaitingPacket]) -> Sequence[int]:
         late = time.time_ns() + MARGIN_NS
