@@ -136,7 +136,7 @@ class CrowdMember:
         return self.gossiper.due()
 
     def take_datagrams(self) -> list[tuple[int, bytes]]:
-        """What is to be sent: (to whom, datagram); to 0: to all, by multicast."""
+        """The datagrams to send, as (receiver, datagram); receiver 0: all, by multicast."""
         out, self._out = self._out, []
         return out
 

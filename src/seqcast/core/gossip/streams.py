@@ -212,7 +212,7 @@ class Streams:
             stream.kept += 1
 
     def take(self) -> list[Delivered | Missed]:
-        """What is to be delivered now, in order."""
+        """What must be delivered now, in order."""
         events = list(self._events)
         self._events.clear()
         return events

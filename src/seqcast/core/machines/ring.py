@@ -40,7 +40,7 @@ from seqcast.errors import RemoteProtocolError
 GENERATION_STEP_MAX = 1 << 20
 """A generation exceeds the highest one seen by at most this, so that nobody can exhaust them."""
 PATIENCE_DOUBLINGS = 4
-"""How often a lease doubles while nothing comes."""
+"""A lease doubles at most this often while nothing comes."""
 
 
 class RingState(Enum):

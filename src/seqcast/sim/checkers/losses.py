@@ -71,7 +71,7 @@ def check_ends(records: Sequence[Record], everywhere: Sequence[Stay]) -> Iterato
     members that continued are known, ``Lost`` names no more than that.
     """
     in_view = _by_view(everywhere)
-    unseen = not all(record.receives for record in records)  # those that went on may be delivered no messages
+    unseen = not all(record.receives for record in records)  # those that continued may be delivered no messages
     for record in records:
         told = bool(record.log) and isinstance(record.log[-1], Left | Excluded)
         mine = [stay for stay in everywhere if stay.record is record]
