@@ -1,4 +1,4 @@
-"""How long a group is without a leader after it is killed or stopped: ``python bench/election.py [--signal STOP]``.
+"""How long a group has no leader after its leader is killed or stopped: ``python bench/election.py [--signal STOP]``.
 
 Four members on this machine, each a process, on loopback. The leader (the coordinator, or the leader of a token ring)
 gets SIGKILL or SIGSTOP, and the time runs from before the signal to the moment at which the *last* of the other three
