@@ -274,7 +274,7 @@ def main() -> int:
     parser.add_argument("--loss-sizes", type=int, nargs="+", default=[1024], help="sizes that are measured with loss")
     parser.add_argument("--seconds", type=float, default=0.5, help="length of each run (0.5)")
     parser.add_argument("--rounds", type=int, default=3000, help="round trips of each latency run (3000)")
-    parser.add_argument("--pairs", type=int, default=20, help="at most so many (20)")
+    parser.add_argument("--pairs", type=int, default=20, help="at most this many (20)")
     parser.add_argument("--minutes", type=float, default=12.0, help="for all (12); one pair is measured in any case")
     parser.add_argument("--kills", type=int, default=5, help="of the sequencer, in each order (5); 0: none")
     parser.add_argument("--into", type=Path, default=DOCS / "orders.json", help="file of the results")

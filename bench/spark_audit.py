@@ -164,7 +164,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000, help="of all members together (%(default)s)")
     parser.add_argument("--members", type=int, default=4)
     parser.add_argument("--segment-rows", type=int, default=1_000_000)
-    parser.add_argument("--small-rows", type=int, default=0, metavar="N", help="also in segments of so many rows")
+    parser.add_argument("--small-rows", type=int, default=0, metavar="N", help="also in segments of this many rows")
     parser.add_argument("--master")
     parser.add_argument("--full", type=int, metavar="SIZE", help="keep payloads of this size, and hash them again")
     parser.add_argument("--no-duckdb", action="store_true", help="Spark alone")

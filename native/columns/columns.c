@@ -46,10 +46,10 @@ int64_t sc_columns_fill(const sc_columns *out, uint64_t at, uint64_t room, int64
 }
 
 size_t sc_columns_clocks(const sc_columns *of, uint64_t rows, sc_columns_clock *found, size_t room) {
-    size_t n = 0, at = 0; /* place of the sender of the row before, whose messages come in runs */
+    size_t n = 0, at = 0; /* `at`: entry of the previous row's sender, as messages of a sender come in runs */
     for (uint64_t row = 0; row < rows; row++) {
         int64_t sender = of->sender[row];
-        /* unsigned: a time of sending is what another member says */
+        /* unsigned: another member wrote sent_ns, and may have made it overflow */
         int64_t took_ns = (int64_t)((uint64_t)of->delivered_ns[row] - (uint64_t)of->sent_ns[row]);
         if (at == n || found[at].sender != sender)
             for (at = 0; at < n && found[at].sender != sender;) at++;

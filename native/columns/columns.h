@@ -28,10 +28,10 @@ int64_t sc_columns_fill(const sc_columns *out, uint64_t at, uint64_t room, int64
                         const uint8_t *data, uint64_t data_len, const int32_t *offsets, uint32_t n, const sc_run *runs,
                         uint32_t n_runs);
 
-/* What the rows of one sender tell of its clock and that of the receiving member. */
+/* What the rows of one sender show about its clock and the receiving member's. */
 typedef struct {
     int64_t sender, least_ns; /* lowest difference between delivery and sending */
 } sc_columns_clock;
 
-/* Writes one for each sender of the first `rows` rows into `found`, and returns how many; senders beyond `room` are left out. */
+/* Writes one per sender of the first `rows` rows into `found`, and returns how many; senders beyond `room` are left out. */
 size_t sc_columns_clocks(const sc_columns *of, uint64_t rows, sc_columns_clock *found, size_t room);

@@ -1,5 +1,5 @@
-/* What an audit needs of a journal, in one pass over its columns: where positions, global seqnos or a sender's messages do
- * not go up as they should, and a fingerprint of each group of rows. No Python. */
+/* One pass over a journal's columns for the audit: finds where positions, global seqnos or a sender's messages do not
+ * increase as they should, and computes a fingerprint of each group of rows. No Python. */
 #ifndef SEQCAST_COLUMNS_SCAN_H
 #define SEQCAST_COLUMNS_SCAN_H
 
@@ -25,9 +25,9 @@ typedef struct {
     int64_t first, highest; /* global seqno */
     int64_t zeros; /* rows without a global seqno */
     int64_t counter_min, counter_max;
-    int64_t transitional; /* global seqno of the first row that is transitional; 0: none is */
+    int64_t transitional; /* global seqno of the first transitional row; 0: none */
     sc_scan_found back, jumps; /* not higher than one before; more than one higher than the highest before */
-    sc_scan_found decided; /* not transitional, behind one that is: (the first that is, this) */
+    sc_scan_found decided; /* not transitional, behind a transitional one: (the first transitional one, this) */
 } sc_scan_view;
 
 /* The rows of one sender. */
@@ -44,7 +44,7 @@ typedef struct {
     int64_t key[3]; /* tag, sender, bucket */
     int64_t rows;
     int64_t global_seqno, seqno, low; /* the highest; `low`: (seqno, index) without the bits that the bucket has */
-    int64_t decided; /* one more than the highest `low` of those that are not transitional; 0: all are */
+    int64_t decided; /* one more than the highest `low` of a row that is not transitional; 0: all are */
     uint64_t sum; /* of a hash of each row, so it does not depend on their order */
 } sc_scan_group;
 

@@ -47,7 +47,7 @@ static int parse_host(int family, const char *text, sc_sockaddr *out) {
 
 #if defined(_WIN32)
 
-/* Windows: an interface is given by an address of it; the MTU comes from the adapter's table. */
+/* Windows: one of its addresses names an interface; the MTU comes from the adapter's table. */
 int sc_io_find_interface(sc_io *io, sc_sockaddr *own, sc_io_error *error) {
     if (io->config.interface[0] == 0) {
         if (sc_io_routed_source(io, NULL, own) != 0)
@@ -105,7 +105,7 @@ typedef struct {
     int loopback;
 } choice;
 
-/* How well an address of an interface suits: 0 not at all; a global IPv6 address before a link-local one. */
+/* How well an interface's address suits; 0: it does not. A global IPv6 address ranks before a link-local one. */
 static int suits(const sc_io *io, const struct ifaddrs *at, const choice *by) {
     sc_sockaddr have;
     if (at->ifa_addr == NULL || !(at->ifa_flags & IFF_UP)) return 0;

@@ -116,7 +116,7 @@ void sc_signal_close(sc_fd ends[2]);
  * Returns how many; 0: nothing there. */
 int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t size);
 
-/* The destinations whose port was closed, at most `max`, as ICMP has reported since the last call. Linux only: elsewhere an
+/* Destinations with a closed port, at most `max`, from ICMP reports since the last call. Linux only: elsewhere an
  * unconnected socket gets no such reports. Called by the receiving thread. */
 int sc_io_refused(sc_io *io, sc_address *to, int max);
 

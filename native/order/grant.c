@@ -3,7 +3,7 @@
  *
  * A member asks for places for packets that are packed; they are transmitted when they have one. So a lone message takes one round
  * trip to the sequencer more than with the order fifo. Packets that were packed during a round trip share the next one, and a
- * member that packs more during each asks for so many places ahead, as long as nobody else sends. Places that it does not use
+ * member that packs more during each asks for that many places ahead, as long as nobody else sends. Places that it does not use
  * soon it gives back by a record in its stream, because nothing behind them can be delivered. There is one request at a time,
  * repeated until it is answered, and the sequencer gives a repeated request the same answer (E-08).
  *
@@ -51,7 +51,7 @@ typedef struct {
     int asks; /* it has no answer yet */
     int64_t ask_due, ask_wait;
     uint32_t packed; /* own packets since the newest request */
-    uint32_t ahead; /* so many were packed during the last round trip */
+    uint32_t ahead; /* packets packed during the last round trip */
     int64_t others_at; /* when a packet of another member was delivered last */
     int used; /* a place, since `unused_due` was set */
     int64_t unused_due;

@@ -128,9 +128,9 @@ SC_FIELD(72, 32, data_len); /* bytes of all pieces */
 SC_FIELD(76, 16, pieces); /* of messages, at least 1 */
 SC_FIELD(78, 16, origin_rank); /* rank of the member whose messages these are */
 
-/* Body of RECORD, after a header of data packets in which `pieces` is the number of entries. With the order records: so many
- * packets of this member are delivered next. With grant there is one entry, of the sender: so many
- * places from `place` on are void. With causal: what follows waits for so many more packets of these members. */
+/* Body of RECORD, after a header of data packets in which `pieces` is the number of entries. With the order records: this many
+ * packets of this member are delivered next. With grant there is one entry, of the sender: this many
+ * places from `place` on are void. With causal: what follows waits for this many more packets of these members. */
 SC_ENTRIES(80, 4, 16, record_rank); /* of a member */
 SC_ENTRIES(82, 4, 16, record_count); /* at least 1 */
 #define SC_RECORD_LEN(n) (80 + 4 * (size_t)(n))

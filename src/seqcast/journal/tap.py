@@ -312,11 +312,11 @@ class TapClient:
         """
         answer = self._json({"want": "members"})
         if not isinstance(answer, list):
-            raise self._wrong("its list of members is none")
+            raise self._wrong("its list of members is invalid")
         try:
             return [int(member, 16) for member in answer]
         except (TypeError, ValueError):
-            raise self._wrong("its list of members is none") from None
+            raise self._wrong("its list of members is invalid") from None
 
     def journal(self, member: int) -> Journal:
         """A member's journal as it is now; its rows come from ``rows``.
@@ -330,12 +330,12 @@ class TapClient:
             case {"header": str(header), "views": str(views), "rows": [int(first), int(end)], "closed": bool(closed)}:
                 path = Path(f"tap {self.address}", f"{member:016x}")
                 if not 0 <= first <= end:
-                    raise self._wrong("its description of a journal is none")
+                    raise self._wrong("its description of a journal is invalid")
                 segments = (Segment(1, path, True, end - first, 0),)
                 journal = assemble(path, header, (known + views).encode(), first, segments, closed=closed)
                 self._views[member] = known + views
             case _:
-                raise self._wrong("its description of a journal is none")
+                raise self._wrong("its description of a journal is invalid")
         if journal.member.id != member:
             raise self._wrong("it describes another journal than the one asked for")
         return journal
