@@ -37,7 +37,7 @@ static void begin(sc_engine *e) {
 
 /* ---- own packets --------------------------------------------------------------------------------------------- */
 
-/* Fills a record with what was delivered and is not told yet; returns the number of entries. */
+/* Fills a record with deliveries that no record reports yet; returns the number of entries. */
 static uint32_t fill(const sc_engine *e, uint8_t *p) {
     const vectors *s = e->order.state;
     uint32_t entries = 0;
@@ -51,7 +51,7 @@ static uint32_t fill(const sc_engine *e, uint8_t *p) {
 }
 
 /* Before the next own packet: records of what it waits for. Without memory it waits for too little, as a packet that is being
- * closed cannot wait itself; the rest is told as soon as there is memory. */
+ * closed cannot wait itself; the rest is recorded as soon as there is memory. */
 static void tell(sc_engine *e) {
     vectors *s = e->order.state;
     s->overdue = 0;
