@@ -87,7 +87,7 @@ def test_what_was_delivered_is_read_back_in_order(tmp_path: Path, payload: str) 
 def test_views_are_read_back_whole(tmp_path: Path) -> None:
     third = View(ViewId(7, C.id, (3, B.id)), (C, A, B), "sequencer", 0, "sequencer")
     path = journal(tmp_path, A, [(V1, rows_of(4)), (V2, []), (third, rows_of(2))], closed="excluded")
-    found = journal_read.read(path)
+    found = journal_read.read(str(path))
     assert [installed.view_id for installed in found.views] == [V1.view_id, V2.view_id, third.view_id]
     assert [installed.idx for installed in found.views] == [0, 4, 4]
     assert [installed.members for installed in found.views] == [V1.members, V2.members, third.members]

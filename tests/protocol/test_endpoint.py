@@ -251,7 +251,7 @@ def test_a_survivors_late_join_is_not_answered_with_the_view_that_it_has_yet_to_
     stage.named("c", 1000)
     stage.refuse = lambda source, node, frame: isinstance(frame, NewView) and source.name == "a" and node.name == "b"
     stage.until(1100)
-    a, b, c = stage.nodes
+    _, b, c = stage.nodes
     assert names(c)[-1] == ["a", "b", "c"] and names(b)[-1] == ["a", "b"]
     join = next(frame for name, frame in joins if name == "b")
     send(stage, b, dump(replace(join, tries=c.endpoint.context.rank)), c)

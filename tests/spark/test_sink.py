@@ -101,7 +101,7 @@ def schema_of(columns: str) -> StructType:
     ("options", "columns", "says"),
     [
         ({}, "payload binary", r'option\("cluster"'),
-        ({"cluster": "x", "order": "fifo"}, "payload binary", "give one of total, sequencer"),
+        ({"cluster": "x", "order": "fifo"}, "payload binary", "give one of total, records, sequencer"),
         ({"cluster": "x", "members": "0"}, "payload binary", "give a positive whole number"),
         ({"cluster": "x"}, "idx long, value string", "no column payload among"),
         ({"cluster": "x"}, "idx long", "a payload is binary or string"),

@@ -225,7 +225,7 @@ def journal_files(paths: Sequence[str | Path]) -> dict[int, Path]:
     return found
 
 
-def read(path: Path, *, open_segments: bool = True) -> Journal:
+def read(path: str | Path, *, open_segments: bool = True) -> Journal:
     """The journal of one member; reads the header, the views and the schema of each segment, but not the rows.
 
     Args:
@@ -234,6 +234,7 @@ def read(path: Path, *, open_segments: bool = True) -> Journal:
     Raises:
         JournalError: unreadable, foreign, of another version, or a segment is missing.
     """
+    path = Path(path)
     header = _header_text(path)
     fields = _header(header, path)
     schema = arrow_schema(fields["payload"], fields["schema_version"])

@@ -11,6 +11,7 @@ from itertools import islice
 from seqcast._native.engine import Engine
 from seqcast.config import Config
 from seqcast.core.endpoint import Endpoint
+from seqcast.core.machines.beacons import NEITHER_GIVES_WAY
 from seqcast.core.table import Edge
 from seqcast.core.vocabulary import Effect, ExcludedBy, JoinFailed
 from seqcast.sim.checkers import liveness, pauses, primary, safety, taken
@@ -264,7 +265,7 @@ class World:
         """If members warn that none of the groups founded apart gives way, an operator ends all but one, once, and
         starts their processes again."""
         alive = [node for node in self.nodes if node.up and node.view]
-        told = any("neither gives way" in text for node in alive for text in node.record.warnings)
+        told = any(NEITHER_GIVES_WAY in node.record.warnings for node in alive)
         if self.ended or not told or len({node.record.view for node in alive}) < 2:
             return
         self.ended = True

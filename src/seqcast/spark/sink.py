@@ -21,8 +21,10 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 import seqcast
 from seqcast import batches
 from seqcast.config import PARTITIONS, PRESETS
+from seqcast.core.orders import resolve
 from seqcast.errors import JoinTimeout, NotMember, SendTimeout, UsageError
 from seqcast.events import Lost
+from seqcast.types import ORDERS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 QUERY_ID = "sql.streaming.queryId"
 """Property of a task: the id of its streaming query, which stays the same after a restart from its checkpoint."""
 SEND_BYTES = 8 << 20
+TOTAL_ORDERS = tuple(order for order in ORDERS if resolve(order).total)
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class Target:
         if not options.get("cluster"):
             raise UsageError('no cluster: .option("cluster", "orders") names the group that the rows are sent to')
         settings: dict[str, Any] = {name: options[name] for name in ("interface",) if options.get(name)}
-        for name, values in (("preset", PRESETS), ("partition", PARTITIONS), ("order", ("total", "sequencer"))):
+        for name, values in (("preset", PRESETS), ("partition", PARTITIONS), ("order", TOTAL_ORDERS)):
             if (value := options.get(name)) is not None:
                 if value not in values:
                     raise UsageError(f"{name}={value!r}: give one of {', '.join(values)}")

@@ -31,7 +31,9 @@ LEADER_BEACONS = 10
 """How long a coordinator waits for one with a lower id to lead, in beacon intervals."""
 GATHER = 2
 """How long a leader waits for further coordinators, in bundling delays: they answer the first beacon that they hear."""
-_BOTH = (
+SEPARATE = "another group of this cluster, which was founded separately,"
+"""How the reason begins for which a group gives way to another one."""
+NEITHER_GIVES_WAY = (
     "another group of this cluster exists that was founded separately, and both have delivered messages, so neither "
     "gives way by itself. Stop the members of one group; they join the other one when they are started again"
 )
@@ -220,11 +222,11 @@ class Beacons:
             return
         if not both:
             what = "has a history that this one lacks" if frame.history > own.history else "is larger"
-            reason = f"another group of this cluster, which was founded separately, {what}: join again"
+            reason = f"{SEPARATE} {what}: join again"
             context.emit(GiveWay(frame.view_id, reason))
         elif sender not in self.warned and len(self.warned) < HEARD_MAX:
             self.warned[sender] = None
-            context.emit(Warn(_BOTH))
+            context.emit(Warn(NEITHER_GIVES_WAY))
 
     # ---- the rest
 

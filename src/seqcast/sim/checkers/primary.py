@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from seqcast.core.machines.beacons import SEPARATE
 from seqcast.events import Excluded
 from seqcast.sim.record import Delivered, Record, Stay, stays
 from seqcast.types import View, ViewId
@@ -32,7 +33,7 @@ def check_histories(records: Sequence[Record]) -> Iterator[str]:
     """A member that shared a history with others never gives way to a group founded apart (the cut, step 9)."""
     for record in records:
         end = record.log[-1] if record.log else None
-        if isinstance(end, Excluded) and "founded apart" in end.reason:
+        if isinstance(end, Excluded) and end.reason.startswith(SEPARATE):
             delivered = any(isinstance(entry, Delivered) and not entry.to for entry in record.log)
             if delivered and any(isinstance(entry, View) and len(entry.members) > 1 for entry in record.log):
                 yield f"history: {record} and others had delivered messages, and it gave way: {end.reason}"
