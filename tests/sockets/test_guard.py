@@ -103,10 +103,12 @@ time.sleep(60)
         process = script(text, name, LOOPBACK, stdin=subprocess.DEVNULL)
         try:
             wait_until(lambda: len(a.view.members) == 3 and a.counters()["guard_connections"] >= 2)
+            gone = [group.counters()["guard_gone"] for group in (a, b)]  # d, where its port closed before the VIEW came
             process.send_signal(signal.SIGSTOP)
             time.sleep(0.5)  # in which nothing must happen
             assert len(a.view.members) == len(b.view.members) == 3
-            assert a.counters()["guard_gone"] == b.counters()["guard_gone"] == 0
+            assert [group.counters()["guard_gone"] for group in (a, b)] == gone
+            assert a.counters()["control_members_lost"] == b.counters()["control_members_lost"] == 0
         finally:
             process.kill()
             process.communicate()
