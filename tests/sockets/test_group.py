@@ -18,6 +18,7 @@ import pytest
 from members import LIMIT_S, LOOPBACK, cluster, group_of, join, output, payloads, script, wait_until
 
 import seqcast
+from seqcast.core.vocabulary import InterfaceSeen
 
 
 def test_two_members_deliver_each_others_messages_in_the_order_of_each_sender():
@@ -343,6 +344,16 @@ def test_after_leaving_every_call_says_so():
     with pytest.raises(seqcast.NotMember, match="has left the group"):
         a.send(b"x")
     a.leave()
+
+
+def test_a_member_that_is_out_says_why():
+    with group_of(1) as (a,):
+        seen = InterfaceSeen(name="lo", address="127.0.0.1", address_gone=True, address_other=True)
+        for _ in range(20):  # as if its address were another one for a while
+            a._runner.request(seen)
+        assert a._runner.wait_over(LIMIT_S)
+        with pytest.raises(seqcast.NotMember, match=r"excluded this member: lo has another address .* join again"):
+            a.send(b"x")
 
 
 def test_leaving_says_whether_it_was_graceful():

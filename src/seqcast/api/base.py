@@ -115,7 +115,7 @@ class GroupBase:
                 "processes with multiprocessing's 'spawn' method"
             )
         if self._runner.excluded:
-            return NotMember("the group excluded this member, which was silent for too long: join again")
+            return NotMember(f"the group excluded this member: {self._runner.excluded}")
         if self._runner.error is not None:
             return self._runner.error
         return NotMember("this member has left the group: join again")

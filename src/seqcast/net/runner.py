@@ -132,7 +132,7 @@ class Runner:
         self.minority = ""  # why this member is blocked, while it lacks a majority
         self.waiting = ""  # why the group that this member joins is blocked, if it said so
         self.error: SeqcastError | None = None
-        self.excluded = False
+        self.excluded = ""  # why, if this member was excluded
         self.left = False  # gracefully: the remaining members have everything that this member sent
         self.over = False
         self.state_news: list[TakeState | StateHeld | StateLost] = []  # for the thread that joins
@@ -378,8 +378,8 @@ class Runner:
                     self.error = _JOIN_ERRORS.get(cause, JoinRefused)(error)
                 case Left(_, complete):
                     self.left = complete
-                case ExcludedBy():
-                    self.excluded = True
+                case ExcludedBy(_, reason):
+                    self.excluded = reason
                 case PauseHeld() | PauseOver():
                     self.pause.told(effect)
                 case CallBlock(run) if self.callbacks is not None:
