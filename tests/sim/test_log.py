@@ -5,6 +5,7 @@ from unittest import mock
 from sim_stage import Stage
 
 from seqcast.core import log
+from seqcast.core.frames.closing import Start
 from seqcast.core.frames.ring import Token
 from seqcast.core.vocabulary import Log
 
@@ -115,3 +116,41 @@ def test_a_healthy_group_has_one_line_for_each_view_and_none_for_a_message():
         stage.until(1200)
         assert a.record.counter >= 50
     assert lines == []
+
+
+def with_lines(stage, name):
+    """The node of this name, and the lines of its log from now on."""
+    node, lines = stage.node(name), []
+    step = node.endpoint.step
+
+    def stepped(*arguments):
+        effects = step(*arguments)
+        lines.extend(line.text % line.args for line in effects if isinstance(line, Log))
+        return effects
+
+    node.endpoint.step = stepped
+    return node, lines
+
+
+def test_a_member_that_is_excluded_as_slow_is_named_with_that_reason():
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, lines = with_lines(stage, "a")
+    a.endpoint.machines.membership.starves(stage.node("c").id)
+    a.step()
+    a.service()
+    stage.until(1900)
+    assert any("c was excluded (it held up everyone: no room left, or places that it does not use)" in each
+               for each in lines)  # fmt: skip
+
+
+def test_a_view_change_begins_with_what_a_member_sends_and_not_with_what_a_stranger_does():
+    stage = Stage()
+    stage.group("a", "b")
+    a, lines = with_lines(stage, "a")
+    start = Start(a.endpoint.view.view_id.tag, (1, 0), tuple(member.id for member in a.endpoint.view.members))
+    a.endpoint.log.received(start, 0xBAD)
+    stage.named("c", 3000)
+    stage.until(4000)
+    (line,) = [each for each in lines if "c joined" in each]
+    assert int(line.rpartition("took ")[2].removesuffix(" ms")) < 500

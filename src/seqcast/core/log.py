@@ -53,7 +53,8 @@ class LogLines:
     def received(self, frame: Frame, sender: int) -> None:
         """Before the frame is acted on."""
         kind = type(frame).__name__
-        if kind in _CHANGES and not self.closing_ns and getattr(frame, "view", 0) == self.context.tag:
+        begins = kind in _CHANGES and not self.closing_ns and getattr(frame, "view", 0) == self.context.tag
+        if begins and sender in self.context.infos:  # anyone can send one
             self.closing_ns = self.context.now
         if self.debugged and (part := _PART_OF_FRAME.get(kind, "membership")) in self.debugged:
             self._frame(part, "%s: from %s: %s", frame, self.name(sender))

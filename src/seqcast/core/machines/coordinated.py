@@ -124,14 +124,18 @@ class CoordinatedMembership(Machine):
     # ---- what is known
 
     def doubted(self) -> set[int]:
-        slow = self.slow if 2 * len(self.slow) < len(self.context.members) else set()  # else it is no fault of theirs
+        slow = self.slow if self._few_are_slow() else set()  # else it is no fault of theirs
         return (self.suspected | slow | self.severed | self.participant.lapsed | self.gone) - {self.context.me.id}
+
+    def _few_are_slow(self) -> bool:
+        return 2 * len(self.slow) < len(self.context.members)
 
     def reasons(self) -> dict[int, str]:
         """Why members are doubted here, for the log."""
-        why = dict.fromkeys(self.gone, "it continued in another view")
+        why = dict.fromkeys(self.slow, "it held up everyone: no room left, or places that it does not use")
+        why |= dict.fromkeys(self.gone, "it continued in another view")
         why |= dict.fromkeys(self.participant.lapsed, "it did not answer the view change in time")
-        why |= dict.fromkeys(self.severed, "a link to or from it is cut in one direction")
+        why |= dict.fromkeys(self.severed, "multicast datagrams to or from it are lost")
         return why | dict.fromkeys(self.suspected, "it was silent: crashed, stopped or cut off")
 
     def acting(self) -> bool:
@@ -221,11 +225,12 @@ class CoordinatedMembership(Machine):
             return
         self.slow.add(member_id)
         self.context.counters["members_slow"] += 1
+        follows = "so it is excluded" if self._few_are_slow() else "and stays, as half of the members or more do so"
         self.context.emit(
             Warn(
-                f"{self.context.infos[member_id].name} holds up everyone, so it is excluded: it has no room left for"
-                " what it receives, as its application takes messages too slowly or its slabs_max is too small; or it"
-                " does not use places that it was granted"
+                f"{self.context.infos[member_id].name} holds up everyone, {follows}: it has no room left for what it"
+                " receives, as its application takes messages too slowly or its slabs_max is too small; or it does not"
+                " use places that it was granted"
             )
         )
 
