@@ -69,6 +69,45 @@ def test_what_nobody_keeps_any_more_is_told() -> None:
     assert net.missed(6) + len(net.payloads(6)) == 240
 
 
+def test_a_member_that_was_cut_off_for_long_keeps_up_again() -> None:
+    """It gives up at once what it has no room to wait for, and not more slowly than the sender sends."""
+    with mock.patch("seqcast.core.gossip.streams.AHEAD_MAX", 300):
+        net = crowd(4, 0.0)
+        talk(net, [1], 20)
+        net.cut = lambda sender, to: 4 in (sender, to)
+        talk(net, [1], 3000, 0.002, first=20)
+        net.cut = lambda sender, to: False
+        talk(net, [1], 1000, 0.002, first=3020)
+    assert net.payloads(4)[-1] == b"4019" and net.missed(4) + len(net.payloads(4)) == 4020
+    assert len(net.payloads(4)) >= 1000 and net.members[4].counters()["packets_lost"] == net.missed(4)
+    net.judge()
+
+
+def test_large_messages_do_not_keep_a_member_behind_either() -> None:
+    net = CrowdNet()
+    for number in (1, 2, 3):
+        net.join(number, bounds=StreamSettings(held_bytes=100_000))
+    net.run(2.0)
+    talk(net, [1], 20)
+    net.cut = lambda sender, to: 3 in (sender, to)
+    talk(net, [1], 1000, 0.002, first=20)
+    net.cut = lambda sender, to: False
+    for _ in range(400):
+        net.send(1, bytes(1000))
+        net.run(0.01)
+    net.judge()
+    assert net.payloads(3)[-1] == bytes(1000) and net.missed(3) + len(net.payloads(3)) == 1420
+
+
+def test_a_sender_that_leaps_ahead_costs_the_others_no_time() -> None:
+    net = crowd(3, 0.0)
+    talk(net, [1], 10)
+    liar = net.members[1].id
+    net.inject(2, dump(TAG, liar, Packet(liar, 1 << 62, 1 << 62, b"far")), 1)
+    net.judge()
+    assert net.payloads(2)[-1] == b"far" and net.missed(2) == (1 << 62) - 11
+
+
 def test_parts_that_a_partition_separated_find_each_other_again() -> None:
     net = crowd(8, 0.0)
     side = {1, 2, 3, 4}
@@ -103,6 +142,40 @@ def test_a_joiner_gets_all_that_a_late_join_handler_keeps() -> None:
     net.judge()
     assert sorted(net.payloads(7)) == sorted(sent) and net.missed(7) == 0
     assert net.history(7) == [1]
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.02])
+def test_what_is_sent_while_a_joiner_catches_up_comes_too(loss: float) -> None:
+    """The joiner has no room for it when it comes, and only the handler still keeps it when the joiner gets there."""
+    with mock.patch("seqcast.core.gossip.streams.AHEAD_MAX", 300):
+        net, gossip = CrowdNet(3, loss), replace(GOSSIP, lag=400)
+        net.join(9, gossip, store=MemoryStore())
+        for number in (1, 2):
+            net.join(number, gossip)
+        net.run(2.0)
+        sent = talk(net, [1], 6000, 0.004)
+        net.join(7, gossip, history=True)
+        sent += talk(net, [1], 1500, 0.004, first=6000)
+        net.run(5.0)
+    net.judge()
+    assert net.payloads(7) == sent and net.missed(7) == 0 and net.history(7) == [1]
+
+
+def test_a_joiner_whose_application_is_slow_gets_the_history_all_the_same() -> None:
+    net = CrowdNet(3)
+    net.join(9, store=MemoryStore())
+    net.join(1)
+    net.run(2.0)
+    sent = talk(net, [1], 1500, 0.002)
+    net.join(7, history=True)
+    net.run(0.45)
+    net.members[7].streams.full = True
+    net.run(20.0)
+    assert len(net.payloads(7)) < 1500 and net.history(7) == []
+    net.members[7].streams.full = False
+    net.run(5.0)
+    net.judge()
+    assert net.payloads(7) == sent and net.missed(7) == 0 and net.history(7) == [1]
 
 
 def test_without_a_handler_a_joiner_gets_what_members_still_keep() -> None:

@@ -44,6 +44,8 @@ def span(kept: int, delivered: int, received: int) -> Span:
 class Held:
     """Packets that a member has, by sender: those up to a prefix, and the others by seqno."""
 
+    full = False
+
     def __init__(self, **delivered: int) -> None:
         self.delivered = {int(sender[1:]): last for sender, last in delivered.items()}
         self.apart: set[tuple[int, int]] = set()

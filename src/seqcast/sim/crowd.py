@@ -128,6 +128,8 @@ class CrowdResult:
 class _Member:
     """One member, with its window: it implements ``core.gossip.Window``."""
 
+    full = False
+
     def __init__(self, me: int, crowd: Crowd, others: list[int], handler: bool = False, joiner: bool = False) -> None:
         self.me = me
         self.alive = True

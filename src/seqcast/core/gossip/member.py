@@ -25,7 +25,6 @@ COUNTERS = (
     "packets_sent",
     "packets_received",
     "packets_again",
-    "packets_lost",
     "gossips_sent",
     "gossips_received",
     "datagrams_bad",
@@ -151,6 +150,7 @@ class CrowdMember:
         knows."""
         return {
             **self._counters,
+            "packets_lost": self.streams.missed,
             "packets_dropped": self.streams.dropped,
             "messages_dropped": self.gossiper.dropped,
             "gossips_forged": self.gossiper.forged,
@@ -172,7 +172,6 @@ class CrowdMember:
                 case Collect(sender, below):
                     self.streams.collect(sender, below)
                 case Lost(sender, first, last):
-                    self._counters["packets_lost"] += last - first + 1
                     self.streams.lost(sender, first, last)
                 case From(sender, first):
                     self.streams.begin(sender, first)
@@ -180,8 +179,10 @@ class CrowdMember:
                     self._handlers = len(handlers)
                     self.streams.begin_all()
                     if not handlers:
+                        self.streams.catching_up = False
                         self._events.append(HistoryEnd(0))
                 case CaughtUp():
+                    self.streams.catching_up = False
                     if self._handlers:
                         self._events.append(HistoryEnd(self._handlers))
                 case Alive():

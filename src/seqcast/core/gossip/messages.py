@@ -61,7 +61,7 @@ class Shuffle(NamedTuple):
 
 
 class Hello(NamedTuple):
-    """A multicast of a member that knows few others or none: who is there?
+    """A multicast of a member that knows few others or none: who is there? To a late-join handler alone: what is new?
 
     Args:
         history: it wants the messages that were sent before it came: late-join handlers answer with a ``Catalog``.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from seqcast.core.gossip.dice import Dice
-from seqcast.core.gossip.history import Begun, CaughtUp, From, History, Pull
+from seqcast.core.gossip.history import Again, Begun, CaughtUp, From, History, Pull
 from seqcast.core.gossip.inbox import Budget, Inbox
 from seqcast.core.gossip.known import Known
 from seqcast.core.gossip.messages import Catalog, Gossip, Hello, Message, Request, Shuffle, Span
@@ -24,7 +24,13 @@ _WANTS_MAX = 65_536
 
 
 class Window(Protocol):
-    """The packets of all senders at this member. Its answers depend only on what has come so far."""
+    """The packets of all senders at this member. Its answers depend only on what has come so far.
+
+    Attributes:
+        full: there is no room for more packets now, so it says that it lacks none.
+    """
+
+    full: bool
 
     def digest(self) -> dict[int, Span]:
         """What it has of each active sender, itself included if it sends."""
@@ -256,9 +262,11 @@ class Gossiper:
     def _catch_up(self, history: History, now_ns: int) -> None:
         if history.greets(now_ns):
             self._effects.append(Send((), Hello(True)))
-        for step in history.tick(now_ns):
+        for step in history.tick(now_ns, self._window.full):
             if isinstance(step, Pull):
                 self._ask(step.digest, step.handler, None, now_ns)
+            elif isinstance(step, Again):
+                self._effects.append(Send((step.handler,), Hello(True)))
             else:
                 self._effects.append(step)
         if history.over:

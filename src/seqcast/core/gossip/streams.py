@@ -10,7 +10,8 @@ from typing import NamedTuple, Protocol
 from seqcast.core.gossip.messages import Catalog, Span
 
 AHEAD_MAX = 8192
-"""Packets of one sender beyond the next one to deliver: later ones are dropped, and repaired once there is room."""
+"""Packets of one sender beyond the next one to deliver: later ones are dropped, and repaired once there is room. If
+their sender no longer keeps the next ones, these are given up instead."""
 SENDERS_MAX = 4096
 PAST_MAX = 65_536
 """Senders whose packets are held or kept, and silent ones of which only the last seqno is remembered, so that none of
@@ -118,6 +119,10 @@ class Streams:
         self._events: deque[Delivered | Missed] = deque()
         self.now_ns = self._began_ns = now_ns
         self._knows_all = waits  # it waits until it knows where messages begin
+        self.catching_up = waits
+        """Late-join handlers still send what other members keep no longer."""
+        self.missed = 0
+        """Packets that were told as missed."""
         self.full = False
         """The application is so far behind that new packets are dropped; they are repaired later."""
         self.dropped = 0
@@ -158,11 +163,12 @@ class Streams:
             stream = self._begin(sender, kept if self.settled else seqno)
         if sender == self._me or seqno <= stream.delivered or seqno in stream.apart:
             return
-        held = self._held_bytes + len(payload) + PACKET_BYTES
-        if self.full or seqno > stream.delivered + AHEAD_MAX or held > self._settings.held_bytes:
+        if self._is_too_far(stream, seqno, payload) and not self.catching_up and kept > stream.delivered + 1:
+            self.lost(sender, 1, kept - 1)  # else it would drop all that is sent from now on, and never catch up
+        if self.full or self._is_too_far(stream, seqno, payload):
             self.dropped += 1
             return
-        self._held_bytes = held
+        self._held_bytes += _size(payload)
         stream.apart[seqno] = payload
         stream.highest = max(stream.highest, seqno)
         self._wake(sender, stream)
@@ -170,7 +176,7 @@ class Streams:
             self._advance(sender, stream)
 
     def heard(self, digest: dict[int, Span]) -> None:
-        """A gossip that this member had not seen came, with this digest."""
+        """A gossip came, with this digest."""
         self._gossips += 1
         for sender, span in digest.items():
             if sender not in self._streams and len(self._streams) < SENDERS_MAX:
@@ -194,13 +200,20 @@ class Streams:
             self._advance(sender, stream)
 
     def lost(self, sender: int, first: int, last: int) -> None:
-        """These packets will not come."""
+        """Those of these packets that have not come will not come."""
         stream = self._streams[sender]
-        for seqno in range(max(first, stream.delivered + 1), last + 1):
-            stream.apart.setdefault(seqno, None)
         stream.highest = max(stream.highest, last)
-        if not self._waits:
-            self._advance(sender, stream)
+        at = max(first, stream.delivered + 1)
+        begins = at == stream.delivered + 1 and not self._waits  # else they are few: those that were asked for
+        for seqno in [*sorted(each for each in stream.apart if at <= each <= last), last + 1]:
+            if not begins:
+                stream.apart.update(dict.fromkeys(range(at, seqno)))
+            elif seqno > stream.delivered + 1:
+                self._miss(sender, stream.delivered + 1, seqno - 1)
+                stream.delivered = seqno - 1
+            if begins:
+                self._advance(sender, stream)
+            at = seqno + 1
 
     def collect(self, sender: int, below: int) -> None:
         """Nobody is expected to need what is below, except from a store."""
@@ -277,6 +290,11 @@ class Streams:
 
     # ---- inside
 
+    def _is_too_far(self, stream: _Stream, seqno: int, payload: bytes) -> bool:
+        """There is no room for this packet until earlier ones are delivered."""
+        too_many = self._held_bytes + _size(payload) > self._settings.held_bytes
+        return seqno > stream.delivered + AHEAD_MAX or too_many
+
     def _wake(self, sender: int, stream: _Stream) -> None:
         """A packet of this sender came. If it was silent for long, nobody lacks anything that it sent before."""
         if stream.active_ns < self.now_ns - self._settings.active_ns:
@@ -312,7 +330,7 @@ class Streams:
                 self._held_bytes -= _size(payload)
                 self._deliver(sender, seqno, payload)
             else:
-                self._miss(sender, seqno)
+                self._miss(sender, seqno, seqno)
 
     def _deliver(self, sender: int, seqno: int, payload: bytes) -> None:
         if self._store is not None:
@@ -324,12 +342,13 @@ class Streams:
             self.collect(sender_of, oldest + 1)
         self._events.append(Delivered(sender, seqno, payload))
 
-    def _miss(self, sender: int, seqno: int) -> None:
-        last = self._events[-1] if self._events else None
-        if isinstance(last, Missed) and last.sender == sender and last.last == seqno - 1:
-            self._events[-1] = last._replace(last=seqno)
+    def _miss(self, sender: int, first: int, last: int) -> None:
+        self.missed += last - first + 1
+        before = self._events[-1] if self._events else None
+        if isinstance(before, Missed) and before.sender == sender and before.last == first - 1:
+            self._events[-1] = before._replace(last=last)
         else:
-            self._events.append(Missed(sender, seqno, seqno))
+            self._events.append(Missed(sender, first, last))
 
 
 def _size(payload: bytes | None) -> int:

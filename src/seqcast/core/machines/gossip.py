@@ -105,6 +105,8 @@ class Gossiping:
 class _Window:
     """The group streams of a view, as ``core.gossip.Window`` asks for them."""
 
+    full = False
+
     def __init__(self, context: Context, ids: tuple[int, ...], ranks: dict[int, int]) -> None:
         assert context.entered is not None
         self._plane, self._ids, self._ranks, self._base = context.plane, ids, ranks, context.entered.base
