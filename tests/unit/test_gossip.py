@@ -207,6 +207,18 @@ def test_what_one_member_alone_claims_is_asked_for_and_not_told_as_lost() -> Non
     assert told(3 * SECOND) == [Lost(2, 4, 5)]
 
 
+def test_claims_that_nobody_confirms_do_not_keep_out_what_is_lacking() -> None:
+    """A member that names many senders that do not exist takes all places, for a while only."""
+    one = member(5, GossipSettings(votes=False, lost_ns=1 * SECOND), m2=3)
+    invented = dict.fromkeys(range(1000, 1130), span(1, 10_000, 10_000))
+    one.received(Gossip(3, 1, 0, invented, (3,), (1, 4)), 3, 0)
+    assert not sent(one.received(gossip_of(2, 1, 5, m2=5), 2, 100 * MS), Request)
+    for at in range(0, 2 * SECOND, 50 * MS):
+        one.tick(at)
+    (request,) = sent(one.received(gossip_of(2, 2, 5, m2=5), 2, 2 * SECOND), Request)
+    assert request.message == Request({2: ((4, 5),)})
+
+
 # ---- late-join handlers
 
 

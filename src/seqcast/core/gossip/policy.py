@@ -20,7 +20,8 @@ _AHEAD_MAX = 4096
 _CATALOG_COST = 50
 """Cost of each part of a catalog that is sent: a small hello asks for a large answer."""
 _WANTS_MAX = 65_536
-"""Packets that are asked for at the same time: a digest cannot fill the memory."""
+"""Packets that are asked for at the same time: a digest cannot fill the memory. Once half of these places are taken,
+what nobody confirms loses its place after ``lost_ns``, so that it does not keep out what is really lacking."""
 
 
 class Window(Protocol):
@@ -357,6 +358,7 @@ class Gossiper:
     def _look_for_lost(self, now_ns: int) -> None:
         """Forgets what has come, and gives up what has been missing for too long; not if members vote, as what one of
         them lacks is then kept."""
+        crowded = 2 * sum(map(len, self._wants.values())) > _WANTS_MAX
         for sender, wants in list(self._wants.items()):
             lost: list[int] = []
             for seqno, want in list(wants.items()):
@@ -364,6 +366,8 @@ class Gossiper:
                     del wants[seqno]
                 elif now_ns - want.since_ns >= self._settings.lost_ns and not self._settings.votes:
                     if not want.proven and seqno > self._window.received(sender):
+                        if crowded:
+                            del wants[seqno]
                         continue
                     lost.append(seqno)
                     del wants[seqno]
