@@ -6,6 +6,7 @@ import signal
 import sqlite3
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from members import script
@@ -49,6 +50,34 @@ def test_the_oldest_go_first_when_it_is_full_and_how_far_it_came_is_not_forgotte
     again = opened(tmp_path / "a", 1 << 16)
     assert again.kept()[ONE] == (first, last) and again.ends() == {ONE: 2000}
     again.close()
+
+
+def test_senders_that_are_gone_are_forgotten_at_last(tmp_path: Path) -> None:
+    """Anyone can send under ever new ids: without a bound the file and the memory would grow with them."""
+    store = opened(tmp_path / "a", 1 << 16)
+    with mock.patch("seqcast.net.crowd_store.ENDS_MAX", 20):
+        for n in range(1, 201):
+            store.put(make_id(bytes([10, 0, 0, n]), 5000, n), 1, bytes(20_000))
+            store.flush()
+    ends = store.ends()
+    assert len(ends) <= 20 + len(store.kept()) + 1 and set(store.kept()) <= set(ends)
+    assert make_id(bytes([10, 0, 0, 200]), 5000, 200) in ends
+    store.close()
+    again = opened(tmp_path / "a")
+    assert again.ends() == ends
+    again.close()
+
+
+def test_a_packet_that_comes_twice_does_no_harm(tmp_path: Path) -> None:
+    """From a sender that so many others sent after that it was forgotten."""
+    store = opened(tmp_path / "a")
+    for seqno in (1, 2, 3, 1):
+        store.put(ONE, seqno, b"%d" % seqno)
+    store.put(ONE, 4, b"4")
+    store.flush()
+    assert store.counters["store_errors"] == 0 and store.counters["store_packets"] == 4
+    assert store.kept() == {ONE: (1, 4)} and store.ends() == {ONE: 4}
+    store.close()
 
 
 def test_what_is_too_old_goes(tmp_path: Path) -> None:

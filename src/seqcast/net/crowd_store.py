@@ -21,6 +21,8 @@ log = logging.getLogger("seqcast.gossip")
 FORMAT = 1
 ROW_BYTES = 64
 """Approximate size of a packet's row beside its payload, bytes."""
+ENDS_MAX = 65_536
+"""Senders of which no packet is kept, but the last seqno."""
 STEP = 256
 """How many packets one transaction removes."""
 _SCHEMA = """
@@ -105,13 +107,15 @@ class PacketStore:
             if not self._open:
                 self._db.execute("BEGIN IMMEDIATE")
                 self._open = True
-            self._db.execute("INSERT INTO packets (sender, seqno, stored_s, crc, payload) VALUES (?, ?, ?, ?, ?)", row)
+            insert = "INSERT OR IGNORE INTO packets (sender, seqno, stored_s, crc, payload) VALUES (?, ?, ?, ?, ?)"
+            if not self._db.execute(insert, row).rowcount:
+                return  # a sender that was forgotten sends old packets again
         except sqlite3.Error as error:
             self._break(error)
             return
-        first, _ = self._spans.get(sender, (seqno, 0))
-        self._spans[sender] = first, seqno
-        self._ends[sender] = seqno
+        first, last = self._spans.get(sender, (seqno, seqno))
+        self._spans[sender] = min(first, seqno), max(last, seqno)
+        self._ends[sender] = max(self._ends.pop(sender, 0), seqno)  # the newest is the last
         self._dirty[sender] = None
         self.counters["store_packets"] += 1
         self.counters["store_bytes"] += len(payload) + ROW_BYTES
@@ -172,6 +176,11 @@ class PacketStore:
         ends = [(sender.to_bytes(ID_BYTES), self._ends[sender]) for sender in self._dirty]
         self._db.executemany("INSERT OR REPLACE INTO ends VALUES (?, ?)", ends)
         self._dirty.clear()
+        if len(self._ends) - len(self._spans) > ENDS_MAX:
+            gone = [sender for sender in self._ends if sender not in self._spans][: ENDS_MAX // 2]
+            self._db.executemany("DELETE FROM ends WHERE sender = ?", [(each.to_bytes(ID_BYTES),) for each in gone])
+            for sender in gone:
+                del self._ends[sender]
 
     def _remove(self, which: str, *values: float) -> bool:
         """Removes the oldest packets of these; False: there were none."""
