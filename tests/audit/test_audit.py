@@ -580,7 +580,7 @@ def ended_later(path: Path) -> None:
         (without_view, "views", r"c went from view 1 .* to view 3 .*: it skipped a view"),
         (with_column("view_counter", 70, 1), "views", r"c has rows of view 1 .* under the counter 2"),
         (with_column("length", 70, 1), "integrity", r"one length at \w and another at \w|one payload at"),
-        (closed_early, "gaps", r"c's journal was closed at row \d+, and goes on to row \d+"),
+        (closed_early, "gaps", r"c's journal was closed at row \d+, but continues to row \d+"),
     ],
 )
 def test_what_a_journal_claims_is_compared_with_the_others(

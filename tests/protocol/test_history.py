@@ -37,7 +37,7 @@ def last_holder(*restarted, order="fifo", alone=300):
 
 @pytest.mark.parametrize("order", ["fifo", "total"])
 def test_the_last_holder_of_a_history_does_not_give_way_to_a_founding(order):
-    """c was excluded before: "another group of this cluster, founded apart from this one, is larger"."""
+    """c was excluded before: "another group of this cluster, which was founded separately, is larger"."""
     stage, c = last_holder("d", order=order)
     d = stage.node("d")
     assert names(d) == [["d"]]

@@ -61,7 +61,7 @@ DISCOVERS = {"at_ns": 300 * MS, "settings": (("discovery_s", 4.0),), "spread_ns"
 def test_a_joiner_whose_address_is_gone_for_good_fails_at_once():
     world = Fails("replaced", 0, **DISCOVERS)
     assert world.run().violations == []
-    assert "nobody reaches this member there any more; join again" in world.nodes[1].record.error
+    assert "no member can reach this one there; join again" in world.nodes[1].record.error
 
 
 def test_a_joiner_that_keeps_on_at_an_address_that_is_gone_is_alone_for_ever():

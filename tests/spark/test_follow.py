@@ -313,7 +313,7 @@ def test_members_that_lack_their_own_messages_do_not_stand_in(tmp_path: Path, st
 def test_several_groups_or_only_incomplete_members_are_refused(tmp_path: Path) -> None:
     for who in (A, B):
         journal(tmp_path / "own", who, [(V1, ONE)], payload="hash", deliver_own=False)
-    with pytest.raises(seqcast.UsageError, match="none can go on for another"):
+    with pytest.raises(seqcast.UsageError, match="none can replace another"):
         Query(Folders([str(tmp_path / "own")]))
     journal(tmp_path / "two", A, [(V1, ONE)])
     journal(tmp_path / "two", D, [(V1, ONE)], cluster="other")

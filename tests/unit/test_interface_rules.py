@@ -61,7 +61,7 @@ def test_an_address_that_another_one_replaced_is_given_up_after_some_looks_and_o
     assert made.sees(**OTHER) == news(REPLACED)
     for _ in range(PATIENCE - 2):
         assert made.sees(**OTHER) == []
-    lost = f"{REPLACED}: nobody reaches this member there any more; join again"
+    lost = f"{REPLACED}: no member can reach this one there; join again"
     assert made.sees(**OTHER) == [*news(lost), GiveWay(None, lost)]
     assert made.sees(**OTHER) == made.sees() == []
 

@@ -392,7 +392,7 @@ class Router:
         """A side that was allowed once and lost its majority can be allowed again, with the members it reaches now."""
         context, participant = self.context, self.machines.participant
         context.allowed = Allowance(participant.promise, participant.survivors)
-        context.effects.append(Warn("an operator allowed this side of the group to go on without the others"))
+        context.effects.append(Warn("an operator allowed this side of the group to continue without the others"))
 
     def show_side(self, frame: Unblock, sender: int, address: bytes) -> None:
         context, survivors = self.context, self.machines.participant.survivors

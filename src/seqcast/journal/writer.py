@@ -339,7 +339,7 @@ class JournalWriter:
             "mend the directory, then join again"
         )
         if not self._required:  # else the caller is told
-            log.error("%s; delivery goes on, rows_lost counts what the journal lacks", self._error)
+            log.error("%s; delivery continues, and rows_lost counts what the journal lacks", self._error)
         self._queue.clear()
         self._queued = 0
         self._condition.notify_all()

@@ -177,7 +177,7 @@ def give_state(runner: Runner, handler: StateHandler, gift: Gift) -> None:
 
     def write(data: Any) -> None:
         if not taking:
-            raise UsageError("get_state has returned: nothing can be written any more")
+            raise UsageError("get_state has returned: nothing more can be written")
         gift.spool.write(data)
 
     try:

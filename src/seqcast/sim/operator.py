@@ -67,7 +67,7 @@ class OperatorProcess:
             self.over = True
             return
         assert operator.side is not None
-        world.trace(None, f"an operator lets {operator.reached} go on without {operator.missing}")
+        world.trace(None, f"an operator lets {operator.reached} continue without {operator.missing}")
         world.allowed.add(operator.side.view)
 
     def receive(self, datagram: bytes, address: bytes) -> None:

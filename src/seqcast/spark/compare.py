@@ -395,5 +395,5 @@ def judge_missing(missing: Missing, elsewhere: Sequence[Place], names: Names, re
         return
     why = "both closed the view for the same one" if missing.pair.strict else f"{lacks} delivered later ones"
     if not missing.pair.strict and missing.lacks == missing.pair.reference:
-        why = "the members that went on never delivered it"
+        why = "the members that continued never delivered it"
     report.violation("agreement", f"{has} delivered {message} in {names.place(place)}, {lacks} did not ({why})")

@@ -137,7 +137,7 @@ class Follower:
         complete = [each for each in found if each.journal.deliver_own]
         if not complete and len(found) > 1:
             raise UsageError(
-                "each of these members lacks its own messages (deliver_own=False): none can go on for another; load one"
+                "each of these members lacks its own messages (deliver_own=False): none can replace another; load one"
             )
 
         def rank(each: Found) -> tuple[bool, int, str]:

@@ -189,7 +189,7 @@ def _check_positions(who: str, journal: Journal, summaries: Sequence[Summary], r
     elif journal.closed is not None and journal.closed_idx < expected:
         report.violation(
             "gaps",
-            f"{who}'s journal was closed at row {journal.closed_idx}, and goes on to row {expected}",
+            f"{who}'s journal was closed at row {journal.closed_idx}, but continues to row {expected}",
             expected - journal.closed_idx,
         )
     told = max((view.idx for view in journal.views), default=0)

@@ -27,7 +27,7 @@ TROUBLE = {
     "requests for repeats": ("naks_sent",),
     "stalls for credit": ("credit_stalls",),
     "suspicions": ("suspicions",),
-    "dropped for want of memory": ("slabs_exhausted", "drop_slabs"),
+    "dropped for lack of memory": ("slabs_exhausted", "drop_slabs"),
 }
 """Marks on the time line: a name, and the counters that it sums."""
 

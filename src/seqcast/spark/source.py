@@ -300,7 +300,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise JournalError(
                 f"{journal.path}: rows {begin} to {journal.first_idx - 1} were removed by the journal's retention "
                 "before this query read them: keep more (journal_keep_s, journal_keep_bytes), or set "
-                "failOnDataLoss=false to go on without them"
+                "failOnDataLoss=false to continue without them"
             )
         if journal.end_idx < until:
             raise JournalError(

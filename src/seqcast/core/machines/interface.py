@@ -103,7 +103,7 @@ class Interface(Machine):
     # ---- actions
 
     def give_up(self, seen: InterfaceSeen) -> None:
-        reason = f"{fault_of(seen)}: nobody reaches this member there any more; join again"
+        reason = f"{fault_of(seen)}: no member can reach this one there; join again"
         self._report(reason)
         self.context.emit(GiveWay(None, reason))
 

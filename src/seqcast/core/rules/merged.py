@@ -28,7 +28,7 @@ def why_apart(members: Sequence[Member], part: NewView) -> str:
         if names.get(info.name, info.id) != info.id:
             return f"a member of the same name, {info.name!r}: end one of the two, or give it another name"
     if len(names.keys() | {info.name for info in part.members}) > MEMBERS_MAX:
-        return f"so many members that together they are more than {MEMBERS_MAX}: end some"
+        return f"so many members that the two have more than {MEMBERS_MAX} together: stop some"
     return ""
 
 
