@@ -120,7 +120,7 @@ class Installer:
 
     def _renew_machines(self, frame: NewView, old: View | None) -> None:
         machines = self.machines
-        machines.renew(machines.membership)
+        machines.renew(keep=True)
         machines.membership.installed()
         machines.initiator.fire(InitiatorEvent.VIEW)
         fell = [member.id for member in old.members if member.id not in frame.survivors] if old else []

@@ -15,7 +15,7 @@ has collected the agreement of all (``machines/token_ring.py``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Protocol
 
 from seqcast.core.frames.fields import MemberInfo
@@ -45,6 +45,10 @@ class Membership(Protocol):
 
     def doubted(self) -> set[int]:
         """Ids of the members that this one does not expect to survive the view."""
+
+    @property
+    def suspected(self) -> Set[int]:
+        """Ids of the members that the engine suspects."""
 
     def reasons(self) -> dict[int, str]:
         """Why each of those is doubted, in words."""

@@ -18,6 +18,7 @@ from seqcast.core.machines.pause_member import PauseMember
 from seqcast.core.machines.pause_owner import PauseOwner
 from seqcast.core.machines.state import StateTaker
 from seqcast.core.machines.token_ring import TokenRingMembership
+from seqcast.core.membership import Membership
 from seqcast.core.rules.lineage import Lineage
 
 
@@ -64,24 +65,25 @@ class Machines:
 
     # ---- views
 
-    def renew(self, before: CoordinatedMembership | None = None) -> None:
+    def renew(self, keep: bool = False) -> None:
         """Begins anew, for a new view or for none. The initiator stays: it may be serving the VIEW.
 
         Args:
-            before: the membership of the view before, whose joiners and leavers stay.
+            keep: joiners and leavers of the view before stay.
         """
-        self._begin(before)
+        self._begin(self._membership if keep else None)
         self.initiator.participant, self.initiator.membership = self.participant, self.membership
 
     def _begin(self, before: CoordinatedMembership | None) -> None:
         self.participant = Participant(self.context, self.blocker)
         self.pause_member = PauseMember(self.context, self.blocker)
         self.ring: TokenRingMembership | None = None  # the membership, if it is of this kind
-        self.membership: CoordinatedMembership
+        self._membership: CoordinatedMembership  # both kinds derive from it
         if self.context.settings.membership == "token-ring":
-            self.membership = self.ring = TokenRingMembership(self.context, self.participant, before)
+            self._membership = self.ring = TokenRingMembership(self.context, self.participant, before)
         else:
-            self.membership = CoordinatedMembership(self.context, self.participant, before)
+            self._membership = CoordinatedMembership(self.context, self.participant, before)
+        self.membership: Membership = self._membership
         self.gossip = Gossiping(self.context)
 
     # ---- effects of one machine on another
