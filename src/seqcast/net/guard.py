@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from seqcast._native.driver import describe_address, now_ns
 from seqcast.core.context import NEVER
@@ -209,11 +210,11 @@ class Guard:
             sock.close()
 
 
-def _where(member: Member) -> tuple[socket.AddressFamily, tuple[str, int]] | None:
+def _where(member: Member) -> tuple[socket.AddressFamily, tuple[Any, ...]] | None:
     """Family and address of a member's listener; None if the address that it announced is invalid."""
     host, _, port = describe_address(member.address).rpartition(":")
     try:
         found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except (OSError, ValueError):
         return None
-    return found[0][0], found[0][4]  # type: ignore[return-value]
+    return found[0][0], found[0][4]

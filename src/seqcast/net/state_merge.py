@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from typing import cast
 
 from seqcast._native.driver import now_ns
 from seqcast.config import Config
@@ -23,7 +24,7 @@ from seqcast.core.rules.providers import STATE_MERGES
 from seqcast.core.vocabulary import LeaveGroup, StateArrived, StatePlan, StateRefused
 from seqcast.net.runner import Runner
 from seqcast.net.spool import Spool
-from seqcast.net.state import Gift, StateHandler, SubgroupState, give_state
+from seqcast.net.state import Gift, MergingHandler, StateHandler, SubgroupState, give_state
 from seqcast.types import Member, MergeView, View
 
 log = logging.getLogger("seqcast")
@@ -101,7 +102,7 @@ class Stop:
         try:
             if merges:
                 parts = [self._part(provider) for provider in merge.plan.providers]
-                self._handler.merge_state(parts)  # type: ignore[attr-defined]  # only who has it is named
+                cast(MergingHandler, self._handler).merge_state(parts)  # the plan names only members that have one
             else:
                 self._handler.set_state(self._reader(merge.plan.providers[0]))
         except BaseException as error:

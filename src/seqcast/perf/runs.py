@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import IO, Any
 
 from seqcast.perf.paths import Path
 from seqcast.perf.processes import LEAVE_S, Process, Processes, RunFailed
@@ -298,9 +298,9 @@ def everyone(processes: list[Process], event: str, timeout_s: float) -> list[dic
     return [process.expect(event, timeout_s) for process in processes]
 
 
-def shared_memory(size: int) -> tempfile._TemporaryFileWrapper[bytes]:
+def shared_memory(size: int) -> IO[bytes]:
     """Zeroed memory that processes share: an anonymous file, in /dev/shm where the system has it."""
     folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
     file = tempfile.TemporaryFile(dir=folder)
     file.truncate(size)
-    return file  # type: ignore[return-value]
+    return file

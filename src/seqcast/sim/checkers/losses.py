@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeGuard
 
 from seqcast.core.vocabulary import Left
 from seqcast.events import Excluded, Lost
@@ -89,7 +90,7 @@ def _check_nowhere(record: Record, records: Sequence[Record]) -> Iterator[str]:
     if not all(other.receives for other in records):
         return  # members that are delivered no messages may have ordered them
     log = (entry for other in records for entry in other.log)
-    got = {entry.counter for entry in log if _own(record, entry) and isinstance(entry, Delivered)}
+    got = {entry.counter for entry in log if _own(entry, record)}
     nowhere = record.counter - len(got & set(range(record.counter)))
     named = sum(entry.messages for entry in record.log if isinstance(entry, Lost) and not entry.to)
     if nowhere > named:
@@ -104,11 +105,12 @@ def _check_end(record: Record, last: Stay, together: Sequence[Stay], unseen: boo
     if named and record.left is not None and record.left.complete:
         yield f"leave: {record} was told that all is delivered, and {ends}"
     # Numbers of messages that were delivered, or told to be lost by a merge, before the last view.
-    earlier = [at for at, entry in enumerate(record.log) if _own(record, entry) and entry not in last.delivered]
-    floor = record.log[earlier[-1]].counter + 1 if earlier else 0  # type: ignore[union-attr]  # _own
+    own = ((at, entry) for at, entry in enumerate(record.log) if _own(entry, record) and entry not in last.delivered)
+    earlier = [(at, entry.counter) for at, entry in own]
+    begin, floor = (earlier[-1][0], earlier[-1][1] + 1) if earlier else (0, 0)
     floor += sum(
         entry.messages
-        for entry in record.log[earlier[-1] if earlier else 0 :]
+        for entry in record.log[begin:]
         if isinstance(entry, Lost) and entry not in ends and entry.missed_by is None and not entry.to
     )
     after = last.successor or (end.view_id if isinstance(end, Excluded) else None)
@@ -124,7 +126,7 @@ def _check_end(record: Record, last: Stay, together: Sequence[Stay], unseen: boo
             yield f"lost: {record} was told that its last {named} are lost, and {stay.record} lacks {missed} ({end})"
 
 
-def _own(record: Record, entry: Entry) -> bool:
+def _own(entry: Entry, record: Record) -> TypeGuard[Delivered]:
     return isinstance(entry, Delivered) and entry.sender == record.id and not entry.to
 
 
