@@ -141,7 +141,7 @@ class Joining(Coroutine[Any, Any, "Group"]):
             group = Group(await _on_own_thread(work))
             self._made.set_result(group)
             return group
-        except asyncio.CancelledError:  # the thread cannot be cancelled: whichever ends last leaves the group
+        except BaseException:  # cancelled (the thread cannot be: whichever ends last leaves), or no descriptor left
             with lock:
                 cancelled = True
                 left = joined

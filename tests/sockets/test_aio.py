@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import gc
 import inspect
 import threading
@@ -223,6 +224,23 @@ def test_a_timeout_counts_all_messages_of_the_call_and_bounds_the_wait_for_a_tur
             with pytest.raises(seqcast.UsageError, match="timeout='1'"):
                 await a.recv("1")
 
+    run(main())
+
+
+def test_a_join_that_lacks_a_descriptor_for_the_event_loop_leaves_the_group(monkeypatch):
+    def fail(_group, sync):
+        raise OSError(errno.EMFILE, "eventfd")
+
+    async def main():
+        async with seqcast.aio.join(name, name="a", interface=LOOPBACK, suspect_s=20.0) as a:
+            with monkeypatch.context() as patched:
+                patched.setattr(seqcast.aio.Group, "__init__", fail)
+                with pytest.raises(OSError, match="eventfd"):
+                    await seqcast.aio.join(name, name="b", interface=LOOPBACK, suspect_s=20.0)
+            while len(a.view.members) > 1 or a.view.view_id.counter < 3:
+                await asyncio.sleep(0.01)
+
+    name = cluster()
     run(main())
 
 
