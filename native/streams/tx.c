@@ -6,6 +6,7 @@
 
 /* The smallest piece of a message worth splitting off: a sliver at the end of a packet costs an offset and a reassembly. */
 #define SLIVER 32u
+#define STARVED_NS 20000000 /* a sender that waits for credit tries again within this time, unless it gave up */
 #define QUICK_RECEIVERS 8 /* up to this many, acks come within the configured delay; more take proportionally longer */
 
 int sc_tx_init(sc_tx_stream *tx, int stream, uint32_t ring_packets) {
@@ -77,7 +78,7 @@ int sc_tx_reset(sc_engine *e, sc_tx_stream *tx, uint64_t base, uint64_t window, 
     tx->stable = tx->consumed = base;
     tx->charged = tx->charged_consumed = 0;
     tx->window = window;
-    tx->starved = 0;
+    tx->starved_until = 0;
     tx->packet_bytes = packet_bytes;
     tx->open = NULL;
     tx->in_message = 0;
@@ -154,10 +155,10 @@ int sc_tx_allows(const sc_engine *e, const sc_tx_stream *tx, uint32_t charge, ui
 static int open_packet(sc_engine *e, sc_tx_stream *tx, int64_t wall, int force) {
     if (!force && !sc_tx_allows(e, tx, sc_charge_most(tx->packet_bytes), 0)) {
         e->counters.credit_stalls++;
-        tx->starved = 1;
+        tx->starved_until = e->now + STARVED_NS;
         return 0;
     }
-    tx->starved = 0;
+    tx->starved_until = 0;
     if (!force && tx == &e->group && sc_own_closed_full(e)) {
         e->counters.own_closed_stalls++;
         return 0;

@@ -41,7 +41,7 @@ typedef struct sc_tx_stream {
     uint64_t consumed; /* consumed by all receivers: gives credit */
     uint64_t charged, charged_consumed;
     uint64_t window;
-    int starved; /* own messages wait for credit */
+    int64_t starved_until; /* own messages wait for credit, or did so very recently */
     uint32_t packet_bytes;
     /* The open packet. */
     uint8_t *open;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+import pytest
 from engines import Net
 
 from seqcast._native.engine import SENT
@@ -156,3 +157,21 @@ def test_the_sequencers_own_messages_get_their_share_beside_forwards_that_take_a
     assert min(sent) * 3 > max(sent) > 1000, sent
     net.run(100)
     assert [len(got) for got in net.got] == [sum(sent)] * 3
+
+
+@pytest.mark.parametrize("gave_up", [False, True])
+def test_a_sequencer_whose_sender_gave_up_keeps_no_share_from_forwards(gave_up: bool) -> None:
+    net = Watched(3, window=64 << 10)
+    net.run(5)
+    while net.engines[0].send(bytes(1000)) == SENT:
+        pass
+    while not gave_up and net.engines[0].send(b"later") != SENT:
+        net.step()
+    net.run(50)
+    before = net.engines[0].counters()["stamped"]
+    net.lose = lambda packet: packet.src == 0  # no credit comes back
+    for i in (1, 2):
+        while net.engines[i].send(bytes(1000)) == SENT:
+            pass
+    net.run(5)
+    assert net.engines[0].counters()["stamped"] - before == 41  # the whole window
