@@ -431,7 +431,7 @@ def test_a_full_disk_ends_the_journal_and_what_is_lost_is_counted(
     assert writer.counters()["rows"] == 0
     told = [record.getMessage() for record in caplog.records if record.name == "seqcast.journal"]
     assert len(told) == 1
-    assert re.search(r"No space left.*row 0 on.*free space.*delivery goes on", told[0])
+    assert re.search(r"No space left.*row 0 on.*free space.*delivery continues", told[0])
     (writer.path / "segment-000001.arrows").unlink()  # it is no file that can be read
     (writer.path / "segment-000001.sums").unlink()
     found = journal_read.read(writer.path)

@@ -106,8 +106,7 @@ class Endpoint:
         members_lost (members that did not continue into the next view), membership_policy_failed (its order was not
         used), links_cut (links that carry no multicast and were warned of), merges_unheard (requests to merge by a
         coordinator whose beacon was not heard: not answered), joiners_declined (joiners named in our view that had
-        already entered another view), gossips_forged (gossips in a member's name whose number it cannot have
-        reached)."""
+        already entered another view); those of one kind of reliability are explained in its room."""
         self.log = LogLines(self.context)
         self.machines = Machines(self.context)
         self._markers = Markers(self.context, self.machines)
