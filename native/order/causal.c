@@ -73,13 +73,6 @@ static void closing(sc_engine *e, const sc_tx_stream *tx) {
     if (tx == &e->group) tell(e);
 }
 
-static void packed(sc_engine *e, sc_tx_stream *tx, sc_tx_packet *packet) {
-    uint64_t seqno = tx->next - 1;
-    packet->own = seqno;
-    sc_own_packet(e, seqno, packet->messages);
-    sc_queue_own(e, packet->p, packet->len, seqno, seqno, 0);
-}
-
 /* A record gives credit as soon as the application has taken the own packets before it. */
 static void settle(sc_engine *e, int64_t now) {
     (void)now;
@@ -174,7 +167,7 @@ const sc_order_ops sc_order_causal = {
     .state_bytes = sizeof(vectors),
     .pair_bytes = sizeof(uint64_t),
     .begin = begin,
-    .packed = packed,
+    .packed = sc_packed_and_ordered,
     .accepts = accepts,
     .advance = advance,
     .finish = finish,

@@ -3,13 +3,6 @@
 
 static void begin(sc_engine *e) { e->order.own = &e->group; }
 
-static void packed(sc_engine *e, sc_tx_stream *tx, sc_tx_packet *packet) {
-    uint64_t seqno = tx->next - 1;
-    packet->own = seqno;
-    sc_own_packet(e, seqno, packet->messages);
-    sc_queue_own(e, packet->p, packet->len, seqno, seqno, 0);
-}
-
 static int accepts(const sc_engine *e, const sc_peer *peer, int stream, const uint8_t *p) {
     (void)e, (void)peer;
     return stream == SC_STREAM_GROUP && sc_get_type(p) == SC_TYPE_DATA;
@@ -28,7 +21,7 @@ static void finish(sc_engine *e) {
 const sc_order_ops sc_order_fifo = {
     .name = "fifo",
     .begin = begin,
-    .packed = packed,
+    .packed = sc_packed_and_ordered,
     .accepts = accepts,
     .advance = advance,
     .finish = finish,

@@ -120,6 +120,8 @@ typedef struct {
 
 /* What orders share. `fits` of an order in which one member of the view orders. */
 int sc_has_sequencer(const sc_view *view);
+/* `packed` of an order in which an own packet is ordered, and delivered here, as soon as it is packed. */
+void sc_packed_and_ordered(sc_engine *e, struct sc_tx_stream *tx, struct sc_tx_packet *packet);
 /* `deadline` of an order that acts only when something has changed. */
 int64_t sc_never_due(const sc_engine *e);
 

@@ -14,11 +14,12 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import seqcast.api.group
 from seqcast._native import driver
 from seqcast._native.engine import Batch, Message
+from seqcast.api.own_thread import on_own_thread
 from seqcast.api.pausing import too_early
 from seqcast.api.receiving import Event
 from seqcast.arguments import listed, nanoseconds
@@ -138,7 +139,7 @@ class Joining(Coroutine[Any, Any, "Group"]):
             return group
 
         try:
-            group = Group(await _on_own_thread(work))
+            group = Group(await on_own_thread(work))
             self._made.set_result(group)
             return group
         except BaseException:  # cancelled (the thread cannot be: whichever ends last leaves), or no descriptor left
@@ -304,7 +305,7 @@ class Group(driver.AsyncSender):
     async def wait_consumed(self, timeout: float | None = None) -> bool:
         """Waits until all other members have taken what was sent, as ``seqcast.Group.wait_consumed``. After a
         cancellation a thread still waits for up to ``timeout``, or until the group is left."""
-        return await _on_own_thread(functools.partial(self.sync.wait_consumed, timeout))
+        return await on_own_thread(functools.partial(self.sync.wait_consumed, timeout))
 
     # ---- receiving
 
@@ -399,7 +400,7 @@ class Group(driver.AsyncSender):
 
     async def suspend(self, timeout: float | None = None) -> None:
         """Pauses the group, as ``seqcast.Group.suspend``. If it is cancelled, the group is not paused."""
-        pausing = asyncio.ensure_future(_on_own_thread(functools.partial(self.sync.suspend, timeout)))
+        pausing = asyncio.ensure_future(on_own_thread(functools.partial(self.sync.suspend, timeout)))
         try:
             await asyncio.shield(pausing)
         except asyncio.CancelledError:  # the thread cannot be cancelled
@@ -413,7 +414,7 @@ class Group(driver.AsyncSender):
 
     async def resume(self) -> bool:
         """Ends the pause, as ``seqcast.Group.resume``."""
-        return await _on_own_thread(self.sync.resume)
+        return await on_own_thread(self.sync.resume)
 
     @contextlib.asynccontextmanager
     async def suspended(self, timeout: float | None = None) -> AsyncIterator[None]:
@@ -423,7 +424,7 @@ class Group(driver.AsyncSender):
         try:
             yield
         finally:
-            reason = await _on_own_thread(self.sync._resume)
+            reason = await on_own_thread(self.sync._resume)
         if reason:
             raise too_early(reason)
 
@@ -431,7 +432,7 @@ class Group(driver.AsyncSender):
 
     async def leave(self, timeout: float | None = None) -> bool:
         """Leaves the group, as ``seqcast.Group.leave``. Waiting sends raise ``NotMember`` unless they are accepted."""
-        graceful = await _on_own_thread(functools.partial(self.sync.leave, timeout))
+        graceful = await on_own_thread(functools.partial(self.sync.leave, timeout))
         if self._watched is not None:
             self._loop.remove_reader(self._watched)
             self._watch_no_more()
@@ -449,34 +450,7 @@ class Group(driver.AsyncSender):
 
     async def close_journal(self) -> None:
         """Closes the journal, as ``seqcast.Group.close_journal``."""
-        await asyncio.to_thread(self.sync.close_journal)
-
-
-async def _on_own_thread(call: Callable[[], T]) -> T:
-    """Runs a call on a thread of its own. In asyncio's pool of a few threads it would wait behind sends, joins and
-    calls of ``wait_consumed``, which may in turn wait for this very call. A cancellation does not stop the thread."""
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[T] = loop.create_future()
-
-    def tell(error: BaseException | None, result: T | None) -> None:
-        if ended.done():
-            return
-        if error is not None:
-            ended.set_exception(error)
-        else:
-            ended.set_result(cast("T", result))
-
-    def run() -> None:
-        result, error = None, None
-        try:
-            result = call()
-        except BaseException as raised:
-            error = raised
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(tell, error, result)
-
-    threading.Thread(target=run, name="seqcast-aio").start()
-    return await ended
+        await on_own_thread(self.sync.close_journal)
 
 
 async def _in_time(awaited: Awaitable[object], timeout: float | None) -> bool:

@@ -188,7 +188,7 @@ def packets_of_each_step():
         step()
         assert own == [b"lone"] * 9
         b.send(b"news")
-        rest = {a.recv(LIMIT_S).payload, a.recv(LIMIT_S).payload}  # who waits after a send has asked a question
+        rest = {a.recv(LIMIT_S).payload, a.recv(LIMIT_S).payload}  # a send and then a wait: a question
         assert rest == {b"news", b"waits"}
         step()
         a.send(b"answer")

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import seqcast.api.crowd
 from seqcast.api.crowd import CrowdEvent, address_text, message_of
+from seqcast.api.own_thread import on_own_thread
 from seqcast.config.crowd import CrowdSettings
 
 
@@ -33,7 +34,7 @@ class JoiningCrowd:
         await self._crowd.leave(1.0 if kind is None else 0.0)
 
     async def _run(self) -> Crowd:
-        joining = asyncio.get_running_loop().run_in_executor(None, self._join)
+        joining = asyncio.ensure_future(on_own_thread(self._join))
         try:
             return Crowd(await asyncio.shield(joining))
         except asyncio.CancelledError:  # the thread cannot be cancelled: it joins, and then leaves
@@ -106,7 +107,7 @@ class Crowd:
 
     async def leave(self, linger: float = 1.0) -> None:
         """Leaves, as ``seqcast.Crowd.leave`` does."""
-        await asyncio.to_thread(self._crowd.leave, linger)
+        await on_own_thread(functools.partial(self._crowd.leave, linger))
 
     async def __aenter__(self) -> Self:
         return self

@@ -26,7 +26,7 @@ class Timed(Protocol):
     """A machine with timers."""
 
     def due(self) -> int:
-        """Monotonic ns at which ``run_timers`` must be called; ``NEVER``: not at all."""
+        """Monotonic ns at which ``run_timers`` must be called; ``NEVER``: no timer runs."""
 
     def run_timers(self) -> None: ...
 

@@ -34,7 +34,7 @@ EVENT_BYTES = 100
 SENDS_MAX = 1024
 """Messages that wait for the thread to send them."""
 ROOM_S = 0.05
-"""Who has no room to send looks again after this time, in seconds."""
+"""A sender without room looks again after this time, in seconds."""
 IDLE_S = 0.1
 """The thread wakes at least this often, s."""
 

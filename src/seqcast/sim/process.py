@@ -333,7 +333,7 @@ class Process:
         self._changes.clear()
 
     def _words(self, effect: Effect) -> str:
-        """An effect as the trace reports it; "": not at all."""
+        """An effect as the trace reports it; "": the trace leaves it out."""
         match effect:
             case ViewInstalled(view):
                 return f"installs {view} {view.view_id}"

@@ -200,7 +200,7 @@ def _check_foreign(journals: Sequence[Journal], others: Sequence[Journal], repor
 
 
 def _check_predecessors(journals: Sequence[Journal], names: members.Names, report: Report) -> None:
-    """A view closes one view, the same at all its members, or, if it merges several, that of a member's own subgroup.
+    """A view closes one view, the same for every member, or, if it merges several, that of a member's own subgroup.
     If a member's journal has another view before it, the member has skipped a view, or the journal has lost it."""
     closes: dict[int, tuple[int, int]] = {}  # view -> the view that it closes, and the journal that says so
     for number, journal in enumerate(journals):

@@ -61,7 +61,8 @@ class Shuffle(NamedTuple):
 
 
 class Hello(NamedTuple):
-    """A multicast of a member that knows few others or none: who is there? To a late-join handler alone: what is new?
+    """A member that knows few others or none multicasts it, so that they answer. Unicast to a late-join handler, it
+    asks for what is new.
 
     Args:
         history: it wants the messages that were sent before it came: late-join handlers answer with a ``Catalog``.

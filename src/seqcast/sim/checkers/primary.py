@@ -11,7 +11,8 @@ from seqcast.types import View, ViewId
 
 
 def check_primary(records: Sequence[Record], allowed: Collection[int]) -> Iterator[str]:
-    """A view has one successor, at all members, whatever became of them, unless an operator let its minority continue.
+    """A view has the same successor at every member, whatever became of it, unless an operator let a minority
+    continue.
 
     Args:
         allowed: tags of the views whose minority may continue.
