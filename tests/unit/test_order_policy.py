@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -247,6 +248,10 @@ class Slow(OrderPolicy):
         return range(len(batch))
 
 
+class Members(list[Member]):
+    """A list that can be referred to weakly."""
+
+
 class Offering:
     """The engine, as far as an order policy sees it: offers one packet at a time."""
 
@@ -267,12 +272,15 @@ class Offering:
 def test_a_policy_that_was_slow_is_asked_about_the_newest_batch_only(ends: bool, asked: list[bytes]) -> None:
     """The engine gives up a batch before it offers the next one; a policy that fell behind must not stay behind."""
     policy, engine, newest = Slow(), Offering(), threading.Event()
-    ordering = Ordering("a", policy, engine, lambda: newest.set() if 4 in engine.decided else None)  # type: ignore[arg-type]
+    ordering = Ordering("a", policy, engine, lambda: newest.set() if len(engine.decided) == 2 else None)  # type: ignore[arg-type]
     ordering.thread.start()
     ordering.look(MEMBERS)
     assert policy.begun.wait(60)
-    for _ in range(3):
-        ordering.look(MEMBERS)
+    views = [Members(MEMBERS) for _ in range(3)]
+    alive = [weakref.ref(each) for each in views]
+    while views:
+        ordering.look(views.pop())
+    assert sum(each() is not None for each in alive) == 1, "if the policy hangs, nothing heaps up"
     if ends:
         ordering.stop()
     policy.go_on.set()

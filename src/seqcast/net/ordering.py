@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 from collections.abc import Callable, Sequence
 
@@ -27,32 +26,40 @@ class Ordering:
 
     def __init__(self, name: str, policy: OrderPolicy, engine: Engine, decided: Callable[[], None]) -> None:
         self.name, self.policy, self.engine, self.decided = name, policy, engine, decided
-        self._batches: queue.SimpleQueue[tuple[int, Offers, Sequence[Member]] | None] = queue.SimpleQueue()
+        self._changed = threading.Condition()
+        self._batch: tuple[int, Offers, Sequence[Member]] | None = None  # about which the policy is asked next
+        self._stopped = False
         self._failed = False
         self.thread = threading.Thread(target=self._run, name=f"seqcast-order-{name}", daemon=True)
 
     def look(self, members: Sequence[Member]) -> None:
         """Hands waiting packets to the policy. Runs on the control thread, which is woken when there are some.
 
+        While the policy is busy, or hangs, only the newest batch is kept: the engine has given up those before it.
+
         Args:
             members: of the view that the engine is in, by rank.
         """
         if (offers := self.engine.offers()) is not None:
-            self._batches.put((*offers, members))
+            with self._changed:
+                self._batch = (*offers, members)
+                self._changed.notify()
 
     def stop(self) -> None:
         """Orders no further batch, and does not wait for the current one."""
-        self._batches.put(None)
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
 
-    def _newest(self) -> tuple[int, Offers, Sequence[Member]] | None:
-        """Waits for a batch; skips those that timed out in the engine while the policy was busy. None: stopped."""
-        found = self._batches.get()
-        while found is not None and not self._batches.empty():
-            found = self._batches.get()
-        return found
+    def _next(self) -> tuple[int, Offers, Sequence[Member]] | None:
+        """Waits for a batch. None: stopped."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or self._batch is not None)
+            found, self._batch = self._batch, None
+            return None if self._stopped else found
 
     def _run(self) -> None:
-        while (found := self._newest()) is not None:
+        while (found := self._next()) is not None:
             batch, offers, members = found
             ranks: list[int] | None = None
             try:
