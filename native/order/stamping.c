@@ -116,6 +116,13 @@ static void came_back(sc_engine *e, uint64_t number) {
     sc_tx_purge(tx, keep <= number ? keep - 1 : number);
 }
 
+/* What is not delivered here gives credit like a packet that was taken. */
+static void pass_over(sc_engine *e, sc_peer *peer) {
+    uint32_t len = sc_rx_at(e, &peer->group, peer->group.queued)->len;
+    sc_rx_skip(&peer->group);
+    sc_flow_consumed(e, peer, SC_STREAM_GROUP, len, e->now);
+}
+
 void sc_stamping_advance(sc_engine *e, sc_peer *peer) {
     sc_rx_stream *rx = &peer->group;
     while (rx->queued < rx->next) {
@@ -129,12 +136,12 @@ void sc_stamping_advance(sc_engine *e, sc_peer *peer) {
         }
         if (number <= *returned) { /* SEQ-18 */
             e->counters.packets_duplicate++;
-            sc_rx_skip(rx);
+            pass_over(e, peer);
             continue;
         }
         int own = rank == e->view.rank;
         if (own && !e->config.deliver_own)
-            sc_rx_skip(rx);
+            pass_over(e, peer);
         else if (!sc_rx_deliver(e, peer, rank, number, sc_get_global_seqno(p)))
             return;
         *returned = number;

@@ -6,7 +6,7 @@ import struct
 from dataclasses import dataclass
 
 import pytest
-from engines import Net
+from engines import MS, Net
 
 from seqcast._native.engine import SENT
 
@@ -142,6 +142,23 @@ def test_a_forward_at_a_member_that_is_not_the_sequencer_is_an_error_and_goes_no
     net.run(100)  # it is sent again, to the sequencer, and ordered once
     assert net.got == [[(net.ids[1], b"astray")]] * 3
     assert [engine.counters()["stamped"] for engine in net.engines] == [1, 0, 0]
+
+
+@pytest.mark.parametrize("deliver_own", [True, False])
+def test_a_member_acknowledges_its_own_packets_like_others_whether_or_not_they_are_delivered_here(
+    deliver_own: bool,
+) -> None:
+    """Otherwise the sequencer waits for the timer of that member's acks once for each window."""
+    net = Watched(3, window=64 << 10, deliver_own=deliver_own)
+    net.run(5)
+    begin, left = net.now, [bytes(1000)] * 1000  # 15 windows
+    while left:
+        while left and net.engines[1].send(left[-1]) == SENT:
+            left.pop()
+        net.step(50_000)
+    assert net.now - begin < 10 * MS
+    net.run(100)
+    assert [len(got) for got in net.got] == [1000, 1000 * deliver_own, 1000]
 
 
 def test_the_sequencers_own_messages_get_their_share_beside_forwards_that_take_all_credit() -> None:
