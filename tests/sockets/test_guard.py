@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 import time
 
 import pytest
@@ -190,3 +191,26 @@ def test_a_port_that_is_taken_is_an_error():
     with join(cluster(), "a") as a, socket.create_server(("127.0.0.1", port_of(a))):
         with pytest.raises(OSError, match="in use"):
             Guard(a.member, 1, lambda member: None)
+
+
+def test_the_end_of_a_guard_waits_for_the_thread_that_wakes_it():
+    """Else the kernel may have given the number of the closed descriptor to another file, and the byte goes there."""
+    with join(cluster(), "a") as a:
+        guard = Guard(a.member, 1, lambda member: None)
+        waking, closed = guard._wake_out, threading.Event()
+        closed_meanwhile = []
+
+        class Slow:
+            def send(self, data):
+                waking.send(data)  # the guard's thread ends, while this one has not returned yet
+                closed_meanwhile.append(closed.wait(0.3))
+
+            def close(self):
+                closed.set()
+                waking.close()
+
+        guard._wake_out = Slow()
+        guard.thread.start()
+        guard.stop()
+        guard.thread.join(LIMIT_S)
+        assert closed.is_set() and closed_meanwhile == [False]

@@ -51,6 +51,8 @@ class Guard:
         self._listener.setblocking(False)
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
+        self._wake_out.setblocking(False)
+        self._waking = threading.Lock()  # no descriptor is closed, and its number given away, during a send to it
         self._views: deque[tuple[Member, ...]] = deque(maxlen=1)
         self._members: dict[int, Member] = {}  # the other members that can be called
         self._lines: dict[int, socket.socket] = {}  # by the guard's number
@@ -78,11 +80,12 @@ class Guard:
         self._wake()
 
     def _wake(self) -> None:
-        with contextlib.suppress(OSError):  # the thread has ended
+        with self._waking, contextlib.suppress(OSError):  # the thread has ended, or enough bytes wait for it
             self._wake_out.send(b"\0")
 
     def after_fork(self) -> None:
         """In a child process: its copies of the descriptors would keep the connections open when the parent ends."""
+        self._waking = threading.Lock()  # a thread that the child does not have may have held it
         for sock in (self._listener, self._wake_in, self._wake_out, *list(self._lines.values())):
             sock.close()
 
@@ -103,8 +106,10 @@ class Guard:
                     self._counters["failed"] += 1
                     time.sleep(RETRY_NS / 1e10)
         finally:
-            for sock in (*self._lines.values(), self._listener, self._wake_in, self._wake_out):
+            for sock in (*self._lines.values(), self._listener, self._wake_in):
                 sock.close()
+            with self._waking:
+                self._wake_out.close()
             self._lines.clear()
             self._calling.clear()
             self._selector.close()
