@@ -2,11 +2,11 @@
 #include "io/sockets_internal.h"
 
 int sc_io_multicast_from(const sc_io *io, sc_fd fd, const sc_sockaddr *own) {
-    if (io->config.family == 6) return sc_io_set_int(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, (int)io->index);
+    if (io->config.family == 6) return sc_io_set_int(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, (int)sc_load(&io->index));
 #if defined(_WIN32)
     return setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, (const char *)&own->v4.sin_addr, sizeof own->v4.sin_addr);
 #else
-    struct ip_mreqn out = {.imr_address = own->v4.sin_addr, .imr_ifindex = (int)io->index};
+    struct ip_mreqn out = {.imr_address = own->v4.sin_addr, .imr_ifindex = (int)sc_load(&io->index)};
     return setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &out, sizeof out);
 #endif
 }
@@ -64,7 +64,7 @@ int sc_io_find_interface(sc_io *io, sc_sockaddr *own, sc_io_error *error) {
             for (IP_ADAPTER_UNICAST_ADDRESS *a = at->FirstUnicastAddress; a != NULL; a = a->Next)
                 if (same_host((sc_sockaddr *)a->Address.lpSockaddr, own)) {
                     found = 1;
-                    io->index = io->config.family == 4 ? at->IfIndex : at->Ipv6IfIndex;
+                    sc_store(&io->index, io->config.family == 4 ? at->IfIndex : at->Ipv6IfIndex);
                     io->loopback = at->IfType == IF_TYPE_SOFTWARE_LOOPBACK;
                     io->mtu = at->Mtu > 65536 ? 65536 : (int)at->Mtu;
                     snprintf(io->name, sizeof io->name, "%s", at->AdapterName);
@@ -150,7 +150,7 @@ int sc_io_find_interface(sc_io *io, sc_sockaddr *own, sc_io_error *error) {
     freeifaddrs(all);
     if (!found && if_nametoindex(name) == 0) return sc_io_fail(error, "interface", ENODEV);
     if (!found) return sc_io_fail(error, "interface", flags_of(name) & IFF_UP ? EADDRNOTAVAIL : ENETDOWN);
-    io->index = if_nametoindex(io->name);
+    sc_store(&io->index, if_nametoindex(io->name));
     io->mtu = mtu_of(io->name);
     return 0;
 }
@@ -163,7 +163,7 @@ int sc_io_group(const sc_io *io, sc_fd fd, const sc_sockaddr *own, int join) {
     if (io->config.family == 6) {
         struct ipv6_mreq request;
         memcpy(&request.ipv6mr_multiaddr, io->config.group, 16);
-        request.ipv6mr_interface = io->index;
+        request.ipv6mr_interface = (unsigned)sc_load(&io->index);
         return setsockopt(fd, IPPROTO_IPV6, join ? IPV6_JOIN_GROUP : IPV6_LEAVE_GROUP, (const char *)&request,
                           sizeof request);
     }
@@ -173,7 +173,7 @@ int sc_io_group(const sc_io *io, sc_fd fd, const sc_sockaddr *own, int join) {
 #else
     struct ip_mreqn request;
     request.imr_address = own->v4.sin_addr;
-    request.imr_ifindex = (int)io->index;
+    request.imr_ifindex = (int)sc_load(&io->index);
 #endif
     memcpy(&request.imr_multiaddr, io->config.group, 4);
     return setsockopt(fd, IPPROTO_IP, join ? IP_ADD_MEMBERSHIP : IP_DROP_MEMBERSHIP, (const char *)&request,
@@ -231,7 +231,7 @@ static int has_other_address(const sc_io *io) {
 int sc_io_look(const sc_io *io) {
     unsigned index = if_nametoindex(io->name);
     if (index == 0) return SC_IO_GONE;
-    int seen = index != io->index ? SC_IO_REMADE : 0, flags = flags_of(io->name);
+    int seen = index != (unsigned)sc_load(&io->index) ? SC_IO_REMADE : 0, flags = flags_of(io->name);
     if (!(flags & IFF_UP))
         seen |= SC_IO_DOWN;
     else if (!(flags & IFF_RUNNING))
@@ -247,14 +247,15 @@ int sc_io_mend(sc_io *io, sc_io_error *error) {
     if (index == 0) return sc_io_fail(error, "interface", ENODEV);
     for (int lane = SC_LANE_DATA; lane <= SC_LANE_CONTROL; lane++) sc_io_group(io, io->fd[lane], &own, 0);
 #if defined(__linux__)
-    if (io->config.family == 6 && index != io->index) { /* these sockets are bound to the interface that is gone */
+    /* IPv6: these sockets are bound to the interface that is gone. */
+    if (io->config.family == 6 && index != (unsigned)sc_load(&io->index)) {
         int local = IN6_IS_ADDR_LINKLOCAL(&own.v6.sin6_addr);
         for (int lane = SC_LANE_DATA; lane <= (local ? SC_LANE_UNICAST : SC_LANE_CONTROL); lane++)
             if (setsockopt(io->fd[lane], SOL_SOCKET, SO_BINDTODEVICE, io->name, (socklen_t)strlen(io->name)) != 0)
                 return sc_io_fail(error, "bind to the interface", errno);
     }
 #endif
-    io->index = index;
+    sc_store(&io->index, index);
     for (int lane = SC_LANE_DATA; lane <= SC_LANE_CONTROL; lane++)
         if (sc_io_group(io, io->fd[lane], &own, 1) != 0) return sc_io_fail(error, "join", errno);
     if (sc_io_multicast_from(io, io->fd[SC_LANE_UNICAST], &own) != 0) return sc_io_fail(error, "multicast", errno);

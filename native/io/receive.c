@@ -164,10 +164,15 @@ static uint64_t spin(sc_driver *d, int64_t until, int *urgent) {
     return bytes;
 }
 
-/* Sleeps on the sockets; returns the bytes received. */
+/* Sleeps on the sockets; returns the bytes received. A thread that transmits wakes it if the deadline that this leaves is before
+ * `sleep_until`; one that transmitted before that was set has left a deadline that is read after it. */
 static uint64_t wait(sc_driver *d, int64_t until, int *woken, int *urgent) {
-    int64_t end = sc_earlier(until, d->round.deadline), left = end - sc_now();
+    int64_t end = sc_earlier(until, d->round.deadline);
     sc_store(&d->waits.sleep_until, end);
+    sc_mutex_lock(d->lock);
+    d->round.deadline = sc_engine_deadline(d->engine);
+    sc_mutex_unlock(d->lock);
+    int64_t left = sc_earlier(end, d->round.deadline) - sc_now();
     int lanes = sc_io_poll(&d->io, left < 0 ? 0 : left);
     sc_store(&d->waits.sleep_until, 0);
     *woken = lanes & SC_IO_WOKEN;

@@ -32,7 +32,7 @@ socklen_t sc_address_to(const sc_io *io, const sc_address *in, sc_sockaddr *out)
         memcpy(&out->v6.sin6_addr, in->bytes + 3, 16);
         const uint8_t *a = in->bytes + 3;
         int local = (a[0] == 0xfe && (a[1] & 0xc0) == 0x80) || (a[0] == 0xff && (a[1] & 0x0f) <= 2);
-        out->v6.sin6_scope_id = local ? io->index : 0;
+        out->v6.sin6_scope_id = local ? (uint32_t)sc_load(&io->index) : 0;
         return sizeof out->v6;
     }
     return 0;
