@@ -18,4 +18,3 @@ class Grant(Records):
     name: ClassVar[str] = "grant"
     number: ClassVar[int] = 6
     beside: ClassVar[bool] = False
-    safe: ClassVar[bool] = False
