@@ -44,6 +44,8 @@ T = TypeVar("T")
 
 MERGE_POLL_S = 0.005
 THREAD_WAIT_S = 0.1
+HOLD_S = 0.005
+"""Messages that come faster than they are taken keep the event loop from its other tasks for no longer than this."""
 
 
 def join(
@@ -177,6 +179,7 @@ class Group(driver.AsyncSender):
         self._waiter: asyncio.Future[None] | None = None  # of the call that takes
         self._slow = asyncio.Lock()  # held while a send waits for credit: later ones wait for the lock
         self._taking = asyncio.Lock()
+        self._turned_s = 0.0  # when the loop last ran other tasks while a call of this group waited
         self._watched: int | None = self._driver.watch_open()
         try:
             self._loop.add_reader(self._watched, self._on_watch)
@@ -357,6 +360,9 @@ class Group(driver.AsyncSender):
         if not await _in_time(self._taking.acquire(), timeout):
             return None
         try:
+            if self._loop.time() - self._turned_s > HOLD_S:
+                await asyncio.sleep(0)
+                self._turned_s = self._loop.time()
             while True:
                 item = take()
                 if item is not None:
@@ -365,6 +371,7 @@ class Group(driver.AsyncSender):
                 if left is not None and left <= 0:
                     return None
                 await self._deliverable(left)
+                self._turned_s = self._loop.time()
         finally:
             self._taking.release()
 

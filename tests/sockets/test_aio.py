@@ -5,6 +5,7 @@ import contextlib
 import errno
 import gc
 import inspect
+import itertools
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -103,6 +104,32 @@ def test_a_reader_ends_when_another_thread_leaves_before_the_loop_looks():
             leaving.start()
             leaving.join()  # the loop does not run meanwhile
             assert await asyncio.wait_for(reading, 30) == []
+
+    run(main())
+
+
+@pytest.mark.parametrize("call", ["anext", "recv"])
+def test_other_tasks_run_while_messages_come_faster_than_they_are_taken(call):
+    """What is there is taken without a turn of the event loop, but there may be no end of it."""
+
+    async def main():
+        async with two(order="fifo") as (a, b):
+            await b.send_many([bytes(10)] * 1500)
+            assert await a.wait_deliverable(LIMIT_S)
+            turns = []
+
+            async def turn():
+                while True:
+                    turns.append(time.monotonic())
+                    await asyncio.sleep(0)
+
+            turning = asyncio.create_task(turn())
+            messages = aiter(a)
+            for _ in range(1500):
+                assert await (anext(messages) if call == "anext" else a.recv(LIMIT_S))
+                time.sleep(0.0002)
+            turning.cancel()
+            assert max(later - turn for turn, later in itertools.pairwise([*turns, time.monotonic()])) < 0.15
 
     run(main())
 

@@ -271,6 +271,7 @@ cdef class Messages:
 
 # ---- asyncio -----------------------------------------------------------------------------------------------------
 
+DEF ASK_LOOP = 128
 
 cdef extern from "Python.h":
     ctypedef struct PyAsyncMethods:
@@ -377,15 +378,17 @@ cdef int step_of_send(PyObject *this, PyObject *arg, PyObject **result) except -
 @cython.final
 cdef class AsyncMessages:
     """Iterates over the messages of a group. Messages that are already here cost no turn of the event loop and no
-    coroutine."""
+    coroutine, but for one in ASK_LOOP: the group may have kept the loop from its other tasks for too long."""
     cdef AsyncSender group
+    cdef unsigned int taken
 
     def __aiter__(self):
         return self
 
     def __anext__(self):
         cdef Ready ready
-        message = self.group.sync.begun_message()
+        self.taken += 1
+        message = self.group.sync.begun_message() if self.taken % ASK_LOOP else None
         if message is None:
             return self.group._next_message()
         ready = Ready.__new__(Ready)
