@@ -127,6 +127,7 @@ typedef struct {
     uint64_t done;
     uint64_t epoch;
     uint64_t wait_seqno;
+    int at_once; /* the caller waits for nothing: a message whose send would wait until it is ordered is not begun */
 } sc_send_state;
 
 /* Packs one message for the group (`to` == 0) or for one member (its incarnation). `beside`: a message to the group has no place

@@ -30,7 +30,8 @@ int sc_send_group(sc_engine *e, int beside, const uint8_t *p, uint64_t len, sc_s
     sc_tx_stream *tx = e->order.own;
     sc_tx_beside(e, tx, beside && e->order.ops->beside);
     if (!state->done && !tx->in_message) sc_large_none(e);
-    if (e->order.waits && !sc_tx_keeps(tx, len)) return send_large(e, tx, p, len, state, wall);
+    if (e->order.waits && !sc_tx_keeps(tx, len))
+        return state->at_once ? SC_AGAIN : send_large(e, tx, p, len, state, wall);
     return sc_tx_pack(e, tx, p, len, &state->done, wall, 0);
 }
 

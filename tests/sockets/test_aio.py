@@ -6,13 +6,14 @@ import errno
 import gc
 import inspect
 import itertools
+import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from members import LIMIT_S, LOOPBACK, PATIENT, cluster, output, script
+from members import LIMIT_S, LOOPBACK, PATIENT, cluster, founded, output, script
 
 import seqcast
 import seqcast.aio
@@ -172,6 +173,40 @@ def test_a_large_message_waits_for_credit_and_the_loop_goes_on():
             await sending
             await behind
             ticking.cancel()
+
+    run(main())
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no SIGSTOP here")
+def test_the_loop_goes_on_while_a_large_message_waits_to_be_ordered():
+    """There is credit for all of it, but it is not kept until it is ordered: its send waits."""
+    name = cluster()
+    text = """
+import sys, seqcast
+group = seqcast.join(sys.argv[1], name="sequencer", interface=sys.argv[2], order="sequencer", suspect_s=600.0)
+print("joined", flush=True)
+print(len(group.recv().payload), group.leave())
+"""
+
+    async def main():
+        process = script(text, name, LOOPBACK)
+        assert process.stdout.readline() == "joined\n"
+        founded(name)
+        async with seqcast.aio.join(
+            name, name="b", interface=LOOPBACK, order="sequencer", suspect_s=600.0, discovery_s=LIMIT_S
+        ) as group:
+            size = group.counters()["window_bytes"] * 3 // 4
+            process.send_signal(signal.SIGSTOP)
+            later = threading.Timer(3.0, process.send_signal, [signal.SIGCONT])
+            later.start()
+            began = time.monotonic()
+            large = asyncio.create_task(group.send(bytes(size)))
+            await asyncio.sleep(0.1)
+            assert not large.done() and time.monotonic() - began < 2.5
+            later.cancel()
+            process.send_signal(signal.SIGCONT)
+            await large
+            assert output(process).split() == [str(size), "True"]
 
     run(main())
 

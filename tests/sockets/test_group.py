@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from members import LIMIT_S, LOOPBACK, cluster, group_of, join, output, payloads, script, wait_until
+from members import LIMIT_S, LOOPBACK, cluster, founded, group_of, join, output, payloads, script, wait_until
 
 import seqcast
 from seqcast.core.vocabulary import InterfaceSeen
@@ -530,6 +530,30 @@ for event in group.events():
             event = a.next_event(LIMIT_S)
             seen.append(event.payload if isinstance(event, seqcast.Message) else type(event).__name__)
         assert seen.index(b"alone") < seen.index("MergeView") < seen.index(b"here again")
+
+
+def test_a_large_message_that_the_sequencer_has_yet_to_order_waits_without_spinning_beyond_its_deadline():
+    """It may be ordered already, so it cannot be taken back."""
+    name = cluster()
+    text = """
+import sys, seqcast
+group = seqcast.join(sys.argv[1], name="sequencer", interface=sys.argv[2], order="sequencer", suspect_s=600.0)
+print("joined", flush=True)
+print(len(group.recv().payload), group.leave())
+"""
+    process = script(text, name, LOOPBACK)
+    assert process.stdout.readline() == "joined\n"
+    founded(name)
+    with join(name, "b", order="sequencer", suspect_s=600.0) as b:
+        size = b.counters()["window_bytes"] * 3 // 4
+        process.send_signal(signal.SIGSTOP)
+        threading.Timer(1.0, process.send_signal, [signal.SIGCONT]).start()
+        with pytest.raises(seqcast.SendTimeout):
+            b.send(bytes(size + 1), timeout=0)  # it is not begun
+        began, worked = time.monotonic(), time.thread_time()
+        b.send(bytes(size), timeout=0.05)
+        assert time.monotonic() - began > 0.9 and time.thread_time() - worked < 0.4
+        assert output(process).split() == [str(size), "True"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

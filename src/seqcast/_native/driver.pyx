@@ -236,10 +236,10 @@ cdef class Driver:
         """Waits for the rest to be sent."""
         try:
             while result == SC_AGAIN:
+                # A completely packed large forward waits to come back, even beyond the deadline: it may be ordered.
                 with nogil:
-                    result = sc_driver_send(self.d, s, slice_end(deadline))
+                    result = sc_driver_send(self.d, s, slice_end(INT64_MAX if s.state.wait_seqno else deadline))
                 PyErr_CheckSignals()
-                # A completely packed large forward will soon count as sent: it waits to come back.
                 if result == SC_AGAIN and sc_now() >= deadline and not s.state.wait_seqno:
                     break
         finally:
@@ -255,6 +255,7 @@ cdef class Driver:
         memset(&s, 0, sizeof(s))
         s.to = to
         s.beside = not ordered
+        s.state.at_once = timeout_ns == 0
         if PyBytes_CheckExact(payload):
             s.data = <const uint8_t *>PyBytes_AS_STRING(payload)
             s.len = PyBytes_GET_SIZE(payload)
@@ -285,6 +286,7 @@ cdef class Driver:
         """Packs the bytes objects of `items` from `i` on that fit now, up to 64 KB. Returns the index after them."""
         cdef int64_t now = sc_now()
         cdef uint64_t unsent, bytes_ = 0
+        cdef int at_once = s.state.at_once
         cdef Py_ssize_t n = len(items)
         result[0] = SC_SENT
         self.lock_engine()
@@ -297,6 +299,7 @@ cdef class Driver:
             s.data = <const uint8_t *>PyBytes_AS_STRING(payload)
             s.len = PyBytes_GET_SIZE(payload)
             memset(&s.state, 0, sizeof(s.state))
+            s.state.at_once = at_once
             result[0] = sc_driver_send_now(self.d, s, now, now + self.wall_offset)
             if result[0] != SC_SENT:
                 break
@@ -320,6 +323,7 @@ cdef class Driver:
             memset(&s, 0, sizeof(s))
             s.to = to
             s.beside = not ordered
+            s.state.at_once = timeout_ns == 0
             start = i
             if i == stop:
                 base, stop = i, min(n, i + MANY_MESSAGES)
@@ -353,6 +357,7 @@ cdef class Driver:
         self.check()
         memset(&s, 0, sizeof(s))
         s.beside = not ordered
+        s.state.at_once = timeout_ns == 0
         if offsets.dtype.itemsize == 8:
             wide = offsets
             n = wide.shape[0]
