@@ -9,8 +9,12 @@ million rows: the whole, with the start of the query, and the median of the micr
 Then a process with two members multicasts at a rate and journals what it delivers; a query follows the journal into a
 sink that takes Arrow batches and compares each row's time of sending with its own clock, in the task: so the latency is
 from ``send_batch`` to the sink's task, and leaves out the commit of the micro-batch. The time of the stream begins when
-the query has written its first micro-batch; the first third of the following ones is dropped. Rates are rows per
+the query has written a few micro-batches; the first third of the following ones is dropped. Rates are rows per
 second of wall time; CPU seconds are those of all processes that took part. It does not measure a network.
+
+Each of these is measured for Spark alone, too: a source that reads nothing gives out batches which it made before, of
+the same columns, rows and sizes, and by a clock where rows come at a rate. ``floor`` is that: no source in Python can
+be faster, whatever it reads.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,10 +36,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import numpy as np
 from journal_bench import batches, member, view
-from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from spark_audit import cpu_s
 
 from seqcast.journal.writer import JournalWriter
+from seqcast.spark.source import SCHEMA, columns_of
+from seqcast.spark.stores import PARTITION_ROWS
 
 
 class LatencySink(DataSource):
@@ -74,10 +88,117 @@ class LatencyWriter(DataSourceStreamArrowWriter):
         pass
 
 
+class Prepared(DataSource):
+    """Rows of the same columns as the format ``seqcast``, which are made once in each task and not read: what Spark
+    itself takes. Options: ``columns``; ``size`` of a payload, bytes; ``rows`` of the table, or of the stream's backlog;
+    ``rate``: the stream's rows come by the clock, per second; ``maxRowsPerBatch``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "prepared"
+
+    def schema(self) -> str:
+        return ", ".join(f"`{name}` {SCHEMA[name]}" for name in columns_of(self.options))
+
+    def reader(self, schema: Any) -> PreparedTable:
+        return PreparedTable(self.options)
+
+    def streamReader(self, schema: Any) -> PreparedStream:
+        return PreparedStream(self.options)
+
+
+@dataclass
+class Range(InputPartition):
+    first: int
+    end: int
+    begin_ns: int = 0
+    """When row 0 was due, ns since 1970."""
+
+
+class PreparedTable(DataSourceReader):
+    def __init__(self, options: Any) -> None:
+        self._columns = columns_of(options)
+        self._size = int(options["size"])
+        self._rows = int(options.get("rows", "0"))
+
+    def partitions(self) -> list[InputPartition]:
+        return list(ranges(0, self._rows, -(-self._rows // (os.cpu_count() or 1))))
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        assert isinstance(partition, Range)
+        yield from prepared(self._columns, self._size, partition.end - partition.first)
+
+
+class PreparedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: Any) -> None:
+        self._columns = columns_of(options)
+        self._size = int(options["size"])
+        self._rows = int(options.get("rows", "0"))
+        self._rate = int(options.get("rate", "0"))
+        self._limit = int(options.get("maxRowsPerBatch", "0"))
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"idx": 0, "begin_ns": time.time_ns()}  # tasks have another copy of this object
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._limit) if self._limit else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        pass
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        end = self._rows or (time.time_ns() - start["begin_ns"]) * self._rate // 10**9
+        return {**start, "idx": min(end, start["idx"] + limit.max_rows) if isinstance(limit, ReadMaxRows) else end}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        return list(ranges(start["idx"], end["idx"], PARTITION_ROWS, start["begin_ns"]))
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        assert isinstance(partition, Range)
+        sent_us = None
+        if self._rate:
+            sent_us = partition.begin_ns // 1000 + np.arange(partition.first, partition.end) * 10**6 // self._rate
+        yield from prepared(self._columns, self._size, partition.end - partition.first, sent_us)
+
+
+def ranges(first: int, end: int, step: int, begin_ns: int = 0) -> Iterator[InputPartition]:
+    for at in range(first, end, max(1, step)):
+        yield Range(at, min(end, at + step), begin_ns)
+
+
+def prepared(columns: Sequence[str], size: int, rows: int, sent_us: Any = None) -> Iterator[Any]:
+    """Batches with so many rows, of one value in each column but for the times of sending."""
+    import pyarrow as pa
+
+    values = {"string": "a", "bigint": 1, "int": 1, "boolean": False, "binary": bytes(size)}
+    types = {
+        "string": pa.string(),
+        "bigint": pa.int64(),
+        "int": pa.int32(),
+        "boolean": pa.bool_(),
+        "binary": pa.binary(),
+    }
+    time_type = pa.timestamp("us", tz="UTC")
+    count = min(rows, BATCH_ROWS)
+    arrays = [
+        pa.repeat(pa.scalar(values[SCHEMA[name]], types[SCHEMA[name]]), count)
+        if SCHEMA[name] in values
+        else pa.array(np.full(count, time.time_ns() // 1000), time_type)
+        for name in columns
+    ]
+    for at in range(0, rows, BATCH_ROWS):
+        kept = [array.slice(0, rows - at) for array in arrays]
+        if sent_us is not None:
+            kept[columns.index("sent_at")] = pa.array(sent_us[at : at + BATCH_ROWS], time_type)
+        yield pa.RecordBatch.from_arrays(kept, list(columns))
+
+
+BATCH_ROWS = 1 << 16
+"""Rows of a prepared batch, as those that the format gives out."""
 FEW = "view_counter,global_seqno,sender,sent_at,payload"
 """The columns that a query may need."""
-START_S = 180.0
-"""Limit for the query's first micro-batch."""
+WARMING, START_S = 3, 180.0
+"""Micro-batches at the beginning of a query that are not measured, and the limit for them."""
 
 
 def members(cluster: str, journals: str, size: int, rate: int) -> None:
@@ -113,32 +234,46 @@ def members(cluster: str, journals: str, size: int, rate: int) -> None:
 
 
 def latency(spark: Any, arguments: argparse.Namespace, top: Path) -> dict[str, Any]:
+    """Of a member's messages."""
     command = [sys.executable, __file__, "members", f"bench-{os.getpid()}", str(top / "live")]
     command += [str(arguments.size), str(arguments.rate)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as sender:
         assert sender.stdout is not None and sender.stdin is not None and sender.stdout.readline() == "joined\n"
-        out = top / "latencies"
         stream = spark.readStream.format("seqcast").option("columns", FEW).load(str(top / "live"))
-        query = stream.writeStream.format("latency").option("out", str(out))
-        query = query.option("checkpointLocation", str(top / "checkpoint")).start()
-        deadline = time.monotonic() + START_S
-        while not out.exists() and query.isActive and time.monotonic() < deadline:
-            time.sleep(0.05)
-        if not out.exists():
+        try:
+            told = followed(stream, arguments.seconds, top / "of-members")
+        except SystemExit:
             sender.kill()
-            raise SystemExit(f"the query wrote no micro-batch within {START_S:g} s: {query.exception()}")
-        warming, before = len(out.read_text().splitlines()), cpu_s()
-        query.awaitTermination(arguments.seconds)
-        used = cpu_s() - before
-        progress = query.recentProgress[-len(query.recentProgress) // 2 :]
-        query.stop()
+            raise
         sender.stdin.close()
-        rate = int(sender.stdout.readline())
+        return {"sent_per_s": int(sender.stdout.readline()), **told}
+
+
+def followed(stream: Any, seconds: float, top: Path) -> dict[str, Any]:
+    """Latencies of a stream into the sink, for so many seconds behind its first micro-batches."""
+    top.mkdir()
+    out = top / "latencies"
+    query = stream.writeStream.format("latency").option("out", str(out))
+    query = query.option("checkpointLocation", str(top / "checkpoint")).start()
+    deadline = time.monotonic() + START_S
+
+    def written() -> int:
+        return len(out.read_text().splitlines()) if out.exists() else 0
+
+    while (warming := written()) < WARMING and query.isActive and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if warming < WARMING:
+        raise SystemExit(f"the query wrote {warming} micro-batches within {START_S:g} s: {query.exception()}")
+    before = cpu_s()
+    query.awaitTermination(seconds)
+    used = cpu_s() - before
+    progress = query.recentProgress[-len(query.recentProgress) // 2 :]
+    query.stop()
     lines = [json.loads(line) for line in out.read_text().splitlines()[warming:]]
     if not (kept := lines[len(lines) // 3 :]):
-        raise SystemExit(f"no micro-batch ended in {arguments.seconds:g} s: give the stream more --seconds")
+        raise SystemExit(f"no micro-batch ended in {seconds:g} s: give the stream more --seconds")
     return {
-        "sent_per_s": rate, "batches": len(kept), "rows": sum(line["rows"] for line in kept), "cpu_s": round(used, 1),
+        "batches": len(kept), "rows": sum(line["rows"] for line in kept), "cpu_s": round(used, 1),
         **{name: round(float(np.median([line[name] for line in kept])), 1) for name in ("p50_ms", "p99_ms")},
         "p99_ms_worst": round(max(line["p99_ms"] for line in kept), 1),
         "phases_ms": {
@@ -148,9 +283,8 @@ def latency(spark: Any, arguments: argparse.Namespace, top: Path) -> dict[str, A
     }  # fmt: skip
 
 
-def backlog(spark: Any, journal: Path, rows: int, top: Path) -> dict[str, Any]:
-    stream = spark.readStream.format("seqcast").option("maxRowsPerBatch", 1 << 20).option("columns", FEW)
-    query = stream.load(str(journal)).writeStream.format("noop").option("checkpointLocation", str(top / "backlog"))
+def backlog(stream: Any, rows: int, checkpoint: Path) -> dict[str, Any]:
+    query = stream.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
     started = []
 
     def run() -> None:
@@ -167,6 +301,36 @@ def measured(rows: int, action: Any) -> dict[str, Any]:
     action()
     seconds = time.perf_counter() - begin
     return {"mrows_per_s": round(rows / seconds / 1e6, 2), "cpu_us_per_row": round((cpu_s() - before) / rows * 1e6, 3)}
+
+
+def both(ours: Callable[[], Any], floor: Callable[[], Any]) -> dict[str, Any]:
+    """What the format takes, and beside it what Spark takes without it."""
+    return {**ours(), "floor": floor()}
+
+
+def measure(spark: Any, arguments: argparse.Namespace, top: Path, journal: Path) -> dict[str, Any]:
+    rows = arguments.rows
+
+    def table(format: str, **options: Any) -> Any:
+        frame = spark.read.format(format).options(size=arguments.size, rows=rows, **options).load(str(journal))
+        return lambda: measured(rows, frame.write.format("noop").mode("overwrite").save)
+
+    def stream(format: str, **options: Any) -> Any:
+        return spark.readStream.format(format).options(size=arguments.size, columns=FEW, **options).load(str(journal))
+
+    limit = {"maxRowsPerBatch": 1 << 20}
+    told = {"size": arguments.size, "rows": rows, "few": FEW, "first": table("seqcast")()}
+    told["table"] = both(table("seqcast"), table("prepared"))
+    told["five"] = both(table("seqcast", columns=FEW), table("prepared", columns=FEW))
+    told["backlog"] = both(
+        lambda: backlog(stream("seqcast", **limit), rows, top / "backlog"),
+        lambda: backlog(stream("prepared", rows=rows, **limit), rows, top / "prepared-backlog"),
+    )
+    told["stream"] = both(
+        lambda: latency(spark, arguments, top),
+        lambda: followed(stream("prepared", rate=arguments.rate), arguments.seconds / 2, top / "of-spark"),
+    )
+    return told
 
 
 def main() -> None:
@@ -191,17 +355,11 @@ def main() -> None:
         writer.close("leave")
         spark = seqcast.spark.open_session()
         seqcast.spark.register(spark)
-        spark.dataSource.register(LatencySink)
+        for each in (LatencySink, Prepared):
+            spark.dataSource.register(each)
         try:
-            table = spark.read.format("seqcast").load(str(writer.path))
-            few = spark.read.format("seqcast").option("columns", FEW).load(str(writer.path))
-            read = [
-                measured(arguments.rows, of.write.format("noop").mode("overwrite").save) for of in (table, table, few)
-            ]
-            told = {"size": arguments.size, "rows": arguments.rows, "few": FEW, "table": read}
-            told |= {"backlog": backlog(spark, writer.path, arguments.rows, top)}
-            told |= {"stream": latency(spark, arguments, top), "load": os.getloadavg()[0], "cores": os.cpu_count()}
-            print(json.dumps(told))
+            told = measure(spark, arguments, top, writer.path)
+            print(json.dumps({**told, "load": os.getloadavg()[0], "cores": os.cpu_count()}))
         finally:
             spark.stop()
     finally:
