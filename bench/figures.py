@@ -1,88 +1,101 @@
-"""Measures the figures in README.md's tables: ``make bench-figures``.
+"""Measures every figure of README.md: ``make bench-figures``.
 
-    python bench/figures.py                    # writes docs/figures.jsonl, a line a command; a quarter of an hour
+    python bench/figures.py                    # writes docs/figures.jsonl, a line a command; at most 14 minutes
     python bench/figures.py --only latency     # measures these anew, and keeps the other lines
-    make figures                               # makes the tables from it
+    python docs/render.py                      # makes README.md's tables from it
 
-Each command is in README.md beside its table, so that a reader can run any of them alone. Needs pyzmq (``pip
-install 'seqcast[bench]'``).
+Each line holds the command that printed it, and README.md shows these commands below the tables, so that a reader can
+run any of them alone. What is measured is kept even if a later command fails. Needs pyzmq (``pip install
+'seqcast[bench]'``), and root for the segmented path and for loss.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "docs" / "figures.jsonl"
-PERF = ["-m", "seqcast", "perf", "--json", "--pairs", "5"]
-LOOPBACK = ["--path", "loopback"]
-COMMANDS: dict[str, list[list[str]]] = {
-    "plain": [["bench/plain_bench.py", "--json", "--pairs", "5", "--seconds", "1"]],
-    "members": [
-        [*PERF, "--kind", "plain", "--members", members, "--seconds", "1", *LOOPBACK]
-        for members in ("2", "4", "8", "16")
-    ],
+PERF = "seqcast perf --pairs 5 --seconds 0.5"
+PING = "seqcast perf --latency --pairs 5 --rounds 5000 --path loopback"
+SEGMENTED = "--path veth-segmented"
+LOOPBACK = "--path loopback"
+COMMANDS: dict[str, list[str]] = {
+    "plain": ["python bench/plain_bench.py --pairs 5 --seconds 0.5"],
+    "members": [f"{PERF} --kind plain --members {members} {LOOPBACK}" for members in (2, 16)],
     "batches": [
-        [*PERF, "--order", order, "--size", size, "--seconds", "1"]
-        for order in ("total", "fifo")
-        for size in ("64", "1024", "8192", "65536")
+        *[
+            f"{PERF} --order {order} --size {size} {LOOPBACK}"
+            for order in ("total", "fifo")
+            for size in (64, 1024, 8192, 65536)
+        ],
+        *[f"{PERF} --order {order} --size 1024 {SEGMENTED}" for order in ("total", "fifo")],
     ],
     "loss": [
-        [*PERF, "--order", order, "--size", size, "--seconds", "1", "--loss", "1", *LOOPBACK]
-        for order in ("total", "fifo")
-        for size in ("64", "1024")
+        *[f"{PERF} --order {order} --size 1024 --loss 1 {LOOPBACK}" for order in ("total", "sequencer")],
+        f"{PERF} --order total --size 1024 --loss 1 {SEGMENTED}",
     ],
-    "journal": [
-        [*PERF, "--order", "total", "--size", size, "--seconds", "1", "--journal", "hash", *LOOPBACK]
-        for size in ("64", "1024", "8192")
-    ],
+    "journal": [f"{PERF} --order total --size 1024 --journal {payload} {LOOPBACK}" for payload in ("hash", "full")],
     "latency": [
-        [*PERF, "--latency", "--order", order, "--wait", wait, "--cores", cores, *LOOPBACK]
+        f"{PING} --order {order} --wait {wait} --cores {cores}"
         for order in ("total", "fifo")
         for wait, cores in (("blocking", "different"), ("spinning", "different"), ("blocking", "same"))
     ],
-    "membership": [["bench/membership.py", "--rounds", "10"]],
-    "election": [["bench/election.py", "--rounds", "20"]],
+    "membership": ["python bench/membership.py --rounds 4"],
+    "election": ["python bench/election.py --rounds 3"],
+    "state": [f"python bench/state_bench.py --load {load} --runs 3" for load in (0, 100)],
 }
-"""Measurements by name: arguments of Python. Each prints one JSON object."""
+"""Measurements by name. Each command prints one JSON object in its last line."""
+JSON_OPTION = ("seqcast", "bench/plain_bench.py")
+"""Programs that print JSON only if asked to."""
 
 
-def measure(command: list[str]) -> str:
-    """Runs one command and returns the line that it printed."""
-    run = subprocess.run([sys.executable, *command], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
-    lines = run.stdout.strip().splitlines()
-    if run.returncode or not lines:
-        sys.exit(f"python {' '.join(command)}: status {run.returncode}; docs/figures.jsonl stays as it was")
-    return json.dumps(json.loads(lines[-1]))
+def measure(command: str) -> str | None:
+    """Runs one command and returns the line that it printed, with the command; None if it failed."""
+    arguments = shlex.split(command)
+    run = [sys.executable, "-m", *arguments] if arguments[0] == "seqcast" else [sys.executable, *arguments[1:]]
+    if any(name in JSON_OPTION for name in arguments):
+        run.append("--json")
+    done = subprocess.run(run, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    lines = done.stdout.strip().splitlines()
+    if done.returncode or not lines:
+        return None
+    return json.dumps(json.loads(lines[-1]) | {"command": command})
 
 
 def name_of(line: str) -> str:
     """The command of ``COMMANDS`` that measured a line."""
     run = json.loads(line)
     keys = {key: key for key in ("plain", "membership", "election", "journal")}
-    keys |= {"latency_us": "latency", "loss_percent": "loss"}
+    keys |= {"latency_us": "latency", "loss_percent": "loss", "load_mb_per_s": "state"}
     found = [name for key, name in keys.items() if key in run]
     return found[0] if found else "batches" if run.get("kind", "batches") == "batches" else "members"
 
 
 def main() -> int:
-    """Measures, and writes the lines when all have been measured."""
+    """Measures; the lines of a command that fails stay as they were."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=COMMANDS, default=list(COMMANDS), help="default: all")
     wanted = parser.parse_args().only
     old = FIGURES.read_text(encoding="utf-8").splitlines() if FIGURES.exists() else []
-    lines: list[str] = []
-    for name, commands in COMMANDS.items():
-        if name in wanted:
-            lines += [measure(command) for command in commands]
-        else:
-            lines += [line for line in old if name_of(line) == name]
-    FIGURES.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return 0
+    lines = {name: [line for line in old if name_of(line) == name] for name in COMMANDS}
+    failed = []
+    begun = time.monotonic()
+    for name in wanted:
+        measured = [measure(command) for command in COMMANDS[name]]
+        failed += [command for command, line in zip(COMMANDS[name], measured, strict=True) if line is None]
+        if None not in measured:
+            lines[name] = [line for line in measured if line is not None]
+        FIGURES.write_text("".join(f"{line}\n" for each in lines.values() for line in each), encoding="utf-8")
+        print(f"{name}: {time.monotonic() - begun:.0f} s since the start", file=sys.stderr, flush=True)
+    for command in failed:
+        print(f"failed, its table stays as it was: {command}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

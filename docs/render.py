@@ -2,8 +2,8 @@
 
 docs/wire.md comes from native/wire/wire.h, docs/state-tables.md from the tables of the machines, docs/config.md from
 the settings, the table of frames in docs/protocol.md from seqcast.core.frames, and the tables of figures in README.md
-from docs/figures.jsonl, of which each line is what one ``seqcast perf --json``, ``bench/membership.py`` or
-``bench/election.py`` printed. A test compares what is in the repository with what this would write.
+from docs/figures.jsonl, of which each line is what one command of ``bench/figures.py`` printed. A test compares what is
+in the repository with what this would write.
 """
 
 from __future__ import annotations
@@ -300,76 +300,125 @@ def number(value: object) -> str:
 
 
 def figures(printed: list[dict[str, Any]]) -> str:
-    """The tables of README.md: plain loops from what ``bench/plain_bench.py`` printed, throughput, also with loss and
-    with journals, and latency from what ``seqcast perf`` printed, and membership from ``bench/membership.py`` and
-    ``bench/election.py``."""
-    membership = [run for run in printed if "membership" in run]
-    elections = [run for run in printed if "election" in run]
-    plain = [run for run in printed if "plain" in run]
-    printed = [run for run in printed if not {"membership", "election", "plain"} & run.keys()]
+    """The tables of README.md, from what the commands of ``bench/figures.py`` printed."""
     runs = [run for first in printed for run in (first, *first.get("other_paths", ())) if "unavailable" not in run]
-    latency = [run for run in runs if "latency_us" in run]
-    lossy = [run for run in runs if "loss_percent" in run]
-    journaled = [run for run in runs if "journal" in run]
-    clean = [run for run in runs if not {"latency_us", "loss_percent", "journal"} & run.keys()]
-    loops = [run for run in clean if run.get("kind", "batches") != "batches"]
-    clean = [run for run in clean if run not in loops]
-    parts = [f"Measured on {' and on '.join(dict.fromkeys(str(run['machine']) for run in runs))}."]
-    for run in plain:
-        parts.append(
+    parts = [f"Measured on {' and on '.join(dict.fromkeys(str(run['machine']) for run in runs if 'machine' in run))}."]
+    for text, head, row, rows in (
+        (
             "What is written first, with all settings default: `send` in a loop and `for message in group` (plain), "
             "the same in asyncio (aio), and the same loops of pyzmq with PUB and SUB sockets, which order nothing "
-            "among senders and repair nothing:"
-        )
-        head = ["loops", "message", "messages/s", "of pyzmq", "CPU µs/message"]
-        parts.append(table(head, [plain_row(row) for row in run["plain"]]))
-        options = f"--pairs {run['pairs']} --seconds {run['seconds']:g}"
-        parts.append(f"Measured by `python bench/plain_bench.py {options}`, in which the kinds take turns.")
-    if loops:
-        parts.append("The plain loops in groups of other sizes:")
-        head = ["loops", "members", "order", "message", "messages/s", "MB/s", "CPU µs/message", "lost"]
-        parts.append(table(head, [loops_row(run) for run in loops]))
-    if clean:
-        parts.append("Batches, as arrays of messages, which the sender is not delivered itself:")
-        head = ["order", "message", "path", "messages/s", "MB/s", "of the limit", "of bare C", "CPU µs/message", "lost"]
-        parts.append(table(head, [throughput_row(run) for run in clean]))
-    if lossy:
-        parts.append("With datagrams dropped in the kernel:")
-        head = ["order", "message", "path", "dropped", "messages/s", "relative to no loss", "lost"]
-        parts.append(table(head, [loss_row(run) for run in lossy]))
-    if journaled:
-        parts.append("With a journal at every member, of the hashes of messages or of whole messages:")
-        head = ["order", "message", "path", "journal", "messages/s", "relative to no journal", "lost"]
-        parts.append(table(head, [journal_row(run) for run in journaled]))
-    if latency:
-        parts.append("Half the round-trip time between two members, in µs, and that of a bare C ping-pong:")
-        head = ["order", "message", "path", "waiting", "p50", "p99", "p99.9", "bare C p50", "bare C p99", "p50 ratio"]
-        parts.append(table(head, [latency_row(run) for run in latency]))
-    if printed:
-        parts.append("In parentheses: the lowest and the highest of the pairs. Measured by:")
-        parts.append("```\n" + "\n".join(dict.fromkeys(map(perf_command, printed))) + "\n```")
-    for run in membership:
-        parts.append(
-            f"Joins, leaves and crashes in a group of {run['members']} on one machine ({run['machine']}): milliseconds "
-            "until the last member's application has the view, and what peers reach on such a machine:"
-        )
-        head = ["what", "p50", "p99", "peers (p50)"]
-        parts.append(table(head, [membership_row(row) for row in run["membership"]]))
-        rounds = max(row["rounds"] for row in run["membership"])
-        parts.append(f"Measured by `python bench/membership.py --rounds {run['rounds']}`, up to {rounds} times each.")
-    for run in elections:
-        parts.append(
-            f"SIGKILL of the leader of {run['members']} members, until the last survivor has the new view, in ms, by "
-            "turns in one run. Tribes is the NonBlockingCoordinator of Apache Tribes, told of crashes by silence alone:"
-        )
-        parts.append(table(["", "settings", "p50", "range"], [election_row(row) for row in run["election"]]))
-        parts.append(f"Measured by `python bench/election.py --rounds {run['rounds']}`, {run['machine']}.")
+            "among senders and repair nothing:",
+            ["loops", "message", "messages/s", "of pyzmq", "CPU µs/message"],
+            plain_row,
+            [row for run in runs for row in run.get("plain", ())],
+        ),
+        (
+            "The plain loops in groups of other sizes:",
+            ["loops", "members", "order", "message", "messages/s", "MB/s", "CPU µs/message", "lost"],
+            loops_row,
+            [run for run in throughput_runs(runs) if run.get("kind", "batches") != "batches"],
+        ),
+        (
+            "Batches, as arrays of messages, which the sender is not delivered itself:",
+            ["order", "message", "path", "messages/s", "MB/s", "of the limit", "of bare C", "CPU µs/message", "lost"],
+            throughput_row,
+            [run for run in throughput_runs(runs) if run.get("kind", "batches") == "batches"],
+        ),
+        (
+            "With datagrams dropped in the kernel:",
+            ["order", "message", "path", "dropped", "messages/s", "relative to no loss", "lost"],
+            loss_row,
+            [run for run in runs if "loss_percent" in run],
+        ),
+        (
+            "With a journal at every member, of the hashes of messages or of whole messages:",
+            ["order", "message", "path", "journal", "messages/s", "relative to no journal", "lost"],
+            journal_row,
+            [run for run in runs if "journal" in run],
+        ),
+        (
+            "Half the round-trip time between two members, in µs, and that of a bare C ping-pong:",
+            ["order", "message", "path", "waiting", "p50", "p99", "p99.9", "bare C p50", "bare C p99", "p50 ratio"],
+            latency_row,
+            [run for run in runs if "latency_us" in run],
+        ),
+        (
+            "Joins, leaves and crashes in a group of 4 on one machine: ms until the last member's application has the "
+            "view, and what peers reach on such a machine:",
+            ["what", "p50", "p99", "times", "peers (p50)"],
+            membership_row,
+            [row for run in runs for row in run.get("membership", ())],
+        ),
+        (
+            "SIGKILL of the leader of 4 members, until the last survivor has the new view, in ms, by turns in one run. "
+            "Tribes is the NonBlockingCoordinator of Apache Tribes, told of crashes by silence alone:",
+            ["", "settings", "p50", "range"],
+            election_row,
+            [row for run in runs for row in run.get("election", ())],
+        ),
+        (
+            "The state that a joiner of a group of 4 is sent, while another member multicasts:",
+            ["state", "multicast meanwhile", "MB/s", "range"],
+            state_row,
+            [run for run in runs if "load_mb_per_s" in run],
+        ),
+    ):
+        if rows:
+            parts += [text, table(head, [row(each) for each in rows])]
+    commands = dict.fromkeys(run["command"] for run in printed)
+    parts.append("In parentheses: the lowest and the highest of the pairs. Measured by these, in `make bench-figures`:")
+    parts.append("```\n" + "\n".join(commands) + "\n```")
+    missed = targets(runs)
+    if missed:
+        parts += ["**Targets not reached** in these measurements:", table(["what", "target", "reached"], missed)]
     return "".join(f"\n{part}\n" for part in parts)
+
+
+def throughput_runs(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of ``seqcast perf`` that measured neither latency nor what loss or a journal costs."""
+    return [run for run in runs if "ratio_to_limit" in run and not {"loss_percent", "journal"} & run.keys()]
+
+
+def targets(runs: list[dict[str, Any]]) -> list[list[str]]:
+    """The targets that these runs miss: what, the target, and what was reached."""
+    rows: list[list[str]] = []
+
+    def expect(what: str, least: float, reached: float, *, most: bool = False) -> None:
+        if reached > least if most else reached < least:
+            rows.append([what, f"at {'most' if most else 'least'} {least:g}", f"{reached:.2f}"])
+
+    for run in throughput_runs(runs):
+        if run.get("kind", "batches") == "batches" and run["order"] == "fifo":
+            what = f"fifo, {run['size']:,} B, {run['path']}, of the limit"
+            expect(what, 0.85, run["ratio_to_limit"])
+    for row in (row for run in runs for row in run.get("plain", ())):
+        if row["kind"] != "pyzmq":
+            expect(f"{row['kind']}, {row['size']:,} B, of pyzmq", 2.0 if row["kind"] == "plain" else 1.0, row["ratio"])
+    for run in (run for run in runs if "latency_us" in run and run["order"] == "fifo"):
+        same = run["cores"] is not None and run["cores"][0] == run["cores"][1]
+        where = f"half a round trip, fifo, {run['wait']}{', one core' if same else ''}, of bare C at"
+        goals = (2.0, 3.0) if same else (1.5, 3.0) if run["wait"] == "spinning" else (1.3, 2.0)
+        for key, goal in zip(("p50", "p99"), goals, strict=True):
+            expect(f"{where} {key}", goal, run["latency_us"][key] / run["raw_latency_us"][key], most=True)
+    for run in runs:
+        if run.get("journal") == "hash" and run["size"] == 1024:
+            expect("a journal of hashes at every member, 1,024 B, relative to no journal", 0.8, run["journal_ratio"])
+    for row in (row for run in runs for row in run.get("membership", ())):
+        if row["target_ms"] is not None:
+            expect(f"{row['text']}: p99, ms", row["target_ms"], row["p99_ms"], most=True)
+    return rows
 
 
 def membership_row(row: dict[str, Any]) -> list[str]:
     """One row of the table of membership."""
-    return [row["text"], f"{row['p50_ms']:.1f}", f"{row['p99_ms']:.1f}", row["peers_ms"] or "–"]
+    return [row["text"], f"{row['p50_ms']:.1f}", f"{row['p99_ms']:.1f}", str(row["rounds"]), row["peers_ms"] or "–"]
+
+
+def state_row(run: dict[str, Any]) -> list[str]:
+    """One row of the table of state transfer."""
+    low, high = run["mb_per_s_range"]
+    state, load = f"{run['bytes'] >> 20} MiB", f"{run['load']:.0f} MB/s" if run["load"] else "nothing"
+    return [state, load, f"{run['mb_per_s']:.0f}", f"{low:.0f}–{high:.0f}"]
 
 
 def election_row(row: dict[str, Any]) -> list[str]:
@@ -378,22 +427,6 @@ def election_row(row: dict[str, Any]) -> list[str]:
     if "p50_ms" not in row:
         return [row["what"], row["settings"], "–", missed.removeprefix(", ")]
     return [row["what"], row["settings"], f"{row['p50_ms']:.0f}", f"{row['low_ms']:.0f}–{row['high_ms']:.0f}{missed}"]
-
-
-def perf_command(run: dict[str, Any]) -> str:
-    """The command that printed this."""
-    options = f"--size {run['size']} --order {run['order']}"
-    if "latency_us" in run:
-        used = run["cores"]
-        cores = "any" if used is None else "same" if used[0] == used[1] else "different"
-        return f"seqcast perf --latency {options} --wait {run['wait']} --cores {cores} --pairs {run['pairs']}"
-    options += f" --members {run['members']} --senders {run['senders']} --seconds {run['seconds']:g}"
-    loss = f" --loss {run['loss_percent']:g}" if "loss_percent" in run else ""
-    journal = f" --journal {run['journal']}" if "journal" in run else ""
-    if run.get("kind", "batches") != "batches":
-        options = f"--kind {run['kind']} {options}".replace(f" --senders {run['senders']}", "")
-    path = "" if run.get("other_paths") else f" --path {run['path']}"
-    return f"seqcast perf {options} --pairs {run['pairs']}{path}{loss}{journal}"
 
 
 def with_spread(run: dict[str, Any], key: str) -> str:

@@ -121,6 +121,7 @@ def test_figures_are_rendered_from_what_perf_prints(monkeypatch):
     keys += ("lost", "wrong", "messages", "retransmitted_packets", "window_bytes")
     group = dict.fromkeys(keys, 1200.0)
     about = {"members": 4, "senders": 1, "size": 1024, "order": "fifo", "seconds": 5.0, "machine": report.machine()}
+    about["command"] = "seqcast perf --size 1024"
     run = {**about, "path": "loopback", **report.throughput([2400.0], [1500.0], [group])}
     other = {"path": "veth-segmented", "unavailable": "needs root"}
     times = dict.fromkeys(report.PERCENTILES, 12.0)
@@ -128,13 +129,14 @@ def test_figures_are_rendered_from_what_perf_prints(monkeypatch):
     text = render.figures([{**run, "other_paths": [other]}, ping])
     assert "| fifo | 1,024 B | loopback | 1,200 | 1,200 | 0.80 (0.80–0.80) | 0.50 (0.50–0.50) | 1200.00 | 1200" in text
     assert "| fifo | 1,024 B | loopback | blocking, cores 0 and 1 | 12.0 | 12.0 | 12.0 | 12.0 | 12.0 | 1.00 |" in text
-    assert "seqcast perf --size 1024 --order fifo --members 4 --senders 1 --seconds 5 --pairs 1\n" in text
+    assert "```\nseqcast perf --size 1024\n```" in text
+    assert "| fifo, 1,024 B, loopback, of the limit | at least 0.85 | 0.80 |" in text
     assert "veth-segmented" not in text
 
 
 def test_the_figures_cover_every_size_and_order_that_the_readme_speaks_of():
     runs = [json.loads(line) for line in (ROOT / "docs" / "figures.jsonl").read_text().splitlines()]
-    throughput = [run for run in runs if not {"latency_us", "membership", "election", "plain"} & run.keys()]
+    throughput = [run for run in runs if "ratio_to_limit" in run]
     assert {(run["size"], run["order"]) for run in throughput} >= {
         (size, order) for size in (64, 1024, 8192, 65536) for order in ("fifo", "total")
     }
@@ -144,3 +146,29 @@ def test_the_figures_cover_every_size_and_order_that_the_readme_speaks_of():
     assert any("latency_us" in run for run in runs)
     membership = [run for run in runs if "membership" in run]
     assert {"join", "kill coordinator, default", "pause"} <= {row["what"] for row in membership[0]["membership"]}
+
+
+def test_each_figure_has_its_measurement_in_the_script(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    import figures
+
+    lines = (ROOT / "docs" / "figures.jsonl").read_text().splitlines()
+    assert {figures.name_of(line) for line in lines} <= figures.COMMANDS.keys()
+    assert all(json.loads(line)["command"] in README for line in lines)
+
+
+def test_a_command_that_fails_keeps_its_old_figures(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    import figures
+
+    file = tmp_path / "figures.jsonl"
+    file.write_text('{"membership": 1}\n{"election": 1}\n')
+    printing = """python -c 'print("{\\"election\\": 2}")'"""
+    commands = {"membership": ["python fails"], "election": [printing]}
+    for name, value in (("FIGURES", file), ("COMMANDS", commands)):
+        monkeypatch.setattr(figures, name, value)
+    monkeypatch.setattr("sys.argv", ["figures.py"])
+    assert figures.main() == 1
+    kept, measured = map(json.loads, file.read_text().splitlines())
+    assert kept == {"membership": 1}
+    assert measured == {"election": 2, "command": printing}
