@@ -248,6 +248,8 @@ void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now)
         links_changed(e);
     }
     if (e->cut.set || peer->cut.lost) return;
+    if (!peer->detect.present) sc_probe_entered(e, peer);
+    peer->detect.present = 1;
     sc_flow_claim(&peer->group, sc_get_claim(p));
     sc_rx_stable(e, &peer->group, sc_get_heartbeat_stable(p));
     sc_rx_known(e, &peer->group, sc_get_heartbeat_highest(p), now + e->config.nak_delay_ns);

@@ -24,6 +24,7 @@ typedef struct {
 
 /* Of each member. */
 typedef struct {
+    int present; /* its heartbeats say that it has installed this view */
     int doubted; /* under verification; set as long as one of the next two is */
     int silent; /* no multicast from it for the suspicion time; it may answer unicasts, others may vouch for it */
     int suspected; /* reported to the control plane */

@@ -55,6 +55,7 @@ void sc_on_ack(sc_engine *e, struct sc_peer *peer, const uint8_t *p, int64_t now
 void sc_on_probe(sc_engine *e, struct sc_peer *peer, const uint8_t *p, int64_t now);
 void sc_flow_received(struct sc_peer *peer, uint64_t seqno);
 void sc_flow_returned(sc_engine *e, uint64_t seqno);
+void sc_probe_entered(sc_engine *e, const struct sc_peer *peer);
 void sc_probe_now(sc_tx_stream *tx, int64_t now);
 void sc_flow_tick(sc_engine *e, int64_t now);
 int64_t sc_flow_deadline(const sc_engine *e);

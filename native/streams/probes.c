@@ -38,6 +38,14 @@ static void probe_group(sc_engine *e, int64_t now) {
     probe(e, &e->group, SC_LANE_CONTROL, NULL, now);
 }
 
+/* A member has installed this view, perhaps much later than this one: what was sent to it before, it has dropped. */
+void sc_probe_entered(sc_engine *e, const sc_peer *peer) {
+    int forwards = (int32_t)peer->rank == e->order.forward_to && sc_tx_outstanding(&e->forward, e->forward.stable);
+    if (sc_tx_outstanding(&e->group, peer->credit.acked.delivered) && !peer->group.pulled)
+        say_probe(e, &e->group, SC_LANE_UNICAST, &peer->address);
+    if (forwards) say_probe(e, &e->forward, SC_LANE_UNICAST, &peer->address);
+}
+
 /* The receiver may have dropped what was sent: it is not waited for. */
 void sc_probe_now(sc_tx_stream *tx, int64_t now) {
     if (sc_tx_outstanding(tx, tx->stable)) tx->probe_due = now;
@@ -48,7 +56,7 @@ void sc_on_probe(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
     sc_rx_stream *rx = sc_rx_of(peer, stream);
     if (peer->cut.lost || (stream == SC_STREAM_GROUP && e->cut.set)) return;
     sc_rx_stable(e, rx, sc_get_probe_stable(p));
-    sc_rx_known(e, rx, sc_get_probe_highest(p), now);
+    sc_rx_known(e, rx, sc_get_probe_highest(p), now + e->config.nak_delay_ns); /* it may have overtaken packets */
     sc_ack(e, peer, stream);
 }
 

@@ -7,7 +7,8 @@ import random
 import pytest
 from engines import Net, Traffic, change_view, feed, messages, of_sender
 
-from seqcast._native.engine import AGAIN, SENT, Sending
+from seqcast._native.engine import AGAIN, SENT, Engine, Sending
+from seqcast.core.orders import by_name
 
 
 def test_survivors_deliver_the_same_set_of_a_crashed_sender() -> None:
@@ -289,3 +290,33 @@ def test_unicast_streams_begin_anew_with_members_that_were_apart() -> None:
     assert net.engines[0].send(b"after", to=net.ids[1]) == SENT
     net.run(200)
     assert of_sender(net, 1, 0) == [b"after"]
+
+
+class Late:
+    """An engine that installs its next view when it is told to."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.wanted = engine, {}
+
+    def install(self, **wanted: object) -> None:
+        self.wanted = wanted
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.engine, name)
+
+
+@pytest.mark.parametrize(("order", "sequencer"), [("fifo", -1), ("records", 0), ("grant", 0), ("causal", -1),
+                                                  ("sequencer", 0), ("sequencer", 2)])  # fmt: skip
+def test_what_a_member_dropped_before_it_installed_the_view_is_repaired_as_soon_as_it_has(order, sequencer) -> None:
+    """Nobody waits for a tail probe, whose pauses have doubled as often as the member was late."""
+    net = Net(3, sequencer=sequencer, mechanism=by_name(order).number)
+    net.run(10)
+    net.engines[2] = late = Late(net.engines[2])
+    net.install([0, 1, 2], sequencer=sequencer, tag=2, marker=2)
+    assert net.engines[0].send(b"early") == SENT
+    net.run(70)  # its next heartbeat and its next probe are more than 20 ms away
+    assert net.got[2] == []
+    net.engines[2] = late.engine
+    late.engine.install(**{**late.wanted, "now_ns": net.now})
+    net.run(4)
+    assert net.got == [[(net.ids[0], b"early")]] * 3

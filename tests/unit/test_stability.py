@@ -15,6 +15,7 @@ ACK = 4
 
 def acks_of(net: Net, sends: int, size: int) -> int:
     """How many acknowledgements the receiver sends for so many packets that come within no time."""
+    net.step()  # each knows that the other is in the view
     for _ in range(sends):
         net.engines[0].send(bytes(size))
         net.step(0)
@@ -102,5 +103,6 @@ def test_the_settings_reach_the_engine() -> None:
         for i in range(20):
             a.send(b"%d" % i)
             assert payloads(b, 1) == [b"%d" % i]
-        assert b.counters()["acks_sent"] - before == 20
+        # A probe, which is answered by an ack, goes to a member that enters the view after this one has sent.
+        assert 20 <= b.counters()["acks_sent"] - before <= 20 + a.counters()["probes_sent"]
         wait_until(lambda: a._runner.engine.stream(0)[2] == 20)
