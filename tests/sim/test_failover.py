@@ -1,0 +1,83 @@
+"""The sequencer crashes while everyone sends at full rate: how long until survivors send and deliver again, in virtual time.
+
+What a real machine adds is the wait for a processor; bench/failover.py measures both together.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from seqcast.sim import Options, World
+from seqcast.sim.options import MS, SECOND
+from seqcast.sim.process import Process
+from seqcast.sim.record import Delivered
+from seqcast.types import ORDERS
+
+ONES = [order for order in ORDERS if order != "total"]
+LONGEST_NS = 10 * MS
+"""From the first suspicion until each survivor has delivered a message of its own that it sent in the new view. A stall
+may take 20 ms: the rest is the scheduler's."""
+LATE_NS = 60 * MS
+SOON_NS = 4 * MS
+"""The same from when a survivor that installs the view late has installed it."""
+
+
+class Crowded:
+    """Four members that always have more to send than credit allows; the sequencer, or the coordinator, crashes."""
+
+    def __init__(self, order: str) -> None:
+        world = World(Options(order=order, rate=1, unicasts=0.0, waits=0.0, spread_ns=0, together=1.0))
+        world.plan()
+        self.clock, self.nodes = world.clock, world.nodes
+        self.clock.run(300 * MS)
+        self.run(30 * MS)
+        assert all(node.record.pending for node in self.nodes)
+        view = self.nodes[0].view
+        assert view is not None and len(view.members) == len(self.nodes)
+        self.old = view.view_id
+        victim = next(node for node in self.nodes if node.id == view.members[max(view.sequencer, 0)].id)
+        victim.crash()
+        self.survivors = [node for node in self.nodes if node is not victim]
+        self.run(SECOND, lambda: any(node.endpoint.machines.membership.suspected for node in self.survivors))
+
+    def run(self, ns: int, done: Callable[[], bool] = lambda: False, each_ns: int = MS // 5) -> int:
+        """Runs until this has happened, or for so long; returns how long it took."""
+        begin = self.clock.now
+        while self.clock.now < begin + ns and not done():
+            for node in self.nodes:
+                pending = node.record.pending
+                if node.can_run and len(pending) < 200:
+                    pending += [(0, 1000)] * (200 - len(pending))
+                    node.service()
+            self.clock.run(self.clock.now + each_ns)
+        return self.clock.now - begin
+
+    def has_changed(self, node: Process) -> bool:
+        """It is in the new view."""
+        return node.record.view is not None and node.record.view.view_id != self.old
+
+    def is_back(self, node: Process) -> bool:
+        """It has delivered a message of its own that it began to send in the new view."""
+        sent = node.record.sent
+        return self.has_changed(node) and any(
+            isinstance(entry, Delivered) and entry.sender == node.id and sent[entry.counter][1] != self.old
+            for entry in node.record.log
+        )
+
+
+@pytest.mark.parametrize("order", ONES)
+def test_survivors_of_the_sequencer_deliver_what_they_send_within_a_few_ms_of_its_detection(order):
+    load = Crowded(order)
+    assert load.run(SECOND, lambda: all(map(load.is_back, load.survivors))) <= LONGEST_NS
+
+
+@pytest.mark.parametrize("order", ONES)
+def test_a_survivor_that_enters_the_next_view_late_holds_nobody_up_longer_than_that(order):
+    """What the others sent meanwhile it has dropped, and the pauses of their tail probes have doubled."""
+    load = Crowded(order)
+    acting, late = load.survivors[0], load.survivors[-1]
+    load.run(SECOND, lambda: load.has_changed(acting), each_ns=MS // 100)
+    assert not load.has_changed(late)
+    late.stall(load.clock.now + LATE_NS)
+    load.run(LATE_NS)
+    assert load.run(SECOND, lambda: all(map(load.is_back, load.survivors))) <= SOON_NS
