@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 from members import LIMIT_S, LOOPBACK, cluster, founded, join, script, wait_until, why_no_multicast
-from sim_stage import Stage, names, send, views
+from sim_stage import CONTROL, Stage, names, send, views
 
 import seqcast
 from seqcast.cli import main as command
@@ -29,6 +29,7 @@ from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.sim import Options, World, simulate
 from seqcast.sim.operator import OperatorProcess
 from seqcast.sim.options import SECOND
+from seqcast.sim.record import Delivered
 
 # ---- who may close a view -------------------------------------------------------------------------------------------
 
@@ -93,10 +94,11 @@ def test_by_an_operators_leave_a_proposal_is_repeated_only_where_it_can_be_reach
     assert to_repeat({0: ok((4, 0))}, {(4, 0): late}, (1, 2), allowed) is late
 
 
-def test_for_a_proposal_that_is_repeated_only_those_fetch_that_it_counts_and_only_up_to_its_cut():
-    oks = {0: ok(held=(9, 2, 7)), 1: ok(held=(4, 6, 7)), 2: ok(held=(1, 1, 1))}
-    assert fetch_up_to((6, 5, 7), oks, [0, 1]) == (Fetch(0, 5, 6, 0), Fetch(1, 3, 5, 1))
-    assert fetch_up_to((6, 5, 7), oks, []) == ()
+def test_for_a_proposal_that_is_repeated_all_survivors_fetch_and_only_up_to_its_cut():
+    oks = {0: ok(held=(9, 2, 7)), 1: ok(held=(4, 6, 7))}
+    assert fetch_up_to((6, 5, 7), oks) == (Fetch(0, 5, 6, 0), Fetch(1, 3, 5, 1))
+    oks[2] = ok(held=(9, 6, 4))  # whether the proposal has it or not
+    assert fetch_up_to((6, 5, 7), oks) == (Fetch(0, 5, 6, 0), Fetch(1, 3, 5, 1), Fetch(2, 5, 7, 0))
 
 
 # ---- on the simulated network ----------------------------------------------------------------------------------------
@@ -223,6 +225,34 @@ def test_of_two_groups_that_were_founded_apart_the_smaller_gives_way(first, seco
     for name in smaller:
         assert stage.node(name).endpoint.over and "larger: join again" in stage.node(name).record.log[-1].reason
     assert names(stage.node(larger[0]))[-1] == [*larger]
+
+
+def test_what_a_repeated_proposal_delivers_outlives_its_first_holder():
+    """a proposes [a, b] and proposes it again with c, which it leaves out; b has not had a's packet when a crashes."""
+    stage = Stage(partition="primary")
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    carry, deaf = stage.network.carry, {b.index, c.index}
+
+    def carry_some(source, target, receive, datagram, address):
+        if target not in deaf or datagram[2:3] == bytes([CONTROL]):
+            carry(source, target, receive, datagram, address)
+
+    stage.network.carry = carry_some
+    a.record.pending += [(0, 100)]
+    a.service()
+    a.doubt(c.id)
+    stage.until(1006)
+    assert a.endpoint.machines.participant.accepted is not None
+    deaf.remove(c.index)
+    a.doubt(b.id)
+    stage.until(1500)
+    assert c.endpoint.machines.participant.accepted is not None
+    a.crash()
+    deaf.clear()
+    stage.until(4000)
+    assert names(b)[-1] == ["a", "b"] and c.endpoint.over
+    assert sum(isinstance(entry, Delivered) for entry in b.record.log) == 1
 
 
 def test_who_is_blocked_gives_way_to_a_smaller_group_that_is_not():

@@ -291,8 +291,7 @@ class Initiator(Machine):
                 proposal = self._next_view(cut, (0,) * len(cut))
             else:
                 cut = proposal.cut
-                takers = [rank for rank in self.oks if context.members[rank].id in proposal.survivors]
-                fetch = fetch_up_to(cut, self.oks, takers)
+                fetch = fetch_up_to(cut, self.oks)
             self.proposal = Propose(context.tag, self.attempt, proposal)
         self._wait_for(self.survivors, context.settings.flush_deadline_ns)
         self.frame = Cut(context.tag, self.attempt, cut, fetch)

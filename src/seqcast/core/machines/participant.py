@@ -259,10 +259,6 @@ class Participant(Machine):
     def is_not_promised(self, frame: Cut) -> bool:
         return frame.attempt != self.promise
 
-    def leaves_us_out(self, _frame: Cut) -> bool:
-        """The proposal is one that others accepted before, without us."""
-        return self.proposal is not None and self.context.me.id not in self.proposal.survivors
-
     # ---- actions
 
     def run_callback(self, _frame: Block) -> None:
@@ -374,7 +370,6 @@ class Participant(Machine):
         (_BEFORE, (E.CUT, is_not_promised), None, IGNORED, "of an attempt that left us out, or whose START was lost"),
         (_BEFORE, E.CUT, None, ILLEGAL, "nothing was promised"),
         (_BOUND, (E.CUT, is_not_promised), None, IGNORED, "of another attempt"),
-        (S.PROMISED, (E.CUT, leaves_us_out), S.DONE, (accept, say_done, await_view), "an earlier proposal, without us"),
         (S.PROMISED, E.CUT, S.FETCHING, fetch, "every survivor answered"),
         (S.FETCHING, E.CUT, None, IGNORED, "repeated: still fetching"),
         (S.DONE, E.CUT, None, say_done, "our DONE was lost"),

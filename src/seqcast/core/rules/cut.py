@@ -55,17 +55,16 @@ def fix_cut(n: int, oks: Mapping[int, Ok]) -> tuple[tuple[int, ...], tuple[Fetch
     return tuple(cut), tuple(fetch)
 
 
-def fetch_up_to(cut: Sequence[int], oks: Mapping[int, Ok], takers: Collection[int]) -> tuple[Fetch, ...]:
-    """A holder for each range up to a given cut that one of ``takers`` lacks and a survivor holds.
+def fetch_up_to(cut: Sequence[int], oks: Mapping[int, Ok]) -> tuple[Fetch, ...]:
+    """A holder for each range up to a given cut that a survivor lacks and another holds.
 
     Args:
         oks: the survivors' answers, by rank.
-        takers: ranks of the survivors that need everything up to the cut.
     """
     fetch: list[Fetch] = []
     for rank, end in enumerate(cut):
         held = {survivor: ok.held[rank] for survivor, ok in oks.items()}
-        lowest = min((held[taker].prefix for taker in takers), default=end)
+        lowest = min(each.prefix for each in held.values())
         if lowest < end:
             parts = [part._replace(hi=min(part.hi, end)) for part in _longest_prefix(rank, lowest, held)[1]]
             fetch += [part for part in parts if part.lo <= end]
