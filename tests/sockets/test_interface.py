@@ -23,6 +23,18 @@ def remake(place, seconds=""):
     place.run("ip", "route", "add", "224.0.0.0/4", "dev", "eth0")
 
 
+ADDRESSES = {"global": "fd99::", "link-local": "fe80::99:"}
+SCOPES = [pytest.param("global", marks=pytest.mark.long), "link-local"]
+
+
+def with_ipv6(place, scope):
+    """The interface has one IPv6 address that a member can use, of this scope."""
+    number = place.port.removeprefix("member")
+    place.run("ip", "link", "set", "eth0", "addrgenmode", "none")  # the kernel adds no link-local address by itself
+    place.run("ip", "-6", "address", "flush", "dev", "eth0")
+    place.run("ip", "address", "add", f"{ADDRESSES[scope]}{number}/64", "dev", "eth0", "nodad")
+
+
 def told(talker, text):
     return any(text in said["text"] for said in talker.of("InterfaceChanged")) and any(
         text in said["text"] and said["level"] == "WARNING" for said in talker.of("log")
@@ -48,6 +60,33 @@ def test_an_interface_that_is_made_anew_is_used_again(network, rank, seconds):  
         all_together(made)
         assert told(made[rank], "interface eth0 is gone") or not seconds
         assert not any(each.of("Excluded") for each in made)
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_an_interface_that_is_made_anew_is_used_again_by_ipv6(network, scope):  # noqa: F811
+    """Its number changes: IPv6 sockets are bound to it, and link-local addresses are used with it."""
+    for place in network[:3]:
+        with_ipv6(place, scope)
+    with talkers(network[:3], "abc", ip_version=6) as made:
+        place = made[1].place
+        remake(place)
+        with_ipv6(place, scope)
+        await_(made, lambda: told(made[1], "eth0 was made anew: the group is joined on it again"))
+        all_together(made)
+        assert not any(each.of("Excluded") for each in made)
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_member_whose_ipv6_address_was_replaced_is_told_that_it_is_out(network, scope):  # noqa: F811
+    for place in network[:3]:
+        with_ipv6(place, scope)
+    with talkers(network[:3], "abc", ip_version=6) as made:
+        place = made[0].place
+        place.run("ip", "address", "delete", f"{ADDRESSES[scope]}1/64", "dev", "eth0")
+        place.run("ip", "address", "add", "fd99::9/64", "dev", "eth0", "nodad")
+        await_(made, lambda: bool(made[0].of("Excluded")))
+        assert f"another address than [{ADDRESSES[scope]}1]" in made[0].of("Excluded")[0]["text"]
+        all_together(made[1:])
 
 
 def test_an_address_that_comes_back_is_used_again(network):  # noqa: F811
