@@ -23,7 +23,7 @@ from seqcast._native.driver import describe_address
 from seqcast.core.frames import kinds as frames
 from seqcast.core.frames.closing import Held
 from seqcast.core.frames.fields import MemberInfo
-from seqcast.core.frames.gossiping import Gossip, Has
+from seqcast.core.frames.gossiping import Gossip, Has, Least
 from seqcast.core.frames.ring import Confirm, Confirmed, Token, TokenHeld, Unconfirmed
 from seqcast.core.frames.unblocking import Side
 from seqcast.errors import RemoteProtocolError
@@ -696,8 +696,9 @@ def _gossips(a: Attacker) -> list[Gossip]:
     top = SEQNO_MAX
     spans = (0, 0, top, 0), (top, top, top, top), (0, top, 0, top), (1, 2, 2, 2)
     digests = [tuple(Has(rank, *span) for rank in range(3)) for span in spans]
+    least = tuple(Least(rank, top, top) for rank in range(3))
     return [
-        Gossip(a.tag, origin, counter, hops, digest, (origin,), not_seen)
+        Gossip(a.tag, origin, counter, hops, digest, (origin,), not_seen, min(counter, 5000), (0, 1, 2), least, least)
         for origin in range(3)
         for digest in digests
         for counter, hops in ((COUNT_MAX, 0), (10_000, 5), (50, COUNT_MAX))
@@ -871,7 +872,8 @@ def a_member_gossips_in_the_name_of_others(a: Attacker) -> None:
     for gossip in _gossips(a):
         a.say(gossip, a.id(rank))
     for counter in range(4000):
-        a.say(Gossip(a.tag, counter % 3, COUNT_MAX - counter, 0, (), (0, 1, 2), ()), a.id(rank))
+        a.say(Gossip(a.tag, counter % 3, COUNT_MAX - counter, 0, (), (0, 1, 2), (), 1, (), (), ()), a.id(rank))
+        a.say(Gossip(a.tag, rank, counter + 5000, 0, (), (0, 1, 2), (), counter + 4000, (0, 1, 2), (), ()), a.id(rank))
         if counter % 50 == 49:
             time.sleep(0.01)
     a.notes["stream"] = True

@@ -303,6 +303,10 @@ class Drawer:
             "digest": self._digest,
             "seen": self.ranks,
             "not_seen": self.ranks,
+            "round": self.count,
+            "counted": self.ranks,
+            "least": self._leasts,
+            "result": self._leasts,
         }
         return draw[field]() if field in draw else self._by_shape(SHAPES[kind][1][field])
 
@@ -336,6 +340,11 @@ class Drawer:
         from seqcast.core.frames.gossiping import Has
 
         return tuple(Has(rank, *(self.seqno() for _ in range(4))) for rank in self.ranks())
+
+    def _leasts(self) -> Any:
+        from seqcast.core.frames.gossiping import Least
+
+        return tuple(Least(rank, self.seqno(), self.seqno()) for rank in self.ranks())
 
     def _view_id(self) -> Any:
         from seqcast.types import ViewId

@@ -10,7 +10,7 @@ import pytest
 from sim_stage import Stage
 from sim_worlds import quiet
 
-from seqcast.core.frames.gossiping import Gossip, Has
+from seqcast.core.frames.gossiping import Gossip, Has, Least
 from seqcast.core.frames.kinds import dump
 from seqcast.core.machines.gossip import Gossiping
 from seqcast.core.vocabulary import FrameReceived
@@ -112,7 +112,9 @@ def test_a_gossip_with_a_rank_that_the_view_does_not_have_is_dropped():
     stage.until(1000)
     a, b = stage.nodes
     before = a.endpoint.counters["frames_bad"]
-    for bad in ({"origin": 2}, {"seen": (0, 5)}, {"not_seen": (2,)}, {"digest": (Has(9, 1, 1, 1, 1),)}):
-        frame = replace(Gossip(a.endpoint.view.view_id.tag, 1, 999, 0, (), (1,), ()), **bad)
+    lists = {"seen": (0, 5)}, {"not_seen": (2,)}, {"counted": (2,)}
+    marks = {"digest": (Has(9, 1, 1, 1, 1),)}, {"least": (Least(2, 1, 1),)}, {"result": (Least(2, 1, 1),)}
+    for bad in ({"origin": 2}, *lists, *marks):
+        frame = replace(Gossip(a.endpoint.view.view_id.tag, 1, 999, 0, (), (1,), (), 1, (1,), (), ()), **bad)
         a.step(FrameReceived(b.endpoint.context.me.id, b.endpoint.context.me.address, dump(frame)))
-    assert a.endpoint.counters["frames_bad"] == before + 4
+    assert a.endpoint.counters["frames_bad"] == before + 7

@@ -26,7 +26,7 @@ from seqcast.core.frames.closing import (
     Start,
 )
 from seqcast.core.frames.fields import MemberInfo
-from seqcast.core.frames.gossiping import Gossip, Has
+from seqcast.core.frames.gossiping import Gossip, Has, Least
 from seqcast.core.frames.joining import PROTOCOL_VERSION, Join, Leave, OtherVersion, Refused, Wait
 from seqcast.core.frames.kinds import FRAME_BYTES_MAX, Frame, dump, load
 from seqcast.core.frames.merging import Beacon, MergeAsk, MergeCancel, MergeGo, MergeReady, MergeRefused, MergeTaken
@@ -102,8 +102,20 @@ FRAMES = [
     Confirmed(TOP, "commit", 7),
     Confirmed(TOP, "prepare", 7, True),
     Unconfirmed(TOP, 7, 9, (1, 2, 3)),
-    Gossip(TOP, 127, 1, 0, (), (127,), (0, 1)),
-    Gossip(1, 0, (1 << 53) - 1, 3, (Has(1, 1, SEQNO, SEQNO, 0),), (0, 2), ()),
+    Gossip(TOP, 127, 1, 0, (), (127,), (0, 1), 0, (), (), ()),
+    Gossip(
+        1,
+        0,
+        (1 << 53) - 1,
+        3,
+        (Has(1, 1, SEQNO, SEQNO, 0),),
+        (0, 2),
+        (),
+        (1 << 53) - 1,
+        (0, 127),
+        (Least(127, SEQNO, 0),),
+        (Least(0, 1, 1),),
+    ),
 ]
 
 

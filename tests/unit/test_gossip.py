@@ -8,6 +8,7 @@ from unittest import mock
 import pytest
 
 from seqcast.core.gossip import (
+    Agreed,
     Alive,
     Answer,
     Begun,
@@ -26,12 +27,14 @@ from seqcast.core.gossip import (
     Send,
     Shuffle,
     Span,
+    Sum,
 )
 from seqcast.core.gossip.dice import Dice
 from seqcast.core.gossip.inbox import Budget, Inbox
 from seqcast.core.gossip.known import Known
 from seqcast.core.gossip.policy import below_lag
 from seqcast.core.gossip.size import SizeEstimate
+from seqcast.core.gossip.tally import Tally
 from seqcast.core.gossip.tempo import copies, interval, subset_size
 
 MS, SECOND = 1_000_000, 1_000_000_000
@@ -387,21 +390,75 @@ def test_a_gossip_shows_that_all_who_have_seen_it_live() -> None:
 # ---- collection by votes, and what is lost
 
 
-def votes(one: Gossiper, gossip: Gossip) -> list[Collect]:
-    """What is collected when it comes."""
-    return [each for each in one.received(gossip, gossip.seen[-1], SECOND) if isinstance(each, Collect)]
+def all_members(n: int, **delivered: int) -> dict[int, Gossiper]:
+    """A group whose members vote; they gossip when a test says so."""
+    settings = GossipSettings(dynamic=False, interval_ns=SECOND)
+    return {me: member(n, settings, me, **delivered) for me in range(1, n + 1)}
 
 
-def test_a_packet_is_collected_when_every_member_has_voted_for_it() -> None:
-    """E-10: a digest that all have seen proves nothing; that all have delivered it does."""
-    settings = GossipSettings(average_ns=10 * MS)
-    one = member(3, settings, m1=50)
-    assert not [each for each in one.tick(SECOND) if isinstance(each, Collect)]
-    seen_by_all = Gossip(2, 1, 1, {1: span(1, 40, 40)}, (2, 3), (1,))
-    assert votes(one, seen_by_all) == [], "all have seen it, member 3 has not said what it has"
-    assert votes(one, Gossip(3, 1, 1, {1: span(1, 30, 30)}, (3, 2), (1,))) == [Collect(1, 31)]
-    assert votes(one, Gossip(3, 2, 1, {1: span(1, 60, 60)}, (3, 2), (1,))) == [Collect(1, 41)]
-    assert votes(one, Gossip(2, 2, 1, {1: span(1, 60, 60)}, (3, 2), (1,))) == [Collect(1, 51)]
+def exchanged(group: dict[int, Gossiper], origin: int, now: int) -> dict[int, list[Agreed]]:
+    """A gossip of this member passes through the group; what it makes known, by member."""
+    agreed: dict[int, list[Agreed]] = {}
+    waiting = [(origin, effect) for effect in group[origin].tick(now)]
+    while waiting:
+        via, effect = waiting.pop(0)
+        if isinstance(effect, Agreed):
+            agreed.setdefault(via, []).append(effect)
+        elif isinstance(effect, Send) and isinstance(effect.message, Gossip):
+            waiting += [(to, each) for to in effect.to for each in group[to].received(effect.message, via, now)]
+    return agreed
+
+
+def test_a_packet_is_stable_when_every_member_has_it_whoever_says_so() -> None:
+    """E-10: a digest that all have seen proves nothing; that all have delivered it does. What members 1 and 2 have,
+    member 3 hears from member 2 alone."""
+    one, two, three = (Tally(me, [each for each in (1, 2, 3) if each != me], 5 * MS, 0) for me in (1, 2, 3))
+    first = one.say({7: span(1, 50, 50)}, 10 * MS)
+    assert (first.round, first.members) == (1, (1,))
+    assert two.heard(first, {7: span(1, 40, 60)}, 10 * MS) == []
+    second = two.say({7: span(1, 90, 90)}, 11 * MS)
+    assert (second.members, second.least) == ((1, 2), {7: (40, 40)}), "a member is counted once in a round"
+    assert three.heard(second, {7: Span(1, 45, 45, 30)}, 12 * MS) == [Agreed(7, 40, 30)]
+    assert three.heard(second, {7: span(1, 99, 99)}, 12 * MS) == [], "it is said once"
+
+
+def test_who_hears_of_a_later_round_takes_over_the_result_and_is_counted_in_it() -> None:
+    one, two = Tally(1, [2], 5 * MS, 0), Tally(2, [1], 5 * MS, 0)
+    assert two.heard(one.say({7: span(1, 5, 5)}, 5 * MS), {7: span(1, 4, 4)}, 5 * MS) == [Agreed(7, 4, 4)]
+    assert two.say({7: span(1, 9, 9)}, 9 * MS).round == 1, "no round is shorter than that"
+    later = two.say({7: span(1, 9, 9)}, 10 * MS)
+    assert (later.round, later.members, later.result) == (2, (2,), {7: (4, 4)})
+    assert one.heard(later, {7: span(1, 8, 8)}, 10 * MS) == [Agreed(7, 4, 4), Agreed(7, 8, 8)]
+    assert one.heard(later, {}, 10 * MS) == []
+
+
+def test_a_sender_of_which_one_member_has_nothing_is_not_in_the_sum() -> None:
+    one, two = Tally(1, [2], 5 * MS, 0), Tally(2, [1], 5 * MS, 0)
+    first = one.say({7: span(1, 5, 5), 8: span(1, 2, 2)}, 5 * MS)
+    assert two.heard(first, {8: span(1, 3, 3), 9: span(1, 1, 1)}, 5 * MS) == [Agreed(8, 2, 2)]
+
+
+def test_few_gossips_show_a_large_group_what_is_stable() -> None:
+    """A gossip of each of the 64 members would take ten times as many. All have the packet, one lags behind."""
+    group = all_members(64, m1=50)
+    window = group[20]._window
+    assert isinstance(window, Held)
+    window.delivered[1] = 20
+    first: dict[int, int] = {}
+    for gossips, origin in enumerate(range(30, 37), 1):
+        for each, agreed in exchanged(group, origin, (gossips + 1) * SECOND).items():
+            assert {(effect.sender, effect.delivered) for effect in agreed} == {(1, 20)}
+            first.setdefault(each, gossips)
+    assert len(first) == 64 and max(first.values()) <= 6
+
+
+def test_a_round_that_cannot_have_been_reached_is_not_believed() -> None:
+    """It would make all later sums look old."""
+    one = member(2, GossipSettings(), m1=50)
+    told = gossip_of(2, 1, 2)._replace(sum=Sum(1 << 40, (1, 2), {}, {1: (50, 50)}))
+    assert one.received(told, 2, SECOND) == []
+    told = gossip_of(2, 2, 2)._replace(sum=Sum(1, (2,), {1: (40, 40)}, {}))
+    assert Agreed(1, 40, 40) in one.received(told, 2, SECOND)
 
 
 def test_a_packet_that_nobody_brings_is_told_as_lost_and_one_that_came_is_not() -> None:

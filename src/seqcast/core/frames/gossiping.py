@@ -20,9 +20,21 @@ class Has(NamedTuple):
     consumed: Seqno
 
 
+class Least(NamedTuple):
+    """The least that some members have of the group stream of the member with this rank."""
+
+    rank: Rank
+    delivered: Seqno
+    consumed: Seqno
+
+
+Leasts = Annotated[tuple[Least, ...], listed(shape_of(Least), MEMBERS_MAX)]
+
+
 @dataclass(frozen=True, slots=True)
 class Gossip:
-    """Member to some others, which pass it on: what I have of each sender (ranks). Neither repeated nor answered."""
+    """Member to some others, which pass it on: what I have of each sender (ranks), and in whoever sends it what all
+    members have: of those counted in this round, and of all in the round before. Neither repeated nor answered."""
 
     view: Id
     origin: Rank
@@ -31,3 +43,7 @@ class Gossip:
     digest: Annotated[tuple[Has, ...], listed(shape_of(Has), MEMBERS_MAX)]
     seen: Ranks
     not_seen: Ranks
+    round: Count
+    counted: Ranks
+    least: Leasts
+    result: Leasts

@@ -10,12 +10,14 @@ seed.
 """
 
 from seqcast.core.gossip.history import Begun, CaughtUp, From
-from seqcast.core.gossip.messages import Catalog, Gossip, Hello, Request, Shuffle, Span
+from seqcast.core.gossip.messages import Catalog, Gossip, Hello, Request, Shuffle, Span, Sum
 from seqcast.core.gossip.policy import Alive, Answer, Collect, Effect, Gossiper, Lost, Send, Window
 from seqcast.core.gossip.sampling import Everyone, Sample
 from seqcast.core.gossip.settings import GossipSettings
+from seqcast.core.gossip.tally import Agreed
 
 __all__ = [
+    "Agreed",
     "Alive",
     "Answer",
     "Begun",
@@ -35,5 +37,6 @@ __all__ = [
     "Send",
     "Shuffle",
     "Span",
+    "Sum",
     "Window",
 ]

@@ -153,7 +153,7 @@ def _load_gossip(body: bytes) -> Gossip:
     for sender, kept, delivered, received in _SPAN.iter_unpack(body[_GOSSIP.size : spans_end]):
         _need(0 < kept <= delivered + 1 and delivered <= received <= _SEQNO_MAX, "digest")
         digest[_id(sender)] = Span(kept, delivered, received, delivered)
-    lists = (tuple(_load_ids(part)) for part in (body[spans_end:seen_end], body[seen_end:]))
+    lists = tuple(_load_ids(body[spans_end:seen_end])), tuple(_load_ids(body[seen_end:]))
     return Gossip(_id(origin), counter, hops, digest, *lists)
 
 

@@ -15,6 +15,23 @@ class Span(NamedTuple):
     consumed: int
 
 
+class Sum(NamedTuple):
+    """How far a round of the tally is; see ``tally.py``.
+
+    Args:
+        round: its number.
+        members: those that are counted in it.
+        least: of each sender of which all of them have something: the least that any of them has delivered, and the
+            least that the application of any of them has taken.
+        result: the same over all members, from the round before.
+    """
+
+    round: int
+    members: tuple[int, ...]
+    least: dict[int, tuple[int, int]]
+    result: dict[int, tuple[int, int]]
+
+
 class Gossip(NamedTuple):
     """A digest on its way through the group (PB-01).
 
@@ -24,6 +41,7 @@ class Gossip(NamedTuple):
         digest: what its origin had of each active sender.
         seen: members that have seen it, in the order in which they did; if membership is partial, only the last ones.
         not_seen: members that have not, as far as those that have seen it know.
+        sum: of the member that passes it on, where members vote.
     """
 
     origin: int
@@ -32,6 +50,7 @@ class Gossip(NamedTuple):
     digest: dict[int, Span]
     seen: tuple[int, ...]
     not_seen: tuple[int, ...]
+    sum: Sum | None = None
 
 
 class Request(NamedTuple):

@@ -12,6 +12,7 @@ from seqcast.core.gossip.known import Known
 from seqcast.core.gossip.messages import Catalog, Gossip, Hello, Message, Request, Shuffle, Span
 from seqcast.core.gossip.sampling import Everyone, Sample
 from seqcast.core.gossip.settings import NEVER, GossipSettings
+from seqcast.core.gossip.tally import Agreed, Tally
 from seqcast.core.gossip.tempo import interval, subset_size
 
 Ranges = tuple[tuple[int, int], ...]
@@ -69,7 +70,7 @@ class Alive(NamedTuple):
 
 
 class Collect(NamedTuple):
-    """Nobody needs the packets of this sender that are *below* this seqno: they may be dropped (E-10)."""
+    """The packets of this sender that are *below* this seqno are no longer kept (E-10)."""
 
     sender: int
     below: int
@@ -83,7 +84,7 @@ class Lost(NamedTuple):
     last: int
 
 
-Effect = Send | Answer | Alive | Collect | Lost | From | Begun | CaughtUp
+Effect = Send | Answer | Alive | Agreed | Collect | Lost | From | Begun | CaughtUp
 
 
 class _Want:
@@ -141,8 +142,7 @@ class Gossiper:
         self._work_ns = NEVER  # when there is budget for what waits
         self._wants: dict[int, dict[int, _Want]] = {}  # by sender and seqno
         self._lost_ns = NEVER  # when to look for packets that are lost
-        self._votes: dict[int, dict[int, int]] = {}  # by member, by sender: what it has delivered
-        self._stable: dict[int, int] = {}  # by sender
+        self._tally = Tally(me, peers.others, settings.interval_ns_min, now_ns) if settings.votes else None
         self._effects: list[Effect] = []
         # As if it had gossiped before: otherwise members that begin together would gossip half as often at first. The
         # rest of a uniformly drawn interval is distributed as the lesser of two.
@@ -202,22 +202,21 @@ class Gossiper:
 
     def _begin(self, now_ns: int) -> None:
         self._gossip_ns = now_ns + self._interval()
-        digest = self._window.digest()
-        if self._settings.votes:
-            self._vote(self._me, digest)
         if not self._peers.others:
             return
         self._counter += 1
         self._known.add(self._me, self._counter)
-        gossip = Gossip(self._me, self._counter, 0, digest, (self._me,), self._peers.others)
-        if self._settings.multicast:
-            self._effects.append(Send((), gossip))
-        else:
-            self._pass_on(gossip)
+        gossip = Gossip(self._me, self._counter, 0, self._window.digest(), (self._me,), self._peers.others)
+        self._pass_on(gossip, now_ns)
 
-    def _pass_on(self, gossip: Gossip) -> None:
-        """To a random subset of those that have not seen it (PB-06, 6)."""
+    def _pass_on(self, gossip: Gossip, now_ns: int) -> None:
+        """To a random subset of those that have not seen it (PB-06, 6), or to all by multicast (PB-13)."""
         waiting, settings = gossip.not_seen, self._settings
+        if self._tally is not None:
+            gossip = gossip._replace(sum=self._tally.say(self._window.digest(), now_ns))
+        if settings.multicast:
+            self._effects.append(Send((), gossip))
+            return
         n = subset_size(len(waiting), self._peers.size, settings.subset_percent, self._inbox.load)
         if self._peers.partial:
             most = settings.listed_max
@@ -284,12 +283,12 @@ class Gossiper:
             return  # a member that left, or one that is about to join, whose later gossips count
         if not self._plausible(gossip, now_ns):
             return
+        if self._tally is not None and gossip.sum is not None:
+            self._effects += self._tally.heard(gossip.sum, self._window.digest(), now_ns)
         if not self._known.add(gossip.origin, gossip.counter):
             return
         self._effects.append(Alive(tuple(each for each in gossip.seen if self._peers.has(each))))
         self._ask(gossip.digest, via, gossip.origin, now_ns)
-        if self._settings.votes:
-            self._vote(gossip.origin, gossip.digest)
         seen = (*gossip.seen, self._me)
         waiting = [each for each in gossip.not_seen if each != self._me and self._peers.has(each)]
         if self._peers.partial:
@@ -300,16 +299,18 @@ class Gossiper:
         if not self._settings.votes and (ended or self._peers.partial):  # if partial, nobody knows that all saw it
             self._collect(gossip.digest)
         if not ended and gossip.hops < self._settings.hops_max:
-            self._pass_on(gossip)
+            self._pass_on(gossip, now_ns)
 
     def _plausible(self, gossip: Gossip, now_ns: int) -> bool:
         """Can its origin have made it? A number that is too high would make all later ones of that origin look old.
 
-        Members that entered one view together have begun at most one gossip in each shortest interval since. A member
-        whose gossips another one forges continues above the forged number, so that it is heard again.
+        Members that entered one view together have begun at most one gossip, and one round of the tally, in each
+        shortest interval since. A member whose gossips another one forges continues above the forged number, so that it
+        is heard again.
         """
         most = (now_ns - self._began_ns) // self._settings.interval_ns_min + _AHEAD_MAX
-        if gossip.counter > most and not self._peers.partial:
+        number = max(gossip.counter, gossip.sum.round if gossip.sum is not None else 0)
+        if number > most and not self._peers.partial:
             return False  # even in our name: a number of ours above it would be implausible, too
         if gossip.origin != self._me or gossip.counter <= self._counter:
             return True
@@ -380,25 +381,6 @@ class Gossiper:
 
     def _collect(self, digest: dict[int, Span]) -> None:
         self._effects += [Collect(*each) for each in below_lag(digest, self._settings.lag).items()]
-
-    def _vote(self, member: int, digest: dict[int, Span]) -> None:
-        """Notes what a member has delivered; once all have, it is stable. Only the slowest member can move that."""
-        votes = self._votes.setdefault(member, {})
-        for sender, span in digest.items():
-            before = votes.get(sender, 0)
-            if span.delivered <= before:
-                continue
-            votes[sender] = span.delivered
-            stable = self._stable.get(sender, 0)
-            if before <= stable:
-                self._recount(sender, stable)
-
-    def _recount(self, sender: int, stable: int) -> None:
-        every = (self._me, *self._peers.others)
-        least = min(self._votes[each].get(sender, 0) if each in self._votes else 0 for each in every)
-        if least > stable:
-            self._stable[sender] = least
-            self._effects.append(Collect(sender, least + 1))
 
     def _take(self) -> list[Effect]:
         effects, self._effects = self._effects, []

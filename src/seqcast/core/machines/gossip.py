@@ -12,9 +12,9 @@ from seqcast.core.context import NEVER, Context
 from seqcast.core.frames import gossiping
 from seqcast.core.frames.codec import need
 from seqcast.core.gossip import (
+    Agreed,
     Alive,
     Catalog,
-    Collect,
     Effect,
     Everyone,
     Gossip,
@@ -23,6 +23,7 @@ from seqcast.core.gossip import (
     Request,
     Send,
     Span,
+    Sum,
 )
 from seqcast.core.gossip.dice import Dice
 
@@ -59,14 +60,23 @@ class Gossiping:
         if self._policy is None or sender == self.context.me.id:
             return
         ids, context = self._ids, self.context
-        named = (frame.origin, *frame.seen, *frame.not_seen, *(has.rank for has in frame.digest))
+        named = [frame.origin, *frame.seen, *frame.not_seen, *frame.counted]
+        named += [has.rank for has in frame.digest]
+        named += [each.rank for each in (*frame.least, *frame.result)]
         need(max(named) < len(ids), "gossip: a rank that the view does not have")
         for has in frame.digest:
             if has.rank == context.rank != frame.origin:
                 context.plane.gossip_vote(frame.origin, has.delivered, has.received, has.consumed, context.now)
         digest = {ids[rank]: Span(*spans) for rank, *spans in frame.digest}
-        seen, not_seen = (tuple(ids[rank] for rank in ranks) for ranks in (frame.seen, frame.not_seen))
-        gossip = Gossip(ids[frame.origin], frame.counter, frame.hops, digest, seen, not_seen)
+        seen, not_seen, counted = (
+            tuple(ids[rank] for rank in ranks) for ranks in (frame.seen, frame.not_seen, frame.counted)
+        )
+        least, result = (
+            {ids[rank]: (delivered, consumed) for rank, delivered, consumed in each}
+            for each in (frame.least, frame.result)
+        )
+        total = Sum(frame.round, counted, least, result)
+        gossip = Gossip(ids[frame.origin], frame.counter, frame.hops, digest, seen, not_seen, total)
         forged = self._policy.forged
         self._carry_out(self._policy.received(gossip, sender, context.now))
         context.counters["gossips_forged"] += self._policy.forged - forged
@@ -85,17 +95,36 @@ class Gossiping:
                     for member in members:
                         if member != context.me.id:
                             context.plane.gossip_vouch(ranks[member], context.now)
-                case Collect(sender, below):
-                    context.plane.gossip_stable(ranks[sender], below - 1)
+                case Agreed(sender, delivered, consumed):
+                    self._agreed(ranks[sender], delivered, consumed)
                 case _:
                     raise AssertionError(f"not where all members vote: {effect}")
+
+    def _agreed(self, sender: int, delivered: int, consumed: int) -> None:
+        """All members have this of the stream of the member with rank ``sender``."""
+        context = self.context
+        context.plane.gossip_stable(sender, delivered)
+        if sender == context.rank:
+            for rank in range(len(self._ids)):
+                if rank != sender:
+                    context.plane.gossip_vote(rank, delivered, delivered, consumed, context.now)
 
     def _send(self, to: tuple[int, ...], gossip: Gossip) -> None:
         ranks = self._ranks
         digest = tuple(gossiping.Has(ranks[sender], *span) for sender, span in gossip.digest.items())
-        seen, not_seen = (tuple(ranks[member] for member in members) for members in (gossip.seen, gossip.not_seen))
+        total = gossip.sum
+        assert total is not None
+        seen, not_seen, counted = (
+            tuple(ranks[member] for member in members) for members in (gossip.seen, gossip.not_seen, total.members)
+        )
+        least, result = (
+            tuple(gossiping.Least(ranks[sender], *marks) for sender, marks in each.items())
+            for each in (total.least, total.result)
+        )
         tag, origin = self.context.tag, ranks[gossip.origin]
-        frame = gossiping.Gossip(tag, origin, gossip.counter, gossip.hops, digest, seen, not_seen)
+        frame = gossiping.Gossip(
+            tag, origin, gossip.counter, gossip.hops, digest, seen, not_seen, total.round, counted, least, result
+        )
         if not to:
             self.context.multicast(frame)
         for member in to:
