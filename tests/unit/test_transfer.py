@@ -65,7 +65,7 @@ def receive(machine, pieces, now=1):
 
 
 def given(boundary=TAG, refusal=""):
-    giver = Giver(boundary, 7)
+    giver = Giver(boundary, 7, TIMEOUT, 0)
     giver = giver.refuse(refusal) if refusal else giver.give([STATE[:5000], STATE[5000:]])
     while rest := giver.rest:
         yield bytes(rest[:999])
@@ -214,7 +214,30 @@ def test_a_handler_that_fails_gives_up():
 
 
 def test_a_giver_sends_its_refusal_only_and_is_done_when_another_is_named():
-    giver = Giver(TAG, 7).refuse("cannot")
+    giver = Giver(TAG, 7, TIMEOUT, 0).refuse("cannot")
     giver.sent(len(giver.rest))
     assert not giver.rest
     assert giver.wanted((6, 7)) and not giver.wanted((6,))
+
+
+def test_a_joiner_is_told_four_times_a_timeout_that_its_provider_is_at_work():
+    giver, machine = Giver(TAG, 7, TIMEOUT, 100), transfer()
+    machine.told(TakeState(9, TAG), 100)
+    told = []
+    while (now := giver.due()) < 100 + 3 * TIMEOUT:
+        giver.run_timers(now - 1)
+        assert not giver.rest
+        giver.run_timers(now)
+        receive(machine, [giver.rest], now=now)
+        giver.sent(len(giver.rest))
+        assert machine.due() == now + TIMEOUT
+        told.append(now)
+    assert told == list(range(100, 100 + 3 * TIMEOUT, TIMEOUT // 4))
+    giver.give([b"state"])
+    assert giver.due() == NEVER
+
+
+def test_a_provider_whose_application_takes_too_long_is_silent():
+    giver = Giver(TAG, 7, TIMEOUT, 0)
+    giver.run_timers(TIMEOUT, TIMEOUT)
+    assert not giver.rest and giver.due() > TIMEOUT

@@ -261,8 +261,8 @@ class Config:
         30.0,
         "s",
         "When a joiner receives no part of the state for this long, it gives up on its provider and asks another "
-        "member. It must be longer than `get_state` takes, and longer than the provider's application leaves messages"
-        " waiting. A joiner whose `set_state` reads nothing for this long leaves the group.",
+        "member. It must be longer than the provider's application leaves messages waiting; `get_state` may take "
+        "longer. A joiner whose `set_state` reads nothing for this long leaves the group.",
         low=0.01,
         high=1e6,
     )

@@ -111,7 +111,7 @@ class Gift:
     being prepared, until the state is complete (``give_state``) or given up (``drop``), and then sends it.
 
     Args:
-        due: monotonic ns up to which the application has time for the work.
+        deadline: gives the monotonic ns up to which the application has time for the work.
     """
 
     def __init__(
@@ -120,15 +120,15 @@ class Gift:
         view: View,
         joiners: tuple[int, ...],
         config: Config,
-        due: Callable[[], int] = lambda: NEVER,
+        deadline: Callable[[], int] = lambda: NEVER,
     ) -> None:
         self.boundary = view.view_id.tag
         self.spool = Spool(config.state_memory_bytes)
         self.refusal = ""
         self.ready = threading.Event()
         self.dropped = False
-        self._runner, self._due = runner, due
-        self._patience_s = config.state_timeout_s / 4
+        self._runner, self._deadline = runner, deadline
+        self._timeout_ns = nanoseconds(config.state_timeout_s)
         self._users = list(joiners)
         for joiner in joiners:
             name = f"seqcast-state-{runner.member.name}"
@@ -140,12 +140,11 @@ class Gift:
 
     def _send(self, joiner: int) -> None:
         runner = self._runner
-        giver = Giver(self.boundary, joiner)
+        giver = Giver(self.boundary, joiner, self._timeout_ns, now_ns())
         try:
             with runner.giving.setdefault(joiner, threading.Lock()):  # one transfer after the other
-                while not self.ready.wait(self._patience_s):
-                    if now_ns() < self._due():
-                        giver.reassure()
+                while not self.ready.wait(max(giver.due() - now_ns(), 0) / 1e9):
+                    giver.run_timers(now_ns(), self._deadline())
                     self._send_rest(giver)
                     if not giver.wanted(runner.endpoint.joiners_of(self.boundary)):
                         raise NotMember("another member merges the states now")

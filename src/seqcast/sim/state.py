@@ -7,7 +7,6 @@ from typing import Protocol
 
 from seqcast._native.engine import AGAIN, SENT, Engine
 from seqcast.config.derive import nanoseconds
-from seqcast.core.context import NEVER
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.machines.backlog import Item
 from seqcast.core.machines.state_merge import Gather, GiveUpMerge, GoOn, Part, Reconcile, StateMerge, StateMergeEffect
@@ -66,13 +65,11 @@ class StateKeeper:
     def __init__(self, machine: Machine, record: Record, handler: Handler) -> None:
         self.machine, self.record, self.handler = machine, record, handler
         settings = config(record.options)
-        silence_ns = nanoseconds(settings.state_timeout_s)
-        self.transfer = Transfer(silence_ns, settings.state_backlog_bytes, machine.name_of, machine.endpoint.edges)
-        self.merge = StateMerge(silence_ns, machine.name_of, machine.endpoint.edges)
+        self._timeout_ns = timeout_ns = nanoseconds(settings.state_timeout_s)
+        self.transfer = Transfer(timeout_ns, settings.state_backlog_bytes, machine.name_of, machine.endpoint.edges)
+        self.merge = StateMerge(timeout_ns, machine.name_of, machine.endpoint.edges)
         self.parts: dict[int, bytearray] = {}
         """The bytes received of other members' states, to be merged or taken over."""
-        self._patience_ns = silence_ns // 4
-        self._reassure_ns = NEVER
         self.data = bytearray()
         """The bytes received of the state."""
         self.entered: list[View] = []  # delivered, before the application had the state
@@ -128,7 +125,7 @@ class StateKeeper:
     # ---- what comes
 
     def due(self) -> int:
-        return min(self.transfer.due(), self.merge.due(), self._reassure_ns)
+        return min(self.transfer.due(), self.merge.due(), *(giver.due() for giver in self._giving))
 
     def step(self) -> None:
         """Sends what there is credit for, reads what has come, and runs timers."""
@@ -158,8 +155,7 @@ class StateKeeper:
 
     def promise(self, boundary: int, joiners: tuple[int, ...]) -> None:
         """The joiners get the state when it is merged."""
-        self._giving += [Giver(boundary, joiner) for joiner in joiners]
-        self._reassure_ns = self.machine.now
+        self._giving += [self._giver(boundary, joiner) for joiner in joiners]
 
     def give(self, boundary: int, joiners: tuple[int, ...], data: bytes | None) -> None:
         """``data``: None: the application's handler failed."""
@@ -167,26 +163,25 @@ class StateKeeper:
         for joiner in joiners:
             giver = promised.get((boundary, joiner))
             if giver is None:
-                giver = Giver(boundary, joiner)
+                giver = self._giver(boundary, joiner)
                 self._giving.append(giver)
             if data is None:
                 giver.refuse("the handler failed")
             else:
                 giver.give([data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)])
 
+    def _giver(self, boundary: int, joiner: int) -> Giver:
+        return Giver(boundary, joiner, self._timeout_ns, self.machine.now)
+
     def _send(self) -> None:
         """One transfer after the other to each joiner."""
-        now, busy = self.machine.now, set[int]()
-        reassures = now >= self._reassure_ns
+        busy = set[int]()
         for giver in list(self._giving):
-            if reassures and giver.wanted(self.machine.endpoint.joiners_of(giver.boundary)):
-                giver.reassure()
+            giver.run_timers(self.machine.now, self.merge.due())
             if giver.joiner in busy or self._give(giver):
                 busy.add(giver.joiner)
             else:
                 self._giving.remove(giver)
-        if reassures:
-            self._reassure_ns = now + self._patience_ns if not all(each.ready for each in self._giving) else NEVER
 
     def _give(self, giver: Giver) -> bool:
         """False: it is done, or the joiner no longer awaits it."""

@@ -310,15 +310,18 @@ class Transfer(Machine):
 
 class Giver:
     """The provider's side: the state of one boundary on its way to one joiner. Until ``give`` or ``refuse``, while the
-    state is still being merged, ``reassure`` tells the joiner now and then that this member is at work.
+    application prepares it, the joiner is told from time to time that this member is at work, beginning at once: the
+    joiner has been waiting since the view, which the application may reach late.
 
     Args:
         boundary: tag of the view at whose beginning the state is taken.
         joiner: the member that it is for.
+        timeout_ns: how long the joiner bears silence; see ``Transfer``.
     """
 
-    def __init__(self, boundary: int, joiner: int) -> None:
+    def __init__(self, boundary: int, joiner: int, timeout_ns: int, now_ns: int) -> None:
         self.boundary, self.joiner = boundary, joiner
+        self._reassure_ns, self._pause_ns = now_ns, timeout_ns // 4
         self.ready = False
         """Everything that will be sent is known."""
         self._outgoing = Outgoing(boundary)
@@ -335,8 +338,16 @@ class Giver:
         self.ready, self._pieces = True, iter((self._outgoing.refusal(reason),))
         return self
 
-    def reassure(self) -> None:
-        if not self.ready and not self._rest:
+    def due(self) -> int:
+        return NEVER if self.ready else self._reassure_ns
+
+    def run_timers(self, now_ns: int, deadline_ns: int = NEVER) -> None:
+        """``due`` has come: ``rest`` reassures the joiner, unless the application has passed its deadline for the work,
+        in which case another provider is needed."""
+        if now_ns < self.due():
+            return
+        self._reassure_ns = now_ns + self._pause_ns
+        if now_ns < deadline_ns and not self._rest:
             self._rest = memoryview(self._outgoing.patience())
 
     @property
