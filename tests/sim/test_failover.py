@@ -1,4 +1,4 @@
-"""The sequencer crashes while everyone sends at full rate: how long until survivors send and deliver again, in virtual time.
+"""The sequencer crashes at full load: how long until the survivors send and deliver again, in virtual time.
 
 What a real machine adds is the wait for a processor; bench/failover.py measures both together.
 """
