@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from seqcast.types import ORDERS
+
 ROOT = Path(__file__).resolve().parents[2]
 WORLDS = re.compile(rb"^\s*(?:from|c?import)\s+seqcast\.(?:net|sim|core|api|aio|cli|perf|spark)\b", re.M)
 
@@ -268,6 +270,54 @@ def test_a_second_kind_of_reliability_or_membership_is_named_in_its_rooms_and_wh
     assert len(rooms) >= 4
     strangers = {path for path in named - rooms if not any(place in path for place in WIRING)}
     assert strangers == set()
+
+
+def order_tests(text: str) -> set[str]:
+    """Where Python code compares something with an order's name, or a mechanism with a number."""
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        tested = node.pattern if isinstance(node, ast.match_case) else node
+        if not isinstance(tested, ast.Compare | ast.pattern):
+            continue
+        values = [each.value for each in ast.walk(tested) if isinstance(each, ast.Constant)]
+        numbered = any(type(value) is int for value in values) and "mechanism" in ast.unparse(tested)
+        if numbered or not set(ORDERS).isdisjoint(value for value in values if isinstance(value, str)):
+            found.add(ast.unparse(tested))
+    return found
+
+
+def compiled_order_tests(text: str) -> set[str]:
+    """Where C or Cython names an order, or compares a mechanism with a number."""
+    text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+    listed = re.findall(r"X\((\w+), (\w+)\)", (ROOT / "native/order/orders.h").read_text())
+    names = {name for pair in listed for name in pair}
+    assert len(names) >= 2 * len(ORDERS[1:])
+    return set(re.findall(rf"\b(?:{'|'.join(names)})\b|\bmechanism\s*[=!<>]=?\s*\d+", text))
+
+
+def test_an_order_is_named_by_its_own_files_and_the_registry_alone():
+    """What depends on the order asks its object or its table of functions, so another one changes nothing there."""
+    python = {path.relative_to(ROOT).as_posix(): path.read_text() for path in ROOT.glob("src/seqcast/**/*.py")}
+    found = {(name, use) for name, text in python.items() for use in order_tests(text)}
+    assert {name for name, _ in found} == {"src/seqcast/core/orders/__init__.py", "src/seqcast/core/orders/order.py"}
+    assert {use.rpartition(" ")[2] for _, use in found} == {"'total'"}  # which all total orders provide
+    compiled = [*ROOT.glob("native/*/*.[ch]"), *ROOT.glob("src/seqcast/_native/*.p[xy]*")]
+    used = {path.relative_to(ROOT).as_posix() for path in compiled if compiled_order_tests(path.read_text())}
+    assert {str(Path(name).parent) for name in used} == {"native/order"}
+    for path in (path for path in compiled if path.parent.name == "order" and path.name not in ("orders.h", "order.h")):
+        names = compiled_order_tests(path.read_text())
+        assert names <= {f"sc_order_{path.stem}"}, (path.name, names)
+
+
+def test_a_test_for_an_order_is_seen():
+    for text in ("x = order != 'fifo'", "if view.mechanism in ('grant', 'records'): pass", "x = view.mechanism > 1"):
+        assert order_tests(text)
+    assert order_tests("match order:\n    case 'total': pass") == {"'total'"}
+    assert order_tests("x = by_name('fifo').total and view.mechanism == other.mechanism") == set()
+    assert compiled_order_tests("if (v->mechanism == 2) f(&sc_order_grant, SC_ORDER_FIFO);") == {
+        "mechanism == 2", "sc_order_grant", "SC_ORDER_FIFO",
+    }  # fmt: skip
+    assert compiled_order_tests("view->mechanism = mechanism; /* SC_ORDER_FIFO */") == set()
 
 
 def test_compiled_modules_import_no_policy_and_no_world():
