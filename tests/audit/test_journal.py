@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 pytest.importorskip("pyarrow")
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from journal_data import Delivered, Row, as_live, batch_of, journal, member, view
 from members import LIMIT_S
 
@@ -344,6 +345,9 @@ def test_segments_are_rolled_at_normal_priority_while_many_wait(
     rolling = journal_roll.roll
     monkeypatch.setattr(journal_roll, "roll", lambda path, manifest: (gate.acquire(), rolling(path, manifest)))
     monkeypatch.setattr(journal_roll, "_schedule", lambda thread, policy: policies.append(policy))
+    monkeypatch.setattr(journal_roll, "WAITING_MAX", 350)
+    monkeypatch.setattr(journal_roll, "WAITING_FEW", 150)
+    monkeypatch.setattr(journal_writer._Segment, "bytes", 100)
     writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0, segment_rows=1, payload="hash")
     writer.view(V1, 1)
     for at in range(6):
@@ -384,7 +388,9 @@ def test_a_crash_between_rolling_and_removing_the_stream_reads_the_rows_once(tmp
 def test_a_full_queue_makes_the_caller_wait_and_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = threading.Event()
     write = journal_writer._Segment.write
-    monkeypatch.setattr(journal_writer._Segment, "write", lambda self, batch: (gate.wait(LIMIT_S), write(self, batch)))
+    monkeypatch.setattr(
+        journal_writer._Segment, "write", lambda self, *given: (gate.wait(LIMIT_S), write(self, *given))
+    )
     writer = JournalWriter(tmp_path, cluster="test", member=A, queue_bytes=20_000, flush_s=0)
     writer.view(V1, 1)
     big = [Row(A, 1, 0, 1, b"x" * 15_000)]
@@ -515,7 +521,7 @@ def test_what_is_no_journal_is_refused_in_one_line(tmp_path: Path) -> None:
     rolled.write_bytes(b"PAR1" + good[4:-100])
     refused("is altered: its checksum.*restore it from a copy")
     journal_roll.rewrite(path, 1, pa.table({"idx": [1, 2], "delivered_ns": [1, 2]}))
-    refused("columns of journal version 7")
+    refused("columns of journal version 8")
     rolled.write_bytes(good)
     manifest.write_text(manifests)
     manifest.write_text(manifests.replace("hash", "hush"))
@@ -606,6 +612,72 @@ XXH3 = [  # (bytes of PATTERN, XXH3_64bits of the reference implementation)
 ]
 
 
+def packet(seqno: int, first: int, n: int, start: int = 0) -> list[Row]:
+    """The messages of one packet; ``first`` is the first global seqno, 0: none."""
+    return [Row(A, seqno, start + at, first + at if first else 0, b"%d" % at * (at + 1)) for at in range(n)]
+
+
+RUNS = [*packet(1, 1, 5), Row(B, 9, 0, 6, b""), *packet(2, 7, 300, start=7), *packet(3, 307, 2)]
+
+
+@pytest.mark.parametrize("payload", ["full", "hash"])
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_live_segment_has_a_row_for_each_packet_and_reads_like_the_rolled_one(
+    tmp_path: Path, payload: str, ordered: bool
+) -> None:
+    given = RUNS if ordered else [dataclasses.replace(row, global_seqno=0) for row in RUNS]
+    writer = JournalWriter(tmp_path, cluster="test", member=A, payload=payload, flush_s=0)
+    writer.view(V1, 1, total=ordered)
+    writer.batch(batch_of(given, V1), V1)
+    wait_for_rows(writer, len(given))
+    raw = pa.ipc.open_stream(writer.path / "segment-000001.arrows").read_next_batch()
+    assert [len(messages) for messages in raw["messages"].to_pylist()] == [5, 1, 300, 2]
+    read = journal_read.read(writer.path)
+    live = pa.Table.from_batches(read.batches())
+    some = pa.Table.from_batches(read.batches(["index", "length", "global_seqno"]))
+    part = pa.Table.from_batches(journal_read.segment_batches(read.segments[0], ["seqno", "idx"], first=3, end=9))
+    writer.close("leave")
+    rolled = table(writer.path)
+    assert live.equals(rolled)
+    assert some.equals(rolled.select(["index", "length", "global_seqno"]))
+    assert part.equals(rolled.select(["seqno", "idx"]).slice(3, 6))
+    assert rolled["idx"].to_pylist() == list(range(len(given)))
+    assert rolled["index"].to_pylist() == [row.index for row in given]
+    assert rolled["global_seqno"].to_pylist() == [row.global_seqno for row in given]
+    assert rolled["seqno"].to_pylist() == [row.seqno for row in given]
+    assert rolled["payload_hash"].to_pylist() == [columns.payload_hash(row.payload) for row in given]
+
+
+def test_live_segments_of_the_version_before_are_read_as_they_are(tmp_path: Path) -> None:
+    path = journal(tmp_path, A, [(V1, rows_of(1200))], payload="full")
+    before = table(path)
+    header = path / "journal.json"
+    header.write_text(seals.seal({**seals.unseal(header.read_text()), "schema_version": 7}) + "\n")
+    metadata = {b"seqcast.schema_version": b"7"}
+    journal_roll.rewrite(path, 1, before.replace_schema_metadata(metadata))
+    raw = pa.ipc.open_stream(as_live(path)).read_all()
+    assert "messages" not in raw.schema.names
+    assert journal_read.read(path).version == 7
+    assert table(path).replace_schema_metadata(before.schema.metadata).equals(before)
+
+
+def test_rolling_holds_no_more_than_a_row_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where batches of the live segment have more rows, too."""
+    monkeypatch.setattr(journal_roll, "ROW_GROUP_ROWS", 250)
+    path = journal(tmp_path, A, [(V1, rows_of(1700))])
+    with pq.ParquetFile(path / "segment-000001.parquet") as file:
+        groups = [file.metadata.row_group(at).num_rows for at in range(file.metadata.num_row_groups)]
+    assert max(groups) <= 250
+    assert sum(groups) == 1700
+    assert table(path)["idx"].to_pylist() == list(range(1700))
+
+
+@pytest.mark.parametrize("starts", [[1, 2], [0, 2, 1], [0]])
+def test_runs_that_do_not_follow_each_other_are_refused(starts: list[int]) -> None:
+    with pytest.raises(ValueError, match="starts"):
+        columns.spread(np.zeros(max(1, len(starts) - 1), np.int64), np.array(starts, np.int32))
+
+
 @pytest.mark.parametrize("plain", [False, True])
 def test_the_hash_is_xxh3(plain: bool) -> None:
     """By the specification's reference implementation, at the bounds of all its cases, with vectors and without."""
@@ -625,11 +697,14 @@ def add(block: columns.Block, batch: Delivered, **changed: Any) -> int:
 
 def test_a_block_takes_whole_batches_only() -> None:
     batch = batch_of(rows_of(4), V1)
-    block = columns.Block(3)
-    assert (add(block, batch), block.rows) == (-1, 0)
-    block = columns.Block(100, len(batch.data) + 1)
+    block = columns.Block(3, 3)
+    assert (add(block, batch), block.messages) == (-1, 0)
+    block = columns.Block(1, 100)
+    assert add(block, batch_of(packet(1, 1, 3), V1)) == 3
+    assert (add(block, batch_of(packet(2, 4, 3), V1)), block.runs, block.messages) == (-1, 1, 3)
+    block = columns.Block(100, 100, len(batch.data) + 1)
     assert add(block, batch) == 4
-    assert (add(block, batch), block.rows, block.payload_bytes) == (-1, 4, len(batch.data))
+    assert (add(block, batch), block.messages, block.payload_bytes) == (-1, 4, len(batch.data))
     block.clear()
     assert add(block, batch) == 4
 
@@ -641,10 +716,10 @@ def test_a_block_takes_no_payload_twice() -> None:
     back = batch.offsets.copy()
     back[7] = len(batch.data)
     for changed in ({"runs": twice}, {"offsets": back}):
-        block = columns.Block(100, len(batch.data))
+        block = columns.Block(100, 100, len(batch.data))
         with pytest.raises(ValueError, match="outside"):
             add(block, batch, **changed)
-        assert (block.rows, block.payload_bytes) == (0, 0)
+        assert (block.messages, block.payload_bytes) == (0, 0)
 
 
 def test_retention_removes_the_oldest_segments_and_the_reader_begins_with_what_is_kept(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def rolled(tmp_path: Path) -> str:
 
 def test_polars_reads_the_live_segment_beside_its_writer(live: Path) -> None:
     polars = pytest.importorskip("polars")
-    table = polars.read_ipc_stream(live)
+    table = polars.read_ipc_stream(live).explode("messages").unnest("messages")
     assert table["payload"].to_list() == [row.payload for row in ROWS]
     assert table["transitional"].to_list() == [row.transitional for row in ROWS]
 
@@ -52,9 +52,12 @@ def test_polars_reads_rolled_segments(rolled: str) -> None:
 
 def test_duckdb_reads_the_live_segment_beside_its_writer(live: Path) -> None:
     duckdb = pytest.importorskip("duckdb")
-    rows = duckdb.from_arrow(pa.ipc.open_stream(live).read_all())
-    found = rows.aggregate("count(*), sum(length), count(*) filter (transitional)").fetchall()
-    assert found == [(900, sum(len(row.payload) for row in ROWS), 10)]
+    runs = duckdb.from_arrow(pa.ipc.open_stream(live).read_all())
+    rows = runs.project(
+        "*, unnest(messages, recursive := true), idx + generate_subscripts(messages, 1) - 1 as position"
+    )
+    found = rows.aggregate("count(*), sum(length), count(*) filter (transitional), max(position)").fetchall()
+    assert found == [(900, sum(len(row.payload) for row in ROWS), 10, 899)]
 
 
 def test_duckdb_reads_rolled_segments(rolled: str) -> None:

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seqcast.core.orders import by_name
 from seqcast.journal import manifest
-from seqcast.journal.schema import segment_name
+from seqcast.journal.live import MESSAGES, OF_RUN, live_schema
+from seqcast.journal.schema import VERSION_KEY, segment_name
 from seqcast.journal.stream import StreamWriter
 from seqcast.journal.writer import JournalWriter
 from seqcast.types import Member, View, ViewId
@@ -115,14 +117,26 @@ def journal(
     return writer.path
 
 
+def _runs(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows of messages as a live segment has them, each message as a run of its own."""
+    messages = pa.StructArray.from_arrays(
+        [batch[field.name] for field in schema.field(MESSAGES).type.value_type],
+        fields=list(schema.field(MESSAGES).type.value_type),
+    )
+    lists = pa.ListArray.from_arrays(pa.array(range(batch.num_rows + 1), pa.int32()), messages)
+    return pa.RecordBatch.from_arrays([*(batch[name] for name in OF_RUN), lists], schema=schema)
+
+
 def as_live(path: Path, number: int = 1, *, chunk: int = 500) -> Path:
     """Makes a rolled segment the stream that a crash leaves, with ``chunk`` rows a batch. Returns the file."""
     rolled = path / segment_name(number, "parquet")
     table = pq.read_table(rolled)
     live = rolled.with_suffix(".arrows")
-    stream = StreamWriter(live, table.schema)
+    version = int(table.schema.metadata[VERSION_KEY])
+    schema = live_schema("full" if "payload" in table.schema.names else "hash", version)
+    stream = StreamWriter(live, schema)
     for batch in table.to_batches(max_chunksize=chunk):
-        stream.write(batch)
+        stream.write(_runs(batch, schema) if MESSAGES in schema.names else batch, batch.num_rows)
     stream.close()
     rolled.unlink()
     before = manifest.load(path)

@@ -30,37 +30,49 @@ class DeliveredBatch(Protocol):
     def delivered_ns(self) -> int: ...
     def __len__(self) -> int: ...
 
+RUN_BYTES: int
+"""What a run takes in the columns of `Block`, bytes, about."""
+MESSAGE_BYTES: int
+"""What a message takes there besides, without its payload."""
+
 class Block:
-    """Journal rows, gathered until they are written as one Arrow batch: a buffer for each column of
-    `seqcast.journal.schema.COLUMNS` and, with payloads, ``offsets`` and ``payload``. Not thread-safe.
+    """What is journaled of messages: a buffer for each column of a live segment (`seqcast.journal.live`), those of runs
+    (messages that came in one packet) and those of messages. ``starts`` has the place of each run's first message and,
+    with payloads, ``offsets`` that of each payload's first byte in ``payload``. Not thread-safe.
 
     Args:
-        capacity: maximum number of rows.
+        runs, messages: maximum numbers.
         payload_capacity: maximum bytes of payloads; -1: payloads are not kept.
     """
 
-    def __init__(self, capacity: int, payload_capacity: int = -1) -> None: ...
+    def __init__(self, runs: int, messages: int, payload_capacity: int = -1) -> None: ...
     @property
-    def capacity(self) -> int: ...
+    def room(self) -> tuple[int, int, int]:
+        """Maximum numbers of runs, messages and bytes of payloads, as given."""
+
     @property
-    def payload_capacity(self) -> int: ...
+    def runs(self) -> int: ...
     @property
-    def rows(self) -> int: ...
+    def messages(self) -> int: ...
     @property
     def payload_bytes(self) -> int: ...
     @property
+    def nbytes(self) -> int:
+        """What the runs, messages and payloads take, bytes."""
+
+    @property
     def last_global_seqno(self) -> int:
-        """Of the last row; 0 without rows, or without total order."""
+        """Of the last message; 0 without messages, or without total order."""
 
     def add(self, batch: DeliveredBatch, *, idx: int, view_counter: int, view_tag: int, total: bool = False) -> int:
-        """Copies the rows of one batch, the first with position ``idx``; unicasts are skipped.
+        """Copies what is journaled of one batch, whose first message has position ``idx``; unicasts are skipped.
 
         Args:
             view_tag: tag of the view, its 64 bits as a signed integer.
             total: the view has a total order: messages without a place in it are skipped too.
 
         Returns:
-            The number of rows; -1 if the block has no room for the whole batch: nothing was added then.
+            The number of messages; -1 if the block has no room for the whole batch: nothing was added then.
 
         Raises:
             ValueError: runs or offsets point outside the batch; nothing was added.
@@ -70,11 +82,25 @@ class Block:
         """Address of a column; valid as long as the block lives."""
 
     def clocks(self) -> dict[int, int]:
-        """Sender -> lowest difference between delivery and sending of its rows, ns, by the clocks of both members: it
-        may be negative. Of the first 128 senders; a view has no more. Without the GIL."""
+        """Sender -> lowest difference between delivery and sending of its messages, ns, by the clocks of both members:
+        it may be negative. Of the first 128 senders; a view has no more. Without the GIL."""
 
     def clear(self) -> None:
-        """Drops the rows but keeps the memory, which is warm in the cache."""
+        """Drops what it holds but keeps the memory, which is warm in the cache."""
+
+def spread(
+    values: npt.NDArray[Any], starts: npt.NDArray[np.int32], *, counting: bool = False, zeros: bool = False
+) -> npt.NDArray[Any]:
+    """Values of runs (32 or 64 bits, signed) for each message: run ``i`` has the messages from ``starts[i]`` on up to
+    ``starts[i + 1]``. Without the GIL.
+
+    Args:
+        counting: the value is that of the run's first message, and grows by one from message to message.
+        zeros: but zeros stay.
+
+    Raises:
+        ValueError: ``starts`` does not begin with 0, falls, or has not one element more than ``values``.
+    """
 
 def hash_payloads(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int32], out: npt.NDArray[np.int64]) -> None:
     """Writes the hash of each message of an Arrow binary array into ``out``, which has one element per message."""

@@ -1,4 +1,4 @@
-"""Journal columns, compiled: rows of a journal from a batch of delivered messages, without the GIL."""
+"""Journal columns, compiled: what is journaled of a batch of delivered messages, without the GIL."""
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uint8_t, uintptr_t
@@ -18,23 +18,27 @@ cdef extern from "columns/columns.h" nogil:
         int64_t *seqno
         int64_t *sent_ns
         int64_t *delivered_ns
-        int64_t *payload_hash
         int32_t *index
-        int32_t *length
         uint8_t *transitional
+        int32_t *starts
+        int64_t *payload_hash
+        int32_t *length
         int32_t *offsets
         uint8_t *payload
+    ctypedef struct sc_columns_size:
+        uint64_t runs, messages
     ctypedef struct sc_columns_shared:
         int64_t view_counter
         int64_t view_tag
         int64_t delivered_ns
         int total
-    int64_t sc_columns_fill(const sc_columns *out, uint64_t at, uint64_t room, int64_t idx,
-                            const sc_columns_shared *shared, const uint8_t *data, uint64_t data_len,
-                            const int32_t *offsets, uint32_t n, const sc_run *runs, uint32_t n_runs)
+    enum: SC_COLUMNS_FULL
+    int sc_columns_fill(const sc_columns *out, sc_columns_size room, sc_columns_size *used, int64_t idx,
+                        const sc_columns_shared *shared, const uint8_t *data, uint64_t data_len,
+                        const int32_t *offsets, uint32_t n, const sc_run *runs, uint32_t n_runs)
     ctypedef struct sc_columns_clock:
         int64_t sender, least_ns
-    size_t sc_columns_clocks(const sc_columns *of, uint64_t rows, sc_columns_clock *found, size_t room)
+    size_t sc_columns_clocks(const sc_columns *of, uint64_t runs, sc_columns_clock *found, size_t room)
 
 
 cdef extern from "columns/xxh3.h" nogil:
@@ -104,43 +108,66 @@ def payload_hash(const uint8_t[::1] payload not None, *, bint plain=False):
     return <int64_t>found
 
 
+RUN_BYTES, MESSAGE_BYTES = 8 * 8 + 2 * 4, 8 + 4  # what a run and a message take in the columns; rounded
+
+
 cdef class Block:
-    """Journal rows, gathered until they are written as one Arrow batch. See columns.pyi."""
+    """What is journaled of messages, gathered until it is written as one Arrow batch. See columns.pyi."""
 
     cdef sc_columns to
-    cdef uint64_t *memory
-    cdef readonly Py_ssize_t capacity, payload_capacity, rows, payload_bytes
+    cdef sc_columns_size limit, used
+    cdef uint8_t *memory
+    cdef readonly Py_ssize_t payload_capacity, payload_bytes
 
-    def __cinit__(self, Py_ssize_t capacity, Py_ssize_t payload_capacity=-1):
-        if not 0 < capacity < 1 << 31 or payload_capacity >= 1 << 31:
-            raise ValueError(f"a block has 1 to 2^31 rows and bytes, not {capacity} and {payload_capacity}")
-        # Columns must not start a power of two apart, or the columns of a row would contend for the same cache lines.
-        cdef Py_ssize_t stride = (capacity + 7) // 8 * 8 + 8
-        self.capacity, self.payload_capacity = capacity, payload_capacity
-        self.memory = <uint64_t *>malloc(<size_t>(13 * stride) * 8)
+    def __cinit__(self, Py_ssize_t runs, Py_ssize_t messages, Py_ssize_t payload_capacity=-1):
+        if not (0 < runs < 1 << 31 and 0 < messages < 1 << 31 and payload_capacity < 1 << 31):
+            raise ValueError(
+                f"a block has 1 to 2^31 runs, messages and bytes, not {runs}, {messages} and {payload_capacity}")
+        # Columns must not start a power of two apart, or the columns of a run would contend for the same cache lines.
+        cdef size_t of_run = <size_t>((runs + 8) // 8 * 8 + 8) * 8, of_message = <size_t>((messages + 8) // 8 * 8 + 8) * 8
+        self.limit.runs, self.limit.messages, self.payload_capacity = runs, messages, payload_capacity
+        self.memory = <uint8_t *>malloc(9 * of_run + of_run // 2 + 2 * of_message)
         if payload_capacity >= 0:
             self.to.payload = <uint8_t *>malloc(<size_t>max(1, payload_capacity))
         if self.memory == NULL or (payload_capacity >= 0 and self.to.payload == NULL):
-            raise MemoryError(f"no memory for {capacity} rows of a journal")
-        cdef uint64_t *at = self.memory
+            raise MemoryError(f"no memory for {messages} messages of a journal")
+        cdef uint8_t *at = self.memory
         self.to.idx = <int64_t *>at
-        self.to.view_counter = <int64_t *>(at + stride)
-        self.to.view_tag = <int64_t *>(at + 2 * stride)
-        self.to.global_seqno = <int64_t *>(at + 3 * stride)
-        self.to.sender = <int64_t *>(at + 4 * stride)
-        self.to.seqno = <int64_t *>(at + 5 * stride)
-        self.to.sent_ns = <int64_t *>(at + 6 * stride)
-        self.to.delivered_ns = <int64_t *>(at + 7 * stride)
-        self.to.payload_hash = <int64_t *>(at + 8 * stride)
-        self.to.index = <int32_t *>(at + 9 * stride)
-        self.to.length = <int32_t *>(at + 10 * stride)
-        self.to.offsets = <int32_t *>(at + 11 * stride)
-        self.to.transitional = <uint8_t *>(at + 12 * stride)
-        self.to.offsets[0] = 0
+        self.to.view_counter = <int64_t *>(at + of_run)
+        self.to.view_tag = <int64_t *>(at + 2 * of_run)
+        self.to.global_seqno = <int64_t *>(at + 3 * of_run)
+        self.to.sender = <int64_t *>(at + 4 * of_run)
+        self.to.seqno = <int64_t *>(at + 5 * of_run)
+        self.to.sent_ns = <int64_t *>(at + 6 * of_run)
+        self.to.delivered_ns = <int64_t *>(at + 7 * of_run)
+        self.to.index = <int32_t *>(at + 8 * of_run)
+        self.to.starts = <int32_t *>(at + 8 * of_run + of_run // 2)
+        self.to.transitional = at + 9 * of_run
+        at += 9 * of_run + of_run // 2
+        self.to.payload_hash = <int64_t *>at
+        self.to.length = <int32_t *>(at + of_message)
+        self.to.offsets = <int32_t *>(at + of_message + of_message // 2)
+        self.to.starts[0] = self.to.offsets[0] = 0
 
     def __dealloc__(self):
         free(self.memory)
         free(self.to.payload)
+
+    @property
+    def room(self):
+        return self.limit.runs, self.limit.messages, self.payload_capacity
+
+    @property
+    def runs(self):
+        return self.used.runs
+
+    @property
+    def messages(self):
+        return self.used.messages
+
+    @property
+    def nbytes(self):
+        return RUN_BYTES * self.used.runs + MESSAGE_BYTES * self.used.messages + self.payload_bytes
 
     def add(self, batch, *, int64_t idx, int64_t view_counter, int64_t view_tag, bint total=False):
         cdef Batch own
@@ -161,49 +188,85 @@ cdef class Block:
     cdef Py_ssize_t take(self, const uint8_t *data, uint64_t data_len, const int32_t *offsets, uint32_t n,
                          const sc_run *runs, uint32_t n_runs, int64_t idx, int64_t view_counter, int64_t view_tag,
                          int64_t delivered_ns, bint total) except -2:
-        if n > self.capacity - self.rows:
+        if n > self.limit.messages - self.used.messages:
             return -1
         if self.to.payload != NULL and data_len > <uint64_t>(self.payload_capacity - self.payload_bytes):
             return -1
         cdef sc_columns_shared shared
         shared.view_counter, shared.view_tag, shared.delivered_ns = view_counter, view_tag, delivered_ns
         shared.total = total
-        cdef int64_t written
+        cdef uint64_t before = self.used.messages
+        cdef int failed
         with nogil:
-            written = sc_columns_fill(&self.to, <uint64_t>self.rows, <uint64_t>(self.capacity - self.rows), idx,
-                                      &shared, data, data_len, offsets, n, runs, n_runs)
-        if written < 0:
+            failed = sc_columns_fill(&self.to, self.limit, &self.used, idx, &shared, data, data_len, offsets, n, runs,
+                                     n_runs)
+        if failed == SC_COLUMNS_FULL and before:
+            return -1
+        if failed:
             raise ValueError("the batch's runs or offsets point outside it")
-        self.rows += written
         if self.to.payload != NULL:
-            self.payload_bytes = self.to.offsets[self.rows]
-        return written
+            self.payload_bytes = self.to.offsets[self.used.messages]
+        return <Py_ssize_t>(self.used.messages - before)
 
     def address(self, str column):
         cdef dict places = {
             "idx": <uintptr_t>self.to.idx, "view_counter": <uintptr_t>self.to.view_counter,
             "view_tag": <uintptr_t>self.to.view_tag, "global_seqno": <uintptr_t>self.to.global_seqno,
             "sender": <uintptr_t>self.to.sender, "seqno": <uintptr_t>self.to.seqno, "index": <uintptr_t>self.to.index,
-            "length": <uintptr_t>self.to.length, "sent_ns": <uintptr_t>self.to.sent_ns,
-            "delivered_ns": <uintptr_t>self.to.delivered_ns, "payload_hash": <uintptr_t>self.to.payload_hash,
-            "transitional": <uintptr_t>self.to.transitional, "offsets": <uintptr_t>self.to.offsets,
-            "payload": <uintptr_t>self.to.payload,
+            "sent_ns": <uintptr_t>self.to.sent_ns, "delivered_ns": <uintptr_t>self.to.delivered_ns,
+            "transitional": <uintptr_t>self.to.transitional, "starts": <uintptr_t>self.to.starts,
+            "length": <uintptr_t>self.to.length, "payload_hash": <uintptr_t>self.to.payload_hash,
+            "offsets": <uintptr_t>self.to.offsets, "payload": <uintptr_t>self.to.payload,
         }
         return places[column]
 
     @property
     def last_global_seqno(self):
-        return self.to.global_seqno[self.rows - 1] if self.rows else 0
+        cdef uint64_t last = self.used.runs - 1
+        if not self.used.runs or not self.to.global_seqno[last]:
+            return 0
+        return self.to.global_seqno[last] + self.to.starts[last + 1] - self.to.starts[last] - 1
 
     def clocks(self):
         cdef sc_columns_clock found[128]  # a view has at most as many members
         cdef size_t n, i
         with nogil:
-            n = sc_columns_clocks(&self.to, <uint64_t>self.rows, found, 128)
+            n = sc_columns_clocks(&self.to, self.used.runs, found, 128)
         return {found[i].sender: found[i].least_ns for i in range(n)}
 
     def clear(self):
-        self.rows = self.payload_bytes = 0
+        self.used.runs = self.used.messages = 0
+        self.payload_bytes = 0
+
+
+ctypedef fused of_runs:
+    int32_t
+    int64_t
+
+
+@cython.boundscheck(False)
+@cython.wraparound(False)
+def spread(const of_runs[::1] values not None, const int32_t[::1] starts not None, *, bint counting=False,
+           bint zeros=False):
+    cdef Py_ssize_t runs = values.shape[0], run
+    if starts.shape[0] != runs + 1:
+        raise ValueError("starts must have one more element than values")
+    for run in range(runs):
+        if starts[run + 1] < starts[run]:
+            raise ValueError("starts must not fall")
+    if starts[0]:
+        raise ValueError("starts must begin with 0")
+    made = np.empty(starts[runs], np.int32 if of_runs is int32_t else np.int64)
+    cdef of_runs[::1] out = made
+    cdef of_runs value, step
+    cdef int32_t at
+    with nogil:
+        for run in range(runs):
+            value = values[run]
+            step = counting and (value != 0 or not zeros)
+            for at in range(starts[run], starts[run + 1]):
+                out[at] = value + step * (at - starts[run])
+    return made
 
 
 @cython.boundscheck(False)

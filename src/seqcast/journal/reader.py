@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from seqcast._native.engine import Message
 from seqcast.journal import seals
 from seqcast.journal.events import read_events
+from seqcast.journal.live import live_schema
 from seqcast.journal.manifest import Manifest, Rolled, file_digest, load
 from seqcast.journal.schema import (
     ADDED,
@@ -237,10 +238,15 @@ def read(path: str | Path, *, open_segments: bool = True) -> Journal:
     path = Path(path)
     header = _header_text(path)
     fields = _header(header, path)
-    schema = arrow_schema(fields["payload"], fields["schema_version"])
+    kind = fields["payload"], fields["schema_version"]
+    schema, stream = arrow_schema(*kind), live_schema(*kind)
     # The writer may be at work: a view is written before its rows, and the closing record after all of them.
     closed = _views(_views_data(path), path)[1][0] is not None
-    check = (lambda segment: _check_schema(segment, schema)) if open_segments else (lambda segment: None)
+    check = (
+        (lambda segment: _check_schema(segment, stream if segment.live else schema))
+        if open_segments
+        else (lambda segment: None)
+    )
     first_idx, found = _look(path, check)
     return assemble(path, header, _views_data(path), first_idx, tuple(found), closed=closed)
 
@@ -308,7 +314,7 @@ def segment_batches(
     are compared first, for a rolled segment that of the whole file.
 
     Args:
-        batch_rows: bound of a batch of a rolled segment; batches of a live one are as they were written.
+        batch_rows: bound of a batch of a rolled segment; a batch of a live one has what was written together.
         first, end: only the rows in this range of the segment, ``end`` exclusive. Little else is read.
 
     Raises:
@@ -335,7 +341,7 @@ def _batches_around(
         if segment.live:
             try:
                 at, messages = messages_with(read_sums(path)[0], first, end)
-                for batch in stream_batches(path, messages):
+                for batch in stream_batches(path, messages, columns):
                     yield at, batch
                     at += batch.num_rows
                 return

@@ -16,17 +16,18 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seqcast.journal.live import rows_schema
 from seqcast.journal.manifest import ManifestWriter, Rolled, file_digest, load, save
 from seqcast.journal.schema import JournalError, segment_name, segment_number
-from seqcast.journal.stream import SUMS_SUFFIX, read_sums, stream_batches, stream_schema
+from seqcast.journal.stream import SUMS_SUFFIX, Message, read_sums, stream_batches, stream_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 ROW_GROUP_BYTES, ROW_GROUP_ROWS = 64 << 20, 1 << 18
 """A row group ends at either bound: to read a part of a segment, only the row groups with that part are decoded."""
-WAITING_MAX, WAITING_FEW = 3, 1
-"""Segments that wait: above the first number rolling has normal priority, until the second is reached."""
+WAITING_MAX, WAITING_FEW = 256 << 20, 64 << 20
+"""Bytes of segments that wait: above the first number rolling has normal priority, until the second is reached."""
 
 EXPIRE_EVERY_S = 60.0
 """How often old segments are looked for while none is rolled, seconds."""
@@ -48,20 +49,13 @@ def roll(stream: Path, manifest: ManifestWriter) -> Path:
         OSError, pyarrow.ArrowInvalid, JournalError: no space, no permission, or the stream is not whole; it is left as
             it was.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     target = stream.with_suffix(".parquet")
     partial = target.with_suffix(".parquet.part")
     try:
         messages, torn = read_sums(stream)
         if torn:
             raise JournalError(f"{stream} is not whole")
-        table = pa.Table.from_batches(stream_batches(stream, messages), stream_schema(stream, messages))
-        rows = min(ROW_GROUP_ROWS, max(1, table.num_rows * ROW_GROUP_BYTES // max(1, table.nbytes)))
-        pq.write_table(table, partial, row_group_size=rows, **_options(table.schema))
-        rolled = describe(partial, segment_number(stream), table)
-        del table
+        rolled = _write(stream, messages, partial)
         partial.replace(target)
         try:
             manifest.roll(rolled)
@@ -87,13 +81,42 @@ def rewrite(journal: Path, number: int, table: pa.Table) -> None:
     path = journal / segment_name(number, "parquet")
     pq.write_table(table, path, **_options(table.schema))
     before = load(journal)
-    save(journal, dataclasses.replace(before, rolled={**before.rolled, number: describe(path, number, table)}))
-
-
-def describe(path: Path, number: int, table: pa.Table) -> Rolled:
-    """What the manifest says of a rolled segment with these rows."""
     first_idx, last_ns = (table["idx"][0].as_py(), table["delivered_ns"][-1].as_py()) if table.num_rows else (0, 0)
-    return Rolled(number, table.num_rows, first_idx, last_ns, path.stat().st_size, file_digest(path))
+    rolled = describe(path, number, table.num_rows, first_idx, last_ns)
+    save(journal, dataclasses.replace(before, rolled={**before.rolled, number: rolled}))
+
+
+def _write(stream: Path, messages: list[Message], path: Path) -> Rolled:
+    """Writes the rows of a stream as a Parquet file, one row group after the other, so that no more is in memory."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = rows_schema(stream_schema(stream, messages))
+    total = sum(message.rows for message in messages)
+    limit = max(1, min(ROW_GROUP_ROWS, total * ROW_GROUP_BYTES // sum(message.size for message in messages)))
+    first_idx = last_ns = rows = 0
+    group: list[pa.RecordBatch] = []
+    with pq.ParquetWriter(path, schema, **_options(schema)) as writer:
+
+        def write_group() -> None:
+            if group:
+                writer.write_table(pa.Table.from_batches(group), row_group_size=limit)
+                group.clear()
+
+        for batch in stream_batches(stream, messages):
+            first_idx = first_idx if rows else batch["idx"][0].as_py()
+            last_ns = batch["delivered_ns"][-1].as_py()
+            rows += batch.num_rows
+            if sum(each.num_rows for each in group) + batch.num_rows > limit:
+                write_group()
+            group.append(batch)
+        write_group()
+    return describe(path, segment_number(stream), rows, first_idx, last_ns)
+
+
+def describe(path: Path, number: int, rows: int, first_idx: int, last_ns: int) -> Rolled:
+    """What the manifest says of a rolled segment with these rows."""
+    return Rolled(number, rows, first_idx, last_ns, path.stat().st_size, file_digest(path))
 
 
 def _options(schema: pa.Schema) -> dict[str, Any]:
@@ -109,8 +132,8 @@ def _options(schema: pa.Schema) -> dict[str, Any]:
 
 class Roller:
     """Rolls finished segments beside delivery. Its thread runs only on idle processors, as long as no more than
-    ``WAITING_MAX`` segments wait; beyond that it has normal priority until few are left, so that streams do not pile up
-    on a machine that is always busy. Also removes segments that retention no longer keeps.
+    ``WAITING_MAX`` bytes wait; beyond that it has normal priority until few are left, so that streams do not pile up on
+    a machine that is always busy. Also removes segments that retention no longer keeps.
 
     Args:
         keep_s: highest age of rows that are kept, seconds; 0: any age.
@@ -124,15 +147,15 @@ class Roller:
         self._counters = counters
         self._manifest = manifest
         self._keep_s, self._keep_bytes = keep_s, keep_bytes
-        self._waiting: deque[Path] = deque()
+        self._waiting: deque[tuple[Path, int]] = deque()  # with their bytes
         self._condition = threading.Condition()
         self._closed = False
         self._idle = False
         self._thread: threading.Thread | None = None
 
-    def add(self, path: Path) -> None:
+    def add(self, path: Path, size: int) -> None:
         with self._condition:
-            self._waiting.append(path)
+            self._waiting.append((path, size))
             self._condition.notify()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="journal-roll", daemon=True)
@@ -160,7 +183,7 @@ class Roller:
                 self._condition.wait_for(lambda: self._waiting or self._closed, look_again)
                 if self._closed and not self._waiting:
                     return
-                path = self._waiting[0] if self._waiting else None
+                path = self._waiting[0][0] if self._waiting else None
             if path is not None:
                 try:
                     roll(path, self._manifest)
@@ -185,7 +208,8 @@ class Roller:
 
     def _set_priority(self) -> None:
         """Under the condition."""
-        idle = not self._closed and len(self._waiting) <= (WAITING_MAX if self._idle else WAITING_FEW)
+        waiting = sum(size for _, size in self._waiting)
+        idle = not self._closed and waiting <= (WAITING_MAX if self._idle else WAITING_FEW)
         if idle != self._idle and self._thread is not None and self._thread.native_id is not None:
             self._idle = idle
             _schedule(self._thread.native_id, "SCHED_IDLE" if idle else "SCHED_OTHER")

@@ -7,7 +7,7 @@ One directory a member (a member is one incarnation, E-06), ``<name>-<id>``:
     events.jsonl             one line for each other event: counters that rose, views, what the application was told
     segments.json            the manifest: the list of segments, and checksums of the rolled ones
     segment-000001.parquet   rows 1 to n, rolled
-    segment-000002.arrows    the live segment: an Arrow IPC stream
+    segment-000002.arrows    the live segment: an Arrow IPC stream, one row for each run of messages
     segment-000002.sums      checksums of its messages
 """
 
@@ -23,8 +23,10 @@ from seqcast.types import Member
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCHEMA_VERSION: Final = 7
-READ_VERSIONS: Final = (6, SCHEMA_VERSION)
+SCHEMA_VERSION: Final = 8
+READ_VERSIONS: Final = (6, 7, SCHEMA_VERSION)
+RUNS_VERSION: Final = 8
+"""The first version whose live segments have one row for each run of messages (`seqcast.journal.live`)."""
 FORMAT: Final = "seqcast-journal"
 HEADER_FILE: Final = "journal.json"
 VIEWS_FILE: Final = "views.jsonl"
@@ -69,7 +71,7 @@ class JournalDamaged(JournalError):
 
 
 def arrow_schema(payload: str, version: int = SCHEMA_VERSION) -> pa.Schema:
-    """Schema of the segments of a journal of this version that keeps ``payload`` ("full" or "hash")."""
+    """Schema of the rows of a journal of this version that keeps ``payload`` ("full" or "hash")."""
     import pyarrow as pa
 
     fields = [

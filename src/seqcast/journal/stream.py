@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqcast._native.columns import payload_hash
+from seqcast.journal.live import count_messages, message_rows
 from seqcast.journal.schema import JournalDamaged
 
 if TYPE_CHECKING:
@@ -55,14 +56,17 @@ class StreamWriter:
             raise
         self._write(schema.serialize(), 0)
 
-    def write(self, batch: pa.RecordBatch) -> None:
+    def write(self, batch: pa.RecordBatch, rows: int) -> None:
         """Writes a batch, its checksum first.
+
+        Args:
+            rows: as many as readers make of it.
 
         Raises:
             OSError: the disk is full, or the like; a part may have been written, which readers skip.
         """
-        self._write(batch.serialize(), batch.num_rows)
-        self.rows += batch.num_rows
+        self._write(batch.serialize(), rows)
+        self.rows += rows
 
     def finish(self) -> None:
         """Ends the stream, as Arrow's readers expect it."""
@@ -142,9 +146,11 @@ def messages_with(messages: Sequence[Message], first: int, end: int) -> tuple[in
     return begin, kept
 
 
-def stream_batches(path: Path, messages: Sequence[Message]) -> Iterator[pa.RecordBatch]:
-    """The batches among the given messages of a stream, of which the first is the schema. All checksums are compared
-    before the first batch is yielded; batches are mapped and not copied.
+def stream_batches(
+    path: Path, messages: Sequence[Message], columns: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the given messages of a stream, of which the first is the schema, with at least the given columns.
+    All checksums are compared before the first batch is yielded.
 
     Raises:
         JournalDamaged: a message does not have its checksum.
@@ -170,9 +176,9 @@ def stream_batches(path: Path, messages: Sequence[Message]) -> Iterator[pa.Recor
     for message in messages:
         if message.rows:
             batch = pa.ipc.read_record_batch(contents(message), schema)
-            if batch.num_rows != message.rows:
+            if count_messages(batch) != message.rows:
                 raise JournalDamaged(f"{path}: the batch at byte {message.offset} has not {message.rows} rows")
-            yield batch
+            yield message_rows(batch, columns)
 
 
 def stream_schema(path: Path, messages: Sequence[Message]) -> pa.Schema | None:

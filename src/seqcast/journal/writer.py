@@ -10,23 +10,20 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from seqcast._native import columns
 from seqcast.errors import ConfigError, JournalWriteError, UsageError
 from seqcast.journal import seals
 from seqcast.journal.events import EventsWriter
+from seqcast.journal.live import live_schema, record_batch
 from seqcast.journal.manifest import ManifestWriter
 from seqcast.journal.roll import Roller
 from seqcast.journal.schema import (
-    COLUMNS,
     FAILED,
     FORMAT,
     HEADER_FILE,
     PAYLOAD_MODES,
     SCHEMA_VERSION,
     VIEWS_FILE,
-    arrow_schema,
     directory_name,
     segment_name,
     signed,
@@ -43,11 +40,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("seqcast.journal")
 
-GROUP_ROWS = 8192
-GROUP_BYTES = 1 << 20
-"""Rows are gathered to this many, or this many bytes of payload, or for ``flush_s``, before they are written as one."""
-ROW_BYTES = sum(np.dtype(kind).itemsize for kind in COLUMNS.values())
-BLOCK_ROWS, BLOCK_BYTES = 2 * GROUP_ROWS, 2 * GROUP_BYTES
+GROUP_RUNS, GROUP_MESSAGES, GROUP_BYTES = 8192, 32768, 1 << 20
+"""Messages are gathered to this many runs, messages or bytes of payload, or for ``flush_s``, and written as one."""
+BLOCK_ROOM = 2 * GROUP_RUNS, 2 * GROUP_MESSAGES, 2 * GROUP_BYTES
 """Room in a block: a batch of the usual size fits even into a nearly full one."""
 FOREVER = float("inf")
 SPARE_BLOCKS = 4
@@ -113,13 +108,12 @@ class JournalWriter:
                 "keep_bytes not negative"
             )
         try:
-            import pyarrow as pa
+            import pyarrow  # noqa: F401
         except ImportError as error:
             raise ConfigError("a journal needs pyarrow: pip install 'seqcast[journal]'") from error
         self.path = Path(directory) / directory_name(member)
-        self._pa = pa
-        self._schema = arrow_schema(payload)
-        self._payload = payload == "full"
+        self._schema = live_schema(payload)
+        self._room = BLOCK_ROOM if payload == "full" else (*BLOCK_ROOM[:2], -1)
         self._member = member
         self._required = required
         self._queue_bytes, self._flush_s = queue_bytes, flush_s
@@ -201,7 +195,7 @@ class JournalWriter:
         if (view is not self._view and view != self._view) or batch.view_tag != self._tag:
             raise UsageError(f"batch of {view}, but the last view journaled is {self._view}: call view() first")
         rows = len(batch)
-        size = rows * ROW_BYTES + (batch.nbytes if self._payload else 0)
+        size = rows * (columns.RUN_BYTES + columns.MESSAGE_BYTES) + (batch.nbytes if self._room[2] >= 0 else 0)
         with self._lock:
             if self._closed or self._error is not None or self._queued + size > self._queue_bytes:
                 if not self._admit(rows, size):
@@ -291,25 +285,27 @@ class JournalWriter:
         return True
 
     def _add(self, batch: DeliveredBatch, view: View) -> int:
-        """Adds the rows of a batch to the open block, or to a new one; returns how many."""
+        """Adds the messages of a batch to the open block, or to a new one; returns how many."""
         added, counter, tag = -1, view.view_id.counter, signed(self._tag)
         if self._block is not None:
-            before = _size(self._block)
+            before = self._block.nbytes
             added = self._block.add(batch, idx=self._idx, view_counter=counter, view_tag=tag, total=self._total)
             if added < 0:
                 self._hand_over()
         if self._block is None:
-            rows, payload_bytes = max(BLOCK_ROWS, len(batch)), max(BLOCK_BYTES, batch.nbytes) if self._payload else -1
-            usual = (rows, payload_bytes) == (BLOCK_ROWS, BLOCK_BYTES if self._payload else -1)
-            self._block = self._spare.pop() if self._spare and usual else columns.Block(rows, payload_bytes)
+            runs, messages, payload_bytes = self._room
+            rows = len(batch)
+            room = max(runs, rows), max(messages, rows), max(payload_bytes, batch.nbytes) if payload_bytes >= 0 else -1
+            self._block = self._spare.pop() if self._spare and room == self._room else columns.Block(*room)
             self._since, before = time.monotonic(), 0
             self._condition.notify_all()  # the writer waits for it no longer than flush_s
             added = self._block.add(batch, idx=self._idx, view_counter=counter, view_tag=tag, total=self._total)
-        self._queued += _size(self._block) - before
+        block = self._block
+        self._queued += block.nbytes - before
         if added:
-            self._global_seqno = self._block.last_global_seqno
+            self._global_seqno = block.last_global_seqno
             self._transitional = self._transitional or batch.transitional
-        if self._block.rows >= GROUP_ROWS or self._block.payload_bytes >= GROUP_BYTES:
+        if block.runs >= GROUP_RUNS or block.messages >= GROUP_MESSAGES or block.payload_bytes >= GROUP_BYTES:
             self._hand_over()
         return added
 
@@ -333,7 +329,7 @@ class JournalWriter:
     def _fail(self, why: str) -> None:
         """Stops the journal; what waits is counted as lost."""
         self._hand_over()
-        self._counters["rows_lost"] += sum(item.rows for item in self._queue if not isinstance(item, dict))
+        self._counters["rows_lost"] += sum(item.messages for item in self._queue if not isinstance(item, dict))
         self._error = (
             f"journal {self.path}: {why}; nothing is journaled from row {self._counters['rows']} on: free space or "
             "mend the directory, then join again"
@@ -371,12 +367,11 @@ class JournalWriter:
         written = 0
         if isinstance(item, dict):
             self._write_record(item)
-        elif item is not None and item.rows:  # none: there were only unicasts
+        elif item is not None and item.messages:  # none: there were only unicasts
             for sender, least_ns in item.clocks().items():
                 self._clocks[sender] = min(least_ns, self._clocks.get(sender, least_ns))
-            record = self._record_batch(item)
-            self._segment.write(record)
-            written = record.nbytes
+            written = item.nbytes
+            self._segment.write(record_batch(item, self._schema), item.messages)
         with self._lock:
             if self._error is None and item is not None:
                 self._written(item, written)
@@ -433,34 +428,14 @@ class JournalWriter:
         if isinstance(item, dict):
             self._counters["views"] += item["event"] == "view"
             return
-        self._counters["rows"] += item.rows
-        self._counters["batches"] += item.rows > 0
+        self._counters["rows"] += item.messages
+        self._counters["batches"] += item.messages > 0
         self._counters["bytes"] += written
-        self._queued -= _size(item)
-        if len(self._spare) < SPARE_BLOCKS and item.capacity == BLOCK_ROWS and item.payload_capacity <= BLOCK_BYTES:
+        self._queued -= item.nbytes
+        if len(self._spare) < SPARE_BLOCKS and item.room == self._room:
             item.clear()
             self._spare.append(item)
         self._condition.notify_all()
-
-    def _record_batch(self, block: columns.Block) -> pa.RecordBatch:
-        """The block's own memory as Arrow arrays."""
-        pa, rows = self._pa, block.rows
-
-        def column(name: str, size: int) -> Any:
-            return pa.foreign_buffer(block.address(name), size, block)
-
-        built = [
-            pa.Array.from_buffers(
-                self._schema.field(name).type,
-                rows,
-                [None, column(name, (rows + 7) // 8 if kind == "bool" else rows * np.dtype(kind).itemsize)],
-            )
-            for name, kind in COLUMNS.items()
-        ]
-        if self._payload:
-            buffers = [None, column("offsets", 4 * (rows + 1)), column("payload", block.payload_bytes)]
-            built.append(pa.Array.from_buffers(pa.binary(), rows, buffers))
-        return pa.RecordBatch.from_arrays(built, schema=self._schema)
 
     def _finish_segment(self) -> None:
         finished, number = self._segment, self._segment.number
@@ -468,7 +443,7 @@ class JournalWriter:
         if finished.finish():
             with self._lock:
                 self._counters["segments"] += 1
-            self._roller.add(finished.path)
+            self._roller.add(finished.path, finished.bytes)
 
     def _write_header(self, cluster: str, payload: str, deliver_own: bool, safe: bool) -> None:
         header = {
@@ -512,12 +487,12 @@ class _Segment:
     def bytes(self) -> int:
         return self._stream.bytes if self._stream else 0
 
-    def write(self, batch: pa.RecordBatch) -> None:
+    def write(self, batch: pa.RecordBatch, messages: int) -> None:
         if self._stream is None:
             self._journal._manifest.start(self.number)
             self._stream = StreamWriter(self.path, self._journal._schema)
             self.due = time.monotonic() + self._journal._segment_s
-        self._stream.write(batch)
+        self._stream.write(batch, messages)
 
     def finish(self) -> bool:
         """Ends the stream. False if nothing was written."""
@@ -530,10 +505,6 @@ class _Segment:
         """Closes the file as it is, after a write error."""
         if self._stream is not None:
             self._stream.close()
-
-
-def _size(block: columns.Block) -> int:
-    return block.rows * ROW_BYTES + block.payload_bytes
 
 
 def _view_id(view_id: ViewId) -> dict[str, Any]:
