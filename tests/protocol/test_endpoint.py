@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from engines import make_engine
 from sim_literal import VARIANTS
-from sim_stage import Stage, names, one_view, send, views
+from sim_stage import CONTROL, Stage, names, one_view, send, views
 from transcript import play, read
 
 from seqcast._native.engine import Engine
@@ -226,6 +226,70 @@ def test_the_lease_of_a_pause_runs_from_what_was_answered_not_from_when_the_answ
         stage.until(stage.clock.now // MS + lease_ms // 4)
         send(stage, a, dump(answers[-1]), b)
     assert not b.record.pauses[-1].held_ns
+
+
+def test_a_suspend_that_comes_when_its_pause_has_ended_stops_nobody():
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, b, _ = stage.nodes
+    heard = []
+
+    def note(source, node, frame):
+        heard.extend([frame] * (isinstance(frame, Suspend) and node is a))
+        return False
+
+    stage.refuse = note
+    b.suspend(20 * MS)
+    stage.until(2000)
+    assert b.record.pauses[-1].held_ns and heard
+    for frame in list(heard):
+        send(stage, b, dump(frame), a)
+        assert a.record.blocked is None and not a.endpoint.machines.pause_member.known
+
+
+def test_an_answer_of_another_round_does_not_hold_a_pause():
+    """c has stopped, and never says that it holds what the others sent; its answer of before comes again."""
+    stage = Stage()
+    stage.group("a", "b", "c")
+    _, b, c = stage.nodes
+    answers = []
+
+    def refuse(source, node, frame):
+        if source is c and isinstance(frame, Suspended):
+            answers.append(frame)
+        return source is c and isinstance(frame, Suspended) and frame.phase == "hold"
+
+    stage.refuse = refuse
+    b.suspend(100 * MS)
+    stage.until(1010)
+    stopped = next(frame for frame in answers if frame.phase == "stop")
+    assert any(frame.phase == "hold" for frame in answers)
+    send(stage, c, dump(stopped), b)
+    assert not b.record.pauses[-1].held_ns
+    stage.refuse = lambda source, node, frame: False
+    stage.until(1500)
+    assert b.record.pauses[-1].held_ns
+
+
+def test_a_pause_is_held_only_when_every_member_has_what_was_sent_before_it():
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    carry, deaf = stage.network.carry, {c.index}
+
+    def carry_some(source, target, receive, datagram, address):
+        if target not in deaf or datagram[2:3] == bytes([CONTROL]):
+            carry(source, target, receive, datagram, address)
+
+    stage.network.carry = carry_some
+    a.record.pending += [(0, 100)]
+    a.service()
+    b.suspend(100 * MS)
+    stage.until(1030)
+    assert not b.record.pauses[-1].held_ns
+    deaf.clear()
+    stage.until(2000)
+    assert b.record.pauses[-1].held_ns
 
 
 def test_a_cut_by_another_than_the_initiator_is_refused():
