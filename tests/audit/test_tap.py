@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import pickle
 import random
@@ -313,6 +314,37 @@ def test_connections_are_bounded(tmp_path: Path) -> None:
         clients[0].close()
         wait_until(lambda: not server._room._value == 0)
         assert clients[2].members() == [A.id]
+
+
+def test_a_reader_that_dribbles_its_proof_keeps_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tap, "CONNECT_S", 0.3)
+    with (
+        Tap(tmp_path, ("127.0.0.1", 0), TOKEN, connections=1) as server,
+        socket.create_connection(server.address) as slow,
+        contextlib.suppress(OSError),  # of the writing end, once it was hung up on
+    ):
+        for _ in range(63):  # one less than a proof has
+            slow.sendall(b"x")
+            if server._room._value:
+                break
+            threading.Event().wait(0.05)
+        assert server._room._value == 1
+
+
+def test_a_tap_that_cannot_accept_for_a_while_serves_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal(tmp_path, A, [(V1, ROWS[:10])], payload="full")
+    failed, accept = threading.Event(), socket.socket.accept
+
+    def once(listening: socket.socket) -> Any:
+        if not failed.is_set():
+            failed.set()
+            raise OSError(errno.EMFILE, "Too many open files")
+        return accept(listening)
+
+    monkeypatch.setattr(socket.socket, "accept", once)
+    with Tap(tmp_path, ("127.0.0.1", 0), TOKEN) as server:
+        assert failed.wait(LIMIT_S)
+        assert TapClient(f"127.0.0.1:{server.address[1]}", TOKEN).members() == [A.id]
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ import socket
 import ssl
 import struct
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -43,6 +44,8 @@ BATCH_BYTES = 4 << 20
 CONNECT_S = 5.0
 TIMEOUT_S = 30.0
 """Time within which the other side must answer, or take what is sent."""
+RETRY_S = 0.1
+"""After this long a tap that could not accept a connection tries again."""
 CONNECTIONS_MAX = 64
 _FRAME = struct.Struct("<cI")
 
@@ -92,6 +95,7 @@ class Tap:
         self._lock = threading.Lock()  # of the counters, and of the connections
         self._room = threading.Semaphore(connections)
         self._open: set[socket.socket] = set()
+        self._closed = threading.Event()
         self._thread = threading.Thread(target=self._accept, name="seqcast-tap", daemon=True)
         self._thread.start()
 
@@ -103,6 +107,7 @@ class Tap:
 
     def close(self) -> None:
         """Ends all connections."""
+        self._closed.set()
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes `accept`
         self._socket.close()
@@ -117,7 +122,9 @@ class Tap:
             try:
                 connection, _ = self._socket.accept()
             except OSError:
-                return
+                if self._closed.wait(RETRY_S):
+                    return
+                continue  # of too many open files, or of a reader that went away at once
             if not self._room.acquire(blocking=False):
                 self._count("refused")
                 connection.close()
@@ -167,9 +174,10 @@ class Tap:
     def _proved(self, connection: socket.socket) -> bool:
         nonce = secrets.token_bytes(NONCE_BYTES)
         connection.sendall(HELLO + nonce)
-        answer = _exactly(connection, PROOF_BYTES + NONCE_BYTES)
+        answer = _exactly(connection, PROOF_BYTES + NONCE_BYTES, time.monotonic() + CONNECT_S)
         if not hmac.compare_digest(answer[:PROOF_BYTES], _proof(self._token, b"client", nonce)):
             return False
+        connection.settimeout(TIMEOUT_S)
         connection.sendall(_proof(self._token, b"server", answer[PROOF_BYTES:]))
         return True
 
@@ -515,9 +523,14 @@ def _receive(connection: socket.socket, bytes_max: int) -> tuple[bytes, bytes] |
     return kind, _exactly(connection, size)
 
 
-def _exactly(connection: socket.socket, size: int) -> bytes:
+def _exactly(connection: socket.socket, size: int, until: float | None = None) -> bytes:
+    """``until``: when all must have arrived, monotonic seconds; None: each part within the socket's own timeout."""
     parts = []
     while size:  # memory grows with what arrived, whatever the frame's head says
+        if until is not None:
+            if (left := until - time.monotonic()) <= 0:
+                raise TimeoutError("it did not arrive in time")
+            connection.settimeout(left)
         part = connection.recv(min(size, 1 << 20))
         if not part:
             raise ConnectionResetError("the connection ended in the middle of a frame")
