@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import json
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -499,7 +501,17 @@ def _views(data: bytes, path: Path) -> tuple[tuple[Installed, ...], tuple[str | 
                 views.append(_installed(record))
         except (ValueError, KeyError, TypeError) as error:
             raise JournalDamaged(f"{path / VIEWS_FILE}, line {number}, is not a view record: {_line(error)}") from error
+    if tail and _is_sealed(tail[:-1]):  # what is torn has no more than a part of its line
+        raise JournalDamaged(f"{path / VIEWS_FILE}, line {len(lines) + 1}, has an altered end")
     return tuple(views), closed, int(bool(tail))
+
+
+def _is_sealed(line: bytes) -> bool:
+    try:
+        seals.unseal(line)
+    except ValueError:
+        return False
+    return True
 
 
 def _installed(record: dict[str, Any]) -> Installed:
@@ -551,6 +563,8 @@ def _segment(directory: Path, number: int, manifest: Manifest) -> Segment:
         return _of_manifest(directory, rolled)
     path = directory / segment_name(number, "arrows")
     if number == manifest.started and not path.exists() and not _was_written(path):
+        if load(directory) != manifest:  # it was rolled meanwhile
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         return Segment(number, path, True, 0, 0, torn=True)  # a crash came between the manifest and the file
     try:
         messages, torn = read_sums(path)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from seqcast.core.orders import Order, by_name
 from seqcast.journal.reader import Installed, Journal
-from seqcast.journal.schema import JournalError, signed
+from seqcast.journal.schema import VIEWS_FILE, JournalDamaged, JournalError, signed
 from seqcast.spark.lookup import Place
 from seqcast.spark.segments import Found, Summary, ViewRun, follows
 from seqcast.spark.verdicts import Report
@@ -207,6 +207,10 @@ def _check_views(
     late: dict[int, int] = {}
     for run in runs:
         if run.tag not in spans:
+            if journal.torn_records:  # a view is recorded before its rows
+                raise JournalDamaged(
+                    f"{journal.path / VIEWS_FILE} ends with a torn record, and row {run.idx} is of its view"
+                )
             report.violation("sending view", f"{who} delivered row {run.idx} in {names.view(run.tag)}", run.rows)
             continue
         view, end = spans[run.tag]
