@@ -12,6 +12,7 @@ from sim_worlds import quiet
 
 from seqcast.core.frames.gossiping import Gossip, Has, Least
 from seqcast.core.frames.kinds import dump
+from seqcast.core.gossip.tally import Tally
 from seqcast.core.machines.gossip import Gossiping
 from seqcast.core.vocabulary import FrameReceived
 from seqcast.sim import Options, World, simulate
@@ -118,3 +119,26 @@ def test_a_gossip_with_a_rank_that_the_view_does_not_have_is_dropped():
         frame = replace(Gossip(a.endpoint.view.view_id.tag, 1, 999, 0, (), (1,), (), 1, (1,), (), ()), **bad)
         a.step(FrameReceived(b.endpoint.context.me.id, b.endpoint.context.me.address, dump(frame)))
     assert a.endpoint.counters["frames_bad"] == before + 7
+
+
+def accepted_after_ms(members: int, messages: int) -> int:
+    """Virtual time in which the sender in a quiet group is allowed to send so many, which are more than its window."""
+    settings = (("gossip_average_s", 0.02), ("heartbeat_s", 0.5))
+    stage = Stage(reliability=GOSSIP, capacity=1 << 20, settings=settings)
+    stage.group(*(f"{number:02}" for number in range(members)))
+    sender = stage.nodes[0]
+    sender.record.pending += [(0, 1000)] * messages
+    sender.service()
+    start = now = 1000
+    while sender.record.pending:
+        assert now - start < 60_000
+        stage.until(now := now + 50)
+    return now - start
+
+
+def test_a_sender_in_a_large_group_gets_credit_without_hearing_a_gossip_of_each_member():
+    """Every member makes a gossip in 1 s on average; the tally takes a few of all of them together."""
+    with_tally = accepted_after_ms(12, 40)
+    with mock.patch.object(Tally, "heard", lambda *args: []):
+        without = accepted_after_ms(12, 40)
+    assert with_tally < 0.4 * without, (with_tally, without)
