@@ -18,7 +18,8 @@ import pytest
 from members import LIMIT_S, LOOPBACK, cluster, founded, group_of, join, output, payloads, script, wait_until
 
 import seqcast
-from seqcast.core.vocabulary import InterfaceSeen
+from seqcast.core.vocabulary import InterfaceSeen, ViewInstalled
+from seqcast.net.runner import Runner
 
 
 def test_two_members_deliver_each_others_messages_in_the_order_of_each_sender():
@@ -186,6 +187,27 @@ def test_events_give_views_and_messages_in_their_true_order():
         with pytest.raises(seqcast.NotMember, match="has left the group"):
             a.recv(1)
         assert list(a) == []
+
+
+def test_the_newest_view_never_lags_behind_what_was_received(monkeypatch):
+    """Even if the control thread, which installed it, is held up before it tells of it."""
+    told, carry_out = threading.Event(), Runner._carry_out
+
+    def late(runner, effect):
+        if isinstance(effect, ViewInstalled) and len(effect.view.members) == 2 and runner.member.name == "a":
+            told.wait(LIMIT_S)
+        carry_out(runner, effect)
+
+    monkeypatch.setattr(Runner, "_carry_out", late)
+    name = cluster()
+    with join(name, "a") as a:
+        joining = threading.Thread(target=lambda: join(name, "b").leave())
+        joining.start()
+        views = (event for event in a.events() if isinstance(event, seqcast.View))
+        received = next(view for view in views if len(view.members) == 2)
+        assert a.view == received
+        told.set()
+        joining.join()
 
 
 def test_own_messages_reach_a_thread_that_waits_at_once():

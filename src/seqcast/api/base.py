@@ -40,7 +40,8 @@ class GroupBase:
     def view(self) -> View:
         """The newest installed view. Messages of older views may still wait to be received.
 
-        It changes a moment after the view is installed, so it may lag behind ``send``: see ``sending_view``.
+        It changes a moment after the view is installed, so it may lag behind ``send`` (see ``sending_view``), but never
+        behind the stream: whoever has received a view, or what follows it, finds that view or a newer one here.
 
         Raises:
             NotMember: in a child process after ``fork``.

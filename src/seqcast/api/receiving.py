@@ -169,6 +169,7 @@ class Receiving(driver.Receiver, GroupBase):
         stops at it until states are merged; None: that takes longer than ``wait`` ns. Under `_taking`."""
         if isinstance(meaning, View):
             self._delivered_view = meaning
+            self._runner.enter(meaning)
             if self._journal is not None:
                 try:
                     order = by_name(meaning.mechanism)

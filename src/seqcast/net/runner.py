@@ -189,6 +189,14 @@ class Runner:
         self.request(LeaveGroup(nanoseconds(timeout_s)))
         self.wait_over(timeout_s)
 
+    def enter(self, view: View) -> None:
+        """Makes an installed view the newest one. The application may be delivered it before the control thread, which
+        installed it, tells of it."""
+        with self.changed:
+            if self.view is None or self.view.view_id.counter < view.view_id.counter:
+                self.view = view
+                self.changed.notify_all()
+
     def name_of(self, member_id: int) -> str:
         """The name of a member of the newest view."""
         members = self.view.members if self.view else ()
@@ -365,7 +373,8 @@ class Runner:
                 case ViewInstalled(view):
                     if self.view is None and len(view.members) == 1:
                         self._tell_alone()
-                    self.view, self.minority = view, ""
+                    self.enter(view)
+                    self.minority = ""
                     if self.guard is not None:
                         self.guard.view(view.members)
                 case Minority(reason):
