@@ -267,6 +267,26 @@ def test_a_lost_member_that_closed_the_view_apart_agrees_only_up_to_its_own_stab
         query.run()
 
 
+@pytest.mark.parametrize(("read", "tells"), [(97, None), (150, 97), (200, None)])
+def test_an_offset_says_how_far_a_view_that_was_closed_apart_is_stable(
+    tmp_path: Path, read: int, tells: int | None
+) -> None:
+    """The member's journal went with its machine. Nobody else knows that it closed the view in an order of its own."""
+    swapped = [*ONE[:98], ONE[99], ONE[98], *ONE[100:200]]
+    numbered = [dataclasses.replace(row, global_seqno=at) for at, row in enumerate(swapped, 1)]
+    without_prefix(tmp_path, A, [(V1, transitional(numbered, 98)), (view(2, [A]), [])])
+    query = Query(Folders([str(tmp_path)]))
+    query.step(read)
+    assert query.log[-1].get("stable") == tells
+    shutil.rmtree(next(tmp_path.iterdir()))
+    without_prefix(tmp_path, B, [(V1, ONE), (view(2, [B, C], attempt=2), TWO)])
+    if read == 97:
+        assert query.run() == ALL[:500]
+    else:  # at the end of the view, what names it by the view before tells
+        with pytest.raises(seqcast.UsageError, match="known to have the same only up to 97"):
+            query.run()
+
+
 @pytest.mark.parametrize("closed", ["leave", None])
 def test_a_branch_of_a_partition_with_the_same_counter_is_not_gone_to(
     tmp_path: Path, stores: Any, closed: str | None

@@ -6,9 +6,10 @@ beginning of a view the position is also that behind the views before (``also``)
 ever installed the last of them. Another member's journal can be continued at the same place if that member
 
 - installed the view, and has the global seqno at or below the view's *stable* point, up to which every member of the
-  view, also one that fell, delivered the same (`seqcast.journal.reader.ViewEnd`). In a view that it has not closed yet
-  that is all that it delivered, where the order makes all members' deliveries prefixes of one sequence; else nothing is
-  known before it closes the view;
+  view, also one that fell, delivered the same (`seqcast.journal.reader.ViewEnd`). A member that was cut off may have
+  closed the view apart: then the lower of both points counts, and offsets name its own (``stable``). In a view that the
+  other has not closed yet that is all that it delivered, where the order makes all members' deliveries prefixes of one
+  sequence; else nothing is known before it closes the view;
 - or, beyond the stable point, has the same rows as the lost member's journal, where that can still be read;
 - delivers its own messages, and all in one order. Positions in other journals mean nothing to anyone else.
 """
@@ -32,8 +33,9 @@ IDENTITY = ("global_seqno", "sender", "seqno", "index", "payload_hash")
 
 NAMES_MAX = 16
 """At most this many views name the position of an offset: any number of views may have no messages."""
-Name = tuple[str, int]
-"""A view, and the last global seqno delivered in it."""
+Name = tuple[str, int, int | None]
+"""A view, the last global seqno delivered in it, and the view's stable point by the member's own journal if that is
+lower: the member may have been cut off, and closed the view apart."""
 
 
 class NotYet(Exception):
@@ -70,13 +72,17 @@ def offset_at(journal: Journal, idx: int) -> dict[str, Any]:
         if view.idx <= idx:
             if not _counted(journal, view):
                 break
-            names.append((view_text(view.view_id), idx - view.idx))
+            apart = view.end.stable if view.end is not None and view.end.stable < idx - view.idx else None
+            names.append((view_text(view.view_id), idx - view.idx, apart))
             if view.idx < idx:
                 break
     if names:
-        offset["view"], offset["global_seqno"] = names[0]
+        offset["view"], offset["global_seqno"], apart = names[0]
+        if apart is not None:
+            offset["stable"] = apart
     if also := names[1:]:  # bounded, but with the oldest: a member that installed none of the newer ones has it
-        offset["also"] = [list(name) for name in (*also[: NAMES_MAX - 2], *also[NAMES_MAX - 2 :][-1:])]
+        kept = (*also[: NAMES_MAX - 2], *also[NAMES_MAX - 2 :][-1:])
+        offset["also"] = [[each for each in name if each is not None] for name in kept]
     return offset
 
 
@@ -86,8 +92,12 @@ def _names(offset: dict[str, Any], lost: Found | None) -> list[Name]:
     names: list[Name] = []
     for each in ([] if lost is None else [offset_at(lost.journal, int(offset["idx"]))]) + [offset]:
         if "view" in each:
-            names.append((each["view"], int(each["global_seqno"])))
-            names += [(str(view), int(seqno)) for view, seqno in each.get("also", ())]
+            apart = each.get("stable")
+            names.append((each["view"], int(each["global_seqno"]), None if apart is None else int(apart)))
+            names += [
+                (str(view), int(seqno), int(stable[0]) if stable else None)
+                for view, seqno, *stable in each.get("also", ())
+            ]
     return list(dict.fromkeys(names))
 
 
@@ -181,7 +191,7 @@ class Follower:
     def _without(self, offset: dict[str, Any], followed: Found) -> bool:
         """Whether another member installed, after a view of an offset, any view without the member that the stream
         follows. Any, not only the next: an offset does not move in views without messages."""
-        named = {text for text, _ in _names(offset, followed)}
+        named = {text for text, *_ in _names(offset, followed)}
         for views in (each.journal.views for each in self.all() if each.id != followed.id):
             at = max((at for at, view in enumerate(views) if view_text(view.view_id) in named), default=len(views))
             if any(all(each.id != followed.id for each in view.members) for view in views[at + 1 :]):
@@ -224,14 +234,14 @@ class Follower:
 
     def _named(self, other: Found, member: str, name: Name, lost: Found | None) -> int:
         """The position in a journal behind a global seqno of a view; raises as `position`."""
-        journal, (text, seqno) = other.journal, name
+        journal, (text, seqno, apart) = other.journal, name
         view = next((view for view in journal.views if view_text(view.view_id) == text), None)
         if view is None or not _counted(journal, view):
             raise NotYet
         if view.end is None:
             if not order_of(view).prefix or view.idx + seqno > journal.end_idx:
                 raise NotYet
-        elif seqno > (stable := _stable(view, lost)) and not self._same(other, view, seqno, lost):
+        elif seqno > (stable := _stable(view, lost, apart)) and not self._same(other, view, stable, seqno, lost):
             if self._fail_on_data_loss:
                 raise JournalError(
                     f"the stream gave out messages up to {seqno} of view {text} from the journal of member "
@@ -243,13 +253,12 @@ class Follower:
         return view.idx + seqno
 
     @staticmethod
-    def _same(other: Found, view: Installed, seqno: int, lost: Found | None) -> bool:
-        """Whether the lost member's journal has the same messages of a view up to a global seqno."""
+    def _same(other: Found, view: Installed, first: int, end: int, lost: Found | None) -> bool:
+        """Whether the lost member's journal has the same messages of a view behind one global seqno, up to another."""
         assert view.end is not None
-        if lost is None or seqno > view.end.global_seqno:
+        if lost is None or end > view.end.global_seqno:
             return False
         begin = next((each.idx for each in lost.journal.views if each.tag == view.tag), None)
-        first, end = _stable(view, lost), seqno
         if begin is None or begin + first < lost.journal.first_idx:
             return False
         if view.idx + first < other.journal.first_idx or lost.journal.end_idx < begin + end:
@@ -262,8 +271,9 @@ class Follower:
         return ours == theirs
 
 
-def _stable(view: Installed, lost: Found | None) -> int:
-    """How far a closed view is stable; a lost member may have closed it too, apart from the others."""
+def _stable(view: Installed, lost: Found | None, apart: int | None) -> int:
+    """How far a closed view is stable; a lost member may have closed it too, apart from the others, as its journal says
+    or the offset (``apart``)."""
     assert view.end is not None
-    apart = next((each.end for each in lost.journal.views if each.tag == view.tag), None) if lost is not None else None
-    return min(view.end.stable, apart.stable) if apart is not None else view.end.stable
+    ends = [each.end for each in lost.journal.views if each.tag == view.tag] if lost is not None else []
+    return min([view.end.stable, *(end.stable for end in ends if end is not None), *([] if apart is None else [apart])])
