@@ -85,9 +85,11 @@ def test_without_what_gossips_say_of_a_stream_its_sender_has_no_credit():
     """They are what acknowledgements are elsewhere."""
 
     def deaf(self, frame, sender):
-        received(
-            self, replace(frame, digest=tuple(has for has in frame.digest if has.rank != self.context.rank)), sender
-        )
+        said = {name: getattr(frame, name) for name in ("digest", "least", "result")}
+        of_others = {
+            name: tuple(each for each in marks if each.rank != self.context.rank) for name, marks in said.items()
+        }
+        received(self, replace(frame, **of_others), sender)
 
     received = Gossiping.received
     with mock.patch.object(Gossiping, "received", deaf):
