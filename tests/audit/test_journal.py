@@ -751,6 +751,30 @@ def test_retention_removes_the_oldest_segments_and_the_reader_begins_with_what_i
     assert len(found.views) == 1  # views are few, and all are kept
 
 
+@pytest.mark.parametrize("fails", [{1}, {4, 5}])
+def test_a_segment_that_could_not_be_rolled_does_not_end_retention(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: set[int]
+) -> None:
+    real = journal_roll.roll
+
+    def roll(path: Path, listed: manifest.ManifestWriter) -> Path:
+        if journal_roll.segment_number(path) in fails:
+            raise OSError("no space left on device")
+        return real(path, listed)
+
+    monkeypatch.setattr(journal_roll, "roll", roll)
+    writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0, segment_rows=100, keep_bytes=1)
+    writer.view(V1, 1)
+    for at in range(0, 1000, 100):
+        writer.batch(batch_of(rows_of(100, first_global=at + 1, start=at + 1), V1), V1)
+        wait_for_rows(writer, at + 100)
+    writer.close("leave")
+    counters = writer.counters()
+    assert (counters["roll_errors"], counters["expired"]) == (len(fails), 9)
+    assert len(list(writer.path.glob("segment-*"))) == 1
+    assert table(writer.path)["idx"].to_pylist() == list(range(900, 1000))
+
+
 def test_retention_by_age_works_without_a_new_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_roll, "EXPIRE_EVERY_S", 0.01)
     writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0, segment_rows=100, keep_s=3600, payload="hash")

@@ -76,7 +76,8 @@ class ManifestWriter:
             self._save(replace(self._manifest, rolled={**self._manifest.rolled, segment.number: segment}))
 
     def expire(self, *, before_ns: int, bytes_max: int) -> list[int]:
-        """Drops the oldest rolled segments: those delivered before a time, and those beyond a total size.
+        """Drops the oldest rolled segments: those delivered before a time, and those beyond a total size. With them go
+        older streams, which could not be rolled.
 
         Args:
             before_ns: rows delivered before it are not kept, ns since 1970.
@@ -86,19 +87,21 @@ class ManifestWriter:
             Their numbers. The caller removes their files now: no later reader looks for them.
         """
         with self._lock:
-            manifest, gone = self._manifest, []
+            manifest = self._manifest
             total = sum(segment.size for segment in manifest.rolled.values())
-            number = manifest.first
-            while (oldest := manifest.rolled.get(number)) and number + 1 in manifest.rolled:
+            last: Rolled | None = None
+            for number in sorted(manifest.rolled)[:-1]:
+                oldest = manifest.rolled[number]
                 if oldest.last_ns >= before_ns and total <= bytes_max:
                     break
-                gone.append(number)
+                last = oldest
                 total -= oldest.size
-                number += 1
-            if gone:
-                rolled = {key: value for key, value in manifest.rolled.items() if key >= number}
-                self._save(replace(manifest, rolled=rolled, first=number, first_idx=rolled[number].first_idx))
-            return gone
+            if last is None:
+                return []
+            first, first_idx = last.number + 1, last.first_idx + last.rows
+            rolled = {key: value for key, value in manifest.rolled.items() if key >= first}
+            self._save(replace(manifest, rolled=rolled, first=first, first_idx=first_idx))
+            return list(range(manifest.first, first))
 
     def _save(self, manifest: Manifest) -> None:
         save(self._path.parent, manifest)

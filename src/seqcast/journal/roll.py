@@ -202,7 +202,9 @@ class Roller:
         before_ns = time.time_ns() - int(self._keep_s * 1e9) if self._keep_s else 0
         gone = self._manifest.expire(before_ns=before_ns, bytes_max=self._keep_bytes or 1 << 62)
         for number in gone:
-            (self._directory / segment_name(number, "parquet")).unlink(missing_ok=True)
+            path = self._directory / segment_name(number, "parquet")
+            for suffix in (".parquet", ".arrows", SUMS_SUFFIX):  # the last two: of one that could not be rolled
+                path.with_suffix(suffix).unlink(missing_ok=True)
         with self._condition:
             self._counters["expired"] += len(gone)
 
