@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -61,7 +63,10 @@ def measure(command: str) -> str | None:
     run = [sys.executable, "-m", *arguments] if arguments[0] == "seqcast" else [sys.executable, *arguments[1:]]
     if any(name in JSON_OPTION for name in arguments):
         run.append("--json")
-    done = subprocess.run(run, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    with tempfile.TemporaryDirectory() as compiled:  # each of hundreds of processes would compile the modules again
+        environment = {**os.environ, "PYTHONPYCACHEPREFIX": compiled}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        done = subprocess.run(run, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False)
     lines = done.stdout.strip().splitlines()
     if done.returncode or not lines:
         return None

@@ -157,6 +157,19 @@ def test_each_figure_has_its_measurement_in_the_script(monkeypatch):
     assert all(json.loads(line)["command"] in README for line in lines)
 
 
+def test_perf_accepts_the_commands_of_the_script(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    import figures
+
+    from seqcast.perf import arguments
+
+    monkeypatch.setattr(arguments, "usable_cores", lambda: [0, 1])
+    commands = [command.split() for each in figures.COMMANDS.values() for command in each]
+    for _, perf, *options in (words for words in commands if words[0] == "seqcast"):
+        assert perf == "perf" and arguments.parse([*options, "--json"]).pairs == 5
+    assert all((ROOT / words[1]).is_file() for words in commands if words[0] == "python")
+
+
 def test_a_command_that_fails_keeps_its_old_figures(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(ROOT / "bench"))
     import figures
