@@ -159,6 +159,30 @@ def test_a_done_of_another_attempt_ends_none():
     assert [member.name for member in a.endpoint.view.members] == ["a", "c"] and a.endpoint.view == c.endpoint.view
 
 
+def test_an_ok_of_another_attempt_ends_none():
+    """c's OK is lost, and one that it gave to somebody else comes in its place."""
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    oks, cuts = [], []
+
+    def refuse(source, node, frame):
+        oks.extend([frame] * (isinstance(frame, Ok) and source is c))
+        cuts.extend([frame] * isinstance(frame, Cut))
+        return isinstance(frame, Ok) and source is c and frame.attempt == (1, 0)
+
+    stage.refuse = refuse
+    b.leave()
+    stage.until(1010)
+    assert oks[0].attempt == (1, 0)
+    for attempt in ((2, 0), (1, 1)):
+        send(stage, c, dump(replace(oks[0], attempt=attempt)), a)
+    assert not cuts
+    stage.refuse = lambda source, node, frame: False
+    stage.until(2000)
+    assert [member.name for member in a.endpoint.view.members] == ["a", "c"] and a.endpoint.view == c.endpoint.view
+
+
 def test_of_two_attempts_with_one_number_that_of_the_higher_rank_is_the_higher():
     """a and b both begin to close the view. Members that consider the attempts equal promise whichever came last, and
     both could end."""
