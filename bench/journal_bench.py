@@ -5,7 +5,7 @@
 It gives one member's journal batches of about 1 MB, as delivery does, and measures the caller's time in
 ``batch`` while nothing waits, and the writer's from the first batch to the last byte handed to the system (not to the
 disk: the journal does not wait for it). CPU time is of the whole process, so it holds on a busy machine too; rolling to
-Parquet, which runs at the lowest priority beside it, is measured after it. It does not measure the network.
+Parquet, which takes little of a processor beside it, is measured after it. It does not measure the network.
 """
 
 from __future__ import annotations

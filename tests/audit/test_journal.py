@@ -24,7 +24,7 @@ pytest.importorskip("pyarrow")
 import pyarrow as pa
 import pyarrow.parquet as pq
 from journal_data import Delivered, Row, as_live, batch_of, journal, member, view
-from members import LIMIT_S
+from members import LIMIT_S, wait_until
 
 import seqcast
 import seqcast.journal
@@ -334,35 +334,29 @@ def test_a_reader_beside_the_writer_finds_every_row_once(tmp_path: Path) -> None
     assert table(writer.path)["idx"].to_pylist() == list(range(30_000))
 
 
-def test_segments_are_rolled_at_normal_priority_while_many_wait(
+def test_rolling_pauses_until_much_waits_or_the_journal_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate, policies = threading.Semaphore(0), []
-    rolling = journal_roll.roll
-    monkeypatch.setattr(journal_roll, "roll", lambda path, manifest: (gate.acquire(), rolling(path, manifest)))
-    monkeypatch.setattr(journal_roll, "_schedule", lambda thread, policy: policies.append(policy))
+    monkeypatch.setattr(journal_roll, "PAUSE", 1e9)
     monkeypatch.setattr(journal_roll, "WAITING_MAX", 350)
     monkeypatch.setattr(journal_roll, "WAITING_FEW", 150)
     monkeypatch.setattr(journal_writer._Segment, "bytes", 100)
     writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0, segment_rows=1, payload="hash")
     writer.view(V1, 1)
-    for at in range(6):
-        writer.batch(batch_of(rows_of(1, first_global=at + 1, start=at + 1), V1), V1)
-        wait_for_rows(writer, at + 1)
-    deadline = time.monotonic() + LIMIT_S
-    while writer.counters()["unrolled"] < 6:
-        assert time.monotonic() < deadline, writer.counters()
-        time.sleep(0.002)
-    assert policies == ["SCHED_IDLE", "SCHED_OTHER"]
-    for _ in range(5):
-        gate.release()
-    while writer.counters()["unrolled"] > 1:
-        assert time.monotonic() < deadline, writer.counters()
-        time.sleep(0.002)
-    gate.release()
+
+    def segments(first: int, end: int) -> None:
+        for at in range(first, end):
+            writer.batch(batch_of(rows_of(1, first_global=at + 1, start=at + 1), V1), V1)
+            wait_for_rows(writer, at + 1)
+        wait_until(lambda: writer.counters()["segments"] == end)
+
+    segments(0, 3)
+    assert writer.counters()["rolled"] == 0
+    segments(3, 4)
+    wait_until(lambda: writer.counters()["rolled"] == 3)
+    assert writer.counters()["unrolled"] == 1
     writer.close("leave")
-    assert policies[:3] == ["SCHED_IDLE", "SCHED_OTHER", "SCHED_IDLE"]
-    assert writer.counters()["rolled"] == 6
+    assert writer.counters()["rolled"] == 4
 
 
 def test_a_torn_view_record_is_skipped_and_counted(tmp_path: Path) -> None:

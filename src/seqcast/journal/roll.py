@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
-import sys
 import threading
 import time
 from collections import deque
@@ -22,12 +20,16 @@ from seqcast.journal.schema import JournalError, segment_name, segment_number
 from seqcast.journal.stream import SUMS_SUFFIX, Message, read_sums, stream_batches, stream_schema
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pyarrow as pa
 
 ROW_GROUP_BYTES, ROW_GROUP_ROWS = 64 << 20, 1 << 18
 """A row group ends at either bound: to read a part of a segment, only the row groups with that part are decoded."""
 WAITING_MAX, WAITING_FEW = 256 << 20, 64 << 20
-"""Bytes of segments that wait: above the first number rolling has normal priority, until the second is reached."""
+"""Bytes of segments that wait: above the first number rolling makes no pauses, until the second is reached."""
+PAUSE = 19
+"""A pause is this many times as long as the work before it, so rolling takes a twentieth of a processor."""
 
 EXPIRE_EVERY_S = 60.0
 """How often old segments are looked for while none is rolled, seconds."""
@@ -39,11 +41,14 @@ _COMPRESSION = {"payload": "lz4", "payload_hash": "none"}
 """Columns without zstd: for payloads lz4 takes half the time and saves nearly as much, hashes do not compress."""
 
 
-def roll(stream: Path, manifest: ManifestWriter) -> Path:
+def roll(stream: Path, manifest: ManifestWriter, pause: Callable[[], None] = lambda: None) -> Path:
     """Writes the Parquet file of a finished stream segment and removes the stream. Returns the new file.
 
     The new file gets its name when it is whole, then the manifest lists it, and then the stream is removed: a crash in
     between leaves both, and the manifest says which one is read.
+
+    Args:
+        pause: is called after each row group.
 
     Raises:
         OSError, pyarrow.ArrowInvalid, JournalError: no space, no permission, or the stream is not whole; it is left as
@@ -55,7 +60,7 @@ def roll(stream: Path, manifest: ManifestWriter) -> Path:
         messages, torn = read_sums(stream)
         if torn:
             raise JournalError(f"{stream} is not whole")
-        rolled = _write(stream, messages, partial)
+        rolled = _write(stream, messages, partial, pause)
         partial.replace(target)
         try:
             manifest.roll(rolled)
@@ -86,7 +91,7 @@ def rewrite(journal: Path, number: int, table: pa.Table) -> None:
     save(journal, dataclasses.replace(before, rolled={**before.rolled, number: rolled}))
 
 
-def _write(stream: Path, messages: list[Message], path: Path) -> Rolled:
+def _write(stream: Path, messages: list[Message], path: Path, pause: Callable[[], None]) -> Rolled:
     """Writes the rows of a stream as a Parquet file, one row group after the other, so that no more is in memory."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -102,6 +107,7 @@ def _write(stream: Path, messages: list[Message], path: Path) -> Rolled:
             if group:
                 writer.write_table(pa.Table.from_batches(group), row_group_size=limit)
                 group.clear()
+                pause()
 
         for batch in stream_batches(stream, messages):
             first_idx = first_idx if rows else batch["idx"][0].as_py()
@@ -131,9 +137,12 @@ def _options(schema: pa.Schema) -> dict[str, Any]:
 
 
 class Roller:
-    """Rolls finished segments beside delivery. Its thread runs only on idle processors, as long as no more than
-    ``WAITING_MAX`` bytes wait; beyond that it has normal priority until few are left, so that streams do not pile up on
-    a machine that is always busy. Also removes segments that retention no longer keeps.
+    """Rolls finished segments beside delivery, with pauses as long as no more than ``WAITING_MAX`` bytes wait; beyond
+    that it makes none until few are left, so that streams do not pile up. Also removes segments that retention no
+    longer keeps.
+
+    Its thread has normal priority: one at idle priority that is preempted while it has the GIL, or is about to take it,
+    would stop delivery until a processor is idle.
 
     Args:
         keep_s: highest age of rows that are kept, seconds; 0: any age.
@@ -150,7 +159,8 @@ class Roller:
         self._waiting: deque[tuple[Path, int]] = deque()  # with their bytes
         self._condition = threading.Condition()
         self._closed = False
-        self._idle = False
+        self._hurry = False
+        self._resumed = 0.0  # when the last pause ended
         self._thread: threading.Thread | None = None
 
     def add(self, path: Path, size: int) -> None:
@@ -160,14 +170,12 @@ class Roller:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="journal-roll", daemon=True)
                 self._thread.start()
-            self._set_priority()
 
     def close(self) -> None:
         """Returns when all waiting segments are rolled."""
         with self._condition:
             self._closed = True
             self._condition.notify()
-            self._set_priority()  # from now on somebody waits for it
         if self._thread is not None:
             self._thread.join()
 
@@ -178,15 +186,15 @@ class Roller:
     def _run(self) -> None:
         while True:
             with self._condition:
-                self._set_priority()
                 look_again = min(EXPIRE_EVERY_S, self._keep_s / 4) if self._keep_s else None
                 self._condition.wait_for(lambda: self._waiting or self._closed, look_again)
                 if self._closed and not self._waiting:
                     return
                 path = self._waiting[0][0] if self._waiting else None
             if path is not None:
+                self._resumed = time.monotonic()
                 try:
-                    roll(path, self._manifest)
+                    roll(path, self._manifest, self._pause)
                     name = "rolled"
                 except Exception:
                     name = "roll_errors"  # the stream segment stays and reads as well; the counter shows it
@@ -208,17 +216,15 @@ class Roller:
         with self._condition:
             self._counters["expired"] += len(gone)
 
-    def _set_priority(self) -> None:
-        """Under the condition."""
-        waiting = sum(size for _, size in self._waiting)
-        idle = not self._closed and waiting <= (WAITING_MAX if self._idle else WAITING_FEW)
-        if idle != self._idle and self._thread is not None and self._thread.native_id is not None:
-            self._idle = idle
-            _schedule(self._thread.native_id, "SCHED_IDLE" if idle else "SCHED_OTHER")
+    def _pause(self) -> None:
+        with self._condition:
+            self._hurry = self._size() > (WAITING_FEW if self._hurry else WAITING_MAX)
+            if not self._hurry:
+                worked_s = time.monotonic() - self._resumed
+                self._condition.wait_for(lambda: self._closed or self._size() > WAITING_MAX, PAUSE * worked_s)
+                self._hurry = self._size() > WAITING_MAX
+        self._resumed = time.monotonic()
 
-
-def _schedule(thread: int, policy: str) -> None:
-    """Gives one thread a scheduling policy, if the system has policies."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
-            os.sched_setscheduler(thread, getattr(os, policy), os.sched_param(0))
+    def _size(self) -> int:
+        """Bytes of the segments that wait."""
+        return sum(size for _, size in self._waiting)
