@@ -7,7 +7,8 @@ It writes sound journals, audits them twice in one session (the second is withou
 DuckDB compute, with as many threads as there are processors: the fingerprints by member, view, sender and bucket; where
 positions and global seqnos are not dense; and where a sender's messages are out of order or a packet lacks one.
 The audit also compares the checksum of each file and, with ``--full``, hashes the payloads again; DuckDB does not. With
-``--small-rows`` the same rows are audited in small segments too, in the same session: what a segment costs.
+``--small-rows`` the same rows are audited in small segments too, in the same session, and by DuckDB: what a segment
+costs, and how many rows cost as much (``as_rows``).
 
 CPU seconds are those of all processes that took part (driver, JVM, Python workers), so they hold on a busy machine too;
 ``ratio`` is the second run's to DuckDB's. Peak memory is that of the JVM and of the largest Python worker.
@@ -122,6 +123,7 @@ def by_spark(arguments: argparse.Namespace, top: Path, small: Path) -> dict[str,
             cpu = told["small"]["cpu_s"][1] - told["cpu_s"][1]
             told["small"]["ratio"] = round(told["small"]["cpu_s"][1] / told["cpu_s"][1], 2)
             told["small"]["cpu_ms_per_segment"] = round(cpu / max(1, more) * 1e3, 3)
+            told["small"]["as_rows"] = round(cpu / max(1, more) / told["cpu_s"][1] * told["rows"])
         return told
     finally:
         spark.stop()
@@ -179,6 +181,8 @@ def main() -> None:
         if not arguments.no_duckdb:
             told["duckdb"] = by_duckdb(large)
             told["ratio"] = round(told["cpu_s"][1] / told["duckdb"]["cpu_s_all"], 2)
+            if arguments.small_rows:
+                told["small"]["duckdb_ratio"] = round(by_duckdb(small)["cpu_s_all"] / told["duckdb"]["cpu_s_all"], 2)
         print(json.dumps(told))
     finally:
         shutil.rmtree(top)

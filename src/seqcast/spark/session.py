@@ -30,6 +30,15 @@ JAVA_MIN = 17
 SHIPPED = "seqcast-package"
 """Directory, in an executor's working directory, into which Spark unpacks the package."""
 
+LOCAL_SETTINGS = {
+    # For each file of a query's log Spark's default calls programs (`readlink` eight times, `chmod` twice), two files a
+    # micro-batch. This one writes the same files, also first under another name, and calls only `chmod`.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+"""Settings of Spark on this machine alone, where checkpoints are on a local file system."""
+
 # Spark's launcher always asks for a module that only speeds up linear algebra: a smaller Java lacks it and stops, and
 # others print a warning. sun.security.action went with Java 24. Neither is needed here.
 _SHIM = """#!/bin/sh
@@ -108,6 +117,8 @@ def open_session(master: str | None = None, *, name: str = "seqcast audit", ship
         "spark.sql.warehouse.dir": str(files / "warehouse"),
         "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1) if local else 200),
     }
+    if local:
+        settings |= LOCAL_SETTINGS
     if ship and not local:
         settings["spark.archives"] = f"{_packed(files)}#{SHIPPED}"
         settings["spark.executorEnv.PYTHONPATH"] = f"./{SHIPPED}"
