@@ -11,6 +11,7 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -751,10 +752,10 @@ def test_a_segment_that_could_not_be_rolled_does_not_end_retention(
 ) -> None:
     real = journal_roll.roll
 
-    def roll(path: Path, listed: manifest.ManifestWriter) -> Path:
+    def roll(path: Path, listed: manifest.ManifestWriter, pause: Callable[[], None]) -> Path:
         if journal_roll.segment_number(path) in fails:
             raise OSError("no space left on device")
-        return real(path, listed)
+        return real(path, listed, pause)
 
     monkeypatch.setattr(journal_roll, "roll", roll)
     writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0, segment_rows=100, keep_bytes=1)
