@@ -367,6 +367,19 @@ def test_a_table_has_the_wanted_rows_of_all_journals_wherever_they_are(tmp_path:
     assert payloads(since="2033-01-01") == []
 
 
+@pytest.mark.parametrize("file", ["journal.json", "segments.json", "views.jsonl"])
+def test_a_table_leaves_out_no_journal_that_is_damaged(tmp_path: Path, file: str) -> None:
+    journal(tmp_path, A, [(V1, ONE)], payload="full")
+    hit = journal(tmp_path, B, [(V1, ONE)], payload="full") / file
+    hit.write_bytes(hit.read_bytes().replace(b"e", b"f", 1))
+    with Tap(tmp_path, ("127.0.0.1", 0), b"t" * 16) as tap:
+        for store in (Folders([str(tmp_path / "*")]), Taps(f"127.0.0.1:{tap.address[1]}", b"t" * 16, "")):
+            with pytest.raises(seqcast.UsageError, match=file):
+                JournalReader([store], Wanted()).partitions()
+    with pytest.raises(seqcast.UsageError, match="cannot be reached"):
+        JournalReader([store], Wanted()).partitions()
+
+
 MEMBER = """
     import sys, time
     import seqcast

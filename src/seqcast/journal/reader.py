@@ -216,14 +216,18 @@ def find(paths: Sequence[str | Path], *, open_segments: bool = True) -> list[Jou
     return [read(path, open_segments=open_segments) for path in sorted(directories)]
 
 
-def journal_files(paths: Sequence[str | Path]) -> dict[int, Path]:
+def journal_files(paths: Sequence[str | Path], *, strict: bool = False) -> dict[int, Path]:
     """The journals in the given directories now: id of the member -> its directory. Leaves out what is missing,
-    and journals that this version cannot read."""
+    and journals that this version cannot read.
+
+    Raises:
+        JournalError: if ``strict``, instead of leaving out a journal that cannot be read.
+    """
     found = {}
     for given in map(Path, paths):
         if given.is_dir():
             for path in [given] if (given / HEADER_FILE).exists() else _journals_in(given):
-                with contextlib.suppress(JournalError):
+                with contextlib.nullcontext() if strict else contextlib.suppress(JournalError):
                     found[int(_header(_header_text(path), path)["member"]["id"], 16)] = path.resolve()
     return found
 

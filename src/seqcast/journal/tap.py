@@ -192,7 +192,7 @@ class Tap:
         try:
             match request:
                 case {"want": "members"}:
-                    members = sorted(journal_files([self._directory]))
+                    members = sorted(journal_files([self._directory], strict=request.get("strict") is True))
                     _send(connection, b"J", json.dumps([f"{member:016x}" for member in members]).encode())
                 case {"want": "journal", "member": str(member), "known": int(known)} if known >= 0:
                     _send(connection, b"J", json.dumps(_description(self._path(member), known)).encode())
@@ -311,14 +311,17 @@ class TapClient:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_connection": None, "_views": {}}
 
-    def members(self) -> list[int]:
+    def members(self, *, strict: bool = False) -> list[int]:
         """Ids of the members whose journals the tap serves.
 
+        Args:
+            strict: a journal that cannot be read is an error, and not left out.
+
         Raises:
-            TapGone: it cannot be reached.
+            TapGone: it cannot be reached, or has a journal that cannot be read.
             RemoteProtocolError: its answer is invalid.
         """
-        answer = self._json({"want": "members"})
+        answer = self._json({"want": "members", "strict": strict})
         if not isinstance(answer, list):
             raise self._wrong("its list of members is invalid")
         try:

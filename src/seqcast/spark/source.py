@@ -217,11 +217,15 @@ class JournalReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         parts: list[Part] = []
-        for found in Follower(self._stores, True, 0.0).all():
-            begin, end = self._wanted.span(found.journal)
-            begin, end = max(begin, found.journal.first_idx), min(end, found.journal.end_idx)
-            for first, last in found.store.ranges(found.journal, begin, end, self._wanted.since_ns):
-                parts.append(found.store.part(found.journal, self._wanted, first, last))
+        found: dict[int, Found] = {}
+        for store in self._stores:
+            for journal in store.all():
+                found.setdefault(journal.member.id, Found(store, journal))
+        for each in sorted(found.values(), key=lambda each: (each.journal.member.name, each.id)):
+            begin, end = self._wanted.span(each.journal)
+            begin, end = max(begin, each.journal.first_idx), min(end, each.journal.end_idx)
+            for first, last in each.store.ranges(each.journal, begin, end, self._wanted.since_ns):
+                parts.append(each.store.part(each.journal, self._wanted, first, last))
         return parts
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

@@ -41,6 +41,13 @@ class Store(Protocol):
             JournalError: it is damaged, or of another version.
         """
 
+    def all(self) -> Iterator[Journal]:
+        """Every journal as it is now.
+
+        Raises:
+            JournalError: the store cannot be reached, or one of its journals cannot be read.
+        """
+
     def rows(self, journal: Journal, first: int, end: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The rows at positions ``first`` to ``end`` - 1."""
 
@@ -131,9 +138,15 @@ class Folders:
         self._found: dict[int, Path] = {}
 
     def members(self) -> list[int]:
-        given = [found for path in self._paths for found in ([path] if Path(path).exists() else glob.glob(path))]
-        self._found = journal_files(given)
+        self._found = journal_files(self._given())
         return sorted(self._found)
+
+    def all(self) -> Iterator[Journal]:
+        for path in journal_files(self._given(), strict=True).values():
+            yield read(path, open_segments=False)
+
+    def _given(self) -> list[str]:
+        return [found for path in self._paths for found in ([path] if Path(path).exists() else glob.glob(path))]
 
     def journal(self, member: int) -> Journal | None:
         if not (member in self._found and self._found[member].exists()):
@@ -189,6 +202,10 @@ class Taps:
             return self._client.members()
         except TapGone:
             return []
+
+    def all(self) -> Iterator[Journal]:
+        for member in self._client.members(strict=True):
+            yield self._client.journal(member)
 
     def journal(self, member: int) -> Journal | None:
         try:
