@@ -335,6 +335,28 @@ def test_a_reader_beside_the_writer_finds_every_row_once(tmp_path: Path) -> None
     assert table(writer.path)["idx"].to_pylist() == list(range(30_000))
 
 
+def test_writing_and_rolling_import_nothing_beside_delivery(tmp_path: Path) -> None:
+    """An import has the GIL for as long as it takes; pyarrow's conversions would import pandas."""
+    script = textwrap.dedent(
+        f"""
+        import sys; sys.path.insert(0, {str(Path(__file__).parents[1] / "helpers")!r})
+        from journal_data import Row, batch_of, member, view
+        from seqcast.journal.writer import JournalWriter
+        a = member("a"); of = view(1, [a])
+        writer = JournalWriter({str(tmp_path)!r}, cluster="test", member=a, segment_rows=1)
+        before = set(sys.modules)
+        writer.view(of, 1)
+        writer.batch(batch_of([Row(a, 1, 0, 1, b"x")], of), of)
+        writer.close("leave")
+        assert writer.counters()["rolled"] == 1
+        print(sorted(set(sys.modules) - before))
+        """
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
 def test_rolling_pauses_until_much_waits_or_the_journal_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,7 +108,7 @@ class JournalWriter:
                 "keep_bytes not negative"
             )
         try:
-            import pyarrow  # noqa: F401
+            import pyarrow.parquet  # noqa: F401  # now, as rolling would import it beside delivery, with the GIL
         except ImportError as error:
             raise ConfigError("a journal needs pyarrow: pip install 'seqcast[journal]'") from error
         self.path = Path(directory) / directory_name(member)
