@@ -291,7 +291,7 @@ cdef class AsyncSender:
     def send(self, payload, *, to=None, timeout=None, bint ordered=True):
         """Sends one message; waits for credit. Arguments and errors are those of ``seqcast.Group.send``.
 
-        The message of a cancelled call may still be sent.
+        The message of a cancelled call may still be sent, even after the message of a later call.
         """
         cdef SendCall call = SendCall.__new__(SendCall)
         call.group = self
