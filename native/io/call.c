@@ -155,7 +155,6 @@ static int take_batch(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_
     uint64_t before = sc_engine_unsent(d->engine), sendable = sc_engine_sendable(d->engine);
     int result = sc_engine_deliver(d->engine, batch, bytes_max, marker, sc_now());
     int credit = sc_engine_sendable(d->engine) != sendable;
-    if (credit && d->waits.watched) sc_tell_watcher(d);
     if (batch->n <= 1 && !later) sc_engine_taken(d->engine);
     /* Acks, and packets that a sequencer stamped with the credit from its own delivery. */
     int urgent = sc_engine_urgent(d->engine) || sc_engine_unsent(d->engine) > before;

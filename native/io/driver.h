@@ -67,13 +67,13 @@ typedef struct { /* receive.c; all of it is the role holder's */
     uint64_t nap_bytes; /* expected bytes of that */
     uint64_t gather; /* bytes: a quarter of a window */
     unsigned looks; /* at the sockets, by a spinning thread */
+    int talk; /* the lane that brought the last message */
 } sc_round;
 
 typedef struct { /* wake.c; under the engine's lock, except the atomics */
     sc_cond control; /* the control thread waits */
     int control_waiting, control_kicked;
-    int watched; /* an event loop waits: one wake-up of `watch` when something is deliverable or sendable */
-    uint64_t watched_sendable;
+    int watched; /* an event loop waits: one wake-up of `watch` when something is deliverable */
     sc_fd watch[2]; /* to be written, to be polled; open while an event loop may wait */
     sc_atomic sleep_until; /* the role's holder waits on the sockets until this time; 0: it is awake */
     sc_atomic caller_wants; /* the holder is a caller that waits for SC_WANT_*, which other local threads may cause */
@@ -182,11 +182,11 @@ void sc_driver_kick_control(sc_driver *d);
 /* The control plane changed the engine: transmits, and wakes all waiting threads. */
 void sc_driver_poke(sc_driver *d);
 
-/* For event loops: makes `watch[1]` readable once when something is deliverable, sendable has changed from `mark`, or the driver
- * stops. If that is already the case, returns 1, and nothing is watched.
+/* For event loops: makes `watch[1]` readable once when something is deliverable or the driver stops. If that is already the
+ * case, returns 1, and nothing is watched.
  * The descriptor outlives sc_driver_close: a poll forgets a descriptor that is closed before it has looked. */
 int sc_driver_watch_open(sc_driver *d); /* 0, or -1 without a descriptor */
-int sc_driver_watch(sc_driver *d, int want, uint64_t mark);
+int sc_driver_watch(sc_driver *d);
 void sc_driver_watch_clear(sc_driver *d);
 void sc_driver_watch_close(sc_driver *d);
 

@@ -9,7 +9,7 @@
 #define LOAD_PACKETS 32
 #define GATHER_BYTES (512u << 10) /* what a nap should gather, but no more than triggers an ack */
 #define FIRST_BATCH 4 /* also of large buffers: they are checked and ordered while they are in the cache */
-#define LOOKS 8 /* a spinning thread looks at all sockets once in this many turns ... */
+#define LOOKS 8 /* a spinning thread looks at all sockets once in this many turns, at both streams twice ... */
 #define LOOK_BYTES 4096 /* ... and at unicasts, among them acks, also when this much data came */
 #define REFUSALS 16
 #define LATE_NS 1000000
@@ -92,8 +92,11 @@ static uint64_t receive(sc_driver *d, int lanes, int *urgent) {
         prepare(d, d->io.config.receive_batch);
         sc_mutex_unlock(d->lock);
     }
-    for (int k = 0; k < SC_IO_SOCKETS; k++)
-        if (lanes & 1 << order[k]) bytes += receive_lane(d, order[k], urgent);
+    for (int k = 0; k < SC_IO_SOCKETS; k++) {
+        uint64_t got = lanes & 1 << order[k] ? receive_lane(d, order[k], urgent) : 0;
+        if (got && order[k] != SC_LANE_CONTROL) d->round.talk = order[k];
+        bytes += got;
+    }
     return bytes;
 }
 
@@ -143,12 +146,15 @@ static void nap(sc_driver *d) {
     sc_sleep(d->round.nap_ns);
 }
 
-/* Looking at an empty socket costs a tenth of the way of a message from process to process. So the data socket is looked at
- * most often, and a few messages that arrived on it reach the application before any other socket is looked at. */
+/* Looking at an empty socket costs a tenth of the way of a message from process to process, and a message that arrives at
+ * another one meanwhile waits for it. So the socket that brought the last message is looked at most often: a conversation is by
+ * multicast or by unicast. A few messages reach the application before any other socket is looked at. */
 static uint64_t look(sc_driver *d, int *urgent) {
-    if (++d->round.looks % LOOKS == 0) return receive(d, SC_IO_ALL, urgent);
-    uint64_t bytes = receive(d, 1 << SC_LANE_DATA, urgent);
-    return bytes == 0 || bytes > LOOK_BYTES ? bytes + receive(d, 1 << SC_LANE_UNICAST, urgent) : bytes;
+    const int streams = 1 << SC_LANE_DATA | 1 << SC_LANE_UNICAST;
+    uint32_t turn = ++d->round.looks;
+    if (turn % LOOKS == 0) return receive(d, SC_IO_ALL, urgent);
+    uint64_t bytes = receive(d, turn % (LOOKS / 2) == 0 ? streams : 1 << d->round.talk, urgent);
+    return bytes > LOOK_BYTES ? bytes + receive(d, 1 << SC_LANE_UNICAST, urgent) : bytes;
 }
 
 /* Looks at the sockets repeatedly for the busy-poll time; returns the bytes received. */

@@ -21,13 +21,13 @@ void sc_transmitter_free(sc_transmitter *tx) {
 
 static void transmit(sc_driver *d, int all) {
     int n, own;
-    int64_t deadline;
+    int64_t deadline = SC_NEVER;
     do {
         int64_t now = sc_now();
         sc_mutex_lock(d->lock);
         uint64_t sendable = sc_engine_sendable(d->engine);
         n = sc_engine_transmit(d->engine, d->tx.runs, TX_RUNS, now, all);
-        deadline = sc_engine_deadline(d->engine);
+        if (n <= 0) deadline = sc_engine_deadline(d->engine); /* what is due is sent first */
         own = sc_engine_deliverable(d->engine) > 0;
         int credit = sc_engine_sendable(d->engine) != sendable; /* lent memory is free again */
         if (own || credit || sc_engine_has_event(d->engine)) sc_tell_engine_news(d);

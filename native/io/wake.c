@@ -68,7 +68,7 @@ void sc_kick_io(sc_driver *d) {
 /* ---- event loops -------------------------------------------------------------------------------------------- */
 
 void sc_tell_watcher(sc_driver *d) {
-    if (!sc_load(&d->stop) && !sc_has(d, d->waits.watched, d->waits.watched_sendable)) return;
+    if (!sc_load(&d->stop) && !sc_has(d, SC_WANT_DELIVERY, 0)) return;
     d->waits.watched = 0;
     sc_signal(d->waits.watch[0]);
 }
@@ -93,11 +93,10 @@ void sc_driver_watch_close(sc_driver *d) {
     sc_mutex_unlock(d->lock);
 }
 
-int sc_driver_watch(sc_driver *d, int want, uint64_t mark) {
+int sc_driver_watch(sc_driver *d) {
     sc_mutex_lock(d->lock);
-    int there = sc_load(&d->stop) || sc_has(d, want, mark);
-    d->waits.watched = there ? 0 : want;
-    d->waits.watched_sendable = mark;
+    int there = sc_load(&d->stop) || sc_has(d, SC_WANT_DELIVERY, 0);
+    d->waits.watched = !there;
     sc_mutex_unlock(d->lock);
     return there;
 }

@@ -386,7 +386,7 @@ class Group(driver.AsyncSender):
             return
         self._waiter = self._loop.create_future()
         try:
-            if not self._driver.watch(True, False):
+            if not self._driver.watch():
                 await _in_time(self._waiter, timeout)
         finally:
             self._waiter = None

@@ -325,13 +325,12 @@ def test_a_journal_that_was_closed_and_ends_early_is_not_whole(here: Any, tmp_pa
     assert re.search(r"c's journal ends before row \d+, and was closed at row \d+", report.as_text())
 
 
-def test_many_segments_are_stitched(here: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqcast.journal.writer.GROUP_ROWS", 20)
+def test_many_segments_are_stitched(here: Any, tmp_path: Path) -> None:
     script = Script()
-    assert failed(check_cluster(here, find([script.write(tmp_path / "sound", segment_rows=20)]))) == set()
+    assert failed(check_cluster(here, find([script.write(tmp_path / "sound", segment_rows=20, step=20)]))) == set()
     rows = script.at(B, script.v2)
     del rows[-30:-10]
-    report = check_cluster(here, find([script.write(tmp_path / "gap", segment_rows=20)]))
+    report = check_cluster(here, find([script.write(tmp_path / "gap", segment_rows=20, step=20)]))
     assert failed(report) == {"gaps", "agreement"}, report.as_text()
 
 

@@ -24,7 +24,7 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from journal_data import Delivered, Row, as_live, batch_of, journal, member, view
+from journal_data import Delivered, Row, as_live, batch_of, journal, member, view, wait_for_rows
 from members import LIMIT_S, wait_until
 
 import seqcast
@@ -54,13 +54,6 @@ def rows_of(count: int, *, sender: Member = A, start: int = 1, first_global: int
 
 def table(path: Path) -> pa.Table:
     return pa.Table.from_batches(journal_read.read(path).batches())
-
-
-def wait_for_rows(writer: JournalWriter, count: int) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while writer.counters()["rows"] < count:
-        assert time.monotonic() < deadline, writer.counters()
-        time.sleep(0.002)
 
 
 @pytest.mark.parametrize("payload", ["full", "hash"])
@@ -406,7 +399,7 @@ def test_a_last_segment_that_is_rolled_between_two_looks_keeps_its_rows(
     now, before = manifest.load(path), dataclasses.replace(manifest.load(path), rolled={})
     looks = iter([before])
     monkeypatch.setattr(journal_read, "load", lambda of: next(looks, now))
-    assert journal_read.read(path).rows == 50 and journal_read.extent(path) == (0, 50)
+    assert journal_read.read(path).rows == 50
 
 
 def test_a_crash_between_rolling_and_removing_the_stream_reads_the_rows_once(tmp_path: Path) -> None:
@@ -899,7 +892,7 @@ def test_who_follows_a_journal_opens_no_segment_to_find_its_rows(
     monkeypatch.setattr("pyarrow.parquet.ParquetFile", None)
     monkeypatch.setattr(journal_read, "stream_schema", None)
     assert journal_read.find([path], open_segments=False) == [found] and len(found.segments) == 2
-    assert journal_read.extent(path) == (0, 90)
+    assert (found.first_idx, found.rows) == (0, 90)
 
 
 def test_a_segment_without_a_column_is_damage(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from members import LIMIT_S
 
 from seqcast.core.orders import by_name
 from seqcast.journal import manifest
@@ -91,6 +93,13 @@ def batch_of(rows: list[Row], of: View, delivered_ns: int = 1_700_000_000_000_00
     return Delivered(data, offsets, np.array([tuple(run) for run in runs], RUN_DTYPE), of.view_id.tag, delivered_ns)
 
 
+def wait_for_rows(writer: JournalWriter, count: int) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while writer.counters()["rows"] < count:
+        assert time.monotonic() < deadline, writer.counters()
+        time.sleep(0.002)
+
+
 def journal(
     top: Path,
     who: Member,
@@ -99,17 +108,23 @@ def journal(
     closed: str | None = "leave",
     successor: View | None = None,
     cluster: str = "test",
+    step: int = 1000,
     **settings: Any,
 ) -> Path:
     """Journals a member's story: each view and what was delivered in it. ``closed=None``: the member crashed.
-    ``successor``: the view by which a member left."""
+    ``successor``: the view by which a member left. With ``segment_rows`` each ``step`` rows are written by
+    themselves, so that segments end at the same rows under any load."""
     settings.setdefault("payload", "hash")
     writer = JournalWriter(top, cluster=cluster, member=who, flush_s=0.001, **settings)
+    count = 0
     for at, (of, rows) in enumerate(story):
         order = by_name(of.mechanism)
         writer.view(of, at_ns=1_700_000_000_000_000_000 + at, prefix=order.prefix, total=order.total)
-        for first in range(0, len(rows), 1000):
-            writer.batch(batch_of(rows[first : first + 1000], of), of)
+        for first in range(0, len(rows), step):
+            writer.batch(batch_of(rows[first : first + step], of), of)
+            count += len(rows[first : first + step])
+            if "segment_rows" in settings:  # else the load decides where segments end
+                wait_for_rows(writer, count)
     writer.close(closed or "crash", at_view_end=closed == "leave", successor=successor)
     if closed is None:  # what SIGKILL leaves: no closing record
         views = writer.path / "views.jsonl"

@@ -180,16 +180,15 @@ static void *state(void *arg) {
 static void *observer(void *arg) {
     member *m = arg;
     const char *names[128];
-    uint64_t values[128], mark = 0;
+    uint64_t values[128];
     sc_io_counters io_counters;
     sc_drive_counters drive_counters;
     struct pollfd fd = {.fd = m->driver.waits.watch[1], .events = POLLIN}; /* as an event loop keeps it */
     for (int i = 0; !sc_load(&m->ends); i++) {
-        if (!sc_driver_watch(&m->driver, SC_WANT_DELIVERY | SC_WANT_SENDABLE, mark)) {
+        if (!sc_driver_watch(&m->driver)) {
             if (poll(&fd, 1, 5) > 0) sc_driver_watch_clear(&m->driver);
         }
         sc_mutex_lock(&m->lock);
-        mark = sc_engine_sendable(m->engine);
         sc_engine_counter_values(m->engine, names, values, 128);
         sc_mutex_unlock(&m->lock);
         sc_driver_counters(&m->driver, &io_counters, &drive_counters);

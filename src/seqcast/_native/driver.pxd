@@ -79,7 +79,6 @@ cdef extern from "io/driver.h" nogil:
         SC_SEND_MARKS
         SC_BAD_OFFSETS
         SC_WANT_DELIVERY
-        SC_WANT_SENDABLE
 
     ctypedef struct sc_drive_config:
         int64_t busy_poll_ns
@@ -145,7 +144,7 @@ cdef extern from "io/driver.h" nogil:
     void sc_driver_kick_control(sc_driver *d)
     void sc_driver_poke(sc_driver *d)
     int sc_driver_watch_open(sc_driver *d)
-    int sc_driver_watch(sc_driver *d, int want, uint64_t mark)
+    int sc_driver_watch(sc_driver *d)
     void sc_driver_watch_clear(sc_driver *d)
     void sc_driver_watch_close(sc_driver *d)
     void sc_driver_forked(sc_driver *d)

@@ -152,13 +152,11 @@ class Driver:
         Raises:
             OSError: the process has too many descriptors.
         """
-    def watch(self, delivery: bool, sendable: bool, mark: int = 0) -> bool:
-        """Makes that descriptor readable once when something is deliverable, ``sendable()`` is no longer ``mark``, or
-        the driver stops. True: that is already the case, and nothing is watched."""
+    def watch(self) -> bool:
+        """Makes that descriptor readable once when something is deliverable or the driver stops. True: that is already
+        the case, and nothing is watched."""
     def watch_clear(self) -> None: ...
     def watch_close(self) -> None: ...
-    def sendable(self) -> int:
-        """Changes whenever a waiting sender may make progress."""
 
 class Sender:
     """The part of a group that sends single messages."""

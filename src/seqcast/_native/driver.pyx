@@ -496,9 +496,8 @@ cdef class Driver:
             raise OSError(EMFILE, "eventfd")
         return self.d.waits.watch[1]
 
-    def watch(self, bint delivery, bint sendable, uint64_t mark=0):
-        cdef int want = (SC_WANT_DELIVERY if delivery else 0) | (SC_WANT_SENDABLE if sendable else 0)
-        return sc_driver_watch(self.d, want, mark) != 0
+    def watch(self):
+        return sc_driver_watch(self.d) != 0
 
     def watch_clear(self):
         if not self.forked:
@@ -507,12 +506,6 @@ cdef class Driver:
     def watch_close(self):
         if not self.forked:
             sc_driver_watch_close(self.d)
-
-    def sendable(self):
-        sc_mutex_lock(&self.engine.lock)
-        cdef uint64_t mark = sc_engine_sendable(self.engine.e)
-        sc_mutex_unlock(&self.engine.lock)
-        return mark
 
 
 include "calls.pxi"

@@ -297,17 +297,6 @@ def assemble(
     )
 
 
-def extent(path: Path) -> tuple[int, int]:
-    """(position of the first row, position behind the last one) of a journal. Reads only its manifest and the
-    checksums of its streams: a reader that follows the journal asks again and again.
-
-    Raises:
-        JournalDamaged: a file is not as it was written.
-    """
-    first_idx, found = _look(path, lambda segment: None)
-    return first_idx, first_idx + sum(segment.rows for segment in found)
-
-
 def segment_batches(
     segment: Segment,
     columns: Sequence[str] | None = None,
