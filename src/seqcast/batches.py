@@ -145,7 +145,7 @@ class Counters:
     incomplete: int = 0
     """Batches whose rows did not all reach this member: it joined without state, or was cut off, in the middle."""
     abandoned: int = 0
-    """Batches whose writer began anew, or left the group, before END."""
+    """Batches whose writer began anew, left the group, or sent more rows than it had announced, before END."""
     malformed: int = 0
     """Messages with the mark of a batch that are none."""
 
@@ -249,6 +249,7 @@ class Batches:
             elif event.payload.startswith(ROW):
                 if (staged := self._staged.get(event.sender.id)) is not None:
                     staged.add_one(event.payload)
+                    self._check_rows(event.sender.id, staged)
             else:
                 yield from self._mark(event)
 
@@ -269,6 +270,7 @@ class Batches:
                 self._clock.hear(sender, int(sent_ns[begin:end].max()))
                 if (staged := self._staged.get(sender)) is not None:
                     staged.add(data, offsets[begin : end + 1])
+                    self._check_rows(sender, staged)
             else:
                 for message in batch.messages(begin, end):
                     yield from self.take(message)
@@ -395,6 +397,11 @@ class Batches:
         self._table = {each: entry for each, entry in self._table.items() if entry[1] >= oldest}
         while len(self._table) > WRITERS_MAX:
             del self._table[next(iter(self._table))]
+
+    def _check_rows(self, sender: int, staged: _Staged) -> None:
+        """A writer that sends more rows than it announced would otherwise fill the disk of every member."""
+        if staged.came > staged.rows:
+            self._abandon(sender)
 
     def _abandon(self, sender: int) -> None:
         staged = self._staged.pop(sender, None)

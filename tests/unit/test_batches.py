@@ -199,6 +199,19 @@ def test_only_an_application_that_merges_is_merged():
     assert left.receivers[0].writers == {"q": 0}
 
 
+def test_a_batch_with_more_rows_than_announced_is_dropped_at_once_and_its_repetition_is_delivered():
+    stream = Stream(Batches())
+    stream.send(batches.begin("q", 0, 1))
+    stream.send(batches.ROW + b"1")
+    stream.send(batches.ROW + b"2")
+    assert not stream.receivers[0]._staged and stream.receivers[0].counters.abandoned == 1
+    stream.send(batches.ROW + b"3")
+    stream.send(batches.end("q", 0))
+    assert stream.out[0] == [] and not stream.receivers[0]._staged
+    stream.batch(0, [b"1"])
+    assert stream.out[0] == [b"1"]
+
+
 def test_a_batch_with_a_hole_is_not_delivered_and_its_repetition_is():
     stream = Stream(Batches())
     stream.send(batches.ROW + b"of a batch whose beginning this member never had")

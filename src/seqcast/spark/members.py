@@ -205,11 +205,15 @@ def _check_views(
     spans = {signed(view.tag): (view, end) for view, end in zip(journal.views, ends, strict=False)}
     highest: dict[int, int] = {}
     late: dict[int, int] = {}
-    for run in runs:
+    tail = len(runs)  # the runs from here on are of views that no record names
+    while tail and runs[tail - 1].tag not in spans:
+        tail -= 1
+    for at, run in enumerate(runs):
         if run.tag not in spans:
-            if journal.torn_records:  # a view is recorded before its rows
+            # A view is recorded before its rows, but a crash of the machine may take the record and leave the rows.
+            if journal.torn_records or (at >= tail and journal.closed_idx < 0):
                 raise JournalDamaged(
-                    f"{journal.path / VIEWS_FILE} ends with a torn record, and row {run.idx} is of its view"
+                    f"{journal.path / VIEWS_FILE} lacks its end: row {run.idx} is of a view behind the last one"
                 )
             report.violation("sending view", f"{who} delivered row {run.idx} in {names.view(run.tag)}", run.rows)
             continue
