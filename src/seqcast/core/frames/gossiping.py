@@ -33,8 +33,11 @@ Leasts = Annotated[tuple[Least, ...], listed(shape_of(Least), MEMBERS_MAX)]
 
 @dataclass(frozen=True, slots=True)
 class Gossip:
-    """Member to some others, which pass it on: what I have of each sender (ranks), and in whoever sends it what all
-    members have: of those counted in this round, and of all in the round before. Neither repeated nor answered."""
+    """Member to others, which pass it on: what I have of each sender, and the tally. Neither repeated nor answered.
+
+    Senders and members are ranks. The tally is that of whoever sends the gossip or passes it on: the least that the
+    members ``counted`` in this ``round`` have, and as ``result`` the least that all members had in the round before.
+    """
 
     view: Id
     origin: Rank
