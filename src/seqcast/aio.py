@@ -45,7 +45,8 @@ T = TypeVar("T")
 MERGE_POLL_S = 0.005
 THREAD_WAIT_S = 0.1
 HOLD_S = 0.005
-"""Messages that come faster than they are taken keep the event loop from its other tasks for no longer than this."""
+"""When messages come faster than they are taken, a call that takes one lets the event loop run its other tasks first if
+this long has passed. ``async for`` looks once in 128 messages."""
 
 
 def join(
@@ -371,7 +372,6 @@ class Group(driver.AsyncSender):
                 if left is not None and left <= 0:
                     return None
                 await self._deliverable(left)
-                self._turned_s = self._loop.time()
         finally:
             self._taking.release()
 
@@ -388,6 +388,7 @@ class Group(driver.AsyncSender):
         try:
             if not self._driver.watch():
                 await _in_time(self._waiter, timeout)
+                self._turned_s = self._loop.time()
         finally:
             self._waiter = None
 
