@@ -569,10 +569,10 @@ print(len(group.recv().payload), group.leave())
     with join(name, "b", order="sequencer", suspect_s=600.0) as b:
         size = b.counters()["window_bytes"] * 3 // 4
         process.send_signal(signal.SIGSTOP)
-        threading.Timer(1.0, process.send_signal, [signal.SIGCONT]).start()
         with pytest.raises(seqcast.SendTimeout):
             b.send(bytes(size + 1), timeout=0)  # it is not begun
         began, worked = time.monotonic(), time.thread_time()
+        threading.Timer(1.0, process.send_signal, [signal.SIGCONT]).start()
         b.send(bytes(size), timeout=0.05)
         assert time.monotonic() - began > 0.9 and time.thread_time() - worked < 0.4
         assert output(process).split() == [str(size), "True"]
