@@ -171,9 +171,11 @@ class Sender:
             payload: bytes, or an object with a contiguous buffer.
             to: a member of the view; None: the group. Messages that this member sends to itself need credit too:
                 beyond ``unicast_bytes`` the call waits until another thread has received some of them.
-            timeout: seconds to wait for credit or for the end of a view change; None: no limit. With
-                ``send_while_blocked="queue"`` the call does not wait for a view change or a pause: it copies the
-                message, which is sent afterwards. If this member's membership ends first, ``Lost`` reports it.
+            timeout: seconds to wait for credit or for the end of a view change; None: no limit. A message of more than
+                half the window that travels by way of the sequencer waits until it is ordered: once all of it is on
+                its way, also beyond the timeout. With 0 it is not begun. With ``send_while_blocked="queue"`` the call
+                does not wait for a view change or a pause: it copies the message, which is sent afterwards. If this
+                member's membership ends first, ``Lost`` reports it.
             ordered: False: the message travels beside the total order. It has no global seqno and waits for nothing but
                 the earlier messages of this member, and every member of the view delivers it before the view ends.
                 Members may deliver it at different places among the messages of others. Without a total order, with the
