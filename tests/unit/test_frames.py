@@ -273,6 +273,9 @@ def test_the_largest_frames_stay_within_the_limit():
     fetch = tuple(Fetch(127, 1 << 40, 1 << 40, 127) for _ in range(FETCH_MAX))
     proposal = replace(full, subgroups=(), shortfalls=())
     names = tuple(info.name for info in infos)
+    ranks = tuple(range(MEMBERS_MAX))
+    has = tuple(Has(rank, SEQNO, SEQNO, SEQNO, SEQNO) for rank in ranks)
+    least = tuple(Least(rank, SEQNO, SEQNO) for rank in ranks)
     frames = [
         full,
         Ok(TOP, (9999, 127), 1 << 40, held, tuple(i.id for i in infos), (9999, 127)),
@@ -281,6 +284,7 @@ def test_the_largest_frames_stay_within_the_limit():
         Accepted(TOP, (9999, 127), (9998, 127), proposal),
         BlockedSide(1 << 52, Side(TOP, (9999, 127)), names[0], names, names, True),
         Token(TOP, 1 << 52, TOP, TOP, ids, ids, ids, infos[:TOKEN_JOINERS_MAX], True),
+        Gossip(TOP, 127, 1 << 52, 127, has, ranks, ranks, 1 << 52, ranks, least, least),
     ]
     assert all(len(dump(frame)) <= FRAME_BYTES_MAX for frame in frames)
     assert isinstance(load(dump(full)), NewView)
