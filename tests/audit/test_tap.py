@@ -323,6 +323,7 @@ def test_a_reader_that_dribbles_its_proof_keeps_no_place(tmp_path: Path, monkeyp
         socket.create_connection(server.address) as slow,
         contextlib.suppress(OSError),  # of the writing end, once it was hung up on
     ):
+        assert slow.recv(1)  # of its hello: the reader has the only place
         for _ in range(63):  # one less than a proof has
             slow.sendall(b"x")
             if server._room._value:
