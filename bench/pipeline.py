@@ -31,7 +31,7 @@ BENCH = Path(__file__).resolve().parent
 DOCS = BENCH.parent / "docs"
 SIZES = (64, 1024)
 SMALL_ROWS = 8192
-"""Rows of a small segment: as few as the journal gathers before it writes."""
+"""A small segment ends at the first write that brings it to this many rows."""
 
 
 def parts(options: argparse.Namespace) -> dict[str, list[str]]:

@@ -153,8 +153,13 @@ static uint64_t look(sc_driver *d, int *urgent) {
     const int streams = 1 << SC_LANE_DATA | 1 << SC_LANE_UNICAST;
     uint32_t turn = ++d->round.looks;
     if (turn % LOOKS == 0) return receive(d, SC_IO_ALL, urgent);
-    uint64_t bytes = receive(d, turn % (LOOKS / 2) == 0 ? streams : 1 << d->round.talk, urgent);
-    return bytes > LOOK_BYTES ? bytes + receive(d, 1 << SC_LANE_UNICAST, urgent) : bytes;
+    int lanes = turn % (LOOKS / 2) == 0 ? streams : 1 << d->round.talk;
+    uint64_t bytes = receive(d, lanes, urgent);
+    if (bytes <= LOOK_BYTES || lanes == streams) return bytes;
+    int talk = d->round.talk; /* what the other stream brings beside it, such as acks, is not what is talked about */
+    bytes += receive(d, streams & ~lanes, urgent);
+    d->round.talk = talk;
+    return bytes;
 }
 
 /* Looks at the sockets repeatedly for the busy-poll time; returns the bytes received. */

@@ -354,8 +354,8 @@ def test_rolling_pauses_until_much_waits_or_the_journal_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal_roll, "PAUSE", 1e9)
-    monkeypatch.setattr(journal_roll, "WAITING_MAX", 350)
-    monkeypatch.setattr(journal_roll, "WAITING_FEW", 150)
+    monkeypatch.setattr(journal_roll, "WAITING_MAX", 250)
+    monkeypatch.setattr(journal_roll, "WAITING_FEW", 50)
     monkeypatch.setattr(journal_writer._Segment, "bytes", 100)
     writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0, segment_rows=1, payload="hash")
     writer.view(V1, 1)
@@ -834,6 +834,10 @@ def test_messages_are_read_as_the_application_was_given_them(tmp_path: Path) -> 
         (row.sender, row.seqno, row.index, row.global_seqno, row.payload) for row in rows
     ]
     assert {each.view_id for each in messages[:150]} == {V1.view_id} and messages[-1].view_id == V2.view_id
+    views = path / "views.jsonl"
+    views.write_bytes(b"".join(views.read_bytes().splitlines(keepends=True)[:1]))  # the others are lost
+    with pytest.raises(JournalDamaged, match=r"views.jsonl lacks the record of a view that rows are of"):
+        list(seqcast.journal.read(path).messages())
     with pytest.raises(JournalError, match="keeps hashes of the payloads only"):
         list(seqcast.journal.read(journal(tmp_path / "hash", B, [(V1, rows)])).messages())
 

@@ -348,6 +348,27 @@ def test_a_tap_that_cannot_accept_for_a_while_serves_again(tmp_path: Path, monke
         assert TapClient(f"127.0.0.1:{server.address[1]}", TOKEN).members() == [A.id]
 
 
+def test_a_tap_without_a_thread_for_a_reader_serves_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal(tmp_path, A, [(V1, ROWS[:10])], payload="full")
+    refused, start = threading.Event(), threading.Thread.start
+
+    def once(thread: threading.Thread) -> None:
+        if thread.name == "seqcast-tap-reader" and not refused.is_set():
+            refused.set()
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with Tap(tmp_path, ("127.0.0.1", 0), TOKEN) as server:
+        monkeypatch.setattr(threading.Thread, "start", once)
+        with socket.create_connection(server.address) as dropped:
+            dropped.settimeout(LIMIT_S)
+            assert dropped.recv(1) == b"" and refused.is_set()
+        assert TapClient(f"127.0.0.1:{server.address[1]}", TOKEN).members() == [A.id]
+        assert server.counters["refused"] == 1
+
+
 @contextlib.contextmanager
 def liar(*answers: bytes) -> Iterator[TapClient]:
     """A server that has the token and answers each request with the given bytes."""

@@ -124,7 +124,8 @@ cdef class Block:
             raise ValueError(
                 f"a block has 1 to 2^31 runs, messages and bytes, not {runs}, {messages} and {payload_capacity}")
         # Columns must not start a power of two apart, or the columns of a run would contend for the same cache lines.
-        cdef size_t of_run = <size_t>((runs + 8) // 8 * 8 + 8) * 8, of_message = <size_t>((messages + 8) // 8 * 8 + 8) * 8
+        cdef size_t of_run = <size_t>((runs + 8) // 8 * 8 + 8) * 8
+        cdef size_t of_message = <size_t>((messages + 8) // 8 * 8 + 8) * 8
         self.limit.runs, self.limit.messages, self.payload_capacity = runs, messages, payload_capacity
         self.memory = <uint8_t *>malloc(9 * of_run + of_run // 2 + 2 * of_message)
         if payload_capacity >= 0:

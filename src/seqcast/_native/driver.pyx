@@ -15,7 +15,7 @@ from libc.string cimport memcpy, memset
 
 from seqcast._native.engine cimport (
     SC_AGAIN, SC_DELIVER_BATCH, SC_DELIVER_MARKER, SC_NO_MEMBER, SC_NO_VIEW, SC_SENT, SC_TOO_LARGE, SC_ENDED,
-    sc_engine_sendable, sc_engine_unsent, sc_mutex_lock, sc_mutex_unlock,
+    sc_engine_unsent, sc_mutex_lock, sc_mutex_unlock,
     sc_taking_begin, sc_taking_end,
 )
 

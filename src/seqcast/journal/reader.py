@@ -175,7 +175,7 @@ class Journal:
 
         Raises:
             JournalError: the journal keeps no payloads.
-            JournalDamaged: a segment is not as it was written.
+            JournalDamaged: a segment is not as it was written, or the record of a view is lost.
         """
         if self.payload != "full":
             raise JournalError(
@@ -187,6 +187,8 @@ class Journal:
             for tag, sender, seqno, index, position, sent_ns, transitional, payload in zip(
                 *(column.to_pylist() for column in batch.columns), strict=True
             ):
+                if tag not in views:
+                    raise JournalDamaged(f"{self.path / VIEWS_FILE} lacks the record of a view that rows are of")
                 member = senders.get(sender) or Member(f"{sender & (1 << 64) - 1:016x}", sender & (1 << 64) - 1)
                 yield Message(
                     payload, member, views[tag].view_id, seqno, index, position or None, sent_ns,

@@ -226,5 +226,5 @@ class Roller:
         self._resumed = time.monotonic()
 
     def _size(self) -> int:
-        """Bytes of the segments that wait."""
-        return sum(size for _, size in self._waiting)
+        """Bytes of the segments that wait for the one that is being rolled."""
+        return sum(size for _, size in self._waiting) - self._waiting[0][1]

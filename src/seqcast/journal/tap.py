@@ -131,7 +131,11 @@ class Tap:
                 continue
             with self._lock:
                 self._open.add(connection)
-            threading.Thread(target=self._serve, args=(connection,), name="seqcast-tap-reader", daemon=True).start()
+            try:
+                threading.Thread(target=self._serve, args=(connection,), name="seqcast-tap-reader", daemon=True).start()
+            except RuntimeError:  # too many threads
+                self._count("refused")
+                self._end(connection)
 
     def _serve(self, connection: socket.socket) -> None:
         try:
@@ -150,10 +154,13 @@ class Tap:
         except OSError:
             pass  # the reader went away, or takes nothing
         finally:
-            with self._lock:
-                self._open.discard(connection)
-            connection.close()
-            self._room.release()
+            self._end(connection)
+
+    def _end(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._open.discard(connection)
+        connection.close()
+        self._room.release()
 
     def _secured(self, tls: ssl.SSLContext, connection: socket.socket) -> ssl.SSLSocket:
         connection.settimeout(CONNECT_S)  # a reader without TLS waits for our first message
