@@ -747,13 +747,19 @@ def test_a_block_takes_no_payload_twice() -> None:
         assert (block.messages, block.payload_bytes) == (0, 0)
 
 
-def test_retention_removes_the_oldest_segments_and_the_reader_begins_with_what_is_kept(tmp_path: Path) -> None:
+def ten_segments(tmp_path: Path) -> JournalWriter:
+    """A closed journal of ten segments of 100 rows, of which retention keeps the last."""
     writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0, segment_rows=100, keep_bytes=1)
     writer.view(V1, 1)
     for at in range(0, 1000, 100):
         writer.batch(batch_of(rows_of(100, first_global=at + 1, start=at + 1), V1), V1)
         wait_for_rows(writer, at + 100)
     writer.close("leave")
+    return writer
+
+
+def test_retention_removes_the_oldest_segments_and_the_reader_begins_with_what_is_kept(tmp_path: Path) -> None:
+    writer = ten_segments(tmp_path)
     found = journal_read.read(writer.path)
     assert writer.counters()["expired"] == 9 and len(list(writer.path.glob("segment-*"))) == 1
     assert (found.first_idx, found.rows, found.end_idx, found.closed_idx) == (900, 100, 1000, 1000)
@@ -773,12 +779,7 @@ def test_a_segment_that_could_not_be_rolled_does_not_end_retention(
         return real(path, listed, pause)
 
     monkeypatch.setattr(journal_roll, "roll", roll)
-    writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0, segment_rows=100, keep_bytes=1)
-    writer.view(V1, 1)
-    for at in range(0, 1000, 100):
-        writer.batch(batch_of(rows_of(100, first_global=at + 1, start=at + 1), V1), V1)
-        wait_for_rows(writer, at + 100)
-    writer.close("leave")
+    writer = ten_segments(tmp_path)
     counters = writer.counters()
     assert (counters["roll_errors"], counters["expired"]) == (len(fails), 9)
     assert len(list(writer.path.glob("segment-*"))) == 1
