@@ -62,6 +62,17 @@ class Stage(World):
             node.step(CallbackReturned(run))
             node.service()
 
+    def deafen(self, *nodes):
+        """These receive control frames only from now on. Returns their indices; one that is taken out hears again."""
+        carry, deaf = self.network.carry, {node.index for node in nodes}
+
+        def carry_some(source, target, receive, datagram, address):
+            if target not in deaf or datagram[2:3] == bytes([CONTROL]):
+                carry(source, target, receive, datagram, address)
+
+        self.network.carry = carry_some
+        return deaf
+
     def named(self, name, at_ms=0):
         """Starts a member; its application sends nothing, so that only the control plane is on stage."""
 

@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 from members import LIMIT_S, LOOPBACK, cluster, founded, join, script, wait_until, why_no_multicast
-from sim_stage import CONTROL, Stage, names, send, views
+from sim_stage import Stage, names, send, views
 
 import seqcast
 from seqcast.cli import main as command
@@ -232,13 +232,7 @@ def test_what_a_repeated_proposal_delivers_outlives_its_first_holder():
     stage = Stage(partition="primary")
     stage.group("a", "b", "c")
     a, b, c = stage.nodes
-    carry, deaf = stage.network.carry, {b.index, c.index}
-
-    def carry_some(source, target, receive, datagram, address):
-        if target not in deaf or datagram[2:3] == bytes([CONTROL]):
-            carry(source, target, receive, datagram, address)
-
-    stage.network.carry = carry_some
+    deaf = stage.deafen(b, c)
     a.record.pending += [(0, 100)]
     a.service()
     a.doubt(c.id)
