@@ -64,8 +64,9 @@ int sc_driver_send_now(sc_driver *d, sc_sending *s, int64_t now, int64_t wall) {
     return is_others_turn(d, s) ? SC_AGAIN : pack(d, s, now, wall);
 }
 
-/* Packs what can go now; during another sender's turn, waits for its end instead. */
-static int pack_in_turn(sc_driver *d, sc_sending *s, int64_t until, int64_t now, uint64_t *unsent, uint64_t *mark) {
+/* Packs what can go now; during another sender's turn, waits for its end instead, unless this thread has the receive role. */
+static int pack_in_turn(sc_driver *d, sc_sending *s, int has_role, int64_t until, int64_t now, uint64_t *unsent,
+                        uint64_t *mark) {
     int64_t wall = sc_wall();
     int result = SC_AGAIN;
     sc_mutex_lock(d->lock);
@@ -75,7 +76,7 @@ static int pack_in_turn(sc_driver *d, sc_sending *s, int64_t until, int64_t now,
         *unsent = sc_engine_unsent(d->engine);
     } else if (sc_engine_sends_ended(d->engine)) {
         result = SC_ENDED;
-    } else if (now < until && !sc_load(&d->stop)) {
+    } else if (!has_role && now < until && !sc_load(&d->stop)) {
         sc_cond_wait_until(&d->turn.free, d->lock, until);
     }
     sc_mutex_unlock(d->lock);
@@ -116,7 +117,12 @@ int sc_driver_send(sc_driver *d, sc_sending *s, int64_t until) {
             sc_driver_flush(d, 1); /* nothing follows what was packed before */
             break;
         }
-        result = pack_in_turn(d, s, until, now, &unsent, &mark);
+        result = pack_in_turn(d, s, has_role, until, now, &unsent, &mark);
+        if (has_role && result == SC_AGAIN && !s->owner) { /* its turn may end only with acks */
+            sc_role_leave(d);
+            has_role = 0;
+            continue;
+        }
         int more = result == SC_SENT && has_more(s);
         flush_after_pack(d, s, more, unsent, now);
         if (more) {

@@ -144,3 +144,39 @@ def test_offsets_that_another_thread_changes_while_they_are_sent_send_no_bytes_f
 
 def test_a_list_that_another_thread_shortens_while_it_is_sent_raises_and_hangs_nobody():
     hostile(SHORTENED)
+
+
+TURNS = """
+import secrets, threading
+import numpy as np
+import seqcast
+
+cluster = "threads-" + secrets.token_hex(4)
+settings = dict(interface="127.0.0.1", order="fifo", window_bytes=1 << 17, ring_bytes=1 << 18)
+reader = seqcast.join(cluster, name="b", **settings)
+group = seqcast.join(cluster, name="a", min_members=2, deliver_own=False, **settings)
+ROUNDS, SIZE = 1000, 100_000
+data = np.zeros(SIZE, np.uint8)
+offsets = np.arange(0, SIZE + 1, 1000, dtype=np.int64)
+
+def repeat(send):
+    for _ in range(ROUNDS):
+        send()
+
+works = [lambda: group.send(bytes(SIZE)), lambda: group.send_batch(data, offsets)]
+threads = [threading.Thread(target=repeat, args=(work,), daemon=True) for work in works]
+for thread in threads:
+    thread.start()
+left = 2 * ROUNDS * SIZE
+while left:
+    left -= reader.recv_batch().nbytes
+for thread in threads:
+    thread.join()
+group.leave()
+reader.leave()
+print("ok")
+"""
+
+
+def test_an_array_that_waits_for_another_senders_turn_does_not_keep_it_from_receiving_acks():
+    hostile(TURNS)
