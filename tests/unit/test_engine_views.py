@@ -91,6 +91,52 @@ def test_after_the_freeze_nothing_of_a_lost_member_is_taken() -> None:
     assert of_sender(net, 2, 0) == [b"late"]
 
 
+def test_after_the_cut_nothing_is_delivered_before_the_view() -> None:
+    net = Net(3)
+    net.drop = lambda src, dst, lane, datagram: src == 0 and dst == 1
+    assert net.engines[0].send(b"fetched") == SENT
+    net.step()
+    net.drop = lambda src, dst, lane, datagram: 0 in (src, dst)
+    for engine in net.engines[1:]:
+        engine.gate_close()
+        engine.freeze([net.ids[0]])
+        engine.cut([1, 0, 0], [(0, 1, 1, 2)])
+    net.run(20)
+    assert net.engines[1].cut_reached() and net.got[1] == []
+    net.install([1, 2], sequencer=-1, tag=2, marker=2, cuts={1: [1, 0, 0], 2: [1, 0, 0]}, fell=[True, False, False])
+    net.take(1)
+    assert net.got[1] == net.got[2] == [(net.ids[0], b"fetched")]
+
+
+def test_in_a_primary_partition_nothing_is_delivered_after_the_ok_that_an_earlier_attempt_may_leave_out() -> None:
+    """The VIEW that comes may be of an attempt in which the sender was not counted."""
+    net = Net(3)
+    net.engines[1].gate_close()
+    net.engines[1].freeze([], still=True)
+    assert net.engines[0].send(b"not of the view") == SENT
+    net.run(20)
+    assert net.got[1] == [] and net.engines[1].held(0) == (1, [])
+    net.install([1, 2], sequencer=-1, tag=2, marker=2, cuts={1: [0, 0, 0]}, fell=[True, False, False])
+    net.take(1)
+    assert net.got[1] == []
+
+
+def test_the_cut_is_reached_when_survivors_have_the_unicasts_that_were_sent_to_them() -> None:
+    net = Net(2)
+    net.drop = lambda src, dst, lane, datagram: (src, dst) == (0, 1)
+    assert net.engines[0].send(b"to one", to=net.ids[1]) == SENT
+    net.step()
+    for engine in net.engines:
+        engine.gate_close(unicasts=True)
+        engine.freeze([])
+        engine.cut([0, 0], [])
+    net.run(20)
+    assert [engine.cut_reached() for engine in net.engines] == [False, True]
+    net.drop = lambda src, dst, lane, datagram: False
+    net.run(50)
+    assert all(engine.cut_reached() for engine in net.engines) and of_sender(net, 1, 0) == [b"to one"]
+
+
 def test_a_joiner_starts_at_the_cut() -> None:
     net = Net(3)
     feed(net, {0: messages(1, 20)}, steps=50)

@@ -71,6 +71,49 @@ def test_what_no_sequencer_can_have_stamped_is_dropped_and_the_real_packet_asked
     assert counters(net, 1)["drop_field"] == 1
 
 
+def test_what_the_sequencer_stamps_again_is_delivered_once():
+    net = Net(3, sequencer=0)
+    for seqno in (1, 2):
+        stamped = F.packet(forge.DATA, 100, 1, seqno, origin=1, rank=2, place=seqno)
+        net.engines[1].receive(stamped, A, net.now, LANE_DATA)
+    net.take(1)
+    assert net.got[1] == [(102, b"forged")] and counters(net, 1)["packets_duplicate"] == 1
+
+
+def test_a_packet_beyond_the_ring_takes_no_slot_of_a_packet_before_it():
+    net = Net(2, ring_packets=64)
+    net.engines[0].receive(F.packet(forge.DATA, 101, 1, 1 + 64, rank=1), B, net.now, LANE_DATA)
+    assert counters(net)["drop_window"] == 1
+    assert net.engines[1].send(b"real") == SENT
+    net.run(20)
+    assert net.got[0] == [(101, b"real")]
+
+
+def test_a_packet_behind_a_gap_that_comes_again_holds_no_more_slabs():
+    net = Net(2, slabs_max=64, window=64 << 10)
+    first, second = (F.packet(forge.DATA, 101, 1, seqno, [bytes(1300)], rank=1, stable=0) for seqno in (1, 2))
+    for _ in range(1000):
+        net.engines[0].receive(second, B, net.now, LANE_DATA)
+    assert counters(net)["packets_duplicate"] == 999 and counters(net)["slabs_in_use"] < 4
+    net.engines[0].receive(first, B, net.now, LANE_DATA)
+    net.take(0)
+    assert net.got[0] == [(101, bytes(1300))] * 2 and counters(net)["drop_share"] == 0
+
+
+def test_an_acknowledgement_of_another_view_is_none():
+    """Of the view before, or of another one with the same members: its packets may be others."""
+    net = Net(2)
+    net.drop = lambda src, dst, lane, datagram: dst == 1
+    assert net.engines[0].send(b"first") == SENT
+    net.step()
+    net.engines[0].receive(F.ack(101, 2, 0, 1, 1, 1), B, net.now, LANE_UNICAST)
+    net.step()
+    assert net.engines[0].stream(0)[2] == 0 and counters(net)["drop_view"] == 1
+    net.drop = lambda src, dst, lane, datagram: False
+    net.run(50)
+    assert net.got[1] == [(100, b"first")] and net.engines[0].stream(0)[2] == 1
+
+
 def test_unicasts_beyond_a_gap_leave_slabs_for_everybody_else():
     net = Net(3, slabs_max=64, unicast_bytes=1 << 20, window=256 << 10, packet=65_000)
     for number in range(2000):
