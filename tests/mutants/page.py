@@ -12,7 +12,7 @@ HEAD = """# Breaks of the protocol, and what catches each
 
 Made by `make mutants`: one break after the other is made in a copy of the tree, and the first test that fails, or the
 first seed of `seqcast sim` with the guarantee that it violates, is named here. Next time it may be another one. Breaks
-that *nothing* catches are holes in the tests; those without a row have not been tried (`make mutants ARGS="--new"`).
+that *nothing* catches are holes in the tests. A new break gets its row from `make mutants ARGS="--new"`.
 
 | what is wrong | caught by |
 |---|---|
