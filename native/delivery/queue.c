@@ -112,7 +112,7 @@ static int admit(sc_engine *e, const sc_delivery *d) {
 /* Takes its own reference to the slab. 0 without memory: the packet stays where it is and is tried again. */
 int sc_queue_packet(sc_engine *e, const sc_delivery *packet) {
     sc_delivery copy = *packet, *d = &copy;
-    int wanted = e->config.receive && (d->sender != e->config.member || e->config.deliver_own);
+    int wanted = e->config.receive && (d->sender != e->config.member || e->config.deliver_own || is_to_self(e, d));
     d->epoch = e->epoch;
     d->view_tag = e->view.tag;
     d->transitional = e->queue.transitional && d->global != 0;

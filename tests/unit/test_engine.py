@@ -116,8 +116,10 @@ def test_unicasts_arrive_in_order_at_one_member_only() -> None:
     assert net.got[0] == net.got[2] == []
 
 
-def test_a_message_to_oneself_is_delivered() -> None:
-    net = Net(1)
+@pytest.mark.parametrize("deliver_own", [True, False])
+def test_a_message_to_oneself_is_delivered(deliver_own: bool) -> None:
+    """Also to a member that is not delivered its own multicasts: a message to it alone is none."""
+    net = Net(1, deliver_own=deliver_own)
     large = random.Random(1).randbytes(200_000)
     assert net.engines[0].send(b"a", to=net.ids[0]) == SENT
     assert net.engines[0].send(large, to=net.ids[0]) == SENT
