@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 from crowd_net import GOSSIP, TAG, CrowdNet, MemoryStore
 
-from seqcast.core.gossip import Gossip, Span
+from seqcast.core.gossip import Gossip, Request, Span
 from seqcast.core.gossip.datagrams import Packet, dump
 from seqcast.core.gossip.streams import StreamSettings
 
@@ -106,6 +106,14 @@ def test_a_sender_that_leaps_ahead_costs_the_others_no_time() -> None:
     net.inject(2, dump(TAG, liar, Packet(liar, 1 << 62, 1 << 62, b"far")), 1)
     net.judge()
     assert net.payloads(2)[-1] == b"far" and net.missed(2) == (1 << 62) - 11
+    net.inject(2, dump(TAG, liar, Request({liar: ((1, 1 << 62),)})), 1)
+    net.run(1.0)
+    assert net.members[2].counters()["packets_again"] == 11, "what is in memory, and nothing is looked for in between"
+    net.inject(2, dump(TAG, liar, Gossip(liar, 1 << 20, 0, {liar: Span(1, 1 << 62, 1 << 62, 0)}, (liar,), ())), 1)
+    net.run(1.0)
+    net.inject(2, dump(TAG, liar, Request({liar: ((1, 1 << 62),)})), 1)
+    net.run(1.0)
+    assert net.members[2].counters()["packets_again"] == 12, "all but the last were collected"
 
 
 def test_parts_that_a_partition_separated_find_each_other_again() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 from seqcast.core.gossip.messages import Catalog, Span
@@ -78,11 +80,12 @@ class StreamSettings:
 
 
 class _Stream:
-    __slots__ = ("active_ns", "apart", "delivered", "highest", "kept", "least")
+    __slots__ = ("active_ns", "apart", "delivered", "highest", "in_memory", "kept", "least")
 
     def __init__(self, first: int, least: int, now_ns: int) -> None:
         self.delivered = self.highest = first - 1
         self.kept = first  # lowest seqno that may be in memory
+        self.in_memory: deque[int] = deque()  # those that are, ascending: a sender may leap ahead by any number
         self.least = least  # those before it were delivered earlier
         self.apart: dict[int, bytes | None] = {}  # came out of order; None: lost
         self.active_ns = now_ns
@@ -220,9 +223,9 @@ class Streams:
         stream = self._streams.get(sender)
         if stream is None:
             return
-        while stream.kept < min(below, stream.delivered + 1):
-            self._kept_bytes -= _size(self._kept.pop((sender, stream.kept), None))
-            stream.kept += 1
+        stream.kept = max(stream.kept, min(below, stream.delivered + 1))
+        while stream.in_memory and stream.in_memory[0] < stream.kept:
+            self._kept_bytes -= _size(self._kept.pop((sender, stream.in_memory.popleft())))
 
     def take(self) -> list[Delivered | Missed]:
         """What must be delivered now, in order."""
@@ -238,11 +241,15 @@ class Streams:
         in_memory = stream.kept if stream is not None else last + 1
         if self._store is not None and first < in_memory:
             yield from self._store.find(sender, first, min(last, in_memory - 1))
-        if stream is not None:
-            for seqno in range(max(first, in_memory), min(last, stream.highest) + 1):
-                payload = self._kept.get((sender, seqno), stream.apart.get(seqno))
-                if payload is not None:
-                    yield seqno, payload
+        if stream is None:
+            return
+        for seqno in islice(
+            stream.in_memory, bisect_left(stream.in_memory, first), bisect_right(stream.in_memory, last)
+        ):
+            yield seqno, self._kept[sender, seqno]
+        for seqno in range(max(first, stream.delivered + 1), min(last, stream.highest) + 1):
+            if (payload := stream.apart.get(seqno)) is not None:
+                yield seqno, payload
 
     def digest(self) -> dict[int, Span]:
         """The active senders; if they are too many for one gossip, the next ones in turn."""
@@ -336,6 +343,7 @@ class Streams:
         if self._store is not None:
             self._store.put(sender, seqno, payload)
         self._kept[sender, seqno] = payload
+        self._streams[sender].in_memory.append(seqno)
         self._kept_bytes += _size(payload)
         while self._kept_bytes > self._settings.keep_bytes:
             sender_of, oldest = next(iter(self._kept))
