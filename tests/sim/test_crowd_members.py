@@ -8,8 +8,9 @@ from unittest import mock
 import pytest
 from crowd_net import GOSSIP, TAG, CrowdNet, MemoryStore
 
-from seqcast.core.gossip import Gossip, Request, Span
+from seqcast.core.gossip import Gossip, Request, Shuffle, Span
 from seqcast.core.gossip.datagrams import Packet, dump
+from seqcast.core.gossip.size import MEMBERS_MAX, NUMBERS
 from seqcast.core.gossip.streams import StreamSettings
 
 
@@ -331,6 +332,21 @@ def test_a_datagram_from_another_address_than_its_id_is_dropped() -> None:
     net.inject(2, data, 3)
     net.run(1.0)
     assert net.members[2].counters()["datagrams_other"] == before + 1 and net.payloads(2) == []
+
+
+@pytest.mark.parametrize("epoch", [5, (1 << 63) - 1, (1 << 64) - 1])
+@pytest.mark.parametrize("least", [5e-324, 999.0])
+def test_made_up_numbers_of_an_estimate_stop_nobody(epoch: int, least: float) -> None:
+    net = crowd(3, 0.0)
+    liar = net.members[1].id
+    net.inject(2, dump(TAG, liar, Shuffle(((liar, 0),), False, epoch, (least,) * NUMBERS)), 1)
+    net.run(2 * GOSSIP.epoch_ns / 1e9)
+    assert all(member.counters()["members"] <= MEMBERS_MAX for member in net.members.values())
+    net.run(2 * GOSSIP.epoch_ns / 1e9)
+    assert all(member.counters()["members"] < 10 for member in net.members.values()), "they have drawn anew"
+    sent = talk(net, [1, 2], 20)
+    net.run(5.0)
+    assert net.payloads(3) == sent
 
 
 def test_the_same_seed_gives_the_same_run() -> None:

@@ -13,6 +13,10 @@ from math import log
 from seqcast.core.gossip.dice import Dice
 
 NUMBERS = 32
+MEMBERS_MAX = 1 << 24
+"""The largest estimate: whoever makes up numbers cannot make it larger."""
+_EPOCHS = 1 << 64
+"""Epochs are counted modulo this, so that the next one has a number, too, after whatever somebody made up."""
 
 
 class SizeEstimate:
@@ -38,19 +42,20 @@ class SizeEstimate:
         self.minima = tuple(-log((self._dice.below(1 << 53) + 1) / (1 << 53)) for _ in range(NUMBERS))
 
     def _end(self) -> None:
-        self.members = max(round((NUMBERS - 1) / sum(self.minima)), 1)
+        self.members = max(round(min((NUMBERS - 1) / sum(self.minima), MEMBERS_MAX)), 1)
 
     def tick(self, now_ns: int) -> None:
         """Ends the epoch when it is time; the others follow as they hear of the next one."""
         if now_ns >= self._ends_ns:
             self._end()
-            self._begin(self.epoch + 1, now_ns)
+            self._begin((self.epoch + 1) % _EPOCHS, now_ns)
 
     def heard(self, epoch: int, minima: tuple[float, ...], now_ns: int) -> None:
         """What another member knows."""
-        if epoch < self.epoch or len(minima) != NUMBERS:
+        ahead = (epoch - self.epoch) % _EPOCHS
+        if ahead >= _EPOCHS // 2 or len(minima) != NUMBERS:
             return
-        if epoch > self.epoch:
+        if ahead:
             self._end()
             self._begin(epoch, now_ns)
         self.minima = tuple(map(min, self.minima, minima))
