@@ -37,6 +37,7 @@ class Journals:
                 cluster=self._cluster,
                 member=Member(record.name, record.id),
                 payload=self._payload,
+                deliver_own=record.receives_own,
                 safe=record.options.safe,
             )
         if isinstance(item, Batch):

@@ -1,9 +1,14 @@
 """Simulated members use the engine as sockets, kernels and applications do: each of these ways is drawn, and taken."""
 
+from dataclasses import replace
+
 import pytest
 
 from seqcast.sim import Options, World, simulate
+from seqcast.sim.checkers.liveness import check_delivered
+from seqcast.sim.checkers.safety import check_safety
 from seqcast.sim.options import MS, SECOND
+from seqcast.sim.record import Delivered
 from seqcast.sim.sockets import MERGED_MAX, runs
 
 DRIVE = {"arrays": 0.3, "together": 1.0, "corked_ns": 50_000, "full": 0.05, "queue_bytes": 1 << 20}
@@ -44,9 +49,37 @@ def test_members_that_receive_nothing_are_sent_to_and_send():
     assert result.paths["members that receive nothing"] == 1 and result.messages > 100
 
 
+@pytest.mark.parametrize("order", ["fifo", "sequencer", "total", "grant", "causal"])
+def test_members_may_do_without_their_own_messages(order):
+    """And are judged by what the others deliver."""
+    options = {"members": 3, "duration_ns": 700 * MS, "spread_ns": 0, "loss": 0.01}
+    world = World(Options(seed=2, order=order, without_own=0.5, **options))
+    result = world.run()
+    assert not result.violations
+    record, other, third = world.records
+    assert [each.receives_own for each in world.records] == [False, True, False]
+    assert result.paths["members without their own messages"] == 2
+    for each in (record, third):
+        assert not any(entry.sender == each.id for entry in each.log if isinstance(entry, Delivered))
+    of_other = [entry.sender == other.id and not entry.to for entry in record.log if isinstance(entry, Delivered)]
+    assert any(of_other) and found(world) == set()
+    last = max(at for at, entry in enumerate(record.log) if getattr(entry, "sender", 0) == other.id and not entry.to)
+    entry = record.log.pop(last)
+    assert "agreement" in found(world)
+    record.log[last:last] = [entry, entry]
+    assert "duplicate" in found(world)
+    record.log[last] = replace(entry, sender=record.id, claimed=record.id)
+    assert "own messages" in found(world)
+
+
+def found(world):
+    """The kinds of violations."""
+    return {each.partition(":")[0] for each in (*check_safety(world.records), *check_delivered(world.records))}
+
+
 def test_the_seeds_draw_every_way_to_drive_the_engine():
     drawn = [Options.draw(seed) for seed in range(1, 41)]
-    for name in (*DRIVE, "deaf_applications"):
+    for name in (*DRIVE, "deaf_applications", "without_own"):
         used = sum(bool(getattr(options, name)) for options in drawn)
         assert 4 <= used <= 36, f"{name}: {used} of 40 seeds"
     assert any(options.packet_bytes == 65_000 for options in drawn)

@@ -34,7 +34,8 @@ def test_all_guarantees_hold(seeds):
     for seed in seeds:
         result = simulate(Options.draw(seed))
         assert not result.violations, f"seqcast sim --seed {seed}: {result.violations[0]}"
-        assert result.messages and result.views
+        # (A member that is alone may want none of its own messages.)
+        assert result.views and (result.messages or result.paths["members without their own messages"])
 
 
 RARE_EDGES = {Edge("initiator", "STARTING", "NEWER"), Edge("participant", "PROMISED", "START", "is_below_promise")}

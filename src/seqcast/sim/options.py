@@ -74,6 +74,7 @@ class Options:
         corked_ns: open packets wait for more messages, for up to so long; 0: they leave at once.
         full: how likely the kernel has no room for the next run of datagrams, so that the rest waits.
         deaf_applications: fraction of the members that are delivered no messages (``receive=False``).
+        without_own: fraction of the members that are not delivered their own messages (``deliver_own=False``).
         suspends: how many times an application pauses the group, for up to a second.
         blocks: fraction of the members that have a block callback; some of those send in it, some never return.
         policy: membership policy of the members: "by_name", "reversed", "joiners_first", "shuffled", or a wrong one:
@@ -151,6 +152,7 @@ class Options:
     corked_ns: int = 0
     full: float = 0.0
     deaf_applications: float = 0.0
+    without_own: float = 0.0
     blocks: float = 0.0
     suspends: int = 0
     queue_bytes: int = 0
@@ -238,6 +240,8 @@ class Options:
         drawn["reliability"] = random.Random(f"reliability {seed}").choice(("nak",) * 3 + ("gossip",))
         if (reliability or drawn["reliability"]) != "gossip":
             drawn["safe"] = random.Random(f"safe {seed}").random() < 0.3
+        if not drawn.get("state"):  # which is all that a member is delivered
+            drawn["without_own"] = random.Random(f"without own {seed}").choice((0.0, 0.0, 0.3, 1.0))
         if "doubts" in drawn and not stormy:  # a member may look dead anyway
             drawn["interfaces"] = random.Random(f"interfaces {seed}").choice((0, 0, 1, 3))
         options = Options(seed=seed, **{**drawn, **{name: value for name, value in given.items() if value}})

@@ -99,6 +99,8 @@ class Process:
         drive = random.Random(f"drive {options.seed} {index}")
         if drive.random() < options.deaf_applications:
             settings = settings.replace(receive=False)
+        if random.Random(f"without own {options.seed} {index}").random() < options.without_own:
+            settings = settings.replace(deliver_own=False)
         self.orderer: Orderer | None = None
         wanted = engine_settings(settings)
         if options.orderer:
@@ -131,8 +133,10 @@ class Process:
         self.timer = NEVER
         leave_ns = random.Random(f"drain {options.seed} {index}").choice(LEAVES_NS)
         inside = not options.state
-        self.record = Record(index, name, self.id, options, leave_ns, inside=inside, receives=settings.receive)
+        self.record = Record(index, name, self.id, options, leave_ns, inside=inside)
+        self.record.receives, self.record.receives_own = settings.receive, settings.deliver_own
         self.record.paths["members that receive nothing"] += not settings.receive
+        self.record.paths["members without their own messages"] += not settings.deliver_own
         self.sockets = Sockets(self, options, drive)
         self.lines = Lines(self)
         self.interface = Interface(self, random.Random(f"interface {options.seed} {index}"))

@@ -93,6 +93,7 @@ class Record:
         callbacks: its callbacks, in order: True: block; False: unblock.
         minority: why the member is blocked for want of a majority, as its log tells it.
         receives: the application is delivered messages (``receive=True``).
+        receives_own: its own messages to the group are among them (``deliver_own=True``).
         highest: (type, view tag) -> highest seqno of the group's packets that its process has put on the wire.
         first_sent: (when, view tag) of each of them, the first time.
         paths: how many times it took each of the paths of production that not every run takes.
@@ -139,6 +140,7 @@ class Record:
     callbacks: list[bool] = field(default_factory=list)
     minority: str = ""
     receives: bool = True
+    receives_own: bool = True
     highest: dict[tuple[int, int], int] = field(default_factory=dict)
     first_sent: list[tuple[int, int]] = field(default_factory=list)
     paths: Counter[str] = field(default_factory=Counter)
@@ -216,6 +218,15 @@ class Stay:
     view: View
     delivered: tuple[Delivered, ...]
     successor: ViewId | None
+
+
+def comparable(one: Stay, other: Stay) -> tuple[list[Delivered], list[Delivered]]:
+    """The messages to the group that each delivered, without those of a member that is not delivered its own."""
+    unknown = {stay.record.id for stay in (one, other) if not stay.record.receives_own}
+    mine, theirs = (
+        [entry for entry in stay.delivered if not entry.to and entry.sender not in unknown] for stay in (one, other)
+    )
+    return mine, theirs
 
 
 def never_ordered(entry: Entry) -> TypeGuard[Lost]:

@@ -87,8 +87,8 @@ def check_ends(records: Sequence[Record], everywhere: Sequence[Stay]) -> Iterato
 def _check_nowhere(record: Record, records: Sequence[Record]) -> Iterator[str]:
     """Of the messages that ``send`` accepted, ``Lost`` names at least as many as no application delivered, its own
     included: even if no member is known to have continued."""
-    if not all(other.receives for other in records):
-        return  # members that are delivered no messages may have ordered them
+    if not record.receives_own or not all(other.receives for other in records):
+        return  # members that are not delivered them may have ordered them
     log = (entry for other in records for entry in other.log)
     got = {entry.counter for entry in log if _own(entry, record)}
     nowhere = record.counter - len(got & set(range(record.counter)))
@@ -116,8 +116,10 @@ def _check_end(record: Record, last: Stay, together: Sequence[Stay], unseen: boo
     after = last.successor or (end.view_id if isinstance(end, Excluded) else None)
     stayers = [stay for stay in together if stay.record is not record and stay.successor is not None]
     stayers = [stay for stay in stayers if after in (None, stay.successor)]
-    for stay in stayers or [last] * (after is not None and not unseen):
+    for stay in stayers or [last] * (after is not None and not unseen and record.receives_own):
         got = [entry.counter for entry in stay.delivered if entry.sender == record.id and not entry.to]
+        if not got and not record.receives_own:
+            continue  # what it sent before its last view is not known
         # A message whose call had not returned when the member ended may have got through.
         missed = max(record.counter - (max(got) + 1 if got else floor), 0)
         if missed > named:

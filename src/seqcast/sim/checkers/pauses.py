@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 
 from seqcast.sim.record import Delivered, Record
 from seqcast.types import View
@@ -23,7 +24,7 @@ def check_pauses(records: Sequence[Record]) -> Iterator[str]:
 def check_held(owner: Record, records: Sequence[Record], now: int) -> Iterator[str]:
     """While ``owner`` holds a pause: all members whose applications take what is delivered have delivered the same in
     its view, and are told that they are blocked."""
-    view, seen = owner.view, set()
+    view, seen = owner.view, list[tuple[Record, frozenset[tuple[int, int]]]]()
     assert view is not None
     for other in records:
         hears = now >= other.slow_until and not other.stopped
@@ -33,10 +34,12 @@ def check_held(owner: Record, records: Sequence[Record], now: int) -> Iterator[s
             if not other.receives:
                 continue
             entries = [entry for entry in other.log if isinstance(entry, Delivered)]
-            seen.add(frozenset((e.sender, e.counter) for e in entries if e.tag == view.view_id.tag and not e.to))
-    if len(seen) > 1:
-        odd = sorted(frozenset.union(*seen) - frozenset.intersection(*seen))[:3]
-        yield f"pause: {owner} holds it, and members have not delivered the same: {odd}"
+            took = frozenset((e.sender, e.counter) for e in entries if e.tag == view.view_id.tag and not e.to)
+            seen.append((other, took))
+    for (one, mine), (other, theirs) in combinations(seen, 2):
+        unknown = {record.id for record in (one, other) if not record.receives_own}
+        if odd := sorted(each for each in mine ^ theirs if each[0] not in unknown)[:3]:
+            yield f"pause: {owner} holds it, and {one} and {other} have not delivered the same: {odd}"
 
 
 def check_callbacks(record: Record) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import zip_longest
 
 from seqcast.core import orders
@@ -10,7 +10,7 @@ from seqcast.events import Excluded, Lost
 from seqcast.sim.chain import Chain
 from seqcast.sim.checkers import causal, gate, losses, pauses, transitional
 from seqcast.sim.policies import BAD
-from seqcast.sim.record import Delivered, Record, Stay, never_ordered, stays
+from seqcast.sim.record import Delivered, Record, Stay, comparable, never_ordered, stays
 from seqcast.types import MergeView, View, ViewId
 
 
@@ -72,6 +72,8 @@ def _check_integrity(record: Record, by_id: dict[int, Record]) -> Iterator[str]:
         sender = by_id.get(entry.sender)
         if not record.receives:
             yield f"receive: {record} is delivered a message, and wants none: {entry}"
+        if not record.receives_own and entry.sender == record.id and not entry.to:
+            yield f"own messages: {record} is delivered one, and wants none: {entry}"
         if not entry.intact or sender is None or entry.claimed != entry.sender:
             yield f"integrity: {record} delivers what nobody sent: {entry}"
         elif entry.to:
@@ -220,6 +222,8 @@ def _check_stay(stay: Stay, order: orders.Order, by_id: dict[int, Record]) -> It
         if order.total and not entry.to:
             beside = sender is not None and entry.counter in sender.beside and order.beside
             place += not beside
+            if place < entry.global_seqno and not stay.record.receives_own:
+                place = entry.global_seqno  # that it is the right one, other members show
             expected = 0 if beside else place
             if entry.global_seqno != expected:
                 yield f"global seqno: {stay.record} in {stay.view}: {entry.global_seqno}, not {expected}: {entry}"
@@ -227,13 +231,19 @@ def _check_stay(stay: Stay, order: orders.Order, by_id: dict[int, Record]) -> It
 
 def _check_agreement(everywhere: Sequence[Stay], ordered: bool) -> Iterator[str]:
     """Members that install a view and the same successor deliver the same in it; with an order, in the same order."""
-    first: dict[tuple[ViewId, ViewId], Stay] = {}
-    for stay in everywhere:
-        if stay.successor is None:
-            continue
-        other = first.setdefault((stay.view.view_id, stay.successor), stay)
-        if other is not stay:
-            yield from same(stay, other, ordered)
+    closed = [stay for stay in everywhere if stay.successor is not None]
+    yield from check_same((((stay.view.view_id, stay.successor), stay) for stay in closed), ordered)
+
+
+def check_same(keyed: Iterable[tuple[Hashable, Stay]], ordered: bool) -> Iterator[str]:
+    """Stays with the same key delivered the same; with an order, in the same order."""
+    compared: dict[Hashable, list[Stay]] = {}
+    for key, stay in keyed:
+        others = compared.setdefault(key, [])
+        for other in others:
+            yield from _same(stay, other, ordered)
+        if not any(other.record.receives_own for other in others):  # one that is delivered all, or each is compared
+            others.append(stay)
 
 
 def _check_excluded(everywhere: Sequence[Stay]) -> Iterator[str]:
@@ -256,18 +266,17 @@ def _check_excluded(everywhere: Sequence[Stay]) -> Iterator[str]:
                     return
 
 
-def same(one: Stay, other: Stay, ordered: bool) -> Iterator[str]:
+def _same(one: Stay, other: Stay, ordered: bool) -> Iterator[str]:
     """Did both deliver the same?"""
-    all_a, all_b = (
-        [(entry.sender, entry.counter) for entry in each.delivered if not entry.to] for each in (one, other)
-    )
+    both = comparable(one, other)
+    all_a, all_b = ([(entry.sender, entry.counter) for entry in each] for each in both)
     where = f"in {one.view} ({one.view.view_id}) before {one.successor}"
     if sorted(all_a) != sorted(all_b):
         odd = sorted(set(all_a) ^ set(all_b))[:3]
         counts = f"{one.record} delivers {len(all_a)}, {other.record} {len(all_b)}"
         yield f"agreement: {where}: {counts}; one of them only {odd}"
         return
-    a, b = ([(each.sender, each.counter) for each in of.delivered if each.global_seqno] for of in (one, other))
+    a, b = ([(each.global_seqno, each.sender, each.counter) for each in of if each.global_seqno] for of in both)
     if ordered and a != b:
         index, mine, theirs = next((at, *pair) for at, pair in enumerate(zip_longest(a, b)) if pair[0] != pair[1])
         yield f"total order: {where}: at {index} {one.record} has {mine}, {other.record} {theirs}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, permutations
 
-from seqcast.sim.record import Delivered, Stay
+from seqcast.sim.record import Delivered, Stay, comparable
 from seqcast.types import ViewId
 
 
@@ -31,13 +31,14 @@ def _check_end(stay: Stay) -> Iterator[str]:
         yield f"transitional: {stay.record} delivers in {stay.view} one without a place in the order that is"
 
 
-def agreed(stay: Stay) -> list[Delivered]:
+def agreed(entries: Sequence[Delivered], *, closed: bool) -> list[tuple[int, int]]:
     """The messages with a place in the order that are not transitional; all of them if it did not close the view."""
-    return [entry for entry in stay.delivered if entry.global_seqno and not (entry.transitional and stay.successor)]
+    return [(each.sender, each.counter) for each in entries if each.global_seqno and not (each.transitional and closed)]
 
 
 def _check_pair(one: Stay, other: Stay) -> Iterator[str]:
-    a, b = ([(entry.sender, entry.counter) for entry in agreed(each)] for each in (one, other))
+    mine, theirs = comparable(one, other)
+    a, b = agreed(mine, closed=bool(one.successor)), agreed(theirs, closed=bool(other.successor))
     both = min(len(a), len(b))
     if a[:both] != b[:both]:
         index = next(index for index in range(both) if a[index] != b[index])
@@ -50,8 +51,9 @@ def check_safe(everywhere: Sequence[Stay]) -> Iterator[str]:
     delivers in the same place: all of it if it closed the view, else as far as it got."""
     for together in _by_view(everywhere):
         for one, other in permutations(together, 2):
-            got = _streams(other, undecided=other.successor is not None)
-            for stream, safe in _streams(one, undecided=False).items():
+            mine, theirs = comparable(one, other)
+            got = _streams(theirs, undecided=other.successor is not None)
+            for stream, safe in _streams(mine, undecided=False).items():
                 there = got.get(stream, [])
                 due = safe if other.successor is not None else safe[: len(there)]
                 if there[: len(due)] != due:
@@ -59,16 +61,16 @@ def check_safe(everywhere: Sequence[Stay]) -> Iterator[str]:
                     yield f"safe: {where} {one.record} delivers {len(safe)} of {stream:x}, {other.record} others"
 
 
-def _streams(stay: Stay, *, undecided: bool) -> dict[int, list[tuple[int, int]]]:
-    """The messages to the group that it delivered, by sender; under 0 those with a place in a total order.
+def _streams(entries: Sequence[Delivered], *, undecided: bool) -> dict[int, list[tuple[int, int]]]:
+    """Messages to the group, by sender; under 0 those with a place in a total order.
 
     Args:
-        stay: of one member in one view.
+        entries: what one member delivered in one view.
         undecided: with those that are transitional.
     """
     streams: dict[int, list[tuple[int, int]]] = {}
-    for entry in stay.delivered:
-        if entry.to or (entry.transitional and not undecided):
+    for entry in entries:
+        if entry.transitional and not undecided:
             continue
         for stream in (entry.sender, 0) if entry.global_seqno else (entry.sender,):
             streams.setdefault(stream, []).append((entry.sender, entry.counter))
