@@ -21,8 +21,8 @@ from seqcast.core.vocabulary import Left, Meaning
 from seqcast.errors import JournalWriteError, UsageError
 from seqcast.events import Blocked, Excluded, InterfaceChanged, Lost, Unblocked
 from seqcast.net.runner import Runner
-from seqcast.net.state import Gift, StateHandler, give_state
-from seqcast.net.state_merge import Stop
+from seqcast.net.state import StateHandler
+from seqcast.net.state_merge import StateKeeper
 from seqcast.types import View
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ class Receiving(driver.Receiver, GroupBase):
         self._backlog: deque[Item] = deque()  # delivered before `join` returned
         self._delivered_view: View | None = None
         self._meanings: deque[Meaning] = deque()  # of the marker that was taken last
-        self._stop: tuple[Stop, View] | None = None  # until states are merged; and the view to yield afterwards
+        self._keeper = StateKeeper(runner, state, config) if state is not None else None
+        self._stop: View | None = None  # at which the application waits until states are merged
         self._end: Excluded | Left | None = None
         if config.journal:
             try:
@@ -177,8 +178,12 @@ class Receiving(driver.Receiver, GroupBase):
                 except JournalWriteError:
                     self._meanings.appendleft(meaning)
                     raise
-            if self._state is not None:
-                self._at_boundary(self._state, meaning)
+            if self._keeper is not None:
+                try:
+                    with self._in_handler():
+                        self._keeper.reached(meaning)
+                finally:
+                    self._stop = meaning if self._keeper.stopped else None
                 if self._stop is not None:
                     return self._wait_merged(wait)
         elif self._journal is not None and not isinstance(meaning, Left):
@@ -192,25 +197,13 @@ class Receiving(driver.Receiver, GroupBase):
                 self._journal.close(reason, at_view_end=view is not None, successor=view)
         return meaning
 
-    def _at_boundary(self, handler: StateHandler, view: View) -> None:
-        endpoint, tag = self._runner.endpoint, view.view_id.tag
-        plan, joiners = endpoint.plan_at(tag), endpoint.joiners_of(tag)
-        if plan is None and not joiners:
-            return
-        with self._in_handler():
-            if plan is not None:
-                self._stop = Stop(self._runner, handler, self.config, view, plan), view
-            else:
-                give_state(self._runner, handler, Gift(self._runner, view, joiners, self.config))
-
     def _wait_merged(self, wait: int) -> View | None:
         """The view at which the application stopped; None: states are not merged after ``wait`` ns (< 0: no limit)."""
-        assert self._stop is not None
-        stop, view = self._stop
+        assert self._keeper is not None
         with self._in_handler():
-            if not stop.step(wait):
+            if not self._keeper.step(wait):
                 return None
-        self._stop = None
+        view, self._stop = self._stop, None
         return view
 
     @contextlib.contextmanager

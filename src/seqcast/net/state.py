@@ -19,7 +19,6 @@ from seqcast._native.driver import Refused, now_ns
 from seqcast._native.engine import Batch
 from seqcast.config import Config
 from seqcast.config.derive import nanoseconds
-from seqcast.core.context import NEVER
 from seqcast.core.machines.backlog import Item
 from seqcast.core.machines.transfer import (
     BeginState,
@@ -120,7 +119,7 @@ class Gift:
         view: View,
         joiners: tuple[int, ...],
         config: Config,
-        deadline: Callable[[], int] = lambda: NEVER,
+        deadline: Callable[[], int],
     ) -> None:
         self.boundary = view.view_id.tag
         self.spool = Spool(config.state_memory_bytes)

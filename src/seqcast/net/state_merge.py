@@ -1,5 +1,5 @@
-"""Merging states: the receiving thread stops between two messages, gets the states of other members, and runs the
-application's handler. ``core/machines/state_merge.py`` decides."""
+"""The application's state at the beginnings of views: its receiving thread runs the handler between two messages, to
+give the state to joiners and to merge it with those of other members. ``core/machines/state_merge.py`` decides."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from typing import cast
 from seqcast._native.driver import now_ns
 from seqcast.config import Config
 from seqcast.config.derive import nanoseconds
+from seqcast.core.context import NEVER
 from seqcast.core.machines.state_merge import (
     Gather,
+    GiveState,
     GiveUpMerge,
-    GoOn,
     Part,
+    PromiseState,
     Reconcile,
     StateMerge,
     StateMergeEffect,
 )
 from seqcast.core.rules.providers import STATE_MERGES
-from seqcast.core.vocabulary import LeaveGroup, StateArrived, StatePlan, StateRefused
+from seqcast.core.vocabulary import LeaveGroup, StateArrived, StateRefused
 from seqcast.net.runner import Runner
 from seqcast.net.spool import Spool
 from seqcast.net.state import Gift, MergingHandler, StateHandler, SubgroupState, give_state
@@ -33,23 +35,32 @@ SLICE_NS = 50_000_000
 """The longest single wait, ns; afterwards other conditions are checked."""
 
 
-class Stop:
-    """One stop of a receiving application at the beginning of ``view``. Used by one thread at a time."""
+class StateKeeper:
+    """Of one receiving application. Used by one thread at a time."""
 
-    def __init__(self, runner: Runner, handler: StateHandler, config: Config, view: View, plan: StatePlan) -> None:
-        self._runner, self._handler, self._config, self._view = runner, handler, config, view
-        self._merge = StateMerge(nanoseconds(config.state_timeout_s), runner.name_of, runner.endpoint.edges)
+    def __init__(self, runner: Runner, handler: StateHandler, config: Config) -> None:
+        self._runner, self._handler, self._config = runner, handler, config
+        self._merge = StateMerge(nanoseconds(config.state_timeout_s), runner.name_of, runner.endpoint)
         self._parts: dict[int, Spool] = {}
-        self._gift: Gift | None = None
-        joiners = runner.endpoint.joiners_of(view.view_id.tag)
-        if plan.merges and joiners:
-            self._gift = Gift(runner, view, joiners, config, self._merge.due)
-        elif joiners:
-            give_state(runner, handler, Gift(runner, view, joiners, config))
-        self._feed(self._merge.reached(plan, now_ns()))
+        self._promised: Gift | None = None
+        self._view: View | None = None  # which the application has reached
+
+    @property
+    def stopped(self) -> bool:
+        """The application waits until states are merged."""
+        return self._merge.stopped
+
+    def reached(self, view: View) -> None:
+        """The application has come to the beginning of this view.
+
+        Raises:
+            BaseException: the handler raised it, and it is no ``Exception``.
+        """
+        self._view = view
+        self._feed(self._merge.reached(view.view_id.tag, now_ns()))
 
     def step(self, wait_ns: int) -> bool:
-        """Works for up to ``wait_ns`` (< 0: no limit). False: the application still has to wait.
+        """Merges for up to ``wait_ns`` (< 0: no limit). False: the application still has to wait.
 
         Raises:
             BaseException: the handler raised it, and it is no ``Exception``.
@@ -59,8 +70,7 @@ class Stop:
         while True:
             with runner.changed:
                 over = runner.over
-            tag = self._view.view_id.tag
-            self._feed(merge.over(now_ns()) if over else merge.look(runner.endpoint.plan_at(tag), now_ns()))
+            self._feed(merge.over(now_ns()) if over else merge.look(now_ns()))
             if not merge.stopped:
                 self._end()
                 return True
@@ -92,8 +102,11 @@ class Stop:
                     self._runner.request(effect)
                 case Reconcile(merges):
                     self._reconcile(merges)
-                case GoOn(reconciled=True) if self._merge.plan.merges:
-                    self._give()
+                case PromiseState(_, joiners):
+                    self._promised = self._gift(joiners, self._merge.due)
+                case GiveState(_, joiners):
+                    gift, self._promised = self._promised or self._gift(joiners), None
+                    give_state(self._runner, self._handler, gift)
                 case GiveUpMerge(error):
                     log.error("%s: %s", self._runner.member.name, error)
 
@@ -112,13 +125,15 @@ class Stop:
             if not isinstance(error, Exception):
                 raise
         else:
-            self._feed(merge.look(None, now_ns()))  # it may have taken too long
+            self._feed(merge.look(now_ns()))  # it may have taken too long
             self._feed(merge.loaded(now_ns()))
 
     def _part(self, provider: int) -> SubgroupState:
-        groups = self._view.subgroups if isinstance(self._view, MergeView) else ()
+        view = self._view
+        assert view is not None
+        groups = view.subgroups if isinstance(view, MergeView) else ()
         group = next((group for group in groups if group.rank(provider) >= 0), None)
-        member = self._view.members[self._view.rank(provider)] if self._view.rank(provider) >= 0 else None
+        member = view.members[view.rank(provider)] if view.rank(provider) >= 0 else None
         members: tuple[Member, ...] = group.members if group is not None else (member,) if member is not None else ()
         return SubgroupState(members, self._reader(provider))
 
@@ -136,19 +151,14 @@ class Stop:
             self._parts[provider] = Spool(self._config.state_memory_bytes)
         return self._parts[provider]
 
-    def _give(self) -> None:
-        """Sends the merged state to the members that wait for it and to joiners of this view: only the merger does."""
-        gift = self._gift
-        joiners = self._runner.endpoint.joiners_of(self._view.view_id.tag)
-        if gift is None and joiners:
-            gift = Gift(self._runner, self._view, joiners, self._config)
-        if gift is not None:
-            give_state(self._runner, self._handler, gift)
-        self._gift = None
+    def _gift(self, joiners: tuple[int, ...], deadline: Callable[[], int] = lambda: NEVER) -> Gift:
+        assert self._view is not None
+        return Gift(self._runner, self._view, joiners, self._config, deadline)
 
     def _end(self) -> None:
-        if self._gift is not None:
-            self._gift.drop()
+        if self._promised is not None:
+            self._promised.drop()
+            self._promised = None
         self._end_parts()
 
     def _end_parts(self) -> None:

@@ -253,24 +253,19 @@ class Application:
 
     def at_view(self, view: View) -> None:
         """Between two messages: gives its state, and stops if states are merged."""
-        record, endpoint, tag = self.record, self.machine.endpoint, view.view_id.tag
+        record, tag = self.record, view.view_id.tag
         if isinstance(view, MergeView) and self.options.merges:
             self.chain.part(tag, record.together(view).view_id)
         elif isinstance(view, MergeView):
             self.chain.begin_anew(tag)
         record.states[tag, self.chain.branch] = self.chain.digest()
-        joiners, plan = endpoint.joiners_of(tag), endpoint.plan_at(tag)
-        if joiners and plan is not None and plan.merges:
-            self.keeper.promise(tag, joiners)
-        elif joiners:
-            self.give_state(tag, joiners)
-        if plan is not None:
+        self.keeper.feed(self.keeper.merge.reached(tag, self.machine.now))
+        if self.keeper.merge.stopped:
             self.machine.trace("stops until states are merged")
             record.stops.append((tag, tuple(self.chain.past)))
             record.stopped = True
             if record.runs:
                 record.runs[-1].late = True  # it cannot see that the gate closes
-            self.keeper.feed(self.keeper.merge.reached(plan, self.machine.now))
 
     def _read(self, batch: Batch, tag: int) -> Iterator[Delivered]:
         messages = batch.tolist()
@@ -366,9 +361,9 @@ class Application:
 
     # ---- its state
 
-    def give_state(self, boundary: int, joiners: tuple[int, ...]) -> None:
+    def dump_state(self, joiners: tuple[int, ...]) -> bytes | None:
         self.machine.trace(f"gives its state to {', '.join(map(self.machine.name_of, joiners))}")
-        self.keeper.give(boundary, joiners, self.chain.dump() if self.machine.may_give() else None)
+        return self.chain.dump() if self.machine.may_give() else None
 
     def load_state(self, data: bytes) -> None:
         self.work(lambda: self.chain.load(data), self.keeper.transfer)
@@ -389,12 +384,9 @@ class Application:
 
     def go_on(self, reconciled: bool) -> None:
         """Delivery to it continues."""
-        plan = self.keeper.merge.plan
-        tag = plan.boundary
         if reconciled:
+            tag = self.keeper.merge.plan.boundary
             self.record.states[tag, self.chain.branch] = self.chain.digest()
-            if plan.merges:
-                self.give_state(tag, self.machine.endpoint.joiners_of(tag))
         self.machine.trace("goes on " + ("with the merged state" if reconciled else "as it is"))
         self.machine.clock.at(self.machine.clock.now, self.run_again)
 

@@ -9,7 +9,17 @@ from seqcast._native.engine import AGAIN, SENT, Engine
 from seqcast.config.derive import nanoseconds
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.machines.backlog import Item
-from seqcast.core.machines.state_merge import Gather, GiveUpMerge, GoOn, Part, Reconcile, StateMerge, StateMergeEffect
+from seqcast.core.machines.state_merge import (
+    Gather,
+    GiveState,
+    GiveUpMerge,
+    GoOn,
+    Part,
+    PromiseState,
+    Reconcile,
+    StateMerge,
+    StateMergeEffect,
+)
 from seqcast.core.machines.transfer import (
     BeginState,
     Deliver,
@@ -55,6 +65,9 @@ class Handler(Protocol):
     def load_state(self, data: bytes) -> None: ...
     def reconcile(self, parts: Mapping[int, bytes], merges: bool) -> None: ...
     def go_on(self, reconciled: bool) -> None: ...
+    def dump_state(self, joiners: tuple[int, ...]) -> bytes | None:
+        """Its state, for these joiners; None: it fails to give it."""
+
     def enter(self, items: Collection[Item]) -> None: ...
     def give_up(self, error: str) -> None: ...
 
@@ -67,7 +80,7 @@ class StateKeeper:
         settings = config(record.options)
         self._timeout_ns = timeout_ns = nanoseconds(settings.state_timeout_s)
         self.transfer = Transfer(timeout_ns, settings.state_backlog_bytes, machine.name_of, machine.endpoint.edges)
-        self.merge = StateMerge(timeout_ns, machine.name_of, machine.endpoint.edges)
+        self.merge = StateMerge(timeout_ns, machine.name_of, machine.endpoint)
         self.parts: dict[int, bytearray] = {}
         """The bytes received of other members' states, to be merged or taken over."""
         self.data = bytearray()
@@ -85,8 +98,7 @@ class StateKeeper:
             self.feed(self.transfer.told(effect, self.machine.now))
 
     def look(self) -> None:
-        plan = self.machine.endpoint.plan_at(self.merge.plan.boundary)
-        self.feed(self.merge.look(plan, self.machine.now))
+        self.feed(self.merge.look(self.machine.now))
 
     def over(self) -> None:
         """This member has left, or was excluded."""
@@ -117,6 +129,10 @@ class StateKeeper:
                     self.parts.setdefault(provider, bytearray()).extend(data)
                 case Reconcile(merges):
                     handler.reconcile({provider: bytes(data) for provider, data in self.parts.items()}, merges)
+                case PromiseState(boundary, joiners):
+                    self._giving += [self._giver(boundary, joiner) for joiner in joiners]
+                case GiveState(boundary, joiners):
+                    self._prepare(boundary, joiners, handler.dump_state(joiners))
                 case GoOn(reconciled):
                     handler.go_on(reconciled)
                 case GiveUp(error) | GiveUpMerge(error):
@@ -153,12 +169,7 @@ class StateKeeper:
 
     # ---- what goes
 
-    def promise(self, boundary: int, joiners: tuple[int, ...]) -> None:
-        """The joiners get the state when it is merged."""
-        self._giving += [self._giver(boundary, joiner) for joiner in joiners]
-
-    def give(self, boundary: int, joiners: tuple[int, ...], data: bytes | None) -> None:
-        """``data``: None: the application's handler failed."""
+    def _prepare(self, boundary: int, joiners: tuple[int, ...], data: bytes | None) -> None:
         promised = {(giver.boundary, giver.joiner): giver for giver in self._giving}
         for joiner in joiners:
             giver = promised.get((boundary, joiner))

@@ -1,4 +1,7 @@
-"""A merge of application states, at one member: its application stops at the boundary until it has the merged state.
+"""The state of a receiving application at the beginning of a view: who is given it, and how states are merged.
+
+At the beginning of each view the application gives its state to the joiners for which it is the provider. Where states
+are merged, it stops at this boundary until it has the merged state; the merger gives that to its joiners.
 
 ``state.py`` agrees with the group on the plan: one member, the merger, gets the states of the other parts and merges
 them into its own; all others take over the result. This machine decides where a receiving application stops, which
@@ -12,13 +15,39 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from seqcast.core.context import NEVER
 from seqcast.core.rules.chunks import Incoming
 from seqcast.core.table import IGNORED, ILLEGAL, Edge, Machine, Table, table
 from seqcast.core.vocabulary import LeaveGroup, StateArrived, StatePlan, StateRefused
 from seqcast.errors import RemoteProtocolError
+
+
+class Boundaries(Protocol):
+    """What an endpoint says about the beginnings of views; see ``Endpoint``."""
+
+    @property
+    def edges(self) -> set[Edge]: ...
+    def joiners_of(self, tag: int) -> tuple[int, ...]: ...
+    def plan_at(self, tag: int) -> StatePlan | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class GiveState:
+    """Take the application's state now, and send it to these joiners as that of the beginning of the view with this
+    tag."""
+
+    boundary: int
+    joiners: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PromiseState:
+    """These joiners wait until states are merged: tell them so. ``GiveState`` follows, for those that still wait."""
+
+    boundary: int
+    joiners: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +85,9 @@ class GiveUpMerge:
     error: str
 
 
-StateMergeEffect = Gather | Part | StateArrived | StateRefused | Reconcile | GoOn | GiveUpMerge | LeaveGroup
+StateMergeEffect = (
+    GiveState | PromiseState | Gather | Part | StateArrived | StateRefused | Reconcile | GoOn | GiveUpMerge | LeaveGroup
+)
 """Effects for the runner. ``StateArrived``, ``StateRefused``, ``LeaveGroup``: as inputs of the endpoint."""
 
 
@@ -89,11 +120,12 @@ class StateMerge(Machine):
     Args:
         timeout_ns: how long a provider may be silent, and how long the application may work on a state without a read.
         name_of: the name of a member, for errors.
-        edges: of the endpoint.
+        endpoint: of this member.
     """
 
-    def __init__(self, timeout_ns: int, name_of: Callable[[int], str], edges: set[Edge]) -> None:
-        super().__init__(S.GOING, edges)
+    def __init__(self, timeout_ns: int, name_of: Callable[[int], str], endpoint: Boundaries) -> None:
+        super().__init__(S.GOING, endpoint.edges)
+        self._endpoint = endpoint
         self.plan = StatePlan(0, ())
         self.incoming = Incoming(0)
         """Where the next bytes of the provider go; another one after each ``Gather``, and for each provider."""
@@ -106,13 +138,13 @@ class StateMerge(Machine):
 
     # ---- inputs, each of which returns effects
 
-    def reached(self, plan: StatePlan | None, now_ns: int) -> list[StateMergeEffect]:
-        """The application has come to the beginning of a view; ``plan``: see ``Endpoint.plan_at``."""
-        return self._take(now_ns, E.REACHED, plan) if plan is not None else []
+    def reached(self, tag: int, now_ns: int) -> list[StateMergeEffect]:
+        """The application has come to the beginning of the view with this tag."""
+        return self._take(now_ns, E.REACHED, self._endpoint.plan_at(tag), tag)
 
-    def look(self, plan: StatePlan | None, now_ns: int) -> list[StateMergeEffect]:
-        """The same, while the application is stopped, whenever the plan may have changed; also runs the timer."""
-        effects = self._take(now_ns, E.LOOK, plan)
+    def look(self, now_ns: int) -> list[StateMergeEffect]:
+        """To be called whenever the plan may have changed, or the timer is due."""
+        effects = self._take(now_ns, E.LOOK, self._endpoint.plan_at(self.plan.boundary))
         return effects + (self._take(now_ns, E.DUE) if now_ns >= self._deadline_ns else [])
 
     def filled(self, incoming: Incoming, count: int, now_ns: int) -> list[StateMergeEffect]:
@@ -180,6 +212,12 @@ class StateMerge(Machine):
 
     # ---- guards
 
+    def makes_merger(self, plan: StatePlan | None, _tag: int) -> bool:
+        return plan is not None and plan.merges
+
+    def is_planned(self, plan: StatePlan | None, _tag: int) -> bool:
+        return plan is not None
+
     def has_changed(self, plan: StatePlan | None) -> bool:
         return plan is None or (plan.providers, plan.merges) != (self.plan.providers, self.plan.merges)
 
@@ -188,7 +226,15 @@ class StateMerge(Machine):
 
     # ---- actions
 
-    def begin(self, plan: StatePlan) -> None:
+    def give(self, _plan: StatePlan | None, tag: int) -> None:
+        if joiners := self._endpoint.joiners_of(tag):
+            self._effects.append(GiveState(tag, joiners))
+
+    def promise(self, _plan: StatePlan, tag: int) -> None:
+        if joiners := self._endpoint.joiners_of(tag):
+            self._effects.append(PromiseState(tag, joiners))
+
+    def begin(self, plan: StatePlan, _tag: int) -> None:
         self.plan, self._left = plan, list(plan.providers)
         self._effects.append(Gather())
         self.begin_next()
@@ -231,6 +277,8 @@ class StateMerge(Machine):
     def go_on_reconciled(self) -> None:
         self.rest()
         self._effects.append(GoOn(reconciled=True))
+        if self.plan.merges:
+            self.give(self.plan, self.plan.boundary)
 
     def leave(self, *_: object) -> None:
         self._effects.append(LeaveGroup(0))
@@ -255,8 +303,22 @@ class StateMerge(Machine):
         "state_merge",
         S,
         E,
-        (S.GOING, E.REACHED, S.GATHERING, begin, "the plan's boundary: nothing is delivered behind it"),
-        (S.OUT, E.REACHED, None, IGNORED, "this application is out"),
+        (
+            S.GOING,
+            (E.REACHED, makes_merger),
+            S.GATHERING,
+            (promise, begin),
+            "its joiners get the merged state, and nothing is delivered before that",
+        ),
+        (
+            S.GOING,
+            (E.REACHED, is_planned),
+            S.GATHERING,
+            (give, begin),
+            "its part's state goes to the merger, and nothing is delivered before the merged one is here",
+        ),
+        (S.GOING, E.REACHED, None, give, "its state is the group's: joiners get it"),
+        (S.OUT, E.REACHED, None, IGNORED, "it leaves, and its state may be incomplete: another member gives it"),
         (None, E.REACHED, None, ILLEGAL, "a stopped application reaches nothing"),
         (
             (S.GATHERING, S.REPORTED),
