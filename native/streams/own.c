@@ -46,7 +46,8 @@ void sc_engine_own(const sc_engine *e, sc_own *out) {
         out->all = e->order.ops->forwarding->stable(e);
         return;
     }
-    uint64_t any = e->view.n > 1 ? e->view.base[e->view.rank] : e->group.next - 1, all = e->group.next - 1;
+    uint64_t any = e->view.base[e->view.rank], all = e->group.next - 1;
+    if (e->view.n == 1) any = all = e->order.ops->ordered ? e->order.ops->ordered(e) : all;
     for (uint32_t r = 0; r < e->view.n; r++) {
         if (r == e->view.rank) continue;
         uint64_t delivered = e->peers[r]->credit.acked.delivered;

@@ -289,3 +289,15 @@ def test_a_policy_that_was_slow_is_asked_about_the_newest_batch_only(ends: bool,
         ordering.stop()
     ordering.thread.join(60)
     assert not ordering.thread.is_alive() and policy.asked == asked
+
+
+def test_a_member_that_is_alone_has_delivered_only_what_its_policy_has_ordered() -> None:
+    """If it leaves at once, it is told that the rest is lost."""
+    net = Net(1, sequencer=0, mechanism=orders.by_name("records").number, policy_ns=LIMIT_MS * MS)
+    assert net.engines[0].send(b"first") == SENT
+    net.engines[0].transmit(net.now)
+    own = net.engines[0].own()
+    assert (own.last, own.any, own.all) == (1, 0, 0)
+    net.run(2 * LIMIT_MS)
+    own = net.engines[0].own()
+    assert payloads(net, 0) == [b"first"] and (own.any, own.all) == (own.last, own.last)
