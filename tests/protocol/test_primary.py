@@ -187,7 +187,7 @@ def test_one_that_takes_all_others_for_dead_is_heard_and_taken_in_again():
     a, b, c = stage.nodes
     c.doubt(a.id)
     c.doubt(b.id)
-    stage.until(1009)
+    stage.until(1004)
     assert c.record.blocked.kind == "minority"
     stage.until(1500)
     assert [names(node)[-1] for node in stage.nodes] == [["a", "b", "c"]] * 3 and len(views(c)) == 2

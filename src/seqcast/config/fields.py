@@ -249,8 +249,8 @@ class Config:
     bundle_s: float = _knob(
         0.005,
         "s",
-        "Requests that arrive within this time after the first one are settled by the same view (FLU-11). Longer: "
-        "fewer views when many members start together. Shorter: quicker joins.",
+        "Requests that arrive within this time after the first one are settled by the same view (FLU-11); a suspected "
+        "member is excluded at once. Longer: fewer views when many members start together. Shorter: quicker joins.",
         low=0.0,
         high=10.0,
     )

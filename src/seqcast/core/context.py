@@ -61,7 +61,7 @@ class EndpointSettings:
         joiner_seen_ns: a joiner that was not heard for this long is forgotten.
         name_taken_ns: how long a joiner whose name is in the view is left unanswered: the old incarnation may be one
             that crashed and is not yet suspected. Longer than the engine's ``suspect_ns``.
-        bundle_ns: requests that come within this time after the first one share a view (FLU-11).
+        bundle_ns: requests that come within this time after the first one share a view (FLU-11); a suspicion ends it.
         verify_ns: a view change waits at most this long while silent members are verified, so that members that crashed
             together are excluded by one view. About two heartbeats: a listener may notice the silence of members that
             crashed at once this far apart.

@@ -1,9 +1,10 @@
 """The default membership: doubted members, joiners and leavers, and whether it is this member's turn to change the
 view.
 
-The first member of the view that is not doubted here acts. Requests that come within ``bundle_ns`` share one view
-(FLU-11), and so do members that crash together: a view change waits, for at most ``verify_ns``, while the engine
-verifies others. Joiners and leavers are kept here until a view settles them (MBR-01 to MBR-03).
+The first member of the view that is not doubted here acts. Requests of joiners and leavers that come within
+``bundle_ns`` share one view (FLU-11). A suspected member is not bundled, as it holds up the streams of all others; but
+members that crash together share one view: a view change waits, for at most ``verify_ns``, while the engine verifies
+others. Joiners and leavers are kept here until a view settles them (MBR-01 to MBR-03).
 
 A link between two living members that carries no multicast would stall a stream for ever: the data of one does not
 reach the other, or its acks do not come back. Each member names in its heartbeats those whose multicasts it does not
@@ -404,7 +405,7 @@ class CoordinatedMembership(Machine):
         return review.runs
 
     def may_bundle_more(self, _review: Review) -> bool:
-        return self.context.now < self.bundle_due_ns
+        return self.context.now < self.bundle_due_ns and not self.suspected
 
     def verifies_others(self, review: Review) -> bool:
         """The engine verifies further members that fell silent, and they may wait."""
@@ -413,7 +414,8 @@ class CoordinatedMembership(Machine):
     # ---- actions
 
     def bundle(self, _review: Review) -> None:
-        self.bundle_due_ns = self.context.now + self.context.settings.bundle_ns
+        """Joiners and leavers can wait. A suspected member holds up the streams of all others."""
+        self.bundle_due_ns = self.context.now + (0 if self.suspected else self.context.settings.bundle_ns)
         self.verified_ns = self.bundle_due_ns + self.context.settings.verify_ns
 
     def wait(self, _review: Review) -> None:
@@ -436,8 +438,8 @@ class CoordinatedMembership(Machine):
         (ANY, (E.REVIEW, must_begin_again), S.CHANGING, initiate, "a survivor is doubted, or more can take part"),
         (S.CHANGING, (E.REVIEW, attempt_runs), None, IGNORED, "joiners and leavers count when the VIEW is made"),
         (ANY, (E.REVIEW, attempt_runs), S.CHANGING, rest, "our attempt still runs"),
-        (S.QUIET, E.REVIEW, S.BUNDLING, bundle, "our turn: wait for more requests (FLU-11)"),
-        (S.BUNDLING, (E.REVIEW, may_bundle_more), None, IGNORED, "more may come within the bundling delay"),
+        (S.QUIET, E.REVIEW, S.BUNDLING, bundle, "our turn: more requests may follow (FLU-11)"),
+        (S.BUNDLING, (E.REVIEW, may_bundle_more), None, IGNORED, "no member is suspected: requests may follow"),
         (S.BUNDLING, (E.REVIEW, verifies_others), None, wait, "others may have failed too: one view for all of them"),
         (S.BUNDLING, E.REVIEW, S.CHANGING, initiate, "the bundling delay is over"),
         (S.CHANGING, E.REVIEW, None, initiate, "our attempt was given up, and the reason persists"),
