@@ -230,7 +230,7 @@ static int has_other_address(const sc_io *io) {
 
 int sc_io_look(const sc_io *io) {
     unsigned index = if_nametoindex(io->name);
-    if (index == 0) return SC_IO_GONE;
+    if (index == 0) return errno == ENODEV || errno == ENXIO ? SC_IO_GONE : 0; /* or no descriptors are left to look */
     int seen = index != (unsigned)sc_load(&io->index) ? SC_IO_REMADE : 0, flags = flags_of(io->name);
     if (!(flags & IFF_UP))
         seen |= SC_IO_DOWN;

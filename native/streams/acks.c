@@ -307,7 +307,8 @@ static void stream_acked(sc_engine *e, sc_tx_stream *tx, uint64_t delivered, uin
 void sc_on_ack(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
     uint64_t delivered = sc_get_ack_delivered(p), received = sc_get_ack_received(p), consumed = sc_get_ack_consumed(p);
     sc_tx_stream *tx = sc_tx_of(e, peer, (int)sc_get_ack_stream(p));
-    if (!tx || !tx->packets || consumed > delivered || delivered >= tx->unsent || received >= tx->unsent) {
+    int others = tx == &e->forward && (int32_t)peer->rank != e->order.forward_to; /* only their receiver has forwards */
+    if (!tx || others || !tx->packets || consumed > delivered || delivered >= tx->unsent || received >= tx->unsent) {
         e->counters.drop_field++;
         return;
     }

@@ -11,7 +11,7 @@ import threading
 import time
 
 import pytest
-from members import LIMIT_S, LOOPBACK, cluster, join, payloads, script, wait_until, why_no_multicast
+from members import LIMIT_S, LOOPBACK, cluster, join, output, payloads, script, wait_until, why_no_multicast
 from netns import network, python
 
 from seqcast._native.driver import describe_address
@@ -157,6 +157,39 @@ def test_open_strangers_are_bounded():
             stack.enter_context(call(a))
         wait_until(lambda: a.counters()["guard_strangers"] >= 20)
         assert a.counters()["guard_connections"] <= STRANGERS_MAX
+
+
+def test_a_process_without_descriptors_neither_spins_on_a_call_nor_takes_its_interface_for_gone():
+    text = """
+import socket, sys, time, seqcast
+from seqcast.net.guard import Guard
+
+calls = 0
+accept = Guard._accept
+
+def counted(guard):
+    global calls
+    calls += 1
+    accept(guard)
+
+Guard._accept = counted
+group = seqcast.join(sys.argv[1], name="a", interface=sys.argv[2], guard=True)
+caller, files = socket.socket(), []
+try:
+    while True:
+        files.append(open("/dev/null"))
+except OSError:
+    pass
+caller.connect(("127.0.0.1", int(group.path["address"].rpartition(":")[2])))
+while calls == 0:
+    time.sleep(0.01)
+time.sleep(1)
+print(calls < 100, group._driver.look())
+files.clear()
+while not group.counters()["guard_connections"]:
+    time.sleep(0.01)
+"""
+    assert output(script(text, cluster(), LOOPBACK)) == "True 0\n"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

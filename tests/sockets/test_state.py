@@ -122,6 +122,9 @@ def test_joiners_of_one_view_have_the_state_taken_once():
             thread.join()
         assert a.taken == 1
         assert all(log.lines[:1] == [b"x"] for log in others)
+        for log in others:
+            log.leave()
+        wait_until(lambda: not a.group._runner.giving)  # nothing is kept of members that are gone
 
 
 def test_the_next_member_gives_the_state_where_the_first_cannot():

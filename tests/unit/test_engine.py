@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import random
 import struct
+import subprocess
+import sys
 
 import pytest
 from engines import MS, Net, feed, forged, messages
@@ -30,6 +33,34 @@ def test_credit_of_a_part_that_was_taken_before_a_marker_is_given() -> None:
             break
     net.run(50)
     assert [len(payload) for _, payload in net.got[0] + net.got[1]] == [100_000] * 2
+
+
+COLLECTED = """
+import gc
+from engines import Net
+
+engine = Net(3).engines[0]
+gc.callbacks.append(lambda phase, info: engine.counters())  # as an application's finalizer may
+gc.set_threshold(1)
+kept = []  # each object needs memory of its own
+for _ in range(100):
+    kept += engine.gossip_marks(), engine.gossip_lacks(1, 1, 5, 5), engine.held(1), engine.received_table()
+    kept += engine.events(), engine.offers(), engine.own(), engine.own_messages(1, 5), engine.stream(1), engine.links()
+    kept += engine.unacknowledged(), engine.doubted(), engine.transmit(1), engine.deliver(), engine.stalled()
+print("ok")
+"""
+
+
+def test_no_object_is_made_under_the_lock() -> None:
+    """Else the garbage collector may run there, and with it code that waits for the lock."""
+    result = subprocess.run(
+        [sys.executable, "-c", COLLECTED],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert (result.returncode, result.stdout) == (0, "ok\n"), result.stderr
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.1, 0.3])

@@ -114,6 +114,18 @@ def test_an_acknowledgement_of_another_view_is_none():
     assert net.got[1] == [(100, b"first")] and net.engines[0].stream(0)[2] == 1
 
 
+def test_only_the_sequencer_acknowledges_forwards():
+    """Otherwise a member's ack ends the probes that tell the sequencer what it lacks."""
+    net = Net(3, sequencer=0)
+    net.drop = lambda src, dst, lane, datagram: datagram[2] == forge.FORWARD
+    assert net.engines[1].send(b"forwarded") == SENT
+    net.step()
+    net.engines[1].receive(F.ack(102, 1, 2, 1, 1, 0), C, net.now, LANE_UNICAST)
+    net.drop = lambda src, dst, lane, datagram: False
+    net.run(200)
+    assert net.got[2] == [(101, b"forwarded")] and counters(net, 1)["drop_field"] == 1
+
+
 def test_unicasts_beyond_a_gap_leave_slabs_for_everybody_else():
     net = Net(3, slabs_max=64, unicast_bytes=1 << 20, window=256 << 10, packet=65_000)
     for number in range(2000):

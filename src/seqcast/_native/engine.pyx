@@ -368,15 +368,13 @@ cdef class Engine:
         return reached != 0
 
     def gossip_marks(self):
-        cdef sc_marks marks
-        cdef uint32_t rank
-        cdef list result = []
+        cdef sc_marks marks[SC_MEMBERS_MAX]
+        cdef uint32_t n = 0, i
         sc_mutex_lock(&self.lock)
-        for rank in range(self.members):
-            if sc_engine_marks(self.e, rank, &marks) == 0:
-                result.append((marks.kept, marks.delivered, marks.received, marks.consumed))
+        while n < self.members and sc_engine_marks(self.e, n, &marks[n]) == 0:
+            n += 1
         sc_mutex_unlock(&self.lock)
-        return result
+        return [(marks[i].kept, marks[i].delivered, marks[i].received, marks[i].consumed) for i in range(n)]
 
     def gossip_lacks(self, uint32_t rank, uint64_t first, uint64_t last, uint64_t most):
         cdef uint64_t ranges[2 * HELD_MAX]

@@ -22,6 +22,7 @@ from seqcast.types import Member
 
 log = logging.getLogger("seqcast")
 
+_NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _UNDER_WAY = (errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EALREADY)
 
 
@@ -138,8 +139,10 @@ class Guard:
     def _accept(self) -> None:
         try:
             sock, _ = self._listener.accept()
-        except OSError:  # the caller has closed, or no descriptors are left
-            return
+        except OSError as error:
+            if error.errno in _NO_DESCRIPTORS:  # the caller stays in the queue, and would be reported again at once
+                time.sleep(RETRY_NS / 1e10)
+            return  # or it has closed
         line, effects = self._guard.accepted(now_ns())
         self._add(line, sock, selectors.EVENT_READ)
         self._do(effects)

@@ -195,6 +195,8 @@ class Runner:
         with self.changed:
             if self.view is None or self.view.view_id.counter < view.view_id.counter:
                 self.view = view
+                for gone in self.giving.keys() - {member.id for member in view.members}:
+                    self.giving.pop(gone, None)
                 self.changed.notify_all()
 
     def name_of(self, member_id: int) -> str:
