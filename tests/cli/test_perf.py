@@ -138,7 +138,7 @@ def test_a_window_beyond_the_receive_buffers_is_cut_to_what_they_hold(limit):
 @pytest.mark.parametrize("spin", [False, True])
 def test_bare_ping_pong_has_ordered_percentiles(spin):
     path = Path("loopback", (LOOPBACK,) * 2, 65000, 1, False)
-    half = bare_latency(path, Latency(64, "fifo", 200, spin, None))
+    half = bare_latency(path, Latency(64, "fifo", 200, spin, False, None))
     assert 0.5 < half["p50"] <= half["p99"] <= half["p999"] < 1e6
 
 
@@ -301,8 +301,8 @@ def test_settings_that_are_given_reach_the_members():
     with pytest.raises(RunFailed, match="ttl=300"):
         group_throughput(path, Load(2, 1, 64, "fifo", 0.1, settings=wrong), "perf-test")
     with pytest.raises(RunFailed, match="ttl=300"):
-        group_latency(path, Latency(64, "fifo", 10, False, None, settings=wrong), "perf-test")
-    assert group_latency(path, Latency(64, "fifo", 10, False, None, {"port": 47610}), "perf-test")["p50"] > 0
+        group_latency(path, Latency(64, "fifo", 10, False, False, None, settings=wrong), "perf-test")
+    assert group_latency(path, Latency(64, "fifo", 10, False, False, None, {"port": 47610}), "perf-test")["p50"] > 0
 
 
 # ---- the command ---------------------------------------------------------------------------------------------------
@@ -322,7 +322,6 @@ def test_settings_that_are_given_reach_the_members():
         (["--latency", "--wait", "spinning", "--cores", "same"], "one core for each side"),
         (["--path", "moon"], "invalid choice"),
         (["--kind", "plain", "--senders", "2"], "leave --senders out"),
-        (["--kind", "aio", "--latency"], "leave --kind out"),
         (["--journal", "hash", "--loss", "1"], "cannot be combined"),
         (["--journal", "hash", "--latency"], "leave --journal out"),
         (["--journal-folder", "/tmp"], "needs --journal"),
@@ -464,7 +463,15 @@ def test_latency_on_loopback():
     figures = perf("--latency", "--rounds", "200", "--pairs", "1", "--path", "loopback", "--json")
     for key in ("latency_us", "raw_latency_us"):
         assert 0 < figures[key]["p50"] <= figures[key]["p99"] <= figures[key]["p999"]
-    assert figures["cores"] is not None and figures["wait"] == "blocking"
+    assert figures["cores"] is not None and figures["wait"] == "blocking" and figures["kind"] == "plain"
+
+
+@linux
+def test_latency_in_asyncio_has_that_without_it_beside():
+    figures = perf("--latency", "--kind", "aio", "--rounds", "50", "--pairs", "1", "--path", "loopback", "--json")
+    for key in ("latency_us", "raw_latency_us", "recv_latency_us"):
+        assert 0 < figures[key]["p50"] <= figures[key]["p99"] <= figures[key]["p999"]
+    assert figures["ratio_to_recv"]["p50"] > 0 and figures["kind"] == "aio"
 
 
 @pytest.mark.long

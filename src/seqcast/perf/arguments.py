@@ -39,7 +39,8 @@ figures of --json:
   rss_mb (the largest member, after the run), raw_mb_per_s, limit_mb_per_s (whole packets), ratio_to_raw,
   ratio_to_limit, spread (minimum and maximum of each); with --loss also loss_free_msgs_per_s and
   ratio_to_loss_free; with --journal journal_free_msgs_per_s, journal_ratio and journal_missing (messages
-  delivered but not in a journal); with --latency latency_us and raw_latency_us (p50, p99, p999 of half a round trip);
+  delivered but not in a journal); with --latency latency_us and raw_latency_us (p50, p99, p999 of half a round trip),
+  and with --kind aio recv_latency_us and ratio_to_recv, of the same without asyncio;
   other_paths: the same figures on the other paths
 """
 
@@ -56,7 +57,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         default="batches",
         help="how applications send and receive; batches: arrays of messages without the sender's own, which is the "
         "most that is possible; plain: `send` in a loop and `for message in group`, all settings default; aio: the "
-        "same in asyncio (%(default)s)",
+        "same in asyncio (%(default)s); with --latency, aio: in asyncio, and without it for comparison",
     )
     parser.add_argument(
         "--order", choices=ORDERS, help="order of delivery (fifo; with --kind plain or aio the default of join, total)"
@@ -144,7 +145,9 @@ def check(parser: Parser, arguments: argparse.Namespace) -> None:
 
 def check_latency(parser: Parser, arguments: argparse.Namespace) -> None:
     """The same for the options of a ping-pong."""
-    for name in ("kind", "members", "senders", "loss", "journal"):
+    if arguments.kind == "batches":
+        arguments.kind = "plain"
+    for name in ("members", "senders", "loss", "journal"):
         if getattr(arguments, name) != parser.get_default(name):
             parser.error(f"--latency runs a ping-pong between two members: leave --{name} out")
     arguments.members = 2

@@ -60,7 +60,8 @@ def heading(arguments: argparse.Namespace) -> str:
     if arguments.latency:
         cores = pinned(arguments)
         where = f"on cores {cores[0]} and {cores[1]}" if cores else "not pinned to cores"
-        what = f"ping-pong between two members, {arguments.size} bytes, {arguments.wait}, {where}"
+        loops = ", in asyncio" if arguments.kind == "aio" else ""
+        what = f"ping-pong between two members{loops}, {arguments.size} bytes, {arguments.wait}, {where}"
     else:
         what = (
             f"{arguments.members} members, {arguments.senders} sending, messages of {arguments.size} bytes, "
@@ -149,14 +150,18 @@ def measure_throughput(arguments: argparse.Namespace, path: Path) -> dict[str, A
 
 
 def measure_latency(arguments: argparse.Namespace, path: Path) -> dict[str, Any]:
-    """Interleaved pairs of a group's ping-pong and the bare one on one path."""
+    """Interleaved pairs of a group's ping-pong and the bare one on one path; in asyncio also the blocking one."""
     spin = arguments.wait == "spinning"
     cores = pinned(arguments)
-    latency = Latency(arguments.size, arguments.order, arguments.rounds, spin, cores, settings(arguments))
-    raw, runs = [], []
+    aio = arguments.kind == "aio"
+    latency = Latency(arguments.size, arguments.order, arguments.rounds, spin, aio, cores, settings(arguments))
+    raw, runs, recv = [], [], []
     for pair in range(1, arguments.pairs + 1):
         runs.append(group_latency(path, latency, cluster(path.name, pair)))
         progress(path, pair, arguments, "seqcast", runs[-1]["p50"])
+        if aio:
+            recv.append(group_latency(path, replace(latency, aio=False), cluster(f"{path.name}-recv", pair)))
+            progress(path, pair, arguments, "the same without asyncio", recv[-1]["p50"])
         raw.append(bare_latency(path, latency))
         progress(path, pair, arguments, "raw", raw[-1]["p50"])
     return {
@@ -164,10 +169,11 @@ def measure_latency(arguments: argparse.Namespace, path: Path) -> dict[str, Any]
         "size": arguments.size,
         "order": arguments.order,
         "rounds": arguments.rounds,
+        "kind": arguments.kind,
         "wait": arguments.wait,
         "cores": list(latency.cores) if latency.cores else None,
         "path": path.name,
-        **report.latency(raw, runs),
+        **report.latency(raw, runs, recv),
     }
 
 

@@ -83,19 +83,31 @@ def beside(
     }
 
 
-def latency(raw: Sequence[Mapping[str, float]], runs: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """The figures of a ping-pong from its pairs: medians over the pairs, µs; ratios are medians of each pair's."""
-    ratios = {key: [run[key] / bare[key] for run, bare in zip(runs, raw, strict=True)] for key in PERCENTILES}
+def latency(
+    raw: Sequence[Mapping[str, float]],
+    runs: Sequence[Mapping[str, float]],
+    recv: Sequence[Mapping[str, float]] = (),
+) -> dict[str, Any]:
+    """The figures of a ping-pong from its pairs: medians over the pairs, µs; ratios are medians of each pair's.
+
+    Args:
+        raw: of the plain C ping-pong.
+        runs: of the group.
+        recv: of the same group without asyncio, if ``runs`` are in asyncio.
+    """
+    columns = {"latency_us": runs, "raw_latency_us": raw}
+    compared = {"ratio_to_raw": raw}
+    if recv:
+        columns["recv_latency_us"] = compared["ratio_to_recv"] = recv
+    values = {name: {key: [run[key] for run in column] for key in PERCENTILES} for name, column in columns.items()}
+    values |= {
+        name: {key: [run[key] / other[key] for run, other in zip(runs, others, strict=True)] for key in PERCENTILES}
+        for name, others in compared.items()
+    }
     return {
-        "latency_us": {key: median([run[key] for run in runs], 2) for key in PERCENTILES},
-        "raw_latency_us": {key: median([run[key] for run in raw], 2) for key in PERCENTILES},
-        "ratio_to_raw": {key: median(ratios[key], 2) for key in PERCENTILES},
+        **{name: {key: median(each[key], 2) for key in PERCENTILES} for name, each in values.items()},
         "pairs": len(runs),
-        "spread": {
-            "latency_us": {key: spread([run[key] for run in runs], 2) for key in PERCENTILES},
-            "raw_latency_us": {key: spread([run[key] for run in raw], 2) for key in PERCENTILES},
-            "ratio_to_raw": {key: spread(ratios[key], 2) for key in PERCENTILES},
-        },
+        "spread": {name: {key: spread(each[key], 2) for key in PERCENTILES} for name, each in values.items()},
     }
 
 
@@ -146,6 +158,8 @@ ROWS_LATENCY = tuple(
         ("latency_us", "half round trip, µs,"),
         ("raw_latency_us", "plain C, µs,"),
         ("ratio_to_raw", "ratio,"),
+        ("recv_latency_us", "without asyncio, µs,"),
+        ("ratio_to_recv", "ratio to that,"),
     )
     for key in PERCENTILES
 )

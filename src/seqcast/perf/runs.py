@@ -62,6 +62,7 @@ class Latency:
         order: as in ``seqcast.join``.
         rounds: round trips that count.
         spin: waiting spins rather than blocks.
+        aio: both members wait in an event loop.
         cores: of the two members; None: not pinned.
         settings: more of ``seqcast.join``, by name.
     """
@@ -70,6 +71,7 @@ class Latency:
     order: str
     rounds: int
     spin: bool
+    aio: bool
     cores: tuple[int, int] | None
     settings: Mapping[str, Any] = field(default_factory=dict)
 
@@ -267,7 +269,7 @@ def bare_latency(path: Path, latency: Latency) -> dict[str, float]:
 
 
 def group_latency(path: Path, latency: Latency, cluster: str) -> dict[str, float]:
-    """The same for a seqcast group of two members, by ``group.send`` and ``group.recv``."""
+    """The same for a seqcast group of two members, by ``send`` and ``recv`` of ``Group`` or of ``aio.Group``."""
     with Processes() as processes:
         for index in range(2):
             place = path.places[index]
@@ -275,7 +277,7 @@ def group_latency(path: Path, latency: Latency, cluster: str) -> dict[str, float
             if latency.spin:
                 settings["latency"] = True
             task = {
-                "role": "latency",
+                "role": "latency_aio" if latency.aio else "latency",
                 "name": f"member-{index}",
                 "cluster": cluster,
                 "members": 2,

@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -302,11 +302,47 @@ def send_for(group: Any, source: BatchSource, until_ns: int, commands: Commands)
     return source.count
 
 
+class Trips:
+    """The messages of a ping-pong, and how long each took to come back."""
+
+    def __init__(self, task: dict[str, Any]) -> None:
+        self._size, self._warm = task["size"], task["warm_rounds"]
+        self._ns = np.zeros(task["rounds"], dtype=np.int64)
+        self._number = 0
+        self._start_ns = 0
+
+    def pings(self) -> Iterator[bytes]:
+        """The message of each round; the round begins when it is asked for."""
+        rest = bytes(self._size - 8)
+        for number in range(-self._warm, len(self._ns)):
+            self._number = number
+            ping = number.to_bytes(8, "little", signed=True) + rest
+            self._start_ns = time.perf_counter_ns()
+            yield ping
+
+    def back(self, ping: bytes, answer: Any) -> None:
+        """Ends the round.
+
+        Raises:
+            SeqcastError: no answer came, or a wrong one.
+        """
+        ns = time.perf_counter_ns() - self._start_ns
+        if answer is None or answer.payload != ping:
+            raise SeqcastError(f"round {self._number}: no answer within {QUIET_S:g} s, or a wrong one")
+        if self._number >= 0:
+            self._ns[self._number] = ns
+
+    def report(self, group: Any, commands: Commands) -> None:
+        """Reports percentiles, and waits until the parent has read them."""
+        say("done", **halves(self._ns), counters=group.counters())
+        with contextlib.suppress(SystemExit):
+            commands.next()
+
+
 def latency(task: dict[str, Any]) -> None:
     """One side of a ping-pong: member 0 asks, member 1 answers until its input closes."""
     commands = Commands()
     group = join(task, commands, deliver_own=False)
-    payload = bytearray(task["size"])
     try:
         say("ready", rss_mb=resident_mb(), counters=group.counters())
         if task["sender"]:
@@ -316,24 +352,34 @@ def latency(task: dict[str, Any]) -> None:
                     group.send(message.payload)
             return
         commands.next()
-        rounds, warm = task["rounds"], task["warm_rounds"]
-        trips = np.zeros(rounds, dtype=np.int64)
-        for number in range(-warm, rounds):
-            payload[:8] = number.to_bytes(8, "little", signed=True)
-            ping = bytes(payload)
-            start = time.perf_counter_ns()
+        trips = Trips(task)
+        for ping in trips.pings():
             group.send(ping)
-            answer = group.recv(timeout=QUIET_S)
-            end = time.perf_counter_ns()
-            if answer is None or answer.payload != ping:
-                raise SeqcastError(f"round {number}: no answer within {QUIET_S:g} s, or a wrong one")
-            if number >= 0:
-                trips[number] = end - start
-        say("done", **halves(trips), counters=group.counters())
-        with contextlib.suppress(SystemExit):
-            commands.next()
+            trips.back(ping, group.recv(timeout=QUIET_S))
+        trips.report(group, commands)
     finally:
         group.leave()
+
+
+async def latency_aio(task: dict[str, Any]) -> None:
+    """The same in asyncio."""
+    import seqcast.aio
+
+    commands = Commands()
+    group = seqcast.aio.Group(await asyncio.to_thread(join, task, commands, deliver_own=False))
+    async with group:
+        say("ready", rss_mb=resident_mb(), counters=group.counters())
+        if task["sender"]:
+            leave_when_parent_ends(group.sync, commands)
+            async for message in group:
+                await group.send(message.payload)
+            return
+        await asyncio.to_thread(commands.next)
+        trips, messages = Trips(task), aiter(group)
+        for ping in trips.pings():
+            await group.send(ping)
+            trips.back(ping, await anext(messages))
+        trips.report(group, commands)
 
 
 def main() -> int:
@@ -342,7 +388,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         roles: dict[str, Callable[[dict[str, Any]], None]] = {
-            "member": member, "plain": plain, "aio": lambda task: asyncio.run(aio(task)), "latency": latency,
+            "member": member, "plain": plain, "aio": lambda task: asyncio.run(aio(task)),
+            "latency": latency, "latency_aio": lambda task: asyncio.run(latency_aio(task)),
         }  # fmt: skip
         roles.get(task["role"], bare)(task)
     except (SeqcastError, OSError, NotImplementedError) as error:
