@@ -36,6 +36,7 @@ void sc_driver_close(sc_driver *d) {
     sc_mutex_lock(&d->role.lock);
     while (d->role.holder != SC_ROLE_FREE) sc_cond_wait_until(&d->role.freed, &d->role.lock, sc_now() + 1000000);
     sc_mutex_lock(d->lock);
+    sc_loop_receives(d, 0);
     if (!d->closed) sc_io_close(&d->io);
     d->closed = 1;
     sc_mutex_unlock(d->lock);
@@ -45,6 +46,7 @@ void sc_driver_close(sc_driver *d) {
 
 void sc_driver_forked(sc_driver *d) {
     sc_io_close(&d->io);
+    sc_set_close(&d->waits.set);
     sc_signal_close(d->waits.watch);
 }
 
@@ -52,6 +54,7 @@ void sc_driver_free(sc_driver *d) {
     if (!d->engine) return; /* not initialised: its descriptors are zeros, which are somebody else's */
     if (d->round.scratch) sc_round_free(d);
     sc_transmitter_free(&d->tx);
+    sc_set_close(&d->waits.set);
     sc_signal_close(d->waits.watch);
 }
 

@@ -4,7 +4,7 @@
  * and transmits. A caller that waits (for a message, for credit) takes the role, so that a message reaches it without a change
  * of thread; while no caller waits, the I/O thread has it. While callers come and go, the I/O thread stands by in ticks of a
  * millisecond and takes over when no caller drove for a whole tick; while a caller blocks for long it sleeps until that caller
- * leaves.
+ * leaves. An event loop that is woken in quick succession is such a caller for one round at a time.
  *
  * Locks, in this order: `tx.lock` (transmitting), `role.lock` (the role's holder), the engine's. The engine's is never held
  * during a system call. A thread that finds `tx.lock` taken leaves a note (`tx.wanted`), and the holder transmits again.
@@ -53,6 +53,9 @@ typedef struct { /* role.c */
     int callers; /* in sc_drive, including the holder */
     int io_state; /* SC_IO_* */
     uint64_t turns;
+    int loop; /* an event loop has the sockets in its set, and takes the role when one is readable */
+    int64_t loop_woken; /* monotonic time */
+    int handed; /* to the I/O thread: it takes the role at once */
     sc_atomic waiting; /* callers without the role: the holder wakes them after each round */
 } sc_role;
 
@@ -68,13 +71,16 @@ typedef struct { /* receive.c; all of it is the role holder's */
     uint64_t gather; /* bytes: a quarter of a window */
     unsigned looks; /* at the sockets, by a spinning thread */
     int talk; /* the lane that brought the last message */
+    sc_atomic loaded; /* read by others, too */
 } sc_round;
 
 typedef struct { /* wake.c; under the engine's lock, except the atomics */
     sc_cond control; /* the control thread waits */
     int control_waiting, control_kicked;
     int watched; /* an event loop waits: one wake-up of `watch` when something is deliverable */
+    int signalled; /* `watch` was written */
     sc_fd watch[2]; /* to be written, to be polled; open while an event loop may wait */
+    sc_fd set; /* what the loop polls: `watch`, and the sockets while it receives; SC_NO_FD: no such sets here */
     sc_atomic sleep_until; /* the role's holder waits on the sockets until this time; 0: it is awake */
     sc_atomic caller_wants; /* the holder is a caller that waits for SC_WANT_*, which other local threads may cause */
 } sc_waits;
@@ -182,12 +188,16 @@ void sc_driver_kick_control(sc_driver *d);
 /* The control plane changed the engine: transmits, and wakes all waiting threads. */
 void sc_driver_poke(sc_driver *d);
 
-/* For event loops: makes `watch[1]` readable once when something is deliverable or the driver stops. If that is already the
- * case, returns 1, and nothing is watched.
+/* For event loops: makes a descriptor readable once when something is deliverable or the driver stops. If that is already the
+ * case, returns 1, and nothing is watched. It may also become readable so that the loop receives: whenever it is, the loop's
+ * thread calls sc_driver_watched, which returns 1 if something is deliverable or the driver has stopped, and otherwise watches.
  * The descriptor outlives sc_driver_close: a poll forgets a descriptor that is closed before it has looked. */
 int sc_driver_watch_open(sc_driver *d); /* 0, or -1 without a descriptor */
+static inline sc_fd sc_driver_watch_fd(const sc_driver *d) {
+    return d->waits.set == SC_NO_FD ? d->waits.watch[1] : d->waits.set;
+}
 int sc_driver_watch(sc_driver *d);
-void sc_driver_watch_clear(sc_driver *d);
+int sc_driver_watched(sc_driver *d);
 void sc_driver_watch_close(sc_driver *d);
 
 /* In the child of a fork: closes its copies of the sockets. Takes no lock: a thread that does not exist there may hold it. */

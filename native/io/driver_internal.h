@@ -13,7 +13,7 @@ int sc_has(const sc_driver *d, int want, uint64_t mark);
 int sc_driver_has(sc_driver *d, int want, uint64_t mark);
 /* The engine has new input: wakes the control thread and the event loop that wait for it. Locked. */
 void sc_tell_engine_news(sc_driver *d);
-void sc_tell_watcher(sc_driver *d);
+void sc_tell_watcher(sc_driver *d); /* watch.c */
 /* Something has come that the holder of the receive role may be waiting for on the sockets. */
 void sc_wake_caller(sc_driver *d, int what);
 /* Makes the I/O thread check unsent bytes, or the role. Under `role.lock`. */
@@ -33,7 +33,11 @@ void sc_round_free(sc_driver *d);
  * woken. */
 int sc_round_run(sc_driver *d, int64_t until, int may_nap);
 
-/* role.c */
+/* role.c. An event loop that was woken takes the role if it is to receive; sc_role_leave_loop follows. */
+int sc_role_take_for_loop(sc_driver *d);
+void sc_role_leave_loop(sc_driver *d);
+/* Lets the event loop watch the sockets, or only for what others receive. Under `role.lock`. */
+void sc_loop_receives(sc_driver *d, int receives);
 void sc_role_init(sc_role *role);
 /* Takes the receive role for a while, from the I/O thread if necessary; 0 if another caller has it. */
 int sc_role_take(sc_driver *d);

@@ -65,6 +65,39 @@ void sc_signal_close(sc_fd ends[2]) {
     ends[0] = ends[1] = SC_NO_FD;
 }
 
+#if defined(__linux__)
+int sc_set_open(sc_fd *set, sc_fd first) {
+    struct epoll_event event = {.events = EPOLLIN};
+    *set = epoll_create1(EPOLL_CLOEXEC);
+    if (*set == SC_NO_FD) return -1;
+    return epoll_ctl(*set, EPOLL_CTL_ADD, first, &event);
+}
+
+int sc_set_sockets(sc_fd set, const sc_io *io, int in) {
+    struct epoll_event event = {.events = EPOLLIN};
+    int failed = 0;
+    for (int i = 0; i < SC_IO_SOCKETS; i++)
+        failed |= epoll_ctl(set, in ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, io->fd[i], &event);
+    return failed;
+}
+#else
+int sc_set_open(sc_fd *set, sc_fd first) {
+    (void)first;
+    *set = SC_NO_FD;
+    return 0;
+}
+
+int sc_set_sockets(sc_fd set, const sc_io *io, int in) {
+    (void)set, (void)io, (void)in;
+    return -1;
+}
+#endif
+
+void sc_set_close(sc_fd *set) {
+    if (*set != SC_NO_FD) sc_close_fd(*set);
+    *set = SC_NO_FD;
+}
+
 void sc_io_wake(sc_io *io) { sc_signal(io->wake[0]); }
 
 /* poll rather than epoll: a standing epoll costs a callback for each datagram on its way into the socket, for all receivers on

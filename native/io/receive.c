@@ -128,6 +128,7 @@ static void measure_load(sc_driver *d, uint64_t bytes, int64_t now) {
     int sent = (int64_t)sc_counted(&d->turn.packed_at) >= d->round.load_since;
     int loaded = d->round.load_bytes * LOAD_PERIOD_NS / (uint64_t)period >= LOAD_BYTES ||
                  (!sent && d->round.load_packets * LOAD_PERIOD_NS / (uint64_t)period >= LOAD_PACKETS);
+    sc_store(&d->round.loaded, loaded);
     uint64_t gather = d->round.gather < GATHER_BYTES ? d->round.gather : GATHER_BYTES;
     d->round.nap_ns =
         loaded ? sc_earlier(d->config.nap_ns, (int64_t)(gather * (uint64_t)period / (d->round.load_bytes + 1))) : 0;

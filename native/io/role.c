@@ -112,6 +112,45 @@ void sc_role_leave(sc_driver *d) {
     sc_mutex_unlock(&d->role.lock);
 }
 
+/* ---- an event loop ------------------------------------------------------------------------------------------ */
+
+void sc_loop_receives(sc_driver *d, int receives) {
+    if (d->role.loop == receives || d->waits.set == SC_NO_FD) return;
+    d->role.loop = sc_set_sockets(d->waits.set, &d->io, receives) == 0 && receives;
+}
+
+/* Under load the I/O thread receives: it can let datagrams accumulate. Another caller that waits receives for both. */
+int sc_role_take_for_loop(sc_driver *d) {
+    int taken = 0;
+    sc_mutex_lock(&d->role.lock);
+    int64_t now = sc_now();
+    int soon = now - d->role.loop_woken < d->config.tick_ns;
+    d->role.loop_woken = now;
+    sc_loop_receives(d, soon && d->role.callers == 0 && !sc_load(&d->round.loaded) && !sc_load(&d->stop));
+    if (d->role.loop && d->role.holder == SC_ROLE_FREE) {
+        become_holder(d);
+        d->role.callers++;
+        taken = 1;
+    } else if (d->role.loop) {
+        d->role.turns++; /* the I/O thread is to stand by */
+        if (d->role.io_state == SC_IO_POLLING) sc_kick_io(d);
+    }
+    sc_mutex_unlock(&d->role.lock);
+    return taken;
+}
+
+void sc_role_leave_loop(sc_driver *d) {
+    sc_mutex_lock(&d->role.lock);
+    d->role.holder = SC_ROLE_FREE;
+    if (sc_load(&d->round.loaded)) {
+        sc_loop_receives(d, 0);
+        d->role.handed = 1;
+        sc_cond_signal(&d->role.io_idle);
+    }
+    caller_leaves(d);
+    sc_mutex_unlock(&d->role.lock);
+}
+
 /* ---- the I/O thread ----------------------------------------------------------------------------------------- */
 
 static uint64_t unsent_bytes(sc_driver *d) {
@@ -138,7 +177,7 @@ static void look_after_unsent(sc_driver *d) {
 /* Rounds with the role until a caller wants it. Entered and left with `role.lock` held. */
 static void hold_role(sc_driver *d) {
     d->role.holder = SC_ROLE_IO;
-    while (d->role.callers == 0 && !sc_load(&d->stop)) {
+    while (d->role.callers == 0 && !d->role.loop && !sc_load(&d->stop)) {
         int hot = sc_load(&d->tx.flush_asked) != 0;
         d->role.io_state = hot ? SC_IO_AWAKE : SC_IO_POLLING;
         sc_mutex_unlock(&d->role.lock);
@@ -165,8 +204,10 @@ void sc_driver_run(sc_driver *d) {
             seen = d->role.turns;
             since = now;
         }
-        int quiet = now - since >= d->config.tick_ns;
+        int quiet = d->role.handed || now - since >= d->config.tick_ns;
+        d->role.handed = 0;
         if (d->role.holder == SC_ROLE_FREE && d->role.callers == 0 && quiet) {
+            sc_loop_receives(d, 0);
             hold_role(d);
             since = sc_now();
             continue;

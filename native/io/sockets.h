@@ -112,6 +112,12 @@ void sc_signal(sc_fd end);
 void sc_signal_clear(sc_fd end);
 void sc_signal_close(sc_fd ends[2]);
 
+/* A set that is readable while a descriptor in it is: at first only `first`. SC_NO_FD where there are no such sets. 0, or -1. */
+int sc_set_open(sc_fd *set, sc_fd first);
+/* Puts the sockets into the set, or takes them out. 0, or not. */
+int sc_set_sockets(sc_fd set, const sc_io *io, int in);
+void sc_set_close(sc_fd *set);
+
 /* Receives from one lane, without waiting, into up to `n` buffers of `size` bytes (`in[i].p`); fills len, segment, from.
  * Returns how many; 0: nothing there. */
 int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t size);

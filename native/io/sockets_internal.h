@@ -34,6 +34,7 @@
 #include <linux/errqueue.h>
 #include <linux/filter.h>
 #include <netinet/udp.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103

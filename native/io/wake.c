@@ -1,10 +1,9 @@
-/* What each thread waits for, and how it is woken: the control thread, the holder of the receive role, the I/O thread, an event
- * loop. */
+/* What each thread waits for, and how it is woken: the control thread, the holder of the receive role, the I/O thread. */
 #include "io/driver_internal.h"
 
 void sc_waits_init(sc_waits *w) {
     sc_cond_init(&w->control);
-    w->watch[0] = w->watch[1] = SC_NO_FD;
+    w->watch[0] = w->watch[1] = w->set = SC_NO_FD;
 }
 
 int sc_has(const sc_driver *d, int want, uint64_t mark) {
@@ -63,40 +62,4 @@ void sc_kick_io(sc_driver *d) {
         sc_io_wake(&d->io);
     else if (d->role.io_state != SC_IO_AWAKE)
         sc_cond_signal(&d->role.io_idle);
-}
-
-/* ---- event loops -------------------------------------------------------------------------------------------- */
-
-void sc_tell_watcher(sc_driver *d) {
-    if (!sc_load(&d->stop) && !sc_has(d, SC_WANT_DELIVERY, 0)) return;
-    d->waits.watched = 0;
-    sc_signal(d->waits.watch[0]);
-}
-
-int sc_driver_watch_open(sc_driver *d) {
-    sc_mutex_lock(d->lock);
-    int failed = d->waits.watch[0] == SC_NO_FD && sc_signal_open(d->waits.watch) != 0;
-    sc_mutex_unlock(d->lock);
-    return failed ? -1 : 0;
-}
-
-void sc_driver_watch_clear(sc_driver *d) {
-    sc_mutex_lock(d->lock);
-    if (d->waits.watch[1] != SC_NO_FD) sc_signal_clear(d->waits.watch[1]);
-    sc_mutex_unlock(d->lock);
-}
-
-void sc_driver_watch_close(sc_driver *d) {
-    sc_mutex_lock(d->lock);
-    d->waits.watched = 0;
-    sc_signal_close(d->waits.watch);
-    sc_mutex_unlock(d->lock);
-}
-
-int sc_driver_watch(sc_driver *d) {
-    sc_mutex_lock(d->lock);
-    int there = sc_load(&d->stop) || sc_has(d, SC_WANT_DELIVERY, 0);
-    d->waits.watched = !there;
-    sc_mutex_unlock(d->lock);
-    return there;
 }

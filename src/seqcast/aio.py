@@ -44,9 +44,6 @@ T = TypeVar("T")
 
 MERGE_POLL_S = 0.005
 THREAD_WAIT_S = 0.1
-HOLD_S = 0.005
-"""When messages come faster than they are taken, a call that takes one lets the event loop run its other tasks first if
-this long has passed. ``async for`` looks once in 128 messages."""
 
 
 def join(
@@ -177,11 +174,9 @@ class Group(driver.AsyncSender):
         self.sync = group
         self._driver = group._driver
         self._loop = asyncio.get_running_loop()
-        self._waiter: asyncio.Future[None] | None = None  # of the call that takes
+        self._waiters = []
         self._slow = asyncio.Lock()  # held while a send waits for credit: later ones wait for the lock
-        self._taking = asyncio.Lock()
-        self._turned_s = 0.0  # when the loop last ran other tasks while a call of this group waited
-        self._watched: int | None = self._driver.watch_open()
+        self._watched = self._driver.watch_open()
         try:
             self._loop.add_reader(self._watched, self._on_watch)
         except NotImplementedError:
@@ -315,22 +310,17 @@ class Group(driver.AsyncSender):
 
     async def recv(self, timeout: float | None = None) -> Message | None:
         """The next message; None if none came within ``timeout``. Errors are those of ``seqcast.Group.recv``."""
+        if timeout is None:
+            return await self._next_message()
         return await self._taken(lambda: self.sync.recv(0.0), timeout)
 
     async def recv_batch(self, timeout: float | None = None) -> Batch | None:
         """The next messages; None if none came within ``timeout``. Errors are those of ``seqcast.Group.recv_batch``."""
         return await self._taken(lambda: self.sync.recv_batch(0.0), timeout)
 
-    async def _next_message(self) -> Message:
-        while True:
-            try:
-                message = await self.recv()
-            except NotMember:
-                if self.sync.was_left:
-                    raise StopAsyncIteration from None
-                raise
-            if message is not None:
-                return message
+    async def _next_waiting(self) -> Message | None:
+        """The rest of ``_next_message``: other tasks are to run first, or the loop cannot watch for messages."""
+        return await self._taken(lambda: self.sync.recv(0.0), None)
 
     async def events(self) -> AsyncIterator[Event]:
         """Everything in its true order, as ``seqcast.Group.events``."""
@@ -358,22 +348,17 @@ class Group(driver.AsyncSender):
     async def _taken(self, take: Callable[[], T | None], timeout: float | None) -> T | None:
         """What ``take`` returns, as soon as it returns something; None after ``timeout`` seconds."""
         deadline = _deadline(timeout)
-        if not await _in_time(self._taking.acquire(), timeout):
-            return None
-        try:
-            if self._loop.time() - self._turned_s > HOLD_S:
-                await asyncio.sleep(0)
-                self._turned_s = self._loop.time()
-            while True:
-                item = take()
-                if item is not None:
-                    return item
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    return None
-                await self._deliverable(left)
-        finally:
-            self._taking.release()
+        if time.monotonic_ns() - self._turned_ns > driver.HOLD_NS:
+            await asyncio.sleep(0)
+            self._turned_ns = time.monotonic_ns()
+        while True:
+            item = take()
+            if item is not None:
+                return item
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return None
+            await self._deliverable(left)
 
     async def _deliverable(self, timeout: float | None) -> None:
         """Waits until there may be something to take, for at most ``timeout`` seconds."""
@@ -384,25 +369,18 @@ class Group(driver.AsyncSender):
             wait = THREAD_WAIT_S if timeout is None else min(timeout, THREAD_WAIT_S)
             await asyncio.to_thread(self.sync.wait_deliverable, wait)
             return
-        self._waiter = self._loop.create_future()
+        waiter = self._loop.create_future()
+        self._waiters.append(waiter)
         try:
             if not self._driver.watch():
-                await _in_time(self._waiter, timeout)
-                self._turned_s = self._loop.time()
+                await _in_time(waiter, timeout)
+                self._turned_ns = time.monotonic_ns()
         finally:
-            self._waiter = None
-
-    def _on_watch(self) -> None:
-        self._driver.watch_clear()
-        self._wake()
+            self._waiters.remove(waiter)
 
     def _watch_no_more(self) -> None:
         self._watched = None
         self._driver.watch_close()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
 
     # ---- pausing the group
 

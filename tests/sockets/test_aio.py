@@ -7,6 +7,7 @@ import gc
 import inspect
 import itertools
 import signal
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -131,6 +132,66 @@ def test_other_tasks_run_while_messages_come_faster_than_they_are_taken(call):
                 time.sleep(0.0002)
             turning.cancel()
             assert max(later - turn for turn, later in itertools.pairwise([*turns, time.monotonic()])) < 0.15
+
+    run(main())
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs epoll")
+def test_in_a_conversation_the_loop_receives_and_while_it_computes_the_io_thread_does():
+    questions, waited = 300, 100
+
+    async def main():
+        name = cluster()
+        settings = {"interface": LOOPBACK, "order": "fifo", "suspect_s": 20.0}
+        async with seqcast.aio.join(name, name="b", deliver_own=False, **settings) as b:
+            received = threading.Event()
+
+            def ask():
+                with seqcast.join(name, name="a", min_members=2, deliver_own=False, **settings) as a:
+                    for _ in range(questions):
+                        a.send(b"question")
+                        assert a.recv(LIMIT_S).payload == b"answer"
+                    before = b.counters()["packets_received"]
+                    for _ in range(waited):
+                        a.send(bytes(100))
+                        time.sleep(0.0005)
+                    until = time.monotonic() + LIMIT_S
+                    while b.counters()["packets_received"] == before and time.monotonic() < until:
+                        time.sleep(0.001)
+                    received.set()
+                    assert a.wait_consumed(LIMIT_S)
+
+            asking = asyncio.create_task(asyncio.to_thread(ask))
+            messages = aiter(b)
+            before = b.counters()["io_turns"]
+            for _ in range(questions):
+                await anext(messages)
+                await b.send(b"answer")
+            assert b.counters()["io_turns"] - before > questions / 4, "the I/O thread received most of it"
+            assert received.wait(LIMIT_S / 2), "nothing was received while the event loop computed"
+            for _ in range(waited):
+                assert (await anext(messages)).payload == bytes(100)
+            await asking
+
+    run(main())
+
+
+@pytest.mark.parametrize("first", ["anext", "recv", "timed"])
+def test_calls_that_wait_at_the_same_time_get_one_message_each(first):
+    async def main():
+        async with two(order="fifo", deliver_own=False) as (a, b):
+            calls = {"anext": lambda: anext(aiter(b)), "recv": b.recv, "timed": lambda: b.recv(LIMIT_S)}
+            one = asyncio.ensure_future(calls[first]())
+            await asyncio.sleep(0)
+            other, gone = asyncio.create_task(b.recv()), asyncio.create_task(b.recv())
+            await asyncio.sleep(0)
+            gone.cancel()
+            await a.send(b"1")
+            done, _ = await asyncio.wait([one, other], timeout=LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
+            assert [call.result().payload for call in done] == [b"1"]
+            await a.send(b"2")
+            assert {(await one).payload, (await other).payload} == {b"1", b"2"} and gone.cancelled()
+            assert b._waiters == []
 
     run(main())
 

@@ -183,10 +183,10 @@ static void *observer(void *arg) {
     uint64_t values[128];
     sc_io_counters io_counters;
     sc_drive_counters drive_counters;
-    struct pollfd fd = {.fd = m->driver.waits.watch[1], .events = POLLIN}; /* as an event loop keeps it */
+    struct pollfd fd = {.fd = sc_driver_watch_fd(&m->driver), .events = POLLIN}; /* as an event loop keeps it */
     for (int i = 0; !sc_load(&m->ends); i++) {
         if (!sc_driver_watch(&m->driver)) {
-            if (poll(&fd, 1, 5) > 0) sc_driver_watch_clear(&m->driver);
+            if (poll(&fd, 1, 5) > 0) sc_driver_watched(&m->driver);
         }
         sc_mutex_lock(&m->lock);
         sc_engine_counter_values(m->engine, names, values, 128);

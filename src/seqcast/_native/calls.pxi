@@ -274,6 +274,10 @@ cdef class Messages:
 # ---- asyncio -----------------------------------------------------------------------------------------------------
 
 DEF ASK_LOOP = 128
+# When messages come faster than they are taken, a call that takes one lets the event loop run its other tasks first if
+# this long has passed. `async for` looks once in ASK_LOOP messages.
+DEF HOLD = 5000000
+HOLD_NS = HOLD
 
 cdef extern from "Python.h":
     ctypedef struct PyAsyncMethods:
@@ -283,10 +287,11 @@ cdef extern from "Python.h":
     int PyIter_Send(object iterator, object arg, PyObject **result) except -1
     enum:
         PYGEN_RETURN
+        PYGEN_NEXT
 
 
 cdef class AsyncSender:
-    """The part of an asyncio group that sends single messages and iterates over them."""
+    """The part of an asyncio group that sends and receives single messages."""
 
     def send(self, payload, *, to=None, timeout=None, bint ordered=True):
         """Sends one message; waits for credit. Arguments and errors are those of ``seqcast.Group.send``.
@@ -305,6 +310,20 @@ cdef class AsyncSender:
         cdef AsyncMessages messages = AsyncMessages.__new__(AsyncMessages)
         messages.group = self
         return messages
+
+    def _next_message(self):
+        cdef NextMessage call = NextMessage.__new__(NextMessage)
+        call.group = self
+        return call
+
+    def _on_watch(self):
+        if self.sync._driver.watched():
+            self._wake()
+
+    def _wake(self):
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
 
 @cython.final
@@ -389,10 +408,14 @@ cdef class AsyncMessages:
 
     def __anext__(self):
         cdef Ready ready
+        cdef NextMessage call
         self.taken += 1
         message = self.group.sync.begun_message() if self.taken % ASK_LOOP else None
         if message is None:
-            return self.group._next_message()
+            call = NextMessage.__new__(NextMessage)
+            call.group = self.group
+            call.iterates = True
+            return call
         ready = Ready.__new__(Ready)
         ready.value = message
         return ready
@@ -422,3 +445,97 @@ cdef int value_of_ready(PyObject *this, PyObject *arg, PyObject **result) except
 
 
 (<PyTypeObject *>Ready).tp_as_async.am_send = value_of_ready
+
+
+@cython.final
+@cython.freelist(8)
+cdef class NextMessage:
+    """A call that takes the next message, and waits for it: like a coroutine it runs when it is awaited."""
+    cdef AsyncSender group
+    cdef bint iterates  # the end of the membership ends the iteration
+    cdef object waiter  # a future in `_waiters` of the group
+    cdef object waits  # what awaits it; None: this call has not waited, or was just woken
+    cdef object rest  # the coroutine that does it instead, for what is rare; None: there is none
+
+    def __await__(self):
+        return self
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return self.send(None)
+
+    def send(self, value):
+        """For the event loop: the next step."""
+        cdef PyObject *result = NULL
+        cdef int ended = step_of_next(<PyObject *>self, <PyObject *>value, &result)
+        item = <object>result
+        Py_DECREF(item)  # it is ours
+        if ended == PYGEN_RETURN:
+            raise StopIteration(item)
+        return item
+
+    def throw(self, *error):
+        """For the event loop: raises in the call."""
+        if self.rest is not None:
+            return self.rest.throw(*error)
+        self.forget()
+        raise error[0] if len(error) < 2 or error[1] is None else error[1]
+
+    def close(self):
+        """For the event loop: gives up a call that is no longer awaited."""
+        self.forget()
+        if self.rest is not None:
+            self.rest.close()
+
+    cdef int forget(self) except -1:
+        """This call does not wait any more."""
+        if self.waiter is not None:
+            self.group._waiters.remove(self.waiter)
+            self.waiter = self.waits = None
+        return 0
+
+    cdef int step(self, object value, PyObject **result) except -1:
+        cdef AsyncSender group = self.group
+        if self.rest is not None:
+            return PyIter_Send(self.rest, value, result)
+        if self.waits is not None:
+            if PyIter_Send(self.waits, value, result) != PYGEN_RETURN:
+                return PYGEN_NEXT
+            Py_DECREF(<object>result[0])
+            self.forget()
+            group._turned_ns = sc_now()
+        elif sc_now() - group._turned_ns > HOLD:
+            return self.leave_it(result)
+        while True:
+            message = group.sync.next_message(0)
+            if message is not None:
+                Py_INCREF(message)
+                result[0] = <PyObject *>message
+                return PYGEN_RETURN
+            if group._watched is None or group.sync._stop is not None:
+                return self.leave_it(result)
+            if not group.sync._driver.watch():
+                break
+        self.waiter = group._loop.create_future()
+        group._waiters.append(self.waiter)
+        self.waits = self.waiter.__await__()
+        return PyIter_Send(self.waits, None, result)
+
+    cdef int leave_it(self, PyObject **result) except -1:
+        self.rest = self.group._next_waiting()
+        return PyIter_Send(self.rest, None, result)
+
+
+cdef int step_of_next(PyObject *this, PyObject *arg, PyObject **result) except -1:
+    cdef NextMessage call = <NextMessage>this
+    try:
+        return call.step(<object>arg, result)
+    except NotMember:
+        if not call.iterates or not call.group.sync.was_left:
+            raise
+    raise StopAsyncIteration
+
+
+(<PyTypeObject *>NextMessage).tp_as_async.am_send = step_of_next

@@ -96,13 +96,9 @@ cdef extern from "io/driver.h" nogil:
         uint64_t kicks
         uint64_t flushes_left
 
-    ctypedef struct sc_waits:
-        sc_fd *watch
-
     ctypedef struct sc_driver:
         sc_io io
         sc_mutex *lock
-        sc_waits waits
 
     ctypedef struct sc_sending:
         uint64_t to
@@ -144,8 +140,9 @@ cdef extern from "io/driver.h" nogil:
     void sc_driver_kick_control(sc_driver *d)
     void sc_driver_poke(sc_driver *d)
     int sc_driver_watch_open(sc_driver *d)
+    sc_fd sc_driver_watch_fd(const sc_driver *d)
     int sc_driver_watch(sc_driver *d)
-    void sc_driver_watch_clear(sc_driver *d)
+    int sc_driver_watched(sc_driver *d)
     void sc_driver_watch_close(sc_driver *d)
     void sc_driver_forked(sc_driver *d)
 
@@ -204,3 +201,7 @@ cdef class Receiver(Sender):
 cdef class AsyncSender:
     cdef public Receiver sync
     cdef public Py_ssize_t _waiting_sends  # sends that wait for credit, or for their turn
+    cdef public object _loop
+    cdef public object _watched  # descriptor; None: the loop watches none
+    cdef public list _waiters  # futures of the calls that wait for something to take
+    cdef public int64_t _turned_ns  # when the loop last ran other tasks while a call of this group waited

@@ -4,7 +4,8 @@ The C contracts are native/io/sockets.h and native/io/driver.h. Every method may
 wait release the GIL and check for signals every 100 ms. Times are monotonic ns of ``now_ns()``.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from asyncio import AbstractEventLoop, Future
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ ADDRESS_OTHER: int
 LIST_CHANGED: int
 NOT_BYTES: int
 ENDED: int
+HOLD_NS: int
 
 def now_ns() -> int: ...
 def describe_address(address: bytes) -> str:
@@ -155,7 +157,9 @@ class Driver:
     def watch(self) -> bool:
         """Makes that descriptor readable once when something is deliverable or the driver stops. True: that is already
         the case, and nothing is watched."""
-    def watch_clear(self) -> None: ...
+    def watched(self) -> bool:
+        """To be called whenever that descriptor is readable: the event loop may have to receive. True: something is
+        deliverable, or the driver has stopped."""
     def watch_close(self) -> None: ...
 
 class Sender:
@@ -246,11 +250,15 @@ class Receiver(Sender):
         """
 
 class AsyncSender:
-    """The part of an asyncio group that sends single messages and iterates over them. A subclass has
-    ``_send_waiting`` and ``_next_message``, coroutine functions that wait."""
+    """The part of an asyncio group that sends and receives single messages. A subclass has ``_send_waiting`` and
+    ``_next_waiting``, coroutine functions that wait."""
 
     sync: Any
     _waiting_sends: int
+    _loop: AbstractEventLoop
+    _watched: int | None
+    _waiters: list[Future[None]]
+    _turned_ns: int
     async def send(
         self, payload: Buffer, *, to: Member | None = None, timeout: float | None = None, ordered: bool = True
     ) -> None:
@@ -259,3 +267,9 @@ class AsyncSender:
         The message of a cancelled call may still be sent.
         """
     def __aiter__(self) -> AsyncIterator[Message]: ...
+    def _next_message(self) -> Awaitable[Message]:
+        """Takes the next message. Errors are those of ``seqcast.Group.recv``."""
+    def _on_watch(self) -> None:
+        """For the event loop, whose descriptor is readable."""
+    def _wake(self) -> None:
+        """Makes the calls that wait look again."""

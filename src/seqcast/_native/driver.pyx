@@ -494,14 +494,17 @@ cdef class Driver:
     def watch_open(self):
         if sc_driver_watch_open(self.d) != 0:
             raise OSError(EMFILE, "eventfd")
-        return self.d.waits.watch[1]
+        return sc_driver_watch_fd(self.d)
 
     def watch(self):
         return sc_driver_watch(self.d) != 0
 
-    def watch_clear(self):
+    def watched(self):
+        cdef int there = 1
         if not self.forked:
-            sc_driver_watch_clear(self.d)
+            with nogil:
+                there = sc_driver_watched(self.d)
+        return there != 0
 
     def watch_close(self):
         if not self.forked:
