@@ -16,7 +16,9 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from journal_data import Row, as_live, batch_of, journal, member, view
 from members import SHORT_LIVED_JAVA
 from pyspark.errors import PySparkException, StreamingQueryException
@@ -24,11 +26,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 import seqcast.spark
 from seqcast.journal import manifest, reader
+from seqcast.journal.manifest import ManifestWriter
 from seqcast.journal.reader import read
+from seqcast.journal.roll import roll
 from seqcast.journal.writer import JournalWriter
 from seqcast.spark.follow import offset_at
-from seqcast.spark.source import JournalReader, JournalStream, Wanted
-from seqcast.spark.stores import Folders, pieces
+from seqcast.spark.source import JournalReader, JournalStream, Wanted, _texts
+from seqcast.spark.stores import Folders, last_cut, pieces
 
 A, B, C = (member(name) for name in "abc")
 V1, V2 = view(1, [A, B]), view(2, [A, B, C])
@@ -134,6 +138,33 @@ def test_a_batch_of_a_stream_is_cut_where_segments_and_row_groups_begin(monkeypa
     ]  # fmt: skip
     assert list(pieces(told, 1010, 1050)) == [(1010, 1050)]
     assert list(pieces(told, 1500, 1500)) == []
+    ends = [last_cut(told, first, end) for first, end in ((1000, 1250), (1030, 1100), (1360, 1550), (1360, 1859))]
+    assert ends == [1230, 1100, 1460, 1760]
+    assert [last_cut(told, 1131, 1229), last_cut(told, 1230, 1400)] == [1229, 1360]
+
+
+def test_names_of_senders_are_those_of_their_ids() -> None:
+    rng = np.random.default_rng(7)
+    names = {-(1 << 63): "a", -5: "", 0: "member-b", 17: "é" * 30, (1 << 63) - 1: "z"}
+    for size in (0, 1, 1000):
+        ids = rng.choice(np.array(list(names), np.int64), size)
+        assert _texts(ids, names).to_pylist() == [names[each] for each in ids.tolist()]
+    told = _texts(np.array([17, 3, 3, -2, 0], np.int64), names)
+    told.validate(full=True)
+    assert told.to_pylist() == ["é" * 30, f"{3:016x}", f"{3:016x}", "f" * 15 + "e", "member-b"]
+    assert _texts(np.array([3], np.int64), {}).to_pylist() == [f"{3:016x}"]
+
+
+def test_rolled_row_groups_are_whole_whatever_was_written_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seqcast.journal.roll.ROW_GROUP_ROWS", 100)
+    path = journal(tmp_path, A, [(V1, FIRST * 3)], payload="hash")
+    stream, rows = as_live(path, chunk=70), len(FIRST * 3)
+    writer = ManifestWriter(tmp_path)
+    with pq.ParquetFile(roll(stream, writer)) as file:
+        groups = [file.metadata.row_group(at).num_rows for at in range(file.metadata.num_row_groups)]
+    assert groups == [100] * (rows // 100) + [rows % 100] * bool(rows % 100) and len(groups) > 2
 
 
 def test_segments_that_no_row_can_come_from_are_not_read(tmp_path: Path) -> None:

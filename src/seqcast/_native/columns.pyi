@@ -102,6 +102,15 @@ def spread(
         ValueError: ``starts`` does not begin with 0, falls, or has not one element more than ``values``.
     """
 
+def texts(keys: npt.NDArray[np.int64], known: dict[int, str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+    """The text of each key, as the offsets and the UTF-8 bytes of an Arrow string array; a byte that belongs to none
+    follows.
+
+    Raises:
+        KeyError: a key is not known.
+        ValueError: the texts together are longer than 2 GiB.
+    """
+
 def hash_payloads(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int32], out: npt.NDArray[np.int64]) -> None:
     """Writes the hash of each message of an Arrow binary array into ``out``, which has one element per message."""
 

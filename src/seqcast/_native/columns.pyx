@@ -3,6 +3,7 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uint8_t, uintptr_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 
 from seqcast._native.engine cimport Batch, sc_run
 
@@ -268,6 +269,41 @@ def spread(const of_runs[::1] values not None, const int32_t[::1] starts not Non
             for at in range(starts[run], starts[run + 1]):
                 out[at] = value + step * (at - starts[run])
     return made
+
+
+@cython.boundscheck(False)
+@cython.wraparound(False)
+def texts(const int64_t[::1] keys not None, dict known not None):
+    order = sorted(known)
+    spelled = [known[key].encode() for key in order]
+    cdef const int64_t[::1] sorted_keys = np.array(order, np.int64)
+    cdef const int64_t[::1] begins = np.cumsum([0, *map(len, spelled)])
+    cdef const uint8_t[::1] letters = np.frombuffer(b"".join(spelled) + b"\0", np.uint8)
+    cdef Py_ssize_t n = keys.shape[0], row, low = 0, high, middle
+    offsets, places = np.zeros(n + 1, np.int32), np.empty(n, np.int32)
+    cdef int32_t[::1] ends = offsets, place = places
+    cdef int64_t total = 0
+    for row in range(n):
+        if not row or keys[row] != keys[row - 1]:
+            low, high = 0, sorted_keys.shape[0]
+            while low < high:
+                middle = (low + high) >> 1
+                if sorted_keys[middle] < keys[row]:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low == sorted_keys.shape[0] or sorted_keys[low] != keys[row]:
+                raise KeyError(keys[row])
+        total += begins[low + 1] - begins[low]
+        if total > 0x7FFFFFFF:
+            raise ValueError("the texts together are longer than 2 GiB")
+        ends[row + 1], place[row] = <int32_t>total, <int32_t>low
+    made = np.empty(total + 1, np.uint8)
+    cdef uint8_t[::1] out = made
+    for row in range(n):
+        low = place[row]
+        memcpy(&out[ends[row]], &letters[begins[low]], <size_t>(begins[low + 1] - begins[low]))
+    return offsets, made
 
 
 @cython.boundscheck(False)

@@ -84,12 +84,12 @@ def message_rows(batch: pa.RecordBatch, columns: Sequence[str] | None) -> pa.Rec
         return batch
     lists, rows = batch[MESSAGES], rows_schema(batch.schema)
     wanted = [field for field in rows if columns is None or field.name in columns] or [rows.field("idx")]
-    starts = _values(lists.offsets, "int32")
+    starts = values_of(lists.offsets, "int32")
 
     def array(field: pa.Field) -> Any:
         if field.name not in OF_RUN:
             return lists.values.field(field.name)
-        of_runs = _values(batch[field.name], COLUMNS[field.name])
+        of_runs = values_of(batch[field.name], COLUMNS[field.name])
         if COLUMNS[field.name] == "bool":
             values = np.packbits(np.repeat(of_runs, np.diff(starts)), bitorder="little")
         else:
@@ -99,9 +99,9 @@ def message_rows(batch: pa.RecordBatch, columns: Sequence[str] | None) -> pa.Rec
     return pa.RecordBatch.from_arrays([array(field) for field in wanted], schema=pa.schema(wanted, rows.metadata))
 
 
-def _values(array: pa.Array, kind: str) -> Any:
+def values_of(array: pa.Array, kind: str) -> Any:
     """The values of an array without nulls. ``to_numpy``, and ``pa.array`` for the way back, would import pandas:
-    half a second of work, which rolling does beside delivery."""
+    half a second of work, which rolling does beside delivery, and each Python worker of Spark once."""
     data, end = array.buffers()[1], array.offset + len(array)
     if kind == "bool":
         return np.unpackbits(np.frombuffer(data, np.uint8), count=end, bitorder="little")[array.offset :]

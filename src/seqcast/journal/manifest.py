@@ -3,7 +3,6 @@ every row exactly once, even while a segment is rolled."""
 
 from __future__ import annotations
 
-import mmap
 import threading
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -117,19 +116,6 @@ def save(directory: Path, manifest: Manifest) -> None:
     rolled = [asdict(manifest.rolled[number]) for number in sorted(manifest.rolled)]
     record = {"started": manifest.started, "first": manifest.first, "first_idx": manifest.first_idx, "rolled": rolled}
     seals.replace(directory / MANIFEST_FILE, record)
-
-
-def file_digest(path: Path) -> str:
-    """XXH3 of a file, 16 hexadecimal digits.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    with open(path, "rb") as file:
-        if not path.stat().st_size:
-            return seals.digest(b"")
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
-            return seals.digest(view)
 
 
 def load(directory: Path) -> Manifest:

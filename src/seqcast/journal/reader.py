@@ -15,7 +15,7 @@ from seqcast._native.engine import Message
 from seqcast.journal import seals
 from seqcast.journal.events import read_events
 from seqcast.journal.live import live_schema
-from seqcast.journal.manifest import Manifest, Rolled, file_digest, load
+from seqcast.journal.manifest import Manifest, Rolled, load
 from seqcast.journal.schema import (
     ADDED,
     FAILED,
@@ -344,8 +344,7 @@ def _batches_around(
                 return
             except FileNotFoundError:  # rolled meanwhile; nothing was given out yet
                 segment = _now_rolled(segment)
-        check_rolled(segment)
-        with pq.ParquetFile(segment.path) as file:
+        with pq.ParquetFile(pa.BufferReader(_rolled(segment))) as file:
             names = file.schema_arrow.names
             kept = None if columns is None else [name for name in columns if name in names or name not in ADDED]
             if missing := sorted({*(kept or ())} - {*names}):
@@ -384,14 +383,16 @@ def _with_columns(batch: pa.RecordBatch, columns: Sequence[str] | None) -> pa.Re
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(wanted, of.metadata))
 
 
-def check_rolled(segment: Segment) -> None:
-    """Compares a rolled segment's file with its checksum.
+def _rolled(segment: Segment) -> pa.Buffer:
+    """The file of a rolled segment, compared with its checksum.
 
     Raises:
         JournalDamaged: it was altered, or is gone.
     """
+    import pyarrow as pa
+
     try:
-        same = segment.path.stat().st_size == segment.size and file_digest(segment.path) == segment.hash
+        contents = seals.mapped(segment.path)
     except FileNotFoundError as error:
         if load(segment.path.parent).first > segment.number:
             raise JournalError(
@@ -401,15 +402,16 @@ def check_rolled(segment: Segment) -> None:
         raise JournalDamaged(f"{segment.path} is missing") from error
     except OSError as error:
         raise JournalDamaged(f"{segment.path} cannot be read: {error.strerror}") from error
-    if not same:
+    if contents.nbytes != segment.size or seals.digest(contents) != segment.hash:
         raise JournalDamaged(f"{segment.path} is altered: its checksum is not that of {MANIFEST_FILE}")
+    return pa.py_buffer(contents)
 
 
 def _now_rolled(segment: Segment) -> Segment:
     """A segment that was a stream; its first rows are those that it had then."""
     found = load(segment.path.parent).rolled.get(segment.number)
     if found is None:
-        check_rolled(segment)  # raises with the reason why it is not there
+        _rolled(segment)  # raises with the reason why it is not there
         raise JournalDamaged(f"{segment.path} is missing")
     return replace(_of_manifest(segment.path.parent, found), rows=segment.rows)
 
@@ -588,7 +590,7 @@ def _check_schema(segment: Segment, expected: pa.Schema) -> None:
                 with pq.ParquetFile(path) as file:
                     schema = file.schema_arrow
             else:
-                check_rolled(segment)
+                _rolled(segment)
         elif segment.size:
             schema = stream_schema(path, read_sums(path)[0])
     except FileNotFoundError:

@@ -14,8 +14,9 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seqcast.journal import seals
 from seqcast.journal.live import rows_schema
-from seqcast.journal.manifest import ManifestWriter, Rolled, file_digest, load, save
+from seqcast.journal.manifest import ManifestWriter, Rolled, load, save
 from seqcast.journal.schema import JournalError, segment_name, segment_number
 from seqcast.journal.stream import SUMS_SUFFIX, Message, read_sums, stream_batches, stream_schema
 
@@ -104,25 +105,28 @@ def _write(stream: Path, messages: list[Message], path: Path, pause: Callable[[]
     with pq.ParquetWriter(path, schema, **_options(schema)) as writer:
 
         def write_group() -> None:
-            if group:
-                writer.write_table(pa.Table.from_batches(group), row_group_size=limit)
-                group.clear()
-                pause()
+            """The first ``limit`` rows of those that wait: readers cut their work at multiples of it."""
+            table = pa.Table.from_batches(group)
+            writer.write_table(table[:limit], row_group_size=limit)
+            group[:] = [batch for batch in table[limit:].to_batches() if batch.num_rows]
+            pause()
 
         for batch in stream_batches(stream, messages):
             first_idx = first_idx if rows else batch["idx"][0].as_py()
             last_ns = batch["delivered_ns"][-1].as_py()
             rows += batch.num_rows
-            if sum(each.num_rows for each in group) + batch.num_rows > limit:
-                write_group()
             group.append(batch)
-        write_group()
+            while sum(each.num_rows for each in group) >= limit:
+                write_group()
+        if group:
+            write_group()
     return describe(path, segment_number(stream), rows, first_idx, last_ns)
 
 
 def describe(path: Path, number: int, rows: int, first_idx: int, last_ns: int) -> Rolled:
     """What the manifest says of a rolled segment with these rows."""
-    return Rolled(number, rows, first_idx, last_ns, path.stat().st_size, file_digest(path))
+    contents = seals.mapped(path)
+    return Rolled(number, rows, first_idx, last_ns, contents.nbytes, seals.digest(contents))
 
 
 def _options(schema: pa.Schema) -> dict[str, Any]:

@@ -7,13 +7,13 @@ the last one, from damage: every byte of the stream is under a checksum, and eve
 
 from __future__ import annotations
 
-import mmap
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqcast._native.columns import payload_hash
+from seqcast.journal import seals
 from seqcast.journal.live import count_messages, message_rows
 from seqcast.journal.schema import JournalDamaged
 
@@ -161,8 +161,7 @@ def stream_batches(
     if not messages:
         return
     end = messages[-1].offset + messages[-1].size
-    with open(path, "rb") as file:
-        mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    mapped = seals.mapped(path)
     if mapped.nbytes < end:
         raise JournalDamaged(f"{path} ends at byte {mapped.nbytes}, before what was written last")
     for message in messages:

@@ -24,12 +24,14 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from seqcast._native.columns import texts
 from seqcast.errors import UsageError
+from seqcast.journal.live import values_of
 from seqcast.journal.reader import Journal, find
 from seqcast.journal.schema import JournalError
 from seqcast.spark.follow import Follower, Found, NotYet, offset_at
 from seqcast.spark.sink import Sink
-from seqcast.spark.stores import Part, Store, pieces, stores_of
+from seqcast.spark.stores import Part, Store, last_cut, pieces, stores_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -279,8 +281,9 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         (followed, begin), end = found, found[0].journal.end_idx
         if self._targets is not None:
             end = min(end, self._targets.get(followed.id, begin))
-        if isinstance(limit, ReadMaxRows):
-            end = min(end, max(begin, followed.journal.first_idx) + limit.max_rows)
+        first = max(begin, followed.journal.first_idx)
+        if isinstance(limit, ReadMaxRows) and end > first + limit.max_rows:
+            end = last_cut(followed.journal, first, first + limit.max_rows)
         if end <= begin and followed.id == int(start["member"], 16):
             return start  # the same text as before, or Spark would see new data
         self._last = offset_at(followed.journal, max(begin, end))
@@ -365,18 +368,30 @@ def _as_row(batch: pa.RecordBatch, part: Part) -> pa.RecordBatch:
 
 def _column(name: str, batch: pa.RecordBatch, part: Part) -> pa.Array:
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     match name:
         case "member":
             return pa.repeat(part.member, batch.num_rows)
         case "sender":
-            ids = batch["sender"].dictionary_encode()
-            known = [part.names.get(each, f"{each & (1 << 64) - 1:016x}") for each in ids.dictionary.to_pylist()]
-            return pa.array(known, pa.string()).take(ids.indices)
+            return _texts(values_of(batch["sender"], "int64"), part.names)
         case "sent_at" | "delivered_at":  # Spark's timestamps have microseconds
-            return pc.divide(batch[MADE_OF[name]], 1000).cast(pa.timestamp("us", tz="UTC"))
+            times_us = values_of(batch[MADE_OF[name]], "int64") // 1000
+            return pa.Array.from_buffers(pa.timestamp("us", tz="UTC"), len(times_us), [None, pa.py_buffer(times_us)])
         case "payload" if not part.has_payload:
             return pa.nulls(batch.num_rows, pa.binary())
         case _:
             return batch[MADE_OF.get(name, name)]
+
+
+def _texts(ids: Any, names: dict[int, str]) -> pa.Array:
+    """The names of senders. One that is in no view of the journal is named by its id."""
+    import pyarrow as pa
+
+    while True:
+        try:
+            offsets, letters = texts(ids, names)
+        except KeyError as unknown:
+            (sender,) = unknown.args
+            names = {**names, sender: f"{sender & (1 << 64) - 1:016x}"}
+        else:
+            return pa.Array.from_buffers(pa.string(), len(ids), [None, pa.py_buffer(offsets), pa.py_buffer(letters)])

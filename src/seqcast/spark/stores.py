@@ -227,15 +227,27 @@ class Taps:
 def pieces(journal: Journal, first: int, end: int) -> Iterator[tuple[int, int]]:
     """The rows at positions ``first`` to ``end`` - 1 of a stream's batch in ranges for a task each, cut where segments
     and their row groups begin, so that no two tasks decode the same rows."""
-    cuts, at = [], journal.first_idx
-    for segment in journal.segments:
-        cuts += [cut for cut in range(at, at + segment.rows, PARTITION_ROWS) if first < cut < end]
-        at += segment.rows
+    cuts = _cuts(journal, first, end)
     begin = first
     for cut, following in pairwise([*cuts, end, 1 << 62]):
         if begin < cut and following - begin > PARTITION_ROWS:
             yield begin, cut
             begin = cut
+
+
+def last_cut(journal: Journal, first: int, end: int) -> int:
+    """Where a batch of a stream ends that may have the rows at positions ``first`` to ``end`` - 1: where the last row
+    group in its second half begins, so that the next batch does not decode rows of this one again."""
+    return next((cut for cut in reversed(_cuts(journal, first, end)) if 2 * cut >= first + end), end)
+
+
+def _cuts(journal: Journal, first: int, end: int) -> list[int]:
+    """The positions between the two at which segments and their row groups begin."""
+    cuts, at = [], journal.first_idx
+    for segment in journal.segments:
+        cuts += [cut for cut in range(at, at + segment.rows, PARTITION_ROWS) if first < cut < end]
+        at += segment.rows
+    return cuts
 
 
 def stores_of(options: Mapping[str, str]) -> list[Store]:
