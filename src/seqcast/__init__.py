@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         MembershipPolicy,
         MergeView,
         OrderPolicy,
+        SequencerPolicy,
         View,
         ViewId,
         WaitingPacket,
@@ -76,6 +77,7 @@ __all__ = [
     "RemoteProtocolError",
     "SendTimeout",
     "SeqcastError",
+    "SequencerPolicy",
     "StateHandler",
     "SubgroupState",
     "SuspendTimeout",
@@ -103,7 +105,9 @@ _NAMES = {
     "seqcast.net.runner": "ClippedBuffer",
     "seqcast.net.state": "MergingHandler StateHandler SubgroupState",
     "seqcast.signals": "leave_on_signals",
-    "seqcast.types": "Member MembershipChange MembershipPolicy MergeView OrderPolicy View ViewId WaitingPacket",
+    "seqcast.types": (
+        "Member MembershipChange MembershipPolicy MergeView OrderPolicy SequencerPolicy View ViewId WaitingPacket"
+    ),
 }
 """Where the names above come from. Each is imported on its first use: `import seqcast` takes a millisecond, so that a
 command answers at once and a program can set itself up (signals, logging) before the rest is loaded."""

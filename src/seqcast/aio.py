@@ -26,7 +26,7 @@ from seqcast.arguments import listed, nanoseconds
 from seqcast.config import Config
 from seqcast.errors import NotMember, SendTimeout
 from seqcast.net.state import StateHandler
-from seqcast.types import Member, MembershipPolicy, OrderPolicy, View
+from seqcast.types import Member, MembershipPolicy, OrderPolicy, SequencerPolicy, View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,6 +56,7 @@ def join(
     on_block: Callable[[Group], Any] | None = None,
     on_unblock: Callable[[Group], Any] | None = None,
     membership_policy: MembershipPolicy | None = None,
+    sequencer_policy: SequencerPolicy | None = None,
     min_members: int = 1,
     **settings: Unpack[Settings],
 ) -> Joining:
@@ -64,7 +65,7 @@ def join(
     coroutine functions, and run on the event loop."""
     others: dict[str, Any] = {
         "name": name, "order": order, "state": state, "config": config, "membership_policy": membership_policy,
-        "min_members": min_members,
+        "sequencer_policy": sequencer_policy, "min_members": min_members,
     }  # fmt: skip
     return Joining(cluster, {**others, **settings}, on_block, on_unblock)
 

@@ -66,3 +66,15 @@ def check_policy(policy: object) -> None:
         raise ConfigError(
             f"membership_policy={policy!r} must be a function from a MembershipChange to its members in order"
         )
+
+
+def check_sequencer_policy(policy: object, order: str, *, any_member: bool) -> None:
+    """``any_member``: in this order any member can be the sequencer."""
+    if policy is None:
+        return
+    if not callable(policy):
+        raise ConfigError(f"sequencer_policy={policy!r} must be a function from a view's members to one of them")
+    if not any_member:
+        raise ConfigError(
+            f"sequencer_policy= needs an order in which any member can be the sequencer, such as 'total', not {order!r}"
+        )

@@ -148,6 +148,14 @@ same one. It is called while the group cannot send, so it must decide by its arg
 else: it must not wait, and must not call methods of a group.
 """
 
+SequencerPolicy = Callable[[Sequence[Member]], Member]
+"""Returns which of the next view's members, given by rank, orders its messages: with "total", "records", "sequencer" or
+"grant", where it can be any member. Without a policy it is the coordinator.
+
+It is called like a membership policy, after it, and the same holds for it: all members should use the same one; it must
+decide by its argument alone, at once, and do nothing else.
+"""
+
 
 class WaitingPacket(NamedTuple):
     """A packet that waits for its place in the order, as an order policy sees it. It holds many small messages, or a

@@ -13,7 +13,7 @@ from seqcast.core.vocabulary import Effect, Input
 from seqcast.types import Member
 
 Call = tuple[str, tuple[Any, ...], dict[str, Any]]
-POLICIES = ("membership_policy", "choose_sequencer")
+POLICIES = ("membership_policy", "sequencer_policy")
 """Settings that are functions of the application: their answers come from outside, too."""
 
 

@@ -150,6 +150,41 @@ def test_a_policy_that_takes_long_is_warned_of(caplog):
     assert any("membership_policy took 0." in record.getMessage() for record in caplog.records)
 
 
+@pytest.mark.parametrize("order", ["total", "sequencer", "grant"])
+def test_the_sequencer_is_whom_the_policy_chooses(order):
+    name = cluster()
+    settings = {"sequencer_policy": lambda members: members[-1], "order": order}
+    with join(name, "a", **settings) as a, join(name, "b", **settings) as b:
+        wait_until(lambda: names(a.view) == names(b.view) == "ab")
+        assert a.view.sequencer == b.view.sequencer == 1 and a.view.coordinator == a.member
+        for group in (a, b):
+            group.send(group.member.name.encode())
+        assert payloads(a, 2) == payloads(b, 2)
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        (lambda members: 1 / 0, "raised ZeroDivisionError"),
+        (lambda members: seqcast.Member("stranger", 5), "did not return one of the members"),
+        (lambda members: 1, "did not return one of the members"),
+    ],
+)
+def test_a_wrong_choice_of_the_sequencer_is_warned_of_and_counted(policy, words, caplog):
+    with caplog.at_level(logging.WARNING, "seqcast"), group_of(2, order="total", sequencer_policy=policy) as (a, b):
+        assert a.view.sequencer == b.view.sequencer == 0
+        assert a.counters()["control_sequencer_policy_failed"] == 1
+    assert any(f"a: sequencer_policy {words}" in record.getMessage() for record in caplog.records)
+
+
+def test_an_order_without_a_choice_of_the_sequencer_refuses_a_policy():
+    for order in ("fifo", "causal", "total-1999"):
+        with pytest.raises(seqcast.ConfigError, match="any member can be the sequencer"):
+            join(cluster(), "a", order=order, sequencer_policy=lambda members: members[0])
+    with pytest.raises(seqcast.ConfigError, match="must be a function from a view's members"):
+        join(cluster(), "a", order="total", sequencer_policy="last")
+
+
 def test_asyncio_groups_have_one_too():
     async def main():
         name = cluster()

@@ -16,13 +16,21 @@ from typing import TYPE_CHECKING, Self
 from seqcast.api.pausing import Pausing
 from seqcast.api.receiving import Receiving
 from seqcast.api.sending import Sending
-from seqcast.arguments import check_limit, check_min_members, check_name, check_policy, nanoseconds
+from seqcast.arguments import (
+    check_limit,
+    check_min_members,
+    check_name,
+    check_policy,
+    check_sequencer_policy,
+    nanoseconds,
+)
 from seqcast.config import Config
+from seqcast.core.orders import resolve
 from seqcast.errors import ConfigError
-from seqcast.net.runner import Runner
+from seqcast.net.runner import Policies, Runner
 from seqcast.net.state import StateHandler, check_handler, take_state
 from seqcast.net.state_merge import part_in_state
-from seqcast.types import ORDERS, MembershipPolicy, OrderPolicy
+from seqcast.types import ORDERS, MembershipPolicy, OrderPolicy, SequencerPolicy
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -43,6 +51,7 @@ def join(
     on_block: Callable[[Group], object] | None = None,
     on_unblock: Callable[[Group], object] | None = None,
     membership_policy: MembershipPolicy | None = None,
+    sequencer_policy: SequencerPolicy | None = None,
     min_members: int = 1,
     **settings: Unpack[Settings],
 ) -> Group:
@@ -69,6 +78,8 @@ def join(
         on_unblock: called on the same thread when the group can send again, after each ``on_block``.
         membership_policy: chooses the order of the members in each view that this member makes, and so the coordinator
             and the sequencer; see ``MembershipPolicy``. If it fails, the default order is used and a warning logged.
+        sequencer_policy: chooses the sequencer in each view that this member makes, so that it can be another member
+            than the coordinator; see ``SequencerPolicy``. If it fails, it is the coordinator and a warning is logged.
         min_members: ``join`` returns only when a view has this many members, this one included. Where multicast does
             not pass between two machines, each would found a group of its own: this makes that an error. Messages from
             other members wait meanwhile, and hold up fast senders.
@@ -104,8 +115,10 @@ def join(
         if not config.receive:
             raise ConfigError("state= needs receive=True: a member that receives no messages has no state to give")
     check_policy(membership_policy)
+    check_sequencer_policy(sequencer_policy, order, any_member=resolve(order).allows(1, 2))
     check_min_members(min_members)
-    group = Group(cluster, name, order, config, on_block, on_unblock, state, membership_policy, policy)
+    policies = Policies(membership_policy, sequencer_policy, policy)
+    group = Group(cluster, name, order, config, on_block, on_unblock, state, policies)
     try:
         group._runner.start()
         try:
@@ -146,15 +159,14 @@ class Group(Sending, Receiving, Pausing):
         name: str,
         order: Order,
         config: Config,
-        on_block: Callable[[Group], object] | None = None,
-        on_unblock: Callable[[Group], object] | None = None,
-        state: StateHandler | None = None,
-        membership_policy: MembershipPolicy | None = None,
-        order_policy: OrderPolicy | None = None,
+        on_block: Callable[[Group], object] | None,
+        on_unblock: Callable[[Group], object] | None,
+        state: StateHandler | None,
+        policies: Policies,
     ) -> None:
         on_block, on_unblock = (call and functools.partial(call, self) for call in (on_block, on_unblock))
         state_part = part_in_state(state)
-        runner = Runner(cluster, name, order, config, on_block, on_unblock, state_part, membership_policy, order_policy)
+        runner = Runner(cluster, name, order, config, on_block, on_unblock, state_part, policies)
         super().__init__(cluster, order, config, runner, state)
         self._number = next(_numbers)
         self._leaving = threading.Lock()

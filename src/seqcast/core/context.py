@@ -12,12 +12,11 @@ from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.kinds import Frame
 from seqcast.core.frames.view import NewView, Provision
 from seqcast.core.orders import by_name
-from seqcast.core.orders.order import Choose, first
 from seqcast.core.port import EnginePort
 from seqcast.core.rules.quorum import Allowance, is_quorum
 from seqcast.core.table import Edge
 from seqcast.core.vocabulary import Command, Effect, Multicast, StatePlan, Unicast
-from seqcast.types import Member, MembershipPolicy, View
+from seqcast.types import Member, MembershipPolicy, SequencerPolicy, View
 
 NEVER = (1 << 63) - 1
 _MS = 1_000_000
@@ -35,6 +34,7 @@ COUNTERS = (
     "members_lost",
     "members_slow",
     "membership_policy_failed",
+    "sequencer_policy_failed",
     "merges_unheard",
 )
 """The counters of an endpoint; see ``Endpoint.counters``. All exist from the start, so a reader need not check for
@@ -48,7 +48,6 @@ class EndpointSettings:
 
     Args:
         order: "total", or the name of a mechanism of ``core/orders``; all members of a group have the same.
-        choose_sequencer: of the views that this member makes, where the mechanism has a sequencer.
         nonce: 64 random bits that answers to this member's JOINs must carry.
         capacity, packet_bytes, window_bytes, gro, state: see ``MemberInfo``.
         first_seqno: first seqno of the group streams of joiners that this member admits. The same on every member; any
@@ -79,6 +78,7 @@ class EndpointSettings:
         pause_ns_max: a pause of the group that lasts longer ends by itself.
         block_events: the application is told when the gate closes and opens.
         membership_policy: gives the order of the next view's members; None: see ``MembershipChange.members``.
+        sequencer_policy: gives the sequencer of the next view, where the mechanism allows any; None: the coordinator.
         membership: "coordinated": the first member that nobody doubts closes views; "token-ring": the members agree on
             the next view by a token first. The same on every member.
         safe: messages to the group are delivered when all members have them in order, or the view ends. The same on
@@ -99,7 +99,6 @@ class EndpointSettings:
     """
 
     order: str
-    choose_sequencer: Choose = first
     nonce: int = 1
     capacity: int
     packet_bytes: int
@@ -129,6 +128,7 @@ class EndpointSettings:
     block_events: bool
     pause_ns_max: int
     membership_policy: MembershipPolicy | None = None
+    sequencer_policy: SequencerPolicy | None = None
     flush_unicasts: bool
     membership: str
     safe: bool = False

@@ -104,9 +104,10 @@ class Endpoint:
         engine's queue was full), callbacks_failed (raised), callbacks_late (returned after their deadline),
         members_slow (members excluded because they had no room for received packets, or kept places unused),
         members_lost (members that did not continue into the next view), membership_policy_failed (its order was not
-        used), links_cut (links that carry no multicast and were warned of), merges_unheard (requests to merge by a
-        coordinator whose beacon was not heard: not answered), joiners_declined (joiners named in our view that had
-        already entered another view); those of one kind of reliability are explained in its room."""
+        used), sequencer_policy_failed (its choice was not used), links_cut (links that carry no multicast and were
+        warned of), merges_unheard (requests to merge by a coordinator whose beacon was not heard: not answered),
+        joiners_declined (joiners named in our view that had already entered another view); those of one kind of
+        reliability are explained in its room."""
         self.log = LogLines(self.context)
         self.machines = Machines(self.context)
         self._markers = Markers(self.context, self.machines)

@@ -6,27 +6,32 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import TypeVar
 
 from seqcast._native.driver import now_ns
-from seqcast.types import Member, MembershipChange, MembershipPolicy
 
 log = logging.getLogger("seqcast")
 
 POLICY_NS_MAX = 20_000_000
+Asked = TypeVar("Asked")
+Answer = TypeVar("Answer")
 
 
-def timed(policy: MembershipPolicy, name: str) -> MembershipPolicy:
-    """Wraps a membership policy so that a slow call is warned of: the group of member ``name`` waits for it."""
+def timed(setting: str, policy: Callable[[Asked], Answer] | None, name: str) -> Callable[[Asked], Answer] | None:
+    """Wraps the policy given as ``setting`` so that a slow call is warned of: the group of member ``name`` waits for
+    it."""
+    if policy is None:
+        return None
 
-    def call(change: MembershipChange) -> Sequence[Member]:
+    def call(asked: Asked) -> Answer:
         begin = now_ns()
         try:
-            return policy(change)
+            return policy(asked)
         finally:
             took = now_ns() - begin
             if took > POLICY_NS_MAX:
-                log.warning("%s: membership_policy took %.3f s, during which no member could send", name, took / 1e9)
+                log.warning("%s: %s took %.3f s, during which no member could send", name, setting, took / 1e9)
 
     return call
 

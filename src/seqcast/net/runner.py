@@ -17,6 +17,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
 from seqcast._native.driver import Driver, describe_address, now_ns
 from seqcast._native.engine import Engine
@@ -59,7 +60,7 @@ from seqcast.net.guard import Guard
 from seqcast.net.interface import fault, mend, see
 from seqcast.net.logs import SlowReceivers, parts_read, write
 from seqcast.net.ordering import Ordering
-from seqcast.types import Member, MembershipPolicy, OrderPolicy, View
+from seqcast.types import Member, MembershipPolicy, OrderPolicy, SequencerPolicy, View
 
 log = logging.getLogger("seqcast")
 
@@ -85,6 +86,17 @@ def group_tag(cluster: str) -> int:
     return int.from_bytes(hashlib.blake2b(cluster.encode(), digest_size=4, person=b"tag").digest(), "little")
 
 
+class Policies(NamedTuple):
+    """The application's decisions about the members' order, the sequencer, and the messages' order; None: ours."""
+
+    membership: MembershipPolicy | None = None
+    sequencer: SequencerPolicy | None = None
+    order: OrderPolicy | None = None
+
+
+NO_POLICIES = Policies()
+
+
 class Runner:
     """Runs one incarnation of one member until it has left.
 
@@ -101,11 +113,9 @@ class Runner:
         on_block: Callable[[], object] | None = None,
         on_unblock: Callable[[], object] | None = None,
         state: int = 0,
-        membership_policy: MembershipPolicy | None = None,
-        order_policy: OrderPolicy | None = None,
+        policies: Policies = NO_POLICIES,
     ) -> None:
-        self.config = config
-        self.membership_policy = membership_policy and timed(membership_policy, name)
+        self.config, self.policies = config, policies
         self.state = state  # see ``MemberInfo.state``
         self.giving: dict[int, threading.Lock] = {}  # by joiner: held while a thread gives it the state
         self.callbacks: Callbacks | None = None
@@ -117,12 +127,12 @@ class Runner:
         member_id = secrets.randbits(63) | 1
         self._tag = group_tag(cluster)
         settings_of_engine = engine_settings(config)
-        if order_policy is not None:
-            settings_of_engine["policy_ns"] = nanoseconds(order_policy.limit_s)
+        if policies.order is not None:
+            settings_of_engine["policy_ns"] = nanoseconds(policies.order.limit_s)
         self.engine = Engine(member_id=member_id, group_tag=self._tag, seed=secrets.randbits(63), **settings_of_engine)
         self.driver = open_driver(self.engine, cluster, member_id, config)
         self.member = Member(name, member_id, self.driver.address)
-        settings = self._endpoint_settings()
+        settings = self._endpoint_settings(name)
         self.packet_bytes = settings.packet_bytes
         self.endpoint = Endpoint(self.engine, self.member, cluster, settings)
         self.began = 0.0  # monotonic seconds: when the join began
@@ -149,8 +159,8 @@ class Runner:
         if self.callbacks is not None:
             self._threads.append(self.callbacks.thread)
         self.ordering: Ordering | None = None
-        if order_policy is not None:
-            self.ordering = Ordering(name, order_policy, self.engine, self.driver.poke)
+        if policies.order is not None:
+            self.ordering = Ordering(name, policies.order, self.engine, self.driver.poke)
             self._threads.append(self.ordering.thread)
 
     def start(self) -> None:
@@ -418,7 +428,7 @@ class Runner:
 
     # ---- derived from the settings
 
-    def _endpoint_settings(self) -> EndpointSettings:
+    def _endpoint_settings(self, name: str) -> EndpointSettings:
         driver, blocks = self.driver, self.callbacks is not None
         settings = core_settings(self.config, mtu=driver.mtu, rcvbuf=driver.rcvbuf_granted, blocks=blocks)
         return EndpointSettings(
@@ -426,7 +436,8 @@ class Runner:
             nonce=secrets.randbits(63) | 1,
             gro=driver.gro,
             state=self.state,
-            membership_policy=self.membership_policy,
+            membership_policy=timed("membership_policy", self.policies.membership, name),
+            sequencer_policy=timed("sequencer_policy", self.policies.sequencer, name),
             **settings,
         )
 

@@ -22,7 +22,7 @@ class Options:
         seed: of everything that is random in the run.
         members: processes that are started.
         order: "total", or the name of a mechanism.
-        sequencer: which member of each view, if one orders: "first", "last" or "any".
+        sequencer: sequencer policy of the members: "first" (none), "last", "any" or "wrong".
         duration_ns: the safety phase, with faults; the liveness phase, without, follows.
         loss, duplicate: probability that a datagram is lost, or comes twice.
         flips: probability that one to three bits of a datagram are flipped on its way.
@@ -227,6 +227,8 @@ class Options:
         given = {"members": members, "order": order, "duration_ns": duration_ns, "partition": partition}
         given |= {"membership": membership, "reliability": reliability}
         drawn["sequencer"] = random.Random(f"sequencer {seed}").choice(("first", *SEQUENCERS))
+        if random.Random(f"wrong sequencer {seed}").random() < 0.1:
+            drawn["sequencer"] = "wrong"
         drawn["slow_loads"] = random.Random(f"loads {seed}").choice((0.0, 0.0, 0.3))
         drawn["guard"] = random.Random(f"guard {seed}").random() < 0.25
         states = random.Random(f"merges {seed}")

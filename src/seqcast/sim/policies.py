@@ -1,12 +1,11 @@
-"""Policies of simulated applications, of membership and of order, good ones and bad ones; choices of the sequencer."""
+"""Policies of simulated applications, of membership, sequencer and order, good ones and bad ones."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
 
-from seqcast.core.orders.order import Choose, first
-from seqcast.types import Member, MembershipChange, MembershipPolicy, OrderPolicy, WaitingPacket
+from seqcast.types import Member, MembershipChange, MembershipPolicy, OrderPolicy, SequencerPolicy, WaitingPacket
 
 SEQUENCERS = ("first", "last", "any")
 GOOD = ("by_name", "reversed", "joiners_first", "shuffled")
@@ -59,11 +58,14 @@ def policy(name: str, rng: random.Random) -> MembershipPolicy | None:
     return None if call is None else lambda change: call(change, rng)
 
 
-def choice(name: str, rng: random.Random) -> Choose:
-    """The sequencer of each view: the "first" member, the "last" (so each joiner), or "any"."""
+def sequencer_policy(name: str, rng: random.Random) -> SequencerPolicy | None:
+    """ "first": none; the "last" member of each view (so each joiner), or "any"; "wrong": a stranger at times."""
+    if name == "first":
+        return None
     if name == "last":
-        return lambda members: len(members) - 1
-    return first if name == "first" else lambda members: rng.randrange(len(members))
+        return lambda members: members[-1]
+    strangers = [Member("stranger", 1)] if name == "wrong" else []
+    return lambda members: rng.choice([*members, *strangers])
 
 
 class Orderer(OrderPolicy):

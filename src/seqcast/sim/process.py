@@ -43,7 +43,7 @@ from seqcast.sim.guard import Lines, Machine
 from seqcast.sim.interface import Interface
 from seqcast.sim.network import Clock, Network
 from seqcast.sim.options import MS, Options
-from seqcast.sim.policies import Orderer, choice, policy
+from seqcast.sim.policies import Orderer, policy, sequencer_policy
 from seqcast.sim.record import LEAVES_NS, Record, Together
 from seqcast.sim.settings import MTU, config
 from seqcast.sim.sockets import Sockets
@@ -115,7 +115,9 @@ class Process:
             "sim",
             EndpointSettings(
                 order=options.order,
-                choose_sequencer=choice(options.sequencer, random.Random(f"sequencer {options.seed} {index}")),
+                sequencer_policy=sequencer_policy(
+                    options.sequencer, random.Random(f"sequencer {options.seed} {index}")
+                ),
                 nonce=random.Random(f"nonce {options.seed} {index}").getrandbits(63) | 1,
                 state=STATE_MERGES if options.merges else int(options.state),
                 first_seqno=options.first_seqno,

@@ -19,13 +19,14 @@ from seqcast.core.frames.fields import Attempt, MemberInfo
 from seqcast.core.frames.view import Installed, NewView, Subgroup
 from seqcast.core.machines.participant import NO_PROMISE, Participant
 from seqcast.core.membership import Membership
-from seqcast.core.rules.arrange import arranged
+from seqcast.core.rules.arrange import arranged, chosen
 from seqcast.core.rules.cut import fetch_up_to, fix_cut, next_view
 from seqcast.core.rules.history import history_of
 from seqcast.core.rules.lineage import Lineage
 from seqcast.core.rules.quorum import to_repeat
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
 from seqcast.errors import RemoteProtocolError
+from seqcast.types import Member
 
 DEPARTED_MAX = 64
 """How many departed incarnations a VIEW names to joiners: older ones no longer ask."""
@@ -329,7 +330,7 @@ class Initiator(Machine):
             lacking,
             context.entered,
             self.arrange,
-            context.settings.choose_sequencer,
+            self.choose,
             context.settings.first_seqno,
         )
         frame = replace(frame, history=history_of(context))
@@ -345,6 +346,9 @@ class Initiator(Machine):
         if self.context.primary and 2 * len(stay) == len(members):  # enough to continue if a joiner dies
             members = [stay[0], *(info for info in members if info.id != stay[0].id)]
         return members
+
+    def choose(self, members: Sequence[Member]) -> int:
+        return chosen(self.context, members)
 
     def hold(self, *_: object) -> None:
         """Our part of a merge is fixed: gates stay closed and leases are renewed until the merge is completed or given

@@ -192,9 +192,8 @@ class Lifecycle(Machine):
 
     def form(self) -> None:
         settings = self.context.settings
-        mechanism, choose = orders.resolve(settings.order), settings.choose_sequencer
-        me = self.context.me
-        frame = first_view([me], settings.order, mechanism, me.id, choose, settings.first_seqno)
+        me, mechanism = self.context.me, orders.resolve(settings.order)
+        frame = first_view([me], settings.order, mechanism, me.id, first_seqno=settings.first_seqno)
         self.fire(E.VIEW, frame)
 
     def install(self, frame: NewView) -> None:

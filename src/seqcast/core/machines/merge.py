@@ -321,7 +321,7 @@ class Merger(Machine):
         for member in sorted(self.ready):
             parts.append(self.ready[member].view)
             shortfalls += self.ready[member].shortfalls
-        self.merged = merged_view(parts, shortfalls, self.initiator.arrange, self.context.settings.choose_sequencer)
+        self.merged = merged_view(parts, shortfalls, self.initiator.arrange, self.initiator.choose)
         self._time(self.context.settings.merge_deadline_ns)
         self.context.merging = False
         self.say_go()

@@ -1,4 +1,4 @@
-"""The application's membership policy, which orders a view's members, and the fallback if it fails."""
+"""The application's policies for a view: the order of its members, and its sequencer; and what holds if they fail."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from seqcast.core.context import Context
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.view import Subgroup
+from seqcast.core.orders.order import first
 from seqcast.core.vocabulary import Warn
 from seqcast.types import Member, MembershipChange
 
@@ -49,3 +50,20 @@ def arranged(
     context.counters["membership_policy_failed"] += 1
     context.emit(Warn(f"membership_policy {trouble}: the view has its members in the order without a policy"))
     return list(infos)
+
+
+def chosen(context: Context, members: Sequence[Member]) -> int:
+    """The rank of the sequencer by the policy; the coordinator's if there is none or it fails."""
+    policy = context.settings.sequencer_policy
+    if policy is None:
+        return first(members)
+    try:
+        sequencer = policy(tuple(members))
+        if sequencer in members:
+            return members.index(sequencer)
+        trouble = "did not return one of the members"
+    except Exception as error:
+        trouble = f"raised {error!r}"
+    context.counters["sequencer_policy_failed"] += 1
+    context.emit(Warn(f"sequencer_policy {trouble}: the coordinator of the view is its sequencer"))
+    return first(members)
