@@ -276,9 +276,9 @@ class StateMerge(Machine):
 
     def go_on_reconciled(self) -> None:
         self.rest()
-        self._effects.append(GoOn(reconciled=True))
         if self.plan.merges:
             self.give(self.plan, self.plan.boundary)
+        self._effects.append(GoOn(reconciled=True))
 
     def leave(self, *_: object) -> None:
         self._effects.append(LeaveGroup(0))
