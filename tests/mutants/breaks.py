@@ -278,7 +278,7 @@ BREAKS = (
     _one("after its OK a member takes packets of those outside the survivors", "native/engine/receive.c",
          "return (peer->cut.lost && e->cut.set != SC_CUT_CURRENT) || seqno > peer->group.limit;",
          "return seqno > peer->group.limit;",
-         family="storm"),
+         tests="tests/unit/test_engine_views.py"),
     Break(
         "what was sent after the OK goes out in the closed view",
         (
@@ -546,7 +546,7 @@ BREAKS = (
     _one("a survivor whose first OK does not come at once is given up", MACHINES + "initiator.py",
          "def close(self, *_: object) -> None:\n        self._wait_for(self.survivors, self.context.settings.flush_deadline_ns)",
          "def close(self, *_: object) -> None:\n        self._wait_for(self.survivors, 15_000_000)",
-         family="repair"),
+         tests="tests/protocol/test_endpoint.py"),
     _one("a survivor that does not answer is never given up", MACHINES + "initiator.py",
          "self.participant.give_up(self.missing)", "pass",
          tests="tests/protocol/test_endpoint.py tests/protocol/test_transcripts.py"),
@@ -583,7 +583,7 @@ BREAKS = (
          tests="tests/sockets/test_leave.py", why="few large messages are on their way when a membership ends"),
     _one("a leaver is not told what it sent to one member and nobody acknowledged", "src/seqcast/core/losses.py",
          "lost = self.unacknowledged(())", "lost = []",
-         family="unicasts"),
+         tests="tests/sockets/test_leave.py"),
     _one("a leaver does not wait until what it sent is ordered and acknowledged", MACHINES + "lifecycle.py",
          "return self.context.plane.drained()", "return True",
          tests="tests/sockets/test_leave.py"),
