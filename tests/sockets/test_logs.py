@@ -55,6 +55,7 @@ def test_joins_views_a_crash_and_leaves_are_told_in_one_line_each_with_names_and
             a.send(b"x")
             a.recv(10)
         assert len(caplog.records) == before, "nothing for each message"
+    assert lines(caplog, "a", "membership")[-1] == "left; it was the last member"
 
 
 def test_a_part_is_switched_to_debugging_while_the_group_runs(caplog):

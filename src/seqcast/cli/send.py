@@ -116,7 +116,8 @@ class Sending:
         if missed := 0 if good else self._missed():
             known += f"; {count(missed, 'message')} did not reach all"
         print(
-            f"{'interrupted: ' if self.interrupted else ''}{count(self.sent, 'message')}, {self.sent_bytes:,} bytes, "
+            f"{'interrupted: ' if self.interrupted else ''}{count(self.sent, 'message')}, "
+            f"{count(self.sent_bytes, 'byte')}, "
             + (
                 f"{known}, in {took:.2f} s ({self.sent / took:,.0f} messages/s)"
                 if good

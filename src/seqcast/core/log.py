@@ -127,7 +127,9 @@ class LogLines:
         return ", ".join(parts) or "the same members"
 
     def left(self, view: View | None) -> None:
-        self.say("membership", "%s: left%s", self.context.me.name, "" if view is None else f"; the others: {view}")
+        others = f"; the others: {view}" if view is not None and view.members else ""
+        last = "; it was the last member" if view is not None and not view.members else ""
+        self.say("membership", "%s: left%s", self.context.me.name, others or last)
 
     def excluded(self, reason: str) -> None:
         self.say("membership", "%s: excluded: %s", self.context.me.name, reason)
