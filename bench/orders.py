@@ -3,12 +3,13 @@
     python bench/orders.py                                  # 12 minutes; writes docs/orders.json, .md and .svg
     python bench/orders.py --orders fifo records --sizes 1024 --pairs 3 --kills 0 --into orders.json
 
-Four members, each its own process, send arrays of messages as ``seqcast perf`` does; the first to join is the
-sequencer and does not send, unless all do. In a pair every order runs once, one after the other, with and without loss
-(netfilter drops datagrams at each receiver; needs root), and then the two baselines in plain C; then comes the next
-pair, so that a change of the machine's load affects all alike. Latency is half a round trip of two members, blocking.
-No pair begins that would not end in time; a run that fails has no figure, and the others continue. At the end the
-sequencer of each order is killed a few times (bench/failover.py). The exit status is 1 if a message was lost or wrong.
+Four members send arrays of messages as ``seqcast perf`` does; their processes stay for all runs of a pair on the same
+path, as most of a short run would be their start. The first to join is the sequencer and does not send, unless all do.
+In a pair every order runs once, one after the other, and another one begins in each pair; with and without loss
+(netfilter drops datagrams at each receiver; needs root). Then follow the two baselines in plain C, then the next pair,
+so that a change of load affects all alike. Latency is half a round trip of two members, blocking. No pair
+begins that would not end in time; a run that fails has no figure, and the others continue. At the end the sequencer of
+each order is killed a few times (bench/failover.py). The exit status is 1 if a message was lost or wrong.
 
 The table (docs/orders.md) and the plot have medians over the pairs; a ratio is the median of the ratios of each pair,
 and the interval beside it holds the true median with 95 % (from the ranks of the sorted values, with no assumption
@@ -36,6 +37,7 @@ import failover
 from pages import table
 
 from seqcast.perf.paths import dropping, open_path, why_no_namespaces
+from seqcast.perf.processes import Crew
 from seqcast.perf.report import machine, shown
 from seqcast.perf.runs import (
     Latency,
@@ -67,10 +69,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     until, longest, pairs = begin + 60 * options.minutes - KILL_S * options.kills * len(options.orders), 0.0, 0
     while pairs < options.pairs and (not pairs or before + longest < until):
         for loss in losses:
-            with open_path("loopback", MEMBERS, own_namespace=loss > 0) as path:
+            with open_path("loopback", MEMBERS, own_namespace=loss > 0) as path, Crew() as crew:
                 for size in options.sizes if not loss else options.loss_sizes:
                     for senders in options.senders:
-                        wrong += throughput(options, path, Column(size, senders, loss), pairs, cells)
+                        wrong += throughput(options, path, crew, Column(size, senders, loss), pairs, cells)
         latency(options, pairs, cells)
         pairs += 1
         now = time.monotonic()
@@ -102,14 +104,17 @@ class Column:
         return f"{self.size} bytes, {self.senders} sending, {self.loss:g} % loss"
 
 
-def throughput(options: argparse.Namespace, path: Any, at: Column, pair: int, cells: dict[Any, Any]) -> list[str]:
+def throughput(
+    options: argparse.Namespace, path: Any, crew: Crew, at: Column, pair: int, cells: dict[Any, Any]
+) -> list[str]:
     """Runs every order once, and the baselines, which lose nothing. Returns what was lost or wrong."""
     wrong, window = [], 0
     with dropping(path.places, at.loss) if at.loss else nullcontext():
-        for order in options.orders:
+        first = pair % len(options.orders)
+        for order in options.orders[first:] + options.orders[:first]:
             load = Load(MEMBERS, at.senders, at.size, order, options.seconds)
             try:
-                run = group_throughput(path, load, name(pair))
+                run = group_throughput(path, load, f"{name(pair)}-{at.size}-{at.senders}-{order}", crew)
             except RunFailed as error:
                 say(f"{order}, {at}: failed: {error}")
                 note(cells, ("rate", order, *astuple(at)), None)
@@ -135,7 +140,7 @@ def latency(options: argparse.Namespace, pair: int, cells: dict[Any, Any]) -> No
     """Latency of every order once, and of plain C."""
     with open_path("loopback", 2) as path:
         for order in [*options.orders, ""]:
-            what = Latency(LATENCY_BYTES, order or "fifo", options.rounds, False, None)
+            what = Latency(LATENCY_BYTES, order or "fifo", options.rounds, spin=False, aio=False, cores=None)
             run: dict[str, float] = {}
             try:
                 run = group_latency(path, what, name(pair)) if order else bare_latency(path, what)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -138,4 +138,42 @@ class Processes:
         command = [*place.prefix, sys.executable, "-m", "seqcast.perf.worker", json.dumps(task)]
         process = Process(command, str(task.get("name", task["role"])), pass_fds=tuple(pass_fds))
         self.all.append(process)
+        return process
+
+
+class Crew(Processes):
+    """Processes of members that stay for several runs: most of a short run would be the start of its processes.
+
+    All runs have the same places. After a run that failed the next one has new processes.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._busy = 0
+
+    @contextlib.contextmanager
+    def run(self) -> Iterator[Processes]:
+        """A run: ``start`` gives each process of the run before a new task, in their order, before it starts others.
+
+        Raises:
+            RunFailed: at the end: a process did not end its task.
+        """
+        self._busy = 0
+        try:
+            yield self
+            for process in self.all[: self._busy]:
+                process.expect("over", LEAVE_S)
+        except BaseException:
+            for process in self.all:
+                process.kill()
+            self.all.clear()
+            raise
+
+    def start(self, place: Place, task: dict[str, Any], pass_fds: Sequence[int] = ()) -> Process:
+        """``Processes.start``, or the next task of a process that stayed, at the same place."""
+        self._busy += 1
+        if self._busy > len(self.all):
+            return super().start(place, task, pass_fds)
+        process = self.all[self._busy - 1]
+        process.tell(task=task)
         return process

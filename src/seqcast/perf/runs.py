@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from seqcast.perf.paths import Path
-from seqcast.perf.processes import LEAVE_S, Process, Processes, RunFailed
+from seqcast.perf.processes import LEAVE_S, Crew, Process, Processes, RunFailed
 
 START_S = 40.0
 """Limit for processes to start and for a group to form, s."""
@@ -140,8 +140,14 @@ def _bare_run(path: Path, settings: dict[str, Any], seconds: float) -> list[dict
         return everyone(processes.all, "done", START_S + seconds)
 
 
-def group_throughput(path: Path, load: Load, cluster: str) -> dict[str, Any]:
+def group_throughput(path: Path, load: Load, cluster: str, crew: Crew | None = None) -> dict[str, Any]:
     """One run of a seqcast group.
+
+    Args:
+        path: where.
+        load: what is measured.
+        cluster: name of the group, which no other run on the path has.
+        crew: the members' processes, for several runs of ``kind="batches"`` on this path; None: new ones.
 
     Returns:
         sent_msgs_per_s, delivered_msgs_per_s and delivered_mb_per_s (of the slowest receiver, until its last
@@ -155,20 +161,20 @@ def group_throughput(path: Path, load: Load, cluster: str) -> dict[str, Any]:
         RunFailed: a member failed, its journal cannot be read, or membership changed in each try.
     """
     for _ in range(GROUP_TRIES):
-        run = _journaled_run(path, load, cluster)
+        run = _journaled_run(path, load, cluster, crew)
         if not run["views"]:
             return run
         print(f"{cluster}: membership changed during the run, which does not count", file=sys.stderr, flush=True)
     raise RunFailed(f"membership changed during each of {GROUP_TRIES} runs: is another load on this machine?")
 
 
-def _journaled_run(path: Path, load: Load, cluster: str) -> dict[str, Any]:
+def _journaled_run(path: Path, load: Load, cluster: str, crew: Crew | None) -> dict[str, Any]:
     """One try of ``group_throughput``."""
     if load.journal:
         with tempfile.TemporaryDirectory(prefix="seqcast-perf-", dir=load.journal_folder) as folder:
-            run = _group_run(path, load, cluster, {"journal": folder, "journal_payload": load.journal})
+            run = _group_run(path, load, cluster, crew, {"journal": folder, "journal_payload": load.journal})
             return {**run, "journal_missing": run["received"] - journal_rows(folder)}
-    return _group_run(path, load, cluster, {})
+    return _group_run(path, load, cluster, crew, {})
 
 
 def journal_rows(folder: str) -> int:
@@ -186,13 +192,13 @@ def journal_rows(folder: str) -> int:
         raise RunFailed(str(error)) from None
 
 
-def _group_run(path: Path, load: Load, cluster: str, journal: dict[str, str]) -> dict[str, Any]:
+def _group_run(path: Path, load: Load, cluster: str, crew: Crew | None, journal: dict[str, str]) -> dict[str, Any]:
     """``group_throughput``, with the settings of the members' journals."""
     # The first to join is the coordinator, and the sequencer: it sends only when all do.
     sending = [0 < number <= load.senders or load.senders == load.members for number in range(load.members)]
     own = load.kind != "batches"  # by default senders receive their own messages too
     receiving = [own or load.senders > 1 or not sends for sends in sending]
-    with Processes(JOURNAL_LEAVE_S if journal else LEAVE_S) as processes:
+    with crew.run() if crew else Processes(JOURNAL_LEAVE_S if journal else LEAVE_S) as processes:
         members = []
         for number, sends in enumerate(sending):
             place = path.places[number]

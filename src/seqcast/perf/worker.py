@@ -1,6 +1,7 @@
 """One process of a measurement: ``python -m seqcast.perf.worker TASK``, the task as JSON.
 
 It reports in lines of JSON on standard output and takes commands on standard input; when that closes, it leaves.
+The first kind of member takes one task after another, as the command ``{"task": TASK}``.
 """
 
 from __future__ import annotations
@@ -173,8 +174,16 @@ def begin(group: Any) -> tuple[dict[str, float], int, int]:
 
 
 def member(task: dict[str, Any]) -> None:
-    """A member that sends, receives or both, at full speed."""
+    """A member that sends, receives or both, at full speed; then a member of the next group, until its input closes."""
     commands = Commands()
+    while True:
+        one_run(task, commands)
+        say("over")
+        task = commands.next()["task"]
+
+
+def one_run(task: dict[str, Any], commands: Commands) -> None:
+    """From joining a group to leaving it."""
     group = join(task, commands, deliver_own=False)
     check = Check(task["size"])
     sent = 0
