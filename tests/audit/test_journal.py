@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from seqcast.journal import reader as journal_read
 from seqcast.journal import roll as journal_roll
 from seqcast.journal import writer as journal_writer
 from seqcast.journal.schema import JournalDamaged, JournalError, directory_name, signed
+from seqcast.journal.stream import StreamWriter, read_sums, stream_schema
 from seqcast.journal.writer import JournalWriter
 from seqcast.spark.members import order_of
 from seqcast.types import Member, View, ViewId
@@ -701,6 +703,21 @@ def test_rolling_holds_no_more_than_a_row_group(tmp_path: Path, monkeypatch: pyt
 def test_runs_that_do_not_follow_each_other_are_refused(starts: list[int]) -> None:
     with pytest.raises(ValueError, match="starts"):
         columns.spread(np.zeros(max(1, len(starts) - 1), np.int64), np.array(starts, np.int32))
+
+
+@pytest.mark.parametrize("starts", [[1, 3], [0, 2], [0, 9]])
+def test_runs_without_their_messages_are_damage_under_any_checksum(tmp_path: Path, starts: list[int]) -> None:
+    path = as_live(journal(tmp_path, A, [(V1, rows_of(3))]))
+    (schema, batch, *_), _ = read_sums(path)
+    contents = path.read_bytes()[batch.offset : batch.offset + batch.size]
+    own, forged = (np.array(each, np.int32).tobytes() for each in ([0, 1, 2, 3], [starts[0], 1, 2, starts[1]]))
+    assert contents.count(own) == 1
+    writer = StreamWriter(path, stream_schema(path, [schema]))
+    writer.write(SimpleNamespace(serialize=lambda: contents.replace(own, forged)), 3)  # with a checksum of its own
+    writer.close()
+    (segment,) = journal_read.read(path.parent).segments
+    with pytest.raises(JournalDamaged):
+        list(journal_read.segment_batches(segment))
 
 
 @pytest.mark.parametrize("plain", [False, True])

@@ -448,3 +448,15 @@ def test_the_command_serves_until_it_is_ended(tmp_path: Path) -> None:
     assert process.returncode in (0, 1) and "Traceback" not in errors
     done = subprocess.run([*command, "--token-file", str(tmp_path / "none")], capture_output=True, text=True)
     assert done.returncode == 2 and "cannot be read" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_a_journal_that_is_just_being_made_has_no_rows_yet(tmp_path: Path) -> None:
+    path = journal(tmp_path, A, [], closed=None)
+    (path / "views.jsonl").unlink(missing_ok=True)
+    with Tap(tmp_path, ("127.0.0.1", 0), b"t" * 16) as server:
+        client = TapClient(f"127.0.0.1:{server.address[1]}", b"t" * 16)
+        found = client.journal(A.id)
+        assert (found.views, found.end_idx) == ((), 0)
+        writer_view = journal(tmp_path / "other", A, [(view(1, [A]), [])]) / "views.jsonl"
+        (path / "views.jsonl").write_bytes(writer_view.read_bytes())
+        assert [each.view_id.counter for each in client.journal(A.id).views] == [1]

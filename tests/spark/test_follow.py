@@ -287,6 +287,29 @@ def test_an_offset_says_how_far_a_view_that_was_closed_apart_is_stable(
             query.run()
 
 
+@pytest.mark.parametrize("gone", [False, True])
+@pytest.mark.parametrize("read", [97, 150, 200])
+def test_a_member_that_falls_before_it_closes_a_view_has_told_how_far_it_is_stable(
+    tmp_path: Path, stores: Any, read: int, gone: bool
+) -> None:
+    """It has delivered the view's last messages, in an order of its own, and has recorded no further view."""
+    of = view(1, [A, B, C], "records")
+    swapped = [*ONE[:98], ONE[99], ONE[98], *ONE[100:200]]
+    numbered = [dataclasses.replace(row, global_seqno=at) for at, row in enumerate(swapped, 1)]
+    lost = journal(tmp_path, A, [(of, transitional(numbered, 98))], closed=None, payload="full")
+    query = Query(*stores)
+    query.step(read)
+    assert query.log[-1].get("stable") == (97 if read > 97 else None)
+    if gone:
+        shutil.rmtree(lost)
+    journal(tmp_path, B, [(of, ONE), (V2, TWO)], payload="full")
+    if read == 97 and gone:
+        assert query.run() == ALL[:500]
+    else:  # what the lost member's journal has is read first
+        with pytest.raises(seqcast.UsageError, match="known to have the same only up to 97"):
+            query.run()
+
+
 @pytest.mark.parametrize("closed", ["leave", None])
 def test_a_branch_of_a_partition_with_the_same_counter_is_not_gone_to(
     tmp_path: Path, stores: Any, closed: str | None

@@ -77,7 +77,11 @@ def rows_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def message_rows(batch: pa.RecordBatch, columns: Sequence[str] | None) -> pa.RecordBatch:
-    """A batch of a live segment as rows of messages: at least those of the given columns that it has; None: all."""
+    """A batch of a live segment as rows of messages: at least those of the given columns that it has; None: all.
+
+    Raises:
+        ValueError: its runs are not made of its messages.
+    """
     import pyarrow as pa
 
     if MESSAGES not in batch.schema.names:
@@ -85,6 +89,8 @@ def message_rows(batch: pa.RecordBatch, columns: Sequence[str] | None) -> pa.Rec
     lists, rows = batch[MESSAGES], rows_schema(batch.schema)
     wanted = [field for field in rows if columns is None or field.name in columns] or [rows.field("idx")]
     starts = values_of(lists.offsets, "int32")
+    if starts[-1] != len(lists.values):
+        raise ValueError("the runs have another number of messages than there are")
 
     def array(field: pa.Field) -> Any:
         if field.name not in OF_RUN:

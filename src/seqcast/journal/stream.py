@@ -177,7 +177,11 @@ def stream_batches(
             batch = pa.ipc.read_record_batch(contents(message), schema)
             if count_messages(batch) != message.rows:
                 raise JournalDamaged(f"{path}: the batch at byte {message.offset} has not {message.rows} rows")
-            yield message_rows(batch, columns)
+            try:
+                rows = message_rows(batch, columns)
+            except ValueError as error:
+                raise JournalDamaged(f"{path}: the batch at byte {message.offset} has runs that cannot be") from error
+            yield rows
 
 
 def stream_schema(path: Path, messages: Sequence[Message]) -> pa.Schema | None:

@@ -273,7 +273,8 @@ def read_token(file: str | Path) -> bytes:
 def _description(path: Path, known: int = 0) -> dict[str, Any]:
     """``known``: number of characters of the views that the reader has; the file only grows."""
     journal = read(path, open_segments=False)
-    header, views = ((path / name).read_text(encoding="utf-8") for name in (HEADER_FILE, VIEWS_FILE))
+    header, file = (path / HEADER_FILE).read_text(encoding="utf-8"), path / VIEWS_FILE
+    views = file.read_text(encoding="utf-8") if file.exists() else ""  # the member has installed none yet
     closed = journal.closed is not None or bool(journal.failed)
     return {"header": header, "views": views[known:], "rows": [journal.first_idx, journal.end_idx], "closed": closed}
 

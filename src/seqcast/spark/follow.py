@@ -64,15 +64,29 @@ def view_text(view_id: ViewId) -> str:
     return f"{view_id.counter}@{view_id.coordinator:016x}.{attempt}.{initiator:016x}"
 
 
-def offset_at(journal: Journal, idx: int) -> dict[str, Any]:
-    """The offset of a position: behind ``idx`` rows of the journal."""
+def offset_of(found: Found, idx: int) -> dict[str, Any]:
+    """The offset of a position: behind ``idx`` rows of the journal.
+
+    Raises:
+        JournalError: the last rows cannot be read.
+    """
+    return offset_at(found.journal, idx, _stable_while_open(found))
+
+
+def offset_at(journal: Journal, idx: int, stable: int | None = None) -> dict[str, Any]:
+    """As `offset_of`.
+
+    Args:
+        stable: of the view that the member has not closed, if the journal's rows say one.
+    """
     offset: dict[str, Any] = {"member": f"{journal.member.id:016x}", "idx": idx}
     names: list[Name] = []
     for view in reversed(journal.views):
         if view.idx <= idx:
             if not _counted(journal, view):
                 break
-            apart = view.end.stable if view.end is not None and view.end.stable < idx - view.idx else None
+            apart = stable if view.end is None else view.end.stable
+            apart = None if apart is None or apart >= idx - view.idx else apart
             names.append((view_text(view.view_id), idx - view.idx, apart))
             if view.idx < idx:
                 break
@@ -90,7 +104,11 @@ def _names(offset: dict[str, Any], lost: Found | None) -> list[Name]:
     """The views by which an offset names its position, newest first. A readable journal of its own may have more views
     at the position by now."""
     names: list[Name] = []
-    for each in ([] if lost is None else [offset_at(lost.journal, int(offset["idx"]))]) + [offset]:
+    read = []
+    if lost is not None:
+        with contextlib.suppress(JournalError):  # then the offset alone counts
+            read.append(offset_of(lost, int(offset["idx"])))
+    for each in [*read, offset]:
         if "view" in each:
             apart = each.get("stable")
             names.append((each["view"], int(each["global_seqno"]), None if apart is None else int(apart)))
@@ -99,6 +117,27 @@ def _names(offset: dict[str, Any], lost: Found | None) -> list[Name]:
                 for view, seqno, *stable in each.get("also", ())
             ]
     return list(dict.fromkeys(names))
+
+
+def _stable_while_open(found: Found) -> int | None:
+    """The stable point of the view that a member has not closed, as its journal will record it: a member that falls
+    between its last messages, which are transitional, and its next view leaves no record. None: none of its rows is
+    transitional, or the order makes all of them stable."""
+    journal = found.journal
+    view = journal.views[-1] if journal.views else None
+    if view is None or view.end is not None or not _counted(journal, view) or order_of(view).prefix:
+        return None
+    begin, end, width = max(view.idx, journal.first_idx), journal.end_idx, 1
+    while True:  # from the end: transitional rows are the last of a view, and mostly there are none
+        at = first = max(begin, end - width)
+        for batch in found.store.rows(journal, first, end, ["transitional"]):
+            flags = batch["transitional"].to_pylist()
+            at += flags.index(True) if True in flags else len(flags)
+            if True in flags:
+                break
+        if at > first or first == begin:
+            return None if at == end else at - view.idx
+        width *= 64
 
 
 def _counted(journal: Journal, view: Installed) -> bool:

@@ -29,7 +29,7 @@ from seqcast.errors import UsageError
 from seqcast.journal.live import values_of
 from seqcast.journal.reader import Journal, find
 from seqcast.journal.schema import JournalError
-from seqcast.spark.follow import Follower, Found, NotYet, offset_at
+from seqcast.spark.follow import Follower, Found, NotYet, offset_of
 from seqcast.spark.sink import Sink
 from seqcast.spark.stores import Part, Store, last_cut, pieces, stores_of
 
@@ -268,8 +268,8 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:
         latest = self._starting == "latest"
-        journal = self._follower.first(latest=latest).journal
-        return offset_at(journal, journal.end_idx if latest else journal.first_idx)
+        found = self._follower.first(latest=latest)
+        return offset_of(found, found.journal.end_idx if latest else found.journal.first_idx)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._max_rows) if self._max_rows else ReadAllAvailable()
@@ -286,14 +286,14 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = last_cut(followed.journal, first, first + limit.max_rows)
         if end <= begin and followed.id == int(start["member"], 16):
             return start  # the same text as before, or Spark would see new data
-        self._last = offset_at(followed.journal, max(begin, end))
+        self._last = offset_of(followed, max(begin, end))
         return self._last
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         if self._last is None:
             return None
         found = self._follower.find(int(self._last["member"], 16))
-        return self._last if found is None else offset_at(found.journal, found.journal.end_idx)
+        return self._last if found is None else offset_of(found, found.journal.end_idx)
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._targets = {found.id: found.journal.end_idx for found in self._follower.all()}
