@@ -47,7 +47,8 @@ COMMANDS: dict[str, list[str]] = {
         f"{PING} --order {order} --wait {wait} --cores {cores}"
         for order in ("total", "fifo")
         for wait, cores in (("blocking", "different"), ("spinning", "different"), ("blocking", "same"))
-    ],
+    ]
+    + [f"{PING} --kind aio --order fifo --wait blocking --cores different"],
     "membership": ["python bench/membership.py --rounds 4"],
     "election": ["python bench/election.py --rounds 3"],
     "state": [f"python bench/state_bench.py --load {load} --runs 3" for load in (0, 100)],
