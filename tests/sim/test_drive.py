@@ -49,6 +49,17 @@ def test_members_that_receive_nothing_are_sent_to_and_send():
     assert result.paths["members that receive nothing"] == 1 and result.messages > 100
 
 
+@pytest.mark.parametrize("order", ["fifo", "sequencer", "total", "total-1999", "grant", "causal"])
+def test_of_a_send_that_timed_out_nothing_is_delivered(order):
+    """Large messages are given up half packed, while views change and the group is paused; then they are sent anew."""
+    options = {"members": 3, "duration_ns": SECOND, "spread_ns": 0, "loss": 0.02, "crashes": 1, "suspends": 2}
+    driven = {"arrays": 0.3, "beside": 0.3, "unicasts": 0.3, "queue_bytes": 2000, "safe": True, "timeouts": 0.2}
+    size = {"bytes_max": 60_000, "rate": 100, "capacity": 64 << 10, "ring_packets": 64}
+    result = simulate(Options(seed=2, order=order, **options, **driven, **size))
+    assert not result.violations
+    assert result.paths["sends that timed out"] > 20
+
+
 @pytest.mark.parametrize("order", ["fifo", "sequencer", "total", "grant", "causal"])
 def test_members_may_do_without_their_own_messages(order):
     """And are judged by what the others deliver."""

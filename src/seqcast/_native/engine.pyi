@@ -338,6 +338,8 @@ class Sending:
     def __init__(self, engine: Engine, payload: bytes, to: int = 0, ordered: bool = True) -> None: ...
     def step(self, wall_ns: int = 0) -> int:
         """SENT, AGAIN (call again later), NO_VIEW, NO_MEMBER, ENDED or TOO_LARGE."""
+    def abort(self) -> bool:
+        """Gives the message up, as ``send`` does after its timeout. False: it is packed, so it is too late."""
     @property
     def packed(self) -> bool:
         """The message is completely packed and waits for the sequencer; no more of it will be packed."""
@@ -354,3 +356,5 @@ class SendingArray:
         Args:
             chunk: at most this many messages; 0: all.
         """
+    def abort(self) -> bool:
+        """Gives up the messages that are not sent. False: the next one is packed, so it is too late."""

@@ -716,6 +716,14 @@ cdef class Sending:
         sc_mutex_unlock(&self.engine.lock)
         return result
 
+    def abort(self):
+        if self.state.wait_seqno:
+            return False
+        sc_mutex_lock(&self.engine.lock)
+        sc_engine_send_abort(self.engine.e, self.to, &self.state)
+        sc_mutex_unlock(&self.engine.lock)
+        return True
+
     @property
     def packed(self):
         """The message is completely packed and waits for the sequencer; no more of it will be packed."""
@@ -751,6 +759,14 @@ cdef class SendingArray:
 
     def __dealloc__(self):
         free(self.offsets)
+
+    def abort(self):
+        if self.state.wait_seqno:
+            return False
+        sc_mutex_lock(&self.engine.lock)
+        sc_engine_send_abort(self.engine.e, 0, &self.state)
+        sc_mutex_unlock(&self.engine.lock)
+        return True
 
     def step(self, int64_t wall_ns=0, uint64_t chunk=0):
         cdef int result = SC_SENT

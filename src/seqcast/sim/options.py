@@ -69,6 +69,7 @@ class Options:
             or returns "rubbish"; "": none.
         beside: fraction of the messages and arrays that travel beside the total order.
         arrays: how often an application sends an array of messages in one call.
+        timeouts: how likely a send that cannot be completed times out there; no seed draws this.
         together: fraction of the runs of datagrams that stay together on their way, so that they arrive merged into one
             buffer (UDP_GRO).
         corked_ns: open packets wait for more messages, for up to so long; 0: they leave at once.
@@ -146,6 +147,7 @@ class Options:
     bytes_max: int = 20_000
     unicasts: float = 0.1
     arrays: float = 0.0
+    timeouts: float = 0.0
     beside: float = 0.0
     orderer: str = ""
     together: float = 0.0

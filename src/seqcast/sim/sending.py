@@ -61,6 +61,7 @@ class Sender:
         self.arrays = random.Random(f"arrays {self.options.seed} {record.index}")
         self.chunk = self.arrays.choice(CHUNKS)
         self.besides = random.Random(f"besides {self.options.seed} {record.index}")
+        self.timeouts = random.Random(f"timeouts {self.options.seed} {record.index}")
         self.on = True  # it wants to send
         self.refused = False  # it was told that it may not send any more, as it leaves
         self.call: Sending | SendingArray | None = None  # that has not returned yet
@@ -126,6 +127,8 @@ class Sender:
             if self.call is None:
                 self._begin(view)
             result = self._step(view)
+            if result == AGAIN and self.on and self.timeouts.random() < self.options.timeouts:
+                self._time_out()
             if result in (AGAIN, NO_VIEW):
                 return
             if result != SENT:
@@ -203,10 +206,23 @@ class Sender:
             assert record.leaving, f"{record} may not send, and does not leave"
             self.refused, self.on = True, False
         assert to or result == ENDED, f"send to the group in a view gives {result}"
+        self._forget_unsent(to)
+        del record.pending[: self.calls]
+        self.calls = 0
+
+    def _time_out(self) -> None:
+        """The call gives up what it has not sent, unless that is packed; a later call begins it anew."""
+        assert self.call is not None
+        if not self.call.abort():
+            return
+        self._forget_unsent(self.record.pending[0][0])
+        self.call, self.calls = None, 0
+        self.record.paths["sends that timed out"] += 1
+
+    def _forget_unsent(self, to: int) -> None:
+        record = self.record
         if to:
             del record.sent_to[to, record.counters_to.get(to, 0)]
         for at in range(0 if to else self.calls):
             del record.sent[record.counter + at], record.knew[record.counter + at]
             record.beside.discard(record.counter + at)
-        del record.pending[: self.calls]
-        self.calls = 0
