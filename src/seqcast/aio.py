@@ -125,13 +125,15 @@ class Joining(Coroutine[Any, Any, "Group"]):
     async def _run(self) -> Group:
         self._loop = asyncio.get_running_loop()
         self._made = self._loop.create_future()
+        join = self._join
+        del self._join  # its callbacks refer to this object: a group that was left is then freed at once
         lock = threading.Lock()
         cancelled = False
         joined: seqcast.api.group.Group | None = None
 
         def work() -> seqcast.api.group.Group:
             nonlocal joined
-            group = self._join()
+            group = join()
             with lock:
                 joined = group
                 leaves = cancelled

@@ -10,11 +10,12 @@ import signal
 import sys
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from members import LIMIT_S, LOOPBACK, PATIENT, cluster, founded, output, script
+from members import LIMIT_S, LOOPBACK, PATIENT, cluster, founded, output, script, wait_until
 
 import seqcast
 import seqcast.aio
@@ -365,6 +366,24 @@ def test_a_join_that_lacks_a_descriptor_for_the_event_loop_leaves_the_group(monk
 
     name = cluster()
     run(main())
+
+
+def test_a_group_with_callbacks_that_was_left_is_freed_at_once():
+    """Not only when the garbage collector runs: the memory of a group is several megabytes."""
+
+    async def main():
+        async with seqcast.aio.join(
+            cluster(), name="a", interface=LOOPBACK, on_block=lambda group: None, on_unblock=lambda group: None
+        ) as group:
+            await group.send(b"x")
+            return weakref.ref(group.sync)
+
+    gc.disable()
+    try:
+        left = asyncio.run(main())
+        wait_until(lambda: left() is None)  # the thread of the callbacks ends meanwhile
+    finally:
+        gc.enable()
 
 
 def test_a_join_that_is_cancelled_leaves_the_group():
