@@ -109,10 +109,15 @@ static int admit(sc_engine *e, const sc_delivery *d) {
     return d->stream == SC_STREAM_GROUP && e->view.safe ? hold_back(e, d) : pass_on(e, d);
 }
 
+/* The application is delivered it: anything but its own multicasts, if it does without those (DIG-08). */
+static int is_wanted(const sc_engine *e, const sc_delivery *d) {
+    return e->config.receive && (d->sender != e->config.member || e->config.deliver_own || is_to_self(e, d));
+}
+
 /* Takes its own reference to the slab. 0 without memory: the packet stays where it is and is tried again. */
 int sc_queue_packet(sc_engine *e, const sc_delivery *packet) {
     sc_delivery copy = *packet, *d = &copy;
-    int wanted = e->config.receive && (d->sender != e->config.member || e->config.deliver_own || is_to_self(e, d));
+    int wanted = is_wanted(e, d);
     d->epoch = e->epoch;
     d->view_tag = e->view.tag;
     d->transitional = e->queue.transitional && d->global != 0;
