@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,9 +14,9 @@ from engines import Net, change_view, of_sender
 
 from seqcast._native.engine import SENT
 from seqcast.core import orders
-from seqcast.core.rules.ordering import ranks_in_order
+from seqcast.core.rules.ordering import Batch
 from seqcast.net.ordering import Ordering
-from seqcast.types import Member, OrderPolicy, WaitingPacket
+from seqcast.types import Member, OrderPolicy, View, WaitingPacket
 
 MS = 1_000_000
 RECORD = 14
@@ -54,7 +55,7 @@ def payloads(net: Net, i: int) -> list[bytes]:
 def decide(net: Net, policy: OrderPolicy) -> bool:
     found = net.engines[0].offers()
     assert found is not None
-    return net.engines[0].decide(found[0], ranks_in_order(policy, found[1], MEMBERS), net.now)
+    return net.engines[0].decide(found[0], Batch(*found, MEMBERS).ranks(policy), net.now)
 
 
 def test_all_members_deliver_in_the_order_of_the_sequencers_policy() -> None:
@@ -196,7 +197,7 @@ def test_what_is_not_each_position_once_is_refused(answer: tuple[int, ...]) -> N
     found = net.engines[0].offers()
     assert found is not None
     with pytest.raises(ValueError, match="each of the positions 0 to 2 once"):
-        ranks_in_order(Policy(*answer), found[1], MEMBERS)
+        Batch(*found, MEMBERS).ranks(Policy(*answer))
 
 
 def test_what_the_policy_has_not_ordered_is_ordered_by_the_cut() -> None:
@@ -252,12 +253,21 @@ class Members(list[Member]):
     """A list that can be referred to weakly."""
 
 
+def in_view(members: Sequence[Member]) -> Callable[[int], View | None]:
+    """What ``Endpoint.view_tagged`` answers for the engine's view."""
+    view = SimpleNamespace(members=members)
+    return lambda tag: view if tag == 7 else None  # type: ignore[return-value]
+
+
 class Offering:
     """The engine, as far as an order policy sees it: offers one packet at a time."""
 
     def __init__(self) -> None:
         self.batch = 0
         self.decided: list[int] = []
+
+    def view(self) -> int:
+        return 7
 
     def offers(self) -> tuple[int, list[tuple[int, int, int, int, int, bytes]]]:
         self.batch += 1
@@ -274,12 +284,12 @@ def test_a_policy_that_was_slow_is_asked_about_the_newest_batch_only(ends: bool,
     policy, engine, newest = Slow(), Offering(), threading.Event()
     ordering = Ordering("a", policy, engine, lambda: newest.set() if len(engine.decided) == 2 else None)  # type: ignore[arg-type]
     ordering.thread.start()
-    ordering.look(MEMBERS)
+    ordering.look(in_view(MEMBERS))
     assert policy.begun.wait(60)
     views = [Members(MEMBERS) for _ in range(3)]
     alive = [weakref.ref(each) for each in views]
     while views:
-        ordering.look(views.pop())
+        ordering.look(in_view(views.pop()))
     assert sum(each() is not None for each in alive) == 1, "if the policy hangs, nothing heaps up"
     if ends:
         ordering.stop()

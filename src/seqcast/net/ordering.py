@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from seqcast._native.driver import now_ns
 from seqcast._native.engine import Engine
-from seqcast.core.rules.ordering import Offers, ranks_in_order
-from seqcast.types import Member, OrderPolicy
+from seqcast.core.rules.ordering import Batch, next_batch
+from seqcast.types import OrderPolicy, View
 
 log = logging.getLogger("seqcast")
 
@@ -27,22 +27,22 @@ class Ordering:
     def __init__(self, name: str, policy: OrderPolicy, engine: Engine, decided: Callable[[], None]) -> None:
         self.name, self.policy, self.engine, self.decided = name, policy, engine, decided
         self._changed = threading.Condition()
-        self._batch: tuple[int, Offers, Sequence[Member]] | None = None  # about which the policy is asked next
+        self._batch: Batch | None = None  # about which the policy is asked next
         self._stopped = False
         self._failed = False
         self.thread = threading.Thread(target=self._run, name=f"seqcast-order-{name}", daemon=True)
 
-    def look(self, members: Sequence[Member]) -> None:
+    def look(self, view_tagged: Callable[[int], View | None]) -> None:
         """Hands waiting packets to the policy. Runs on the control thread, which is woken when there are some.
 
         While the policy is busy, or hangs, only the newest batch is kept: the engine has given up those before it.
 
         Args:
-            members: of the view that the engine is in, by rank.
+            view_tagged: see ``Endpoint.view_tagged``.
         """
-        if (offers := self.engine.offers()) is not None:
+        if (batch := next_batch(self.engine, view_tagged)) is not None:
             with self._changed:
-                self._batch = (*offers, members)
+                self._batch = batch
                 self._changed.notify()
 
     def stop(self) -> None:
@@ -51,7 +51,7 @@ class Ordering:
             self._stopped = True
             self._changed.notify()
 
-    def _next(self) -> tuple[int, Offers, Sequence[Member]] | None:
+    def _next(self) -> Batch | None:
         """Waits for a batch. None: stopped."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or self._batch is not None)
@@ -59,11 +59,10 @@ class Ordering:
             return None if self._stopped else found
 
     def _run(self) -> None:
-        while (found := self._next()) is not None:
-            batch, offers, members = found
+        while (batch := self._next()) is not None:
             ranks: list[int] | None = None
             try:
-                ranks = ranks_in_order(self.policy, offers, members)
+                ranks = batch.ranks(self.policy)
             except Exception:
                 if not self._failed:
                     log.exception(
@@ -72,6 +71,6 @@ class Ordering:
                         self.name,
                     )
                 self._failed = True
-            self.engine.decide(batch, ranks, now_ns())
+            self.engine.decide(batch.number, ranks, now_ns())
             self.decided()
         del self.policy, self.decided  # they may refer to the group, which is then freed at once

@@ -348,7 +348,8 @@ class Runner:
                 effects = self.endpoint.step([*asked, *reports(self.engine.events())], now_ns())
                 for effect in effects:
                     self._carry_out(effect)
-                self._order()
+                if self.ordering is not None:
+                    self.ordering.look(self.endpoint.view_tagged)
                 self.driver.poke()
                 if self._segments and not self.driver.gso:
                     self._segments = False
@@ -361,12 +362,6 @@ class Runner:
                 self.over = True
                 self.changed.notify_all()
             self.driver.stop()
-
-    def _order(self) -> None:
-        """Hands waiting packets to the order policy."""
-        view = self.endpoint.view_tagged(self.engine.view()) if self.ordering is not None else None
-        if self.ordering is not None and view is not None:
-            self.ordering.look(view.members)
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:

@@ -15,7 +15,7 @@ from seqcast.core.frames.fields import Attempt
 from seqcast.core.frames.kinds import load
 from seqcast.core.frames.view import NewView
 from seqcast.core.port import reports, transmit
-from seqcast.core.rules.ordering import ranks_in_order
+from seqcast.core.rules.ordering import next_batch
 from seqcast.core.rules.providers import STATE_MERGES
 from seqcast.core.vocabulary import (
     Effect,
@@ -259,16 +259,14 @@ class Process:
 
     def _order(self) -> None:
         """Hands the waiting packets to its order policy, which takes a while."""
-        view = self.endpoint.view_tagged(self.engine.view())
-        if self.orderer is None or view is None or (found := self.engine.offers()) is None:
+        if self.orderer is None or (batch := next_batch(self.engine, self.endpoint.view_tagged)) is None:
             return
-        batch, offers = found
         ranks: list[int] | None = None
         try:
-            ranks = ranks_in_order(self.orderer, offers, view.members)
+            ranks = batch.ranks(self.orderer)
         except (ArithmeticError, ValueError):
             self.record.paths["failures of order policies"] += 1
-        self.clock.at(self.clock.now + self.orderer.takes_ns(), self._decided, batch, ranks)
+        self.clock.at(self.clock.now + self.orderer.takes_ns(), self._decided, batch.number, ranks)
 
     def _decided(self, batch: int, ranks: list[int] | None) -> None:
         if not self.can_run:

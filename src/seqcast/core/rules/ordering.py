@@ -1,27 +1,62 @@
-"""The decision of an order policy, in the form that the engine takes."""
+"""An order policy's batches: which packets it is asked about, and its decision in the form that the engine takes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
-from seqcast.types import Member, OrderPolicy, WaitingPacket
+from seqcast.types import Member, OrderPolicy, View, WaitingPacket
 
-Offers = Sequence[tuple[int, int, int, int, int, bytes]]
-"""For each packet the sender's rank, seqno, sent_ns, messages, bytes and head, as ``Engine.offers`` returns them."""
+Offer = tuple[int, int, int, int, int, bytes]
+"""The sender's rank, seqno, sent_ns, messages, bytes and head of a packet, as ``Engine.offers`` returns them."""
 
 
-def ranks_in_order(policy: OrderPolicy, offers: Offers, members: Sequence[Member]) -> list[int]:
-    """Calls the policy; returns for each place the rank whose packet takes it.
+class Offering(Protocol):
+    """The engine of a sequencer with an order policy."""
 
-    A place given to a packet belongs to its sender, whose packets fill its places in sequence: so each sender's
-    messages stay in order, whatever the policy decides.
+    def view(self) -> int: ...
+    def offers(self) -> tuple[int, Sequence[Offer]] | None: ...
 
-    Raises:
-        ValueError: the policy did not return each position once.
-        Exception: what the policy raised.
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Packets that wait for their order.
+
+    Args:
+        number: identifies the batch; see ``Engine.decide``.
+        offers: the packets.
+        members: of their view, by rank.
     """
-    batch = [WaitingPacket(members[offer[0]], *offer[1:]) for offer in offers]
-    order = list(policy.order(batch))
-    if sorted(order) != list(range(len(batch))):
-        raise ValueError(f"order returned {order}, which is not each of the positions 0 to {len(batch) - 1} once")
-    return [offers[position][0] for position in order]
+
+    number: int
+    offers: Sequence[Offer]
+    members: Sequence[Member]
+
+    def ranks(self, policy: OrderPolicy) -> list[int]:
+        """Calls the policy; returns for each place the rank whose packet takes it.
+
+        A place given to a packet belongs to its sender, whose packets fill its places in sequence: so each sender's
+        messages stay in order, whatever the policy decides.
+
+        Raises:
+            ValueError: the policy did not return each position once.
+            Exception: what the policy raised.
+        """
+        waiting = [WaitingPacket(self.members[offer[0]], *offer[1:]) for offer in self.offers]
+        order = list(policy.order(waiting))
+        if sorted(order) != list(range(len(waiting))):
+            last = len(waiting) - 1
+            raise ValueError(f"order returned {order}, which is not each of the positions 0 to {last} once")
+        return [self.offers[position][0] for position in order]
+
+
+def next_batch(engine: Offering, view_tagged: Callable[[int], View | None]) -> Batch | None:
+    """The packets that a policy is asked about next; None: none wait. To be called after each step.
+
+    Args:
+        view_tagged: see ``Endpoint.view_tagged``.
+    """
+    view = view_tagged(engine.view())
+    found = engine.offers() if view is not None else None
+    return Batch(*found, view.members) if view is not None and found is not None else None
