@@ -106,6 +106,14 @@ static void wait_for_credit(sc_driver *d, int has_role, uint64_t mark, int64_t u
         sc_drive(d, SC_WANT_SENDABLE, mark, until);
 }
 
+/* A sender that must wait for another's turn gives up the role: that turn may end only with acks. */
+static int leave_for_turn(sc_driver *d, const sc_sending *s, int result, int *has_role) {
+    if (!*has_role || result != SC_AGAIN || s->owner) return 0;
+    sc_role_leave(d);
+    *has_role = 0;
+    return 1;
+}
+
 int sc_driver_send(sc_driver *d, sc_sending *s, int64_t until) {
     /* The sender of an array also receives the acks for it, without a change of thread. */
     int has_role = s->offsets != NULL && sc_role_take(d), result;
@@ -118,11 +126,7 @@ int sc_driver_send(sc_driver *d, sc_sending *s, int64_t until) {
             break;
         }
         result = pack_in_turn(d, s, has_role, until, now, &unsent, &mark);
-        if (has_role && result == SC_AGAIN && !s->owner) { /* its turn may end only with acks */
-            sc_role_leave(d);
-            has_role = 0;
-            continue;
-        }
+        if (leave_for_turn(d, s, result, &has_role)) continue;
         int more = result == SC_SENT && has_more(s);
         flush_after_pack(d, s, more, unsent, now);
         if (more) {
