@@ -97,6 +97,52 @@ def test_a_confirmation_that_is_not_sent_or_not_acknowledged_leaves_members_with
     assert all(run_graph(seed).took_ns >= 0 for seed in seeds)
 
 
+# ---- tokens
+
+
+def tokens(source):
+    """The hops of one member's tokens over the matrix: (sender, receiver, token)."""
+    return [each for each in FRAMES if isinstance(each[2], Token) and each[2].source == source]
+
+
+def test_only_members_that_know_no_better_leader_begin_a_token():
+    """NBC-05: A knows no member before it, nor does C; B, D and E know A."""
+    assert [bool(tokens(member)) for member in MATRIX] == [True, False, True, False, False]
+
+
+def test_the_view_has_the_number_and_the_leader_of_the_token_that_brought_it_about():
+    """NBC-06."""
+    _, _, last = tokens(1)[-1]
+    world = matrix()
+    assert world.run(world.settled)
+    assert {ring.view for ring in world.rings.values()} == {RingView(last.generation, last.leader, last.members)}
+
+
+def test_a_token_goes_round_to_its_source_and_ends_there():
+    """NBC-08."""
+    for generation in {token.generation for _, _, token in tokens(1)}:
+        hops = [(sender, receiver) for sender, receiver, token in tokens(1) if token.generation == generation]
+        assert hops == [(1, 2), (2, 3), (3, 4), (4, 5), (5, 1)]
+
+
+def test_a_leader_absorbs_the_token_of_a_later_member_and_sends_its_own():
+    """NBC-09: it takes over the members, and does not pass the token on."""
+    ring, sent = alone(1, (1, 2))
+    ring.receive(Token(1, 6, 3, 3, (3, 4), (3,), ()), 4, 0)
+    ring.review(0)
+    ours = [frame for frame, _ in sent if isinstance(frame, Token)]
+    assert [(token.source, token.members) for token in ours] == [(1, (1, 2, 3, 4))]
+
+
+def test_two_tokens_that_are_under_way_at_once_end_in_one_view():
+    """NBC-17: C's token is sent before A's is back."""
+    hops = [token.source for _, _, token in FRAMES if isinstance(token, Token)]
+    assert hops[:6].count(1) >= 2 and hops[:6].count(3) >= 2
+    world = matrix()
+    assert world.run(world.settled)
+    assert {ring.view.members for ring in world.rings.values()} == {(1, 2, 3, 4, 5)}
+
+
 # ---- incomplete discovery
 
 
