@@ -764,6 +764,7 @@ def test_a_group_that_was_left_is_freed_without_the_cyclic_collector(settings, t
             engines = [group._runner.engine for group in groups]
             drivers = [group._driver for group in groups]
             others = [weakref.ref(it) for group in groups for it in (group, group._runner, group._runner.endpoint)]
+            others += [weakref.ref(group._journal) for group in groups if group._journal is not None]
         del groups[:]
         wait_until(lambda: not [it for it in {*threading.enumerate()} - before if it.name.startswith("seqcast-")])
         assert [ref() for ref in others] == [None] * len(others)

@@ -155,7 +155,7 @@ class JournalWriter:
         self._transitional = 0  # of the first transitional message; 0: none
         # Of the writer thread only:
         self._clocks: dict[int, int] = {}  # sender -> lowest difference between delivery and sending in the view, ns
-        self._segment = _Segment(self, 1)
+        self._segment = self._segment_of(1)
         self._roller = Roller(self.path, self._counters, self._manifest, keep_s, keep_bytes)
         self._thread = threading.Thread(target=self._run, name=f"journal-{member.name}", daemon=True)
         self._thread.start()
@@ -437,9 +437,12 @@ class JournalWriter:
             self._spare.append(item)
         self._condition.notify_all()
 
+    def _segment_of(self, number: int) -> _Segment:
+        return _Segment(self.path, number, self._manifest, self._schema, self._segment_s)
+
     def _finish_segment(self) -> None:
         finished, number = self._segment, self._segment.number
-        self._segment = _Segment(self, number + 1)
+        self._segment = self._segment_of(number + 1)
         if finished.finish():
             with self._lock:
                 self._counters["segments"] += 1
@@ -469,12 +472,13 @@ class JournalWriter:
 
 
 class _Segment:
-    """The live segment; its file is made with the first row."""
+    """The live segment; its file is made with the first row. It does not refer to the journal, which is then freed as
+    soon as it is closed."""
 
-    def __init__(self, journal: JournalWriter, number: int) -> None:
-        self._journal = journal
+    def __init__(self, journal: Path, number: int, manifest: ManifestWriter, schema: pa.Schema, age_s: float) -> None:
+        self._manifest, self._schema, self._age_s = manifest, schema, age_s
         self.number = number
-        self.path = journal.path / segment_name(number, "arrows")
+        self.path = journal / segment_name(number, "arrows")
         self.due = FOREVER
         """When the segment must be finished, monotonic seconds."""
         self._stream: StreamWriter | None = None
@@ -489,9 +493,9 @@ class _Segment:
 
     def write(self, batch: pa.RecordBatch, messages: int) -> None:
         if self._stream is None:
-            self._journal._manifest.start(self.number)
-            self._stream = StreamWriter(self.path, self._journal._schema)
-            self.due = time.monotonic() + self._journal._segment_s
+            self._manifest.start(self.number)
+            self._stream = StreamWriter(self.path, self._schema)
+            self.due = time.monotonic() + self._age_s
         self._stream.write(batch, messages)
 
     def finish(self) -> bool:
