@@ -44,13 +44,15 @@ def check_delivered(records: Sequence[Record]) -> Iterator[str]:
     options = records[0].options
     alive = [record for record in records if record.alive]
     if options.calm:
+        # One that closes without leaving, and whose machine is gone with it, may be suspected later than any patience.
+        vanish = options.crashes or (options.hasty and options.hosts)
         for record in records:
             if record.up and any(isinstance(entry, Excluded) for entry in record.log):
                 yield f"liveness: {record} was excluded, and nothing made it look dead"
             if record.error:
                 yield f"liveness: {record} could not join: {record.error}"
             was_in = any(isinstance(entry, View) for entry in record.log)
-            patient = was_in and record.leave_ns == max(LEAVES_NS) and not options.crashes
+            patient = was_in and record.leave_ns == max(LEAVES_NS) and not vanish
             if record.left is not None and not record.left.complete and record.inside and patient:
                 yield f"liveness: {record} left with much patience, and was told that not all is delivered"
     if options.merges:
