@@ -36,6 +36,11 @@ static uint64_t own_up_to(const sc_engine *e, uint64_t seqno) {
     return after->own - (after->slab == NULL);
 }
 
+/* The last packet of the own group stream that this member itself has ordered. */
+static uint64_t ordered_alone(const sc_engine *e) {
+    return e->order.ops->ordered ? e->order.ops->ordered(e) : e->group.next - 1;
+}
+
 void sc_engine_own(const sc_engine *e, sc_own *out) {
     memset(out, 0, sizeof *out);
     if (!e->in_view) return;
@@ -46,8 +51,8 @@ void sc_engine_own(const sc_engine *e, sc_own *out) {
         out->all = e->order.ops->forwarding->stable(e);
         return;
     }
-    uint64_t any = e->view.base[e->view.rank], all = e->group.next - 1;
-    if (e->view.n == 1) any = all = e->order.ops->ordered ? e->order.ops->ordered(e) : all;
+    uint64_t any = e->view.n > 1 ? e->view.base[e->view.rank] : ordered_alone(e);
+    uint64_t all = e->view.n > 1 ? e->group.next - 1 : any;
     for (uint32_t r = 0; r < e->view.n; r++) {
         if (r == e->view.rank) continue;
         uint64_t delivered = e->peers[r]->credit.acked.delivered;
