@@ -76,12 +76,23 @@ def check_ends(records: Sequence[Record], everywhere: Sequence[Stay]) -> Iterato
     for record in records:
         told = bool(record.log) and isinstance(record.log[-1], Left | Excluded)
         mine = [stay for stay in everywhere if stay.record is record]
+        if told and _continued_in_vain(record, records):
+            continue
         if told and record.up:
             yield from _check_nowhere(record, records)
         if told and record.up and mine:
             yield from _check_end(record, mine[-1], in_view[mine[-1].view.view_id], unseen)
             if record.left is not None and record.left.complete:
                 yield from _check_alone(record, mine, records)
+
+
+def _continued_in_vain(record: Record, records: Sequence[Record]) -> bool:
+    """It was excluded by a view that was decided, and nobody installed: those of its members that accepted it, and hold
+    what it says they deliver, crashed first."""
+    end = record.log[-1]
+    if not isinstance(end, Excluded):
+        return False
+    return not any(isinstance(entry, View) and entry.view_id == end.view_id for each in records for entry in each.log)
 
 
 def _check_nowhere(record: Record, records: Sequence[Record]) -> Iterator[str]:
