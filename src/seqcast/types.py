@@ -150,7 +150,7 @@ else: it must not wait, and must not call methods of a group.
 
 SequencerPolicy = Callable[[Sequence[Member]], Member]
 """Returns which of the next view's members, given by rank, orders its messages: with "total", "records", "sequencer" or
-"grant", where it can be any member. Without a policy it is the coordinator.
+an order policy, where it can be any member. Without a policy it is the coordinator.
 
 It is called like a membership policy, after it, and the same holds for it: all members should use the same one; it must
 decide by its argument alone, at once, and do nothing else.

@@ -5,16 +5,20 @@ has no place yet by rank and seqno. So nothing is sent again, and a message is d
 
 A member that crashes may have delivered what only it received; the cut then closes that place, so no prefix is
 promised.
+
+Only the sequencer knows whose the next place is. It is the coordinator, so it can exclude a member that keeps its
+places.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
+from seqcast.core.orders.order import SequencedByFirst
 from seqcast.core.orders.records import Records
 
 
-class Grant(Records):
+class Grant(SequencedByFirst, Records):
     name: ClassVar[str] = "grant"
     number: ClassVar[int] = 6
     beside: ClassVar[bool] = False

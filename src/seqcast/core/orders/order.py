@@ -92,3 +92,13 @@ class Sequenced(Order):
 
     def allows(self, sequencer: int, n: int) -> bool:
         return 0 <= sequencer < n
+
+
+class SequencedByFirst(Sequenced):
+    """An order in which the first member of the view, its coordinator, is the sequencer."""
+
+    def sequencer(self, members: Sequence[Member], choose: Choose) -> int:
+        return first(members)
+
+    def allows(self, sequencer: int, n: int) -> bool:
+        return sequencer == 0 < n

@@ -7,20 +7,12 @@ new one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
-from seqcast.core.orders.order import Choose, first
+from seqcast.core.orders.order import SequencedByFirst
 from seqcast.core.orders.sequencer import Sequencer
-from seqcast.types import Member
 
 
-class Total1999(Sequencer):
+class Total1999(SequencedByFirst, Sequencer):
     name: ClassVar[str] = "total-1999"
     number: ClassVar[int] = 5
-
-    def sequencer(self, members: Sequence[Member], choose: Choose) -> int:
-        return first(members)
-
-    def allows(self, sequencer: int, n: int) -> bool:
-        return sequencer == 0 < n
