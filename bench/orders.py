@@ -2,6 +2,7 @@
 
     python bench/orders.py                                  # 12 minutes; writes docs/orders.json, .md and .svg
     python bench/orders.py --orders fifo records --sizes 1024 --pairs 3 --kills 0 --into orders.json
+    python bench/orders.py --only-kills --kills 2           # half a minute; the other figures of the file stay
 
 Four members send arrays of messages as ``seqcast perf`` does; their processes stay for all runs of a pair on the same
 path, as most of a short run would be their start. The first to join is the sequencer and does not send, unless all do.
@@ -282,11 +283,16 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=20, help="at most this many (20)")
     parser.add_argument("--minutes", type=float, default=12.0, help="for all (12); one pair is measured in any case")
     parser.add_argument("--kills", type=int, default=5, help="of the sequencer, in each order (5); 0: none")
+    parser.add_argument("--only-kills", action="store_true", help="keep the other figures of the file")
     parser.add_argument("--into", type=Path, default=DOCS / "orders.json", help="file of the results")
     options = parser.parse_args()
     if "fifo" not in options.orders:
         parser.error("--orders must name fifo: it is what the others are compared with")
-    results = measure(options)
+    if options.only_kills:
+        results = json.loads(options.into.read_text(encoding="utf-8"))
+        results["failover"] = failover.measure(results["orders"], options.kills)
+    else:
+        results = measure(options)
     options.into.write_text(json.dumps(results, indent=0) + "\n", encoding="utf-8")
     options.into.with_suffix(".md").write_text(page(results), encoding="utf-8")
     draw(results, options.into.with_suffix(".svg"))
