@@ -1,5 +1,6 @@
 """Simulated groups: fixed seeds hold, runs replay exactly, and each literal reading of the rules is caught."""
 
+import re
 from dataclasses import replace
 from unittest import mock
 
@@ -22,7 +23,7 @@ from seqcast.sim.checkers.safety import check_safety
 from seqcast.sim.options import MS, SECOND
 from seqcast.sim.record import Delivered
 from seqcast.sim.runs import COUNTED, replay
-from seqcast.types import Member, View, ViewId
+from seqcast.types import Member, MergeView, View, ViewId
 
 
 @pytest.mark.parametrize(
@@ -302,6 +303,31 @@ def test_a_unicast_of_the_view_before_is_late_with_two_exceptions(why):
     a.record.repeated = {view.view_id} if "again" in why else set()
     assert b.record.log[-2:] == [view, unicast]
     assert any("unicast flush" in line for line in check_safety(stage.records)) is not bool(why)
+
+
+@pytest.mark.parametrize(
+    ("merged", "numbers", "kept", "wrong"),
+    [
+        (True, (1, 2), (1, 2), ""),  # a sent number 0 in a view that b never entered
+        (True, (1, 3), (1,), ""),
+        (True, (1, 3), (), "number 3 of .*, not 2"),
+        (False, (1, 2), (1, 2), "number 1 of .*, not 0"),
+    ],
+)
+def test_unicasts_may_be_missing_from_before_a_merge_that_b_saw_while_it_awaited_the_state(
+    merged, numbers, kept, wrong
+):
+    stage = Stage()
+    stage.group("a", "b")
+    a, b = stage.nodes
+    view = a.endpoint.view
+    sides = tuple(replace(view, members=(member,)) for member in view.members)
+    b.record.voided = [MergeView(view.view_id, view.members, subgroups=sides) if merged else view]
+    b.record.kept_over = {(a.id, number) for number in kept}
+    unicasts = [Delivered(a.id, number, b.id, 0, 0, 24, True, a.id) for number in numbers]
+    b.record.log[:] = [replace(view, view_id=replace(view.view_id, counter=9)), *unicasts]
+    found = [line for line in check_safety(stage.records) if line.startswith("FIFO")]
+    assert len(found) == bool(wrong) and re.search(wrong, "".join(found))
 
 
 PAUSE, FLUSH, MINORITY = (Blocked(kind, "") for kind in ("pause", "flush", "minority"))

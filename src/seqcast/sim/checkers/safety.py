@@ -89,13 +89,10 @@ def _check_fifo(record: Record, by_id: dict[int, Record]) -> Iterator[str]:
     seqnos: dict[tuple[int, bool], int] = {}
     known: set[int] = set()
     apart: set[tuple[int, bool]] = set()  # with whom the record was not together since it delivered the last of them
-    # Unicasts from before the state that the record took over come behind it, and the views between them are void.
-    voided = [{member.id for member in record.together(view).members} for view in record.voided]
-    unclear = {member for at, view in enumerate(voided) for later in voided[at:] for member in view - later}
-    for entry in record.log:
+    # Unicasts from before the state that the record took over come after it; the views in which they were sent are
+    # void, but tell who was apart.
+    for entry in (*record.voided, *record.log):
         if isinstance(entry, View):
-            if known:
-                unclear.clear()
             together = {member.id for member in record.together(entry).members}
             known |= {member.id for member in entry.members}
             apart |= {(sender, unicast) for sender in known - together for unicast in (False, True)}
@@ -103,7 +100,6 @@ def _check_fifo(record: Record, by_id: dict[int, Record]) -> Iterator[str]:
             key = (entry.sender, bool(entry.to))
             expected, before = seen.get(key, -1) + 1, seqnos.get(key, 0)
             gap_is_wrong = key not in apart and (entry.to or key in seen)
-            gap_is_wrong = gap_is_wrong and not (entry.to and entry.sender in unclear)
             gap = entry.counter > expected and gap_is_wrong and not _unordered(by_id, entry, before)
             if entry.counter < expected or gap:
                 what = "duplicate" if entry.counter < expected else "FIFO"
@@ -111,7 +107,9 @@ def _check_fifo(record: Record, by_id: dict[int, Record]) -> Iterator[str]:
             if entry.seqno < before and not entry.to:
                 yield f"seqno: {record} delivered packet {before} of {entry.sender:x} before this: {entry}"
             seen[key], seqnos[key] = entry.counter, entry.seqno
-            apart.discard(key)
+            # (What was kept over was sent in several views: the sender may have been apart more than once.)
+            if not entry.to or (entry.sender, entry.counter) not in record.kept_over:
+                apart.discard(key)
 
 
 def _unordered(by_id: dict[int, Record], entry: Delivered, before: int) -> bool:
