@@ -1,8 +1,13 @@
 """The joiner's transfer of state and what it holds meanwhile, fed by hand."""
 
+import threading
+import time
+from types import SimpleNamespace
+
 import pytest
 from engines import Net
 
+from seqcast.config import Config
 from seqcast.core.context import NEVER
 from seqcast.core.machines.backlog import Backlog
 from seqcast.core.machines.transfer import (
@@ -15,8 +20,9 @@ from seqcast.core.machines.transfer import (
     Transfer,
 )
 from seqcast.core.table import IllegalEvent
-from seqcast.core.vocabulary import LeaveGroup, StateArrived, StateHeld, StateLost, StateRefused, TakeState
+from seqcast.core.vocabulary import LeaveGroup, StateArrived, StateHeld, StateLost, StatePlan, StateRefused, TakeState
 from seqcast.events import Blocked, Lost, Unblocked
+from seqcast.net.state_merge import StateKeeper
 from seqcast.types import Member, View, ViewId
 
 TIMEOUT = 1000
@@ -241,3 +247,31 @@ def test_a_provider_whose_application_takes_too_long_is_silent():
     giver = Giver(TAG, 7, TIMEOUT, 0)
     giver.run_timers(TIMEOUT, TIMEOUT)
     assert not giver.rest and giver.due() > TIMEOUT
+
+
+# ---- a merge
+
+
+def test_the_time_that_get_state_takes_is_no_silence_of_the_member_that_merges():
+    plan, refused = StatePlan(TAG, (9,)), []
+    endpoint = SimpleNamespace(edges=set(), joiners_of=lambda tag: (9,), plan_at=lambda tag: plan)
+    runner = SimpleNamespace(
+        member=FIRST.members[0],
+        endpoint=endpoint,
+        name_of=str,
+        changed=threading.Condition(),
+        over=False,
+        giving={},
+        driver=SimpleNamespace(
+            state_read=lambda *_: 0, state_send=lambda data, *_: len(data), state_end=lambda _: None
+        ),
+        request=refused.append,
+    )
+    handler = SimpleNamespace(get_state=lambda write: time.sleep(1.2), set_state=lambda read: None)
+    keeper = StateKeeper(runner, handler, Config(state_timeout_s=1.0))
+    keeper.reached(FIRST)
+    assert not keeper.step(0) and keeper.stopped and refused == []
+    end = time.monotonic() + 60
+    while not refused and time.monotonic() < end:
+        keeper.step(10_000_000)
+    assert [type(each) for each in refused] == [StateRefused]

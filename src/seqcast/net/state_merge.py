@@ -107,6 +107,7 @@ class StateKeeper:
                 case GiveState(_, joiners):
                     gift, self._promised = self._promised or self._gift(joiners), None
                     give_state(self._runner, self._handler, gift)
+                    self._merge.given(now_ns())
                 case GiveUpMerge(error):
                     log.error("%s: %s", self._runner.member.name, error)
 

@@ -147,6 +147,13 @@ class StateMerge(Machine):
         effects = self._take(now_ns, E.LOOK, self._endpoint.plan_at(self.plan.boundary))
         return effects + (self._take(now_ns, E.DUE) if now_ns >= self._deadline_ns else [])
 
+    def given(self, now_ns: int) -> None:
+        """The application has given its state, and reads again; that may have taken longer than a provider may be
+        silent."""
+        if self.receiving:
+            self._now = now_ns
+            self.watch()
+
     def filled(self, incoming: Incoming, count: int, now_ns: int) -> list[StateMergeEffect]:
         """``count`` bytes of the provider are in ``incoming.room``."""
         if incoming is not self.incoming:  # the plan has changed meanwhile
