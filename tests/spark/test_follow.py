@@ -310,6 +310,15 @@ def test_a_member_that_falls_before_it_closes_a_view_has_told_how_far_it_is_stab
             query.run()
 
 
+def test_a_stream_that_waits_for_rows_reads_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark asks many times a second, and one row of a rolled segment costs the checksum of its whole file."""
+    journal(tmp_path, A, [(view(1, [A, B, C], "records"), ONE)], closed=None, payload="full")
+    query, reads = Query(Folders([str(tmp_path)])), list[object]()
+    assert query.run() == ALL[:300]
+    monkeypatch.setattr(Folders, "rows", lambda *args: reads.append(args) or iter(()))
+    assert query.step() == 0 and query.stream.reportLatestOffset() == query.log[-1] and not reads
+
+
 @pytest.mark.parametrize("closed", ["leave", None])
 def test_a_branch_of_a_partition_with_the_same_counter_is_not_gone_to(
     tmp_path: Path, stores: Any, closed: str | None

@@ -230,7 +230,8 @@ class Follower:
     def _without(self, offset: dict[str, Any], followed: Found) -> bool:
         """Whether another member installed, after a view of an offset, any view without the member that the stream
         follows. Any, not only the next: an offset does not move in views without messages."""
-        named = {text for text, *_ in _names(offset, followed)}
+        here = offset_at(followed.journal, int(offset["idx"]))  # reads no rows: this is asked again and again
+        named = {text for each in (here, offset) for text, *_ in _names(each, None)}
         for views in (each.journal.views for each in self.all() if each.id != followed.id):
             at = max((at for at, view in enumerate(views) if view_text(view.view_id) in named), default=len(views))
             if any(all(each.id != followed.id for each in view.members) for view in views[at + 1 :]):

@@ -29,7 +29,7 @@ from seqcast.errors import UsageError
 from seqcast.journal.live import values_of
 from seqcast.journal.reader import Journal, find
 from seqcast.journal.schema import JournalError
-from seqcast.spark.follow import Follower, Found, NotYet, offset_of
+from seqcast.spark.follow import Follower, Found, NotYet, offset_at, offset_of
 from seqcast.spark.sink import Sink
 from seqcast.spark.stores import Part, Store, last_cut, pieces, stores_of
 
@@ -293,7 +293,8 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._last is None:
             return None
         found = self._follower.find(int(self._last["member"], 16))
-        return self._last if found is None else offset_of(found, found.journal.end_idx)
+        # For progress reports only, and asked of each trigger, so no rows are read to say how far the view is stable.
+        return self._last if found is None else offset_at(found.journal, found.journal.end_idx)
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._targets = {found.id: found.journal.end_idx for found in self._follower.all()}
