@@ -716,8 +716,9 @@ def test_runs_without_their_messages_are_damage_under_any_checksum(tmp_path: Pat
     writer.write(SimpleNamespace(serialize=lambda: contents.replace(own, forged)), 3)  # with a checksum of its own
     writer.close()
     (segment,) = journal_read.read(path.parent).segments
-    with pytest.raises(JournalDamaged):
-        list(journal_read.segment_batches(segment))
+    for wanted in (None, ["transitional"]):
+        with pytest.raises(JournalDamaged):
+            list(journal_read.segment_batches(segment, wanted))
 
 
 @pytest.mark.parametrize("plain", [False, True])

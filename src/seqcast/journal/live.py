@@ -89,8 +89,8 @@ def message_rows(batch: pa.RecordBatch, columns: Sequence[str] | None) -> pa.Rec
     lists, rows = batch[MESSAGES], rows_schema(batch.schema)
     wanted = [field for field in rows if columns is None or field.name in columns] or [rows.field("idx")]
     starts = values_of(lists.offsets, "int32")
-    if starts[-1] != len(lists.values):
-        raise ValueError("the runs have another number of messages than there are")
+    if starts[0] or starts[-1] != len(lists.values):
+        raise ValueError("the runs have other messages than there are")
 
     def array(field: pa.Field) -> Any:
         if field.name not in OF_RUN:
