@@ -116,8 +116,12 @@ def test_in_another_order_each_member_keeps_its_own_seqnos():
 
 
 def test_where_everyone_leaves_the_closing_view_has_no_members():
-    view = View(ViewId(5, 1, (1, 1)), tuple(info.member for info in INFOS[:2]), "fifo", -1)
-    frame = next_view(view, {info.id: info for info in INFOS[:2]}, (1, 0), (1, 2), (9, 4), (9, 4), {1, 2}, [], {}, None)
+    def choose(members):
+        raise AssertionError("there is nobody to choose from")
+
+    view = View(ViewId(5, 1, (1, 1)), tuple(info.member for info in INFOS[:2]), "total", 0, "records")
+    infos = {info.id: info for info in INFOS[:2]}
+    frame = next_view(view, infos, (1, 0), (1, 2), (9, 4), (9, 4), {1, 2}, [], {}, None, choose=choose)
     assert frame.members == frame.base == () and frame.view_id.counter == 6
 
 

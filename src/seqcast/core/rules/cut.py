@@ -189,7 +189,7 @@ def next_view(
     initiator = view.members[attempt[1]].id
     ranks = [view.rank(info.id) for info in members]
     order = by_name(view.mechanism)
-    frame = first_view(members or [infos[initiator]], view.order, order, initiator, choose)
+    frame = first_view(members or [infos[initiator]], view.order, order, initiator, choose if members else first)
     view_id = ViewId(
         view.view_id.counter + attempt[0], members[0].id if members else initiator, (attempt[0], initiator)
     )
