@@ -77,7 +77,8 @@ def join(
             or in ``on_unblock``, waits like any other.
         on_unblock: called on the same thread when the group can send again, after each ``on_block``.
         membership_policy: chooses the order of the members in each view that this member makes, and so the coordinator
-            and the sequencer; see ``MembershipPolicy``. If it fails, the default order is used and a warning logged.
+            and, without ``sequencer_policy``, the sequencer; see ``MembershipPolicy``. If it fails, the default order
+            is used and a warning is logged.
         sequencer_policy: chooses the sequencer in each view that this member makes, so that it can be another member
             than the coordinator; see ``SequencerPolicy``. If it fails, it is the coordinator and a warning is logged.
         min_members: ``join`` returns only when a view has this many members, this one included. Where multicast does
