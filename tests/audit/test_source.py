@@ -153,6 +153,10 @@ def test_names_of_senders_are_those_of_their_ids() -> None:
     told.validate(full=True)
     assert told.to_pylist() == ["é" * 30, f"{3:016x}", f"{3:016x}", "f" * 15 + "e", "member-b"]
     assert _texts(np.array([3], np.int64), {}).to_pylist() == [f"{3:016x}"]
+    strangers = np.arange(-30_000, 30_000)
+    assert _texts(strangers, names).to_pylist() == [
+        names.get(each, f"{each & (1 << 64) - 1:016x}") for each in strangers.tolist()
+    ]
 
 
 def test_rolled_row_groups_are_whole_whatever_was_written_together(

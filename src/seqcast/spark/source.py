@@ -388,11 +388,9 @@ def _texts(ids: Any, names: dict[int, str]) -> pa.Array:
     """The names of senders. One that is in no view of the journal is named by its id."""
     import pyarrow as pa
 
-    while True:
-        try:
-            offsets, letters = texts(ids, names)
-        except KeyError as unknown:
-            (sender,) = unknown.args
-            names = {**names, sender: f"{sender & (1 << 64) - 1:016x}"}
-        else:
-            return pa.Array.from_buffers(pa.string(), len(ids), [None, pa.py_buffer(offsets), pa.py_buffer(letters)])
+    try:
+        offsets, letters = texts(ids, names)
+    except KeyError:
+        unknown = {each: f"{each & (1 << 64) - 1:016x}" for each in set(ids.tolist()) - names.keys()}
+        offsets, letters = texts(ids, {**names, **unknown})
+    return pa.Array.from_buffers(pa.string(), len(ids), [None, pa.py_buffer(offsets), pa.py_buffer(letters)])
