@@ -279,13 +279,18 @@ class StateMerge(Machine):
 
     def go_on(self, *_: object) -> None:
         self.rest()
+        self.give_promised()
         self._effects.append(GoOn(reconciled=False))
 
     def go_on_reconciled(self) -> None:
         self.rest()
+        self.give_promised()
+        self._effects.append(GoOn(reconciled=True))
+
+    def give_promised(self) -> None:
+        """Joiners of the merger wait for its state: merged, or as it is, if nothing is merged at this boundary."""
         if self.plan.merges:
             self.give(self.plan, self.plan.boundary)
-        self._effects.append(GoOn(reconciled=True))
 
     def leave(self, *_: object) -> None:
         self._effects.append(LeaveGroup(0))
