@@ -219,11 +219,50 @@ def test_a_handler_that_fails_gives_up():
 # ---- the provider
 
 
-def test_a_giver_sends_its_refusal_only_and_is_done_when_another_is_named():
-    giver = Giver(TAG, 7, TIMEOUT, 0).refuse("cannot")
-    giver.sent(len(giver.rest))
-    assert not giver.rest
-    assert giver.wanted((6, 7)) and not giver.wanted((6,))
+class Way:
+    """What a giver sends on: up to ``room`` bytes at a time, to those who still wait."""
+
+    def __init__(self, room=1 << 20, joiners=(6, 7)):
+        self.room, self.joiners, self.sent, self.ends = room, joiners, b"", []
+
+    def send(self, rest):
+        self.sent += rest[: self.room]
+        return len(rest[: self.room])
+
+    def lets(self, giver):
+        """Does the transfer continue after this?"""
+        return giver.go_on(self.send, lambda: self.ends.append(len(self.sent)), lambda _boundary: self.joiners)
+
+
+def test_a_giver_sends_its_refusal_only():
+    way, giver = Way(), Giver(TAG, 7, TIMEOUT, 0).refuse("cannot")
+    assert not way.lets(giver) and giver.complete
+    assert way.ends == [len(way.sent)]
+    machine = transfer()
+    machine.told(TakeState(9, TAG), 0)
+    assert receive(machine, [way.sent]) == [StateRefused(TAG, "m9: cannot")]
+
+
+def test_a_giver_ends_when_its_joiner_no_longer_waits_or_cannot_be_reached():
+    way, giver = Way(room=10), Giver(TAG, 7, TIMEOUT, 0).give([STATE])
+    assert way.lets(giver) and way.lets(giver) and not way.ends
+    way.joiners = (6,)
+    assert not way.lets(giver) and not giver.complete and len(way.sent) == 30
+    way, giver = Way(), Giver(TAG, 7, TIMEOUT, 0).give([STATE])
+    way.send = lambda _: -1
+    assert not way.lets(giver) and not giver.complete and not giver.bytes_sent
+    way, giver = Way(joiners=()), Giver(TAG, 7, TIMEOUT, 0)
+    assert not way.lets(giver) and not giver.complete
+
+
+def test_what_reassures_a_joiner_leaves_before_the_state_follows():
+    way, giver = Way(), Giver(TAG, 7, TIMEOUT, 0)
+    giver.run_timers(0)
+    assert way.lets(giver) and not giver.complete
+    assert way.ends == [len(way.sent)] and way.sent
+    giver.give([b"state"])
+    assert not way.lets(giver) and giver.complete
+    assert len(way.ends) == 2
 
 
 def test_a_joiner_is_told_four_times_a_timeout_that_its_provider_is_at_work():

@@ -140,33 +140,39 @@ class Gift:
     def _send(self, joiner: int) -> None:
         runner = self._runner
         giver = Giver(self.boundary, joiner, self._timeout_ns, now_ns())
+        why = "it no longer waits for this one"
         try:
             with runner.giving.setdefault(joiner, threading.Lock()):  # one transfer after the other
-                while not self.ready.wait(max(giver.due() - now_ns(), 0) / 1e9):
-                    giver.run_timers(now_ns(), self._deadline())
-                    self._send_rest(giver)
-                    if not giver.wanted(runner.endpoint.joiners_of(self.boundary)):
-                        raise NotMember("another member merges the states now")
-                if self.dropped:
-                    raise NotMember("another member merges the states now")
-                giver = giver.refuse(self.refusal) if self.refusal else giver.give(self.spool.chunks())
-                self._send_rest(giver)
-                runner.driver.state_end(joiner)
-        except (Refused, NotMember) as gone:
-            log.info("%s: state for %x ends at %d bytes: %s", runner.member.name, joiner, giver.bytes_sent, gone)
+                while self._go_on(giver):
+                    pass
+                if giver.complete:
+                    return
+        except Refused as gone:
+            why = str(gone)
         except OSError as error:
             log.error("%s: the temporary file of the state cannot be read: %s", runner.member.name, error)
+            return
         finally:
             self._users.remove(joiner)
             if not self._users:
                 self.spool.close()
+        log.info("%s: state for %x ends at %d bytes: %s", runner.member.name, joiner, giver.bytes_sent, why)
 
-    def _send_rest(self, giver: Giver) -> None:
-        runner = self._runner
-        while rest := giver.rest:
-            giver.sent(runner.driver.state_send(rest, giver.joiner, 4 * SLICE_NS))
-            if not giver.wanted(runner.endpoint.joiners_of(self.boundary)):
-                raise NotMember("another member gives the state now")
+    def _go_on(self, giver: Giver) -> bool:
+        """Waits for the state, reassures the joiner, or sends; False: the transfer is over."""
+        runner, driver = self._runner, self._runner.driver
+        wait_ns = 0 if giver.rest else giver.due() - now_ns()
+        if not self.ready.wait(max(wait_ns, 0) / 1e9):
+            giver.run_timers(now_ns(), self._deadline())
+        elif self.dropped:
+            return False
+        elif not giver.ready:
+            giver = giver.refuse(self.refusal) if self.refusal else giver.give(self.spool.chunks())
+        return giver.go_on(
+            lambda rest: driver.state_send(rest, giver.joiner, 4 * SLICE_NS),
+            lambda: driver.state_end(giver.joiner),
+            runner.endpoint.joiners_of,
+        )
 
 
 def give_state(runner: Runner, handler: StateHandler, gift: Gift) -> None:

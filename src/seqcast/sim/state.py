@@ -196,13 +196,10 @@ class StateKeeper:
 
     def _give(self, giver: Giver) -> bool:
         """False: it is done, or the joiner no longer awaits it."""
-        engine, endpoint = self.machine.engine, self.machine.endpoint
-        while rest := giver.rest:
+        engine = self.machine.engine
+
+        def send(rest: memoryview) -> int:
             result, taken = engine.state_send(bytes(rest), giver.joiner, self.machine.now)
-            giver.sent(taken)
-            if result not in (SENT, AGAIN) or not giver.wanted(endpoint.joiners_of(giver.boundary)):
-                return False
-            if result == AGAIN:
-                return True
-        engine.state_end(giver.joiner)
-        return not giver.ready and giver.wanted(endpoint.joiners_of(giver.boundary))
+            return taken if result in (SENT, AGAIN) else -1
+
+        return giver.go_on(send, lambda: engine.state_end(giver.joiner), self.machine.endpoint.joiners_of)

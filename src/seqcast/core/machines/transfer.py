@@ -365,6 +365,31 @@ class Giver:
         self._rest = self._rest[count:]
         self.bytes_sent += count
 
-    def wanted(self, joiners: Collection[int]) -> bool:
-        """Does the joiner still wait for it? ``joiners``: see ``Endpoint.joiners_of``."""
-        return self.joiner in joiners
+    def go_on(
+        self,
+        send: Callable[[memoryview], int],
+        end: Callable[[], None],
+        joiners: Callable[[int], Collection[int]],
+    ) -> bool:
+        """Sends what there is now. False: the transfer is over, as everything was sent (``complete``), or the joiner no
+        longer waits for it.
+
+        Args:
+            send: sends the beginning of these bytes, and returns how many; -1: they can reach nobody.
+            end: the bytes sent last are not followed by others now, so they leave at once.
+            joiners: see ``Endpoint.joiners_of``.
+        """
+        while rest := self.rest:
+            taken = send(rest)
+            self.sent(max(taken, 0))
+            if taken < 0 or self.joiner not in joiners(self.boundary):
+                return False
+            if taken < len(rest):
+                return True
+        end()
+        return not self.ready and self.joiner in joiners(self.boundary)
+
+    @property
+    def complete(self) -> bool:
+        """Everything was sent."""
+        return self.ready and not self.rest
