@@ -30,6 +30,36 @@ def test_imports_go_downward_only():
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+def imports(texts: dict[str, str]) -> dict[str, set[str]]:
+    """What each module of the package imports of it, also for its types alone. ``texts``: by path."""
+    names = {path: path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in texts}
+    found: dict[str, set[str]] = {}
+    for path, text in texts.items():
+        nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom) and node.module]
+        wanted = {(node.module, each.name) for node in nodes for each in node.names}
+        wanted = {f"{module}.{name}" if f"{module}.{name}" in names.values() else module for module, name in wanted}
+        found[names[path]] = wanted & set(names.values()) - {names[path]}
+    return found
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    """In the rooms between the interface and the compiled modules, not even for its types."""
+    source = ROOT / "src"
+    paths = [
+        path for room in ("api", "core", "net", "sim", "journal") for path in source.glob(f"seqcast/{room}/**/*.py")
+    ]
+    found = imports({path.relative_to(source).as_posix(): path.read_text("utf-8") for path in paths})
+    assert len(found["seqcast.sim.world"]) > 5 and len(found["seqcast.core.endpoint"]) > 5
+    graphlib.TopologicalSorter(found).prepare()  # CycleError names the modules
+
+
+def test_a_circle_of_imports_is_seen():
+    texts = {"seqcast/a.py": "from seqcast import b", "seqcast/b.py": "def f():\n    from seqcast.a import x\n"}
+    assert imports(texts) == {"seqcast.a": {"seqcast.b"}, "seqcast.b": {"seqcast.a"}}
+    with pytest.raises(graphlib.CycleError):
+        graphlib.TopologicalSorter(imports(texts)).prepare()
+
+
 @pytest.mark.parametrize(
     ("path", "line"),
     [

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from collections.abc import MutableMapping
+from typing import Any, Protocol
 
 from seqcast._native.engine import Engine
 from seqcast.config.derive import engine_settings
@@ -12,14 +13,25 @@ from seqcast.core.machines.operator import Operator
 from seqcast.core.port import reports
 from seqcast.core.vocabulary import FrameReceived
 from seqcast.errors import SeqcastError
-from seqcast.sim.options import MS
+from seqcast.sim.network import Clock
+from seqcast.sim.options import MS, Options
 from seqcast.sim.settings import config
-
-if TYPE_CHECKING:
-    from seqcast.sim.world import World
 
 ASK_NS = 300 * MS
 ALLOW_NS = 1700 * MS
+
+
+class World(Protocol):
+    """What an operator needs of the world."""
+
+    options: Options
+    clock: Clock
+    allowed: set[int]
+
+    @property
+    def by_address(self) -> MutableMapping[bytes, Any]: ...
+    def multicast(self, source: OperatorProcess, datagram: bytes) -> None: ...
+    def trace(self, node: None, text: str) -> None: ...
 
 
 class OperatorProcess:
