@@ -114,6 +114,18 @@ def test_a_large_message_that_no_sequencer_ordered_is_lost_across_a_merge() -> N
     assert one.own_messages(own.first + 1, own.last, waiting=True)[-1] == 2
 
 
+def test_a_sequencer_that_is_left_alone_has_delivered_all_that_it_packed() -> None:
+    """Its own numbers are lower than those of its stream, in which it multicast a forward."""
+    net = Net(2, sequencer=0)
+    assert net.engines[1].send(b"forward") == SENT
+    net.run(20)
+    change_view(net, [0], [0], sequencer=0, tag=2)
+    assert net.engines[0].send(b"alone") == SENT
+    net.engines[0].transmit(net.now)
+    own = net.engines[0].own()
+    assert (own.first, own.last, own.all, own.any) == (0, 1, 1, 1)
+
+
 def test_what_was_accepted_drains_by_order_and_by_acknowledgement() -> None:
     net = Net(3, sequencer=0)
     one, deaf = net.engines[1], True
