@@ -197,6 +197,22 @@ def test_calls_that_wait_at_the_same_time_get_one_message_each(first):
     run(main())
 
 
+def test_a_call_that_waits_gets_the_rest_of_a_batch_that_another_call_began():
+    async def main():
+        async with two(order="fifo", deliver_own=False) as (a, b):
+            waiting = asyncio.create_task(b.recv())
+            while not b._waiters:
+                await asyncio.sleep(0.001)
+            a.sync.send_many([b"1", b"2", b"3"])
+            assert b.sync.wait_deliverable(LIMIT_S)
+            b._turned_ns = time.monotonic_ns()  # the next call takes before the loop looks
+            assert (await b.recv()).payload == b"1" and not waiting.done()
+            assert (await asyncio.wait_for(waiting, LIMIT_S)).payload == b"2"
+            assert (await b.recv(LIMIT_S)).payload == b"3"
+
+    run(main())
+
+
 def test_events_hold_views_too():
     async def main():
         async with two() as (a, b):

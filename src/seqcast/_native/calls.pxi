@@ -317,7 +317,8 @@ cdef class AsyncSender:
         return call
 
     def _on_watch(self):
-        if self.sync._driver.watched():
+        # Another call may have begun a batch, or a marker, before the loop came here: the rest is for those that wait.
+        if self.sync._driver.watched() or self.sync._begun is not None or self.sync._meanings:
             self._wake()
 
     def _wake(self):
