@@ -213,6 +213,19 @@ def test_a_call_that_waits_gets_the_rest_of_a_batch_that_another_call_began():
     run(main())
 
 
+def test_a_task_that_waits_for_the_next_message_of_an_iteration_ends_with_the_membership():
+    async def main():
+        async with seqcast.aio.join(cluster(), interface=LOOPBACK) as group:
+            waiting = asyncio.ensure_future(anext(aiter(group)))
+            while not group._waiters:
+                await asyncio.sleep(0.001)
+            await group.leave()
+            with pytest.raises(StopAsyncIteration):
+                await waiting
+
+    run(main())
+
+
 def test_events_hold_views_too():
     async def main():
         async with two() as (a, b):

@@ -505,6 +505,7 @@ cdef class NextMessage:
             if PyIter_Send(self.waits, value, result) != PYGEN_RETURN:
                 return PYGEN_NEXT
             Py_DECREF(<object>result[0])
+            result[0] = NULL  # what follows may raise, and a task takes whatever is here for the result
             self.forget()
             group._turned_ns = sc_now()
         elif sc_now() - group._turned_ns > HOLD:
