@@ -65,12 +65,19 @@ void sc_signal_close(sc_fd ends[2]) {
     ends[0] = ends[1] = SC_NO_FD;
 }
 
+void sc_set_close(sc_fd *set) {
+    if (*set != SC_NO_FD) sc_close_fd(*set);
+    *set = SC_NO_FD;
+}
+
 #if defined(__linux__)
 int sc_set_open(sc_fd *set, sc_fd first) {
     struct epoll_event event = {.events = EPOLLIN};
     *set = epoll_create1(EPOLL_CLOEXEC);
     if (*set == SC_NO_FD) return -1;
-    return epoll_ctl(*set, EPOLL_CTL_ADD, first, &event);
+    if (epoll_ctl(*set, EPOLL_CTL_ADD, first, &event) == 0) return 0;
+    sc_set_close(set);
+    return -1;
 }
 
 int sc_set_sockets(sc_fd set, const sc_io *io, int in) {
@@ -92,11 +99,6 @@ int sc_set_sockets(sc_fd set, const sc_io *io, int in) {
     return -1;
 }
 #endif
-
-void sc_set_close(sc_fd *set) {
-    if (*set != SC_NO_FD) sc_close_fd(*set);
-    *set = SC_NO_FD;
-}
 
 void sc_io_wake(sc_io *io) { sc_signal(io->wake[0]); }
 

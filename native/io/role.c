@@ -117,6 +117,7 @@ void sc_role_leave(sc_driver *d) {
 void sc_loop_receives(sc_driver *d, int receives) {
     if (d->role.loop == receives || d->waits.set == SC_NO_FD) return;
     d->role.loop = sc_set_sockets(d->waits.set, &d->io, receives) == 0 && receives;
+    if (receives && !d->role.loop) sc_set_sockets(d->waits.set, &d->io, 0); /* all or none */
 }
 
 /* Under load the I/O thread receives: it can let datagrams accumulate. Another caller that waits receives for both. */
