@@ -376,10 +376,10 @@ async def latency_aio(task: dict[str, Any]) -> None:
 
     commands = Commands()
     group = seqcast.aio.Group(await asyncio.to_thread(join, task, commands, deliver_own=False))
+    leave_when_parent_ends(group.sync, commands)
     async with group:
         say("ready", rss_mb=resident_mb(), counters=group.counters())
         if task["sender"]:
-            leave_when_parent_ends(group.sync, commands)
             async for message in group:
                 await group.send(message.payload)
             return
