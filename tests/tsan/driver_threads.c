@@ -262,6 +262,7 @@ static void open_member(member *m, uint64_t id, uint16_t port) {
         exit(2);
     }
     CHECK(!sc_driver_init(&m->driver, m->engine, &m->lock, &drive));
+    CHECK(!sc_driver_watch_open(&m->driver));
 }
 
 static sc_view view_of(member *members, int32_t sequencer, uint64_t tag) {
