@@ -277,7 +277,7 @@ def texts(const int64_t[::1] keys not None, dict known not None):
     order = sorted(known)
     spelled = [known[key].encode() for key in order]
     cdef const int64_t[::1] sorted_keys = np.array(order, np.int64)
-    cdef const int64_t[::1] begins = np.cumsum([0, *map(len, spelled)])
+    cdef const int64_t[::1] begins = np.cumsum([0, *map(len, spelled)], dtype=np.int64)
     cdef const uint8_t[::1] letters = np.frombuffer(b"".join(spelled) + b"\0", np.uint8)
     cdef Py_ssize_t n = keys.shape[0], row, low = 0, high, middle
     offsets, places = np.zeros(n + 1, np.int32), np.empty(n, np.int32)
