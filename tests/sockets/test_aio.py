@@ -5,7 +5,6 @@ import contextlib
 import errno
 import gc
 import inspect
-import itertools
 import signal
 import sys
 import threading
@@ -119,11 +118,12 @@ def test_other_tasks_run_while_messages_come_faster_than_they_are_taken(call):
         async with two(order="fifo") as (a, b):
             await b.send_many([bytes(10)] * 1500)
             assert await a.wait_deliverable(LIMIT_S)
-            turns = []
+            turns = 0
 
             async def turn():
+                nonlocal turns
                 while True:
-                    turns.append(time.monotonic())
+                    turns += 1
                     await asyncio.sleep(0)
 
             turning = asyncio.create_task(turn())
@@ -132,7 +132,7 @@ def test_other_tasks_run_while_messages_come_faster_than_they_are_taken(call):
                 assert await (anext(messages) if call == "anext" else a.recv(LIMIT_S))
                 time.sleep(0.0002)
             turning.cancel()
-            assert max(later - turn for turn, later in itertools.pairwise([*turns, time.monotonic()])) < 0.15
+            assert turns >= 10  # 300 ms, and a turn every 5 ms
 
     run(main())
 
