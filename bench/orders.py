@@ -2,7 +2,7 @@
 
     python bench/orders.py                                  # 12 minutes; writes docs/orders.json, .md and .svg
     python bench/orders.py --orders fifo records --sizes 1024 --pairs 3 --kills 0 --into orders.json
-    python bench/orders.py --only-kills --kills 2           # half a minute; the other figures of the file stay
+    python bench/orders.py --only-kills --kills 2           # a minute; the other figures of the file stay
 
 Four members send arrays of messages as ``seqcast perf`` does; their processes stay for all runs of a pair on the same
 path, as most of a short run would be their start. The first to join is the sequencer and does not send, unless all do.
