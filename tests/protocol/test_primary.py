@@ -28,7 +28,7 @@ from seqcast.errors import SeqcastError, UsageError
 from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.sim import Options, World, simulate
 from seqcast.sim.operator import OperatorProcess
-from seqcast.sim.options import SECOND
+from seqcast.sim.options import MS, SECOND
 from seqcast.sim.record import Delivered
 
 # ---- who may close a view -------------------------------------------------------------------------------------------
@@ -204,6 +204,27 @@ def test_one_that_was_seen_elsewhere_counts_again_when_it_closes_our_view():
     c.service()
     stage.until(2000)
     assert [names(node)[-1] for node in stage.nodes] == [["a", "b", "c"]] * 3 and c.record.blocked is None
+
+
+@pytest.mark.parametrize("membership", ["coordinated", "token-ring"])
+def test_who_missed_its_own_cut_acts_again_when_the_next_one_is_too_few_without_it(membership):
+    """a lacks a packet of b, which crashed, and does not get it until its deadline. Without a, c and d are too few."""
+    stage = Stage(partition="primary", membership=membership)
+    stage.group("a", "b", "c", "d")
+    a, b, c, d = stage.nodes
+    deaf = stage.deafen(a)
+    b.record.pending += [(0, 100)]
+    b.service()
+    stage.until(1010)
+    b.crash()
+    a.doubt(b.id)
+    while a.id not in a.endpoint.machines.participant.lapsed:
+        stage.until(stage.clock.now // MS + 10)
+        assert stage.clock.now < 10 * SECOND
+    deaf.clear()
+    stage.until(stage.clock.now // MS + 5000)
+    assert [names(node)[-1] for node in (a, c, d)] == [["a", "c", "d"]] * 3
+    assert all(node.record.blocked is None for node in (a, c, d))
 
 
 def apart(stage, first, second):

@@ -277,8 +277,10 @@ class CoordinatedMembership(Machine):
         self.gone.add(member_id)
 
     def call(self, member_id: int) -> None:
-        """A member began to close our view with too few members and without us: only together can we close it."""
+        """A member began to close our view with too few members and without us: only together can we close it. So it
+        cannot take our place, should we have missed our own cut."""
         self.lives(member_id)
+        self.participant.trust(self.context.me.id)
         self.calling.add(member_id)
 
     def leave(self, member_id: int) -> None:
