@@ -296,11 +296,12 @@ size_t sc_engine_strangers(const sc_engine *e, uint64_t tag);
 
 /* ---- reliability by gossip (called by the core only, where sc_config.pulled is set) --------------------------- */
 
-/* Of the group stream of `rank`: the oldest seqno kept, and the seqnos of an ACK. */
+/* Of the group stream of `rank`: the oldest seqno kept, and the fields of an ACK. The window is promised with it. */
 typedef struct {
-    uint64_t kept, delivered, received, consumed;
+    uint64_t kept, delivered, received, consumed, window;
+    uint16_t claim;
 } sc_marks;
-int sc_engine_marks(const sc_engine *e, uint32_t rank, sc_marks *out);
+int sc_engine_marks(sc_engine *e, uint32_t rank, sc_marks *out);
 /* Ranges within [first, last] of the group stream of `rank` that did not arrive: (lo, hi) pairs, at most `max`, of at most
  * `most` packets. Only what the receive ring has a place for. Returns their number. */
 size_t sc_engine_lacks(const sc_engine *e, uint32_t rank, uint64_t first, uint64_t last, uint64_t most,

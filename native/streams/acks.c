@@ -34,8 +34,8 @@ static int uses_more(const sc_engine *e, const sc_rx_stream *rx) {
     return rx->charged - rx->claim_charged >= e->view.share_bytes / 2;
 }
 
-/* Promises a group stream its part of the room, as far as it is not promised to others. */
-static void promise(const sc_engine *e, sc_rx_stream *rx) {
+/* Promises a group stream its part of the room, as far as it is not promised to others. Returns its window. */
+uint64_t sc_flow_promise(const sc_engine *e, sc_rx_stream *rx) {
     uint64_t shares = (e->view.n - 1) * e->view.share_bytes, taken = 0, users = 0;
     for (uint32_t r = 0; r < e->view.n; r++) {
         const sc_rx_stream *other = &e->peers[r]->group;
@@ -48,6 +48,7 @@ static void promise(const sc_engine *e, sc_rx_stream *rx) {
     window = least(window, e->view.window_bytes);
     if (taken + window > e->view.room_bytes) window = e->view.room_bytes > taken ? e->view.room_bytes - taken : 0;
     rx->promised = most(rx->promised, rx->charged + most(window, e->view.share_bytes));
+    return window_left(e, rx);
 }
 
 /* The sender says what its claim is: it gave back what had been promised before. Packets may arrive late, so only a newer
@@ -62,7 +63,7 @@ void sc_flow_claim(sc_rx_stream *rx, uint16_t claim) {
 void sc_ack(sc_engine *e, sc_peer *peer, int stream) {
     sc_rx_stream *rx = sc_rx_of(peer, stream);
     rx->ack_due = SC_NEVER;
-    if (stream == SC_STREAM_GROUP) promise(e, rx);
+    uint64_t window = stream == SC_STREAM_GROUP ? sc_flow_promise(e, rx) : 0;
     if (peer->cut.lost) return;
     uint8_t *p = sc_out_new(e, SC_LANE_UNICAST, &peer->address, SC_TYPE_ACK, SC_ACK_LEN);
     if (!p) {
@@ -71,11 +72,11 @@ void sc_ack(sc_engine *e, sc_peer *peer, int stream) {
     }
     if (sc_of_pair((uint64_t)stream)) sc_put_view_tag(p, peer->pair);
     sc_put_ack_stream(p, (uint64_t)stream);
-    sc_put_ack_delivered(p, rx->consumed >= rx->queued ? rx->consumed : rx->queued - 1);
+    sc_put_ack_delivered(p, sc_rx_delivered(rx));
     sc_put_ack_received(p, rx->highest);
     sc_put_ack_consumed(p, rx->consumed);
     if (stream == SC_STREAM_GROUP) {
-        sc_put_ack_window(p, window_left(e, rx));
+        sc_put_ack_window(p, window);
         sc_put_ack_claim(p, rx->claim);
     }
     rx->acked_charged = rx->charged;

@@ -40,6 +40,7 @@ void sc_credit_due(sc_engine *e);
 void sc_credit_peer_begin(const sc_engine *e, struct sc_peer *peer, uint64_t base);
 
 uint64_t sc_window_of(const sc_engine *e, int stream);
+uint64_t sc_flow_promise(const sc_engine *e, sc_rx_stream *rx);
 void sc_ack(sc_engine *e, struct sc_peer *peer, int stream);
 void sc_flow_consumed(sc_engine *e, struct sc_peer *peer, int stream, uint64_t bytes, int64_t now);
 void sc_flow_self(sc_engine *e, uint64_t seqno);

@@ -6,15 +6,15 @@ static sc_peer *other(const sc_engine *e, uint32_t rank) {
     return e->in_view && rank < e->view.n && rank != e->view.rank ? e->peers[rank] : NULL;
 }
 
-int sc_engine_marks(const sc_engine *e, uint32_t rank, sc_marks *out) {
+int sc_engine_marks(sc_engine *e, uint32_t rank, sc_marks *out) {
     if (!e->in_view || rank >= e->view.n) return -1;
     if (rank == e->view.rank) {
         const sc_tx_stream *tx = &e->group;
-        *out = (sc_marks){tx->first, tx->unsent - 1, tx->unsent - 1, e->credit.self};
+        *out = (sc_marks){tx->first,      tx->unsent - 1,       tx->unsent - 1,
+                          e->credit.self, e->view.window_bytes, e->credit.claim};
     } else {
-        const sc_rx_stream *rx = &e->peers[rank]->group;
-        uint64_t delivered = rx->consumed >= rx->queued ? rx->consumed : rx->queued - 1;
-        *out = (sc_marks){rx->first, delivered, rx->highest, rx->consumed};
+        sc_rx_stream *rx = &e->peers[rank]->group;
+        *out = (sc_marks){rx->first, sc_rx_delivered(rx), rx->highest, rx->consumed, sc_flow_promise(e, rx), rx->claim};
     }
     return 0;
 }
@@ -36,7 +36,7 @@ void sc_engine_ask(sc_engine *e, uint32_t rank, uint64_t lo, uint64_t hi, uint32
     sc_gaps_ask(e, &owner->group, lo, hi, holder);
 }
 
-/* Counts as an ACK of that member, with the share as its window: a sender always has its share. */
+/* Counts as an ACK of that member. */
 void sc_gossip_vote(sc_engine *e, uint32_t rank, const sc_marks *marks, int64_t now) {
     sc_peer *peer = other(e, rank);
     if (!peer || peer->cut.lost) return;
@@ -45,7 +45,8 @@ void sc_gossip_vote(sc_engine *e, uint32_t rank, const sc_marks *marks, int64_t 
     sc_put_ack_delivered(p, marks->delivered);
     sc_put_ack_received(p, marks->received);
     sc_put_ack_consumed(p, marks->consumed);
-    sc_put_ack_claim(p, e->credit.claim);
+    sc_put_ack_window(p, marks->window);
+    sc_put_ack_claim(p, marks->claim);
     sc_on_ack(e, peer, p, now);
 }
 

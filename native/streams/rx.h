@@ -49,6 +49,10 @@ void sc_rx_extend(const sc_engine *e, sc_rx_stream *rx);
  * what the ring has a place for. Returns their number. */
 size_t sc_rx_ranges(const sc_engine *e, const sc_rx_stream *rx, int held, uint64_t first, uint64_t last, uint64_t most,
                     uint64_t *ranges, size_t max);
+/* The highest seqno that was delivered, as an ACK says it. */
+static inline uint64_t sc_rx_delivered(const sc_rx_stream *rx) {
+    return rx->consumed >= rx->queued ? rx->consumed : rx->queued - 1;
+}
 void sc_rx_end(sc_rx_stream *rx, uint64_t last); /* nothing behind `last` is delivered */
 int sc_rx_put(sc_engine *e, sc_rx_stream *rx, uint64_t seqno, uint8_t *p, size_t len, sc_slab *slab);
 void sc_rx_stable(sc_engine *e, sc_rx_stream *rx, uint64_t stable);

@@ -409,7 +409,9 @@ static void gossip(world *w, script *s) {
     uint32_t how = (uint32_t)take(s, 1), rank = how & 3, holder = how >> 2 & 3, back = how >> 2 & 1;
     uint64_t first = take(s, 1), last = first + take(s, 1), sent = w->sent[SC_STREAM_GROUP][0];
     uint64_t next = w->next[SC_STREAM_GROUP][rank < w->view.n ? w->view.ids[rank] : 0];
-    sc_marks marks = {0, sent - (sent && back), sent, sent - (sent && back)}, other = {first, first, last, first / 2};
+    uint16_t claim = how >> 3 & 1;
+    sc_marks marks = {0, sent - (sent && back), sent, sent - (sent && back), w->view.room_bytes, claim};
+    sc_marks other = {first, first, last, first / 2, last << (how & 31), claim};
     switch (how >> 4 & 7) {
     case 0:
     case 1: look_for_gossip(w, rank, first, last, how >> 7 ? 8 : UINT64_MAX, holder); break;

@@ -116,7 +116,8 @@ def test_a_gossip_with_a_rank_that_the_view_does_not_have_is_dropped():
     a, b = stage.nodes
     before = a.endpoint.counters["frames_bad"]
     lists = {"seen": (0, 5)}, {"not_seen": (2,)}, {"counted": (2,)}
-    marks = {"digest": (Has(9, 1, 1, 1, 1),)}, {"least": (Least(2, 1, 1),)}, {"result": (Least(2, 1, 1),)}
+    least = Least(2, 1, 1, 0, 0)
+    marks = {"digest": (Has(9, 1, 1, 1, 1, 0, 0),)}, {"least": (least,)}, {"result": (least,)}
     for bad in ({"origin": 2}, *lists, *marks):
         frame = replace(Gossip(a.endpoint.view.view_id.tag, 1, 999, 0, (), (1,), (), 1, (1,), (), ()), **bad)
         a.step(FrameReceived(b.endpoint.context.me.id, b.endpoint.context.me.address, dump(frame)))
@@ -136,6 +137,21 @@ def accepted_after_ms(members: int, messages: int) -> int:
         assert now - start < 60_000
         stage.until(now := now + 50)
     return now - start
+
+
+def test_a_sender_has_the_room_that_the_others_do_not_use():
+    """With no more than its share it waits for credit again and again, each time for a round of the tally."""
+
+    def tight(self, frame, sender):
+        said = {name: getattr(frame, name) for name in ("digest", "least", "result")}
+        shares = {name: tuple(each._replace(window=0) for each in marks) for name, marks in said.items()}
+        received(self, replace(frame, **shares), sender)
+
+    received = Gossiping.received
+    lent = accepted_after_ms(12, 200)
+    with mock.patch.object(Gossiping, "received", tight):
+        shares = accepted_after_ms(12, 200)
+    assert lent < 0.2 * shares, (lent, shares)
 
 
 def test_a_sender_in_a_large_group_gets_credit_without_hearing_a_gossip_of_each_member():

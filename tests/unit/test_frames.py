@@ -108,13 +108,13 @@ FRAMES = [
         0,
         (1 << 53) - 1,
         3,
-        (Has(1, 1, SEQNO, SEQNO, 0),),
+        (Has(1, 1, SEQNO, SEQNO, 0, (1 << 53) - 1, 65_535),),
         (0, 2),
         (),
         (1 << 53) - 1,
         (0, 127),
-        (Least(127, SEQNO, 0),),
-        (Least(0, 1, 1),),
+        (Least(127, SEQNO, 0, 1, 65_535),),
+        (Least(0, 1, 1, 0, 0),),
     ),
 ]
 
@@ -274,8 +274,8 @@ def test_the_largest_frames_stay_within_the_limit():
     proposal = replace(full, subgroups=(), shortfalls=())
     names = tuple(info.name for info in infos)
     ranks = tuple(range(MEMBERS_MAX))
-    has = tuple(Has(rank, SEQNO, SEQNO, SEQNO, SEQNO) for rank in ranks)
-    least = tuple(Least(rank, SEQNO, SEQNO) for rank in ranks)
+    has = tuple(Has(rank, SEQNO, SEQNO, SEQNO, SEQNO, 1 << 52, 65_535) for rank in ranks)
+    least = tuple(Least(rank, SEQNO, SEQNO, 1 << 52, 65_535) for rank in ranks)
     frames = [
         full,
         Ok(TOP, (9999, 127), 1 << 40, held, tuple(i.id for i in infos), (9999, 127)),

@@ -21,6 +21,7 @@ from seqcast.core.gossip import (
     Gossiper,
     GossipSettings,
     Hello,
+    Least,
     Lost,
     Request,
     Sample,
@@ -417,25 +418,38 @@ def test_a_packet_is_stable_when_every_member_has_it_whoever_says_so() -> None:
     assert (first.round, first.members) == (1, (1,))
     assert two.heard(first, {7: span(1, 40, 60)}, 10 * MS) == []
     second = two.say({7: span(1, 90, 90)}, 11 * MS)
-    assert (second.members, second.least) == ((1, 2), {7: (40, 40)}), "a member is counted once in a round"
-    assert three.heard(second, {7: Span(1, 45, 45, 30)}, 12 * MS) == [Agreed(7, 40, 30)]
+    assert (second.members, second.least) == ((1, 2), {7: Least(40, 40)}), "a member is counted once in a round"
+    assert three.heard(second, {7: Span(1, 45, 45, 30)}, 12 * MS) == [Agreed(7, Least(40, 30))]
     assert three.heard(second, {7: span(1, 99, 99)}, 12 * MS) == [], "it is said once"
 
 
 def test_who_hears_of_a_later_round_takes_over_the_result_and_is_counted_in_it() -> None:
     one, two = Tally(1, [2], 5 * MS, 0), Tally(2, [1], 5 * MS, 0)
-    assert two.heard(one.say({7: span(1, 5, 5)}, 5 * MS), {7: span(1, 4, 4)}, 5 * MS) == [Agreed(7, 4, 4)]
+    assert two.heard(one.say({7: span(1, 5, 5)}, 5 * MS), {7: span(1, 4, 4)}, 5 * MS) == [Agreed(7, Least(4, 4))]
     assert two.say({7: span(1, 9, 9)}, 9 * MS).round == 1, "no round is shorter than that"
     later = two.say({7: span(1, 9, 9)}, 10 * MS)
-    assert (later.round, later.members, later.result) == (2, (2,), {7: (4, 4)})
-    assert one.heard(later, {7: span(1, 8, 8)}, 10 * MS) == [Agreed(7, 4, 4), Agreed(7, 8, 8)]
+    assert (later.round, later.members, later.result) == (2, (2,), {7: Least(4, 4)})
+    assert one.heard(later, {7: span(1, 8, 8)}, 10 * MS) == [Agreed(7, Least(4, 4)), Agreed(7, Least(8, 8))]
     assert one.heard(later, {}, 10 * MS) == []
 
 
 def test_a_sender_of_which_one_member_has_nothing_is_not_in_the_sum() -> None:
     one, two = Tally(1, [2], 5 * MS, 0), Tally(2, [1], 5 * MS, 0)
     first = one.say({7: span(1, 5, 5), 8: span(1, 2, 2)}, 5 * MS)
-    assert two.heard(first, {8: span(1, 3, 3), 9: span(1, 1, 1)}, 5 * MS) == [Agreed(8, 2, 2)]
+    assert two.heard(first, {8: span(1, 3, 3), 9: span(1, 1, 1)}, 5 * MS) == [Agreed(8, Least(2, 2))]
+
+
+def test_all_have_room_for_the_least_window_and_only_if_they_mean_the_same_claim() -> None:
+    """A sender gives back what was promised for its former claim; a receiver that has not heard of the new one keeps
+    that room for nobody."""
+    whole = Span(1, 9, 9, 9, 500, 3)
+    for other, agreed in [
+        (whole._replace(window=400), Least(9, 9, 400, 3)),
+        (whole._replace(claim=2), Least(9, 9, 0, 3)),
+        (whole._replace(claim=4), Least(9, 9, 0, 4)),
+    ]:
+        one, two = Tally(1, [2], 5 * MS, 0), Tally(2, [1], 5 * MS, 0)
+        assert two.heard(one.say({7: whole}, 5 * MS), {7: other}, 5 * MS) == [Agreed(7, agreed)]
 
 
 def test_few_gossips_show_a_large_group_what_is_stable() -> None:
@@ -447,7 +461,7 @@ def test_few_gossips_show_a_large_group_what_is_stable() -> None:
     first: dict[int, int] = {}
     for gossips, origin in enumerate(range(30, 37), 1):
         for each, agreed in exchanged(group, origin, (gossips + 1) * SECOND).items():
-            assert {(effect.sender, effect.delivered) for effect in agreed} == {(1, 20)}
+            assert {(effect.sender, effect.least.delivered) for effect in agreed} == {(1, 20)}
             first.setdefault(each, gossips)
     assert len(first) == 64 and max(first.values()) <= 6
 
@@ -455,10 +469,10 @@ def test_few_gossips_show_a_large_group_what_is_stable() -> None:
 def test_a_round_that_cannot_have_been_reached_is_not_believed() -> None:
     """It would make all later sums look old."""
     one = member(2, GossipSettings(), m1=50)
-    told = gossip_of(2, 1, 2)._replace(sum=Sum(1 << 40, (1, 2), {}, {1: (50, 50)}))
+    told = gossip_of(2, 1, 2)._replace(sum=Sum(1 << 40, (1, 2), {}, {1: Least(50, 50)}))
     assert one.received(told, 2, SECOND) == []
-    told = gossip_of(2, 2, 2)._replace(sum=Sum(1, (2,), {1: (40, 40)}, {}))
-    assert Agreed(1, 40, 40) in one.received(told, 2, SECOND)
+    told = gossip_of(2, 2, 2)._replace(sum=Sum(1, (2,), {1: Least(40, 40)}, {}))
+    assert Agreed(1, Least(40, 40)) in one.received(told, 2, SECOND)
 
 
 def test_a_packet_that_nobody_brings_is_told_as_lost_and_one_that_came_is_not() -> None:

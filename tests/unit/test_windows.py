@@ -1,4 +1,4 @@
-"""How group streams share the room of their receivers, and how often receivers acknowledge."""
+"""How group streams share the room of their receivers, who say it by acknowledgements or by gossip."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pytest
 from engines import MS, Net, messages
 
 from seqcast._native.engine import SENT, Batch
+from seqcast.core.gossip import Span, Sum
+from seqcast.core.gossip.tally import Tally
 
 DATA, ACK = 1, 4
 SHARE, ROOM, PACKET = 12_000, 120_000, 1472
@@ -69,6 +71,48 @@ class Room(Net):
         )
 
 
+class GossipRoom(Room):
+    """The same for members that gossip: each step one tells another what it has itself, and its tally."""
+
+    def __init__(self, n: int, seed: int, **settings: object) -> None:
+        super().__init__(n, seed, pulled=True, **settings)
+        everyone = range(n)
+        self.tallies = [Tally(me, [each for each in everyone if each != me], MS, 0) for me in everyone]
+        self.told: list[tuple[int, int, int, dict[int, Span], Sum]] = []  # when it comes, from, to, what
+
+    def step(self, ns: int = MS, take: bool = True) -> int:
+        moved = super().step(ns, take)
+        for source in range(len(self.engines)):
+            target = self.rng.randrange(len(self.engines))
+            if target == source:
+                continue
+            digest = self.digest(source)
+            due = self.now + (self.rng.randrange(40 * MS) if self.rng.random() < self.loss else 0)
+            self.told.append((due, source, target, digest, self.tallies[source].say(digest, self.now)))
+        for each in [each for each in self.told if each[0] <= self.now]:
+            self.told.remove(each)
+            self.hear(*each[1:])
+        return moved
+
+    def digest(self, member: int) -> dict[int, Span]:
+        return {rank: Span(*marks) for rank, marks in enumerate(self.engines[member].gossip_marks())}
+
+    def hear(self, source: int, target: int, digest: dict[int, Span], told: Sum) -> None:
+        engine = self.engines[target]
+        for rank, span in digest.items():
+            for first, last in engine.gossip_lacks(rank, 1, span.received, 64) if rank != target else ():
+                engine.gossip_ask(rank, first, last, source, self.now)
+        engine.gossip_vote(source, *digest[target][1:], self.now)
+        for sender, least in self.tallies[target].heard(told, self.digest(target), self.now):
+            engine.gossip_stable(sender, least.delivered)
+            if sender == target:
+                for rank in range(len(self.engines)):
+                    engine.gossip_vote(rank, least.delivered, *least, self.now)
+
+
+KINDS = [Room, GossipRoom]
+
+
 def fill(net: Room, member: int) -> int:
     sent = 0
     while net.engines[member].send(bytes(1300)) == SENT:
@@ -76,8 +120,9 @@ def fill(net: Room, member: int) -> int:
     return sent
 
 
-def test_one_that_sends_alone_has_all_but_the_shares_of_the_others() -> None:
-    net = Room(5, 1)
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_that_sends_alone_has_all_but_the_shares_of_the_others(kind: type[Room]) -> None:
+    net = kind(5, 1)
     first = fill(net, 0)
     assert first <= SHARE // 1472, "until the receivers know of it, its share"
     for _ in range(100):
@@ -91,8 +136,9 @@ def test_one_that_sends_alone_has_all_but_the_shares_of_the_others() -> None:
     assert ROOM - 4 * SHARE <= net.on_the_way(1) <= ROOM - 3 * SHARE
 
 
-def test_one_that_begins_later_gets_as_much_as_the_first() -> None:
-    net, sent = Room(5, 2), Counter[int]()
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_that_begins_later_gets_as_much_as_the_first(kind: type[Room]) -> None:
+    net, sent = kind(5, 2), Counter[int]()
     for step in range(600):
         for member in (0, 1) if step > 200 else (0,):
             sent[member] += fill(net, member) if step > 300 else 0 * fill(net, member)
@@ -103,9 +149,11 @@ def test_one_that_begins_later_gets_as_much_as_the_first() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_receivers_never_promise_more_room_than_they_have(seed: int) -> None:
-    """Bursts, pauses, all at once, slow takers, lost datagrams, and acks that come long after they were overtaken."""
-    net = Room(6, seed, heartbeat_ns=5 * MS, ack_delay_ns=2 * MS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_receivers_never_promise_more_room_than_they_have(kind: type[Room], seed: int) -> None:
+    """Bursts, pauses, all at once, slow takers, lost datagrams, and acks or gossips that come long after they were
+    overtaken."""
+    net = kind(6, seed, heartbeat_ns=5 * MS, ack_delay_ns=2 * MS)
     rng, most, sending = net.rng, 0, {0}
     for step in range(1500):
         if step % 60 == 0:
@@ -123,8 +171,9 @@ def test_receivers_never_promise_more_room_than_they_have(seed: int) -> None:
     assert ROOM * 3 // 4 < most <= ROOM
 
 
-def test_window_that_is_not_used_is_given_back() -> None:
-    net = Room(5, 3)
+@pytest.mark.parametrize("kind", KINDS)
+def test_window_that_is_not_used_is_given_back(kind: type[Room]) -> None:
+    net = kind(5, 3)
     for step in range(300):
         if step < 100 or step > 150:
             fill(net, 0 if step < 100 else 1)

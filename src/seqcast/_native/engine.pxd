@@ -263,8 +263,10 @@ cdef extern from "engine/engine.h" nogil:
         uint64_t delivered
         uint64_t received
         uint64_t consumed
+        uint64_t window
+        uint16_t claim
 
-    int sc_engine_marks(const sc_engine *e, uint32_t rank, sc_marks *out)
+    int sc_engine_marks(sc_engine *e, uint32_t rank, sc_marks *out)
     size_t sc_engine_lacks(const sc_engine *e, uint32_t rank, uint64_t first, uint64_t last, uint64_t most,
                            uint64_t *ranges, size_t max)
     void sc_engine_ask(sc_engine *e, uint32_t rank, uint64_t lo, uint64_t hi, uint32_t holder, int64_t now)

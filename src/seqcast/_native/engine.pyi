@@ -218,13 +218,16 @@ class Engine:
     def cut(self, cut: Sequence[int], fetch: Sequence[tuple[int, int, int, int]]) -> None:
         """``cut`` by rank; ``fetch``: (rank, lo, hi, rank of the holder)."""
     def cut_reached(self) -> bool: ...
-    def gossip_marks(self) -> list[tuple[int, int, int, int]]:
-        """By rank, of each group stream: the first seqno kept, the last delivered, received and consumed."""
+    def gossip_marks(self) -> list[tuple[int, int, int, int, int, int]]:
+        """By rank, of each group stream: the first seqno kept, the last delivered, received and consumed, and the
+        window in bytes for the sender's claim, which is promised with it."""
     def gossip_lacks(self, rank: int, first: int, last: int, most: int) -> list[tuple[int, int]]:
         """Ranges in ``first`` to ``last`` of the group stream of ``rank`` that did not arrive, of ``most`` packets."""
     def gossip_ask(self, rank: int, lo: int, hi: int, holder: int, now_ns: int) -> None:
         """Requests what is missing around ``lo`` to ``hi`` of the group stream of ``rank`` from another member."""
-    def gossip_vote(self, rank: int, delivered: int, received: int, consumed: int, now_ns: int) -> None:
+    def gossip_vote(
+        self, rank: int, delivered: int, received: int, consumed: int, window: int, claim: int, now_ns: int
+    ) -> None:
         """A member has reported this about this member's group stream: it counts as an acknowledgement."""
     def gossip_stable(self, rank: int, seqno: int) -> None:
         """All members have delivered the group stream of ``rank`` up to ``seqno``."""

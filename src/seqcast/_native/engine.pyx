@@ -374,7 +374,8 @@ cdef class Engine:
         while n < self.members and sc_engine_marks(self.e, n, &marks[n]) == 0:
             n += 1
         sc_mutex_unlock(&self.lock)
-        return [(marks[i].kept, marks[i].delivered, marks[i].received, marks[i].consumed) for i in range(n)]
+        return [(marks[i].kept, marks[i].delivered, marks[i].received, marks[i].consumed, marks[i].window, marks[i].claim)
+                for i in range(n)]
 
     def gossip_lacks(self, uint32_t rank, uint64_t first, uint64_t last, uint64_t most):
         cdef uint64_t ranges[2 * HELD_MAX]
@@ -389,8 +390,9 @@ cdef class Engine:
         sc_engine_ask(self.e, rank, lo, hi, holder, now_ns)
         sc_mutex_unlock(&self.lock)
 
-    def gossip_vote(self, uint32_t rank, uint64_t delivered, uint64_t received, uint64_t consumed, int64_t now_ns):
-        cdef sc_marks marks = sc_marks(0, delivered, received, consumed)
+    def gossip_vote(self, uint32_t rank, uint64_t delivered, uint64_t received, uint64_t consumed, uint64_t window,
+                    uint16_t claim, int64_t now_ns):
+        cdef sc_marks marks = sc_marks(0, delivered, received, consumed, window, claim)
         sc_mutex_lock(&self.lock)
         sc_engine_vote(self.e, rank, &marks, now_ns)
         sc_mutex_unlock(&self.lock)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
-from seqcast.core.frames.codec import listed, shape_of
+from seqcast.core.frames.codec import integer, listed, shape_of
 from seqcast.core.frames.fields import Count, Id, Rank, Ranks, Seqno
 from seqcast.types import MEMBERS_MAX
+
+Window = Annotated[int, integer("bytes, or 0", 0, (1 << 53) - 1)]
+Claim = Annotated[int, integer("0 to 65535", 0, (1 << 16) - 1)]
 
 
 class Has(NamedTuple):
@@ -18,6 +21,8 @@ class Has(NamedTuple):
     delivered: Seqno
     received: Seqno
     consumed: Seqno
+    window: Window
+    claim: Claim
 
 
 class Least(NamedTuple):
@@ -26,6 +31,8 @@ class Least(NamedTuple):
     rank: Rank
     delivered: Seqno
     consumed: Seqno
+    window: Window
+    claim: Claim
 
 
 Leasts = Annotated[tuple[Least, ...], listed(shape_of(Least), MEMBERS_MAX)]

@@ -10,7 +10,7 @@ seed.
 """
 
 from seqcast.core.gossip.history import Begun, CaughtUp, From
-from seqcast.core.gossip.messages import Catalog, Gossip, Hello, Request, Shuffle, Span, Sum
+from seqcast.core.gossip.messages import Catalog, Gossip, Hello, Least, Request, Shuffle, Span, Sum
 from seqcast.core.gossip.policy import Alive, Answer, Collect, Effect, Gossiper, Lost, Send, Window
 from seqcast.core.gossip.sampling import Everyone, Sample
 from seqcast.core.gossip.settings import GossipSettings
@@ -31,6 +31,7 @@ __all__ = [
     "GossipSettings",
     "Gossiper",
     "Hello",
+    "Least",
     "Lost",
     "Request",
     "Sample",

@@ -7,12 +7,24 @@ from typing import NamedTuple
 
 class Span(NamedTuple):
     """What a member has of one sender: all up to ``delivered``, of which it keeps those from ``kept`` on, and some of
-    those up to ``received``. Its application has taken those up to ``consumed``."""
+    those up to ``received``. Its application has taken those up to ``consumed``. Where members vote, it has room for
+    ``window`` bytes beyond that, as long as the sender's claim is ``claim``."""
 
     kept: int
     delivered: int
     received: int
     consumed: int
+    window: int = 0
+    claim: int = 0
+
+
+class Least(NamedTuple):
+    """The least that some members have of one sender; the fields are those of ``Span``."""
+
+    delivered: int
+    consumed: int
+    window: int = 0
+    claim: int = 0
 
 
 class Sum(NamedTuple):
@@ -22,14 +34,14 @@ class Sum(NamedTuple):
         round: its number.
         members: those that are counted in it.
         least: of each sender of which all of them have something: the least that any of them has delivered, and the
-            least that the application of any of them has taken.
+            least that the application of any of them has taken and has room for.
         result: the same over all members, from the round before.
     """
 
     round: int
     members: tuple[int, ...]
-    least: dict[int, tuple[int, int]]
-    result: dict[int, tuple[int, int]]
+    least: dict[int, Least]
+    result: dict[int, Least]
 
 
 class Gossip(NamedTuple):

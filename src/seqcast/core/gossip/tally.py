@@ -14,16 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from seqcast.core.gossip.messages import Span, Sum
+from seqcast.core.gossip.messages import Least, Span, Sum
 
 
 class Agreed(NamedTuple):
-    """All members have delivered at least ``delivered`` of this sender, and their applications have taken
-    ``consumed``. So packets up to ``delivered`` may be dropped."""
+    """All members have at least this of this sender. So packets up to ``least.delivered`` may be dropped."""
 
     sender: int
-    delivered: int
-    consumed: int
+    least: Least
 
 
 class Tally:
@@ -41,9 +39,9 @@ class Tally:
         self._round = 0
         self._began_ns = now_ns
         self._members: frozenset[int] = self._all  # round 0 is over, and said nothing
-        self._least: dict[int, tuple[int, int]] = {}  # by sender: delivered, consumed
-        self._result: dict[int, tuple[int, int]] = {}  # of the round before
-        self._told: dict[int, tuple[int, int]] = {}
+        self._least: dict[int, Least] = {}  # by sender
+        self._result: dict[int, Least] = {}  # of the round before
+        self._told: dict[int, Least] = {}
 
     def say(self, digest: dict[int, Span], now_ns: int) -> Sum:
         """The sum as of now, for a message. Begins the next round if this one is over.
@@ -79,18 +77,24 @@ class Tally:
     def _enter(self, number: int, digest: dict[int, Span], now_ns: int) -> None:
         self._round, self._began_ns = number, now_ns
         self._members = frozenset((self._me,))
-        self._least = {sender: (span.delivered, span.consumed) for sender, span in digest.items()}
+        self._least = {
+            sender: Least(span.delivered, span.consumed, span.window, span.claim) for sender, span in digest.items()
+        }
 
-    def _news(self, result: dict[int, tuple[int, int]]) -> list[Agreed]:
-        news = [Agreed(sender, *marks) for sender, marks in result.items() if marks != self._told.get(sender)]
+    def _news(self, result: dict[int, Least]) -> list[Agreed]:
+        news = [Agreed(sender, least) for sender, least in result.items() if least != self._told.get(sender)]
         self._told.update(result)
         return news
 
 
-def _lesser(one: dict[int, tuple[int, int]], other: dict[int, tuple[int, int]]) -> dict[int, tuple[int, int]]:
+def _lesser(one: dict[int, Least], other: dict[int, Least]) -> dict[int, Least]:
     """What both have. A sender that one of them does not name is one of which it has nothing."""
-    return {
-        sender: (min(delivered, other[sender][0]), min(consumed, other[sender][1]))
-        for sender, (delivered, consumed) in one.items()
-        if sender in other
-    }
+    return {sender: _least(least, other[sender]) for sender, least in one.items() if sender in other}
+
+
+def _least(one: Least, other: Least) -> Least:
+    """The lesser window is promised by both only if they mean the same claim: else the sender has only its share."""
+    window = min(one.window, other.window) if one.claim == other.claim else 0
+    return Least(
+        min(one.delivered, other.delivered), min(one.consumed, other.consumed), window, max(one.claim, other.claim)
+    )

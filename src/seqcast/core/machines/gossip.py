@@ -20,6 +20,7 @@ from seqcast.core.gossip import (
     Gossip,
     Gossiper,
     GossipSettings,
+    Least,
     Request,
     Send,
     Span,
@@ -66,15 +67,14 @@ class Gossiping:
         need(max(named) < len(ids), "gossip: a rank that the view does not have")
         for has in frame.digest:
             if has.rank == context.rank != frame.origin:
-                context.plane.gossip_vote(frame.origin, has.delivered, has.received, has.consumed, context.now)
+                context.plane.gossip_vote(
+                    frame.origin, has.delivered, has.received, has.consumed, has.window, has.claim, context.now
+                )
         digest = {ids[rank]: Span(*spans) for rank, *spans in frame.digest}
         seen, not_seen, counted = (
             tuple(ids[rank] for rank in ranks) for ranks in (frame.seen, frame.not_seen, frame.counted)
         )
-        least, result = (
-            {ids[rank]: (delivered, consumed) for rank, delivered, consumed in each}
-            for each in (frame.least, frame.result)
-        )
+        least, result = ({ids[rank]: Least(*marks) for rank, *marks in each} for each in (frame.least, frame.result))
         total = Sum(frame.round, counted, least, result)
         gossip = Gossip(ids[frame.origin], frame.counter, frame.hops, digest, seen, not_seen, total)
         forged = self._policy.forged
@@ -95,19 +95,19 @@ class Gossiping:
                     for member in members:
                         if member != context.me.id:
                             context.plane.gossip_vouch(ranks[member], context.now)
-                case Agreed(sender, delivered, consumed):
-                    self._agreed(ranks[sender], delivered, consumed)
+                case Agreed(sender, least):
+                    self._agreed(ranks[sender], least)
                 case _:
                     raise AssertionError(f"not where all members vote: {effect}")
 
-    def _agreed(self, sender: int, delivered: int, consumed: int) -> None:
+    def _agreed(self, sender: int, least: Least) -> None:
         """All members have this of the stream of the member with rank ``sender``."""
         context = self.context
-        context.plane.gossip_stable(sender, delivered)
+        context.plane.gossip_stable(sender, least.delivered)
         if sender == context.rank:
             for rank in range(len(self._ids)):
                 if rank != sender:
-                    context.plane.gossip_vote(rank, delivered, delivered, consumed, context.now)
+                    context.plane.gossip_vote(rank, least.delivered, *least, context.now)
 
     def _send(self, to: tuple[int, ...], gossip: Gossip) -> None:
         ranks = self._ranks
