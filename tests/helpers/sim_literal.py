@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -38,11 +38,11 @@ from seqcast.core.machines.merge import Merger
 from seqcast.core.machines.participant import Participant
 from seqcast.core.machines.pause_member import PauseMember
 from seqcast.core.machines.pause_owner import PauseOwner, PauseOwnerState
+from seqcast.core.machines.state_merge import GiveState
 from seqcast.core.machines.transfer import BeginState, StateChunk, TransferEffect
 from seqcast.core.rules.cut import next_view
 from seqcast.core.wiring import Machines
 from seqcast.sim import Options, World, families
-from seqcast.sim.application import Application
 from seqcast.sim.options import MS, SECOND
 from seqcast.sim.process import Process
 from seqcast.sim.state import StateKeeper
@@ -229,11 +229,16 @@ def no_deadline() -> Iterator[dict[str, Any]]:
 def late_state() -> Iterator[dict[str, Any]]:
     """The provider takes its state late, some messages behind the boundary."""
 
-    def later(self: Application, *what: Any) -> None:
-        self.machine.clock.at(self.machine.clock.now + 20 * MS, original, self, *what)
+    def feed(self: StateKeeper, effects: Sequence[Any]) -> None:
+        for effect in effects:
+            if isinstance(effect, GiveState):
+                clock = self.machine.clock
+                clock.at(clock.now + 20 * MS, original, self, [effect])
+            else:
+                original(self, [effect])
 
-    original = Application.give_state
-    with mock.patch.object(Application, "give_state", later):
+    original = StateKeeper.feed
+    with mock.patch.object(StateKeeper, "feed", feed):
         yield {}
 
 
