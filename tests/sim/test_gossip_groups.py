@@ -12,6 +12,7 @@ from sim_worlds import quiet
 
 from seqcast.core.frames.gossiping import Gossip, Has, Least
 from seqcast.core.frames.kinds import dump
+from seqcast.core.gossip import Alive
 from seqcast.core.gossip.tally import Tally
 from seqcast.core.machines.gossip import Gossiping
 from seqcast.core.vocabulary import FrameReceived
@@ -19,6 +20,7 @@ from seqcast.sim import Options, World, simulate
 from seqcast.sim.options import SECOND
 
 GOSSIP = "gossip"
+PONG = 11  # SC_TYPE_PONG
 
 
 def counted(world: World) -> Counter[str]:
@@ -122,6 +124,29 @@ def test_a_gossip_with_a_rank_that_the_view_does_not_have_is_dropped():
         frame = replace(Gossip(a.endpoint.view.view_id.tag, 1, 999, 0, (), (1,), (), 1, (1,), (), ()), **bad)
         a.step(FrameReceived(b.endpoint.context.me.id, b.endpoint.context.me.address, dump(frame)))
     assert a.endpoint.counters["frames_bad"] == before + 7
+
+
+def members_when_gossip_alone_tells_of_one() -> list[str]:
+    """The view of a after 600 ms in which nothing of c comes to it, nor an answer to a ping that b passed on."""
+    stage = Stage(reliability=GOSSIP)
+    stage.group("a", "b", "c")
+    a, _, c = stage.nodes
+    carry = stage.network.carry
+
+    def carry_some(source, target, receive, datagram, address):
+        if target != a.index or (source != c.index and datagram[2] != PONG):
+            carry(source, target, receive, datagram, address)
+
+    stage.network.carry = carry_some
+    stage.until(1600)
+    return [member.name for member in a.endpoint.view.members]
+
+
+def test_a_member_that_is_seen_in_gossips_is_not_suspected():
+    """PB-11: its gossips come by way of b, and b's say that it has seen them."""
+    assert members_when_gossip_alone_tells_of_one() == ["a", "b", "c"]
+    with mock.patch("seqcast.core.gossip.policy.Alive", lambda members: Alive(())):
+        assert members_when_gossip_alone_tells_of_one() == ["a", "b"]
 
 
 def accepted_after_ms(members: int, messages: int) -> int:
