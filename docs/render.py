@@ -212,10 +212,12 @@ def state_page() -> str:
         "# State tables",
         "Made from `src/seqcast/core/machines/` by `docs/render.py`; do not edit. Each table is total. Where several "
         "rows are for one event in one state, the first whose condition (*if*) holds is taken. An *ignored* event "
-        "occurs in a healthy group and changes nothing; an *illegal* one is a bug and raises `IllegalEvent`.",
+        "occurs in a healthy group and changes nothing; an *illegal* one is a bug and raises `IllegalEvent`. A diagram "
+        "shows which events can lead from one state to another.",
     ]
     for machine in MACHINES:
         parts += introduction(machine.TABLE.name, machine)
+        parts.append(diagram(machine.TABLE))
         parts.append(table(["event", "in", "if", "does", "then", "because"], transitions(machine.TABLE)))
     parts += introduction(Beacons.BEACON.name, Beacons)
     parts.append("The first case that holds:")
@@ -238,6 +240,17 @@ def done(row: Row, quote: str = "") -> str:
     """What a row of a table does."""
     names = [f"{quote}{each.__name__}{quote}" for each in row.actions]
     return f"*{row.verdict.name.lower()}*" if row.verdict else ", ".join(names)
+
+
+def diagram(machine: Table) -> str:
+    """The changes of state and their events, as Mermaid."""
+    found: dict[tuple[str, str], dict[str, None]] = {}
+    for (state, event), rows in machine.rows.items():
+        for row in rows:
+            if row.state is not None and row.state is not state:
+                found.setdefault((state.name, row.state.name), {})[event.name] = None
+    lines = [f"    {state} --> {then}: {', '.join(events)}" for (state, then), events in found.items()]
+    return "\n".join(["```mermaid", "stateDiagram-v2", *lines, "```"])
 
 
 def transitions(machine: Table) -> list[list[str]]:
