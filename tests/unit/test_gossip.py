@@ -7,6 +7,8 @@ from unittest import mock
 
 import pytest
 
+from seqcast.config.derive import gossip_settings
+from seqcast.config.fields import Config
 from seqcast.core.gossip import (
     Agreed,
     Alive,
@@ -376,6 +378,30 @@ def test_a_loaded_member_passes_gossips_on_to_fewer_and_gossips_less_often() -> 
     (only,) = others
     assert len(only.to) == 6
     assert len(sent(one.tick(1 * SECOND), Gossip)[0].to) == 2
+
+
+def test_a_flooded_member_of_a_group_gossips_less_often_and_to_fewer_until_the_flood_is_over() -> None:
+    """PB-07, with the budget that groups have: 4000 gossips come in one second."""
+    config = Config(reliability="gossip", gossip_dynamic=False, gossip_interval_s=0.05)
+    one = member(64, GossipSettings(**gossip_settings(config)))
+    begun: list[tuple[int, int]] = []  # when, and to how many
+    for step in range(16_000):
+        now = step * SECOND // 4000
+        effects = one.tick(now) if one.due() <= now else []
+        if 1 * SECOND <= now < 2 * SECOND:
+            origin = 2 + step % 63
+            effects += one.received(gossip_of(origin, step, 64), origin, now)
+        begun += [(now, len(each.to)) for each in sent(effects, Gossip) if each.message.origin == 1]
+
+    def between(start_s: float, end_s: float) -> tuple[float, set[int]]:
+        """Ms between two of its gossips, and to how many they go."""
+        found = [each for each in begun if start_s * SECOND <= each[0] < end_s * SECOND]
+        return (found[-1][0] - found[0][0]) / (len(found) - 1) / MS, {n for _, n in found}
+
+    assert between(0, 1) == between(2.6, 4) == (50, {6})
+    interval_ms, subset = between(1.2, 2.1)
+    assert interval_ms > 200 and subset == {2}
+    assert one.dropped > 1000, "more came than could wait"
 
 
 # ---- signs of life
