@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from seqcast.config.crowd import CrowdSettings
 from seqcast.config.derive import nanoseconds
@@ -219,11 +219,7 @@ class CrowdRunner:
             return False
         due = member.due() if until is None else min(member.due(), until)
         ready = selector.select(0 if waits else min(max(due - now, 0) / 1e9, IDLE_S))
-        for key, _ in ready:
-            if key.data is self._wake_in:
-                self._wake_in.recv(4096)
-            else:
-                self._receive(key.data)
+        self._read([key.data for key, _ in ready])
         with self._changed:
             sends, self._sends = self._sends, deque()
         now = time.monotonic_ns()
@@ -237,6 +233,14 @@ class CrowdRunner:
             self._store.flush()  # before its content is given to the application
         self._publish()
         return True
+
+    def _read(self, ready: Sequence[socket.socket]) -> None:
+        """Messages before gossips (PB-09): those come as unicasts, and each is handled at once."""
+        if self._wake_in in ready:
+            self._wake_in.recv(4096)
+        for each in (self._multicast, self._unicast):
+            if each in ready:
+                self._receive(each)
 
     def _receive(self, sock: socket.socket) -> None:
         for _ in range(BATCH):
