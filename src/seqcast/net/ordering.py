@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from seqcast._native.driver import now_ns
 from seqcast._native.engine import Engine
-from seqcast.core.rules.ordering import Batch, next_batch
+from seqcast.core.rules.ordering import Batch, Questions, next_batch
 from seqcast.types import OrderPolicy, View
 
 log = logging.getLogger("seqcast")
@@ -27,7 +27,7 @@ class Ordering:
     def __init__(self, name: str, policy: OrderPolicy, engine: Engine, decided: Callable[[], None]) -> None:
         self.name, self.policy, self.engine, self.decided = name, policy, engine, decided
         self._changed = threading.Condition()
-        self._batch: Batch | None = None  # about which the policy is asked next
+        self._questions = Questions()
         self._stopped = False
         self._failed = False
         self.thread = threading.Thread(target=self._run, name=f"seqcast-order-{name}", daemon=True)
@@ -35,14 +35,12 @@ class Ordering:
     def look(self, view_tagged: Callable[[int], View | None]) -> None:
         """Hands waiting packets to the policy. Runs on the control thread, which is woken when there are some.
 
-        While the policy is busy, or hangs, only the newest batch is kept: the engine has given up those before it.
-
         Args:
             view_tagged: see ``Endpoint.view_tagged``.
         """
         if (batch := next_batch(self.engine, view_tagged)) is not None:
             with self._changed:
-                self._batch = batch
+                self._questions.offered(batch)
                 self._changed.notify()
 
     def stop(self) -> None:
@@ -53,9 +51,11 @@ class Ordering:
 
     def _next(self) -> Batch | None:
         """Waits for a batch. None: stopped."""
+        found: Batch | None = None
         with self._changed:
-            self._changed.wait_for(lambda: self._stopped or self._batch is not None)
-            found, self._batch = self._batch, None
+            self._questions.answered()
+            while not self._stopped and (found := self._questions.ask()) is None:
+                self._changed.wait()
             return None if self._stopped else found
 
     def _run(self) -> None:

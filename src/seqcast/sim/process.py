@@ -15,7 +15,7 @@ from seqcast.core.frames.fields import Attempt
 from seqcast.core.frames.kinds import load
 from seqcast.core.frames.view import NewView
 from seqcast.core.port import reports, transmit
-from seqcast.core.rules.ordering import next_batch
+from seqcast.core.rules.ordering import Questions, next_batch
 from seqcast.core.rules.providers import STATE_MERGES
 from seqcast.core.vocabulary import (
     Effect,
@@ -102,6 +102,7 @@ class Process:
         if random.Random(f"without own {options.seed} {index}").random() < options.without_own:
             settings = settings.replace(deliver_own=False)
         self.orderer: Orderer | None = None
+        self.questions = Questions()
         wanted = engine_settings(settings)
         if options.orderer:
             self.orderer = Orderer(options.orderer, random.Random(f"orderer {options.seed} {index}"))
@@ -259,7 +260,11 @@ class Process:
 
     def _order(self) -> None:
         """Hands the waiting packets to its order policy, which takes a while."""
-        if self.orderer is None or (batch := next_batch(self.engine, self.endpoint.view_tagged)) is None:
+        if self.orderer is None:
+            return
+        if (offered := next_batch(self.engine, self.endpoint.view_tagged)) is not None:
+            self.questions.offered(offered)
+        if (batch := self.questions.ask()) is None:
             return
         ranks: list[int] | None = None
         try:
@@ -273,6 +278,7 @@ class Process:
             if self.up:
                 self.clock.at(self.busy_until, self._decided, batch, ranks)
             return
+        self.questions.answered()
         in_time = self.engine.decide(batch, ranks, self.now)
         self.record.paths["batches that an order policy ordered" if in_time else "late order policies"] += 1
         self.service()

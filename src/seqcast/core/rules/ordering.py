@@ -1,4 +1,4 @@
-"""An order policy's batches: which packets it is asked about, and its decision in the form that the engine takes."""
+"""An order policy's batches: when it is asked about which packets, and its decision as the engine takes it."""
 
 from __future__ import annotations
 
@@ -60,3 +60,26 @@ def next_batch(engine: Offering, view_tagged: Callable[[int], View | None]) -> B
     view = view_tagged(engine.view())
     found = engine.offers() if view is not None else None
     return Batch(*found, view.members) if view is not None and found is not None else None
+
+
+class Questions:
+    """A policy is asked about one batch at a time. Of those that are offered meanwhile, the newest waits: the policy
+    took too long, and the engine has given up the others."""
+
+    def __init__(self) -> None:
+        self._next: Batch | None = None
+        self._busy = False
+
+    def offered(self, batch: Batch) -> None:
+        self._next = batch
+
+    def ask(self) -> Batch | None:
+        """The batch that the policy is to be asked about now; None: none waits, or the policy is busy."""
+        if self._busy or self._next is None:
+            return None
+        found, self._next, self._busy = self._next, None, True
+        return found
+
+    def answered(self) -> None:
+        """The policy has returned, or failed."""
+        self._busy = False
