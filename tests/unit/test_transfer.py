@@ -2,6 +2,7 @@
 
 import threading
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,15 @@ from engines import Net
 from seqcast.config import Config
 from seqcast.core.context import NEVER
 from seqcast.core.machines.backlog import Backlog
+from seqcast.core.machines.state_merge import (
+    BreakPromise,
+    Gather,
+    GiveState,
+    GoOn,
+    PromiseState,
+    Reconcile,
+    StateMerge,
+)
 from seqcast.core.machines.transfer import (
     BeginState,
     Deliver,
@@ -19,6 +29,7 @@ from seqcast.core.machines.transfer import (
     StateChunk,
     Transfer,
 )
+from seqcast.core.rules.chunks import Outgoing
 from seqcast.core.table import IllegalEvent
 from seqcast.core.vocabulary import LeaveGroup, StateArrived, StateHeld, StateLost, StatePlan, StateRefused, TakeState
 from seqcast.events import Blocked, Lost, Unblocked
@@ -289,6 +300,42 @@ def test_a_provider_whose_application_takes_too_long_is_silent():
 
 
 # ---- a merge
+
+
+def merger(joiners):
+    """A member that is to merge the state of member 9 into its own, and has promised the result to these joiners."""
+    plan = StatePlan(TAG, (9,), merges=True)
+    endpoint = SimpleNamespace(edges=set(), joiners_of=lambda tag: tuple(joiners), plan_at=lambda tag: plan)
+    machine = StateMerge(TIMEOUT, str, endpoint)
+    assert machine.reached(TAG, 0) == [PromiseState(TAG, tuple(joiners)), Gather()]
+    for piece in Outgoing(TAG).pieces([]):
+        machine.incoming.room[: len(piece)] = piece
+        machine.filled(machine.incoming, len(piece), 1)
+    plan = replace(plan, held=True)
+    assert machine.look(2) == [Reconcile(True)]
+    return machine
+
+
+@pytest.mark.parametrize("ends", ["fails", "late", "excluded"])
+def test_a_merger_that_cannot_give_what_it_promised_breaks_its_promise_once(ends):
+    machine = merger([7])
+    if ends == "fails":
+        effects = machine.failed("it raised", 3)
+    else:
+        effects = machine.over(3) if ends == "excluded" else machine.look(2 + TIMEOUT)
+    assert effects[0] == BreakPromise()
+    assert BreakPromise() not in machine.over(2 * TIMEOUT)
+
+
+def test_a_merger_keeps_its_promise_to_the_joiners_that_still_wait():
+    joiners = [6, 7]
+    machine = merger(joiners)
+    joiners.remove(6)
+    assert machine.loaded(3) == [GiveState(TAG, (7,)), GoOn(True)]
+    assert machine.over(4) == []
+    machine = merger(joiners)
+    joiners.clear()
+    assert machine.loaded(3) == [BreakPromise(), GoOn(True)]
 
 
 def test_the_time_that_get_state_takes_is_no_silence_of_the_member_that_merges():

@@ -13,6 +13,7 @@ from seqcast.config import Config
 from seqcast.config.derive import nanoseconds
 from seqcast.core.context import NEVER
 from seqcast.core.machines.state_merge import (
+    BreakPromise,
     Gather,
     GiveState,
     GiveUpMerge,
@@ -72,7 +73,7 @@ class StateKeeper:
                 over = runner.over
             self._feed(merge.over(now_ns()) if over else merge.look(now_ns()))
             if not merge.stopped:
-                self._end()
+                self._end_parts()
                 return True
             slice_ns = SLICE_NS if wait_ns < 0 else min(SLICE_NS, deadline - time.monotonic_ns())
             came = self._read(max(slice_ns, 0))
@@ -104,6 +105,10 @@ class StateKeeper:
                     self._reconcile(merges)
                 case PromiseState(_, joiners):
                     self._promised = self._gift(joiners, self._merge.due)
+                case BreakPromise():
+                    if self._promised is not None:
+                        self._promised.drop()
+                        self._promised = None
                 case GiveState(_, joiners):
                     gift, self._promised = self._promised or self._gift(joiners), None
                     give_state(self._runner, self._handler, gift)
@@ -155,12 +160,6 @@ class StateKeeper:
     def _gift(self, joiners: tuple[int, ...], deadline: Callable[[], int] = lambda: NEVER) -> Gift:
         assert self._view is not None
         return Gift(self._runner, self._view, joiners, self._config, deadline)
-
-    def _end(self) -> None:
-        if self._promised is not None:
-            self._promised.drop()
-            self._promised = None
-        self._end_parts()
 
     def _end_parts(self) -> None:
         for spool in self._parts.values():

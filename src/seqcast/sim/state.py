@@ -10,6 +10,7 @@ from seqcast.config.derive import nanoseconds
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.machines.backlog import Item
 from seqcast.core.machines.state_merge import (
+    BreakPromise,
     Gather,
     GiveState,
     GiveUpMerge,
@@ -131,6 +132,8 @@ class StateKeeper:
                     handler.reconcile({provider: bytes(data) for provider, data in self.parts.items()}, merges)
                 case PromiseState(boundary, joiners):
                     self._giving += [self._giver(boundary, joiner) for joiner in joiners]
+                case BreakPromise():
+                    self._giving = [giver for giver in self._giving if giver.boundary != self.merge.plan.boundary]
                 case GiveState(boundary, joiners):
                     self._prepare(boundary, joiners, handler.dump_state(joiners))
                 case GoOn(reconciled):

@@ -51,6 +51,11 @@ class PromiseState:
 
 
 @dataclass(frozen=True, slots=True)
+class BreakPromise:
+    """No ``GiveState`` follows the last ``PromiseState``: tell those joiners nothing more."""
+
+
+@dataclass(frozen=True, slots=True)
 class Gather:
     """Drop the states received so far, and begin to read the first provider's."""
 
@@ -86,7 +91,17 @@ class GiveUpMerge:
 
 
 StateMergeEffect = (
-    GiveState | PromiseState | Gather | Part | StateArrived | StateRefused | Reconcile | GoOn | GiveUpMerge | LeaveGroup
+    GiveState
+    | PromiseState
+    | BreakPromise
+    | Gather
+    | Part
+    | StateArrived
+    | StateRefused
+    | Reconcile
+    | GoOn
+    | GiveUpMerge
+    | LeaveGroup
 )
 """Effects for the runner. ``StateArrived``, ``StateRefused``, ``LeaveGroup``: as inputs of the endpoint."""
 
@@ -132,6 +147,7 @@ class StateMerge(Machine):
         self._timeout_ns = timeout_ns
         self._name_of = name_of
         self._left: list[int] = []
+        self._promised = False
         self._now = 0
         self._deadline_ns = NEVER
         self._effects: list[StateMergeEffect] = []
@@ -239,6 +255,7 @@ class StateMerge(Machine):
 
     def promise(self, _plan: StatePlan, tag: int) -> None:
         if joiners := self._endpoint.joiners_of(tag):
+            self._promised = True
             self._effects.append(PromiseState(tag, joiners))
 
     def begin(self, plan: StatePlan, _tag: int) -> None:
@@ -289,8 +306,17 @@ class StateMerge(Machine):
 
     def give_promised(self) -> None:
         """Joiners of the merger wait for its state: merged, or as it is, if nothing is merged at this boundary."""
-        if self.plan.merges:
-            self.give(self.plan, self.plan.boundary)
+        boundary = self.plan.boundary
+        if self._promised and (joiners := self._endpoint.joiners_of(boundary)):
+            self._promised = False
+            self._effects.append(GiveState(boundary, joiners))
+        self.break_promise()
+
+    def break_promise(self, *_: object) -> None:
+        """It gives no state: joiners that are told that it is at work would ask nobody else."""
+        if self._promised:
+            self._promised = False
+            self._effects.append(BreakPromise())
 
     def leave(self, *_: object) -> None:
         self._effects.append(LeaveGroup(0))
@@ -348,15 +374,27 @@ class StateMerge(Machine):
         (S.GATHERING, E.UNFIT, S.REPORTED, report_refusal, "refused by the provider, or not of this transfer"),
         (None, E.UNFIT, None, ILLEGAL, "state is read only while gathering"),
         (S.GATHERING, E.DUE, S.REPORTED, report_silence, "the provider, or its application, is silent"),
-        (S.RECONCILING, E.DUE, S.OUT, (leave, give_up_late), "this application must not hold up the group any longer"),
+        (
+            S.RECONCILING,
+            E.DUE,
+            S.OUT,
+            (break_promise, leave, give_up_late),
+            "this application must not hold up the group any longer",
+        ),
         (None, E.DUE, None, ILLEGAL, "the timer runs only while gathering and reconciling"),
         (S.RECONCILING, E.READ, None, watch, "the application is at work"),
         (None, E.READ, None, IGNORED, "it reads on past the end"),
         (S.RECONCILING, E.LOADED, S.GOING, go_on_reconciled, "the application has the merged state"),
         (S.OUT, E.LOADED, None, IGNORED, "too late"),
         (None, E.LOADED, None, ILLEGAL, "once"),
-        (S.RECONCILING, E.FAILED, S.OUT, (leave, give_up), "the application cannot have the merged state"),
+        (
+            S.RECONCILING,
+            E.FAILED,
+            S.OUT,
+            (break_promise, leave, give_up),
+            "the application cannot have the merged state",
+        ),
         (S.OUT, E.FAILED, None, IGNORED, "known"),
         (None, E.FAILED, None, ILLEGAL, "only the application's handler fails"),
-        (None, E.OVER, S.OUT, rest, "this member left, or was excluded"),
+        (None, E.OVER, S.OUT, (break_promise, rest), "this member left, or was excluded"),
     )
