@@ -18,7 +18,8 @@ from seqcast.core.frames.joining import PROTOCOL_VERSION, Join, Wait
 from seqcast.core.frames.kinds import dump
 from seqcast.core.frames.pausing import Resumed, Suspend, Suspended
 from seqcast.core.frames.view import NewView
-from seqcast.core.machines.state import StateTakerState
+from seqcast.core.machines.state import StateTakerEvent, StateTakerState
+from seqcast.core.rules.providers import STATE_MERGES
 from seqcast.core.table import Edge
 from seqcast.core.vocabulary import (
     CloseGroup,
@@ -29,6 +30,10 @@ from seqcast.core.vocabulary import (
     Log,
     Send,
     StateArrived,
+    StateHeld,
+    StateLost,
+    StatePlan,
+    StateRefused,
     ViewInstalled,
     Warn,
 )
@@ -80,6 +85,23 @@ def test_a_lone_member_is_in_a_view_of_its_own_in_less_than_300_ms_and_leaves_it
     assert isinstance(left, Left) and left.view.members == () and endpoint.over and endpoint.deadline() == NEVER
     assert endpoint.marker(engine.deliver()) == (left,)
     assert told(endpoint, now, LeaveGroup(0)) == told(endpoint, now, CloseGroup()) == []
+
+
+def test_a_member_that_cannot_get_the_merged_state_leaves_by_itself():
+    endpoint = lone(state=STATE_MERGES)
+    now, effects = 0, told(endpoint, 0, JoinGroup())
+    while endpoint.view is None:
+        now = endpoint.deadline()
+        effects += told(endpoint, now)
+    tag = endpoint.view.view_id.tag
+    assert StateHeld(0) in effects
+    endpoint.machines.taker.fire(StateTakerEvent.NAMED, StatePlan(tag, (9,)))
+    effects = told(endpoint, now, StateRefused(tag, "its handler failed", 9))
+    for _ in range(20):
+        now = max(now, min(endpoint.deadline(), now + SECOND))
+        effects += told(endpoint, now)
+    lost = next(effect for effect in effects if isinstance(effect, StateLost))
+    assert lost.inside and "its handler failed" in lost.error and isinstance(effects[-1], Left)
 
 
 def test_who_never_was_in_leaves_at_once_and_who_closes_says_nothing():

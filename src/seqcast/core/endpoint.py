@@ -286,6 +286,8 @@ class Endpoint:
                     self.machines.participant.returned()
                 case TokenRemade():
                     self.log.token_remade(what.generation)
+                case LeaveGroup():
+                    self._inputs.append(what)  # after the view change that may be under way
                 case _:
                     self.log.effect(what)
                     context.effects.append(what)

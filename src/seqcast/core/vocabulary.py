@@ -305,7 +305,8 @@ class StateLost:
 
     Args:
         error: why, and what to do.
-        inside: its application is already receiving, and cannot get the state of a merged group.
+        inside: its application is already receiving, and cannot get the state of a merged group: the endpoint leaves
+            by itself. Otherwise the application that joins leaves when it has been told.
     """
 
     error: str
@@ -508,5 +509,7 @@ class TokenRemade:
 ViewChange = Install | CloseView | GiveWay | Over | Abandon
 """Commands for the installer, which runs them once earlier frames have been sent."""
 
-Command = Unicast | Multicast | TellBlocked | OpenPause | TellInterface | CallbackOver | TokenRemade | ViewChange
-"""Commands of the machines to the core itself."""
+Command = (
+    Unicast | Multicast | TellBlocked | OpenPause | TellInterface | CallbackOver | TokenRemade | LeaveGroup | ViewChange
+)
+"""Commands of the machines to the core itself. ``LeaveGroup``: as if it were the next input."""

@@ -404,7 +404,6 @@ class Runner:
                     self.callbacks.unblock()
                 case StateLost(error, inside=True):
                     log.error("%s: leaves, as the states cannot be merged: %s", self.member.name, error)
-                    self.request(LeaveGroup(0))
                 case TakeState() | StateHeld() | StateLost():
                     self.state_news.append(effect)
                 case Warn(text):

@@ -439,11 +439,13 @@ class Application:
         if not self.backlog:
             self.machine.engine.taken()
 
-    def give_up(self, error: str) -> None:
-        """It cannot get the state."""
+    def give_up(self, error: str, leaves: bool) -> None:
         self.machine.trace(f"gives up: {error}")
-        self.sender.give_up()
-        self.leave()
+        if leaves:
+            self.sender.give_up()
+            self.leave()
+        else:
+            self.record.leaving, self.record.leave_ns = True, 0
         self.machine.start_again()
 
     def __str__(self) -> str:

@@ -70,7 +70,8 @@ class Handler(Protocol):
         """Its state, for these joiners; None: it fails to give it."""
 
     def enter(self, items: Collection[Item]) -> None: ...
-    def give_up(self, error: str) -> None: ...
+    def give_up(self, error: str, leaves: bool) -> None:
+        """It cannot get the state. ``leaves``: the application has to leave; else its member does so by itself."""
 
 
 class StateKeeper:
@@ -94,7 +95,7 @@ class StateKeeper:
         if isinstance(effect, StatePlan):
             self.look()
         elif isinstance(effect, StateLost) and effect.inside:
-            self.handler.give_up(effect.error)
+            self.handler.give_up(effect.error, leaves=False)
         else:
             self.feed(self.transfer.told(effect, self.machine.now))
 
@@ -139,7 +140,7 @@ class StateKeeper:
                 case GoOn(reconciled):
                     handler.go_on(reconciled)
                 case GiveUp(error) | GiveUpMerge(error):
-                    handler.give_up(error)
+                    handler.give_up(error, leaves=isinstance(effect, GiveUp))
 
     # ---- what comes
 

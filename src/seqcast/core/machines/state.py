@@ -21,7 +21,7 @@ from seqcast.core.context import Context, Repeat
 from seqcast.core.frames.view import WHOLE, NewView, StateWanted
 from seqcast.core.rules.providers import labels_of
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
-from seqcast.core.vocabulary import StateHeld, StateLost, StatePlan, TakeState
+from seqcast.core.vocabulary import LeaveGroup, StateHeld, StateLost, StatePlan, TakeState
 
 
 class StateTakerState(Enum):
@@ -173,6 +173,8 @@ class StateTaker(Machine):
         self.context.lacks = self.passed
         self.context.lost = True
         self.context.emit(StateLost("; ".join(dict.fromkeys([*self.reasons, reason])), self.inside))
+        if self.inside:  # its application receives, and would not learn of it
+            self.context.emit(LeaveGroup(0))
 
     def _end(self) -> StatePlan | None:
         plan, self.plan = self.plan, None
