@@ -8,7 +8,8 @@ what theory says. 10,000 members take about two minutes of one processor for eac
 Theory: gossips begin at random, ``rate`` a second in the whole group. One reaches a given member with the probability c
 = 1 - exp(-f c (1 - p) a), where f is the number of members that it is passed on to, p the loss, and a the share of
 members that live; a packet that the member lacks then comes if neither the request nor the answer is lost. So the share
-that is still missing t after its multicast is p exp(-rate c (1 - p)^2 t).
+that is still missing t after its multicast is p exp(-rate c (1 - p)^2 t): ``residual_*`` in the table, and
+``theory_residual_*``.
 
 ``--joiners N``: N members join a group that has already sent for 40 s, and want everything that was sent: two late-join
 handlers have it, the other members only the newest 80 packets of each sender. Further columns say how long after its
@@ -23,6 +24,7 @@ import argparse
 import csv
 import sys
 import time
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -35,6 +37,8 @@ from seqcast.sim.crowd import SECOND, Crowd, CrowdOptions
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 SIZES, LOSSES = (10, 100, 1000, 10_000), (0.01, 0.05, 0.2)
+AFTER_S = (2, 5, 10, 20)
+"""How long after its multicast a packet may still be missing."""
 
 
 def expected_rate(options: CrowdOptions) -> tuple[float, float]:
@@ -69,9 +73,15 @@ def measured(members: int, loss: float, seed: int, joiners: int = 0) -> dict[str
     result = Crowd(options).run()
     hops: Counter[int] = sum(result.reached.values(), Counter())
     live = members * (1 - options.crashed)
-    repaired = sorted(result.repaired_ns)
+    repaired = result.repaired_ns
     rate, repairs = expected_rate(options)
     caught_up = sorted(result.caught_up_ns)
+    never = result.expected - result.delivered
+    residual: dict[str, str] = {}
+    for after in AFTER_S:
+        missing = never + len(repaired) - bisect_right(repaired, after * SECOND)
+        residual[f"residual_{after}s"] = f"{missing / result.expected:.3g}"
+        residual[f"theory_residual_{after}s"] = f"{loss * exp(-repairs * after):.3g}"
     late_joiners = {
         "joiners": joiners,
         "caught_up": len(caught_up),
@@ -84,7 +94,7 @@ def measured(members: int, loss: float, seed: int, joiners: int = 0) -> dict[str
         "crashed": options.crashed,
         "seed": seed,
         "expected": result.expected,
-        "lacking": result.expected - result.delivered,
+        "lacking": never,
         "ratio": f"{result.ratio:.7f}",
         "repaired": len(repaired),
         "repair_p50_s": round(quantile(repaired, 0.5), 2),
@@ -92,6 +102,7 @@ def measured(members: int, loss: float, seed: int, joiners: int = 0) -> dict[str
         "repair_max_s": round(quantile(repaired, 1), 2),
         "theory_p50_s": round(log(2) / repairs, 2),
         "theory_p99_s": round(log(100) / repairs, 2),
+        **residual,
         "gossips": len(result.reached),
         "theory_gossips": round(rate * options.sending_ns / SECOND, 1),
         "passed_on_by": round(sum(hops.values()) / max(len(result.reached), 1) / live, 3),
@@ -111,8 +122,9 @@ def measured(members: int, loss: float, seed: int, joiners: int = 0) -> dict[str
 def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 3.6), layout="constrained")
-    times, rounds, traffic = figure.subplots(1, 3)
+    figure = Figure(figsize=(11, 7.2), layout="constrained")
+    (times, residual), (rounds, traffic) = figure.subplots(2, 2)
+    largest = max(row["members"] for row in rows)
     for loss in sorted({row["loss"] for row in rows}):
         mine = sorted((row for row in rows if row["loss"] == loss), key=lambda row: row["members"])
         members = [row["members"] for row in mine]
@@ -120,15 +132,25 @@ def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
         times.plot(members, [row["theory_p99_s"] for row in mine], "--", color=line.get_color())
         rounds.plot(members, [row["hops_mean"] for row in mine], "o-", label=f"{loss:.0%} loss")
         traffic.plot(members, [row["bytes_per_member_s"] for row in mine], "o-", label=f"{loss:.0%} loss")
+        for kind, style, label in (("residual", "o", f"{loss:.0%} loss"), ("theory_residual", "--", None)):
+            missing = [float(mine[-1][f"{kind}_{after}s"]) for after in AFTER_S]
+            residual.plot((0, *AFTER_S), [loss, *missing], style, color=line.get_color(), label=label)
+    sizes = sorted({row["members"] for row in rows})
+    rounds.plot(sizes, [log(size) for size in sizes], "k--", label="ln N")
     titles = (
         "99 % of what was lost is repaired (s)\ndashed: theory",
         "hops of a gossip, mean",
         "bytes per member and s",
+        f"share of deliveries still missing, {largest:,} members\ndashed: theory",
     )
-    for axes, title in zip((times, rounds, traffic), titles, strict=True):
-        axes.set_xscale("log")
-        axes.set_ylim(bottom=0)
-        axes.set_xlabel("members")
+    for axes, title in zip((times, rounds, traffic, residual), titles, strict=True):
+        if axes is residual:
+            axes.set_yscale("log")
+            axes.set_xlabel("s after the multicast")
+        else:
+            axes.set_xscale("log")
+            axes.set_ylim(bottom=0)
+            axes.set_xlabel("members")
         axes.set_title(title, fontsize=10)
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8)

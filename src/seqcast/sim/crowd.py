@@ -96,7 +96,7 @@ class CrowdResult:
     Args:
         expected, delivered: packets times members, as they should be and as they are.
         lost: packets times members that were reported lost.
-        repaired_ns: how long after its multicast each packet that a member had lost reached it.
+        repaired_ns: how long after its multicast each packet that a member had lost reached it, ascending.
         caught_up_ns: how long after it joined each joiner had all that the handlers keep.
         reached: how many members each gossip that began while the packets were sent reached, by hop.
         datagrams, bytes: sent by all members, without the multicasts of packets, by kind.
@@ -138,6 +138,7 @@ class _Member:
             sender: dict.fromkeys(range(1, highest + 1)) for sender, highest in crowd.sent.items()
         }
         self.kept = dict.fromkeys(crowd.sent, 1)
+        self.repaired_ns: list[int] = []
         self.timer = -1  # when its next timer runs
         self._sent = crowd.sent
         dice = Dice(crowd.random.getrandbits(64))
@@ -147,9 +148,8 @@ class _Member:
 
     def digest(self) -> dict[int, Span]:
         spans = {}
-        for sender, highest in self._sent.items():
-            missing = self.missing[sender]
-            if highest:
+        for sender, missing in self.missing.items():
+            if highest := self.received(sender):
                 spans[sender] = Span(self.kept[sender], end := min(missing) - 1 if missing else highest, highest, end)
         return spans
 
@@ -158,10 +158,14 @@ class _Member:
         return tuple((seqno, seqno) for seqno in sorted(missing)[:most])
 
     def received(self, sender: int) -> int:
-        return self._sent[sender]
+        highest, missing = self._sent[sender], self.missing[sender]
+        while highest in missing:
+            highest -= 1
+        return highest
 
     def catalogs(self) -> tuple[Catalog, ...]:
-        return (Catalog({sender: (1, last) for sender, last in self._sent.items() if last}),) if self.handler else ()
+        kept = {sender: (1, span.received) for sender, span in self.digest().items()}
+        return (Catalog(kept),) if self.handler else ()
 
 
 class Crowd:
@@ -264,7 +268,7 @@ class Crowd:
         missing = member.missing[packet.sender]
         if packet.seqno in missing:
             del missing[packet.seqno]
-            self.result.repaired_ns.append(self.now - self._sent_ns[packet])
+            member.repaired_ns.append(self.now - self._sent_ns[packet])
 
     # ---- what members do
 
@@ -324,6 +328,7 @@ class Crowd:
         result.expected = sum(self.sent.values()) * len(alive)
         lacking = sum(len(missing) for member in alive for missing in member.missing.values())
         result.delivered = result.expected - lacking - result.lost
+        result.repaired_ns = sorted(late for member in alive for late in member.repaired_ns)
         result.member_s += sum(self.now - member.joined for member in alive) / SECOND
         result.member_state = max(len(member.sample.others) for member in alive)
         result.sizes = sorted(member.gossiper.size for member in alive)
