@@ -21,6 +21,7 @@
 #include "streams/gaps.h"
 #include "streams/gossip.h"
 #include "streams/own.h"
+#include "streams/reliability.h"
 #include "streams/rx.h"
 #include "streams/state.h"
 #include "streams/transmit.h"

@@ -83,14 +83,13 @@ static int tail(sc_engine *e, int64_t now) {
 
 /* ---- the others ---------------------------------------------------------------------------------------------- */
 
-/* Of the packets behind a gap only the highest is acknowledged: it says that the end is not what is missing. Where the core
- * pulls what is missing, it knows that. */
+/* Of the packets behind a gap only the highest is acknowledged: it says that the end is not what is missing. */
 static void advance(sc_engine *e, sc_peer *peer) {
     total *t = e->order.state;
     const sc_rx_stream *rx = &peer->group;
     if (!t->first) return;
     sc_stamping_advance(e, peer);
-    if (t->single_due == SC_NEVER && rx->highest >= rx->next && rx->highest > t->single && !rx->pulled)
+    if (t->single_due == SC_NEVER && rx->highest >= rx->next && rx->highest > t->single && sc_rx_acknowledges(rx))
         t->single_due = e->now + e->config.ack_delay_ns;
 }
 

@@ -100,7 +100,7 @@ void sc_flow_ordered(sc_engine *e, sc_peer *peer) {
  * coming, one of the receivers answers within each delay, on average. */
 void sc_flow_progress(sc_engine *e, sc_peer *peer, int stream, int64_t now) {
     sc_rx_stream *rx = sc_rx_of(peer, stream);
-    if (rx->pulled) return;
+    if (!sc_rx_acknowledges(rx)) return;
     if (stream == SC_STREAM_GROUP && e->view.safe) {
         sc_flow_ordered(e, peer);
         return;
@@ -152,7 +152,7 @@ static int ack_is_due(const sc_engine *e, const sc_peer *peer, int stream) {
 void sc_flow_consumed(sc_engine *e, sc_peer *peer, int stream, uint64_t bytes, int64_t now) {
     sc_rx_stream *rx = sc_rx_of(peer, stream);
     rx->charged += sc_charge((uint32_t)bytes, bytes == e->view.packet_bytes); /* as the sender counts it */
-    if (rx->pulled) return;
+    if (!sc_rx_acknowledges(rx)) return;
     if (stream != SC_STREAM_FORWARD && ack_is_due(e, peer, stream))
         sc_ack(e, peer, stream);
     else

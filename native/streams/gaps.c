@@ -1,11 +1,8 @@
 /* Gaps of the receive rings, their timers, and the NAKs that request what is missing. */
 #include "engine/internal.h"
 
-void sc_gaps_begin(const sc_engine *e, sc_rx_stream *rx) { rx->pulled = e->config.pulled; }
-
-/* What is pulled is not requested before somebody is known to have it. */
 static int64_t when(const sc_rx_stream *rx, int32_t holder, int64_t due) {
-    return rx->pulled && holder < 0 ? SC_NEVER : due;
+    return holder < 0 && !sc_rx_requests_by_timer(rx) ? SC_NEVER : due;
 }
 
 void sc_rx_gap_add(sc_engine *e, sc_rx_stream *rx, uint64_t lo, uint64_t hi, int64_t due, int32_t holder) {

@@ -16,7 +16,6 @@ typedef struct {
 
 struct sc_rx_stream;
 
-void sc_gaps_begin(const sc_engine *e, struct sc_rx_stream *rx); /* of a group stream */
 void sc_rx_gap_add(sc_engine *e, struct sc_rx_stream *rx, uint64_t lo, uint64_t hi, int64_t due, int32_t holder);
 void sc_rx_known(sc_engine *e, struct sc_rx_stream *rx, uint64_t highest, int64_t due);
 void sc_gaps_came(sc_engine *e, struct sc_rx_stream *rx, uint64_t seqno, int64_t now);

@@ -41,7 +41,7 @@ static void probe_group(sc_engine *e, int64_t now) {
 /* A member has installed this view, perhaps much later than this one: what was sent to it before, it has dropped. */
 void sc_probe_entered(sc_engine *e, const sc_peer *peer) {
     int forwards = (int32_t)peer->rank == e->order.forward_to && sc_tx_outstanding(&e->forward, e->forward.stable);
-    if (sc_tx_outstanding(&e->group, peer->credit.acked.delivered) && !peer->group.pulled)
+    if (sc_tx_outstanding(&e->group, peer->credit.acked.delivered) && sc_tx_probes(&e->config, &e->group))
         say_probe(e, &e->group, SC_LANE_UNICAST, &peer->address);
     if (forwards) say_probe(e, &e->forward, SC_LANE_UNICAST, &peer->address);
 }

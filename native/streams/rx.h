@@ -23,7 +23,7 @@ typedef struct sc_rx_stream {
     uint64_t limit; /* streams/gaps.c: after a CUT: nothing above is accepted; else UINT64_MAX */
     sc_gap gaps[SC_GAPS_MAX]; /* streams/gaps.c */
     uint32_t n_gaps; /* streams/gaps.c */
-    uint32_t pulled; /* streams/gaps.c: nothing is requested or acknowledged but as the core says */
+    uint32_t pulled; /* streams/reliability.h: which alone reads it */
     uint64_t charged; /* streams/acks.c: sum of the charges of all packets consumed, as the sender counts them */
     uint64_t acked_charged; /* streams/acks.c: the same as of the last ack */
     uint64_t acked_consumed; /* streams/acks.c */

@@ -383,7 +383,7 @@ void sc_tx_probe_restart(sc_engine *e, sc_tx_stream *tx, int outstanding, int64_
         tx->probe_latest = now + wait + (e->view.n - 1) * e->config.ack_delay_ns;
     }
     tx->probe_wait = wait;
-    tx->probe_due = outstanding && !(tx == &e->group && e->config.pulled) ? now + wait : SC_NEVER;
+    tx->probe_due = outstanding && sc_tx_probes(&e->config, tx) ? now + wait : SC_NEVER;
 }
 
 /* Packets were sent. They tell as much as a probe, as long as acks may still be on their way. */

@@ -284,7 +284,7 @@ ROOMS = {
 WIRING = (
     "__init__.py", "config/", "sim/", "native/engine/", "_native/", "net/logs.py",
     "core/context.py", "core/frames/kinds.py", "core/log.py", "core/machines/every.py", "core/membership.py",
-    "core/port.py", "core/router.py", "core/wiring.py",
+    "core/port.py", "core/router.py", "core/wiring.py", "streams/reliability.h",
 )  # fmt: skip
 """What lists all kinds: settings and their documentation, the tables of frames, machines and parts of the log, the
 engine's interface."""
@@ -300,6 +300,16 @@ def test_a_second_kind_of_reliability_or_membership_is_named_in_its_rooms_and_wh
     assert len(rooms) >= 4
     strangers = {path for path in named - rooms if not any(place in path for place in WIRING)}
     assert strangers == set()
+
+
+def test_how_the_kinds_of_reliability_differ_is_asked_in_one_header():
+    """What depends on the kind asks a function there, whose name says what it means, and never the setting itself."""
+    texts = {path.relative_to(ROOT / "native"): path.read_text() for path in ROOT.glob("native/*/*.[ch]")}
+    code = {path.as_posix(): re.sub(r"/\*.*?\*/", "", text, flags=re.S) for path, text in texts.items()}
+    read = {path for path, text in code.items() if re.search(r"(?:->|\.)pulled\b", text)}
+    declared = {path for path, text in code.items() if re.search(r"\bpulled\b", text)} - read
+    assert read == {"streams/reliability.h"}
+    assert declared == {"engine/engine.h", "streams/rx.h"}
 
 
 def order_tests(text: str) -> set[str]:
