@@ -53,23 +53,23 @@ def protocol_page(page: str) -> str:
 
 def frames_table() -> str:
     """The control frames and their fields."""
-    from seqcast.core.frames.kinds import SHAPES
+    from seqcast.core.frames.kinds import SCHEMAS
 
     rows = []
-    for kind, (make, fields) in SHAPES.items():
+    for kind, (make, fields) in SCHEMAS.items():
         says = (make.__doc__ or "").strip().partition("\n")[0]
-        rows.append([f"`{kind}`", says, "; ".join(f"`{name}`: {shape.text}" for name, shape in fields.items())])
+        rows.append([f"`{kind}`", says, "; ".join(f"`{name}`: {schema.text}" for name, schema in fields.items())])
     return table(["kind", "what it says", "fields"], rows) + "\n"
 
 
 def routes_tables() -> str:
     """Which machine handles which frame, and the decisions on some of them."""
     from seqcast.core.frames.joining import OtherVersion
-    from seqcast.core.frames.kinds import SHAPES
+    from seqcast.core.frames.kinds import SCHEMAS
     from seqcast.core.router import DECISIONS, ROUTES
     from seqcast.core.table import DecisionTable
 
-    kinds = {make: f"`{kind}`" for kind, (make, _) in SHAPES.items()}
+    kinds = {make: f"`{kind}`" for kind, (make, _) in SCHEMAS.items()}
     kinds[OtherVersion] = "`join` of another protocol version"
     routes = []
     for route in ROUTES:

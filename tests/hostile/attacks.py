@@ -249,7 +249,7 @@ def installed_and_answers_of_others(a: Attacker) -> None:
 
 
 def _nonce() -> tuple[int, ...]:
-    return (12345,) if "nonce" in frames.SHAPES["refused"][1] else ()
+    return (12345,) if "nonce" in frames.SCHEMAS["refused"][1] else ()
 
 
 # ---- control frames of strangers -------------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ def _nonce() -> tuple[int, ...]:
 def _join(a: Attacker, member: int, name: str, address: bytes) -> Any:
     settings = a.groups[0]._runner.endpoint.context.settings
     info = MemberInfo(name, member, address, 1 << 20, 1472, 1 << 20)
-    more = {"nonce": 7} if "nonce" in frames.SHAPES["join"][1] else {}
+    more = {"nonce": 7} if "nonce" in frames.SCHEMAS["join"][1] else {}
     known = (a.entered.mechanism,)
     version, cluster = frames.PROTOCOL_VERSION, a.groups[0].cluster
     return frames.Join(version, cluster, settings.order, known, info, 0, settings.shared, **more)

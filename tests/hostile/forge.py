@@ -10,7 +10,7 @@ from typing import Any
 
 from seqcast._native.bare import crc32c
 from seqcast.core.frames.fields import MemberInfo
-from seqcast.core.frames.kinds import SHAPES, Frame, dump
+from seqcast.core.frames.kinds import SCHEMAS, Frame, dump
 from seqcast.core.frames.view import NewView
 
 MAGIC = 0xC5
@@ -161,7 +161,7 @@ class Known:
 
 
 class Drawer:
-    """Draws frames: right in their shape, likely in some fields and impossible in others."""
+    """Draws frames: right by their schema, likely in some fields and impossible in others."""
 
     def __init__(self, rng: random.Random, known: Known, own: int, address: bytes) -> None:
         self.rng, self.known, self.own, self.address = rng, known, own, address
@@ -251,7 +251,7 @@ class Drawer:
         from seqcast.core.frames.unblocking import Side
 
         rng = self.rng
-        if field in ("view", "proposal") and SHAPES[kind][1][field].text.startswith("an object"):
+        if field in ("view", "proposal") and SCHEMAS[kind][1][field].text.startswith("an object"):
             return self.view()
         draw: dict[str, Callable[[], Any]] = {
             "version": lambda: rng.choice((frames.PROTOCOL_VERSION, frames.PROTOCOL_VERSION, 77)),
@@ -308,20 +308,20 @@ class Drawer:
             "least": self._leasts,
             "result": self._leasts,
         }
-        return draw[field]() if field in draw else self._by_shape(SHAPES[kind][1][field])
+        return draw[field]() if field in draw else self._by_schema(SCHEMAS[kind][1][field])
 
-    def _by_shape(self, shape: Any) -> Any:
-        """For a field of which nothing is known but its shape: what that takes of some simple values."""
+    def _by_schema(self, schema: Any) -> Any:
+        """For a field of which nothing is known but its schema: what that takes of some simple values."""
         from seqcast.errors import RemoteProtocolError
 
         values = [0, 1, 2, self.count(), self.seqno(), f"{self.own:x}", "", "x", True, None, [], "name", [0, 0]]
         self.rng.shuffle(values)
         for value in values:
             try:
-                return shape.load(value)
+                return schema.load(value)
             except RemoteProtocolError:
                 continue
-        raise AssertionError(f"no value for {shape.text}")
+        raise AssertionError(f"no value for {schema.text}")
 
     def _held(self, kind: str) -> Any:
         from seqcast.core.frames.closing import Held
@@ -353,15 +353,15 @@ class Drawer:
         return self.rng.choice((view, ViewId(view.counter + self.count(), self.own, (1, self.own))))
 
     def frame(self, kind: str) -> bytes | None:
-        """The bytes of a frame of this kind; None where what was drawn has no such shape."""
+        """The bytes of a frame of this kind; None where what was drawn does not fit its schema."""
         from seqcast.core.frames.kinds import load
         from seqcast.errors import RemoteProtocolError
 
-        make, shapes = SHAPES[kind]
+        make, schemas = SCHEMAS[kind]
         if kind == "view":
             frame: Any = self.view()
         else:
-            values = {field: self.value(kind, field) for field in shapes}
+            values = {field: self.value(kind, field) for field in schemas}
             if kind == "cut":
                 values["cut"] = tuple(self.seqno() for _ in self.known.infos)
             frame = make(**values)

@@ -20,7 +20,7 @@ from typing import Any
 from hostile import forge
 from hostile.forge import Drawer, Forger, Known
 from seqcast._native.engine import Engine
-from seqcast.core.frames.kinds import SHAPES
+from seqcast.core.frames.kinds import SCHEMAS
 from seqcast.sim import Options, World
 from seqcast.sim.options import MS
 from seqcast.sim.process import Process
@@ -171,7 +171,7 @@ class Storm(World):
         near = rng.choice((delivered + 1, received + 1, received + 2, received + 100, 1, forge.SEQNO_MAX))
         far = rng.choice((received, received + 5, received + 3000, forge.SEQNO_MAX))
         if rng.random() < 0.55:
-            kinds = [kind for kind in SHAPES if self.who != "faulty" or kind not in _NOT_OF_THE_FAULTY]
+            kinds = [kind for kind in SCHEMAS if self.who != "faulty" or kind not in _NOT_OF_THE_FAULTY]
             kind = rng.choice(kinds)
             frame = drawer.frame(kind)
             return kind, None if frame is None else forger.control(sender, frame, rng.choice((0, tag)))

@@ -8,7 +8,7 @@ import typing
 import pytest
 
 from seqcast.core.frames.joining import OtherVersion
-from seqcast.core.frames.kinds import SHAPES, Frame
+from seqcast.core.frames.kinds import SCHEMAS, Frame
 from seqcast.core.router import DECISIONS, ROUTES, By, Of
 from seqcast.core.table import DecisionTable
 
@@ -17,7 +17,7 @@ FIELD = {Of.OURS: "view", Of.LEFT: "view", By.NAMED: "info", By.ASKED: "nonce"}
 
 def test_every_frame_has_a_route():
     routed = {route.frame for route in ROUTES}
-    assert routed == set(typing.get_args(Frame)) == {make for make, _ in SHAPES.values()} | {OtherVersion}
+    assert routed == set(typing.get_args(Frame)) == {make for make, _ in SCHEMAS.values()} | {OtherVersion}
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.frame.__name__} {route.of.name}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
-from seqcast.core.frames.codec import listed, need, shape_of
+from seqcast.core.frames.codec import listed, need, schema_of
 from seqcast.core.frames.fields import RANGE, Attempt, Id, Ids, Promise, Rank, Seqno, Seqnos
 from seqcast.core.frames.view import Nested
 from seqcast.types import MEMBERS_MAX
@@ -72,7 +72,7 @@ class Ok:
     view: Id
     attempt: Attempt
     last: Seqno
-    held: Annotated[tuple[Held, ...], listed(shape_of(Held), MEMBERS_MAX)]
+    held: Annotated[tuple[Held, ...], listed(schema_of(Held), MEMBERS_MAX)]
     lacks: Ids | None = None
     accepted: Attempt | None = None
 
@@ -101,7 +101,7 @@ class Cut:
     view: Id
     attempt: Attempt
     cut: Seqnos
-    fetch: Annotated[tuple[Fetch, ...], listed(shape_of(Fetch), FETCH_MAX)]
+    fetch: Annotated[tuple[Fetch, ...], listed(schema_of(Fetch), FETCH_MAX)]
 
     def check(self) -> None:
         """Raises RemoteProtocolError if a range names no member or no holder."""

@@ -11,7 +11,7 @@ from seqcast.arguments import printable
 from seqcast.errors import RemoteProtocolError
 
 
-class Shape(NamedTuple):
+class Schema(NamedTuple):
     """How one field is written, and how it is read and checked."""
 
     text: str
@@ -25,12 +25,12 @@ def need(condition: bool, what: str) -> None:
         raise RemoteProtocolError(f"control frame: {what}")
 
 
-def integer(text: str, lowest: int, highest: int) -> Shape:
+def integer(text: str, lowest: int, highest: int) -> Schema:
     def load(value: Any) -> int:
         need(type(value) is int and lowest <= value <= highest, f"{text} expected")
         return int(value)
 
-    return Shape(text, lambda value: value, load)
+    return Schema(text, lambda value: value, load)
 
 
 _HEX = frozenset("0123456789abcdef")
@@ -43,7 +43,7 @@ def _load_id(value: Any) -> int:
     return number
 
 
-def text(bytes_max: int, bytes_min: int = 1) -> Shape:
+def text(bytes_max: int, bytes_min: int = 1) -> Schema:
     """A name or a value: printable, as ``arguments.check_name`` requires."""
 
     def load(value: Any) -> str:
@@ -54,10 +54,10 @@ def text(bytes_max: int, bytes_min: int = 1) -> Shape:
         need(bytes_min <= len(written) - 2 <= bytes_max, "text expected")
         return str(value)
 
-    return Shape(f"text of at most {bytes_max} bytes", lambda value: value, load)
+    return Schema(f"text of at most {bytes_max} bytes", lambda value: value, load)
 
 
-def prose(bytes_max: int, bytes_min: int = 1) -> Shape:
+def prose(bytes_max: int, bytes_min: int = 1) -> Schema:
     """A reason for people: what a terminal would obey is escaped."""
 
     def load(value: Any) -> str:
@@ -65,7 +65,7 @@ def prose(bytes_max: int, bytes_min: int = 1) -> Shape:
         need(bytes_min <= len(value.encode("utf-8", "replace")) <= bytes_max, "text expected")
         return printable(value)
 
-    return Shape(f"text of at most {bytes_max} bytes", lambda value: value, load)
+    return Schema(f"text of at most {bytes_max} bytes", lambda value: value, load)
 
 
 def clipped(value: str, bytes_max: int) -> str:
@@ -86,77 +86,77 @@ def _load_flag(value: Any) -> bool:
     return bool(value)
 
 
-def choice(*values: str) -> Shape:
+def choice(*values: str) -> Schema:
     def load(value: Any) -> str:
         need(isinstance(value, str) and value in values, f"one of {', '.join(values)} expected")
         return str(value)
 
-    return Shape(" or ".join(values), lambda value: value, load)
+    return Schema(" or ".join(values), lambda value: value, load)
 
 
-def listed(item: Shape, most: int) -> Shape:
+def listed(item: Schema, most: int) -> Schema:
     def load(value: Any) -> tuple[Any, ...]:
         need(isinstance(value, list) and len(value) <= most, f"list of at most {most} expected")
         return tuple(item.load(entry) for entry in value)
 
-    return Shape(f"list of at most {most} × {item.text}", lambda value: [item.dump(entry) for entry in value], load)
+    return Schema(f"list of at most {most} × {item.text}", lambda value: [item.dump(entry) for entry in value], load)
 
 
-def record(make: Callable[..., Any], fields: dict[str, Shape]) -> Shape:
+def record(make: Callable[..., Any], fields: dict[str, Schema]) -> Schema:
     """An object, written as the list of its fields."""
     names = f"[{', '.join(fields)}]"
 
     def load(value: Any) -> Any:
         need(isinstance(value, list) and len(value) == len(fields), f"{names} expected")
-        return make(*(shape.load(entry) for shape, entry in zip(fields.values(), value, strict=True)))
+        return make(*(schema.load(entry) for schema, entry in zip(fields.values(), value, strict=True)))
 
     def dump(value: Any) -> list[Any]:
-        return [shape.dump(getattr(value, name)) for name, shape in fields.items()]
+        return [schema.dump(getattr(value, name)) for name, schema in fields.items()]
 
-    return Shape(names, dump, load)
+    return Schema(names, dump, load)
 
 
-def pair(names: tuple[str, str], first: Shape, second: Shape) -> Shape:
+def pair(names: tuple[str, str], first: Schema, second: Schema) -> Schema:
     def load(value: Any) -> tuple[Any, Any]:
         need(isinstance(value, list) and len(value) == 2, f"[{', '.join(names)}] expected")
         return first.load(value[0]), second.load(value[1])
 
-    return Shape(f"[{', '.join(names)}]", lambda value: [first.dump(value[0]), second.dump(value[1])], load)
+    return Schema(f"[{', '.join(names)}]", lambda value: [first.dump(value[0]), second.dump(value[1])], load)
 
 
-def optional(item: Shape) -> Shape:
-    return Shape(
+def optional(item: Schema) -> Schema:
+    return Schema(
         f"{item.text}, or null",
         lambda value: None if value is None else item.dump(value),
         lambda value: None if value is None else item.load(value),
     )
 
 
-ID = Shape("64-bit id in hexadecimal", lambda value: f"{value:x}", _load_id)
-FLAG = Shape("true or false", lambda value: value, _load_flag)
-ADDRESS = Shape("address in hexadecimal", lambda value: value.hex(), _load_address)
+ID = Schema("64-bit id in hexadecimal", lambda value: f"{value:x}", _load_id)
+FLAG = Schema("true or false", lambda value: value, _load_flag)
+ADDRESS = Schema("address in hexadecimal", lambda value: value.hex(), _load_address)
 
 
-def shape_of(hint: Any) -> Shape:
-    """The shape of a field by its annotation: ``Annotated`` with a shape, a record, or one of these or None."""
+def schema_of(hint: Any) -> Schema:
+    """The schema of a field by its annotation: ``Annotated`` with a schema, a record, or one of these or None."""
     if hasattr(hint, "__metadata__"):
-        shape: Shape = hint.__metadata__[0]
-        return shape
+        schema: Schema = hint.__metadata__[0]
+        return schema
     if isinstance(hint, UnionType) or get_origin(hint) is Union:
-        return optional(shape_of(get_args(hint)[0]))
+        return optional(schema_of(get_args(hint)[0]))
     return record(hint, fields_of(hint))
 
 
-def fields_of(kind: type[Any]) -> dict[str, Shape]:
-    """The shapes of the fields of a frame or a record, by name."""
-    return {name: shape_of(hint) for name, hint in get_type_hints(kind, include_extras=True).items()}
+def fields_of(kind: type[Any]) -> dict[str, Schema]:
+    """The schemas of the fields of a frame or a record, by name."""
+    return {name: schema_of(hint) for name, hint in get_type_hints(kind, include_extras=True).items()}
 
 
-def dump_fields(value: object, fields: dict[str, Shape]) -> dict[str, Any]:
-    return {name: shape.dump(getattr(value, name)) for name, shape in fields.items()}
+def dump_fields(value: object, fields: dict[str, Schema]) -> dict[str, Any]:
+    return {name: schema.dump(getattr(value, name)) for name, schema in fields.items()}
 
 
-def load_fields(make: Callable[..., Any], value: dict[str, Any], fields: dict[str, Shape], name: str) -> Any:
+def load_fields(make: Callable[..., Any], value: dict[str, Any], fields: dict[str, Schema], name: str) -> Any:
     """A frame, or one within another."""
     need(value.keys() == fields.keys(), f"{name}: fields {', '.join(fields)} expected")
-    return make(**{name: shape.load(value[name]) for name, shape in fields.items()})
+    return make(**{name: schema.load(value[name]) for name, schema in fields.items()})

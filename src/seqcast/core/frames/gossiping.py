@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
-from seqcast.core.frames.codec import integer, listed, shape_of
+from seqcast.core.frames.codec import integer, listed, schema_of
 from seqcast.core.frames.fields import Count, Id, Rank, Ranks, Seqno
 from seqcast.types import MEMBERS_MAX
 
@@ -35,7 +35,7 @@ class Least(NamedTuple):
     claim: Claim
 
 
-Leasts = Annotated[tuple[Least, ...], listed(shape_of(Least), MEMBERS_MAX)]
+Leasts = Annotated[tuple[Least, ...], listed(schema_of(Least), MEMBERS_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Gossip:
     origin: Rank
     counter: Count
     hops: Count
-    digest: Annotated[tuple[Has, ...], listed(shape_of(Has), MEMBERS_MAX)]
+    digest: Annotated[tuple[Has, ...], listed(schema_of(Has), MEMBERS_MAX)]
     seen: Ranks
     not_seen: Ranks
     round: Count

@@ -1,7 +1,7 @@
 """The control frames: JSON objects with a ``kind`` and declared fields, checked in full before use.
 
 Every frame is idempotent and repeated until it is answered, so frames need no reliability below them. A frame that does
-not have its declared shape raises ``RemoteProtocolError``; the endpoint counts and drops it.
+not fit its schema raises ``RemoteProtocolError``; the endpoint counts and drops it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from seqcast.core.frames.closing import Accepted, Block, BlockOk, Closing, Cut, Done, Ok, Promised, Propose, Start
-from seqcast.core.frames.codec import ID, Shape, dump_fields, fields_of, load_fields, need
+from seqcast.core.frames.codec import ID, Schema, dump_fields, fields_of, load_fields, need
 from seqcast.core.frames.gossiping import Gossip
 from seqcast.core.frames.joining import PROTOCOL_VERSION, Join, Joining, Leave, OtherVersion, Refused, Wait
 from seqcast.core.frames.merging import (
@@ -71,7 +71,9 @@ _KINDS: dict[str, type[Any]] = {
     "unconfirmed": Unconfirmed,
     "gossip": Gossip,
 }
-SHAPES: dict[str, tuple[type[Any], dict[str, Shape]]] = {kind: (make, fields_of(make)) for kind, make in _KINDS.items()}
+SCHEMAS: dict[str, tuple[type[Any], dict[str, Schema]]] = {
+    kind: (make, fields_of(make)) for kind, make in _KINDS.items()
+}
 _KIND_OF = {make: kind for kind, make in _KINDS.items()}
 
 
@@ -79,10 +81,10 @@ def dump(frame: Frame) -> bytes:
     """The bytes of a frame.
 
     Raises:
-        AssertionError: it is longer than ``FRAME_BYTES_MAX``; the bounds of the shapes exclude that.
+        AssertionError: it is longer than ``FRAME_BYTES_MAX``; the bounds of the schemas exclude that.
     """
     kind = _KIND_OF[type(frame)]
-    value = {"kind": kind, **dump_fields(frame, SHAPES[kind][1])}
+    value = {"kind": kind, **dump_fields(frame, SCHEMAS[kind][1])}
     data = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
     assert len(data) <= FRAME_BYTES_MAX, f"{kind} frame of {len(data)} bytes"
     return data
@@ -101,15 +103,15 @@ def load(data: bytes) -> Frame:
         raise RemoteProtocolError(f"control frame: not JSON: {error}") from None
     need(isinstance(value, dict), "not an object")
     kind = value.pop("kind", None)
-    need(isinstance(kind, str) and kind in SHAPES, "unknown kind")
+    need(isinstance(kind, str) and kind in SCHEMAS, "unknown kind")
     version = value.get("version")
     if kind == "join" and type(version) is int and version != PROTOCOL_VERSION:
         try:
             return OtherVersion(version, ID.load(value.get("nonce")))
         except RemoteProtocolError:
             return OtherVersion(version)
-    make, shapes = SHAPES[kind]
-    frame: Frame = load_fields(make, value, shapes, kind)
+    make, schemas = SCHEMAS[kind]
+    frame: Frame = load_fields(make, value, schemas, kind)
     if isinstance(frame, NewView | Ok | Cut):
         frame.check()
     return frame

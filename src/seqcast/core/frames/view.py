@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 from seqcast.core import orders
-from seqcast.core.frames.codec import Shape, dump_fields, fields_of, integer, listed, load_fields, need, shape_of
+from seqcast.core.frames.codec import Schema, dump_fields, fields_of, integer, listed, load_fields, need, schema_of
 from seqcast.core.frames.fields import (
     Attempt,
     Bytes,
@@ -59,7 +59,7 @@ class Shortfall(NamedTuple):
     last: Seqno
 
 
-Shortfalls = Annotated[tuple[Shortfall, ...], listed(shape_of(Shortfall), SHORTFALLS_MAX)]
+Shortfalls = Annotated[tuple[Shortfall, ...], listed(schema_of(Shortfall), SHORTFALLS_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class NewView:
     answers: Attempt | None
     survivors: Ids
     view_id: ViewIdField
-    members: Annotated[tuple[MemberInfo, ...], listed(shape_of(MemberInfo), MEMBERS_MAX)]
+    members: Annotated[tuple[MemberInfo, ...], listed(schema_of(MemberInfo), MEMBERS_MAX)]
     order: OrderName
     mechanism: Mechanism
     sequencer: Annotated[int, integer("rank or -1", -1, MEMBERS_MAX - 1)]
@@ -110,9 +110,9 @@ class NewView:
     state_window: Bytes
     packet_bytes: PacketBytes
     labels: Annotated[tuple[int, ...], listed(integer("label", 0, PART + MEMBERS_MAX), MEMBERS_MAX)] = ()
-    providers: Annotated[tuple[Provision, ...], listed(shape_of(Provision), MEMBERS_MAX + PARTS_MAX)] = ()
+    providers: Annotated[tuple[Provision, ...], listed(schema_of(Provision), MEMBERS_MAX + PARTS_MAX)] = ()
     merger: Annotated[int, integer("rank or -1", -1, MEMBERS_MAX - 1)] = -1
-    subgroups: Annotated[tuple[Subgroup, ...], listed(shape_of(Subgroup), SUBGROUPS_MAX)] = ()
+    subgroups: Annotated[tuple[Subgroup, ...], listed(schema_of(Subgroup), SUBGROUPS_MAX)] = ()
     shortfalls: Shortfalls = ()
     departed: Ids = ()
     history: HistoryField = 0
@@ -167,7 +167,7 @@ def _load(value: Any) -> NewView:
 
 
 Nested = Annotated[
-    NewView, Shape("an object with the fields of `view`", lambda frame: dump_fields(frame, _FIELDS), _load)
+    NewView, Schema("an object with the fields of `view`", lambda frame: dump_fields(frame, _FIELDS), _load)
 ]
 
 
