@@ -1,8 +1,10 @@
-"""Only native/wire/wire.h knows where a field of a datagram stands."""
+"""Only native/wire/wire.h knows where a field of a datagram stands; what the simulation repeats of it is the same."""
 
 import re
 
 from project import ROOT
+
+from seqcast.sim import network
 
 ROOMS = ("engine", "streams", "order", "view", "delivery", "detect", "io")
 BY_OFFSET = re.compile(r"\bsc_(?:get|put)(?:8|16|32|64)\(\w+(?:->\w+)? \+|\b(?:p|packet|datagram)\[(?:\d+\]|sc_at_)")
@@ -19,3 +21,17 @@ def test_no_kernel_reads_or_writes_a_datagram_by_an_offset():
 def test_an_offset_in_a_kernel_is_found():
     for line in ("sc_put64(p + 40, target);", "x = sc_get32(slot->p + 8);", "packet[2] = 1;"):
         assert BY_OFFSET.search(line)
+
+
+def test_the_simulated_network_reads_datagrams_as_wire_h_defines_them():
+    text = (ROOT / "native/wire/wire.h").read_text("utf-8")
+    types = {name: int(number) for name, number in re.findall(r"^    SC_TYPE_(\w+) = (\d+)", text, re.M)}
+    fields = re.findall(r"^SC_FIELD\((\d+), (\d+), (\w+)\)", text, re.M)
+    places = {name: slice(int(offset), int(offset) + int(bits) // 8) for offset, bits, name in fields}
+    assert network.CONTROL == types["CONTROL"] and network.NAK == types["NAK"]
+    assert network.MESSAGES == tuple(types[name] for name in ("DATA", "UNICAST", "FORWARD", "STATE"))
+    assert network.GROUP == (types["DATA"], types["FORWARD"])
+    assert network.REPAIRED == (*network.MESSAGES, types["RECORD"])
+    assert slice(network.TYPE, network.TYPE + 1) == places["type"]
+    assert [network.SENDER, network.VIEW_TAG, network.SEQNO] == [places[x] for x in ("sender", "view_tag", "seqno")]
+    assert slice(network.SENDER.start, network.SEQNO.stop) == network.PACKET
