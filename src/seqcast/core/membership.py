@@ -16,10 +16,25 @@ has collected the agreement of all (``machines/token_ring.py``).
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
+from dataclasses import dataclass
 from typing import Protocol
 
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.joining import Join, Refused
+
+
+@dataclass(slots=True)
+class Joiner:
+    """A process that asks to join.
+
+    Args:
+        info: what it says of itself.
+        first_ns, last_ns: monotonic time of its first request and of its latest.
+    """
+
+    info: MemberInfo
+    first_ns: int
+    last_ns: int
 
 
 class Turn(Protocol):
@@ -37,7 +52,15 @@ class Turn(Protocol):
 
 
 class Membership(Protocol):
-    """The membership of one view, as one member sees it."""
+    """The membership of one view, as one member sees it.
+
+    Args:
+        joiners: by id; the membership of the next view begins with those that are not settled yet,
+        leavers: and with these, by id.
+    """
+
+    joiners: dict[int, Joiner]
+    leavers: set[int]
 
     # ---- queries
     def acting(self) -> bool:

@@ -71,19 +71,18 @@ class Machines:
         Args:
             keep: joiners and leavers of the view before stay.
         """
-        self._begin(self._membership if keep else None)
+        self._begin(self.membership if keep else None)
         self.initiator.participant, self.initiator.membership = self.participant, self.membership
 
-    def _begin(self, before: CoordinatedMembership | None) -> None:
+    def _begin(self, before: Membership | None) -> None:
         self.participant = Participant(self.context, self.blocker)
         self.pause_member = PauseMember(self.context, self.blocker)
+        self.membership: Membership
         self.ring: TokenRingMembership | None = None  # the membership, if it is of this kind
-        self._membership: CoordinatedMembership  # both kinds derive from it
         if self.context.settings.membership == "token-ring":
-            self._membership = self.ring = TokenRingMembership(self.context, self.participant, before)
+            self.membership = self.ring = TokenRingMembership(self.context, self.participant, before)
         else:
-            self._membership = CoordinatedMembership(self.context, self.participant, before)
-        self.membership: Membership = self._membership
+            self.membership = CoordinatedMembership(self.context, self.participant, before)
         self.gossip = Gossiping(self.context)
 
     # ---- effects of one machine on another

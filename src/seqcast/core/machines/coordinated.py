@@ -25,6 +25,7 @@ from seqcast.core.context import NEVER, Context
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.joining import Join, Refused
 from seqcast.core.machines.participant import Participant
+from seqcast.core.membership import Joiner, Membership
 from seqcast.core.table import IGNORED, Machine, Table, table
 from seqcast.core.vocabulary import Warn
 from seqcast.types import MEMBERS_MAX
@@ -55,13 +56,6 @@ def difference(ours: dict[str, str], theirs: dict[str, str]) -> str:
         if (one := ours.get(name, "none")) != (other := theirs.get(name, "none")):
             return f"the group has {name}={one}, not {other}"
     return ""
-
-
-@dataclass(slots=True)
-class Joiner:
-    info: MemberInfo
-    first_ns: int
-    last_ns: int
 
 
 @dataclass(slots=True)
@@ -101,7 +95,7 @@ class CoordinatedMembership(Machine):
         before: the membership of the view before; its joiners and leavers are not settled yet.
     """
 
-    def __init__(self, context: Context, participant: Participant, before: CoordinatedMembership | None = None) -> None:
+    def __init__(self, context: Context, participant: Participant, before: Membership | None = None) -> None:
         super().__init__(S.QUIET, context.edges)
         self.context = context
         self.participant = participant

@@ -22,9 +22,10 @@ from typing import ClassVar
 from seqcast.core.context import NEVER, Context
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.ring import Confirm, Confirmed, RingFrame, Token, Unconfirmed
-from seqcast.core.machines.coordinated import CoordinatedMembership, Joiner, MembershipEvent, Review
+from seqcast.core.machines.coordinated import CoordinatedMembership, MembershipEvent, Review
 from seqcast.core.machines.participant import Participant
 from seqcast.core.machines.ring import Ring, RingSettings
+from seqcast.core.membership import Joiner, Membership
 from seqcast.core.rules.ring import RingView
 from seqcast.core.table import IGNORED, Table, table
 from seqcast.core.vocabulary import TokenRemade
@@ -54,7 +55,7 @@ class TokenRingMembership(CoordinatedMembership):
         before: the membership of the view before; its joiners and leavers are not settled yet.
     """
 
-    def __init__(self, context: Context, participant: Participant, before: CoordinatedMembership | None = None) -> None:
+    def __init__(self, context: Context, participant: Participant, before: Membership | None = None) -> None:
         super().__init__(context, participant, before)
         self.state = S.QUIET
         settings, me = context.settings, context.me.id
