@@ -53,6 +53,17 @@ def test_no_module_imports_itself_by_way_of_others():
     graphlib.TopologicalSorter(found).prepare()  # CycleError names the modules
 
 
+def test_checkers_know_neither_endpoint_nor_engine():
+    """They judge what was recorded of a run, and so cannot repeat a mistake of what they check."""
+    source = ROOT / "src"
+    paths = [path for end in ("py", "pyi") for path in source.glob(f"seqcast/**/*.{end}")]
+    found = imports({path.relative_to(source).with_suffix(".py").as_posix(): path.read_text("utf-8") for path in paths})
+    checkers = {module for module in found if module.startswith("seqcast.sim.checkers")}
+    allowed = ("seqcast.core.machines.beacons", "seqcast.core.orders", "seqcast.core.vocabulary")  # terms and constants
+    below = {each for name in checkers for each in found[name] if each.startswith(("seqcast.core", "seqcast._native"))}
+    assert len(checkers) > 5 and below == set(allowed)
+
+
 def test_a_circle_of_imports_is_seen():
     texts = {"seqcast/a.py": "from seqcast import b", "seqcast/b.py": "def f():\n    from seqcast.a import x\n"}
     assert imports(texts) == {"seqcast.a": {"seqcast.b"}, "seqcast.b": {"seqcast.a"}}
