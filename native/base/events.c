@@ -1,8 +1,8 @@
 /* What the engine reports to the control plane: received frames, and its own findings. */
 #include "engine/internal.h"
 
-void sc_push_event(sc_engine *e, int kind, uint64_t sender, uint64_t view_tag, const sc_address *from, const uint8_t *p,
-                   size_t len) {
+sc_event *sc_push_event(sc_engine *e, int kind, uint64_t sender, uint64_t view_tag, const sc_address *from,
+                        const uint8_t *p, size_t len) {
     sc_event_node *node = NULL;
     /* The bound applies to frames of others; the engine's own reports are few, and are made once. Strangers get at most half
      * of it. */
@@ -16,7 +16,7 @@ void sc_push_event(sc_engine *e, int kind, uint64_t sender, uint64_t view_tag, c
     }
     if (!node) {
         e->counters.drop_control_full++;
-        return;
+        return NULL;
     }
     node->event.kind = kind;
     node->event.sender = sender;
@@ -29,6 +29,7 @@ void sc_push_event(sc_engine *e, int kind, uint64_t sender, uint64_t view_tag, c
     node->strange = strange;
     e->events.bytes += cost;
     if (strange) e->events.stranger_bytes += cost;
+    return &node->event;
 }
 
 int sc_engine_event(sc_engine *e, sc_event *out) {

@@ -18,5 +18,6 @@ typedef struct {
 
 void sc_events_init(sc_engine *e);
 void sc_events_free(sc_engine *e);
-void sc_push_event(sc_engine *e, int kind, uint64_t sender, uint64_t view_tag, const sc_address *from, const uint8_t *p,
-                   size_t len);
+/* Returns the queued event; NULL: there is no room. */
+sc_event *sc_push_event(sc_engine *e, int kind, uint64_t sender, uint64_t view_tag, const sc_address *from,
+                        const uint8_t *p, size_t len);

@@ -61,7 +61,7 @@ void sc_detect_heard(sc_engine *e, sc_peer *peer, int64_t now, int multicast) {
     unsuspect(e, peer);
 }
 
-void sc_engine_refused(sc_engine *e, const sc_address *to, int64_t now) {
+void sc_engine_refused(sc_engine *e, const sc_address *to, int evidence, int64_t now) {
     for (uint32_t r = 0; e->in_view && r < e->view.n; r++) {
         sc_peer *peer = e->peers[r];
         if (r == e->view.rank || peer->detect.refused || !sc_same_address(to, &peer->address)) continue;
@@ -69,6 +69,7 @@ void sc_engine_refused(sc_engine *e, const sc_address *to, int64_t now) {
         if (!peer->detect.doubted) peer->detect.pings = 0;
         peer->detect.doubted = 1;
         peer->detect.refused = peer->detect.ping_due = now;
+        peer->detect.refused_by = evidence;
     }
 }
 
@@ -286,7 +287,8 @@ static void judge(sc_engine *e, sc_peer *peer, int64_t now) {
     peer->detect.suspected = 1;
     if (peer->detect.silent) links_changed(e);
     e->counters.suspicions++;
-    sc_push_event(e, SC_EVENT_SUSPECT, peer->id, e->view.tag, NULL, NULL, 0);
+    sc_event *event = sc_push_event(e, SC_EVENT_SUSPECT, peer->id, e->view.tag, NULL, NULL, 0);
+    if (event) event->evidence = refused ? peer->detect.refused_by : SC_EVIDENCE_SILENCE;
 }
 
 void sc_detect_tick(sc_engine *e, int64_t now) {

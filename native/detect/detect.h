@@ -35,6 +35,7 @@ typedef struct {
     int64_t overheard; /* last multicast directly from it */
     int64_t vouched; /* last time that another member reported an answer from it */
     int64_t refused; /* when its port was first refused since it was last heard; 0: not refused */
+    int refused_by; /* SC_EVIDENCE_PORT or SC_EVIDENCE_GUARD, whichever came first */
     int64_t ping_due; /* while doubted */
     uint8_t unheard[SC_MEMBERS_MAX / 8]; /* members that it does not hear, by rank, as of its last heartbeat */
 } sc_peer_detection;

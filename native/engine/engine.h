@@ -68,8 +68,14 @@ sc_slab_pool *sc_engine_pool(sc_engine *e);
 int sc_engine_receive(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, size_t segment, const sc_address *from,
                       int lane, int64_t now);
 
-/* The port of `to` is closed (ECONNREFUSED for a unicast): evidence that the member there was killed. */
-void sc_engine_refused(sc_engine *e, const sc_address *to, int64_t now);
+/* Why a member is suspected. */
+enum {
+    SC_EVIDENCE_SILENCE, /* it answers no ping, and nobody vouches for it */
+    SC_EVIDENCE_PORT, /* its port is closed: ECONNREFUSED for a unicast */
+    SC_EVIDENCE_GUARD /* its guard connection was closed, and the next one refused */
+};
+/* Evidence, SC_EVIDENCE_PORT or _GUARD, that the process of the member at `to` has ended. */
+void sc_engine_refused(sc_engine *e, const sc_address *to, int evidence, int64_t now);
 
 /* Runs what is due: NAKs, acks, probes, heartbeats, verification. */
 void sc_engine_tick(sc_engine *e, int64_t now);
@@ -264,7 +270,7 @@ int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p,
 
 enum {
     SC_EVENT_CONTROL = 1, /* a control frame arrived: sender, from, payload */
-    SC_EVENT_SUSPECT = 2, /* `sender` is silent, answers no ping, and nobody vouches for it */
+    SC_EVENT_SUSPECT = 2, /* `sender` is taken for dead: evidence */
     SC_EVENT_ALIVE = 3, /* a suspected member was heard again, or another member vouches for it */
     SC_EVENT_CUT_REACHED = 4, /* everything up to the cut is here */
     SC_EVENT_LINKS = 5, /* the result of sc_engine_links has changed; raised once until it is called */
@@ -276,6 +282,7 @@ enum {
 };
 typedef struct {
     int kind;
+    int evidence; /* SC_EVIDENCE_* */
     uint64_t sender;
     uint64_t view_tag;
     sc_address from;

@@ -105,7 +105,7 @@ static void take_refusals(sc_driver *d, int64_t now) {
     sc_address to[REFUSALS];
     int n = sc_io_refused(&d->io, to, REFUSALS);
     sc_mutex_lock(d->lock);
-    for (int i = 0; i < n; i++) sc_engine_refused(d->engine, &to[i], now);
+    for (int i = 0; i < n; i++) sc_engine_refused(d->engine, &to[i], SC_EVIDENCE_PORT, now);
     d->round.deadline = sc_engine_deadline(d->engine);
     sc_mutex_unlock(d->lock);
 }

@@ -464,7 +464,7 @@ static void act(world *w, script *s, uint8_t *packet, uint8_t *payload, uint32_t
     case 13: {
         sc_address address = address_of(sender);
         events(w);
-        if (operation >> 7) sc_engine_refused(w->engine, &address, w->now);
+        if (operation >> 7) sc_engine_refused(w->engine, &address, SC_EVIDENCE_PORT, w->now);
         look(w, s);
         break;
     }

@@ -223,8 +223,8 @@ def of_sender(net: Net, i: int, sender: int) -> list[bytes]:
 
 
 def kinds(net: Net, i: int) -> Counter[tuple[object, ...]]:
-    """The events of member i that are not frames."""
-    return Counter(event for event in net.engines[i].events() if event[0] != "control")
+    """The events of member i that are not frames, without the evidence of a suspicion."""
+    return Counter(event[:2] for event in net.engines[i].events() if event[0] != "control")
 
 
 def deaf(source: int, target: int):

@@ -86,6 +86,22 @@ def test_a_refused_port_and_silence_for_two_heartbeats_are_enough():
     assert kinds(net, 0)["suspect", 101] == 1
 
 
+@pytest.mark.parametrize("evidence", [("silence",), ("port",), ("guard",), ("guard", "port"), ("port", "guard")])
+def test_a_suspicion_says_on_what_evidence(evidence):
+    """What refused first counts; but one that was heard since is merely silent."""
+    net = Net(3)
+    net.run(10 * HEARTBEAT_MS)
+    net.engines[0].refused(bytes([2]), net.now, guard=True)
+    net.run(3 * HEARTBEAT_MS)
+    net.drop = lambda src, dst, lane, datagram: 1 in (src, dst)
+    for each in evidence:
+        if each != "silence":
+            net.engines[0].refused(bytes([2]), net.now, guard=each == "guard")
+    net.engines[0].events()
+    net.run(SUSPECT_MS + 2 * HEARTBEAT_MS)
+    assert [event for event in net.engines[0].events() if event[0] == "suspect"] == [("suspect", 101, evidence[0])]
+
+
 @pytest.mark.parametrize("others_reach_it", [True, False])
 def test_a_refused_port_of_a_member_that_is_heard_or_vouched_for_is_no_evidence(others_reach_it):
     net = Net(3)

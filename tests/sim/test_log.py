@@ -2,12 +2,13 @@
 
 from unittest import mock
 
+import pytest
 from sim_stage import Stage
 
 from seqcast.core import log
 from seqcast.core.frames.closing import Start
 from seqcast.core.frames.ring import Token
-from seqcast.core.vocabulary import Log
+from seqcast.core.vocabulary import Log, MemberSuspected
 
 
 def told(parts=log.PARTS, debugged=()):
@@ -42,9 +43,36 @@ def test_a_healthy_view_change_has_one_line():
     assert [line.debug for line in lines] == [False, False]
     assert [line.text.split(": ", 1)[1] for line in lines] == ["%s: %s; took %.0f ms"] * 2
     assert [line.args[2] for line in lines] == [
-        "c was excluded (it was silent: crashed, stopped or cut off)",
+        "c was excluded (its port refuses datagrams: its process has ended)",
         "d joined",
     ]
+
+
+@pytest.mark.parametrize(
+    ("evidence", "why"),
+    [
+        ("silence", "it was silent: crashed, stopped or cut off"),
+        ("port", "its port refuses datagrams: its process has ended"),
+        ("guard", "its guard connection closed: its process has ended"),
+    ],
+)
+def test_a_suspicion_and_the_exclusion_that_follows_say_why(evidence, why):
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, lines = stage.node("a"), []
+    step = a.endpoint.step
+
+    def observed(*arguments):
+        effects = step(*arguments)
+        lines.extend(line.text % line.args for line in effects if isinstance(line, Log))
+        return effects
+
+    a.endpoint.step = observed
+    stage.node("c").crash()
+    a.step(MemberSuspected(stage.node("c").id, evidence))
+    stage.until(1300)
+    assert lines[0] == f"a: suspects c: {why}"
+    assert [line for line in lines if f"[a, b]: c was excluded ({why}); took" in line], lines
 
 
 def test_a_token_that_is_lost_has_one_line_and_one_that_comes_back_none():

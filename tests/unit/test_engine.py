@@ -281,7 +281,7 @@ def test_a_suspicion_is_raised_though_the_queue_of_frames_is_full() -> None:
         net.engines[0].receive(forged(8, 999, bytes(1400)), bytes([9]), net.now)
     net.run(500)
     assert net.engines[0].counters()["drop_control_full"] > 0
-    assert ("suspect", 101) in net.engines[0].events()
+    assert ("suspect", 101, "silence") in net.engines[0].events()
 
 
 def test_a_forward_waits_for_a_descriptor_beside_the_own_open_packet() -> None:

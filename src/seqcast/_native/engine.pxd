@@ -66,6 +66,8 @@ cdef extern from "engine/engine.h" nogil:
         SC_EVENT_OFFERS
         SC_EVENT_STARVED
         SC_EVENT_SLOW
+        SC_EVIDENCE_PORT
+        SC_EVIDENCE_GUARD
 
     ctypedef struct sc_address:
         uint8_t len
@@ -150,6 +152,7 @@ cdef extern from "engine/engine.h" nogil:
 
     ctypedef struct sc_event:
         int kind
+        int evidence
         uint64_t sender
         uint64_t view_tag
         sc_address from_ "from"
@@ -194,7 +197,7 @@ cdef extern from "engine/engine.h" nogil:
     sc_slab_pool *sc_engine_pool(sc_engine *e)
     int sc_engine_receive(sc_engine *e, sc_slab *slab, uint8_t *p, size_t n, size_t segment,
                           const sc_address *source, int lane, int64_t now)
-    void sc_engine_refused(sc_engine *e, const sc_address *to, int64_t now)
+    void sc_engine_refused(sc_engine *e, const sc_address *to, int evidence, int64_t now)
     void sc_engine_tick(sc_engine *e, int64_t now)
     int64_t sc_engine_deadline(const sc_engine *e)
     int sc_engine_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all)

@@ -164,8 +164,8 @@ class Engine:
             segment: size in bytes of each datagram in the buffer, the last of which may be shorter, as UDP_GRO gives
                 them; 0: the buffer is one datagram.
         """
-    def refused(self, address: bytes, now_ns: int) -> None:
-        """The port at ``address`` is closed: evidence against the member there."""
+    def refused(self, address: bytes, now_ns: int, guard: bool = False) -> None:
+        """The port at ``address`` is closed, or its guard connection (``guard``): evidence against the member there."""
     def tick(self, now_ns: int) -> None: ...
     def deadline(self) -> int:
         """Monotonic ns at which ``tick`` is due; 2**63 - 1: never."""
@@ -184,8 +184,8 @@ class Engine:
     def control_send(self, payload: bytes, address: bytes = b"") -> bool:
         """Sends a control frame to the group's control lane, or to one address. False if the queue is full."""
     def events(self) -> list[tuple[Any, ...]]:
-        """Takes all waiting events: ("control", sender_id, address, view_tag, payload), ("suspect", id), ("alive", id),
-        ("cut_reached",),
+        """Takes all waiting events: ("control", sender_id, address, view_tag, payload), ("suspect", id, evidence)
+        with the evidence as in ``vocabulary.Evidence``, ("alive", id), ("cut_reached",),
         ("links",): ``links()`` has changed, ("starved",): received packets are dropped for lack of slabs, ("slow", id):
         for ``suspect_ns_max`` that member was starved, or kept places unused, ("foreign",): a datagram of another wire
         version was dropped, for the first time, ("drained",): see ``end_sends``."""

@@ -154,11 +154,11 @@ cdef class Engine:
         sc_mutex_unlock(&self.lock)
         return accepted
 
-    def refused(self, bytes address, int64_t now_ns):
+    def refused(self, bytes address, int64_t now_ns, bint guard=False):
         cdef sc_address to
         put_address(&to, address)
         sc_mutex_lock(&self.lock)
-        sc_engine_refused(self.e, &to, now_ns)
+        sc_engine_refused(self.e, &to, SC_EVIDENCE_GUARD if guard else SC_EVIDENCE_PORT, now_ns)
         sc_mutex_unlock(&self.lock)
 
     def tick(self, int64_t now_ns):
@@ -219,7 +219,7 @@ cdef class Engine:
                 free(event.payload)
                 out.append(("control", event.sender, get_address(&event.from_), event.view_tag, payload))
             elif event.kind == SC_EVENT_SUSPECT:
-                out.append(("suspect", event.sender))
+                out.append(("suspect", event.sender, ("silence", "port", "guard")[event.evidence]))
             elif event.kind == SC_EVENT_ALIVE:
                 out.append(("alive", event.sender))
             elif event.kind == SC_EVENT_STARVED:

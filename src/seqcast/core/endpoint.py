@@ -28,6 +28,7 @@ from seqcast.core.port import EnginePort
 from seqcast.core.router import Router
 from seqcast.core.table import Edge
 from seqcast.core.vocabulary import (
+    EVIDENCE,
     Abandon,
     CallbackOver,
     CallbackReturned,
@@ -219,8 +220,9 @@ class Endpoint:
             self.context.counters["frames_bad"] += 1
 
     def _member_suspected(self, report: MemberSuspected) -> None:
-        self.log.suspected(report.member)
-        self.machines.membership.suspect(report.member)
+        why = EVIDENCE[report.evidence]
+        self.log.suspected(report.member, why)
+        self.machines.membership.suspect(report.member, why)
 
     def _member_alive(self, report: MemberAlive) -> None:
         self.log.alive(report.member)

@@ -77,9 +77,8 @@ class LogLines:
                 whose = "it has the state" if boundary else "it is the first: its own state holds"
                 self.say("transfer", "%s: %s", self.context.me.name, whose)
 
-    def suspected(self, member_id: int) -> None:
-        me, name = self.context.me.name, self.name(member_id)
-        self.say("detector", "%s: suspects %s: it is silent, and nobody else vouches for it", me, name)
+    def suspected(self, member_id: int, why: str) -> None:
+        self.say("detector", "%s: suspects %s: %s", self.context.me.name, self.name(member_id), why)
 
     def alive(self, member_id: int) -> None:
         self.say("detector", "%s: hears %s again", self.context.me.name, self.name(member_id))

@@ -15,7 +15,7 @@ has collected the agreement of all (``machines/token_ring.py``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -70,8 +70,8 @@ class Membership(Protocol):
         """Ids of the members that this one does not expect to survive the view."""
 
     @property
-    def suspected(self) -> Set[int]:
-        """Ids of the members that the engine suspects."""
+    def suspected(self) -> Mapping[int, str]:
+        """Ids of the members that the engine suspects, and why, in words."""
 
     def reasons(self) -> dict[int, str]:
         """Why each of those is doubted, in words."""
@@ -111,8 +111,8 @@ class Membership(Protocol):
         """Members are known to have left this view for a successor without this member."""
 
     # ---- inputs: the engine
-    def suspect(self, member_id: int) -> None:
-        """A member is silent, and verifying it failed."""
+    def suspect(self, member_id: int, why: str) -> None:
+        """The engine takes a member for dead; ``why``: in words, for the log."""
 
     def trust(self, member_id: int) -> None:
         """A suspected member is heard again."""

@@ -299,7 +299,7 @@ class Router:
     def is_ours_to_serve(self, frame: Done, sender: int, _address: bytes) -> bool:
         """its attempt closed that view, and we made the VIEW, or are the first member of it that is not suspected"""
         me, closed = self.context.me.id, self.machines.lineage.closed[frame.view]
-        silent = self.machines.membership.suspected | {sender}
+        silent = {*self.machines.membership.suspected, sender}
         first = next((info.id for info in closed.members if info.id not in silent), 0) == me
         return frame.attempt == closed.attempt and (first or closed.view_id.flush[1] == me)
 

@@ -9,7 +9,7 @@ about this member's view are *commands*, which the core itself carries out, in o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from seqcast.core.frames.kinds import Frame
 from seqcast.core.frames.view import NewView
@@ -136,11 +136,21 @@ class FrameReceived:
     payload: bytes
 
 
+Evidence = Literal["silence", "port", "guard"]
+EVIDENCE: dict[Evidence, str] = {
+    "silence": "it was silent: crashed, stopped or cut off",
+    "port": "its port refuses datagrams: its process has ended",
+    "guard": "its guard connection closed: its process has ended",
+}
+"""Why a member is suspected, in words for the log."""
+
+
 @dataclass(frozen=True, slots=True)
 class MemberSuspected:
-    """A member is silent, and nobody else has heard it, or its port is closed."""
+    """A member is taken for dead."""
 
     member: int
+    evidence: Evidence = "silence"
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,7 +180,7 @@ class Runner:
 
     def _gone(self, member: Member) -> None:
         """A guard connection shows that a process has ended: this counts as much as a refused UDP port."""
-        self.engine.refused(member.address, now_ns())
+        self.engine.refused(member.address, now_ns(), guard=True)
         self.driver.poke()
 
     def after_fork(self) -> None:

@@ -99,7 +99,7 @@ class CoordinatedMembership(Machine):
         super().__init__(S.QUIET, context.edges)
         self.context = context
         self.participant = participant
-        self.suspected: set[int] = set()  # by the engine: silent, and verified
+        self.suspected: dict[int, str] = {}  # by the engine: silent, and verified; and why
         self.slow: set[int] = set()  # members that have long dropped what they receive, for want of slabs
         self.severed: set[int] = set()  # ends of cut links that are given up; this member may be one of them
         self.links: dict[tuple[int, int], int] = {}  # (listener, speaker) that it does not hear: since when
@@ -120,7 +120,7 @@ class CoordinatedMembership(Machine):
 
     def doubted(self) -> set[int]:
         slow = self.slow if self._few_are_slow() else set()  # else it is no fault of theirs
-        return (self.suspected | slow | self.severed | self.participant.lapsed | self.gone) - {self.context.me.id}
+        return (set(self.suspected) | slow | self.severed | self.participant.lapsed | self.gone) - {self.context.me.id}
 
     def _few_are_slow(self) -> bool:
         return 2 * len(self.slow) < len(self.context.members)
@@ -131,7 +131,7 @@ class CoordinatedMembership(Machine):
         why |= dict.fromkeys(self.gone, "it continued in another view")
         why |= dict.fromkeys(self.participant.lapsed, "it did not answer the view change in time")
         why |= dict.fromkeys(self.severed, "multicast datagrams to or from it are lost")
-        return why | dict.fromkeys(self.suspected, "it was silent: crashed, stopped or cut off")
+        return why | self.suspected
 
     def acting(self) -> bool:
         """Is it our turn: are we the first member that is not doubted here?
@@ -229,13 +229,13 @@ class CoordinatedMembership(Machine):
             )
         )
 
-    def suspect(self, member_id: int) -> None:
+    def suspect(self, member_id: int, why: str) -> None:
         """The engine suspects a member, and has verified it."""
-        self.suspected.add(member_id)
+        self.suspected[member_id] = why
 
     def trust(self, member_id: int) -> None:
         """The engine hears a member again."""
-        self.suspected.discard(member_id)
+        self.suspected.pop(member_id, None)
 
     def went_on(self, member_ids: Iterable[int]) -> None:
         """These members continued in another view without us (the cut, step 8)."""
@@ -260,7 +260,7 @@ class CoordinatedMembership(Machine):
 
     def lives(self, member_id: int) -> None:
         """A member closes our view, or is blocked in it, in a primary partition: it is alive and in our view."""
-        self.suspected.discard(member_id)
+        self.suspected.pop(member_id, None)
         self.gone.discard(member_id)
         self.elsewhere.pop(member_id, None)
         self.participant.trust(member_id)
