@@ -374,8 +374,10 @@ cdef class Engine:
         while n < self.members and sc_engine_marks(self.e, n, &marks[n]) == 0:
             n += 1
         sc_mutex_unlock(&self.lock)
-        return [(marks[i].kept, marks[i].delivered, marks[i].received, marks[i].consumed, marks[i].window, marks[i].claim)
-                for i in range(n)]
+        return [
+            (marks[i].kept, marks[i].delivered, marks[i].received, marks[i].consumed, marks[i].window, marks[i].claim)
+            for i in range(n)
+        ]
 
     def gossip_lacks(self, uint32_t rank, uint64_t first, uint64_t last, uint64_t most):
         cdef uint64_t ranges[2 * HELD_MAX]
