@@ -15,7 +15,7 @@ has collected the agreement of all (``machines/token_ring.py``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
