@@ -692,11 +692,13 @@ def headers_of_the_total_protocol(a: Attacker) -> None:
 
 
 def _gossips(a: Attacker) -> list[Gossip]:
-    """In everyone's name: all have everything, there is more than was sent; under numbers that end all others."""
+    """In everyone's name: all have everything, and room for anything; there is more than was sent; under numbers that
+    end all others."""
     top = SEQNO_MAX
-    spans = (0, 0, top, 0), (top, top, top, top), (0, top, 0, top), (1, 2, 2, 2)
+    room = (1 << 53) - 1
+    spans = (0, 0, top, 0, 0, 0), (top, top, top, top, room, 0), (0, top, 0, top, 1, 65_535), (1, 2, 2, 2, room, 1)
     digests = [tuple(Has(rank, *span) for rank in range(3)) for span in spans]
-    least = tuple(Least(rank, top, top) for rank in range(3))
+    least = tuple(Least(rank, top, top, room, 0) for rank in range(3))
     return [
         Gossip(a.tag, origin, counter, hops, digest, (origin,), not_seen, min(counter, 5000), (0, 1, 2), least, least)
         for origin in range(3)

@@ -339,12 +339,16 @@ class Drawer:
     def _digest(self) -> Any:
         from seqcast.core.frames.gossiping import Has
 
-        return tuple(Has(rank, *(self.seqno() for _ in range(4))) for rank in self.ranks())
+        return tuple(Has(rank, *(self.seqno() for _ in range(4)), *self._room()) for rank in self.ranks())
+
+    def _room(self) -> tuple[int, int]:
+        """A window, and for which claim."""
+        return self.count(), self.rng.choice((0, 0, 1, 2, 65_535))
 
     def _leasts(self) -> Any:
         from seqcast.core.frames.gossiping import Least
 
-        return tuple(Least(rank, self.seqno(), self.seqno()) for rank in self.ranks())
+        return tuple(Least(rank, self.seqno(), self.seqno(), *self._room()) for rank in self.ranks())
 
     def _view_id(self) -> Any:
         from seqcast.types import ViewId
