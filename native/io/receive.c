@@ -9,8 +9,8 @@
 #define LOAD_PACKETS 32
 #define GATHER_BYTES (512u << 10) /* what a nap should gather, but no more than triggers an ack */
 #define FIRST_BATCH 4 /* also of large buffers: they are checked and ordered while they are in the cache */
-#define LOOKS 8 /* a spinning thread looks at all sockets once in this many turns, at both streams twice, */
-#define LOOK_BYTES 4096 /* and at the other stream too when one brought this much */
+#define LOOKS 8 /* in this many turns a spinning thread looks at all sockets once, and at both streams twice */
+#define LOOK_BYTES 4096 /* when one stream brought this much, it looks at the other one, too */
 #define REFUSALS 16
 #define LATE_NS 1000000
 

@@ -48,6 +48,20 @@ def test_a_healthy_view_change_has_one_line():
     ]
 
 
+def with_lines(stage, name):
+    """The node of this name, and the lines of its log from now on."""
+    node, lines = stage.node(name), []
+    step = node.endpoint.step
+
+    def stepped(*arguments):
+        effects = step(*arguments)
+        lines.extend(line.text % line.args for line in effects if isinstance(line, Log))
+        return effects
+
+    node.endpoint.step = stepped
+    return node, lines
+
+
 @pytest.mark.parametrize(
     ("evidence", "why"),
     [
@@ -59,15 +73,7 @@ def test_a_healthy_view_change_has_one_line():
 def test_a_suspicion_and_the_exclusion_that_follows_say_why(evidence, why):
     stage = Stage()
     stage.group("a", "b", "c")
-    a, lines = stage.node("a"), []
-    step = a.endpoint.step
-
-    def observed(*arguments):
-        effects = step(*arguments)
-        lines.extend(line.text % line.args for line in effects if isinstance(line, Log))
-        return effects
-
-    a.endpoint.step = observed
+    a, lines = with_lines(stage, "a")
     stage.node("c").crash()
     a.step(MemberSuspected(stage.node("c").id, evidence))
     stage.until(1300)
@@ -144,20 +150,6 @@ def test_a_healthy_group_has_one_line_for_each_view_and_none_for_a_message():
         stage.until(1200)
         assert a.record.counter >= 50
     assert lines == []
-
-
-def with_lines(stage, name):
-    """The node of this name, and the lines of its log from now on."""
-    node, lines = stage.node(name), []
-    step = node.endpoint.step
-
-    def stepped(*arguments):
-        effects = step(*arguments)
-        lines.extend(line.text % line.args for line in effects if isinstance(line, Log))
-        return effects
-
-    node.endpoint.step = stepped
-    return node, lines
 
 
 def test_a_member_that_is_excluded_as_slow_is_named_with_that_reason():

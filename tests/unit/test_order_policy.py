@@ -256,7 +256,7 @@ class Members(list[Member]):
 def in_view(members: Sequence[Member]) -> Callable[[int], View | None]:
     """What ``Endpoint.view_tagged`` answers for the engine's view."""
     view = SimpleNamespace(members=members)
-    return lambda tag: view if tag == 7 else None  # type: ignore[return-value]
+    return lambda tag: view if tag == 7 else None  # type: ignore[return-value]  # only its members are read
 
 
 class Offering:

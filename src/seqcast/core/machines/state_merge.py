@@ -1,4 +1,4 @@
-"""The state of a receiving application at the beginning of a view: who is given it, and how states are merged.
+"""The application's state at the beginning of a view: giving it to joiners, and merging the states of several parts.
 
 At the beginning of each view the application gives its state to the joiners for which it is the provider. Where states
 are merged, it stops at this boundary until it has the merged state; the merger gives that to its joiners.
