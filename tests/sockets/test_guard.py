@@ -16,7 +16,8 @@ from netns import network, python
 
 from seqcast._native.driver import describe_address
 from seqcast.core.machines.guard import GREETING, MAGIC, STRANGERS_MAX
-from seqcast.net.guard import Guard
+from seqcast.net import runner
+from seqcast.net.guard import Guard, listen
 from seqcast.net.runner import group_tag
 
 if why := why_no_multicast():
@@ -220,16 +221,46 @@ time.sleep(600)
             process.communicate()
 
 
-def test_a_port_that_is_taken_is_an_error():
-    with join(cluster(), "a") as a, socket.create_server(("127.0.0.1", port_of(a))):
-        with pytest.raises(OSError, match="in use"):
-            Guard(a.member, 1, lambda member: None)
+@pytest.fixture
+def taken(monkeypatch):
+    """``taken(n)``: a stranger listens on the TCP ports of the next ``n`` UDP ports that a member opens."""
+    strangers = []
+
+    def take(n):
+        def late(address):
+            if len(strangers) < n:
+                host, _, port = describe_address(address).rpartition(":")
+                strangers.append(socket.create_server((host, int(port))))
+            return listen(address)
+
+        monkeypatch.setattr(runner, "listen", late)
+        return strangers
+
+    yield take
+    for stranger in strangers:
+        stranger.close()
+
+
+def test_a_member_whose_tcp_port_is_taken_uses_another_number(taken):
+    strangers, name = taken(2), cluster()
+    with join(name, "a", guard=True) as a, join(name, "b", guard=True) as b:
+        assert len(strangers) == 2
+        wait_until(lambda: linked(a, b))
+        b.send(b"to the new port")
+        assert payloads(a, 1) == [b"to the new port"]
+
+
+def test_a_member_that_finds_no_free_tcp_port_says_so_and_does_without(taken, caplog):
+    taken(runner.PORTS_TRIED)
+    with join(cluster(), "a", guard=True) as a:
+        assert "guard_connections" not in a.counters()
+        assert "a: guard=True, but TCP port" in caplog.text and "in use" in caplog.text
 
 
 def test_the_end_of_a_guard_waits_for_the_thread_that_wakes_it():
     """Else the kernel may have given the number of the closed descriptor to another file, and the byte goes there."""
     with join(cluster(), "a") as a:
-        guard = Guard(a.member, 1, lambda member: None)
+        guard = Guard(a.member, 1, listen(a.member.address), lambda member: None)
         waking, closed = guard._wake_out, threading.Event()
         closed_meanwhile = []
 

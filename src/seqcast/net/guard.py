@@ -26,30 +26,45 @@ _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _UNDER_WAY = (errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EALREADY)
 
 
+def listen(address: bytes) -> socket.socket:
+    """A listener on the TCP port of a UDP address, where other members call.
+
+    Raises:
+        OSError: the port cannot be listened on, with ``EADDRINUSE`` if it is taken.
+    """
+    own = _where(address)
+    if own is None:
+        raise OSError(errno.EADDRNOTAVAIL, "this member's address is no TCP address")
+    family, where = own
+    listener = socket.create_server(where, family=family, backlog=STRANGERS_MAX)
+    listener.setblocking(False)
+    return listener
+
+
 class Guard:
     """The guard connections of one member, and the thread that serves them.
 
     Args:
-        me: this member; it listens on the TCP port of its UDP address.
+        me: this member.
         tag: of the group.
+        listener: what ``listen`` returned for this member's address; closed when the thread ends.
         gone: called, on the guard's thread, with a member whose process has ended.
         edges: of the endpoint.
-
-    Raises:
-        OSError: the port cannot be listened on.
     """
 
-    def __init__(self, me: Member, tag: int, gone: Callable[[Member], None], edges: set[Edge] | None = None) -> None:
+    def __init__(
+        self,
+        me: Member,
+        tag: int,
+        listener: socket.socket,
+        gone: Callable[[Member], None],
+        edges: set[Edge] | None = None,
+    ) -> None:
         self.me, self.gone = me, gone
         self._guard = core.Guard(me.id, tag, set() if edges is None else edges)
         self._counters = {"addresses_bad": 0, "failed": 0}
-        own = _where(me)
-        if own is None:
-            raise OSError(errno.EADDRNOTAVAIL, "this member's address is no TCP address")
-        family, where = own
         self._selector = selectors.DefaultSelector()
-        self._listener = socket.create_server(where, family=family, backlog=STRANGERS_MAX)
-        self._listener.setblocking(False)
+        self._listener = listener
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
         self._wake_out.setblocking(False)
@@ -132,7 +147,7 @@ class Guard:
 
     def _enter(self, members: tuple[Member, ...]) -> None:
         others = [member for member in members if member.id != self.me.id]
-        self._members = {member.id: member for member in others if _where(member) is not None}
+        self._members = {member.id: member for member in others if _where(member.address) is not None}
         self._counters["addresses_bad"] += len(others) - len(self._members)
         self._do(self._guard.view(self._members.keys(), now_ns()))
 
@@ -186,7 +201,7 @@ class Guard:
                     self.gone(self._members[member])
 
     def _call(self, line: int, member: int) -> None:
-        called = _where(self._members[member])
+        called = _where(self._members[member].address)
         assert called is not None
         family, where = called
         try:
@@ -218,9 +233,9 @@ class Guard:
             sock.close()
 
 
-def _where(member: Member) -> tuple[socket.AddressFamily, tuple[Any, ...]] | None:
-    """Family and address of a member's listener; None if the address that it announced is invalid."""
-    host, _, port = describe_address(member.address).rpartition(":")
+def _where(address: bytes) -> tuple[socket.AddressFamily, tuple[Any, ...]] | None:
+    """Family and address of the listener of a member with this UDP address; None if it is invalid."""
+    host, _, port = describe_address(address).rpartition(":")
     try:
         found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except (OSError, ValueError):

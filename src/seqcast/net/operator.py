@@ -13,7 +13,7 @@ from seqcast.core.frames.kinds import dump
 from seqcast.core.machines.operator import Operator
 from seqcast.core.port import reports
 from seqcast.core.vocabulary import FrameReceived
-from seqcast.net.runner import group_tag, open_driver
+from seqcast.net.runner import group_tag, open_driver, warn_of
 
 SLICE_NS = 100_000_000
 """The longest single wait, ns: the machine may have no timer any more, and Python handles signals between waits."""
@@ -37,6 +37,7 @@ class OperatorRunner:
             member_id=member_id, group_tag=group_tag(cluster), seed=secrets.randbits(63), **engine_settings(config)
         )
         self.driver: Driver = open_driver(self.engine, cluster, member_id, config)
+        warn_of(self.driver, cluster, config)
         self.operator = Operator(cluster, secrets.randbits(52), nanoseconds(ask_s), nanoseconds(allow_s), now_ns())
         self._thread = threading.Thread(target=self.driver.run, name="seqcast-io-operator", daemon=True)
 

@@ -8,9 +8,11 @@ request. Busy Python code elsewhere delays only the control thread.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
 import secrets
+import socket
 import sys
 import threading
 import time
@@ -56,7 +58,7 @@ from seqcast.core.vocabulary import (
 from seqcast.errors import JoinRefused, JoinTimeout, NameTaken, NotMember, SeqcastError, SuspendTimeout
 from seqcast.net.callbacks import Callbacks, timed
 from seqcast.net.errors import NO_SEGMENTS, clipped_buffers, explain, only_loopback
-from seqcast.net.guard import Guard
+from seqcast.net.guard import Guard, listen
 from seqcast.net.interface import fault, mend, see
 from seqcast.net.logs import SlowReceivers, parts_read, write
 from seqcast.net.ordering import Ordering
@@ -67,6 +69,8 @@ log = logging.getLogger("seqcast")
 
 _JOIN_ERRORS = {"name": NameTaken, "address": JoinTimeout}
 """``JoinFailed.cause`` -> exception; ``JoinRefused`` for all others."""
+PORTS_TRIED = 8
+"""UDP ports that a member with ``guard`` tries until one is found whose number is free for TCP too."""
 
 
 class ClippedBuffer(UserWarning):
@@ -130,7 +134,8 @@ class Runner:
         if policies.order is not None:
             settings_of_engine["policy_ns"] = nanoseconds(policies.order.limit_s)
         self.engine = Engine(member_id=member_id, group_tag=self._tag, seed=secrets.randbits(63), **settings_of_engine)
-        self.driver = open_driver(self.engine, cluster, member_id, config)
+        self.driver, listener = self._open(cluster, name, member_id)
+        warn_of(self.driver, cluster, config)
         self.member = Member(name, member_id, self.driver.address)
         settings = self._endpoint_settings(name)
         self.packet_bytes = settings.packet_bytes
@@ -149,6 +154,8 @@ class Runner:
         self.pause = PauseRequest(self.endpoint.edges)
         self._slow = SlowReceivers(name)
         self.guard: Guard | None = None
+        if listener is not None:
+            self.guard = Guard(self.member, self._tag, listener, self._gone, self.endpoint.edges)
         self._requests: deque[Input] = deque([JoinGroup()])
         self._look_ns = 0  # when to look at the interface next
         self._segments = config.gso and sys.platform.startswith("linux")  # until the kernel refuses them
@@ -156,6 +163,8 @@ class Runner:
             threading.Thread(target=self.driver.run, name=f"seqcast-io-{name}", daemon=True),
             threading.Thread(target=self._control, name=f"seqcast-control-{name}", daemon=True),
         ]
+        if self.guard is not None:
+            self._threads.append(self.guard.thread)
         if self.callbacks is not None:
             self._threads.append(self.callbacks.thread)
         self.ordering: Ordering | None = None
@@ -165,18 +174,27 @@ class Runner:
 
     def start(self) -> None:
         self.began = time.monotonic()
-        if self.config.guard:
-            try:
-                self.guard = Guard(self.member, self._tag, self._gone, self.endpoint.edges)
-                self._threads.append(self.guard.thread)
-            except OSError as error:
-                log.warning(
-                    "%s: guard=True, but TCP port %s cannot be listened on (%s): other members notice the end of this "
-                    "process only by its closed UDP port or its silence. Free the port, or set guard=False",
-                    self.member.name, describe_address(self.member.address), error.strerror,
-                )  # fmt: skip
         for thread in self._threads:
             thread.start()
+
+    def _open(self, cluster: str, name: str, member_id: int) -> tuple[Driver, socket.socket | None]:
+        """The sockets; with ``guard`` also a listener. The other members derive its TCP port from the UDP address, so
+        if that port is taken, another UDP port must be."""
+        driver = open_driver(self.engine, cluster, member_id, self.config)
+        for left in reversed(range(PORTS_TRIED if self.config.guard else 0)):
+            try:
+                return driver, listen(driver.address)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or not left:
+                    log.warning(
+                        "%s: guard=True, but TCP port %s cannot be listened on (%s): other members notice the end of "
+                        "this process only by its closed UDP port or its silence",
+                        name, describe_address(driver.address), error.strerror,
+                    )  # fmt: skip
+                    break
+            driver.close()
+            driver = open_driver(self.engine, cluster, member_id, self.config)
+        return driver, None
 
     def _gone(self, member: Member) -> None:
         """A guard connection shows that a process has ended: this counts as much as a refused UDP port."""
@@ -446,7 +464,7 @@ def open_driver(engine: Engine, cluster: str, member_id: int, config: Config) ->
 
     address = config.address or group_address(cluster, config.ip_version)
     try:
-        driver = Driver(
+        return Driver(
             engine,
             member_id=member_id,
             group=ipaddress.ip_address(address).packed,
@@ -454,8 +472,13 @@ def open_driver(engine: Engine, cluster: str, member_id: int, config: Config) ->
         )
     except OSError as error:
         raise explain(error, config, address) from None
+
+
+def warn_of(driver: Driver, cluster: str, config: Config) -> None:
+    """Warns the caller of ``join`` of clipped buffers, and of sockets that reach this machine only."""
     if clipped := clipped_buffers(config, driver.rcvbuf_granted, driver.sndbuf_granted):
         warnings.warn(clipped, ClippedBuffer, stacklevel=5)
     if driver.loopback and not config.interface:
-        warnings.warn(only_loopback(address), RuntimeWarning, stacklevel=5)
-    return driver
+        warnings.warn(
+            only_loopback(config.address or group_address(cluster, config.ip_version)), RuntimeWarning, stacklevel=5
+        )
