@@ -22,7 +22,7 @@ from members import join as join_group
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 import seqcast
-from seqcast.journal.tap import Tap
+from seqcast.journal.tap import Tap, TapClient
 from seqcast.journal.writer import JournalWriter
 from seqcast.spark import follow
 from seqcast.spark.source import JournalReader, JournalStream, Wanted
@@ -308,6 +308,41 @@ def test_a_member_that_falls_before_it_closes_a_view_has_told_how_far_it_is_stab
     else:  # what the lost member's journal has is read first
         with pytest.raises(seqcast.UsageError, match="known to have the same only up to 97"):
             query.run()
+
+
+@pytest.mark.parametrize("asked", range(1, 5))
+def test_a_tap_that_dies_between_two_requests_of_the_driver_is_a_lost_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: int
+) -> None:
+    """With the order ``records`` the driver reads rows, to say in its offset how far the view is stable."""
+    of = view(1, [A, B, C], "records")
+    with (
+        Tap(tmp_path / "one", ("127.0.0.1", 0), b"t" * 16) as first,
+        Tap(tmp_path / "other", ("127.0.0.1", 0), b"t" * 16) as second,
+    ):
+        journal(tmp_path / "one", A, [(of, ONE)], closed=None, payload="full")
+        query = Query(*(Taps(f"127.0.0.1:{tap.address[1]}", b"t" * 16, "") for tap in (first, second)))
+        query.step(100)
+        journal(tmp_path / "other", B, [(of, ONE), (V2, TWO)], closed=None, payload="full")
+        requests: list[str] = []
+
+        def dying(client: TapClient, request: Any) -> Any:
+            requests.extend([request["want"]] * (client.address == f"127.0.0.1:{first.address[1]}"))
+            if len(requests) == asked:
+                first.close()
+                client.close()
+            return real(client, request)
+
+        real = TapClient._asked
+        monkeypatch.setattr(TapClient, "_asked", dying)
+        start = query.log[-1]
+        while (end := query.stream.latestOffset(start, ReadAllAvailable())) == start:
+            assert len(requests) >= asked
+        query.stream.partitions(start, end)
+        assert requests[:asked] == ["journal", "rows", "journal", "journal"][:asked]
+        query.out.append(query._read(start, end))  # in place of tasks: what they read of a tap that dies, fails
+        query.log.append(end)
+        assert query.run() == ALL[:500]
 
 
 def test_a_stream_that_waits_for_rows_reads_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

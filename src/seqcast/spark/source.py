@@ -10,10 +10,10 @@ message arrives exactly once. When the member is lost the stream continues in an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FORMAT = "seqcast"
+T = TypeVar("T")
 SCHEMA = {
     "member": "string", "idx": "bigint", "view_counter": "bigint", "view_tag": "bigint", "global_seqno": "bigint",
     "sender": "string", "sender_id": "bigint", "seqno": "bigint", "index": "int", "length": "int",
@@ -268,13 +269,20 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:
         latest = self._starting == "latest"
-        found = self._follower.first(latest=latest)
-        return offset_of(found, found.journal.end_idx if latest else found.journal.first_idx)
+
+        def offset() -> dict[str, Any]:
+            found = self._follower.first(latest=latest)
+            return offset_of(found, found.journal.end_idx if latest else found.journal.first_idx)
+
+        return _twice(offset)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._max_rows) if self._max_rows else ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        return _twice(lambda: self._latest(start, limit))
+
+    def _latest(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         found = self._follower.go_on(start, wait=self._targets is None)
         if found is None:
             return start
@@ -302,7 +310,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if start == end:
             return []
-        found, begin, until = self._range(start, end)
+        found, begin, until = _twice(lambda: self._range(start, end))
         journal = found.journal
         if begin < journal.first_idx and self._fail_on_data_loss:
             raise JournalError(
@@ -342,6 +350,15 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, Part)
         return _rows(partition)
+
+
+def _twice(look: Callable[[], T]) -> T:
+    """Looks at the journals, and once more if one of them is lost, with its tap or directory, between two requests: the
+    second look finds it gone, and goes by the others. If it is there but damaged, both say so."""
+    try:
+        return look()
+    except JournalError:
+        return look()
 
 
 def _is_pattern(path: str) -> bool:
