@@ -115,6 +115,25 @@ def test_in_another_order_each_member_keeps_its_own_seqnos():
     assert not continues(merged, replace(one, origin_base=(85, 70)), 1)
 
 
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_joiner_of_one_part_that_is_a_member_of_another_comes_from_that_one(leads):
+    """Its JOIN was read late, where a busy Python had left it: it has sent messages in the other view since."""
+
+    def closed(first, members, joiners):
+        view = View(ViewId(5, first, (1, first)), tuple(info.member for info in members), "records", 0, "records")
+        cut = [10 * info.id for info in members]
+        infos = {info.id: info for info in members}
+        return next_view(view, infos, (1, 0), [*infos], cut, cut, set(), joiners, {}, None)
+
+    one, other = closed(1, INFOS[:1], INFOS[2:4]), closed(2, INFOS[1:3], [])
+    parts = [one, other] if leads else [other, one]
+    merged = merged_view(parts, ())
+    groups = {group.view_id: group.ids for group in merged.subgroups}
+    assert groups == {one.closes: (1, 4), other.closes: (2, 3)}
+    assert dict(zip([info.id for info in merged.members], merged.base, strict=True)) == {1: 10, 2: 20, 3: 30, 4: 0}
+    assert continues(merged, one, 1) and continues(merged, other, 2)
+
+
 def test_where_everyone_leaves_the_closing_view_has_no_members():
     def choose(members):
         raise AssertionError("there is nobody to choose from")

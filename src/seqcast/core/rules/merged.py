@@ -42,12 +42,17 @@ def merged_view(
 
     The fields that close a view (``closes``, ``attempt``, ``survivors``, ``cut``, ``table``) differ by subgroup and are
     left out. The id is above each subgroup's, and no other attempt of the leader's makes the same.
+
+    A process may have asked several parts to take it in, and be a member of one by now: it comes from that one, and its
+    streams continue from that one's cut.
     """
     places: dict[int, tuple[MemberInfo, int, int]] = {}
     subgroups = []
+    stay = {info.id for part in parts for info in part.members if info.id in part.survivors}
     for part in parts:
         assert part.closes is not None
-        come = [info for info in part.members if info.id not in places]
+        ours = {info.id for info in part.members if info.id in part.survivors or info.id not in stay}
+        come = [info for info in part.members if info.id in ours - places.keys()]
         rank = {info.id: rank for rank, info in enumerate(part.members)}
         places.update((info.id, (info, part.base[rank[info.id]], part.origin_base[rank[info.id]])) for info in come)
         if come:
@@ -114,7 +119,11 @@ def continues(template: NewView, own: NewView, me: int) -> bool:
     places = {info.id: rank for rank, info in enumerate(template.members)}
     for rank, info in enumerate(own.members):
         there = places.get(info.id)
-        if there is None or template.base[there] != own.base[rank]:
+        if there is None:
+            return False
+        if group is not None and info.id not in group.ids and info.id not in own.survivors:
+            continue  # a joiner here is a member there
+        if template.base[there] != own.base[rank]:
             return False
         if not 0 <= template.origin_base[there] - own.origin_base[rank] <= NUMBERS_AHEAD_MAX:
             return False
