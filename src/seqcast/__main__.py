@@ -9,7 +9,8 @@ def process() -> None:
     try:
         from seqcast.cli import process
     except KeyboardInterrupt:
-        sys.exit("seqcast: interrupted")
+        print("seqcast: interrupted", file=sys.stderr)
+        sys.exit(130)
     process()
 
 

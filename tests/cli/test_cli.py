@@ -134,14 +134,23 @@ def test_an_error_of_ours_is_not_hidden(monkeypatch):
         cli.main(["tail", "x"])
 
 
+@pytest.mark.parametrize("error", ["1 // 0", "open('/no/such/file')"])
+def test_an_error_of_ours_has_a_traceback_and_a_status_that_no_check_has(error):
+    code = f"from seqcast.cli import process, tail; tail.main = lambda argv: {error}\n"
+    command = [sys.executable, "-c", f"{code}import sys; sys.argv[1:] = ['tail', 'x']; process()"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 70, result.stderr
+    assert result.stderr.startswith("Traceback") and result.stderr.endswith("please report it, with the lines above\n")
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["tail", "x"]])
-def test_a_full_disk_is_one_line_and_status_1(arguments):
+def test_a_full_disk_is_one_line_and_status_2(arguments):
     code = "import sys; from seqcast.cli import process, tail; tail.main = lambda argv: tail.write(b'x') or 0\n"
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-c", f"{code}sys.argv[1:] = {arguments}; process()"]
         result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert result.stderr.count("\n") == 1 and "cannot write the output: No space left on device" in result.stderr
 
 
@@ -162,7 +171,7 @@ sys.argv = ["seqcast", "--version"]
 runpy.run_module("seqcast", run_name="__main__")
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert (result.returncode, result.stderr) == (1, "seqcast: interrupted\n")
+    assert (result.returncode, result.stderr) == (130, "seqcast: interrupted\n")
 
 
 def test_a_reader_that_goes_away_ends_the_command_in_silence():

@@ -501,7 +501,7 @@ def test_ctrl_c_ends_all_members():
     time.sleep(1.5)  # they have joined, or are about to
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=60)
-    assert child.returncode == 1 and "interrupted" in err and "Traceback" not in err
+    assert child.returncode == 130 and "interrupted" in err and "Traceback" not in err
     assert len(members) == 2
     for pid in members:
         with pytest.raises(PathError):

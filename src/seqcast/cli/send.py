@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import seqcast
-from seqcast.cli import complain
+from seqcast.cli import INTERRUPTED, complain
 from seqcast.cli.options import add_group_options, add_members_awaited, group_settings, parser
 from seqcast.commandline import Progress, count
 
@@ -125,7 +125,7 @@ class Sending:
             ),
             file=sys.stderr,
         )
-        return 0 if good and not self.interrupted else 1
+        return INTERRUPTED if self.interrupted else 0 if good else 1
 
     def _missed(self) -> int:
         """The number of messages in ``Lost`` events, if no other thread takes the group's events."""

@@ -30,8 +30,8 @@ the minimum and maximum beside them. Two paths are measured: loopback, inside on
 can be created, one on which every packet crosses on its own, as on a real network.
 """
 
-EPILOG = """exit status: 0; 1 if a message was lost, duplicated, out of order or missing from a journal, if a member
-failed, or on an interrupt; 2 for bad input
+EPILOG = """exit status: 0; 1 if a message was lost, duplicated, out of order or missing from a journal, or if a member
+failed; 2 for bad input; 130 if interrupted
 
 figures of --json:
   sent_msgs_per_s, delivered_msgs_per_s (at the slowest receiver, until its last message), delivered_mb_per_s,

@@ -38,9 +38,6 @@ def main(arguments: argparse.Namespace) -> int:
     except PathError as error:
         print(f"seqcast perf: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("seqcast perf: interrupted; all members have left", file=sys.stderr)
-        return 1
     except SeqcastError as error:
         print(f"seqcast perf: {error}", file=sys.stderr)
         return 1

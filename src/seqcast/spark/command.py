@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 from collections.abc import Sequence
 from importlib import import_module
@@ -13,12 +14,20 @@ from seqcast.commandline import Parser
 NEEDS = ("pyspark", "seqcast.spark.audit_page", "seqcast.spark.auditing", "seqcast.spark.session")
 
 
+NO_VERDICT = (
+    "2 bad input, a damaged journal, or output that cannot be written; 3 Spark failed (no Java, no master,\n"
+    "no memory); 130 interrupted; 70 a bug of seqcast"
+)
+"""What the exit statuses of commands on Spark mean, beside 0 and 1."""
+
+
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The command's arguments."""
     parser = Parser(
         "audit",
         "Prove or refute the guarantees from the journals of members, on Spark.",
-        "exit status: 0 all that was checked holds, 1 something does not, 2 bad input or damage, 3 Spark failed",
+        "exit status: 0 all that was checked holds, 1 a guarantee is broken, and nothing else; "
+        f"without a verdict:\n{NO_VERDICT}",
     )
     add_job_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -40,7 +49,8 @@ def main(arguments: argparse.Namespace) -> int:
     """The command. Returns 0 if everything that was checked holds, otherwise 1.
 
     Raises:
-        UsageError: bad input, or a damaged journal: the command line turns it into one line and exit status 2.
+        UsageError: bad input, a damaged journal, or a page that cannot be written: the command line turns it into one
+            line and exit status 2.
         SparkFailed: the same with exit status 3.
     """
     from seqcast.spark import page
@@ -53,8 +63,9 @@ def main(arguments: argparse.Namespace) -> int:
         import_module("matplotlib")  # if it is missing, fail before the audit
     with for_a_command(arguments.master, "seqcast audit", ship=arguments.ship) as (spark, tell):
         report = audit_journals(spark, journals, payloads=not arguments.skip_payloads, tell=tell)
+    with contextlib.suppress(BrokenPipeError):  # whoever read has seen enough, and the status stays that of the audit
+        print(json.dumps(report.as_json(), indent=2) if arguments.json else report.as_text(), flush=True)
     if arguments.html:
         target = Path(arguments.html)
         page.write(target.parent, {target.name: audit_page(report, journals).encode()}, "--html")
-    print(json.dumps(report.as_json(), indent=2) if arguments.json else report.as_text())
     return 0 if report.holds else 1

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seqcast.commandline import Parser
-from seqcast.spark.command import add_job_options
+from seqcast.spark.command import NO_VERDICT, add_job_options
 
 NEEDS = ("pyspark", "matplotlib", "seqcast.spark.auditing", "seqcast.spark.report", "seqcast.spark.session")
 
@@ -18,7 +18,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(
         "report",
         "Latency by sender and member, throughput, and what happened meanwhile, from members' journals, on Spark.",
-        "exit status: 0, 2 bad input or damage, 3 Spark failed",
+        f"exit status: 0;\n{NO_VERDICT}",
     )
     add_job_options(parser)
     folder = "folder for report.html and the plots (%(default)s)"

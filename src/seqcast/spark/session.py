@@ -189,7 +189,7 @@ def told_in_a_line() -> Iterator[None]:
 
     try:
         yield
-    except (PySparkException, Py4JError, OSError) as error:  # OSError: the connection to Java
+    except (PySparkException, Py4JError, OSError, MemoryError) as error:  # OSError: the connection to Java
         raise SparkFailed(f"Spark failed: {_reason(error)}") from error
 
 
