@@ -57,7 +57,7 @@ static int set_buffer(sc_fd fd, int receive, int bytes) {
 
 /* The kernel drops our own looped-back datagrams before they are charged to the socket: the filter compares the
  * sender's incarnation (the data that a filter sees starts with the 8-byte UDP header). */
-static int filter_own(sc_fd fd, uint64_t member) {
+static void filter_own(sc_fd fd, uint64_t member) {
 #if defined(__linux__)
     uint8_t wire[8];
     sc_put64(wire, member);
@@ -74,11 +74,10 @@ static int filter_own(sc_fd fd, uint64_t member) {
         BPF_STMT(BPF_RET | BPF_K, 0xffffffff),
     };
     struct sock_fprog program = {sizeof code / sizeof code[0], code};
-    return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) == 0;
+    setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program); /* without it, the engine drops them */
 #else
     (void)fd;
     (void)member;
-    return 0;
 #endif
 }
 
@@ -113,7 +112,7 @@ static int open_multicast(sc_io *io, int lane, const sc_sockaddr *own, sc_io_err
     if (sc_io_group(io, fd, own, 1) != 0) return sc_io_fail(error, "join", sc_errno());
     int granted = set_buffer(fd, 1, lane == SC_LANE_DATA ? io->config.rcvbuf : CONTROL_RCVBUF);
     if (lane == SC_LANE_DATA) io->granted = granted;
-    io->filtered = filter_own(fd, io->config.member);
+    filter_own(fd, io->config.member);
     return sc_set_nonblocking(fd);
 }
 

@@ -71,7 +71,6 @@ typedef struct sc_io {
     int mtu;
     int granted; /* bytes of socket memory that the data socket may hold (SO_RCVBUF as the kernel counts) */
     int send_granted; /* the same of the sending socket (SO_SNDBUF) */
-    int filtered; /* own datagrams are dropped by the kernel */
     int gro;
     sc_atomic gso, mmsg; /* in use now */
     sc_address address; /* of this member */

@@ -53,7 +53,6 @@ void sc_view_freeze(sc_engine *e, const uint64_t *lost, size_t n, int still) {
         sc_peer *peer = sc_find_peer(e, lost[i]);
         if (peer && peer != sc_self(e)) peer->cut.lost = 1;
     }
-    e->cut.frozen = 1;
     sc_credit_due(e);
 }
 

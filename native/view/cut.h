@@ -13,7 +13,6 @@ enum { SC_CUT_NONE = 0, SC_CUT_CURRENT = 1, SC_CUT_STALE = 2 };
 typedef struct {
     int gate_closed;
     int paused;
-    int frozen; /* a START was answered: `lost` applies */
     int still; /* lost members may come back in this view: what they lack is kept */
     int set; /* SC_CUT_* */
     int told;

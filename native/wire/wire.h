@@ -207,7 +207,6 @@ typedef enum {
     SC_WIRE_KEY_BAD,
     SC_WIRE_CRC_BAD,
     SC_WIRE_FIELD_BAD, /* an unknown type, or an impossible length, count or offset */
-    SC_WIRE_RESULTS
 } sc_wire_result;
 
 /* Is `p[0..len)` a whole and valid datagram of group `group`? After SC_WIRE_OK every length, count and offset inside

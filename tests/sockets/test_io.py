@@ -202,10 +202,9 @@ def packets_of_each_step():
 
 @linux
 def test_own_datagrams_are_dropped_by_the_kernel():
-    with group_of(1, order="fifo") as (a,):
+    with group_of(2, order="fifo") as (a, b):
         a.send_many([bytes(1000)] * 100)
-        assert len(payloads(a, 100)) == 100
-        assert a._driver.filtered
+        assert len(payloads(a, 100)) == len(payloads(b, 100)) == 100
         assert a.counters()["drop_own"] == 0
 
 

@@ -60,7 +60,6 @@ cdef extern from "io/sockets.h" nogil:
         int mtu
         int granted
         int send_granted
-        int filtered
         int gro
         sc_atomic gso
         sc_address address

@@ -92,9 +92,6 @@ class Driver:
     @property
     def gro(self) -> bool: ...
     @property
-    def filtered(self) -> bool:
-        """The kernel drops our own looped-back datagrams."""
-    @property
     def last_send_error(self) -> int: ...
     def look(self) -> int:
         """What has happened to the interface since the sockets were opened, as bits: GONE, REMADE ..."""

@@ -134,10 +134,6 @@ cdef class Driver:
     def gro(self):
         return self.d.io.gro != 0
 
-    @property
-    def filtered(self):
-        return self.d.io.filtered != 0
-
     def counters(self):
         cdef sc_io_counters io
         cdef sc_drive_counters drive
