@@ -147,7 +147,7 @@ def wire_page(header: str) -> str:
         "## What the validity function says",
         "`sc_wire_check` is the one function that says whether a datagram is valid; what it refuses is dropped and "
         "counted.",
-        table(["value", "name", "meaning"], enumeration(header, "SC_WIRE_")[:-1]),
+        table(["value", "name", "meaning"], enumeration(header, "SC_WIRE_")),
     ]
     return "\n\n".join(parts) + "\n"
 
