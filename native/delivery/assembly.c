@@ -27,18 +27,18 @@ void sc_assembly_close(sc_engine *e, sc_assembly *a) {
     a->active = a->skip = 0;
 }
 
-void sc_assembly_drop(sc_engine *e, sc_assembly *a) {
-    if (a->active) e->counters.drop_partial_message++;
-    sc_assembly_close(e, a);
-    a->len = 0;
-}
-
 void sc_assembly_release(sc_assembly *a) { /* a large message leaves no large buffer behind */
     a->len = 0;
     if (a->cap <= (1u << 20)) return;
     free(a->p);
     a->p = NULL;
     a->cap = 0;
+}
+
+void sc_assembly_drop(sc_engine *e, sc_assembly *a) {
+    if (a->active) e->counters.drop_partial_message++;
+    sc_assembly_close(e, a);
+    sc_assembly_release(a);
 }
 
 void sc_assembly_append(sc_engine *e, sc_assembly *a, const uint8_t *p, uint64_t len) {
@@ -74,10 +74,13 @@ void sc_assembly_open(sc_engine *e, sc_assembly *a) {
     a->len = 0;
 }
 
-/* A message ends in the view in which it began, or never. */
-void sc_assembly_view_ends(sc_engine *e) {
-    for (uint32_t i = 0; i < SC_ASSEMBLIES; i++)
-        if (e->assembly.of[i].sender && !e->assembly.of[i].unicast) sc_assembly_drop(e, &e->assembly.of[i]);
+/* A message ends in the view in which it began, or never. One to a single member may end later, as long as both are
+ * members: after the newest view nothing of a departed one is in the queue. */
+void sc_assembly_view_ends(sc_engine *e, int newest) {
+    for (uint32_t i = 0; i < SC_ASSEMBLIES; i++) {
+        sc_assembly *a = &e->assembly.of[i];
+        if (a->sender && (!a->unicast || (newest && !sc_find_peer(e, a->sender)))) sc_assembly_drop(e, a);
+    }
 }
 
 void sc_assembly_free(sc_engine *e) {

@@ -28,5 +28,5 @@ void sc_assembly_append(sc_engine *e, sc_assembly *a, const uint8_t *p, uint64_t
 void sc_assembly_close(sc_engine *e, sc_assembly *a);
 void sc_assembly_drop(sc_engine *e, sc_assembly *a);
 void sc_assembly_release(sc_assembly *a);
-void sc_assembly_view_ends(sc_engine *e);
+void sc_assembly_view_ends(sc_engine *e, int newest);
 void sc_assembly_free(sc_engine *e);

@@ -179,7 +179,7 @@ int sc_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *mark
     if (batch->n) return SC_DELIVER_BATCH;
     if (!d || d->p) return SC_DELIVER_NONE;
     *marker = d->number;
-    if (!d->inside) sc_assembly_view_ends(e);
+    if (!d->inside) sc_assembly_view_ends(e, d->epoch + 1 == e->epoch);
     sc_queue_pop(e, now);
     return SC_DELIVER_MARKER;
 }

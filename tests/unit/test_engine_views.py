@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from engines import Net, Traffic, change_view, feed, messages, of_sender
+from engines import Net, Traffic, change_view, feed, make_engine, messages, of_sender
 
 from seqcast._native.engine import AGAIN, SENT, Engine, Sending
 from seqcast.core.orders import by_name
@@ -167,6 +167,42 @@ def test_a_message_that_is_given_up_is_dropped_by_receivers() -> None:
     net.run(20)
     assert of_sender(net, 1, 0) == [b"next"]
     assert net.engines[1].counters()["drop_partial_message"] == 1
+
+
+def test_members_that_depart_in_the_middle_of_a_message_to_one_leave_its_place_to_others() -> None:
+    """The table of open messages has two places for each member that a view can have."""
+    net = Net(3, window=20_000)
+    large, places = random.Random(1).randbytes(100_000), 2 * 128
+    for i in range(places):
+        net.ids[2] = 1000 + i
+        net.engines[2] = make_engine(net.ids[2])
+        net.install([0, 1, 2], sequencer=-1, tag=10 + 2 * i, marker=1)
+        assert net.engines[2].send(large, to=net.ids[0]) == AGAIN
+        net.step()
+        net.install([0, 1], sequencer=-1, tag=11 + 2 * i, marker=1)
+        net.step()
+    assert net.engines[0].counters()["drop_partial_message"] == places
+    sending = Sending(net.engines[1], large)
+    while sending.step() != SENT:
+        net.step()
+    net.run(20)
+    assert of_sender(net, 0, 1) == [large]
+
+
+def test_a_message_to_one_ends_after_view_changes_that_its_receiver_is_late_to_learn() -> None:
+    """Its sender has departed since, and the rest of the message waits behind the views."""
+    net = Net(3, window=20_000)
+    large = random.Random(1).randbytes(30_000)
+    sending = Sending(net.engines[2], large, to=net.ids[0])
+    assert sending.step() == AGAIN
+    net.step()
+    net.install([0, 1, 2], sequencer=-1, tag=2, marker=2)
+    while sending.step() != SENT:
+        net.step(take=False)
+    net.step(take=False)
+    net.install([0, 1], sequencer=-1, tag=3, marker=3)
+    net.run(5)
+    assert of_sender(net, 0, 2) == [large] and net.markers[0] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("sequencer", [-1, 0])
