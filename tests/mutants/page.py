@@ -11,8 +11,9 @@ PAGE = ROOT / "docs" / "mutants.md"
 HEAD = """# Breaks of the protocol, and what catches each
 
 Made by `make mutants`: one break after the other is made in a copy of the tree, and the first test that fails, or the
-first seed of `seqcast sim` with the guarantee that it violates, is named here. Next time it may be another one. Breaks
-that *nothing* catches are holes in the tests. A new break gets its row from `make mutants ARGS="--new"`.
+first seed of `seqcast sim` with the guarantee that it violates, is named here. Next time that is run first; if it no
+longer catches the break, `make mutants` says so. Breaks that *nothing* catches are holes in the tests. A new break gets
+its row from `make mutants ARGS="--new"`.
 
 | what is wrong | caught by |
 |---|---|
@@ -25,6 +26,12 @@ def read() -> dict[str, str]:
     text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
     rows = re.findall(r"^\| (.*?) \| (.*) \|$", text, re.M)
     return {name: "" if found == NOTHING else found for name, found in rows[1:]}
+
+
+def command(found: str) -> str:
+    """The test, or the run of the simulator, that a row names."""
+    named = re.match(r"`(.+?)`", found)
+    return named[1] if named else ""
 
 
 def note(name: str, found: str) -> None:

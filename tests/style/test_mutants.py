@@ -31,7 +31,7 @@ class Said:
 
 FAILED = (1, "FAILED tests/unit/test_x.py::test_y[a b] - assert 1 == 2\n1 failed in 0.1s")
 PASSED = (0, "1 passed in 0.1s")
-NAMED = Break("x", (), tests="tests/unit/test_x.py")
+NAMED = "tests/unit/test_x.py"
 
 
 def test_a_test_that_fails_again_and_only_with_the_break_catches_it(monkeypatch):
@@ -71,3 +71,24 @@ def test_the_first_seed_that_fails_only_with_the_break_catches_it(monkeypatch):
     assert tool.by_seeds(Said((-signal.SIGSEGV, "")), Break("x", ()), 20) == "`sim --seeds 1..10`: killed by SIGSEGV"
     with pytest.raises(NoVerdict, match="status 2"):
         tool.by_seeds(Said((2, "no such family")), Break("x", ()), 20)
+
+
+def test_what_caught_a_break_is_run_first_and_others_if_it_catches_it_no_more(monkeypatch):
+    monkeypatch.setattr(tool, "fails_anyway", lambda *command: False)
+    collected, row = (0, "1 test collected"), "`tests/unit/test_x.py::test_y[a b]`"
+    assert tool.again(Said(collected, FAILED), row) == row
+    assert tool.again(Said(collected, PASSED), row) == ""
+    assert tool.again(Said((4, "ERROR: not found")), row) == ""
+    row = "`sim --seed 4 --family storm`: lost"
+    assert tool.again(Said((1, "")), row) == row and tool.again(Said((0, "")), row) == ""
+
+
+@pytest.mark.parametrize(("row", "status"), [("`tests/unit/test_x.py::test_z`", 1), ("`sim --seed 4`: lost", 0)])
+def test_a_test_that_no_longer_catches_what_the_page_says_is_told_and_ends_in_1(row, status, monkeypatch, capsys):
+    each = next(each for each in BREAKS if each.quick)
+    monkeypatch.setattr(tool.sys, "argv", ["mutants", "--quick", "--match", each.name])
+    monkeypatch.setattr(tool, "Copy", lambda folder: None)
+    monkeypatch.setattr(tool, "verdict", lambda *given: FAILED[1].split(" - ")[0].replace("FAILED ", "`") + "`")
+    monkeypatch.setattr(page, "read", lambda: {each.name: row})
+    assert tool.main() == status
+    assert f"MOVED   {each.name}: no longer caught by {page.command(row)}" in capsys.readouterr().out
