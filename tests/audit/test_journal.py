@@ -906,7 +906,7 @@ def test_events_are_bounded_and_their_damage_is_found(tmp_path: Path, monkeypatc
         list(journal_read.read(writer.path).events())
 
 
-def test_who_follows_a_journal_opens_no_segment_to_find_its_rows(
+def test_a_reader_that_follows_a_journal_opens_no_segment_to_find_its_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = journal(tmp_path, A, [(V1, rows_of(50)), (V2, rows_of(40))], segment_rows=20, closed=None)

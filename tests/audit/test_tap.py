@@ -88,7 +88,7 @@ def test_a_certificate_that_is_not_trusted_or_none_ends_before_the_token_is_prov
         assert secured.counters["connections"] == plain.counters["connections"] == 0
 
 
-def test_a_certificate_that_is_none_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_an_invalid_certificate_is_refused_with_what_to_do(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.pem"
     wrong.write_text("no certificate")
     for certificate, key, why in (
@@ -223,7 +223,7 @@ def test_a_proof_cannot_be_used_again(served: Any) -> None:
         {"want": "rows", "member": f"{A.id:016x}", "first": 0, "end": 4, "columns": [["idx"]]},
     ],
 )  # fmt: skip
-def test_a_request_that_cannot_be_ends_the_connection_and_nothing_else(served: Any, request_: Any) -> None:
+def test_an_impossible_request_ends_the_connection_and_nothing_else(served: Any, request_: Any) -> None:
     server, client, _ = served
     connection = client._connect()
     tap._send(connection, b"Q", json.dumps(request_).encode())
@@ -401,7 +401,7 @@ def frame(kind: bytes, contents: bytes) -> bytes:
      struct.pack("<cI", b"J", 0xFFFFFFFF), frame(b"J", b"[" * 100_000)],
     ids=range(7),
 )  # fmt: skip
-def test_a_reader_believes_no_answer_that_cannot_be(answer: bytes) -> None:
+def test_a_reader_believes_no_impossible_answer(answer: bytes) -> None:
     with liar(answer) as client, pytest.raises(seqcast.RemoteProtocolError):
         client.members()
 

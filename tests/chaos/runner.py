@@ -395,7 +395,7 @@ class Run:
         self.wait(
             lambda: all(p.told.get("tally", {}).get("tag") == p.tag for p in self.living()),
             SETTLE_S,
-            "the last message of each member at all",
+            "the last message of each member at every other",
         )
 
     def check_tallies(self) -> None:

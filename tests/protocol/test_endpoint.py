@@ -104,7 +104,7 @@ def test_a_member_that_cannot_get_the_merged_state_leaves_by_itself():
     assert lost.inside and "its handler failed" in lost.error and isinstance(effects[-1], Left)
 
 
-def test_who_never_was_in_leaves_at_once_and_who_closes_says_nothing():
+def test_a_member_that_was_never_in_leaves_at_once_and_one_that_closes_says_nothing():
     endpoint = lone()
     endpoint.step([JoinGroup()], 0)
     assert told(endpoint, 1, LeaveGroup(0)) == [Left(None)]
@@ -620,7 +620,7 @@ def groups_of_same_name(stage):
     stage.network.heal()
 
 
-def test_groups_that_cannot_be_one_say_why_once_and_leave_each_other_alone():
+def test_groups_that_cannot_merge_say_why_once_and_leave_each_other_alone():
     stage = Stage()
     groups_of_same_name(stage)
     stage.until(21_500)
@@ -677,7 +677,7 @@ def test_a_joiner_learns_which_incarnations_are_over():
     assert one_view(a, b, d) and list(d.endpoint.context.departed) == [c.id]
 
 
-def test_who_was_left_out_does_not_wait_for_those_that_went_on():
+def test_a_member_that_was_left_out_does_not_wait_for_those_that_continued():
     stage = Stage()
     stage.group("c", "a", "y")
     c, a, y = stage.nodes
@@ -688,7 +688,7 @@ def test_who_was_left_out_does_not_wait_for_those_that_went_on():
     assert one_view(a, y) and sorted(names(a)[-1]) == ["a", "y"]
 
 
-def test_who_was_left_out_asks_a_leaver_that_was_left_out_too_only_once():
+def test_a_member_that_was_left_out_asks_a_leaver_that_was_left_out_too_only_once():
     stage = Stage()
     stage.group("a", "b", "c")
     a, b, c = stage.nodes

@@ -65,7 +65,7 @@ def test_another_member_vouches_for_one_that_is_not_heard():
     assert net.engines[0].links() == net.engines[2].links() == []
 
 
-def test_who_vouched_and_falls_silent_too_vouches_no_more():
+def test_a_member_that_vouched_and_falls_silent_too_vouches_no_more():
     net = Net(3)
     net.drop = deaf(1, 0)
     net.run(2 * SUSPECT_MS)
@@ -159,7 +159,7 @@ def test_local_health_recovers():
     assert kinds(net, 0)["suspect", 101] == 1
 
 
-def test_who_reads_that_it_is_not_heard_trusts_its_suspicions_less():
+def test_a_member_that_reads_that_it_is_not_heard_trusts_its_suspicions_less():
     net = Net(3)
     net.run(10 * HEARTBEAT_MS)
     net.drop = deaf(0, 1)
@@ -192,7 +192,7 @@ def enter(net: Net, rank: int, cut: list[int]) -> None:
     )  # fmt: skip
 
 
-def test_who_is_still_in_the_view_before_is_alive_and_who_left_for_good_is_not():
+def test_a_member_still_in_the_view_before_is_alive_and_one_that_left_for_good_is_not():
     net = Net(3, install_ns=2 * SECOND)
     net.run(10 * HEARTBEAT_MS)
     for rank in (0, 1):
@@ -360,7 +360,7 @@ def test_a_link_between_two_that_do_not_coordinate_stalls_nobody_for_ever(order,
     assert after_formation(world) == ([4] if stalls else [4, 3])
 
 
-def test_both_ends_of_a_cut_link_and_who_acts_warn_once():
+def test_both_ends_of_a_cut_link_and_the_acting_member_warn_once():
     lines: list[str] = []
     world = World(quiet(members=4, order="fifo", rate=5, partition="primary"), lines.append)
     world.plan()
@@ -397,7 +397,7 @@ def test_a_busy_python_suspends_nobody_even_across_a_view_change():
     assert after_formation(world) == [4, 5]
 
 
-def test_who_is_paused_now_and_then_does_not_blame_others_for_it():
+def test_a_member_that_is_paused_now_and_then_does_not_blame_others_for_it():
     """A machine that is short of processors: each member stops in turn, first for less than the suspicion time, then
     for more. By then each knows that it is late itself."""
 

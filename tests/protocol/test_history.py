@@ -105,7 +105,7 @@ def test_a_history_outlives_those_who_made_it():
     assert not c.endpoint.over and stage.node("d").endpoint.over
 
 
-def test_who_joins_a_blocked_group_is_told_whom_it_lacks_and_not_that_its_name_is_taken():
+def test_a_joiner_of_a_blocked_group_is_told_whom_it_lacks_and_not_that_its_name_is_taken():
     """a starts again, and c, which is blocked without the old a and b, answers: before, "the name 'a' is taken"."""
     stage = Stage(partition="primary")
     stage.group("a", "b", "c")

@@ -151,7 +151,7 @@ def test_a_policy_that_takes_long_is_warned_of(caplog):
 
 
 @pytest.mark.parametrize("order", ["total", "sequencer"])
-def test_the_sequencer_is_whom_the_policy_chooses(order):
+def test_the_sequencer_is_the_member_that_the_policy_chooses(order):
     name = cluster()
     settings = {"sequencer_policy": lambda members: members[-1], "order": order}
     with join(name, "a", **settings) as a, join(name, "b", **settings) as b:
@@ -197,6 +197,6 @@ def test_asyncio_groups_have_one_too():
     asyncio.run(main())
 
 
-def test_what_is_no_function_is_refused():
+def test_a_policy_that_is_no_function_is_refused():
     with pytest.raises(seqcast.ConfigError, match="must be a function from a MembershipChange"):
         join(cluster(), "a", membership_policy="by name")

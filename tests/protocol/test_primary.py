@@ -123,7 +123,7 @@ def test_of_two_the_first_goes_on_and_the_other_is_blocked_until_they_meet():
 
 @pytest.mark.parametrize("order", ["fifo", "total"])
 @pytest.mark.parametrize("name", ["a", "c"])
-def test_who_is_excluded_is_told_what_the_others_did_not_deliver(order, name):
+def test_an_excluded_member_is_told_what_the_others_did_not_deliver(order, name):
     """It is cut off, and sends before it notices; in "total" a is the sequencer."""
     stage = Stage(order, partition="primary")
     stage.group("a", "b", "c")
@@ -207,7 +207,7 @@ def test_one_that_was_seen_elsewhere_counts_again_when_it_closes_our_view():
 
 
 @pytest.mark.parametrize("membership", ["coordinated", "token-ring"])
-def test_who_missed_its_own_cut_acts_again_when_the_next_one_is_too_few_without_it(membership):
+def test_a_member_that_missed_its_own_cut_acts_again_when_the_next_one_is_too_few_without_it(membership):
     """a lacks a packet of b, which crashed, and does not get it until its deadline. Without a, c and d are too few."""
     stage = Stage(partition="primary", membership=membership)
     stage.group("a", "b", "c", "d")
@@ -270,7 +270,7 @@ def test_what_a_repeated_proposal_delivers_outlives_its_first_holder():
     assert sum(isinstance(entry, Delivered) for entry in b.record.log) == 1
 
 
-def test_who_is_blocked_gives_way_to_a_smaller_group_that_is_not():
+def test_a_blocked_group_gives_way_to_a_smaller_one_that_is_not():
     stage = Stage(partition="primary")
     apart(stage, "abcde", "xy")
     for name in "abcy":
@@ -282,7 +282,7 @@ def test_who_is_blocked_gives_way_to_a_smaller_group_that_is_not():
     assert stage.node("d").endpoint.over and stage.node("e").endpoint.over and names(stage.node("x"))[-1] == ["x"]
 
 
-def test_who_lacks_a_joiner_that_another_group_took_in_too_gives_way_to_it():
+def test_a_group_that_lacks_a_joiner_that_another_one_took_in_too_gives_way_to_it():
     """j is named by a's view and by c's, and enters the first one. When d crashes, c lacks it for good."""
     stage = Stage(partition="primary")
     stage.network.partition({0}, {1, 2})
@@ -361,7 +361,7 @@ def test_what_an_operator_allowed_holds_for_one_side_and_a_minority_of_it_is_blo
     assert all(names(stage.node(name))[-1] == [*"abcdefxy"] for name in "abcxy")
 
 
-def test_who_was_allowed_and_loses_the_others_again_can_be_allowed_again():
+def test_a_side_that_was_allowed_and_loses_the_others_again_can_be_allowed_again():
     stage = Stage(partition="primary")
     stage.group(*"abcde")
     for name in "abc":
@@ -582,7 +582,7 @@ def test_a_joiner_with_the_other_setting_is_told_so():
 @pytest.mark.long
 @pytest.mark.netns
 @pytest.mark.spark
-def test_who_is_cut_off_is_blocked_excluded_and_joins_again_and_the_audit_holds(spark, tmp_path):
+def test_a_member_that_is_cut_off_is_blocked_and_excluded_and_joins_again_and_the_audit_holds(spark, tmp_path):
     pytest.importorskip("pyarrow")
     from chaos.runner import Run, judge
     from chaos.scenarios import DIRECTED

@@ -18,7 +18,7 @@ def founded(caplog):
     return [record for record in caplog.records if "founded the group alone" in record.getMessage()]
 
 
-def test_who_founds_a_group_alone_says_so_in_one_line(caplog):
+def test_a_member_that_founds_a_group_alone_says_so_in_one_line(caplog):
     caplog.set_level(logging.INFO, "seqcast")
     with group_of(2):
         (record,) = founded(caplog)
@@ -62,7 +62,7 @@ def test_an_asyncio_join_waits_for_members_too():
 
 
 @pytest.mark.parametrize("n", [0, -1, 129, 2.0, True, "2"])
-def test_a_number_of_members_that_cannot_be_is_refused(n):
+def test_an_impossible_number_of_members_is_refused(n):
     with pytest.raises(ConfigError, match=r"min_members=.* must be a whole number from 1 to 128"):
         join(cluster(), "a", min_members=n)
 

@@ -1,4 +1,4 @@
-"""On real sockets: who does not fit into a group is told so and what to do about it, and the group is unharmed."""
+"""On real sockets: a member that does not fit into a group is told so and what to do, and the group is unharmed."""
 
 import contextlib
 import json

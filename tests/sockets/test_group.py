@@ -50,7 +50,7 @@ def test_four_members_that_all_send_deliver_one_total_order():
         assert got[1:] == got[:1] * 3
 
 
-def test_who_leaves_at_once_after_sending_leaves_nothing_behind():
+def test_a_member_that_leaves_right_after_sending_leaves_nothing_behind():
     """SEQ-24: what the sequencer has not stamped when its sender is gone, nobody sends again."""
     with group_of(3, order="total") as (a, b, c):
         c.send_many([b"%d" % i for i in range(20_000)])
@@ -59,7 +59,7 @@ def test_who_leaves_at_once_after_sending_leaves_nothing_behind():
             assert payloads(group, 20_000) == [b"%d" % i for i in range(20_000)]
 
 
-def test_global_seqnos_are_dense_and_the_same_at_all():
+def test_global_seqnos_are_dense_and_the_same_at_every_member():
     with group_of(2, order="sequencer") as (a, b):
         b.send_many([b"x"] * 50)
         a.send_many([b"y"] * 50)
@@ -238,7 +238,7 @@ def test_own_messages_are_not_delivered_where_the_setting_says_so():
         assert a.recv(0.05) is None
 
 
-def test_a_member_that_only_sends_is_no_brake():
+def test_a_member_that_only_sends_does_not_hold_up_the_others():
     name = cluster()
     with join(name, "a", receive=False) as a, join(name, "b", receive=False) as b:
         wait_until(lambda: len(a.view.members) == 2)
@@ -337,7 +337,7 @@ def test_bad_calls_say_what_to_do():
         assert payloads(a, 2)[-1] == b"still works"  # b"x" of send_many went before
 
 
-def test_send_many_says_which_message_is_none_and_how_many_went_before():
+def test_send_many_says_which_item_is_no_message_and_how_many_went_before():
     def broken():
         yield b"one"
         raise TypeError("of the caller's own generator")

@@ -90,7 +90,7 @@ def test_a_killed_process_is_known_where_icmp_is_dropped(network, how, suspect_s
             assert seen == [[0, 0], [0, 0]]
 
 
-def test_who_leaves_or_is_stopped_is_not_gone():
+def test_a_member_that_leaves_or_is_stopped_is_not_gone():
     name = cluster()
     text = """
 import sys, time, seqcast

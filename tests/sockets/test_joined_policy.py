@@ -73,7 +73,7 @@ def test_a_policy_that_never_answers_delays_messages_by_its_limit_only():
 
 
 @pytest.mark.parametrize("limit_s", [0, -1, 2, "soon", True])
-def test_a_limit_that_is_none_is_refused(limit_s):
+def test_an_invalid_limit_is_refused(limit_s):
     policy = Raises()
     policy.limit_s = limit_s
     with pytest.raises(seqcast.ConfigError, match="limit_s"):

@@ -202,7 +202,7 @@ def delivered(node, sender) -> int:
 
 
 @pytest.mark.parametrize("order", ["fifo", "total"])
-def test_leave_is_said_when_all_is_ordered_and_acknowledged(order: str) -> None:
+def test_leave_is_announced_when_all_is_ordered_and_acknowledged(order: str) -> None:
     """c sends to all and to b, while nothing of it arrives for 100 ms."""
     stage = Stage(order)
     stage.group("a", "b", "c")
@@ -277,7 +277,7 @@ def test_what_cannot_drain_in_time_is_told() -> None:
 
 @pytest.mark.parametrize("order", ["fifo", "total"])
 @pytest.mark.parametrize("name", ["a", "c"])
-def test_whoever_is_cut_off_sends_and_leaves_is_told_how_much_is_lost(name: str, order: str) -> None:
+def test_a_member_that_is_cut_off_sends_and_leaves_is_told_how_much_is_lost(name: str, order: str) -> None:
     """It sends while it takes itself for one of three, and again when it is alone; in "total" a is who orders."""
     stage = Stage(order)
     stage.group("a", "b", "c")
@@ -300,7 +300,7 @@ def test_whoever_is_cut_off_sends_and_leaves_is_told_how_much_is_lost(name: str,
     assert not list(check_safety(stage.records))
 
 
-def test_whoever_is_left_alone_lacks_nobody() -> None:
+def test_a_member_left_alone_lacks_nobody() -> None:
     stage = Stage()
     stage.group("a", "b")
     a, b = stage.nodes
@@ -327,7 +327,7 @@ def test_the_excluded_are_told_of_messages_to_one_member_too() -> None:
     assert isinstance(c.record.log[-1], Excluded) and named(c) == [(3, 0, ""), (2, 0, "b")]
 
 
-def test_whoever_goes_without_an_answer_is_told_of_what_may_be_lost() -> None:
+def test_a_leaver_that_gets_no_answer_is_told_what_may_be_lost() -> None:
     """c cannot leave a group that is blocked, and closes."""
     stage = Stage("total", partition="primary")
     stage.group("a", "b", "c")
@@ -469,7 +469,7 @@ def test_asyncio_sends_while_the_group_is_left_lose_nothing_unseen():
     asyncio.run(main())
 
 
-def test_who_leaves_says_so_to_its_own_senders_and_what_is_lost_can_be_read_afterwards():
+def test_a_leaver_says_so_to_its_own_senders_and_what_is_lost_can_be_read_afterwards():
     with group_of(2, order="total", send_while_blocked="queue", **PATIENT) as (a, b):
         a.suspend(LIMIT_S)
         b.send_many([b"x"] * 3)

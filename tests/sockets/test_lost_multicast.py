@@ -112,7 +112,7 @@ def test_the_others_go_on_without_a_member_that_lost_multicast(kind, partition, 
     assert not world.settle() and not list(check_safety(world.records))
 
 
-def test_a_network_that_carries_no_multicast_at_all_leaves_nobody_waiting():
+def test_a_network_without_multicast_leaves_nobody_waiting():
     world = World(quiet(members=4, order="total", rate=100, filtered="in"))
     world.plan()
     world.clock.run(SECOND)

@@ -1,4 +1,4 @@
-"""``leave_on_signals``: who is told to end leaves its groups in order."""
+"""``leave_on_signals``: a process that is told to end leaves its groups in order."""
 
 import contextlib
 import signal

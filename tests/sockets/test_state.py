@@ -166,7 +166,7 @@ def test_a_provider_whose_application_does_not_receive_is_passed_over():
         assert (a.taken, b.taken) == (1, 1)
 
 
-def test_who_cannot_set_the_state_leaves_and_the_others_go_on():
+def test_a_member_that_cannot_set_the_state_leaves_and_the_others_continue():
     class Stubborn(Log):
         def set_state(self, read):
             raise ValueError("not this one")

@@ -189,7 +189,7 @@ def record(sender: int, *entries: tuple[int, int], seqno: int = 1) -> bytes:
 
 
 @pytest.mark.parametrize(("entry", "dropped"), [((2, 1), 0), ((1, 1), 1), ((3, 1), 1)])
-def test_a_record_that_cannot_be_is_dropped(entry: tuple[int, int], dropped: int) -> None:
+def test_an_impossible_record_is_dropped(entry: tuple[int, int], dropped: int) -> None:
     net = group(3)
     net.engines[0].receive(record(101, entry), bytes([2]), net.now)
     assert net.engines[0].counters()["drop_field"] == dropped

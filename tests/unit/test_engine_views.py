@@ -343,7 +343,7 @@ def test_a_view_with_a_member_twice_is_refused_and_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("sequencer", [-1, 0])
-def test_credit_does_not_wait_for_who_is_to_be_given_up_but_what_it_lacks_is_kept(sequencer: int) -> None:
+def test_credit_does_not_wait_for_a_member_about_to_be_given_up_but_what_it_lacks_is_kept(sequencer: int) -> None:
     net = Net(3, sequencer=sequencer, window=30_000)
     net.run(5)
     zero = net.engines[0]

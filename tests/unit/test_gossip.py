@@ -118,7 +118,7 @@ def test_a_gossip_is_handled_once_whoever_brings_it() -> None:
     assert one.received(gossip_of(2, 2, m2=5), 3, 10**12)
 
 
-def test_what_is_missing_is_asked_for_in_one_request_to_whom_the_gossip_came_from() -> None:
+def test_what_is_missing_is_asked_for_in_one_request_to_the_member_that_brought_the_gossip() -> None:
     """PB-06, 4; PB-01: the digest is member 2's, member 3 passed it on."""
     one = member(4, m2=3, m4=1)
     effects = one.received(gossip_of(2, m2=5, m3=2, m4=1), 3, 0)
@@ -173,7 +173,7 @@ def test_a_crashed_member_does_not_keep_a_gossip_alive() -> None:
 # ---- which gossips are known
 
 
-def test_a_gossip_that_left_the_cache_is_not_taken_for_new() -> None:
+def test_a_gossip_that_left_the_cache_is_not_mistaken_for_a_new_one() -> None:
     """E-10: without the highest number of each origin the flood would begin again."""
     known = Known(2, 10)
     assert [known.add(5, counter) for counter in (1, 2, 3, 4)] == [True] * 4
@@ -449,7 +449,7 @@ def test_a_packet_is_stable_when_every_member_has_it_whoever_says_so() -> None:
     assert three.heard(second, {7: span(1, 99, 99)}, 12 * MS) == [], "it is said once"
 
 
-def test_who_hears_of_a_later_round_takes_over_the_result_and_is_counted_in_it() -> None:
+def test_a_member_that_hears_of_a_later_round_takes_over_the_result_and_is_counted_in_it() -> None:
     one, two = Tally(1, [2], 5 * MS, 0), Tally(2, [1], 5 * MS, 0)
     assert two.heard(one.say({7: span(1, 5, 5)}, 5 * MS), {7: span(1, 4, 4)}, 5 * MS) == [Agreed(7, Least(4, 4))]
     assert two.say({7: span(1, 9, 9)}, 9 * MS).round == 1, "no round is shorter than that"

@@ -273,7 +273,7 @@ def ask(type_: int, sender: int, number: int, count: int, place: int = 0) -> byt
     ],
     ids="no number,nothing,a place,not the sequencer,of another,no place,not asked for".split(","),
 )
-def test_a_request_or_an_answer_that_cannot_be_is_dropped(datagram: bytes) -> None:
+def test_an_impossible_request_or_answer_is_dropped(datagram: bytes) -> None:
     net = group(3)
     net.engines[1].receive(datagram, bytes([datagram[16] - 99]), net.now)
     assert net.engines[1].counters()["drop_field"] == 1

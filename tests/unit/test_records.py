@@ -247,7 +247,7 @@ def record(*entries: tuple[int, int], seqno: int = 1, pieces: int | None = None,
     ],
     ids="empty,of nothing,of no rank,of nobody,too long,cut off,padded".split(","),
 )
-def test_a_record_that_cannot_be_is_dropped(counter: str, datagram: bytes) -> None:
+def test_an_impossible_record_is_dropped(counter: str, datagram: bytes) -> None:
     net = group(3)
     net.engines[1].receive(datagram, bytes([1]), net.now)
     assert net.engines[1].counters()[counter] == 1
