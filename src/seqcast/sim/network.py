@@ -7,11 +7,14 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from seqcast.config.derive import nanoseconds
 from seqcast.sim.options import Options
+from seqcast.sim.settings import config
 
 NAKS_MAX = 1.5
 """Requests for each lost packet: some are lost, and one asks for several packets."""
-REPAIR_NS_MAX = 150_000_000
+REPAIR_PAUSES_MAX = 5
+"""How long a repair takes, in the longest pauses between two requests."""
 TYPE = 2
 """Where a datagram of ``native/wire/wire.h`` has its type,"""
 PACKET = slice(16, 40)
@@ -55,7 +58,8 @@ class Clock:
 class Repairs:
     """Packets lost on their way to a member, and how much time and how many requests their repair took."""
 
-    def __init__(self) -> None:
+    def __init__(self, pause_ns: int) -> None:
+        self.pause_ns = pause_ns
         self.open: dict[tuple[int, bytes], int] = {}  # (to whom, which packet): lost when
         self.packets = 0
         self.naks = 0
@@ -86,7 +90,7 @@ class Repairs:
         """Too many requests, or too slow an answer: a performance bound, far from what is usual."""
         if self.naks > NAKS_MAX * self.packets + 20:
             yield f"repair: {self.packets} packets were lost, and asked for {self.naks} times"
-        if self.longest_ns > REPAIR_NS_MAX:
+        if self.longest_ns > REPAIR_PAUSES_MAX * self.pause_ns:
             yield f"repair: a packet that was lost came {self.longest_ns / 1e6:.0f} ms later"
 
 
@@ -104,7 +108,8 @@ class Network:
         self.healed = False  # the liveness phase: no loss, no duplicates, no tail
         self.packets = 0  # that arrived
         self.train: dict[tuple[int, int], int] | None = None  # (from, to): jitter of datagrams that stay together
-        self.repairs = Repairs() if options.watches_repairs else None
+        pause_ns = nanoseconds(config(options).nak_backoff_s_max)
+        self.repairs = Repairs(pause_ns) if options.watches_repairs else None
 
     def carry(self, source: int, target: int, receive: Callable[..., None], datagram: bytes, address: bytes) -> None:
         options, random_ = self.options, self.rng.random

@@ -150,6 +150,8 @@ def _check_alone(record: Record, mine: Sequence[Stay], records: Sequence[Record]
     others = [other for other in records if other.id in fellows]
     if not any(other.alive for other in others):  # they crashed, or left
         return
+    if not all(other.receives for other in others):  # one that is delivered nothing may have taken them
+        return
     got = {entry.counter for other in others for entry in other.log if isinstance(entry, Delivered) and not entry.to
            and entry.sender == record.id}  # fmt: skip
     for stay in mine[alone - 1 :]:
