@@ -69,7 +69,7 @@ def test_the_receivers_of_a_multicast_do_not_answer_all_at_once() -> None:
 
 
 def test_what_one_member_lacks_is_purged_by_nobody() -> None:
-    """Stable is what all delivered: a member that is cut off holds up the purge at every member, and gets everything later."""
+    """Stable is what all delivered: a member that is cut off holds up every purge, and gets everything later."""
     net = Net(3)
     net.drop = lambda src, dst, lane, datagram: dst == 2
     for i in range(50):
