@@ -1,13 +1,14 @@
 """The cost of journals, and of Spark's work on them, on one page: ``make bench-pipeline``.
 
-    python bench/pipeline.py                                 # five minutes; writes docs/pipeline.json and .md
+    python bench/pipeline.py                                 # ten minutes; writes docs/pipeline.json and .md
+    python bench/pipeline.py --only audit                    # these parts again; the others stay as they were
     python bench/pipeline.py --rows 200000 --rate 10000 --stream-s 8 --pairs 1 --seconds 0.3 --into /tmp/pipeline.json
 
 It runs, one after the other, each with both sides of its comparison in one run:
 
 - ``seqcast perf --journal``: delivery with a journal and without, in turn;
 - ``bench/journal_bench.py``: the journal alone;
-- ``bench/spark_audit.py``: the audit, beside DuckDB doing the same checks, and in small segments;
+- ``bench/spark_audit.py``: the audit, beside DuckDB doing the same checks; in small segments too, and of more rows;
 - ``bench/spark_stream.py``: the source as a table, as a backlog, and the latency of a stream at a rate.
 
 Nothing else should run meanwhile: the page has the load of the machine before each part. Needs
@@ -32,6 +33,9 @@ DOCS = BENCH.parent / "docs"
 SIZES = (64, 1024)
 SMALL_ROWS = 8192
 """A small segment ends at the first write that brings it to this many rows."""
+MORE_ROWS = (30_000_000, 100_000_000)
+DUCKDB_ROWS_MAX = 100_000_000
+"""DuckDB sorts all rows, and from here on takes longer than the rest of the page together."""
 
 
 def parts(options: argparse.Namespace) -> dict[str, list[str]]:
@@ -45,9 +49,10 @@ def parts(options: argparse.Namespace) -> dict[str, list[str]]:
             found[f"delivery {kept} {size}"] = [*perf, *run]
             alone = ["--size", str(size), "--payload", kept, "--messages", str(options.rows // 5)]
             found[f"journal {kept} {size}"] = [sys.executable, str(BENCH / "journal_bench.py"), *alone]
-    found["audit"] = [
-        sys.executable, str(BENCH / "spark_audit.py"), "--rows", rows, "--small-rows", str(SMALL_ROWS)
-    ]  # fmt: skip
+    audit = [sys.executable, str(BENCH / "spark_audit.py"), "--rows"]
+    found["audit"] = [*audit, rows, "--small-rows", str(SMALL_ROWS)]
+    for more in options.more_rows:
+        found[f"audit {more}"] = [*audit, str(more), *(["--no-duckdb"] if more > DUCKDB_ROWS_MAX else [])]
     found["source"] = [
         sys.executable, str(BENCH / "spark_stream.py"), "--rows", rows, "--rate", rate,
         "--seconds", str(options.stream_s),
@@ -56,8 +61,13 @@ def parts(options: argparse.Namespace) -> dict[str, list[str]]:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    results: dict[str, Any] = {"machine": machine(), "rate": options.rate, "parts": {}}
+    results: dict[str, Any] = {"parts": {}}
+    if options.only:
+        results = json.loads(options.into.read_text(encoding="utf-8"))
+    results |= {"machine": machine(), "rate": options.rate}
     for name, command in parts(options).items():
+        if not name.startswith(tuple(options.only or [""])):
+            continue
         load, begin = os.getloadavg()[0], time.monotonic()
         print(f"{name}: {' '.join(command[1:])}", file=sys.stderr, flush=True)
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=options.limit_s)
@@ -126,8 +136,9 @@ def page(results: dict[str, Any]) -> str:
         f"The audit takes {audit['ratio']:g} of DuckDB's CPU time. Many segments take {small['ratio']:g} times that",
         f"of few ({small['duckdb_ratio']:g} times with DuckDB):",
         f"{small['cpu_ms_per_segment']:g} ms of CPU a segment, as much as {small['as_rows']:,} rows. So",
-        f"segments of {10 * small['as_rows']:,} rows or more cost a tenth at most, whatever their number. Peak memory:",
-        f"Java {audit['peak_mb']['jvm']} MB, the largest Python worker {audit['peak_mb']['worker']} MB.",
+        f"segments of {10 * small['as_rows']:,} rows or more cost a tenth at most, whatever their number.",
+        "",
+        *scale([audit, *(run for name, run in found.items() if name.startswith("audit "))]),
         "",
         "## The source",
         "",
@@ -162,6 +173,29 @@ def page(results: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def scale(runs: list[dict[str, Any]]) -> list[str]:
+    """How the audit grows with the rows, and the line through its sizes."""
+    runs = sorted(runs, key=lambda run: int(run["rows"]))
+    few, many = runs[0], runs[-1]
+    slope = (many["cpu_s"][1] - few["cpu_s"][1]) / max(1, many["rows"] - few["rows"])
+    all_s = few["cpu_s"][1] + slope * (10**9 - few["rows"])
+    return [
+        "More rows, each number in a session of its own, and its second audit:",
+        "",
+        "| rows | segments | CPU s | of DuckDB's | seconds | rows/s | driver, MB | Java, MB | largest worker, MB |",
+        "|---|---|---|---|---|---|---|---|---|",
+        *(
+            f"| {run['rows']:,} | {run['segments']} | {run['cpu_s'][1]:g} | {run.get('ratio', '')} | "
+            f"{run['seconds'][1]:g} | {rate(run):,.0f} | "
+            f"{run['peak_mb']['driver']} | {run['peak_mb']['jvm']} | {run['peak_mb']['worker']} |"
+            for run in runs
+        ),
+        "",
+        f"On the line through the first and the last, a million rows take {slope * 1e9:.0f} ms of CPU, and 10^9 rows "
+        f"{all_s:.0f} s.",
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000_000, help="of the audit; others have a share (%(default)s)")
@@ -170,6 +204,10 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=3, help="runs with and without a journal (%(default)s)")
     parser.add_argument("--seconds", type=float, default=1.0, help="length of each of these (%(default)g)")
     parser.add_argument("--limit-s", type=float, default=900.0, help="longest time of a part (%(default)g)")
+    parser.add_argument(
+        "--more-rows", type=int, nargs="*", default=MORE_ROWS, metavar="N", help="of more audits (%(default)s)"
+    )
+    parser.add_argument("--only", nargs="+", metavar="PART", help="parts whose names begin so: audit, delivery, ...")
     parser.add_argument("--into", type=Path, default=DOCS / "pipeline.json", help="the page stands beside it")
     options = parser.parse_args()
     results = measure(options)

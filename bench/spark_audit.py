@@ -11,7 +11,8 @@ The audit also compares the checksum of each file and, with ``--full``, hashes t
 costs, and how many rows cost as much (``as_rows``).
 
 CPU seconds are those of all processes that took part (driver, JVM, Python workers), so they hold on a busy machine too;
-``ratio`` is the second run's to DuckDB's. Peak memory is that of the JVM and of the largest Python worker.
+``ratio`` is the second run's to DuckDB's. Peak memory is that of the driver, of its JVM, and of the largest Python
+worker.
 DuckDB comes with ``pip install 'seqcast[bench,spark]'``.
 """
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import shutil
 import sys
@@ -33,6 +35,7 @@ from journal_bench import batches, member, view
 
 from seqcast.journal.writer import JournalWriter
 
+DUCKDB_MEMORY = "8GB"
 TICKS = os.sysconf("SC_CLK_TCK")
 DUCKDB = {
     "fingerprints": """
@@ -78,18 +81,27 @@ def cpu_s() -> float:
 
 
 def peaks_mb() -> dict[str, int]:
-    """Peak memory of the JVM and of the largest Python worker, MB."""
-    found = {"jvm": 0, "worker": 0}
-    for pid in family()[1:]:
+    """Peak memory of this process, which is the driver, of the JVM and of the largest Python worker, MB."""
+    found = {"driver": 0, "jvm": 0, "worker": 0}
+    for pid in family():
         try:
             name = Path(f"/proc/{pid}/comm").read_text().strip()
             status = Path(f"/proc/{pid}/status").read_text().splitlines()
         except OSError:
             continue
         peak = next((int(line.split()[1]) >> 10 for line in status if line.startswith("VmHWM")), 0)
-        kind = "jvm" if name == "java" else "worker"
+        kind = "driver" if pid == os.getpid() else "jvm" if name == "java" else "worker"
         found[kind] = max(found[kind], peak)
     return found
+
+
+def write_apart(arguments: argparse.Namespace, top: Path, segment_rows: int) -> None:
+    """Writes the journals in a process of its own, whose memory would count as the driver's."""
+    writer = multiprocessing.get_context("spawn").Process(target=write_journals, args=(arguments, top, segment_rows))
+    writer.start()
+    writer.join()
+    if writer.exitcode:
+        raise SystemExit(f"the journals could not be written: exit status {writer.exitcode}")
 
 
 def write_journals(arguments: argparse.Namespace, top: Path, segment_rows: int) -> None:
@@ -148,7 +160,8 @@ def audited(spark: Any, top: Path) -> dict[str, Any]:
 def by_duckdb(top: Path) -> dict[str, Any]:
     import duckdb
 
-    database = duckdb.connect(config={"threads": os.cpu_count() or 1})
+    settings = {"threads": os.cpu_count() or 1, "memory_limit": DUCKDB_MEMORY, "temp_directory": str(top / "duckdb")}
+    database = duckdb.connect(config=settings)
     files = f"read_parquet('{top}/*/segment-*.parquet', filename = true)"
     database.execute(f"create view rows as select *, parse_dirpath(filename) as member from {files}")
     seconds, cpu = {}, {}
@@ -174,9 +187,9 @@ def main() -> None:
     top = Path(tempfile.mkdtemp(prefix="seqcast-bench-"))
     try:
         large, small = top / "large", top / "small"
-        write_journals(arguments, large, arguments.segment_rows)
+        write_apart(arguments, large, arguments.segment_rows)
         if arguments.small_rows:
-            write_journals(arguments, small, arguments.small_rows)
+            write_apart(arguments, small, arguments.small_rows)
         told = {"what": "audit", "members": arguments.members, **by_spark(arguments, large, small)}
         if not arguments.no_duckdb:
             told["duckdb"] = by_duckdb(large)

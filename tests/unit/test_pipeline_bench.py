@@ -12,7 +12,9 @@ assert spec is not None and spec.loader is not None
 pipeline = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(pipeline)
 
-OPTIONS = argparse.Namespace(rows=1000, rate=500, stream_s=8.0, pairs=3, seconds=1.0, limit_s=60.0)
+OPTIONS = argparse.Namespace(
+    rows=1000, rate=500, stream_s=8.0, pairs=3, seconds=1.0, limit_s=60.0, more_rows=(10**8, 3 * 10**8)
+)
 RUN = {"cpu_s": [8.6, 2.0], "seconds": [5.0, 1.5], "mrows_per_s": 6.67}
 TABLE = {"mrows_per_s": 3.5, "cpu_us_per_row": 0.4}
 FLOOR = {"mrows_per_s": 4.25, "cpu_us_per_row": 0.3}
@@ -27,7 +29,8 @@ FOUND = {
     },
     "journal": {"caller_ns_per_message": 21.5, "writer_messages_per_s": 5_200_000},
     "audit": {
-        **RUN, "rows": 10_000_000, "members": 4, "segments": 12, "ratio": 0.14, "peak_mb": {"jvm": 600, "worker": 180},
+        **RUN, "rows": 10_000_000, "members": 4, "segments": 12, "ratio": 0.14,
+        "peak_mb": {"driver": 130, "jvm": 600, "worker": 180},
         "small": {
             **RUN, "segments": 612, "ratio": 1.15, "duckdb_ratio": 1.25, "cpu_ms_per_segment": 0.5, "as_rows": 2500,
         },
@@ -46,13 +49,19 @@ def test_the_page_has_the_figures_of_every_part() -> None:
     commands = pipeline.parts(OPTIONS)
     found = {name: {**FOUND[name.split()[0]], "load_before": at / 10} for at, name in enumerate(commands)}
     found["delivery full 1024"] |= {"journal_ratio": 0.77, "journal_missing": 3}
+    found["audit 100000000"] = {**FOUND["audit"], "rows": 10**8, "cpu_s": [9.0, 6.5], "load_before": 0}
+    found["audit 300000000"] = {**FOUND["audit"], "rows": 3 * 10**8, "cpu_s": [18.0, 16.5], "load_before": 0}
+    del found["audit 300000000"]["ratio"]  # without DuckDB
     text = pipeline.page({"machine": "2 cores", "rate": 100_000, "parts": found})
     assert "| hash | 64 | 10,000,000 | 4,100,000 | 0.41 | 0 | 22 | 5,200,000 |" in text
     assert "| full | 1,024 | 10,000,000 | 4,100,000 | 0.77 | 3 |" in text
     assert "| DuckDB 2.0.0, the same checks | | 14.1 | 8 | |" in text
     assert "0.14 of DuckDB's CPU time" in text and "1.15 times that\nof few (1.25 times with DuckDB)" in text
     assert "as much as 2,500 rows. So\nsegments of 25,000 rows" in text
-    assert "(`sender`, `payload`)" in text and "0 to 0.9" in text
+    assert "| 100,000,000 | 12 | 6.5 | 0.14 | 1.5 | 6,670,000 | 130 | 600 | 180 |" in text
+    assert "| 300,000,000 | 12 | 16.5 |  | 1.5 |" in text
+    assert "a million rows take 50 ms of CPU, and 10^9 rows 52 s" in text  # 2 s for 10^7, 16.5 s for 3 * 10^8
+    assert "(`sender`, `payload`)" in text and "0 to 1.1" in text
     assert "| five columns | 3,750,000 | 0.4 | 4,250,000 | 0.3 |" in text
     assert "| backlog, behind its first batch | 1,500,000 | | 2,250,000 | |" in text
     assert "| stream | 60 | 291 | 408 | 470 | 280 | 90 |" in text and "| floor | 60 | 240 |" in text
