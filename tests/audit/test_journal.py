@@ -923,3 +923,55 @@ def test_a_segment_without_a_column_is_damage(tmp_path: Path) -> None:
     journal_roll.rewrite(path, 1, table(path).drop_columns(["seqno"]))
     with pytest.raises(JournalDamaged, match="has no column 'seqno'"):
         list(journal_read.read(path, open_segments=False).batches(["idx", "seqno"]))
+
+
+TRUNCATES = """
+    import sys
+    from pathlib import Path
+    from seqcast.journal import reader, stream
+    from seqcast.journal.schema import JournalDamaged
+    stream.READ_BYTES = 1
+    (segment,) = reader.read(sys.argv[1]).segments
+    batches = reader.segment_batches(segment, first=int(sys.argv[2]), batch_rows=1000)
+    next(batches)
+    with segment.path.open("r+b") as file:
+        file.truncate(100)
+    try:
+        left = sum(batch.num_rows for batch in batches)
+        list(reader.segment_batches(segment, first=int(sys.argv[2])))
+    except JournalDamaged as damage:
+        print(damage)
+"""
+
+
+@pytest.mark.parametrize(("rolled", "first"), [(True, 0), (True, 10), (False, 0)], ids=["parquet", "a part", "live"])
+def test_a_segment_that_is_truncated_under_a_reader_is_damage(tmp_path: Path, rolled: bool, first: int) -> None:
+    """In a process of its own: pages that a mapped file no longer has end the process with a signal."""
+    path = journal(tmp_path, A, [(V1, rows_of(10_000))], closed=None, payload="full")
+    if not rolled:
+        as_live(path)
+    command = [sys.executable, "-c", textwrap.dedent(TRUNCATES), str(path), str(first)]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, (told.returncode, told.stderr)
+    assert re.search(r"segment-000001\.\w+ (is altered|ends before byte|ends at byte 100)", told.stdout), told.stdout
+
+
+def test_a_part_of_a_segment_is_read_again_without_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each micro-batch of a stream takes a part of a rolled segment."""
+    monkeypatch.setattr("seqcast.journal.roll.ROW_GROUP_ROWS", 100)
+    path = journal(tmp_path, A, [(V1, rows_of(900))], payload="full")
+    (segment,), whole = journal_read.read(path).segments, table(path)
+    real, read = journal_read._rolled, list[Any]()
+    monkeypatch.setattr(journal_read, "_rolled", lambda segment: (read.append(segment), real(segment))[1])
+
+    def part(first: int, end: int) -> pa.Table:
+        return pa.Table.from_batches(journal_read.segment_batches(segment, first=first, end=end))
+
+    for first in range(0, 900, 70):
+        assert part(first, first + 70).equals(whole.slice(first, 70))
+    assert len(read) == 1
+    data = bytearray(segment.path.read_bytes())
+    data[len(data) // 2] ^= 1
+    segment.path.write_bytes(data)
+    with pytest.raises(JournalDamaged, match="its checksum is not that"):
+        part(800, 900)

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+COMPARED_MAX = 1024
+"""So many rolled segments a process remembers to have compared with their checksums."""
+
 MESSAGE_COLUMNS = ("view_tag", "sender", "seqno", "index", "global_seqno", "sent_ns", "transitional", "payload")
 
 
@@ -308,14 +311,14 @@ def segment_batches(
     end: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Batches of one segment, with only the given columns; a column that the journal's version lacks is null. Checksums
-    are compared first, for a rolled segment that of the whole file.
+    are compared before the rows that they are of are given out, for a rolled segment that of the whole file.
 
     Args:
         batch_rows: bound of a batch of a rolled segment; a batch of a live one has what was written together.
         first, end: only the rows in this range of the segment, ``end`` exclusive. Little else is read.
 
     Raises:
-        JournalDamaged: the file is not as it was written, or gone.
+        JournalDamaged: the file is not as it was written, or gone; of a live segment also after some batches.
     """
     first, end = max(0, first), segment.rows if end is None else min(end, segment.rows)
     if first >= end:
@@ -344,7 +347,8 @@ def _batches_around(
                 return
             except FileNotFoundError:  # rolled meanwhile; nothing was given out yet
                 segment = _now_rolled(segment)
-        with pq.ParquetFile(pa.BufferReader(_rolled(segment))) as file:
+        part = first > 0 or end < segment.rows
+        with pq.ParquetFile(_contents(segment, part=part), page_checksum_verification=part) as file:
             names = file.schema_arrow.names
             kept = None if columns is None else [name for name in columns if name in names or name not in ADDED]
             if missing := sorted({*(kept or ())} - {*names}):
@@ -383,8 +387,34 @@ def _with_columns(batch: pa.RecordBatch, columns: Sequence[str] | None) -> pa.Re
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(wanted, of.metadata))
 
 
+def _contents(segment: Segment, *, part: bool) -> pa.NativeFile:
+    """The file of a rolled segment, to read from. Of what was read whole, and compared with its checksum, a process
+    reads a part again without the rest, as long as the file is as it was then; its pages have checksums, too.
+
+    Raises:
+        JournalDamaged, JournalError: as of `_rolled`.
+    """
+    import pyarrow as pa
+
+    if not part:
+        return pa.BufferReader(_rolled(segment))
+    try:
+        found = segment.path.stat()
+    except OSError:
+        return pa.BufferReader(_rolled(segment))  # raises with the reason why it cannot be read
+    _compare(segment, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return pa.OSFile(str(segment.path))
+
+
+@functools.lru_cache(maxsize=COMPARED_MAX)
+def _compare(segment: Segment, *_: int) -> None:
+    """Compares the file of a rolled segment with its checksum, once for each identity of the file."""
+    _rolled(segment)
+
+
 def _rolled(segment: Segment) -> pa.Buffer:
-    """The file of a rolled segment, compared with its checksum.
+    """The file of a rolled segment, compared with its checksum. It is read and not mapped: a file that is truncated
+    under a mapping ends the process.
 
     Raises:
         JournalDamaged: it was altered, or is gone.
@@ -392,7 +422,8 @@ def _rolled(segment: Segment) -> pa.Buffer:
     import pyarrow as pa
 
     try:
-        contents = seals.mapped(segment.path)
+        with pa.OSFile(str(segment.path)) as file:
+            contents = file.read_buffer(segment.size) if file.size() == segment.size else pa.py_buffer(b"")
     except FileNotFoundError as error:
         if load(segment.path.parent).first > segment.number:
             raise JournalError(
@@ -401,10 +432,10 @@ def _rolled(segment: Segment) -> pa.Buffer:
             ) from error
         raise JournalDamaged(f"{segment.path} is missing") from error
     except OSError as error:
-        raise JournalDamaged(f"{segment.path} cannot be read: {error.strerror}") from error
-    if contents.nbytes != segment.size or seals.digest(contents) != segment.hash:
+        raise JournalDamaged(f"{segment.path} cannot be read: {_line(error)}") from error
+    if contents.size != segment.size or seals.digest(contents) != segment.hash:
         raise JournalDamaged(f"{segment.path} is altered: its checksum is not that of {MANIFEST_FILE}")
-    return pa.py_buffer(contents)
+    return contents
 
 
 def _now_rolled(segment: Segment) -> Segment:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import mmap
 import threading
 import time
 from collections import deque
@@ -125,8 +126,9 @@ def _write(stream: Path, messages: list[Message], path: Path, pause: Callable[[]
 
 def describe(path: Path, number: int, rows: int, first_idx: int, last_ns: int) -> Rolled:
     """What the manifest says of a rolled segment with these rows."""
-    contents = seals.mapped(path)
-    return Rolled(number, rows, first_idx, last_ns, contents.nbytes, seals.digest(contents))
+    # Mapped, so that a member takes no memory for a whole file. It is the member's own: nobody truncates it.
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents:
+        return Rolled(number, rows, first_idx, last_ns, len(contents), seals.digest(contents))
 
 
 def _options(schema: pa.Schema) -> dict[str, Any]:

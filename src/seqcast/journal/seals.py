@@ -6,7 +6,6 @@ A flipped bit must be reported as damage. It must not make rows disappear silent
 from __future__ import annotations
 
 import json
-import mmap
 import os
 from pathlib import Path
 from typing import Any
@@ -22,19 +21,12 @@ class SealError(ValueError):
 
 def digest(data: Any) -> str:
     """XXH3 of a contiguous buffer, 16 hexadecimal digits."""
-    return f"{payload_hash(data) & (1 << 64) - 1:016x}"
+    return f"{hashed(data) & (1 << 64) - 1:016x}"
 
 
-def mapped(path: Path) -> memoryview:
-    """The contents of a file, mapped: what is compared with a checksum is what is then read, and is not copied.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    with open(path, "rb") as file:
-        if not os.fstat(file.fileno()).st_size:
-            return memoryview(b"")
-        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+def hashed(data: Any) -> int:
+    """XXH3 of a contiguous buffer, 64 bits as a signed number."""
+    return payload_hash(memoryview(data).cast("B"))
 
 
 def seal(record: dict[str, Any]) -> str:

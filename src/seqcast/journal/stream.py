@@ -26,6 +26,8 @@ SUMS_SUFFIX = ".sums"
 _RECORD = struct.Struct("<QQQqq")  # offset, bytes, rows, XXH3 of the bytes, XXH3 of the four fields before
 SUM_BYTES = _RECORD.size
 _FIELDS = struct.Struct("<QQQq")
+READ_BYTES = 4 << 20
+"""Messages are read together up to about this size."""
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # of an Arrow IPC stream
 
 
@@ -150,31 +152,20 @@ def stream_batches(
     path: Path, messages: Sequence[Message], columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the given messages of a stream, of which the first is the schema, with at least the given columns.
-    All checksums are compared before the first batch is yielded.
+    Messages are read, and their checksums compared, a few MB before their rows are yielded.
 
     Raises:
-        JournalDamaged: a message does not have its checksum.
-        FileNotFoundError: the segment was rolled meanwhile.
+        JournalDamaged: a message does not have its checksum; also after some rows.
+        FileNotFoundError: the segment was rolled meanwhile; before any rows.
     """
     import pyarrow as pa
 
-    if not messages:
-        return
-    end = messages[-1].offset + messages[-1].size
-    mapped = seals.mapped(path)
-    if mapped.nbytes < end:
-        raise JournalDamaged(f"{path} ends at byte {mapped.nbytes}, before what was written last")
-    for message in messages:
-        if payload_hash(mapped[message.offset : message.offset + message.size]) != message.hash:
-            raise JournalDamaged(f"{path} is altered at byte {message.offset} or behind: its checksum does not fit")
-
-    def contents(message: Message) -> pa.Buffer:
-        return pa.py_buffer(mapped[message.offset : message.offset + message.size])
-
-    schema = pa.ipc.read_schema(contents(messages[0]))
-    for message in messages:
+    schema = None
+    for message, contents in _contents(path, messages):
+        if schema is None:
+            schema = pa.ipc.read_schema(contents)
         if message.rows:
-            batch = pa.ipc.read_record_batch(contents(message), schema)
+            batch = pa.ipc.read_record_batch(contents, schema)
             if count_messages(batch) != message.rows:
                 raise JournalDamaged(f"{path}: the batch at byte {message.offset} has not {message.rows} rows")
             try:
@@ -182,6 +173,35 @@ def stream_batches(
             except ValueError as error:
                 raise JournalDamaged(f"{path}: the batch at byte {message.offset} has runs that cannot be") from error
             yield rows
+
+
+def _contents(path: Path, messages: Sequence[Message]) -> Iterator[tuple[Message, pa.Buffer]]:
+    """The bytes of messages, compared with their checksums.
+
+    They are read and not mapped: a file that is truncated under a mapping ends the process.
+    """
+    import pyarrow as pa
+
+    at = 0
+    with pa.OSFile(str(path)) as file:
+        while at < len(messages):
+            begin = end = messages[at].offset
+            some: list[Message] = []
+            while at < len(messages) and messages[at].offset == end and (not some or end - begin < READ_BYTES):
+                some.append(messages[at])
+                end += messages[at].size
+                at += 1
+            file.seek(begin)
+            read = file.read_buffer(end - begin)
+            if read.size < end - begin:
+                raise JournalDamaged(f"{path} ends before byte {end}, up to which it was written")
+            for message in some:
+                contents = read.slice(message.offset - begin, message.size)
+                if seals.hashed(contents) != message.hash:
+                    raise JournalDamaged(
+                        f"{path} is altered at byte {message.offset} or behind: its checksum does not fit"
+                    )
+                yield message, contents
 
 
 def stream_schema(path: Path, messages: Sequence[Message]) -> pa.Schema | None:
