@@ -200,9 +200,11 @@ class Options:
     def watches_repairs(self) -> bool:
         """Nothing but loss, or not even that: repairs can be bounded."""
         others = self.crashes + self.leaves + self.duplicate + self.tail + self.slow_disks + self.full
-        limited = "retransmit_bytes_per_s" in dict(self.settings)  # packets that wait for the limit are requested again
+        settings = dict(self.settings)
+        limited = "retransmit_bytes_per_s" in settings  # packets that wait for the limit are requested again
+        hasty = self.jitter_ns and settings.get("nak_delay_s") == 0.0  # what was overtaken is requested at once
         quiet = self.calm and self.jitter_ns <= self.delay_ns // 10
-        return quiet and not others and not limited
+        return quiet and not (others or limited or hasty)
 
     @staticmethod
     def draw(
