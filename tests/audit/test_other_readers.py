@@ -1,9 +1,12 @@
-"""What docs/journal.md says that Polars and DuckDB read: rolled segments, and the live one beside its writer."""
+"""What docs/journal.md and docs/spark.md show of reading journals runs as it is printed; and what Polars and DuckDB
+read of rolled segments, and of the live one beside its writer."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +15,10 @@ pytest.importorskip("pyarrow")
 import pyarrow as pa
 from journal_data import Row, batch_of, journal, member, view
 from members import wait_until
+from project import ROOT
 
 from seqcast.journal.writer import JournalWriter
+from seqcast.types import Member
 
 A, B = member("a"), member("b")
 V1 = view(1, [A, B])
@@ -65,3 +70,56 @@ def test_duckdb_reads_rolled_segments(rolled: str) -> None:
     query = f"select sender, count(*), count(*) filter (transitional) from '{rolled}' group by all"
     found = duckdb.sql(query).fetchall()
     assert sorted(row[1:] for row in found) == [(450, 5), (450, 5)]
+
+
+def blocks(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.S)
+
+
+@pytest.fixture
+def documented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The journals that the pages name, in the current directory: one segment rolled, one live."""
+    who = Member("a", 0x0123456789ABCDEF)
+    of = view(3, [who, B])
+    monkeypatch.chdir(tmp_path)
+    writer = JournalWriter("journals", cluster="test", member=who, flush_s=0.001, payload="full", segment_rows=400)
+    assert writer.path.name == "a-0123456789abcdef"
+    writer.view(of, 1, total=True)
+    writer.batch(batch_of([Row(who, row.seqno, 0, row.global_seqno, row.payload) for row in ROWS[:500]], of), of)
+    wait_until(lambda: (writer.path / "segment-000001.parquet").exists())
+    rest = [Row(B, row.seqno, 0, row.global_seqno, row.payload) for row in ROWS[500:800]]
+    writer.batch(batch_of(rest, of), of)
+    wait_until(lambda: writer.counters()["rows"] == 800)
+    yield writer.path
+    writer.close("leave")
+
+
+def test_the_journals_page_reads_journals_as_it_says(documented: Path) -> None:
+    reading, others = blocks("journal.md")
+    names: dict[str, Any] = {}
+    exec(reading, names)
+    assert (names["journal"].member.name, names["journal"].rows, names["message"].seqno) == ("a", 800, ROWS[799].seqno)
+    pytest.importorskip("polars")
+    pytest.importorskip("duckdb")
+    exec(others, names)
+    assert names["table"].num_rows == 500
+    exec("found = runs.project('unnest(messages, recursive := true)').aggregate('count(*)').fetchall()", names)
+    assert names["found"] == [(300,)]
+
+
+def test_the_sparks_page_reads_journals_as_it_says(
+    spark: Any, documented: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("seqcast.spark.open_session", lambda: spark)
+    top = documented.parents[1].resolve()  # a session resolves relative paths from where its Java was started
+    table, stream, *_ = (re.sub(r'"(journals|checkpoint|table)"', rf'"{top}/\1"', code) for code in blocks("spark.md"))
+    names: dict[str, Any] = {}
+    exec(table, names)
+    assert re.search(r"\|\s*a\| +500\|", capsys.readouterr().out)
+    exec(stream, names)
+    (query,) = spark.streams.active
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert spark.read.parquet(f"{top}/table").count() == 800
