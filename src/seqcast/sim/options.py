@@ -13,6 +13,10 @@ MS, SECOND = families.MS, families.SECOND
 NEWER = ("total-1999", "grant", "causal")
 """Orders added after the first three: they have their share of the seeds, and all other seeds keep their faults."""
 
+PINNED = 100
+"""Runs of the seeds up to this one stay as they are: tests and docs/mutants.md name them. Options that came later, and
+shift a run, are drawn only by the seeds beyond."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -69,7 +73,7 @@ class Options:
             or returns "rubbish"; "": none.
         beside: fraction of the messages and arrays that travel beside the total order.
         arrays: how often an application sends an array of messages in one call.
-        timeouts: how likely a send that cannot be completed times out there; no seed draws this.
+        timeouts: how likely a send that cannot be completed times out there.
         together: fraction of the runs of datagrams that stay together on their way, so that they arrive merged into one
             buffer (UDP_GRO).
         corked_ns: open packets wait for more messages, for up to so long; 0: they leave at once.
@@ -250,6 +254,8 @@ class Options:
             drawn["without_own"] = random.Random(f"without own {seed}").choice((0.0, 0.0, 0.3, 1.0))
         if "doubts" in drawn and not stormy:  # a member may look dead anyway
             drawn["interfaces"] = random.Random(f"interfaces {seed}").choice((0, 0, 1, 3))
+        if seed > PINNED:
+            drawn["timeouts"] = random.Random(f"time out {seed}").choice((0.0, 0.0, 0.05, 0.3))
         options = Options(seed=seed, **{**drawn, **{name: value for name, value in given.items() if value}})
         # A pause is held by leases, which mean nothing to a clock that jumps.
         return replace(options, jumps=0) if options.suspends else options
