@@ -32,8 +32,8 @@ typedef struct {
 } places;
 
 typedef struct {
-    uint32_t number, count;
-    uint64_t first;
+    uint64_t number, first;
+    uint32_t count;
 } answer;
 
 typedef struct {
@@ -47,7 +47,8 @@ typedef struct {
     uint32_t turn; /* sender's rank of the packet delivered last: it often has the next place too */
     /* Members. */
     places hand[2]; /* granted and not used, in order */
-    uint32_t number, count; /* of the newest request */
+    uint64_t number; /* of the newest request */
+    uint32_t count;
     int asks; /* it has no answer yet */
     int64_t ask_due, ask_wait;
     uint32_t packed; /* own packets since the newest request */
@@ -332,7 +333,8 @@ static int64_t deadline(const sc_engine *e) {
 static int answer_want(sc_engine *e, const sc_peer *peer, const uint8_t *p) {
     granting *s = e->order.state;
     answer *last = &s->answers[peer->rank];
-    uint32_t number = sc_get_grant_number(p), count = sc_get_grant_count(p);
+    uint64_t number = sc_get_grant_number(p);
+    uint32_t count = sc_get_grant_count(p);
     if (!sc_is_sequencer(e) || number > last->number + 1 || count > REQUEST_MAX) return 0;
     if (number <= last->number) e->counters.packets_duplicate++;
     if (number < last->number || e->cut.gate_closed) return 1;

@@ -101,8 +101,8 @@ static sc_wire_result check_total(const uint8_t *p, size_t len) {
 
 static sc_wire_result check_grant(const uint8_t *p, size_t len) {
     (void)len;
-    int granted = sc_get_type(p) == SC_TYPE_GRANT;
-    return verdict(sc_get_grant_number(p) && sc_get_grant_count(p) && is_seqno(sc_get_grant_place(p)) &&
+    int granted = sc_get_type(p) == SC_TYPE_GRANT, whole = sc_get_grant_count(p) && !sc_get_grant_reserved(p);
+    return verdict(sc_get_grant_number(p) && is_seqno(sc_get_grant_place(p)) && whole &&
                    granted == (sc_get_grant_place(p) != 0));
 }
 

@@ -192,10 +192,11 @@ enum {
 };
 
 /* Body of WANT and GRANT. */
-SC_FIELD(40, 32, grant_number); /* of the request in its view, from 1 on; its answer has the same */
-SC_FIELD(44, 32, grant_count); /* of the places that are wanted, or granted; at least 1 */
-SC_FIELD(48, 64, grant_place); /* of GRANT: the first of them; of WANT: 0 */
-#define SC_GRANT_LEN 56
+SC_FIELD(40, 64, grant_number); /* of the request in its view, from 1 on; its answer has the same */
+SC_FIELD(48, 64, grant_place); /* of GRANT: the first of the places; of WANT: 0 */
+SC_FIELD(56, 32, grant_count); /* of the places that are wanted, or granted; at least 1 */
+SC_FIELD(60, 32, grant_reserved); /* zero */
+#define SC_GRANT_LEN 64
 
 /* What sc_wire_check says of a datagram. */
 typedef enum {

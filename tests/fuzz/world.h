@@ -67,8 +67,9 @@ typedef struct {
     uint64_t told[IDS][IDS]; /* by sender: what its records say of whose group stream */
     uint64_t place; /* the next that another sequencer grants */
     places hand[IDS]; /* that we have granted to others */
-    uint32_t wants[IDS]; /* number of the newest request of each */
-    uint32_t want, wanted; /* number of our newest, and how many places it is for */
+    uint64_t wants[IDS]; /* number of the newest request of each */
+    uint64_t want; /* number of our newest, */
+    uint32_t wanted; /* and how many places it is for */
     uint64_t batch; /* the one that our policy was offered; then the ranks of its senders */
     uint16_t offered[SC_OFFERS_MAX];
     size_t n_offered;

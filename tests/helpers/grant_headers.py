@@ -16,7 +16,7 @@ def header(datagram: bytes) -> str | None:
             return f"RECORD {seqno}: {places(place, struct.unpack_from('<H', datagram, 82)[0])} void"
         return f"DATA {seqno}: " + (f"place {place}" if place else "no place")
     if kind in (WANT, GRANT):
-        number, count, place = struct.unpack_from("<IIQ", datagram, 40)
+        number, place, count = struct.unpack_from("<QQI", datagram, 40)
         return f"WANT {number}: {count}" if kind == WANT else f"GRANT {number}: {places(place, count)}"
     return None
 

@@ -645,13 +645,13 @@ def _wants_and_grants(a: Attacker, ranks: Iterable[int]) -> list[bytes]:
     wants = [
         a.forger.grant(forge.WANT, a.id(rank), a.tag, number, count)
         for rank in ranks
-        for number in (1, 2, (1 << 32) - 1)
+        for number in (1, 2, (1 << 32) + 1, (1 << 64) - 1)
         for count in counts
     ]
     grants = [
         a.forger.grant(forge.GRANT, a.id(rank), a.tag, number, count, place)
         for rank in ranks
-        for number in (1, 2, (1 << 32) - 1)
+        for number in (1, 2, (1 << 32) + 1, (1 << 64) - 1)
         for count in counts
         for place in (1, 2, 1000, SEQNO_MAX)
     ]

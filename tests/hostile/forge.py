@@ -120,7 +120,7 @@ class Forger:
 
     def grant(self, kind: int, sender: int, view: int, number: int, count: int, place: int = 0) -> bytes:
         """A WANT or a GRANT."""
-        return self.datagram(kind, sender, view, struct.pack("<IIQ", number, count, place))
+        return self.datagram(kind, sender, view, struct.pack("<QQII", number, place, count, 0))
 
     def total(self, sender: int, view: int, header: int, sequence_id: int) -> bytes:
         """A header of the TOTAL protocol: 1 is NEW_VIEW, 2 its acknowledgement, 3 SEQ_ACK."""

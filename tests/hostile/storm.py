@@ -201,7 +201,7 @@ class Storm(World):
             case "ask":
                 return kind, forger.taken(rng.choice((forge.ASK, forge.TAKEN)), sender, tag, rng.choice((near, far)))
             case "want" | "grant":
-                number, count = rng.choice((1, 1, 2, 5, (1 << 32) - 1)), rng.choice((1, 5, 4096, (1 << 32) - 1))
+                number, count = rng.choice((1, 1, 2, 5, (1 << 32) + 1)), rng.choice((1, 5, 4096, (1 << 32) - 1))
                 if kind == "want":
                     return kind, forger.grant(forge.WANT, sender, tag, number, count)
                 return kind, forger.grant(forge.GRANT, sender, tag, number, count, near or 1)

@@ -470,6 +470,9 @@ BREAKS = (
     _one("a request may leave out numbers", "native/order/grant.c",
          "number > last->number + 1 || count > REQUEST_MAX) return 0;", "count > REQUEST_MAX) return 0;",
          tests="tests/unit/test_grant.py", why=FAULTY),
+    _one("numbers of requests have 32 bits", "native/wire/wire.h",
+         "SC_FIELD(40, 64, grant_number);", "SC_FIELD(40, 32, grant_number);",
+         tests="tests/unit/test_hostile_engine.py", why="nobody asks four billion times"),
     _one("a request is for as many places as it likes", "native/order/grant.c",
          "number > last->number + 1 || count > REQUEST_MAX) return 0;", "number > last->number + 1) return 0;",
          tests="tests/unit/test_grant.py", why=FAULTY),
@@ -484,9 +487,9 @@ BREAKS = (
          " || got.first < s->place_next || got.first < s->hand[0].end) return 0;", ") return 0;",
          tests="tests/unit/test_hostile_engine.py", why=FAULTY),
     _one("a request without a number, or an answer without a place, is valid", "native/wire/wire.c",
-         "    return verdict(sc_get_grant_number(p) && sc_get_grant_count(p) && is_seqno(sc_get_grant_place(p)) &&\n"
+         "    return verdict(sc_get_grant_number(p) && is_seqno(sc_get_grant_place(p)) && whole &&\n"
          "                   granted == (sc_get_grant_place(p) != 0));",
-         "    (void)granted;\n    return verdict(sc_get_grant_count(p) && is_seqno(sc_get_grant_place(p)));",
+         "    (void)granted;\n    return verdict(is_seqno(sc_get_grant_place(p)) && whole);",
          tests="tests/unit/test_hostile_engine.py", why=FAULTY),
     _one("any member says with which id a view begins", "native/order/total1999.c",
          "if (header == SC_TOTAL_NEW_VIEW && from_sequencer && id == e->view.base[peer->rank] + 1)",

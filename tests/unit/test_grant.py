@@ -257,7 +257,7 @@ def test_a_pause_waits_until_what_was_sent_has_been_delivered() -> None:
 
 
 def ask(type_: int, sender: int, number: int, count: int, place: int = 0) -> bytes:
-    return Forger(7).datagram(type_, sender, 1, struct.pack("<IIQ", number, count, place))
+    return Forger(7).datagram(type_, sender, 1, struct.pack("<QQII", number, place, count, 0))
 
 
 @pytest.mark.parametrize(

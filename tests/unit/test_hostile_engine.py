@@ -305,13 +305,16 @@ def test_a_cut_below_what_was_delivered_delivers_nothing_twice(order):
     assert net.got[1] == before
 
 
-@pytest.mark.parametrize(("more", "by", "dropped"), [(0, 0, 0), (1, 0, 1), (0, 2, 1)])
-def test_a_member_takes_as_many_places_as_it_asked_for_and_of_the_sequencer_only(more, by, dropped):
+@pytest.mark.parametrize(
+    ("later", "more", "by", "dropped"), [(0, 0, 0, 0), (0, 1, 0, 1), (0, 0, 2, 1), (1, 0, 0, 1), (1 << 32, 0, 0, 1)]
+)
+def test_a_member_takes_as_many_places_as_it_asked_for_and_of_the_sequencer_only(later, more, by, dropped):
     net, asked = Net(3, sequencer=0, mechanism=by_name("grant").number), []
 
     def drop(src, dst, lane, datagram):
         if datagram[2] == forge.WANT:
-            asked.append(struct.unpack_from("<II", datagram, 40))
+            number, _, count = struct.unpack_from("<QQI", datagram, 40)
+            asked.append((number, count))
         return datagram[2] == forge.GRANT
 
     net.drop = drop
@@ -320,7 +323,8 @@ def test_a_member_takes_as_many_places_as_it_asked_for_and_of_the_sequencer_only
     net.run(3)
     number, count = asked[0]
     assert net.engines[1].unordered() == 3
-    net.engines[1].receive(F.grant(forge.GRANT, net.ids[by], 1, number, count + more, 1), bytes([by + 1]), net.now)
+    datagram = F.grant(forge.GRANT, net.ids[by], 1, number + later, count + more, 1)
+    net.engines[1].receive(datagram, bytes([by + 1]), net.now)
     assert net.engines[1].counters()["drop_field"] == dropped
     assert (net.engines[1].unordered() < 3) == (dropped == 0)
 
@@ -342,7 +346,8 @@ def test_a_member_takes_no_places_that_are_past():
 
     def drop(src, dst, lane, datagram):
         if datagram[2] == forge.WANT:
-            asked.append(struct.unpack_from("<II", datagram, 40))
+            number, _, count = struct.unpack_from("<QQI", datagram, 40)
+            asked.append((number, count))
         return datagram[2] == forge.GRANT
 
     net.drop = drop
