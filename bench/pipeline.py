@@ -133,6 +133,8 @@ def page(results: dict[str, Any]) -> str:
         f"| DuckDB {duckdb['version']}, the same checks | | {duckdb['cpu_s_all']:g} | "
         f"{sum(duckdb['seconds'].values()):.2g} | |",
         "",
+        f"DuckDB's CPU seconds are {duckdb['cpu_s']['gaps']:g} for gaps, {duckdb['cpu_s']['fifo']:g} for the order of "
+        f"each sender's messages, {duckdb['cpu_s']['fingerprints']:g} for the fingerprints.",
         f"The audit takes {audit['ratio']:g} of DuckDB's CPU time. Many segments take {small['ratio']:g} times that",
         f"of few ({small['duckdb_ratio']:g} times with DuckDB):",
         f"{small['cpu_ms_per_segment']:g} ms of CPU a segment, as much as {small['as_rows']:,} rows. So",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -14,6 +15,7 @@ pytest.importorskip("pyspark")
 pytest.importorskip("matplotlib")
 
 import numpy as np
+from commands import call
 from hypothesis import given
 from hypothesis import strategies as st
 from journal_data import Row, batch_of, member, view
@@ -21,7 +23,7 @@ from journal_data import Row, batch_of, member, view
 from seqcast.errors import UsageError
 from seqcast.journal.reader import find
 from seqcast.journal.writer import JournalWriter
-from seqcast.spark import latency, report
+from seqcast.spark import latency, report, report_command
 
 A, B = member("a"), member("b")
 V1 = view(1, [A, B])
@@ -85,6 +87,31 @@ def test_latency_throughput_and_trouble_are_measured(spark: Any, tmp_path: Path)
     blocked.write_text("")
     with pytest.raises(UsageError, match="name another folder with --out"):
         report.write(timed, report.table(timed), blocked / "in", "x")
+
+
+def test_the_command_writes_the_page_and_prints_the_table_or_all_as_json(
+    here: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("seqcast.spark.session.open_session", lambda master, name, ship: here)
+    write_journals(tmp_path / "journals")
+    arguments = [str(tmp_path / "journals"), "--out", str(tmp_path / "out")]
+    assert call(report_command, arguments) == 0
+    assert f"written: {tmp_path / 'out' / 'report.html'}" in capsys.readouterr().out
+    assert call(report_command, [*arguments, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {row["messages"] for row in told["latency"] if row["member"] == "b"} == {1000}
+    for who, took_us in (("a", 1000), ("b", 3000)):
+        windows = [window for window in told["windows"] if window["member"] == who]
+        assert 100 < len(windows) <= latency.WINDOWS
+        first = 1_600_000_000_000_000_000 + took_us * 1000
+        assert abs(windows[0]["begin_ns"] - first) <= windows[0]["seconds"] * 1e9
+        assert sum(window["messages_per_s"] * window["seconds"] for window in windows) == pytest.approx(1000, 0.01)
+        assert sum(window["bytes_per_s"] * window["seconds"] for window in windows) == pytest.approx(10_000, 0.01)
+        for window in windows:
+            assert window["p50_us"] == window["p99.9_us"] == pytest.approx(took_us, rel=1 / latency.STEPS)
+    (trouble,) = told["trouble"]
+    assert (trouble["member"], trouble["what"], trouble["count"]) == ("b", "requests for repeats", 2)
+    assert "b: Lost: lost: <3> messages" in [event["text"] for event in told["events"]]
 
 
 def timing_of(took_ns: list[int], begin_ns: int, step_ns: int, sender: int = 7) -> latency.Timing:

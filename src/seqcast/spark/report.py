@@ -221,12 +221,45 @@ def table(timed: Timed) -> list[dict[str, Any]]:
             "sender": sender,
             "messages": sum(histogram.values()),
             "transitional": late.get((member, sender), 0),
-            **{f"p{share * 100:g}_us": round(percentile(histogram, share) / 1e3, 1) for share in PERCENTILES},
+            **_percentiles(histogram),
             "max_us": round(bucket_top(max(histogram)) / 1e3, 1),
             **_clock_columns(timed, member, sender),
         }
         for (member, sender), histogram in [*sorted(timed.pairs.items()), (("all", "all"), together)]
     ]
+
+
+def as_json(timed: Timed, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """All that the page shows: the table, throughput and latency by member and window of time, and what happened."""
+    seconds = timed.window_ns / 1e9
+    return {
+        "latency": rows,
+        "windows": [
+            {
+                "member": member,
+                "begin_ns": _begin_of(timed, window),
+                "seconds": seconds,
+                "messages_per_s": round(messages / seconds, 1),
+                "bytes_per_s": round(size / seconds, 1),
+                **_percentiles(histogram),
+            }
+            for (member, window), (messages, size, histogram) in sorted(timed.windows.items())
+        ],
+        "trouble": [
+            {"member": member, "at_ns": at, "what": what, "count": count} for member, at, what, count in timed.trouble
+        ],
+        "events": [{"at_ns": at, "text": text} for at, text in timed.marks],
+    }
+
+
+def _begin_of(timed: Timed, window: int) -> int:
+    """When a window begins, ns since 1970: the first one before the first delivery."""
+    return (timed.begin_ns // timed.window_ns + window) * timed.window_ns
+
+
+def _percentiles(histogram: Histogram) -> dict[str, float]:
+    """In microseconds."""
+    return {f"p{share * 100:g}_us": round(percentile(histogram, share) / 1e3, 1) for share in PERCENTILES}
 
 
 def _clock_columns(timed: Timed, member: str, sender: str) -> dict[str, Any]:
@@ -281,7 +314,7 @@ def _plot_timeline(timed: Timed) -> Figure:
     second = timed.window_ns / 1e9
     for member in sorted({member for member, _ in timed.windows}):
         windows = sorted(window for who, window in timed.windows if who == member)
-        xs = [window * second for window in windows]
+        xs = [(_begin_of(timed, window) - timed.begin_ns) / 1e9 for window in windows]
         found = [timed.windows[member, window] for window in windows]
         rate.step(xs, [count / second for count, _, _ in found], where="post", label=member)
         slow.step(xs, [percentile(each, 0.99) / 1e3 for _, _, each in found], where="post", label=member)

@@ -23,7 +23,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     add_job_options(parser)
     folder = "folder for report.html and the plots (%(default)s)"
     parser.add_argument("--out", metavar="DIR", default="report", help=folder)
-    parser.add_argument("--json", action="store_true", help="print the table as JSON")
+    parser.add_argument("--json", action="store_true", help="print the table, windows of time and events as JSON")
     return parser.parse_args(argv)
 
 
@@ -35,7 +35,7 @@ def main(arguments: argparse.Namespace) -> int:
         SparkFailed: Spark does not start, or fails.
     """
     from seqcast.spark.auditing import journals_of
-    from seqcast.spark.report import as_text, measure, table, write
+    from seqcast.spark.report import as_json, as_text, measure, table, write
     from seqcast.spark.session import for_a_command
 
     journals = journals_of(arguments.journals)
@@ -44,7 +44,7 @@ def main(arguments: argparse.Namespace) -> int:
     rows = table(timed)
     clusters = ", ".join(sorted({journal.cluster for journal in journals}))
     paths = write(timed, rows, Path(arguments.out), f"seqcast: {clusters}")
-    print(json.dumps(rows, indent=2) if arguments.json else as_text(rows))
+    print(json.dumps(as_json(timed, rows), indent=2) if arguments.json else as_text(rows))
     if not arguments.json:
         print("written:", *paths)
     return 0
