@@ -82,6 +82,14 @@ def test_a_member_that_refuses_is_called_once_a_second_and_no_more():
     assert calls == 6
 
 
+def test_a_view_change_keeps_the_lines_of_its_members_and_calls_none_of_them_sooner():
+    made, _, _ = standing()
+    assert made.view((LOW, HIGH), 2) == []
+    made, (call,) = guard(LOW)
+    assert made.refused(call.line, 1) == [CloseLine(call.line)]
+    assert made.view((LOW, HIGH), 2) == [] and made.due() == RETRY_NS
+
+
 def test_a_line_that_says_anything_but_one_greeting_of_this_group_is_closed():
     for data in (b"\xff" * 16, GREETING.pack(MAGIC, TAG + 1, HIGH), GREETING.pack(MAGIC, TAG, ME), b"x" * 17):
         made, _ = guard()

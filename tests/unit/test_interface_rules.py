@@ -73,6 +73,7 @@ def test_an_address_that_comes_back_in_time_is_kept():
         assert made.sees() == [MendSockets()]
         made.ends()
     assert made.sees(**OTHER) == news(REPLACED)
+    assert [made.sees(**OTHER) for _ in range(PATIENCE - 2)] == [[]] * (PATIENCE - 2), "the count begins anew"
 
 
 def test_sends_that_keep_failing_are_reported_until_they_succeed():
@@ -80,6 +81,24 @@ def test_sends_that_keep_failing_are_reported_until_they_succeed():
     said = news("datagrams of this member are not sent by eth0 (denied): a firewall")
     looks = [made.sees(send_errors=n, refusal="(denied): a firewall") for n in (1, 2, 3, 4, 5, 5)]
     assert looks == [[], [], [], said, [], news("eth0 is well again")]
+
+
+def test_an_interface_whose_sends_still_fail_is_not_well_again():
+    made = Looked()
+    said = "eth0 has no carrier: is its cable in, and what is at the other end up?"
+    assert made.sees(no_carrier=True, send_errors=1) == news(said)
+    assert made.sees(send_errors=2) == []
+    assert made.sees(send_errors=2) == news("eth0 is well again")
+
+
+def test_failed_sends_from_before_the_sockets_were_mended_do_not_count():
+    made = Looked()
+    for errors in range(1, PATIENCE - 1):
+        made.sees(**GONE, send_errors=errors)
+    assert made.sees(send_errors=PATIENCE - 1) == [MendSockets()]
+    made.ends()
+    looks = [made.sees(send_errors=PATIENCE + n, refusal="(denied): a firewall") for n in range(PATIENCE)]
+    assert looks[:-1] == [[]] * (PATIENCE - 1) and looks[-1]
 
 
 def test_a_missing_carrier_is_reported_and_mends_nothing():
