@@ -1,0 +1,110 @@
+"""What the engine does when one of its bounds is hit: it counts, drops what must be dropped, and continues."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from engines import MS, Net, make_engine, of_sender
+from hostile import forge
+from hostile.forge import Forger, sealed
+
+from seqcast._native.engine import AGAIN, LANE_DATA, LANE_UNICAST, SENT, Sending
+
+F = Forger(7)
+B = bytes([2])  # the address of member 101
+
+
+def counted(net: Net, rank: int, name: str) -> int:
+    return int(net.engines[rank].counters()[name])
+
+
+def with_limit(net: Net, rank: int, **settings: int) -> None:
+    """One member has other settings than the others."""
+    net.engines[rank] = make_engine(net.ids[rank], **settings)
+    net.install(list(range(len(net.ids))), sequencer=-1, tag=2, marker=2)
+
+
+def test_acknowledgements_that_find_no_room_are_sent_later() -> None:
+    net = Net(2, window=64 << 10)
+    with_limit(net, 1, control_bytes_max=64 << 10)
+    while net.engines[1].control_send(bytes(10_000)):
+        pass
+    while net.engines[1].control_send(b""):
+        pass
+    full = counted(net, 1, "drop_control_full")
+    sent = [random.Random(i).randbytes(1000) for i in range(40)]
+    for message in sent:
+        assert net.engines[0].send(message) == SENT
+    for _, _, datagram in net.engines[0].transmit(net.now):
+        net.engines[1].receive(datagram, bytes([1]), net.now, LANE_DATA)
+    net.take(1)
+    for _ in range(5):
+        net.now += MS
+        net.engines[1].tick(net.now)
+    assert full == 2 and counted(net, 1, "drop_control_full") > full
+    assert of_sender(net, 1, 0) == sent and net.engines[0].stream(0)[2] == 0
+    net.run(20)
+    assert net.engines[0].stream(0)[2] == net.engines[0].stream(0)[0]
+
+
+@pytest.mark.parametrize("others", [False, True], ids=["in the batch", "in the sender's assembly"])
+def test_a_message_that_is_too_large_for_its_receiver_is_dropped_and_the_next_one_delivered(others: bool) -> None:
+    net = Net(3, window=64 << 10)
+    with_limit(net, 1, message_bytes_max=20_000)
+    large = random.Random(1).randbytes(30_000)
+    sending = Sending(net.engines[0], large)
+    while sending.step() != SENT:
+        if others:
+            net.engines[2].send(b"between")
+        net.step()
+    net.engines[0].send(b"next")
+    net.run(20)
+    assert of_sender(net, 1, 0) == [b"next"] and of_sender(net, 2, 0) == [large, b"next"]
+    assert counted(net, 1, "drop_message_too_large") == 1
+
+
+def test_more_open_messages_than_places_are_dropped_while_views_wait_for_the_application() -> None:
+    """None may be dropped before the application has seen the views: the rest of each may be in the queue."""
+    net = Net(3, window=20_000)
+    large, places = random.Random(1).randbytes(100_000), 2 * 128
+    for i in range(places + 2):
+        net.ids[2] = 1000 + i
+        net.engines[2] = make_engine(net.ids[2])
+        net.install([0, 1, 2], sequencer=-1, tag=10 + i, marker=1)
+        assert net.engines[2].send(large, to=net.ids[0]) == AGAIN
+        net.step(take=False)
+    net.take(0)
+    dropped = counted(net, 0, "drop_partial_message")
+    assert dropped > places  # those that had a place, at the newest view, and before it the one that found none
+    net.install([0, 1], sequencer=-1, tag=9, marker=9)
+    net.take(0)
+    assert net.markers[0][-1] == 9 and counted(net, 0, "drop_partial_message") == dropped + 1
+    sending = Sending(net.engines[1], large)
+    while sending.step() != SENT:
+        net.step()
+    net.run(20)
+    assert of_sender(net, 0, 1) == [large]
+
+
+def with_key(datagram: bytes) -> bytes:
+    return sealed(datagram[:12] + b"\1\0" + datagram[14:])
+
+
+@pytest.mark.parametrize(
+    ("counter", "datagram"),
+    [
+        ("drop_group", Forger(8).heartbeat(101, 1, 0, 0, [(0, 0)] * 2)),
+        ("drop_key", with_key(F.heartbeat(101, 1, 0, 0, [(0, 0)] * 2))),
+        ("drop_field", F.heartbeat(101, 1, 0, 0, [(0, 0)] * 3)),
+        ("retransmit_missing", F.nak(101, 1, 100, forge.GROUP_STREAM, [(1, 5)])),
+        ("retransmit_missing", F.nak(101, 1, 100, forge.UNICAST_STREAM, [(1, 5)])),
+    ],
+    ids=["another group", "a key", "a digest of three", "what was never sent", "what was never sent to it"],
+)
+def test_what_does_not_fit_is_counted_and_does_nothing(counter: str, datagram: bytes) -> None:
+    net = Net(2)
+    net.engines[0].transmit(net.now)
+    net.engines[0].receive(datagram, B, net.now, LANE_UNICAST)
+    assert counted(net, 0, counter) >= 1
+    assert net.engines[0].transmit(net.now) == [] and net.engines[0].events() == []
