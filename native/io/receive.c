@@ -8,8 +8,9 @@
 #define LOAD_BYTES (256u << 10) /* in a period: the receiver is under load */
 #define LOAD_PACKETS 32
 #define GATHER_BYTES (512u << 10) /* what a nap should gather, but no more than triggers an ack */
+#define ONE 1 /* of the datagrams that are there */
 #define FIRST_BATCH 4 /* also of large buffers: they are checked and ordered while they are in the cache */
-#define LOOKS 8 /* in this many turns a spinning thread looks at all sockets once, and at both streams twice */
+#define LOOKS 16 /* in this many turns a spinning thread looks at all sockets once, and at both streams twice */
 #define LOOK_BYTES 4096 /* when one stream brought this much, it looks at the other one, too */
 #define REFUSALS 16
 #define LATE_NS 1000000
@@ -49,7 +50,7 @@ static void prepare(sc_driver *d, int n) {
 /* Passes datagrams received on a lane to the engine; returns their bytes. */
 static uint64_t take_in(sc_driver *d, int lane, int got, int *urgent) {
     uint64_t bytes = 0;
-    int64_t now = sc_now();
+    int64_t now = d->round.came = sc_now();
     sc_mutex_lock(d->lock);
     uint64_t before = sc_engine_unsent(d->engine);
     for (int i = 0; i < got; i++) {
@@ -68,10 +69,11 @@ static uint64_t take_in(sc_driver *d, int lane, int got, int *urgent) {
     return bytes;
 }
 
-/* The first call asks for a few datagrams: each one that a call may bring costs preparation, and a thread that waits for one
- * message makes many calls. Calls continue as long as each brings all that it asked for. */
-static uint64_t receive_lane(sc_driver *d, int lane, int *urgent) {
-    int got, asked, batch = FIRST_BATCH, most = d->io.config.receive_batch;
+/* Each datagram that a call may bring costs preparation, and where fewer have come the kernel looks for another one in vain. So
+ * the first call asks for `first`, and calls continue as long as each brings all that it asked for; but a thread that spins asks
+ * for ONE, which the application gets at once. */
+static uint64_t receive_lane(sc_driver *d, int lane, int first, int *urgent) {
+    int got, asked, batch = first, most = d->io.config.receive_batch;
     uint64_t bytes = 0;
     do {
         asked = batch < most ? batch : most;
@@ -79,12 +81,12 @@ static uint64_t receive_lane(sc_driver *d, int lane, int *urgent) {
         if (got == 0) break;
         if (d->round.in[got - 1].len < SC_SLAB_BYTES / 4) batch = most;
         bytes += take_in(d, lane, got, urgent);
-    } while (got == asked && bytes < ROUND_BYTES_MAX);
+    } while (first != ONE && got == asked && bytes < ROUND_BYTES_MAX);
     return bytes;
 }
 
-/* Receives what has arrived on `lanes`. Sets *urgent if something has to be transmitted. */
-static uint64_t receive(sc_driver *d, int lanes, int *urgent) {
+/* Receives what has arrived on `lanes`, or ONE of each. Sets *urgent if something has to be transmitted. */
+static uint64_t receive(sc_driver *d, int lanes, int first, int *urgent) {
     static const int order[SC_IO_SOCKETS] = {SC_LANE_CONTROL, SC_LANE_UNICAST, SC_LANE_DATA};
     uint64_t bytes = 0;
     if (d->round.in[0].p == NULL) { /* the first round */
@@ -93,7 +95,7 @@ static uint64_t receive(sc_driver *d, int lanes, int *urgent) {
         sc_mutex_unlock(d->lock);
     }
     for (int k = 0; k < SC_IO_SOCKETS; k++) {
-        uint64_t got = lanes & 1 << order[k] ? receive_lane(d, order[k], urgent) : 0;
+        uint64_t got = lanes & 1 << order[k] ? receive_lane(d, order[k], first, urgent) : 0;
         if (got && order[k] != SC_LANE_CONTROL) d->round.talk = order[k];
         bytes += got;
     }
@@ -150,28 +152,31 @@ static void nap(sc_driver *d) {
 /* Looking at an empty socket costs a tenth of the way of a message from process to process, and a message that arrives at
  * another one meanwhile waits for it. So the socket that brought the last message is looked at most often: a conversation is by
  * multicast or by unicast. A few messages reach the application before any other socket is looked at. */
-static uint64_t look(sc_driver *d, int *urgent) {
+static uint64_t look(sc_driver *d, int first, int *urgent) {
     const int streams = 1 << SC_LANE_DATA | 1 << SC_LANE_UNICAST;
     uint32_t turn = ++d->round.looks;
-    if (turn % LOOKS == 0) return receive(d, SC_IO_ALL, urgent);
+    if (turn % LOOKS == 0) return receive(d, SC_IO_ALL, first, urgent);
     int lanes = turn % (LOOKS / 2) == 0 ? streams : 1 << d->round.talk;
-    uint64_t bytes = receive(d, lanes, urgent);
+    uint64_t bytes = receive(d, lanes, first, urgent);
     if (bytes <= LOOK_BYTES || lanes == streams) return bytes;
     int talk = d->round.talk; /* what the other stream brings beside it, such as acks, is not what is talked about */
-    bytes += receive(d, streams & ~lanes, urgent);
+    bytes += receive(d, streams & ~lanes, first, urgent);
     d->round.talk = talk;
     return bytes;
 }
 
-/* Looks at the sockets repeatedly for the busy-poll time; returns the bytes received. */
+/* Looks at the sockets repeatedly for the busy-poll time; returns the bytes received. What is there at the first look may be many
+ * datagrams; what comes later is what the thread waits for. */
 static uint64_t spin(sc_driver *d, int64_t until, int *urgent) {
     int64_t now = sc_now(), end = sc_earlier(now + d->config.busy_poll_ns, until);
     uint64_t bytes = 0;
-    while (bytes == 0 && now < end && now < d->round.deadline) {
-        bytes = look(d, urgent);
+    int first = FIRST_BATCH;
+    while (now < end && now < d->round.deadline) {
+        bytes = look(d, first, urgent);
+        if (bytes || sc_load(&d->role.waiting) || sc_load(&d->stop)) break;
+        first = ONE;
         sc_relax();
         now = sc_now();
-        if (sc_load(&d->role.waiting) || sc_load(&d->stop)) break;
     }
     return bytes;
 }
@@ -188,7 +193,7 @@ static uint64_t wait(sc_driver *d, int64_t until, int *woken, int *urgent) {
     int lanes = sc_io_poll(&d->io, left < 0 ? 0 : left);
     sc_store(&d->waits.sleep_until, 0);
     *woken = lanes & SC_IO_WOKEN;
-    return lanes & SC_IO_ALL ? receive(d, lanes, urgent) : 0;
+    return lanes & SC_IO_ALL ? receive(d, lanes, FIRST_BATCH, urgent) : 0;
 }
 
 int sc_round_run(sc_driver *d, int64_t until, int may_nap) {
@@ -197,12 +202,12 @@ int sc_round_run(sc_driver *d, int64_t until, int may_nap) {
     if (may_nap && d->round.nap_ns > 0 && sc_earlier(until, d->round.deadline) > sc_now() + d->round.nap_ns) nap(d);
     uint64_t bytes = d->config.busy_poll_ns > 0 ? spin(d, until, &urgent) : 0;
     if (bytes == 0) bytes = wait(d, until, &woken, &urgent);
-    int64_t now = sc_now();
+    int64_t now = bytes ? d->round.came : sc_now();
     measure_load(d, bytes, now);
     if (sc_load(&d->io.troubled)) take_refusals(d, now);
     if (now >= d->round.deadline) {
         /* A thread that was not scheduled must not mistake unread datagrams for silence. */
-        if (now - d->round.deadline > LATE_NS) receive(d, SC_IO_ALL, &urgent);
+        if (now - d->round.deadline > LATE_NS) receive(d, SC_IO_ALL, FIRST_BATCH, &urgent);
         run_timers(d, now, &urgent);
     }
     if (urgent) sc_driver_flush(d, 0);
