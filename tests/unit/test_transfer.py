@@ -161,14 +161,14 @@ def test_nothing_is_released_before_the_boundary():
 
 def test_a_state_that_arrives_whole_is_loaded_and_what_was_held_is_delivered():
     machine = transfer()
-    assert machine.told(TakeState(9, TAG), 0) == [BeginState(9)]
+    assert machine.told(TakeState(9, TAG), 0) == [BeginState(9)] and machine.holds
     *chunks, last = receive(machine, given())
     assert b"".join(chunk.data for chunk in chunks) == STATE and all(isinstance(chunk, StateChunk) for chunk in chunks)
     assert last == StateArrived(TAG) and machine.due() == NEVER and not machine.receiving
     assert machine.delivered(BEFORE, 1) == machine.delivered(FIRST, 1) == []
     assert machine.told(StateHeld(TAG), 2) == [LoadState()]
     (deliver,) = machine.loaded(3)
-    assert list(deliver.items) == [FIRST] and machine.inside
+    assert list(deliver.items) == [FIRST] and machine.inside and machine.due() == NEVER
     assert machine.delivered(SECOND, 4) == [Deliver(type(deliver.items)([SECOND]))]  # it was on its way to the backlog
 
 
@@ -206,6 +206,7 @@ def test_bytes_put_off_the_end_of_patience():
 
 def test_an_application_that_takes_too_long_leaves_and_is_told_and_reads_put_it_off():
     machine = loading()
+    assert machine.due() == 2 + TIMEOUT, "also where the application reads nothing"
     machine.read(900)
     assert machine.run_timers(900 + TIMEOUT - 1) == []
     leave, give_up = machine.run_timers(900 + TIMEOUT)
@@ -248,14 +249,16 @@ class Way:
 def test_a_giver_sends_its_refusal_only():
     way, giver = Way(), Giver(TAG, 7, TIMEOUT, 0).refuse("cannot")
     assert not way.lets(giver) and giver.complete
-    assert way.ends == [len(way.sent)]
+    assert way.ends == [len(way.sent)] == [giver.bytes_sent]
     machine = transfer()
     machine.told(TakeState(9, TAG), 0)
     assert receive(machine, [way.sent]) == [StateRefused(TAG, "m9: cannot")]
 
 
 def test_a_giver_ends_when_its_joiner_no_longer_waits_or_cannot_be_reached():
-    way, giver = Way(room=10), Giver(TAG, 7, TIMEOUT, 0).give([STATE])
+    way, giver = Way(room=0), Giver(TAG, 7, TIMEOUT, 0).give([STATE])
+    assert way.lets(giver) and not way.sent, "credit may come"
+    way.room = 10
     assert way.lets(giver) and way.lets(giver) and not way.ends
     way.joiners = (6,)
     assert not way.lets(giver) and not giver.complete and len(way.sent) == 30
@@ -291,6 +294,16 @@ def test_a_joiner_is_told_four_times_a_timeout_that_its_provider_is_at_work():
     assert told == list(range(100, 100 + 3 * TIMEOUT, TIMEOUT // 4))
     giver.give([b"state"])
     assert giver.due() == NEVER
+
+
+def test_what_reassures_a_joiner_is_sent_whole_before_it_is_repeated():
+    way, giver = Way(room=3), Giver(TAG, 7, TIMEOUT, 0)
+    giver.run_timers(0)
+    assert way.lets(giver)
+    giver.run_timers(giver.due())
+    way.room = 1 << 20
+    assert way.lets(giver)
+    assert way.sent == bytes(Outgoing(TAG).patience())
 
 
 def test_a_provider_whose_application_takes_too_long_is_silent():
