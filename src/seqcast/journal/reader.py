@@ -210,11 +210,14 @@ def find(paths: Sequence[str | Path], *, open_segments: bool = True) -> list[Jou
     """
     directories: dict[Path, None] = {}
     for given in map(Path, paths):
-        if not given.exists():
-            raise JournalError(f"{given}: no such directory; give the directory that the members journaled to")
-        if not given.is_dir():
-            raise JournalError(f"{given} is a file; give the directory of a member's journal, or the one above it")
-        inside = [given] if (given / HEADER_FILE).exists() else _journals_in(given)
+        try:
+            if not given.exists():
+                raise JournalError(f"{given}: no such directory; give the directory that the members journaled to")
+            if not given.is_dir():
+                raise JournalError(f"{given} is a file; give the directory of a member's journal, or the one above it")
+            inside = [given] if (given / HEADER_FILE).exists() else _journals_in(given)
+        except OSError as error:
+            raise JournalError(f"{given} cannot be read: {error.strerror}") from error
         if not inside:
             raise JournalError(f"{given} holds no journal (no {HEADER_FILE} in it or in the directories in it)")
         directories.update(dict.fromkeys(path.resolve() for path in inside))
