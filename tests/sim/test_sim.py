@@ -200,6 +200,20 @@ def test_the_checkers_see_a_lost_a_doubled_and_a_swapped_message():
     assert "global seqno" in fault.found()
 
 
+def test_a_member_that_crashed_could_not_be_told_which_of_its_messages_were_never_ordered():
+    """A merge does not send them again. Its application stopped at the view until states were merged, and `Lost` comes
+    behind it."""
+    fault = Fault("fifo")
+    lost = fault.log[fault.places[50]]
+    del fault.log[fault.places[50]]
+    sender = next(node.record for node in fault.world.nodes if node.id == lost.sender)
+    view = next(i for i, each in enumerate(sender.log) if isinstance(each, View) and each.view_id.tag == lost.tag)
+    sender.up = False
+    assert "FIFO" in fault.found()
+    del sender.log[view + 1 :]
+    assert "FIFO" not in fault.found()
+
+
 def test_the_checkers_see_a_message_from_nowhere_and_two_views_of_one_id():
     fault = Fault("fifo")
     entry = fault.log[fault.places[50]]

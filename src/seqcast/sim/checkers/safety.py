@@ -113,8 +113,13 @@ def _check_fifo(record: Record, by_id: dict[int, Record]) -> Iterator[str]:
 
 
 def _unordered(by_id: dict[int, Record], entry: Delivered, before: int) -> bool:
-    """The sender was told that its messages between packet ``before`` and this one were never ordered."""
-    return any(never_ordered(each) and before <= each.first_seqno <= entry.seqno for each in by_id[entry.sender].log)
+    """The sender was told that its messages between packet ``before`` and this one were never ordered, or crashed
+    before its application took that: it comes behind the view, where the application stops until states are merged."""
+    sender = by_id[entry.sender]
+    told = any(isinstance(each, View) and each.view_id.tag == entry.tag for each in sender.log[:-1])
+    if not sender.up and not told:
+        return True
+    return any(never_ordered(each) and before <= each.first_seqno <= entry.seqno for each in sender.log)
 
 
 def _check_flushed(record: Record, by_id: dict[int, Record]) -> Iterator[str]:
