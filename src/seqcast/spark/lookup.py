@@ -17,6 +17,7 @@ import numpy.typing as npt
 from seqcast._native.columns import Scan
 from seqcast.journal.reader import Journal, Segment, segment_batches
 from seqcast.journal.schema import JournalError
+from seqcast.spark import worker
 from seqcast.spark.segments import FIFO_SHIFT, ORDERED_SHIFT, SCANNED, Summary, scan_columns
 
 if TYPE_CHECKING:
@@ -173,6 +174,7 @@ def inside(key: int) -> int:
 
 
 def _run(task: Task) -> tuple[int, str, Any]:
+    worker.settle()
     number, segment, look, given = task
     try:
         return number, "", look(segment, *given)

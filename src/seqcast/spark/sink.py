@@ -24,6 +24,7 @@ from seqcast.config import PARTITIONS, PRESETS
 from seqcast.core.orders import resolve
 from seqcast.errors import JoinTimeout, NotMember, SendTimeout, UsageError
 from seqcast.events import Lost
+from seqcast.spark import worker
 from seqcast.types import ORDERS
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ class Sink(DataSourceStreamArrowWriter):
         """In a task."""
         import pyarrow as pa
 
+        worker.settle()
         context = TaskContext.get()
         query = context.getLocalProperty(QUERY_ID) if context is not None else None
         if not query:

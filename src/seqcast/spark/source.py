@@ -29,6 +29,7 @@ from seqcast.errors import UsageError
 from seqcast.journal.live import values_of
 from seqcast.journal.reader import Journal, find
 from seqcast.journal.schema import JournalError
+from seqcast.spark import worker
 from seqcast.spark.follow import Follower, Found, NotYet, offset_at, offset_of
 from seqcast.spark.sink import Sink
 from seqcast.spark.stores import Part, Store, last_cut, pieces, stores_of
@@ -371,6 +372,7 @@ def _no_path() -> str:
 
 def _rows(part: Part) -> Iterator[pa.RecordBatch]:
     """In a task: the rows of a part, in the wanted columns."""
+    worker.settle()
     for batch in part.batches():
         kept = part.wanted.among(batch, part.names)
         if kept.num_rows:
