@@ -356,7 +356,7 @@ class Batches:
                 raise ValueError
         except (ValueError, KeyError, TypeError, RecursionError):
             self.counters.malformed += 1
-            log.warning("%s sent a message that begins like a part of a batch and is none", message.sender)
+            log.warning("%s sent a message that begins like a part of a batch but is not one", message.sender)
             return
         if message.payload.startswith(BEGIN):
             self._abandon(message.sender.id)

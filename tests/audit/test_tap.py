@@ -94,8 +94,8 @@ def test_an_invalid_certificate_is_refused_with_what_to_do(tmp_path: Path) -> No
     for certificate, key, why in (
         (CERTIFICATE, None, "both the certificate and its key"),
         (tmp_path / "none.pem", KEY, "cannot be read: No such file"),
-        (wrong, KEY, "are no certificate and its key"),
-        (CERTIFICATE, wrong, "are no certificate and its key"),
+        (wrong, KEY, "are not a certificate and its key"),
+        (CERTIFICATE, wrong, "are not a certificate and its key"),
     ):
         with pytest.raises(seqcast.UsageError, match=why):
             Tap(tmp_path, ("127.0.0.1", 0), TOKEN, certificate=certificate, key=key)

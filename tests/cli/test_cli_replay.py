@@ -45,7 +45,7 @@ def test_what_cannot_be_sent_again_is_refused_before_a_group_is_joined(tmp_path)
     done = run(journal(tmp_path / "hash", A, [(V1, ROWS[:3])]), "--to", "nobody")
     assert done.returncode == 2 and "keeps hashes of the payloads only" in done.stderr
     done = run(tmp_path / "two", "--to", "nobody", "--speed", "fast")
-    assert done.returncode == 2 and "'fast' is no speed" in done.stderr
+    assert done.returncode == 2 and "'fast' is not a speed" in done.stderr
 
 
 def test_messages_are_sent_at_the_pace_of_their_delivery(monkeypatch):

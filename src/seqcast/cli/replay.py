@@ -94,5 +94,5 @@ def _speed(text: str) -> float:
     except ValueError:
         speed = -1.0
     if not 0 <= speed < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is no speed: give 0, 1, 2.5, ...")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a speed: give 0, 1, 2.5, ...")
     return speed

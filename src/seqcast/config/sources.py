@@ -50,7 +50,7 @@ def variables(environment: Mapping[str, str], kinds: Mapping[str, type]) -> tupl
             close = check.closest(name, sorted({*known, *NO_SETTINGS}))
             hint = f"did you mean {ENVIRONMENT_PREFIX}{close}?" if close else "unset it"
             raise ConfigError(
-                f"the environment has {variable}, which is no setting; {hint} (docs/config.md lists the settings)"
+                f"the environment has {variable}, which is not a setting; {hint} (docs/config.md lists the settings)"
             )
     settings = {
         name: check.parsed(variable, kind, environment[variable])

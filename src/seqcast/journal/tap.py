@@ -224,7 +224,7 @@ class Tap:
         journal = read(path, open_segments=False)
         columns = [name for name in [*COLUMNS, "payload"] if name in names]
         if not columns or not 0 <= first <= end or (journal.payload != "full" and "payload" in columns):
-            raise RemoteProtocolError("a request for rows that cannot be")
+            raise RemoteProtocolError("an impossible request for rows")
         for batch in rows_between(journal, first, end, columns):
             step = max(1, batch.num_rows * BATCH_BYTES // max(1, batch.nbytes))
             for at in range(0, batch.num_rows, step):
@@ -487,7 +487,7 @@ def _server_context(certificate: str | Path | None, key: str | Path | None) -> s
         context.load_cert_chain(certificate, key)
     except ssl.SSLError as error:
         raise UsageError(
-            f"{certificate} and {key} are no certificate and its key, both as PEM: {error.reason or error}"
+            f"{certificate} and {key} are not a certificate and its key in PEM: {error.reason or error}"
         ) from error
     except OSError as error:
         raise UsageError(f"the certificate {certificate} or its key {key} cannot be read: {error.strerror}") from error

@@ -302,7 +302,7 @@ def _address_of(interface: str, group: str, port: int) -> str:
     except OSError:
         pass
     if not sys.platform.startswith("linux"):
-        raise ConfigError(f"interface={interface!r} is no IPv4 address: on this system, give the interface's address")
+        raise ConfigError(f"interface={interface!r} is not an IPv4 address: on this system, give its address")
     try:
         return ipv4_of(interface)
     except OSError as error:

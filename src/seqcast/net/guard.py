@@ -34,7 +34,7 @@ def listen(address: bytes) -> socket.socket:
     """
     own = _where(address)
     if own is None:
-        raise OSError(errno.EADDRNOTAVAIL, "this member's address is no TCP address")
+        raise OSError(errno.EADDRNOTAVAIL, "this member's address is not a TCP address")
     family, where = own
     listener = socket.create_server(where, family=family, backlog=STRANGERS_MAX)
     listener.setblocking(False)
