@@ -141,12 +141,15 @@ static void measure_load(sc_driver *d, uint64_t bytes, int64_t now) {
 
 /* ---- the round ---------------------------------------------------------------------------------------------- */
 
-/* Under load: lets datagrams accumulate, so that more are received at once. */
-static void nap(sc_driver *d) {
+/* Under load: lets datagrams accumulate, so that more are received at once. They have done so while the application handled the
+ * last ones: a nap lasts only for what is left of that time. */
+static void nap(sc_driver *d, int64_t until) {
+    int64_t now = sc_now(), end = d->round.came + d->round.nap_ns;
+    if (d->round.cut_short || now >= end || sc_earlier(until, d->round.deadline) <= end) return;
     sc_count(&d->counters.naps, 1);
     uint64_t most = sc_counted(&d->counters.nap_bytes);
     if (d->round.nap_bytes > most) sc_count(&d->counters.nap_bytes, d->round.nap_bytes - most);
-    sc_sleep(d->round.nap_ns);
+    sc_sleep(end - now);
 }
 
 /* Looking at an empty socket costs a tenth of the way of a message from process to process, and a message that arrives at
@@ -199,10 +202,11 @@ static uint64_t wait(sc_driver *d, int64_t until, int *woken, int *urgent) {
 int sc_round_run(sc_driver *d, int64_t until, int may_nap) {
     int urgent = 0, woken = 0;
     sc_count(&d->counters.rounds, 1);
-    if (may_nap && d->round.nap_ns > 0 && sc_earlier(until, d->round.deadline) > sc_now() + d->round.nap_ns) nap(d);
+    if (may_nap && d->round.nap_ns > 0) nap(d, until);
     uint64_t bytes = d->config.busy_poll_ns > 0 ? spin(d, until, &urgent) : 0;
     if (bytes == 0) bytes = wait(d, until, &woken, &urgent);
     int64_t now = bytes ? d->round.came : sc_now();
+    d->round.cut_short = bytes >= ROUND_BYTES_MAX;
     measure_load(d, bytes, now);
     if (sc_load(&d->io.troubled)) take_refusals(d, now);
     if (now >= d->round.deadline) {

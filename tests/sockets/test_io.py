@@ -52,6 +52,23 @@ def test_a_nap_gathers_no_more_than_a_quarter_of_a_small_window():
         assert counters["io_naps"] > 0 and counters["io_nap_bytes"] <= counters["window_bytes"] // 4
 
 
+@linux
+def test_a_receiver_does_not_nap_while_datagrams_wait_for_it():
+    """What came while the application was busy for longer than a nap has accumulated for long enough."""
+    name, settings = cluster(), {"order": "fifo", "packet_bytes": 1472}
+    busy = {"nap_s": 0.0002, "standby_s": 0.1}
+    with join(name, "a", receive=False, **settings) as a, join(name, "b", deliver_own=False, **busy, **settings) as b:
+        for _ in range(100):
+            b.recv_batch(0.0005)  # nothing is there; the I/O thread leaves the sockets to the application
+            a.send_many([bytes(1000)] * 500, timeout=LIMIT_S)
+            time.sleep(0.002)
+            batch = b.recv_batch(LIMIT_S)
+            while batch is not None:
+                batch = b.recv_batch(0)
+            time.sleep(0.001)
+        assert b.counters()["io_naps"] < 25
+
+
 def test_an_interface_can_be_given_by_its_address():
     with join(cluster(), "a", interface="127.0.0.1") as a:
         assert a.path["interface"] == LOOPBACK or sys.platform == "win32"

@@ -735,7 +735,7 @@ class Config:
         lambda config: 0.0 if config.latency else 500e-6,
         "s",
         "A receiver under load lets datagrams accumulate, until there are about 512 KiB or a quarter of a window, for"
-        " at most this long: it wakes less often and delivers larger batches, later. 0: never.",
+        " at most this long since it last received: it wakes less often and delivers larger batches, later. 0: never.",
         low=0.0,
         high=0.01,
     )
