@@ -385,6 +385,23 @@ def test_a_torn_view_record_is_skipped_and_counted(tmp_path: Path) -> None:
     assert ([installed.view_id.counter for installed in found.views], found.torn) == ([1], 1)
 
 
+@pytest.mark.parametrize(
+    ("line", "change", "says"),
+    [
+        (0, lambda record: record.update(idx=-1), "line 1, is not a view record: its position is below 0"),
+        (2, lambda record: record["closes"].update(tag=f"{V1.view_id.tag:016x}"), "line 3, .* another view than the"),
+    ],
+    ids=["a position that cannot be", "the end of another view"],
+)
+def test_a_record_that_contradicts_itself_is_damage(tmp_path: Path, line: int, change: Any, says: str) -> None:
+    views = journal(tmp_path, A, [(V1, rows_of(300)), (V2, rows_of(3))], payload="hash") / "views.jsonl"
+    records = [seals.unseal(text) for text in views.read_text().splitlines()]
+    change(records[line])
+    views.write_text("".join(seals.seal(record) + "\n" for record in records))
+    with pytest.raises(JournalDamaged, match=says):
+        journal_read.read(views.parent)
+
+
 @pytest.mark.parametrize("bit", range(8))
 def test_a_flipped_bit_at_the_end_of_the_last_view_record_is_damage(tmp_path: Path, bit: int) -> None:
     path = journal(tmp_path, A, [(V1, rows_of(4)), (V2, rows_of(4))], closed=None)

@@ -526,6 +526,10 @@ def _views(data: bytes, path: Path) -> tuple[tuple[Installed, ...], tuple[str | 
                     int(record["idx"]), int(closes["end"]), int(closes["stable"]), clocks, int(successor, 16)
                 )  # fmt: skip
                 views[-1] = replace(views[-1], end=end)
+            elif closes and views and record["event"] == "close":
+                raise ValueError("it closes another view than the last one")
+            if int(record["idx"]) < 0:
+                raise ValueError("its position is below 0")
             if record["event"] == "close":
                 closed = str(record["reason"]), int(record["idx"])
             else:
