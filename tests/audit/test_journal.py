@@ -113,6 +113,7 @@ def test_a_closed_view_says_where_it_ended_and_how_far_it_is_the_same_for_all(
     third = view(3, [A, B])
     writer.view(third, 3, prefix=prefix)
     wait_for_rows(writer, 20_007)
+    wait_until(lambda: len(journal_read.read(writer.path).views) == 3)  # its record is written behind the rows
     open_yet = journal_read.read(writer.path)
     writer.view(view(4, [A, B]), 4)
     writer.close("leave", at_view_end=True)
