@@ -164,7 +164,6 @@ void sc_engine_cut(sc_engine *e, const uint64_t *cut, const sc_fetch *fetch, siz
 int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, uint64_t marker, int64_t now) {
     e->now = now;
     int failed = sc_view_install(e, view, cut, marker, now);
-    sc_receive_early(e, now);
     sc_settle(e, now);
     return failed;
 }

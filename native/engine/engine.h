@@ -455,7 +455,6 @@ void sc_engine_close(sc_engine *e, const uint64_t *cut, const uint8_t *fell, uin
     X(credit_stalls)                                                                                                   \
     X(lent_stalls)                                                                                                     \
     X(own_closed_stalls)                                                                                               \
-    X(early)                                                                                                           \
     X(drop_short)                                                                                                      \
     X(drop_magic)                                                                                                      \
     X(drop_version)                                                                                                    \
@@ -470,7 +469,6 @@ void sc_engine_close(sc_engine *e, const uint64_t *cut, const uint8_t *fell, uin
     X(drop_stranger)                                                                                                   \
     X(drop_view)                                                                                                       \
     X(drop_frozen)                                                                                                     \
-    X(drop_early)                                                                                                      \
     X(drop_window)                                                                                                     \
     X(drop_slabs)                                                                                                      \
     X(drop_control_full)                                                                                               \

@@ -27,7 +27,6 @@
 #include "streams/transmit.h"
 #include "streams/tx.h"
 #include "view/cut.h"
-#include "view/early.h"
 #include "view/install.h"
 #include "view/resend.h"
 
@@ -82,7 +81,6 @@ struct sc_engine {
     sc_out_queue out; /* base/out.c */
     sc_event_queue events; /* base/events.c */
     sc_intake intake; /* engine/receive.c */
-    sc_early_queue early; /* view/early.c */
     uint64_t self_seqno; /* engine/send.c: of messages sent to itself */
     sc_blocked_queue blocked; /* engine/blocked.c */
     sc_leaving leave; /* engine/leave.c */

@@ -203,14 +203,6 @@ static int dispatch(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab
     }
 }
 
-/* A datagram of a member in another view, perhaps the next one. Streams of a pair continue from view to view, and of the next
- * view nothing is asked of other members than its sender. */
-static int keep_early(sc_engine *e, const sc_peer *peer, uint8_t *p, size_t len, sc_slab *slab, const sc_address *from,
-                      int lane) {
-    int may = !is_of_pair(p) && sc_same_address(from, &peer->address);
-    return may && sc_early_keep(e, peer, p, len, slab, from, lane) ? 1 : drop(&e->counters.drop_view);
-}
-
 /* A valid datagram of another process, from an address it may come from. */
 static int receive_valid(sc_engine *e, sc_peer *peer, sc_slab *slab, uint8_t *p, size_t len, const sc_address *from,
                          int lane, int64_t now) {
@@ -233,7 +225,7 @@ static int receive_valid(sc_engine *e, sc_peer *peer, sc_slab *slab, uint8_t *p,
         sc_on_pong(e, peer, p, now);
         return 1;
     }
-    return current ? dispatch(e, peer, p, len, slab, direct, now) : keep_early(e, peer, p, len, slab, from, lane);
+    return current ? dispatch(e, peer, p, len, slab, direct, now) : drop(&e->counters.drop_view);
 }
 
 static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, const sc_address *from, int lane,
@@ -250,17 +242,6 @@ static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, cons
     sc_peer *peer = sc_find_peer(e, sender);
     if (!may_send(e, peer, from, sc_get_type(p), len, now)) return 0;
     return receive_valid(e, peer, slab, p, len, from, lane, now);
-}
-
-/* What came for this view before it was installed here. */
-void sc_receive_early(sc_engine *e, int64_t now) {
-    for (uint32_t i = 0; i < e->early.n; i++) {
-        const sc_early *early = &e->early.kept[i];
-        sc_peer *peer = sc_find_peer(e, sc_get_sender(early->p));
-        if (may_send(e, peer, &early->from, sc_get_type(early->p), early->len, now))
-            receive_valid(e, peer, early->slab, early->p, early->len, &early->from, early->lane, now);
-    }
-    sc_early_forget(e);
 }
 
 int sc_engine_receive(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, size_t segment, const sc_address *from,

@@ -2,7 +2,7 @@
 
 #include "engine/engine.h"
 
-/* Rate limits on control frames; what was received early. */
+/* Rate limits on control frames. */
 
 /* How much a source may still send to the control plane: bytes, with a fixed cost per frame; refilled over time. */
 typedef struct {
@@ -21,5 +21,3 @@ typedef struct {
     sc_budget strangers; /* all of them together */
     sc_source sources[SC_SOURCES]; /* most recently used first */
 } sc_intake;
-
-void sc_receive_early(sc_engine *e, int64_t now);

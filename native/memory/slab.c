@@ -119,7 +119,5 @@ int sc_slab_pool_scarce(const sc_slab_pool *pool) {
     return pool->in_use - pool->own_in_use + pool->max / 8 + 1 > pool->max;
 }
 
-int sc_slab_pool_ample(const sc_slab_pool *pool) { return pool->in_use - pool->own_in_use < pool->max / 2; }
-
 uint32_t sc_slab_pool_in_use(const sc_slab_pool *pool) { return pool->in_use; }
 uint64_t sc_slab_pool_exhausted(const sc_slab_pool *pool) { return pool->exhausted; }

@@ -48,6 +48,5 @@ uint8_t *sc_slab_copy_own(sc_slab_pool *pool, sc_sharing *sharing, const uint8_t
 /* Only the last eighth is free: it is reserved for packets in sequence. Otherwise packets beyond gaps could take all slabs,
  * and the packets that fill the gaps, and so free slabs, would never find one. */
 int sc_slab_pool_scarce(const sc_slab_pool *pool);
-int sc_slab_pool_ample(const sc_slab_pool *pool); /* half of them are free */
 uint32_t sc_slab_pool_in_use(const sc_slab_pool *pool);
 uint64_t sc_slab_pool_exhausted(const sc_slab_pool *pool); /* how often the bound was reached */

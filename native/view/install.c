@@ -82,7 +82,6 @@ void sc_view_leave(sc_engine *e) {
     e->in_view = 0;
     e->view.n = 0;
     forget_view(e);
-    sc_early_forget(e);
     sc_detect_stop(e);
     sc_taking_stop(e);
 }
