@@ -131,3 +131,22 @@ def test_audit_and_stream_run_on_a_cluster(master: str, bare_python: str, tmp_pa
         shipped = done.stdout.rpartition("seqcast in")[2]
         assert ("seqcast-package" in shipped) == ship, shipped
         assert tap.counters["rows"] >= 5000
+
+
+def test_a_local_session_runs_its_workers_with_the_python_that_the_environment_names(tmp_path: Path) -> None:
+    python = tmp_path / "python-of-the-user"
+    python.write_text(f'#!/bin/sh\ntouch "{tmp_path}/ran"\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    job = """
+        import seqcast.spark
+
+        spark = seqcast.spark.open_session("local[1]")
+        print("workers", spark.sparkContext.range(1).map(lambda _: "ran").collect())
+        spark.stop()
+    """
+    environment = {**os.environ, **SHORT_LIVED_JAVA, "PYSPARK_PYTHON": str(python)}
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(job)], capture_output=True, text=True, env=environment, timeout=120
+    )
+    assert "workers ['ran']" in done.stdout, done.stderr[-3000:]
+    assert (tmp_path / "ran").exists()

@@ -68,14 +68,13 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 def open_session(master: str | None = None, *, name: str = "seqcast audit", ship: bool = False) -> SparkSession:
     """A Spark session on ``master``, by default on this machine's processors. The caller stops it.
 
-    Works without a network.
+    Works without a network. The workers' Python is the environment's PYSPARK_PYTHON, by default this one.
 
     Args:
         master: "local[*]", "spark://host:7077", ...
         name: what Spark calls the application.
         ship: send this process's seqcast, compiled modules included, to the workers of a cluster. They need the same
-            version of Python, the same platform, and pyarrow; without ``ship`` also seqcast. Their Python is the
-            environment's PYSPARK_PYTHON, by default the same path as this one.
+            version of Python, the same platform, and pyarrow; without ``ship`` also seqcast.
 
     Raises:
         SparkFailed: no Java 17 or later, or Spark does not start.
@@ -93,7 +92,7 @@ def open_session(master: str | None = None, *, name: str = "seqcast audit", ship
     (files / "conf" / "log4j2.properties").write_text(_LOG4J, encoding="utf-8")
     environment: dict[str, str | None] = {
         "JAVA_HOME": str(_shim(java, files)),
-        "PYSPARK_PYTHON": sys.executable if local else os.environ.get("PYSPARK_PYTHON", sys.executable),
+        "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON") or sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_CONF_DIR": str(files / "conf"),
         # Of another Spark, or for other jobs:
