@@ -43,10 +43,15 @@ void sc_rx_free(sc_engine *e, sc_rx_stream *rx) {
     rx->packets = NULL;
 }
 
+/* No other member lacks what is at or below `upto`: what has left for delivery is kept no longer. */
+void sc_rx_purge(const sc_engine *e, sc_rx_stream *rx, uint64_t upto) {
+    if (!rx->packets) return;
+    while (rx->first <= upto && rx->first < rx->queued) drop_slot(rx, sc_rx_at(e, rx, rx->first++));
+}
+
 void sc_rx_stable(sc_engine *e, sc_rx_stream *rx, uint64_t stable) {
     if (stable > rx->stable) rx->stable = stable;
-    if (!rx->packets) return;
-    while (rx->first <= rx->stable && rx->first < rx->queued) drop_slot(rx, sc_rx_at(e, rx, rx->first++));
+    sc_rx_purge(e, rx, rx->stable);
 }
 
 int sc_rx_ready(const sc_engine *e, sc_rx_stream *rx) {

@@ -55,6 +55,7 @@ static inline uint64_t sc_rx_delivered(const sc_rx_stream *rx) {
 }
 void sc_rx_end(sc_rx_stream *rx, uint64_t last); /* nothing behind `last` is delivered */
 int sc_rx_put(sc_engine *e, sc_rx_stream *rx, uint64_t seqno, uint8_t *p, size_t len, sc_slab *slab);
+void sc_rx_purge(const sc_engine *e, sc_rx_stream *rx, uint64_t upto);
 void sc_rx_stable(sc_engine *e, sc_rx_stream *rx, uint64_t stable);
 /* The packet `queued` is skipped; or dropped, so that its slot is empty again. */
 void sc_rx_skip(sc_rx_stream *rx);

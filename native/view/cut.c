@@ -85,6 +85,13 @@ void sc_view_cut_check(sc_engine *e) {
     sc_push_event(e, SC_EVENT_CUT_REACHED, 0, e->view.tag, NULL, NULL, 0);
 }
 
+/* Who sent the last packet that the CUT names had a place for it in its ring: what lies a ring before is stable. A member that
+ * did not hear so from a sender that is lost has no place for what it fetches otherwise. */
+static void make_room(const sc_engine *e, sc_rx_stream *rx, uint64_t end) {
+    uint64_t ring = e->config.ring_packets;
+    if (end > ring) sc_rx_purge(e, rx, end - ring);
+}
+
 void sc_view_cut(sc_engine *e, const uint64_t *cut, const sc_fetch *fetch, size_t n_fetch) {
     if (!e->in_view) return;
     e->cut.set = SC_CUT_CURRENT;
@@ -92,6 +99,7 @@ void sc_view_cut(sc_engine *e, const uint64_t *cut, const sc_fetch *fetch, size_
     for (uint32_t r = 0; r < e->view.n; r++) {
         e->cut.end[r] = cut[r];
         sc_gaps_cut(&e->peers[r]->group, cut[r]);
+        make_room(e, &e->peers[r]->group, cut[r]);
     }
     for (size_t i = 0; i < n_fetch; i++) {
         const sc_fetch *f = &fetch[i];

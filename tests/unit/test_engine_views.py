@@ -248,6 +248,27 @@ def test_many_gaps_of_a_lost_member_are_fetched_from_their_holders() -> None:
         assert of_sender(net, i, 5) == [b"%d" % k for k in range(260)]
 
 
+def test_a_member_that_did_not_hear_what_is_stable_has_place_for_what_the_cut_names() -> None:
+    """B has acknowledged 40 packets. C alone receives the next ring, which says that they are stable, and A crashes."""
+    net = Net(3, ring_packets=64)
+    sent = [b"%d" % k for k in range(100)]
+    net.drop = lambda src, dst, lane, datagram: src == 2  # no acknowledgement of C: nothing is stable
+    for message in sent[:40]:
+        assert net.engines[0].send(message) == SENT
+        net.step(1000)
+    net.run(4)
+    net.drop = lambda src, dst, lane, datagram: (src, dst) == (0, 1)
+    net.run(20)
+    for message in sent[40:]:
+        assert net.engines[0].send(message) == SENT
+        net.step(1000)
+    net.drop = lambda src, dst, lane, datagram: 0 in (src, dst)
+    assert [net.engines[i].held(0) for i in (1, 2)] == [(40, []), (100, [])]
+    change_view(net, [1, 2], [1, 2], sequencer=-1, tag=2)
+    net.run(5)
+    assert of_sender(net, 1, 0) == of_sender(net, 2, 0) == sent
+
+
 def test_a_new_sequencer_does_not_probe_its_old_forward_stream() -> None:
     net = Net(3, sequencer=0)
     net.drop = lambda src, dst, lane, datagram: 0 in (src, dst)
