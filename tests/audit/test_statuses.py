@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.journal_data import Row, journal, member, view
-
+pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
+
+from journal_data import Row, journal, member, view
 
 A, B = member("a"), member("b")
 
 WITHOUT_SPARK = """
-import os, signal, sys
+import os, signal
 from seqcast import cli
 from seqcast.journal import JournalDamaged
 from seqcast.spark import auditing, session
@@ -33,15 +34,20 @@ def broken(*_, **__):
 def fails(error):
     raise error
 
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):  # the parent may ignore some: nohup, a job with &
+    signal.signal(number, signal.SIG_DFL)
 session.open_session = lambda *_, **__: Session()
 auditing.audit_journals = lambda *_, **__: {what}
 cli.process()
 """
 
 JOB_THAT_NEVER_ENDS = """
-import time
+import signal, time
 from seqcast import cli
 from seqcast.spark import auditing
+
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_DFL)
 
 def sleep(_):
     time.sleep(600)
