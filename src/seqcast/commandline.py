@@ -22,8 +22,13 @@ def count(n: int, noun: str) -> str:
 
 def say(text: str) -> None:
     """Prints a message as one line on standard error."""
-    with contextlib.suppress(OSError):  # standard error is closed
-        print(f"seqcast: {' '.join(text.split())}", file=sys.stderr, flush=True)
+    on_stderr(f"seqcast: {' '.join(text.split())}\n")
+
+
+def on_stderr(text: str) -> None:
+    """Writes on standard error, even if nobody reads that any more: it changes neither the work nor its status."""
+    with contextlib.suppress(OSError):
+        print(text, end="", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
@@ -43,7 +48,7 @@ def plain_messages(tell: Callable[[str], object] = say) -> Iterator[None]:
         def emit(self, record: logging.LogRecord) -> None:
             tell(record.getMessage())
             if record.exc_info:  # a bug of ours, which one line does not explain
-                print(logging.Formatter().formatException(record.exc_info), file=sys.stderr)
+                on_stderr(logging.Formatter().formatException(record.exc_info) + "\n")
 
     before, warnings.showwarning = warnings.showwarning, show
     log, handler = logging.getLogger("seqcast"), Handler()
@@ -128,7 +133,7 @@ class Progress:
     def clear(self) -> None:
         """Removes the line before other output."""
         if self._width:
-            print(f"\r{' ' * self._width}\r", end="", file=sys.stderr, flush=True)
+            on_stderr(f"\r{' ' * self._width}\r")
             self._width = 0
 
     def stage(self, text: str) -> None:
@@ -143,7 +148,7 @@ class Progress:
             return
         self._due = now + self._every_s
         if self._terminal:
-            print(f"\r{text:{self._width}}", end="", file=sys.stderr, flush=True)
+            on_stderr(f"\r{text:{self._width}}")
             self._width = len(text)
         else:
-            print(text, file=sys.stderr, flush=True)
+            on_stderr(text + "\n")

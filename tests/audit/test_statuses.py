@@ -68,9 +68,11 @@ def journals(tmp_path: Path) -> str:
     return str(tmp_path / "journals")
 
 
-def audit(code: str, *arguments: str, stdout: int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
+def audit(
+    code: str, *arguments: str, stdout: int = subprocess.PIPE, stderr: int = subprocess.PIPE
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", code, "audit", *arguments]
-    return subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=120)
+    return subprocess.run(command, stdout=stdout, stderr=stderr, text=True, timeout=120)
 
 
 def last_line(done: subprocess.CompletedProcess[str]) -> str:
@@ -116,6 +118,18 @@ def test_a_reader_that_goes_away_does_not_turn_a_broken_guarantee_into_a_pass(jo
     finally:
         os.close(into)
     assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(("what", "status"), [("broken()", 1), ("fails(ZeroDivisionError())", 70)])
+def test_a_reader_of_errors_that_goes_away_does_not_change_the_status(journals: str, what: str, status: int) -> None:
+    """Its stages go to standard error, too: ``seqcast audit journals 2>&1 | head -1``."""
+    out, into = os.pipe()
+    os.close(out)
+    try:
+        done = audit(WITHOUT_SPARK.format(what=what), journals, stderr=into)
+    finally:
+        os.close(into)
+    assert done.returncode == status and ("b delivered no global seqno 2" in done.stdout) == (status == 1)
 
 
 @pytest.mark.long

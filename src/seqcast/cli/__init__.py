@@ -170,7 +170,9 @@ def _tell_bug() -> int:
     """Prints the traceback of the exception that is being handled, and returns the exit status."""
     import traceback
 
-    traceback.print_exc()
+    from seqcast.commandline import on_stderr
+
+    on_stderr(traceback.format_exc())
     return complain("this is a bug of seqcast: please report it, with the lines above", BUG)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import select
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,7 @@ from typing import Any
 import seqcast
 from seqcast.cli import INTERRUPTED, complain
 from seqcast.cli.options import add_group_options, add_members_awaited, group_settings, parser
-from seqcast.commandline import Progress, count
+from seqcast.commandline import Progress, count, on_stderr
 
 NEEDS = ("seqcast.api.group",)
 CHUNK_BYTES = 1 << 18
@@ -115,15 +114,15 @@ class Sending:
         good = left and taken and not lost and bool(stayed or not self.receivers)
         if missed := 0 if good else self._missed():
             known += f"; {count(missed, 'message')} did not reach all"
-        print(
+        on_stderr(
             f"{'interrupted: ' if self.interrupted else ''}{count(self.sent, 'message')}, "
             f"{count(self.sent_bytes, 'byte')}, "
             + (
                 f"{known}, in {took:.2f} s ({self.sent / took:,.0f} messages/s)"
                 if good
                 else f"{known}; see what arrived before you send again"
-            ),
-            file=sys.stderr,
+            )
+            + "\n"
         )
         return INTERRUPTED if self.interrupted else 0 if good else 1
 
