@@ -560,6 +560,7 @@ def test_what_is_no_journal_is_refused_in_one_line(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
 
     refused("no such directory", tmp_path / "none")
+    refused("no such directory", tmp_path / "a\0b")
     refused("cannot be read: File name too long", tmp_path / ("x" * 300))
     refused("is a file", rolled)
     (tmp_path / "empty").mkdir()

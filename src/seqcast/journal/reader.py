@@ -7,6 +7,7 @@ import errno
 import functools
 import json
 import os
+import stat
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -211,11 +212,13 @@ def find(paths: Sequence[str | Path], *, open_segments: bool = True) -> list[Jou
     directories: dict[Path, None] = {}
     for given in map(Path, paths):
         try:
-            if not given.exists():
-                raise JournalError(f"{given}: no such directory; give the directory that the members journaled to")
-            if not given.is_dir():
+            if not stat.S_ISDIR(given.stat().st_mode):  # `exists` of Python 3.14 does not tell why not
                 raise JournalError(f"{given} is a file; give the directory of a member's journal, or the one above it")
             inside = [given] if (given / HEADER_FILE).exists() else _journals_in(given)
+        except (FileNotFoundError, NotADirectoryError, ValueError) as error:  # the last: of a NUL in the path
+            raise JournalError(
+                f"{given}: no such directory; give the directory that the members journaled to"
+            ) from error
         except OSError as error:
             raise JournalError(f"{given} cannot be read: {error.strerror}") from error
         if not inside:
