@@ -841,15 +841,22 @@ def test_retention_by_age_works_without_a_new_segment(tmp_path: Path, monkeypatc
     assert table(writer.path)["idx"].to_pylist() == list(range(200, 300))
 
 
-def test_what_retention_removes_under_a_reader_is_said_as_such(tmp_path: Path) -> None:
+@pytest.mark.parametrize("compared", [False, True], ids=["before it is read", "after a part was compared"])
+def test_what_retention_removes_under_a_reader_is_said_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compared: bool
+) -> None:
     path = journal(tmp_path, A, [(V1, rows_of(100)), (V2, rows_of(100, start=100))], segment_rows=100)
     found = journal_read.read(path)
     before = manifest.load(path)
     left = {number: segment for number, segment in before.rolled.items() if number > 1}
     manifest.save(path, dataclasses.replace(before, rolled=left, first=2, first_idx=left[2].first_idx))
-    found.segments[0].path.unlink()
+    (segment, *_), real = found.segments, journal_read._compare
+    if compared:
+        monkeypatch.setattr(journal_read, "_compare", lambda *given: (real(*given), segment.path.unlink()))
+    else:
+        segment.path.unlink()
     with pytest.raises(JournalError, match="removed by the journal's retention") as caught:
-        list(found.batches())
+        list(journal_read.segment_batches(segment, first=10) if compared else found.batches())
     assert not isinstance(caught.value, JournalDamaged)
 
 

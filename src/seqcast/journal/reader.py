@@ -406,10 +406,10 @@ def _contents(segment: Segment, *, part: bool) -> pa.NativeFile:
         return pa.BufferReader(_rolled(segment))
     try:
         found = segment.path.stat()
+        _compare(segment, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        return pa.OSFile(str(segment.path))
     except OSError:
         return pa.BufferReader(_rolled(segment))  # raises with the reason why it cannot be read
-    _compare(segment, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-    return pa.OSFile(str(segment.path))
 
 
 @functools.lru_cache(maxsize=COMPARED_MAX)
