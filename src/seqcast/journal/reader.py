@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 COMPARED_MAX = 1024
-"""So many rolled segments a process remembers to have compared with their checksums."""
+"""A process remembers this many rolled segments that it has compared with their checksums."""
 
 MESSAGE_COLUMNS = ("view_tag", "sender", "seqno", "index", "global_seqno", "sent_ns", "transitional", "payload")
 
@@ -317,7 +317,7 @@ def segment_batches(
     end: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Batches of one segment, with only the given columns; a column that the journal's version lacks is null. Checksums
-    are compared before the rows that they are of are given out, for a rolled segment that of the whole file.
+    are compared before the rows that they cover are given out, for a rolled segment that of the whole file.
 
     Args:
         batch_rows: bound of a batch of a rolled segment; a batch of a live one has what was written together.
@@ -394,8 +394,8 @@ def _with_columns(batch: pa.RecordBatch, columns: Sequence[str] | None) -> pa.Re
 
 
 def _contents(segment: Segment, *, part: bool) -> pa.NativeFile:
-    """The file of a rolled segment, to read from. Of what was read whole, and compared with its checksum, a process
-    reads a part again without the rest, as long as the file is as it was then; its pages have checksums, too.
+    """The file of a rolled segment, to read from. For a part of it, a process compares the whole file with its checksum
+    once. After that it reads only what it needs, as long as the file stays as it was; its pages have checksums, too.
 
     Raises:
         JournalDamaged, JournalError: as of `_rolled`.

@@ -14,7 +14,7 @@ from seqcast.sim.settings import config
 NAKS_MAX = 1.5
 """Requests for each lost packet: some are lost, and one asks for several packets."""
 REPAIR_PAUSES_MAX = 5
-"""How long a repair takes, in the longest pauses between two requests."""
+"""How long a repair may take, in the longest pauses between two requests."""
 TYPE = 2
 """Where a datagram of ``native/wire/wire.h`` has its type,"""
 PACKET = slice(16, 40)

@@ -253,7 +253,7 @@ def as_json(timed: Timed, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _begin_of(timed: Timed, window: int) -> int:
-    """When a window begins, ns since 1970: the first one before the first delivery."""
+    """When a window begins, ns since 1970; the first one begins at the first delivery or before."""
     return (timed.begin_ns // timed.window_ns + window) * timed.window_ns
 
 
