@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import re
 import signal
@@ -545,6 +546,27 @@ def test_find_takes_the_top_directory_or_members(tmp_path: Path) -> None:
     assert [found.member for found in journal_read.find([tmp_path])] == [A, B]
     assert [found.member for found in journal_read.find([paths[1], tmp_path])] == [A, B]
     assert [found.member for found in journal_read.find([paths[1]])] == [B]
+
+
+def test_a_directory_that_may_not_be_read_is_left_out_or_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = journal(tmp_path / "good", A, [(V1, rows_of(3))])
+    given = [tmp_path / ("x" * 300), tmp_path / "closed", tmp_path / "good"]
+    given[1].mkdir()
+    real = Path.iterdir
+
+    def iterdir(self: Path) -> Any:
+        if self.name == "closed":  # file modes hold nobody up who is root
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return real(self)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    assert journal_read.journal_files(given) == {A.id: path.resolve()}
+    with pytest.raises(JournalError, match="closed cannot be read: Permission denied"):
+        journal_read.journal_files(given, strict=True)
+    with pytest.raises(JournalError, match="closed cannot be read: Permission denied"):
+        journal_read.find(given[1:])
 
 
 def test_what_is_no_journal_is_refused_in_one_line(tmp_path: Path) -> None:

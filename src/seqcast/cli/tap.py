@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ def main(arguments: argparse.Namespace) -> int:
     from seqcast.journal.tap import Tap, read_token
 
     directory = Path(arguments.journal)
-    if not directory.is_dir():
+    if not os.path.isdir(directory):
         raise UsageError(f"{directory}: no such directory; give the directory that members journal to")
     tls = {"certificate": arguments.certificate, "key": arguments.key}
     with Tap(directory, arguments.listen, read_token(arguments.token_file), **tls) as tap:

@@ -214,13 +214,13 @@ def find(paths: Sequence[str | Path], *, open_segments: bool = True) -> list[Jou
         try:
             if not stat.S_ISDIR(given.stat().st_mode):  # `exists` of Python 3.14 does not tell why not
                 raise JournalError(f"{given} is a file; give the directory of a member's journal, or the one above it")
-            inside = [given] if (given / HEADER_FILE).exists() else _journals_in(given)
         except (FileNotFoundError, NotADirectoryError, ValueError) as error:  # the last: of a NUL in the path
             raise JournalError(
                 f"{given}: no such directory; give the directory that the members journaled to"
             ) from error
         except OSError as error:
             raise JournalError(f"{given} cannot be read: {error.strerror}") from error
+        inside = _journals_in(given)
         if not inside:
             raise JournalError(f"{given} holds no journal (no {HEADER_FILE} in it or in the directories in it)")
         directories.update(dict.fromkeys(path.resolve() for path in inside))
@@ -229,16 +229,17 @@ def find(paths: Sequence[str | Path], *, open_segments: bool = True) -> list[Jou
 
 def journal_files(paths: Sequence[str | Path], *, strict: bool = False) -> dict[int, Path]:
     """The journals in the given directories now: id of the member -> its directory. Leaves out what is missing,
-    and journals that this version cannot read.
+    directories that may not be read, and journals that this version cannot read.
 
     Raises:
-        JournalError: if ``strict``, instead of leaving out a journal that cannot be read.
+        JournalError: if ``strict``, instead of leaving out what cannot be read.
     """
     found = {}
+    unreadable = contextlib.nullcontext() if strict else contextlib.suppress(JournalError)
     for given in map(Path, paths):
-        if given.is_dir():
-            for path in [given] if (given / HEADER_FILE).exists() else _journals_in(given):
-                with contextlib.nullcontext() if strict else contextlib.suppress(JournalError):
+        with unreadable:
+            for path in _journals_in(given) if os.path.isdir(given) else ():
+                with unreadable:
                     found[int(_header(_header_text(path), path)["member"]["id"], 16)] = path.resolve()
     return found
 
@@ -459,7 +460,17 @@ def _of_manifest(directory: Path, rolled: Rolled) -> Segment:
 
 
 def _journals_in(top: Path) -> list[Path]:
-    return sorted(path for path in top.iterdir() if path.is_dir() and (path / HEADER_FILE).exists())
+    """The directory itself, if it is of a journal, or those in it that are.
+
+    Raises:
+        JournalError: it may not be read.
+    """
+    try:
+        if (top / HEADER_FILE).exists():
+            return [top]
+        return sorted(path for path in top.iterdir() if path.is_dir() and (path / HEADER_FILE).exists())
+    except OSError as error:
+        raise JournalError(f"{top} cannot be read: {error.strerror}") from error
 
 
 def _header_text(path: Path) -> str:

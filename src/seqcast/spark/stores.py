@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -146,7 +147,7 @@ class Folders:
             yield read(path, open_segments=False)
 
     def _given(self) -> list[str]:
-        return [found for path in self._paths for found in ([path] if Path(path).exists() else glob.glob(path))]
+        return [found for path in self._paths for found in ([path] if os.path.exists(path) else glob.glob(path))]
 
     def journal(self, member: int) -> Journal | None:
         if not (member in self._found and self._found[member].exists()):
