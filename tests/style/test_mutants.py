@@ -80,7 +80,10 @@ def test_what_caught_a_break_is_run_first_and_others_if_it_catches_it_no_more(mo
     assert tool.again(Said(collected, PASSED), row) == ""
     assert tool.again(Said((4, "ERROR: not found")), row) == ""
     row = "`sim --seed 4 --family storm`: lost"
-    assert tool.again(Said((1, "")), row) == row and tool.again(Said((0, "")), row) == ""
+    assert tool.again(Said((1, "FAILED: lost; replay: seqcast sim --seed 4")), row) == row
+    assert tool.again(Said((-signal.SIGSEGV, "")), row) == row
+    for status in (0, 2, 70):  # of the last two nothing is known yet
+        assert tool.again(Said((status, "")), row) == ""
 
 
 @pytest.mark.parametrize(("row", "status"), [("`tests/unit/test_x.py::test_z`", 1), ("`sim --seed 4`: lost", 0)])
