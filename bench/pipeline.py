@@ -2,7 +2,8 @@
 
     python bench/pipeline.py                                 # ten minutes; writes docs/pipeline.json and .md
     python bench/pipeline.py --only audit                    # these parts again; the others stay as they were
-    python bench/pipeline.py --rows 200000 --rate 10000 --stream-s 8 --pairs 1 --seconds 0.3 --into /tmp/pipeline.json
+    python bench/pipeline.py --rows 200000 --more-rows --rate 10000 --stream-s 8 --pairs 1 --seconds 0.3 \\
+        --into /tmp/pipeline.json                            # a small page, without the larger audits
 
 It runs, one after the other, each with both sides of its comparison in one run:
 
@@ -64,7 +65,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     results: dict[str, Any] = {"parts": {}}
     if options.only:
         results = json.loads(options.into.read_text(encoding="utf-8"))
-    results |= {"machine": machine(), "rate": options.rate}
+    results["machine"] = machine()
     for name, command in parts(options).items():
         if not name.startswith(tuple(options.only or [""])):
             continue
@@ -75,6 +76,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             raise SystemExit(f"{name} ended with status {done.returncode}")
         told = json.loads(done.stdout.splitlines()[-1])
         took = round(time.monotonic() - begin, 1)
+        if name == "source":
+            results["rate"] = options.rate
         results["parts"][name] = {**told, "load_before": round(load, 2), "took_s": took}
         options.into.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")  # a later part may fail
     return results
@@ -141,7 +144,6 @@ def page(results: dict[str, Any]) -> str:
         f"segments of {10 * small['as_rows']:,} rows or more cost a tenth at most, whatever their number.",
         "",
         *scale([run for name, run in found.items() if name.startswith("audit ")]),
-        "",
         "## The source",
         "",
         f"{source['rows']:,} rows of {source['size']} bytes into Spark's noop sink: as a table of all columns, of five",
@@ -176,8 +178,10 @@ def page(results: dict[str, Any]) -> str:
 
 
 def scale(runs: list[dict[str, Any]]) -> list[str]:
-    """How the audit grows with the rows, and the line through its sizes."""
+    """How the audit grows with the rows, and the line through its sizes; nothing of fewer than two."""
     runs = sorted(runs, key=lambda run: int(run["rows"]))
+    if len(runs) < 2:
+        return []
     few, many = runs[0], runs[-1]
     slope = (many["cpu_s"][1] - few["cpu_s"][1]) / max(1, many["rows"] - few["rows"])
     all_s = few["cpu_s"][1] + slope * (10**9 - few["rows"])
@@ -195,6 +199,7 @@ def scale(runs: list[dict[str, Any]]) -> list[str]:
         "",
         f"On the line through the first and the last, a million rows take {slope * 1e9:.0f} ms of CPU, and 10^9 rows "
         f"{all_s:.0f} s.",
+        "",
     ]
 
 
@@ -207,8 +212,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0, help="length of each of these (%(default)g)")
     parser.add_argument("--limit-s", type=float, default=900.0, help="longest time of a part (%(default)g)")
     parser.add_argument(
-        "--more-rows", type=int, nargs="*", default=MORE_ROWS, metavar="N", help="of more audits (%(default)s)"
-    )
+        "--more-rows", type=int, nargs="*", default=MORE_ROWS, metavar="N",
+        help="of more audits: two or more numbers, or none (%(default)s)",
+    )  # fmt: skip
     parser.add_argument("--only", nargs="+", metavar="PART", help="parts whose names begin so: audit, delivery, ...")
     parser.add_argument("--into", type=Path, default=DOCS / "pipeline.json", help="the page stands beside it")
     options = parser.parse_args()

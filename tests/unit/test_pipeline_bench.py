@@ -74,3 +74,10 @@ def test_the_page_has_the_figures_of_every_part() -> None:
 def test_every_part_is_a_script_that_is_there() -> None:
     scripts = [command[1] for command in pipeline.parts(OPTIONS).values() if command[1] != "-m"]
     assert scripts and all(Path(script).is_file() for script in scripts)
+
+
+def test_a_page_without_more_audits_leaves_their_table_out() -> None:
+    options = argparse.Namespace(**{**vars(OPTIONS), "more_rows": ()})
+    found = {name: {**FOUND[name.split()[0]], "load_before": 0} for name in pipeline.parts(options)}
+    text = pipeline.page({"machine": "2 cores", "rate": 100_000, "parts": found})
+    assert "More rows" not in text and "\n\n## The source" in text
