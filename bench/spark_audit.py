@@ -96,7 +96,7 @@ def peaks_mb() -> dict[str, int]:
 
 
 def write_apart(arguments: argparse.Namespace, top: Path, segment_rows: int) -> None:
-    """Writes the journals in a process of its own, whose memory would count as the driver's."""
+    """Writes the journals in a process of its own: what it takes would otherwise count as memory of the driver."""
     writer = multiprocessing.get_context("spawn").Process(target=write_journals, args=(arguments, top, segment_rows))
     writer.start()
     writer.join()
