@@ -186,10 +186,11 @@ class Runner:
                 return driver, listen(driver.address)
             except OSError as error:
                 if error.errno != errno.EADDRINUSE or not left:
+                    why = str(error.strerror).partition(" (")[0]  # without the address, which is in the line anyway
                     log.warning(
                         "%s: guard=True, but TCP port %s cannot be listened on (%s): other members notice the end of "
                         "this process only by its closed UDP port or its silence",
-                        name, describe_address(driver.address), error.strerror,
+                        name, describe_address(driver.address), why,
                     )  # fmt: skip
                     break
             driver.close()
