@@ -337,6 +337,15 @@ def test_a_request_without_a_number_or_for_nothing_gets_no_answer(number, count)
     assert not any(datagram[2] == forge.GRANT for _, _, datagram in net.engines[0].transmit(net.now))
 
 
+@pytest.mark.parametrize(("reserved", "dropped"), [(0, 0), (1, 1)])
+def test_a_request_whose_reserved_field_is_not_zero_gets_no_answer(reserved, dropped):
+    net = Net(3, sequencer=0, mechanism=by_name("grant").number)
+    body = struct.pack("<QQII", 1, 0, 1, reserved)
+    net.engines[0].receive(F.datagram(forge.WANT, net.ids[2], 1, body), b"\3", net.now, LANE_UNICAST)
+    assert net.engines[0].counters()["drop_field"] == dropped
+    assert any(datagram[2] == forge.GRANT for _, _, datagram in net.engines[0].transmit(net.now)) == (not dropped)
+
+
 def test_a_member_takes_no_places_that_are_past():
     """They would be delivered nowhere, and its stream would stand still."""
     net, asked = Net(3, sequencer=0, mechanism=by_name("grant").number), []
