@@ -86,10 +86,13 @@ void sc_view_cut_check(sc_engine *e) {
 }
 
 /* Who sent the last packet that the CUT names had a place for it in its ring: what lies a ring before is stable. A member that
- * did not hear so from a sender that is lost has no place for what it fetches otherwise. */
-static void make_room(const sc_engine *e, sc_rx_stream *rx, uint64_t end) {
-    uint64_t ring = e->config.ring_packets;
-    if (end > ring) sc_rx_purge(e, rx, end - ring);
+ * did not hear so from a sender that is lost has no place for what it fetches otherwise. But the sender's ring may be larger
+ * than ours, so what the CUT has a survivor fetch is kept. */
+static void make_room(const sc_engine *e, uint32_t rank, const sc_fetch *fetch, size_t n_fetch) {
+    uint64_t ring = e->config.ring_packets, end = e->cut.end[rank], upto = end > ring ? end - ring : 0;
+    for (size_t i = 0; i < n_fetch; i++)
+        if (fetch[i].rank == rank && fetch[i].lo <= upto) upto = fetch[i].lo ? fetch[i].lo - 1 : 0;
+    sc_rx_purge(e, &e->peers[rank]->group, upto);
 }
 
 void sc_view_cut(sc_engine *e, const uint64_t *cut, const sc_fetch *fetch, size_t n_fetch) {
@@ -99,7 +102,7 @@ void sc_view_cut(sc_engine *e, const uint64_t *cut, const sc_fetch *fetch, size_
     for (uint32_t r = 0; r < e->view.n; r++) {
         e->cut.end[r] = cut[r];
         sc_gaps_cut(&e->peers[r]->group, cut[r]);
-        make_room(e, &e->peers[r]->group, cut[r]);
+        make_room(e, r, fetch, n_fetch);
     }
     for (size_t i = 0; i < n_fetch; i++) {
         const sc_fetch *f = &fetch[i];

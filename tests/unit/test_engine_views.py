@@ -269,6 +269,33 @@ def test_a_member_that_did_not_hear_what_is_stable_has_place_for_what_the_cut_na
     assert of_sender(net, 1, 0) == of_sender(net, 2, 0) == sent
 
 
+def test_a_member_with_a_smaller_ring_than_a_lost_sender_keeps_what_the_cut_has_another_fetch_of_it() -> None:
+    """A's last packet lies more than B's ring behind what B alone has."""
+    net = Net(3)
+    net.engines[1] = make_engine(net.ids[1], ring_packets=64)
+    net.install([0, 1, 2], sequencer=-1, tag=2, marker=2)
+    sent = [b"%d" % k for k in range(200)]
+    net.drop = lambda src, dst, lane, datagram: src == 2 or (src, dst) == (0, 2)
+    for message in sent[:40]:
+        assert net.engines[0].send(message) == SENT
+        net.step(1000)
+    net.step()
+    net.drop = lambda src, dst, lane, datagram: src == 2 or (src, dst) == (0, 1)
+    for message in sent[40:]:
+        assert net.engines[0].send(message) == SENT
+        net.step(1000)
+    net.step()
+    net.drop = lambda src, dst, lane, datagram: 0 in (src, dst)
+    assert [net.engines[i].held(0) for i in (1, 2)] == [(40, []), (0, [(41, 200)])]
+    cut = [200, net.engines[1].gate_close(), net.engines[2].gate_close()]
+    for i in (1, 2):
+        net.engines[i].freeze([net.ids[0]])
+    for i in (1, 2):
+        net.engines[i].cut(cut, [(0, 1, 40, 1), (0, 41, 200, 2)])
+    net.run(20)
+    assert net.engines[2].cut_reached()
+
+
 def test_a_new_sequencer_does_not_probe_its_old_forward_stream() -> None:
     net = Net(3, sequencer=0)
     net.drop = lambda src, dst, lane, datagram: 0 in (src, dst)
