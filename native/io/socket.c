@@ -275,7 +275,8 @@ static void flush_messages(sc_io *io, sc_sending *out) {
             done++;
         } else if (code == ENOSYS) {
             sc_store(&io->mmsg, 0);
-            for (; done < out->n; done++) send_one_by_one(io, out->run[done]);
+            for (; done < out->n; done++) /* a run of datagrams may be several messages */
+                if (done == 0 || out->run[done] != out->run[done - 1]) send_one_by_one(io, out->run[done]);
         } else if (tries-- == 0 || !send_again(io, code)) {
             sc_count(&io->counters.send_errors, out->messages[done].msg_hdr.msg_iovlen);
             done++;

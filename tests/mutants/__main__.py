@@ -118,7 +118,7 @@ def again(copy: Copy, known: str) -> str:
     named = page.command(known)
     if named.startswith("sim "):
         status, output = run(copy, "-m", "seqcast", *named.split(), cpu_s=SEEDS_CPU_S)
-        caught = status < 0 or status and "\nFAILED: " in f"\n{output}"  # else by_seeds says why it ends so
+        caught = status < 0 or (status and "\nFAILED: " in f"\n{output}")  # else by_seeds says why it ends so
         return known if caught and not fails_anyway("-m", "seqcast", *named.split()) else ""
     tests = [named] if "::" in named else named.split()
     if run(copy, *PYTEST, "--collect-only", *tests, cpu_s=TESTS_CPU_S)[0]:

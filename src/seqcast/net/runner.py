@@ -189,7 +189,8 @@ class Runner:
                     why = str(error.strerror).partition(" (")[0]  # without the address, which is in the line anyway
                     log.warning(
                         "%s: guard=True, but TCP port %s cannot be listened on (%s): other members notice the end of "
-                        "this process only by its closed UDP port or its silence",
+                        "this process only by its closed UDP port or its silence. Let it listen there, or set "
+                        "guard=False",
                         name, describe_address(driver.address), why,
                     )  # fmt: skip
                     break
