@@ -15,7 +15,7 @@ int sc_blocked_take(sc_engine *e, int beside, const uint8_t *p, uint64_t len, sc
     sc_blocked *b = malloc(bytes);
     if (!b) return SC_AGAIN;
     sc_engine_send_abort(e, 0, state); /* a partly packed message starts again */
-    state->done = state->wait_seqno = state->epoch = 0; /* at_once holds for the whole array */
+    state->done = state->wait_seqno = state->epoch = state->packed = 0; /* at_once holds for the whole array */
     b->next = NULL;
     b->wall = wall;
     b->len = len;

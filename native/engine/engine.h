@@ -124,7 +124,7 @@ enum {
     SC_NO_VIEW = 2, /* not in a view (not yet, or no longer) */
     SC_NO_MEMBER = 3, /* the destination is not in the view */
     SC_TOO_LARGE = 4,
-    SC_ENDED = 5 /* sc_engine_end_sends was called first; no part of the message is delivered */
+    SC_ENDED = 5 /* sc_engine_end_sends was called first; no part of the message is delivered, unless it was `packed` */
 };
 
 /* Progress of one message that may need several calls. Zero it before the first. A view change midway restarts the
@@ -133,6 +133,7 @@ typedef struct {
     uint64_t done;
     uint64_t epoch;
     uint64_t wait_seqno;
+    int packed; /* as a whole, perhaps in a view that is closed: members that we lost may deliver it even if this send fails */
     int at_once; /* the caller waits for nothing: a message whose send would wait until it is ordered is not begun */
 } sc_send_state;
 

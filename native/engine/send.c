@@ -56,7 +56,7 @@ static int send_late(sc_engine *e, uint64_t to, sc_send_state *state) {
     if (!e->in_view) return SC_NO_VIEW;
     if (state->wait_seqno && state->epoch == e->epoch) return SC_AGAIN;
     sc_engine_send_abort(e, to, state);
-    memset(state, 0, sizeof *state);
+    state->done = state->wait_seqno = 0;
     return SC_ENDED;
 }
 
@@ -90,7 +90,7 @@ uint64_t sc_engine_send_batch(sc_engine *e, int beside, const uint8_t *data, con
         uint64_t len = offsets[first + 1] - offsets[first];
         *result = sc_engine_send(e, 0, beside, data + offsets[first], len, state, wall);
         if (*result != SC_SENT) return first;
-        state->done = state->wait_seqno = 0;
+        state->done = state->wait_seqno = state->packed = 0;
         first++;
         if (e->cut.gate_closed || e->cut.paused) continue; /* it was queued */
         /* It was packed: the stream is open for the next messages. */

@@ -6,6 +6,7 @@ static int send_large(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t
     int result = sc_tx_pack(e, tx, p, len, &state->done, wall, 0);
     if (!e->own.large_first && tx->in_message) sc_large_begins(e, tx->big_start);
     if (result != SC_SENT) return result;
+    state->packed = 1;
     state->wait_seqno = tx->next; /* the open packet, in which it ends */
     sc_large_packed(e, tx->big_start, tx->next);
     return SC_AGAIN;

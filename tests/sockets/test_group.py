@@ -578,6 +578,32 @@ print(len(group.recv().payload), group.leave())
         assert output(process).split() == [str(size), "True"]
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no SIGSTOP here")
+def test_a_large_message_that_was_not_ordered_before_its_sender_had_left_may_be_delivered_and_its_error_says_so():
+    name = cluster()
+    text = """
+import sys, seqcast
+group = seqcast.join(sys.argv[1], name="sequencer", interface=sys.argv[2], order="sequencer", suspect_s=600.0)
+print("joined", flush=True)
+print(len(group.recv().payload), len(group.recv().payload), flush=True)
+sys.stdin.read()
+"""
+    process = script(text, name, LOOPBACK)
+    assert process.stdout.readline() == "joined\n"
+    founded(name)
+    with join(name, "b", order="sequencer", suspect_s=600.0) as b:
+        size = b.counters()["window_bytes"] * 3 // 4
+        process.send_signal(signal.SIGSTOP)
+        threading.Timer(0.5, b.leave, [0.5]).start()
+        with pytest.raises(seqcast.NotMember, match=r"left .* may have delivered it") as failed:
+            b.send_many([b"accepted", bytes(size), b"not begun"])
+        assert failed.value.sent == 1
+        process.send_signal(signal.SIGCONT)
+        assert process.stdout.readline().split() == ["8", str(size)]
+        process.kill()
+        process.wait()
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_in_a_forked_child_the_group_is_closed_and_in_the_parent_it_goes_on():
     text = """

@@ -13,7 +13,7 @@ from sim_stage import Stage
 
 import seqcast
 from seqcast import Lost, View
-from seqcast._native.engine import AGAIN, ENDED, NO_VIEW, SENT, Engine, Sending
+from seqcast._native.engine import AGAIN, ENDED, NO_VIEW, SENT, Engine, Sending, SendingArray
 from seqcast.events import Excluded
 from seqcast.sim.checkers.safety import check_safety
 from seqcast.sim.record import Delivered
@@ -72,6 +72,22 @@ def test_a_large_message_that_is_packed_whole_is_accepted_when_it_is_ordered() -
     net.run(50)
     assert large.step() == SENT and one.drained()
     assert of(net, 2, 1) == [bytes(20_000)]
+
+
+@pytest.mark.parametrize("array", [False, True])
+def test_one_that_is_packed_whole_may_be_delivered_by_members_that_the_leaver_is_cut_off_from(array: bool) -> None:
+    """Its send fails, and says so; the sequencer has ordered it."""
+    net = Net(3, sequencer=0, window=30_000)
+    one = net.engines[1]
+    large = SendingArray(one, [bytes(20_000), b"small"]) if array else Sending(one, bytes(20_000))
+    assert large.step() == AGAIN and large.packed
+    net.drop = lambda src, dst, lane, datagram: dst == 1
+    net.run(5)
+    assert of(net, 2, 1) == [bytes(20_000)]
+    net.drop = lambda src, dst, lane, datagram: 1 in (src, dst)
+    change_view(net, [1], [1], sequencer=0, tag=2)
+    one.end_sends()
+    assert large.step() == ENDED and large.packed and not large.abort()
 
 
 def test_it_is_accepted_also_where_the_cut_of_the_view_that_is_left_has_it() -> None:

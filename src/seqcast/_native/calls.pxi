@@ -32,7 +32,9 @@ cdef class Sender:
         Raises:
             SendTimeout: the message was not sent; no part of it will be delivered.
             NotMember: this member left, is leaving, or was excluded. If ``leave`` is called while a send waits, the
-                message is either accepted as a whole, or this error is raised and no part of it is delivered.
+                message is either accepted as a whole, or this error is raised and no part of it is delivered. Only of a
+                message that waits until it is ordered (see ``timeout``) members that this one was cut off from may
+                deliver all of it nevertheless; then the error says so.
             NotInView: ``to`` is not in the view.
             UsageError: ``payload`` is not bytes-like or is larger than ``message_bytes_max``, ``to`` is not a Member,
                 or ``timeout`` is not a number of seconds.

@@ -30,6 +30,7 @@ ADDRESS_OTHER: int
 LIST_CHANGED: int
 NOT_BYTES: int
 ENDED: int
+UNSURE: int
 HOLD_NS: int
 
 def now_ns() -> int: ...
@@ -37,8 +38,9 @@ def describe_address(address: bytes) -> str:
     """ "192.0.2.1:5000" of a member's address."""
 
 class Refused(Exception):
-    """A message was not sent; ``args``: (AGAIN, NO_VIEW, NO_MEMBER, ENDED, TOO_LARGE, BAD_OFFSETS, LIST_CHANGED or
-    NOT_BYTES; messages sent before it; for NOT_BYTES, what it is and why it is not a message)."""
+    """A message was not sent; ``args``: (AGAIN, NO_VIEW, NO_MEMBER, ENDED, TOO_LARGE, BAD_OFFSETS, LIST_CHANGED,
+    NOT_BYTES, or UNSURE: this member is out, and others may deliver it; messages sent before it; for NOT_BYTES, what it
+    is and why it is not a message)."""
 
 class Driver:
     """Opens the sockets.
@@ -187,7 +189,9 @@ class Sender:
         Raises:
             SendTimeout: the message was not sent; no part of it will be delivered.
             NotMember: this member left, is leaving, or was excluded. If ``leave`` is called while a send waits, the
-                message is either accepted as a whole, or this error is raised and no part of it is delivered.
+                message is either accepted as a whole, or this error is raised and no part of it is delivered. Only of a
+                message that waits until it is ordered (see ``timeout``) members that this one was cut off from may
+                deliver all of it nevertheless; then the error says so.
             NotInView: ``to`` is not in the view.
             UsageError: ``payload`` is not bytes-like or is larger than ``message_bytes_max``, ``to`` is not a Member,
                 or ``timeout`` is not a number of seconds.

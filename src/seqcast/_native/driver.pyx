@@ -24,7 +24,7 @@ from seqcast.errors import NotMember
 
 DEF SLICE_NS = 100_000_000  # how long a wait runs before it checks for signals
 DEF MANY_MESSAGES = 4096  # taken from a list at a time: few enough to stay in the cache
-LIST_CHANGED, NOT_BYTES = 17, 18  # in addition to the results of native/engine/engine.h and native/io/driver.h
+LIST_CHANGED, NOT_BYTES, UNSURE = 17, 18, 19  # in addition to the results of native/engine/engine.h and native/io/driver.h
 
 
 class Refused(Exception):
@@ -234,13 +234,13 @@ cdef class Driver:
             while result == SC_AGAIN:
                 # A completely packed large forward waits to come back, even beyond the deadline: it may be ordered.
                 with nogil:
-                    result = sc_driver_send(self.d, s, slice_end(INT64_MAX if s.state.wait_seqno else deadline))
+                    result = sc_driver_send(self.d, s, slice_end(INT64_MAX if s.state.packed else deadline))
                 PyErr_CheckSignals()
-                if result == SC_AGAIN and sc_now() >= deadline and not s.state.wait_seqno:
+                if result == SC_AGAIN and sc_now() >= deadline and not s.state.packed:
                     break
         finally:
             sc_driver_send_end(self.d, s)
-        return result
+        return UNSURE if result != SC_SENT and s.state.packed else result
 
     cdef int send_message(self, payload, uint64_t to, int64_t timeout_ns, bint ordered) except -1:
         """Returns SC_SENT, or why the message was not sent."""

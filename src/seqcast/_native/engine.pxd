@@ -119,6 +119,7 @@ cdef extern from "engine/engine.h" nogil:
         uint64_t done
         uint64_t epoch
         uint64_t wait_seqno
+        int packed
         int at_once
 
     ctypedef struct sc_own:

@@ -345,7 +345,7 @@ class Sending:
         """Gives the message up, as ``send`` does after its timeout. False: it is packed, so it is too late."""
     @property
     def packed(self) -> bool:
-        """The message is completely packed and waits for the sequencer; no more of it will be packed."""
+        """It was packed as a whole, and waits for the sequencer: members may deliver it even if its send fails."""
 
 class SendingArray:
     """Messages for the group on their way into the send ring, packed as one array (``Group.send_batch``)."""
@@ -361,3 +361,6 @@ class SendingArray:
         """
     def abort(self) -> bool:
         """Gives up the messages that are not sent. False: the next one is packed, so it is too late."""
+    @property
+    def packed(self) -> bool:
+        """So was the next one."""

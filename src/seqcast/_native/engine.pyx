@@ -721,7 +721,7 @@ cdef class Sending:
         return result
 
     def abort(self):
-        if self.state.wait_seqno:
+        if self.state.packed:
             return False
         sc_mutex_lock(&self.engine.lock)
         sc_engine_send_abort(self.engine.e, self.to, &self.state)
@@ -730,8 +730,8 @@ cdef class Sending:
 
     @property
     def packed(self):
-        """The message is completely packed and waits for the sequencer; no more of it will be packed."""
-        return self.state.wait_seqno != 0
+        """It was packed as a whole, and waits for the sequencer: members may deliver it even if its send fails."""
+        return self.state.packed != 0
 
 
 cdef class SendingArray:
@@ -765,12 +765,17 @@ cdef class SendingArray:
         free(self.offsets)
 
     def abort(self):
-        if self.state.wait_seqno:
+        if self.state.packed:
             return False
         sc_mutex_lock(&self.engine.lock)
         sc_engine_send_abort(self.engine.e, 0, &self.state)
         sc_mutex_unlock(&self.engine.lock)
         return True
+
+    @property
+    def packed(self):
+        """So was the next one."""
+        return self.state.packed != 0
 
     def step(self, int64_t wall_ns=0, uint64_t chunk=0):
         cdef int result = SC_SENT

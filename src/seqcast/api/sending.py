@@ -196,6 +196,11 @@ class Sending(driver.Sender, GroupBase):
             )
         elif result == driver.ENDED:
             error = NotMember("this member is leaving the group and can no longer send: join again to send")
+        elif result == driver.UNSURE:
+            error = NotMember(
+                f"{self._not_member()}; the message was on its way as a whole and not yet known to be ordered: members "
+                "that this one was cut off from may have delivered it"
+            )
         elif result == driver.NOT_BYTES:
             error = UsageError(
                 f"a message is bytes or an object with a contiguous buffer, and {which.format(sent)} is {what[0]}; "

@@ -64,6 +64,7 @@ class Sender:
         self.timeouts = random.Random(f"timeouts {self.options.seed} {record.index}")
         self.on = True  # it wants to send
         self.refused = False  # it was told that it may not send any more, as it leaves
+        self.unsure = False  # others may deliver the message that was refused last, which has the next number
         self.call: Sending | SendingArray | None = None  # that has not returned yet
         self.calls = 0  # messages of this call that it has not accepted
         self.excused = -1  # number of a message that was being sent when the group was closed for sending
@@ -124,6 +125,9 @@ class Sender:
         if view is None or not record.inside:
             return
         while record.pending:
+            if self.unsure:
+                record.pending.clear()
+                return
             if self.call is None:
                 self._begin(view)
             result = self._step(view)
@@ -206,7 +210,9 @@ class Sender:
             assert record.leaving, f"{record} may not send, and does not leave"
             self.refused, self.on = True, False
         assert to or result == ENDED, f"send to the group in a view gives {result}"
-        self._forget_unsent(to)
+        assert self.call is not None
+        self.unsure = self.call.packed
+        self._forget_unsent(to, int(self.unsure))
         del record.pending[: self.calls]
         self.calls = 0
 
@@ -219,10 +225,11 @@ class Sender:
         self.call, self.calls = None, 0
         self.record.paths["sends that timed out"] += 1
 
-    def _forget_unsent(self, to: int) -> None:
+    def _forget_unsent(self, to: int, first: int = 0) -> None:
+        """``first``: place in the call of the first that is not sent."""
         record = self.record
         if to:
             del record.sent_to[to, record.counters_to.get(to, 0)]
-        for at in range(0 if to else self.calls):
+        for at in range(first, 0 if to else self.calls):
             del record.sent[record.counter + at], record.knew[record.counter + at]
             record.beside.discard(record.counter + at)
