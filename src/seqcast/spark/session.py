@@ -121,7 +121,8 @@ def open_session(master: str | None = None, *, name: str = "seqcast audit", ship
     if ship and not local:
         settings["spark.archives"] = f"{_packed(files)}#{SHIPPED}"
         settings["spark.executorEnv.PYTHONPATH"] = f"./{SHIPPED}"
-    logging.getLogger().addFilter(_no_traceback_of_an_interrupt)
+    for logger in (logging.getLogger(), logging.getLogger("py4j.clientserver")):
+        logger.addFilter(_no_traceback_of_an_interrupt)
     try:
         with _environment(environment), _interrupts_kept() as interrupts:
             _start_java(settings)
@@ -276,8 +277,9 @@ def _interrupts_kept() -> Iterator[list[int]]:
 
 
 def _no_traceback_of_an_interrupt(record: logging.LogRecord) -> bool:
-    """Drops what Py4J logs at Ctrl-C, before the interrupt reaches its handler."""
-    return not str(record.msg).startswith("KeyboardInterrupt while sending command")
+    """Drops what Py4J logs at Ctrl-C: before the interrupt reaches its handler, and as it closes what was interrupted."""
+    told = ("KeyboardInterrupt while sending command", "Exception occurred while shutting down connection")
+    return not str(record.msg).startswith(told)
 
 
 @contextlib.contextmanager

@@ -85,8 +85,7 @@ def _check_integrity(record: Record, by_id: dict[int, Record]) -> Iterator[str]:
 
 def _check_fifo(record: Record, by_id: dict[int, Record]) -> Iterator[str]:
     """Per sender, without a gap while both are together, and nothing twice; unicasts from the first on."""
-    seen: dict[tuple[int, bool], int] = {}
-    seqnos: dict[tuple[int, bool], int] = {}
+    last: dict[tuple[int, bool], Delivered] = {}
     known: set[int] = set()
     apart: set[tuple[int, bool]] = set()  # with whom the record was not together since it delivered the last of them
     # Unicasts from before the state that the record took over come after it; the views in which they were sent are
@@ -98,28 +97,33 @@ def _check_fifo(record: Record, by_id: dict[int, Record]) -> Iterator[str]:
             apart |= {(sender, unicast) for sender in known - together for unicast in (False, True)}
         elif isinstance(entry, Delivered):
             key = (entry.sender, bool(entry.to))
-            expected, before = seen.get(key, -1) + 1, seqnos.get(key, 0)
-            gap_is_wrong = key not in apart and (entry.to or key in seen)
+            before = last.get(key)
+            expected = before.counter + 1 if before else 0
+            gap_is_wrong = key not in apart and (entry.to or before)
             gap = entry.counter > expected and gap_is_wrong and not _unordered(by_id, entry, before)
             if entry.counter < expected or gap:
                 what = "duplicate" if entry.counter < expected else "FIFO"
                 yield f"{what}: {record} delivers number {entry.counter} of {entry.sender:x}, not {expected}: {entry}"
-            if entry.seqno < before and not entry.to:
-                yield f"seqno: {record} delivered packet {before} of {entry.sender:x} before this: {entry}"
-            seen[key], seqnos[key] = entry.counter, entry.seqno
+            if before and entry.seqno < before.seqno and not entry.to:
+                yield f"seqno: {record} delivered packet {before.seqno} of {entry.sender:x} before this: {entry}"
+            last[key] = entry
             # (What was kept over was sent in several views: the sender may have been apart more than once.)
             if not entry.to or (entry.sender, entry.counter) not in record.kept_over:
                 apart.discard(key)
 
 
-def _unordered(by_id: dict[int, Record], entry: Delivered, before: int) -> bool:
-    """The sender was told that its messages between packet ``before`` and this one were never ordered, or crashed
-    before its application took that: it comes behind the view, where the application stops until states are merged."""
+def _unordered(by_id: dict[int, Record], entry: Delivered, before: Delivered | None) -> bool:
+    """The sender was told that its messages between ``before`` and this one were never ordered.
+
+    Or they were of an older view, and it crashed before its application took that: it comes behind the view, where the
+    application stops until states are merged.
+    """
     sender = by_id[entry.sender]
     told = any(isinstance(each, View) and each.view_id.tag == entry.tag for each in sender.log[:-1])
-    if not sender.up and not told:
+    if before and not entry.to and before.tag != entry.tag and not sender.up and not told:
         return True
-    return any(never_ordered(each) and before <= each.first_seqno <= entry.seqno for each in sender.log)
+    first = before.seqno if before else 0
+    return any(never_ordered(each) and first <= each.first_seqno <= entry.seqno for each in sender.log)
 
 
 def _check_flushed(record: Record, by_id: dict[int, Record]) -> Iterator[str]:
