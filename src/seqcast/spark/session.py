@@ -277,7 +277,7 @@ def _interrupts_kept() -> Iterator[list[int]]:
 
 
 def _no_traceback_of_an_interrupt(record: logging.LogRecord) -> bool:
-    """Drops what Py4J logs at Ctrl-C: before the interrupt reaches its handler, and as it closes what was interrupted."""
+    """Drops what Py4J logs at Ctrl-C: before the interrupt reaches its handler, and when it closes its connection."""
     told = ("KeyboardInterrupt while sending command", "Exception occurred while shutting down connection")
     return not str(record.msg).startswith(told)
 
