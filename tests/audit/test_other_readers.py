@@ -107,6 +107,7 @@ def test_the_journals_page_reads_journals_as_it_says(documented: Path) -> None:
     assert names["found"] == [(300,)]
 
 
+@pytest.mark.long
 def test_the_sparks_page_reads_journals_as_it_says(
     spark: Any, documented: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

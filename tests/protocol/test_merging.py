@@ -115,7 +115,7 @@ def test_of_two_sides_that_hear_each_other_one_takes_a_joiner_in():
     assert not ghosts(stage, j) and names(j)[0] == names(c if c.id < a.id else a)[-1]
 
 
-@pytest.mark.parametrize("seeds", [range(1, 7), range(7, 13)], ids=str)
+@pytest.mark.parametrize("seeds", [range(1, 7), pytest.param(range(7, 13), marks=pytest.mark.long)], ids=str)
 def test_partitions_heal_in_bounded_virtual_time(seeds):
     """Before: p50 590 ms, p99 18.6 s of virtual time."""
     took = [healing.took_ns for seed in seeds for healing in heals.heal_again_and_again(seed)]
