@@ -10,7 +10,7 @@
 #define GATHER_BYTES (512u << 10) /* what a nap should gather, but no more than triggers an ack */
 #define ONE 1 /* of the datagrams that are there */
 #define FIRST_BATCH 4 /* also of large buffers: they are checked and ordered while they are in the cache */
-#define LOOKS 16 /* in this many turns a spinning thread looks at all sockets once, and at both streams twice */
+#define LOOKS 16 /* of a spinning thread: every 16th reads all sockets, and every 8th both stream sockets */
 #define LOOK_BYTES 4096 /* when one stream brought this much, it looks at the other one, too */
 #define REFUSALS 16
 #define LATE_NS 1000000

@@ -130,6 +130,19 @@ def script(text: str, *arguments: str, prefix: Sequence[str] = (), **options: An
     )
 
 
+def sequencer(name: str, then: str) -> subprocess.Popen[str]:
+    """A process that has founded a group as its sequencer, is not suspected soon, and runs ``then`` with ``group``."""
+    text = """
+import sys, seqcast
+group = seqcast.join(sys.argv[1], name="sequencer", interface=sys.argv[2], order="sequencer", suspect_s=600.0)
+print("joined", flush=True)
+"""
+    process = script(text + then, name, LOOPBACK)
+    assert process.stdout is not None and process.stdout.readline() == "joined\n"
+    founded(name)
+    return process
+
+
 def output(process: subprocess.Popen[str], timeout: float = LIMIT_S) -> str:
     """What a script printed, when it has ended well."""
     try:

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from members import LIMIT_S, LOOPBACK, PATIENT, cluster, founded, output, script, wait_until
+from members import LIMIT_S, LOOPBACK, PATIENT, cluster, output, script, sequencer, wait_until
 
 import seqcast
 import seqcast.aio
@@ -272,17 +272,9 @@ def test_a_large_message_waits_for_credit_and_the_loop_goes_on():
 def test_the_loop_goes_on_while_a_large_message_waits_to_be_ordered():
     """There is credit for all of it, but it is not kept until it is ordered: its send waits."""
     name = cluster()
-    text = """
-import sys, seqcast
-group = seqcast.join(sys.argv[1], name="sequencer", interface=sys.argv[2], order="sequencer", suspect_s=600.0)
-print("joined", flush=True)
-print(len(group.recv().payload), group.leave())
-"""
 
     async def main():
-        process = script(text, name, LOOPBACK)
-        assert process.stdout.readline() == "joined\n"
-        founded(name)
+        process = sequencer(name, "print(len(group.recv().payload), group.leave())")
         async with seqcast.aio.join(
             name, name="b", interface=LOOPBACK, order="sequencer", suspect_s=600.0, discovery_s=LIMIT_S
         ) as group:

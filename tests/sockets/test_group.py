@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from members import LIMIT_S, LOOPBACK, cluster, founded, group_of, join, output, payloads, script, wait_until
+from members import LIMIT_S, LOOPBACK, cluster, group_of, join, output, payloads, script, sequencer, wait_until
 
 import seqcast
 from seqcast.core.vocabulary import InterfaceSeen, ViewInstalled
@@ -557,15 +557,7 @@ for event in group.events():
 def test_a_large_message_that_the_sequencer_has_yet_to_order_waits_without_spinning_beyond_its_deadline():
     """It may be ordered already, so it cannot be taken back."""
     name = cluster()
-    text = """
-import sys, seqcast
-group = seqcast.join(sys.argv[1], name="sequencer", interface=sys.argv[2], order="sequencer", suspect_s=600.0)
-print("joined", flush=True)
-print(len(group.recv().payload), group.leave())
-"""
-    process = script(text, name, LOOPBACK)
-    assert process.stdout.readline() == "joined\n"
-    founded(name)
+    process = sequencer(name, "print(len(group.recv().payload), group.leave())")
     with join(name, "b", order="sequencer", suspect_s=600.0) as b:
         size = b.counters()["window_bytes"] * 3 // 4
         process.send_signal(signal.SIGSTOP)
@@ -581,16 +573,9 @@ print(len(group.recv().payload), group.leave())
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no SIGSTOP here")
 def test_a_large_message_that_was_not_ordered_before_its_sender_had_left_may_be_delivered_and_its_error_says_so():
     name = cluster()
-    text = """
-import sys, seqcast
-group = seqcast.join(sys.argv[1], name="sequencer", interface=sys.argv[2], order="sequencer", suspect_s=600.0)
-print("joined", flush=True)
-print(len(group.recv().payload), len(group.recv().payload), flush=True)
-sys.stdin.read()
-"""
-    process = script(text, name, LOOPBACK)
-    assert process.stdout.readline() == "joined\n"
-    founded(name)
+    process = sequencer(
+        name, "print(len(group.recv().payload), len(group.recv().payload), flush=True)\nsys.stdin.read()"
+    )
     with join(name, "b", order="sequencer", suspect_s=600.0) as b:
         size = b.counters()["window_bytes"] * 3 // 4
         process.send_signal(signal.SIGSTOP)

@@ -24,7 +24,7 @@ from seqcast.errors import NotMember
 
 DEF SLICE_NS = 100_000_000  # how long a wait runs before it checks for signals
 DEF MANY_MESSAGES = 4096  # taken from a list at a time: few enough to stay in the cache
-LIST_CHANGED, NOT_BYTES, UNSURE = 17, 18, 19  # in addition to the results of native/engine/engine.h and native/io/driver.h
+LIST_CHANGED, NOT_BYTES, UNSURE = 17, 18, 19  # beside the results of native/engine/engine.h and native/io/driver.h
 
 
 class Refused(Exception):

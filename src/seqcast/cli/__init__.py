@@ -108,14 +108,12 @@ def process() -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         _let_output_go()
-    except OSError as error:
-        if error.errno in NO_ROOM:
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
             _let_output_go()
             done = complain(f"cannot write the output: {error.strerror}; free some space, or write elsewhere")
         else:
             done = _tell_bug()
-    except Exception:
-        done = _tell_bug()
     status = done
     sys.exit(done)
 
