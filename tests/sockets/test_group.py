@@ -573,9 +573,18 @@ def test_a_large_message_that_the_sequencer_has_yet_to_order_waits_without_spinn
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no SIGSTOP here")
 def test_a_large_message_that_was_not_ordered_before_its_sender_had_left_may_be_delivered_and_its_error_says_so():
     name = cluster()
-    process = sequencer(
-        name, "print(len(group.recv().payload), len(group.recv().payload), flush=True)\nsys.stdin.read()"
-    )
+    # Whether the sequencer learns that b's port is gone before it has read all that waits in its socket is not known.
+    text = """
+import time
+sizes = [len(group.recv().payload)]
+while len(group.view.members) > 1:
+    time.sleep(0.05)
+while message := group.recv(0):
+    sizes.append(len(message.payload))
+print(*sizes, flush=True)
+sys.stdin.read()
+"""
+    process = sequencer(name, text)
     with join(name, "b", order="sequencer", suspect_s=600.0) as b:
         size = b.counters()["window_bytes"] * 3 // 4
         process.send_signal(signal.SIGSTOP)
@@ -584,7 +593,7 @@ def test_a_large_message_that_was_not_ordered_before_its_sender_had_left_may_be_
             b.send_many([b"accepted", bytes(size), b"not begun"])
         assert failed.value.sent == 1
         process.send_signal(signal.SIGCONT)
-        assert process.stdout.readline().split() == ["8", str(size)]
+        assert process.stdout.readline().split() in (["8"], ["8", str(size)])
         process.kill()
         process.wait()
 
