@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqcast.journal import seals
-from seqcast.journal.schema import MANIFEST_FILE, JournalDamaged
+from seqcast.journal.schema import MANIFEST_FILE, JournalDamaged, JournalGone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -121,6 +121,7 @@ def save(directory: Path, manifest: Manifest) -> None:
 def load(directory: Path) -> Manifest:
     """
     Raises:
+        JournalGone: the journal is not there any more.
         JournalDamaged: it is missing or altered.
     """
     path = directory / MANIFEST_FILE
@@ -129,6 +130,8 @@ def load(directory: Path) -> Manifest:
         rolled = {entry["number"]: Rolled(**entry) for entry in record["rolled"]}
         return Manifest(int(record["started"]), rolled, int(record["first"]), int(record["first_idx"]))
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and not directory.exists():
+            raise JournalGone(f"{directory} is not there any more") from error
         raise JournalDamaged(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise JournalDamaged(f"{path} is damaged: {error}") from error

@@ -30,6 +30,7 @@ from seqcast.journal.schema import (
     VIEWS_FILE,
     JournalDamaged,
     JournalError,
+    JournalGone,
     arrow_schema,
     segment_name,
     signed,
@@ -325,7 +326,8 @@ def segment_batches(
         first, end: only the rows in this range of the segment, ``end`` exclusive. Little else is read.
 
     Raises:
-        JournalDamaged: the file is not as it was written, or gone; of a live segment also after some batches.
+        JournalGone: retention removed the file, or the journal is not there any more.
+        JournalDamaged: the file is not as it was written, or missing; also after some batches.
     """
     first, end = max(0, first), segment.rows if end is None else min(end, segment.rows)
     if first >= end:
@@ -399,7 +401,7 @@ def _contents(segment: Segment, *, part: bool) -> pa.NativeFile:
     once. After that it reads only what it needs, as long as the file stays as it was; its pages have checksums, too.
 
     Raises:
-        JournalDamaged, JournalError: as of `_rolled`.
+        JournalDamaged, JournalGone: as of `_rolled`.
     """
     import pyarrow as pa
 
@@ -424,7 +426,8 @@ def _rolled(segment: Segment) -> pa.Buffer:
     under a mapping ends the process.
 
     Raises:
-        JournalDamaged: it was altered, or is gone.
+        JournalGone: retention removed it, or the journal is gone.
+        JournalDamaged: it was altered, or is missing.
     """
     import pyarrow as pa
 
@@ -433,7 +436,7 @@ def _rolled(segment: Segment) -> pa.Buffer:
             contents = file.read_buffer(segment.size) if file.size() == segment.size else pa.py_buffer(b"")
     except FileNotFoundError as error:
         if load(segment.path.parent).first > segment.number:
-            raise JournalError(
+            raise JournalGone(
                 f"{segment.path} was removed by the journal's retention while it was read: read the journal again, or "
                 "keep more (journal_keep_s, journal_keep_bytes)"
             ) from error

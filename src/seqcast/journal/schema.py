@@ -63,10 +63,16 @@ class JournalError(UsageError):
     """Not a journal, or not one that this version can read."""
 
 
+class JournalGone(JournalError):
+    """A journal, or rows of it, went away while they were read: with the machine, the tap or the directory, or removed
+    by retention. Others may have the same."""
+
+
 class JournalDamaged(JournalError):
     """The files of a journal are not as they were written. The message says what to do."""
 
     def __init__(self, what: str) -> None:
+        self.what = what
         super().__init__(f"damage: {what}; restore it from a copy, or leave this journal out")
 
 

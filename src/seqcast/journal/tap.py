@@ -29,7 +29,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 from seqcast.errors import ConfigError, RemoteProtocolError, UsageError
 from seqcast.journal.reader import Journal, Segment, assemble, journal_files, read, segment_batches
-from seqcast.journal.schema import COLUMNS, HEADER_FILE, VIEWS_FILE, JournalError, arrow_schema
+from seqcast.journal.schema import (
+    COLUMNS,
+    HEADER_FILE,
+    VIEWS_FILE,
+    JournalDamaged,
+    JournalError,
+    JournalGone,
+    arrow_schema,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,8 +58,8 @@ CONNECTIONS_MAX = 64
 _FRAME = struct.Struct("<cI")
 
 
-class TapGone(JournalError):
-    """The tap cannot be reached, or no longer serves this journal."""
+class TapGone(JournalGone):
+    """The tap cannot be reached, or does not serve this journal (any more)."""
 
 
 # ---- the server ------------------------------------------------------------------------------------------------------
@@ -207,10 +215,12 @@ class Tap:
                     self._rows(connection, self._path(member), first, end, names)
                 case _:
                     raise RemoteProtocolError("an unknown request")
+        except JournalDamaged as error:
+            _send(connection, b"D", _short(error.what))
         except (JournalError, OSError) as error:
             if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
                 raise
-            _send(connection, b"E", str(error).encode(errors="replace")[:REQUEST_BYTES_MAX])
+            _send(connection, b"E", _short(str(error)))
 
     def _path(self, member: str) -> Path:
         """By id alone: no path from a reader is ever opened."""
@@ -241,7 +251,7 @@ def rows_between(journal: Journal, first: int, end: int, columns: Sequence[str])
     """The rows at positions ``first`` to ``end`` - 1.
 
     Raises:
-        JournalDamaged, JournalError: as for ``segment_batches``.
+        JournalDamaged, JournalGone: as for ``segment_batches``.
     """
     at = journal.first_idx
     for segment in journal.segments:
@@ -277,6 +287,10 @@ def _description(path: Path, known: int = 0) -> dict[str, Any]:
     views = file.read_text(encoding="utf-8") if file.exists() else ""  # the member has installed none yet
     closed = journal.closed is not None or bool(journal.failed)
     return {"header": header, "views": views[known:], "rows": [journal.first_idx, journal.end_idx], "closed": closed}
+
+
+def _short(text: str) -> bytes:
+    return text.encode(errors="replace")[:REQUEST_BYTES_MAX]
 
 
 def _serialized(batch: pa.RecordBatch) -> Any:
@@ -327,6 +341,7 @@ class TapClient:
 
         Raises:
             TapGone: it cannot be reached, or has a journal that cannot be read.
+            JournalDamaged: it has one that is damaged.
             RemoteProtocolError: its answer is invalid.
         """
         answer = self._json({"want": "members", "strict": strict})
@@ -342,6 +357,7 @@ class TapClient:
 
         Raises:
             TapGone: it cannot be reached, or has no such journal.
+            JournalDamaged: the journal is damaged.
             JournalError, RemoteProtocolError: its answer does not describe a journal.
         """
         known = self._views.get(member, "")
@@ -363,7 +379,7 @@ class TapClient:
         """The rows at positions ``first`` to ``end`` - 1 of a journal, all of them, in order.
 
         Raises:
-            TapGone, RemoteProtocolError: as above, also after some rows.
+            TapGone, JournalDamaged, RemoteProtocolError: as above, also after some rows.
         """
         import pyarrow as pa
 
@@ -415,9 +431,10 @@ class TapClient:
                 frame = _receive(connection, FRAME_BYTES_MAX)
                 if frame is None:
                     raise ConnectionError("it closed the connection")
-                if frame[0] == b"E":
+                if frame[0] in b"DE":
                     self._connection = connection
-                    raise TapGone(f"tap {self.address}: {frame[1].decode(errors='replace')}")
+                    error = JournalDamaged if frame[0] == b"D" else TapGone
+                    raise error(f"tap {self.address}: {frame[1].decode(errors='replace')}")
                 if frame[0] in b"JZ":
                     self._connection = connection
                 yield frame

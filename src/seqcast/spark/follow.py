@@ -19,18 +19,20 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from seqcast.errors import UsageError
 from seqcast.journal.reader import Installed, Journal
 from seqcast.journal.schema import JournalError
 from seqcast.spark.members import order_of
-from seqcast.spark.stores import Store
+from seqcast.spark.stores import Part, Store
 from seqcast.types import ViewId
 
 IDENTITY = ("global_seqno", "sender", "seqno", "index", "payload_hash")
 
+LOOK_S = 0.1
+"""A task whose journal is gone looks this often for another one."""
 NAMES_MAX = 16
 """At most this many views name the position of an offset: any number of views may have no messages."""
 Name = tuple[str, int, int | None]
@@ -158,7 +160,7 @@ class Follower:
     def __init__(self, stores: Sequence[Store], fail_on_data_loss: bool, failover_s: float) -> None:
         self._stores = stores
         self._fail_on_data_loss = fail_on_data_loss
-        self._failover_s = failover_s
+        self.failover_s = failover_s
         self._missed: dict[int, float] = {}  # member -> since when it seems lost, monotonic seconds
 
     def all(self) -> list[Found]:
@@ -223,7 +225,7 @@ class Follower:
             self._missed.pop(member, None)
             return followed, idx
         since = self._missed.setdefault(member, time.monotonic())
-        if wait and time.monotonic() < since + self._failover_s:
+        if wait and time.monotonic() < since + self.failover_s:
             return None
         return self._other(offset, followed) or ((followed, idx) if followed is not None else None)
 
@@ -272,6 +274,18 @@ class Follower:
                 return self._named(other, offset["member"], name, lost)
         raise NotYet
 
+    def reserve(self, found: Found, first: int, until: int, end: dict[str, Any]) -> Reserve:
+        """For the tasks of a batch.
+
+        Args:
+            first: position of the first row of a task.
+            until, end: position behind the last row of the batch, and its offset.
+        """
+        views = found.journal.views
+        ends = [*(view.idx for view in views[1:]), 1 << 62]
+        of = {view.tag: view.idx for view, last in zip(views, ends, strict=False) if last > first and view.idx < until}
+        return Reserve(self, found.id, of, {**end, "member": f"{found.id:016x}", "idx": until})
+
     def _named(self, other: Found, member: str, name: Name, lost: Found | None) -> int:
         """The position in a journal behind a global seqno of a view; raises as `position`."""
         journal, (text, seqno, apart) = other.journal, name
@@ -317,3 +331,67 @@ def _stable(view: Installed, lost: Found | None, apart: int | None) -> int:
     assert view.end is not None
     ends = [each.end for each in lost.journal.views if each.tag == view.tag] if lost is not None else []
     return min([view.end.stable, *(end.stable for end in ends if end is not None), *([] if apart is None else [apart])])
+
+
+@dataclass(frozen=True)
+class Reserve:
+    """Where a task goes on if the journal that it reads goes away.
+
+    Args:
+        member: owner of the journal.
+        views: of a stream's batch: tag and first position of each view that has rows of it.
+        end: of a stream's batch: the offset behind it. None: only the same member's journal, which may be in another
+            store too, has the same rows, as in a table.
+    """
+
+    follower: Follower
+    member: int
+    views: dict[int, int] = field(default_factory=dict)
+    end: dict[str, Any] | None = None
+
+    def rest(self, part: Part, at: int) -> Part | None:
+        """The rows of a part from a position on, to be read elsewhere. None: they are nowhere, also after some time
+        in which other members may show that they have the same.
+
+        Raises:
+            JournalError: a journal is damaged.
+        """
+        until = time.monotonic() + (self.follower.failover_s if self.end is not None else 0.0)
+        while (found := self._now(part, at)) is None:
+            if time.monotonic() >= until:
+                return None
+            time.sleep(LOOK_S)
+        store, journal, more = found[0].store, found[0].journal, found[1]
+        reserve = self
+        if more or journal.member.id != self.member:
+            assert self.end is not None
+            end = {**self.end, "member": f"{journal.member.id:016x}", "idx": self.end["idx"] + more}
+            views = {tag: idx + more for tag, idx in self.views.items()}
+            reserve = Reserve(self.follower, journal.member.id, views, end)
+        return replace(store.part(journal, part.wanted, at + more, part.end + more), reserve=reserve)
+
+    def _now(self, part: Part, at: int) -> tuple[Found, int] | None:
+        """A journal that has the rows now, and how much higher their positions in it are."""
+        own = self.follower.find(self.member)
+        if own is not None and _has(own, at, part.end):
+            return own, 0
+        for other in self.follower.all() if self.end is not None else ():
+            if other.id != self.member and (more := self._shift(other)) is not None:
+                if _has(other, at + more, part.end + more):
+                    return other, more
+        return None
+
+    def _shift(self, other: Found) -> int | None:
+        """How much higher the positions of the batch are in another member's journal; None: it does not show the same
+        messages. It does if it has the end of the batch, and as many messages in each view before."""
+        assert self.end is not None
+        try:
+            more = self.follower.position(other, self.end) - int(self.end["idx"])
+        except (NotYet, JournalError):  # the second: the others do not agree up to there
+            return None
+        theirs = {view.tag: view.idx - more for view in other.journal.views}
+        return more if self.views.items() <= theirs.items() else None
+
+
+def _has(found: Found, first: int, end: int) -> bool:
+    return found.journal.first_idx <= first and end <= found.journal.end_idx

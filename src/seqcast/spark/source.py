@@ -11,7 +11,7 @@ message arrives exactly once. When the member is lost the stream continues in an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,9 +28,9 @@ from seqcast._native.columns import texts
 from seqcast.errors import UsageError
 from seqcast.journal.live import values_of
 from seqcast.journal.reader import Journal, find
-from seqcast.journal.schema import JournalError
+from seqcast.journal.schema import JournalError, JournalGone
 from seqcast.spark import worker
-from seqcast.spark.follow import Follower, Found, NotYet, offset_at, offset_of
+from seqcast.spark.follow import Follower, Found, NotYet, Reserve, offset_at, offset_of
 from seqcast.spark.sink import Sink
 from seqcast.spark.stores import Part, Store, last_cut, pieces, stores_of
 
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 FORMAT = "seqcast"
 T = TypeVar("T")
+IN_VAIN_MAX = 8
+"""A task gives up if so many journals in a row, each there when it was looked for, go away before they give a row."""
 SCHEMA = {
     "member": "string", "idx": "bigint", "view_counter": "bigint", "view_tag": "bigint", "global_seqno": "bigint",
     "sender": "string", "sender_id": "bigint", "seqno": "bigint", "index": "int", "length": "int",
@@ -221,6 +223,7 @@ class JournalReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         parts: list[Part] = []
+        follower = Follower(self._stores, fail_on_data_loss=True, failover_s=0.0)
         found: dict[int, Found] = {}
         for store in self._stores:
             for journal in store.all():
@@ -229,7 +232,8 @@ class JournalReader(DataSourceReader):
             begin, end = self._wanted.span(each.journal)
             begin, end = max(begin, each.journal.first_idx), min(end, each.journal.end_idx)
             for first, last in each.store.ranges(each.journal, begin, end, self._wanted.since_ns):
-                parts.append(each.store.part(each.journal, self._wanted, first, last))
+                part = each.store.part(each.journal, self._wanted, first, last)
+                parts.append(replace(part, reserve=Reserve(follower, each.id)))
         return parts
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -325,7 +329,10 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "the journal that the query's checkpoint belongs to, or a crash of the machine took its tail"
             )
         return [
-            found.store.part(journal, self._wanted, first, last)
+            replace(
+                found.store.part(journal, self._wanted, first, last),
+                reserve=self._follower.reserve(found, first, until, end),
+            )
             for first, last in pieces(journal, max(begin, journal.first_idx), until)
         ]
 
@@ -354,11 +361,11 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _twice(look: Callable[[], T]) -> T:
-    """Looks at the journals, and once more if one of them is lost, with its tap or directory, between two requests: the
-    second look finds it gone, and goes by the others. If it is there but damaged, both say so."""
+    """Looks at the journals, and once more if one of them goes away, with its tap or directory, between two requests:
+    the second look finds it gone, and goes by the others."""
     try:
         return look()
-    except JournalError:
+    except JournalGone:
         return look()
 
 
@@ -373,10 +380,29 @@ def _no_path() -> str:
 def _rows(part: Part) -> Iterator[pa.RecordBatch]:
     """In a task: the rows of a part, in the wanted columns."""
     worker.settle()
-    for batch in part.batches():
-        kept = part.wanted.among(batch, part.names)
+    for source, batch in _batches(part):
+        kept = source.wanted.among(batch, source.names)
         if kept.num_rows:
-            yield _as_row(kept, part)
+            yield _as_row(kept, source)
+
+
+def _batches(part: Part) -> Iterator[tuple[Part, pa.RecordBatch]]:
+    """The rows of a part, each batch with the part that it is read as: if a journal goes away meanwhile, the rest of
+    the rows are read from where they are too."""
+    in_vain = 0
+    while True:
+        at = part.first
+        try:
+            for batch in part.batches():
+                at += batch.num_rows
+                yield part, batch
+            return
+        except JournalGone:
+            in_vain = in_vain + 1 if at == part.first else 0
+            rest = part.reserve.rest(part, at) if part.reserve and in_vain <= IN_VAIN_MAX else None
+            if rest is None:
+                raise
+            part = rest
 
 
 def _as_row(batch: pa.RecordBatch, part: Part) -> pa.RecordBatch:

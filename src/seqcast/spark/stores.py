@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypedDict
@@ -21,6 +21,7 @@ from seqcast.journal.tap import TapClient, TapGone, read_token, rows_between
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from seqcast.spark.follow import Reserve
     from seqcast.spark.source import Wanted
 
 PARTITION_BYTES = 128 << 20
@@ -70,6 +71,7 @@ class Part(InputPartition):
     wanted: Wanted
     first: int
     end: int
+    reserve: Reserve | None = field(default=None, kw_only=True)
 
     @property
     def columns(self) -> list[str]:
@@ -78,7 +80,12 @@ class Part(InputPartition):
         return [name for name in (*COLUMNS, "payload") if name in needed]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """In a task: the rows."""
+        """In a task: the rows.
+
+        Raises:
+            JournalGone: the journal went away meanwhile; also after some rows.
+            JournalDamaged: it is not as it was written.
+        """
         raise NotImplementedError
 
 
