@@ -604,6 +604,23 @@ def test_what_a_journal_claims_is_compared_with_the_others(
     assert re.search(says, audit.as_text()), audit.as_text()
 
 
+def test_a_member_that_left_by_a_view_that_lists_it_skipped_that_view(here: Any, tmp_path: Path) -> None:
+    script = Script()
+    script.stories[D][2] = (script.v3, list(script.at(B, script.v3)))
+    for who in (B, C, D, E):
+        left_by = script.v4 if who is D else None
+        journal(tmp_path / "sound", who, script.stories[who], successor=left_by)
+    assert failed(check_cluster(here, find([tmp_path / "sound"]))) == set()
+    for who in (B, C, E):
+        story = [(replace(of, members=(B, C, D, E)) if of == script.v4 else of, rows)
+                 for of, rows in script.stories[who]]  # fmt: skip
+        journal(tmp_path / "false", who, story)
+    journal(tmp_path / "false", D, script.stories[D], successor=script.v4)
+    report = check_cluster(here, find([tmp_path / "false"]))
+    assert failed(report) == {"views"}, report.as_text()
+    assert "d recorded that it left by view 4 [b, c, d, e], in which it is listed" in report.as_text()
+
+
 @pytest.mark.long
 def test_a_gap_behind_many_views_of_one_segment_is_found(here: Any, tmp_path: Path) -> None:
     """Formerly a bound of 10,000 runs of one view each ended the look at a segment."""

@@ -404,6 +404,42 @@ def test_a_record_that_contradicts_itself_is_damage(tmp_path: Path, line: int, c
         journal_read.read(views.parent)
 
 
+@pytest.mark.parametrize(
+    ("file", "place", "value"),
+    [
+        ("journal.json", ["cluster"], 1),
+        ("journal.json", ["member", "name"], ["a"]),
+        ("views.jsonl", ["members", 0, 0], "\ud800"),
+        ("views.jsonl", ["members", 0, 0], None),
+        ("views.jsonl", ["idx"], 0.5),
+        ("views.jsonl", ["at_ns"], []),
+        ("views.jsonl", ["order"], {}),
+        ("views.jsonl", ["sequencer"], "0"),
+        ("segments.json", ["started"], float("inf")),
+        ("segments.json", ["first"], -1),
+        ("segments.json", ["rolled", 0, "rows"], "3"),
+        ("segments.json", ["rolled", 0, "last_ns"], 1 << 63),
+        ("segments.json", ["rolled", 0, "size"], True),
+        ("events.jsonl", ["event"], "another"),
+        ("events.jsonl", ["counter"], None),
+        ("events.jsonl", ["joined"], 5),
+    ],
+)
+def test_a_value_of_another_type_is_damage_under_any_checksum(
+    tmp_path: Path, file: str, place: list[Any], value: Any
+) -> None:
+    path = journal(tmp_path, A, [(V1, rows_of(30))]) / file
+    first, *others = path.read_text().splitlines(keepends=True)
+    record: Any = seals.unseal(first)
+    inside = record
+    for step in place[:-1]:
+        inside = inside[step]
+    inside[place[-1]] = value
+    path.write_text("".join([seals.seal(record) + "\n", *others]))
+    with pytest.raises(JournalDamaged):
+        list(journal_read.read(path.parent).events())
+
+
 @pytest.mark.parametrize("bit", range(8))
 def test_a_flipped_bit_at_the_end_of_the_last_view_record_is_damage(tmp_path: Path, bit: int) -> None:
     path = journal(tmp_path, A, [(V1, rows_of(4)), (V2, rows_of(4))], closed=None)

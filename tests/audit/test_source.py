@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -180,6 +181,44 @@ def test_segments_that_no_row_can_come_from_are_not_read(tmp_path: Path) -> None
 
     assert 0 < segments(view="2") < segments()
     assert segments(since="2033-01-01") == 0
+
+
+def test_rows_before_a_clock_was_set_back_are_found_by_their_time(tmp_path: Path) -> None:
+    writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0.001, payload="hash")
+    writer.view(V1, at_ns=1, prefix=True, total=True)
+    for at, year in enumerate((2023, 2022)):
+        writer.batch(batch_of(FIRST[10 * at : 10 * at + 10], V1, (year - 1970) * 31_556_952_000_000_000), V1)
+    writer.close("leave")
+    planned = JournalReader([Folders([str(tmp_path)])], Wanted.of({"since": "2022-10-01"}))
+    assert sum(batch.num_rows for part in planned.partitions() for batch in planned.read(part)) == 10
+
+
+@pytest.mark.parametrize(
+    ("options", "rows"),
+    [
+        ({"until": "1970-01-01"}, 0),
+        ({"until": "0001-01-01"}, 0),
+        ({"until": "9999-12-31"}, 300),
+        ({"since": "0001-01-01"}, 300),
+        ({"since": "9999-12-31"}, 0),
+    ],
+)
+def test_any_time_may_be_a_bound(tmp_path: Path, options: dict[str, str], rows: int) -> None:
+    path = journal(tmp_path, A, [(V1, FIRST)], payload="hash")
+    planned = JournalReader([Folders([str(path)])], Wanted.of(options))
+    assert sum(batch.num_rows for part in planned.partitions() for batch in planned.read(part)) == rows
+
+
+def test_a_copy_of_a_journal_is_no_second_one_and_does_not_replace_it(tmp_path: Path) -> None:
+    path = journal(tmp_path, A, [(V1, FIRST)], payload="hash")
+    copy = tmp_path / f"{path.name}-older"
+    shutil.copytree(path, copy)
+    (tmp_path / "link").symlink_to(path)
+    assert reader.journal_files([tmp_path]) == {A.id: path.resolve()}
+    with pytest.raises(reader.JournalError, match=f"{copy.name} are journals of the same member"):
+        JournalReader([Folders([str(tmp_path)])], Wanted()).partitions()
+    shutil.rmtree(copy)
+    assert len(JournalReader([Folders([str(tmp_path)])], Wanted()).partitions()) == 1
 
 
 def test_a_stream_follows_a_journal_while_it_is_written(session: Any, tmp_path: Path) -> None:

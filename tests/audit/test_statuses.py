@@ -13,6 +13,9 @@ pytest.importorskip("pyspark")
 
 from journal_data import Row, journal, member, view
 
+from seqcast.errors import SparkFailed
+from seqcast.spark.session import open_session
+
 A, B = member("a"), member("b")
 
 WITHOUT_SPARK = """
@@ -94,6 +97,12 @@ def test_an_audit_without_a_verdict_does_not_say_that_a_guarantee_is_broken(
 ) -> None:
     done = audit(WITHOUT_SPARK.format(what=what), journals)
     assert (done.returncode, last_line(done), done.stdout) == (status, says, ""), done.stderr
+
+
+def test_spark_without_temporary_files_is_no_verdict(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
+    with pytest.raises(SparkFailed, match=r"^no temporary files can be written: .*; free some space, or set TMPDIR$"):
+        open_session()
 
 
 def test_output_that_cannot_be_written_is_no_verdict(journals: str, tmp_path: Path) -> None:

@@ -30,6 +30,14 @@ are not worth a line."""
 Counters = Mapping[str, int]
 
 
+_FIELDS: Final[dict[str, dict[str, type]]] = {
+    "counters": {"rose": dict},
+    "view": {"counter": int, "joined": list, "left": list},
+    "event": {"kind": str, "text": str},
+}
+"""What a line has besides ``event`` and ``at_ns``, as far as it is read here."""
+
+
 class EventsWriter:
     """Writes the events of one journal. Called by the journal's thread alone.
 
@@ -92,6 +100,18 @@ def read_events(directory: Path) -> Iterator[dict[str, Any]]:
             raise JournalDamaged(f"{path} cannot be read: {error.strerror}") from error
         for number, line in enumerate(lines[:-1], 1):
             try:
-                yield seals.unseal(line)
-            except ValueError as error:
+                event = _checked(seals.unseal(line))
+            except (ValueError, KeyError, TypeError) as error:
                 raise JournalDamaged(f"{path}, line {number}, is not an event: {error}") from error
+            yield event
+
+
+def _checked(event: dict[str, Any]) -> dict[str, Any]:
+    seals.typed(event["at_ns"], int)
+    for name, kind in _FIELDS[event["event"]].items():
+        seals.typed(event[name], kind)
+    for name in (*event.get("joined", ()), *event.get("left", ()), *event.get("rose", ())):
+        seals.typed(name, str)
+    for rose in event.get("rose", {}).values():
+        seals.typed(rose, int)
+    return event

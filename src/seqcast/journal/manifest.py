@@ -21,7 +21,8 @@ class Rolled:
 
     Args:
         first_idx: position of its first row.
-        last_ns: when its last row was delivered, ns since 1970.
+        last_ns: the latest time at which one of its rows was delivered, ns since 1970. (The last row may be earlier:
+            clocks can be set back.)
         size: bytes of the file.
         hash: XXH3 of the file, 16 hexadecimal digits.
     """
@@ -127,11 +128,26 @@ def load(directory: Path) -> Manifest:
     path = directory / MANIFEST_FILE
     try:
         record: dict[str, Any] = seals.unseal(path.read_bytes())
-        rolled = {entry["number"]: Rolled(**entry) for entry in record["rolled"]}
-        return Manifest(int(record["started"]), rolled, int(record["first"]), int(record["first_idx"]))
+        rolled = {entry["number"]: _rolled(entry) for entry in record["rolled"]}
+        return Manifest(_number(record["started"]), rolled, _number(record["first"]), _number(record["first_idx"]))
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not directory.exists():
             raise JournalGone(f"{directory} is not there any more") from error
         raise JournalDamaged(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise JournalDamaged(f"{path} is damaged: {error}") from error
+
+
+def _rolled(entry: dict[str, Any]) -> Rolled:
+    found = Rolled(**entry)
+    for value in (found.number, found.rows, found.first_idx, found.size):
+        _number(value)
+    seals.typed(found.last_ns, int)
+    seals.typed(found.hash, str)
+    return found
+
+
+def _number(value: Any) -> int:
+    if seals.typed(value, int) < 0:
+        raise ValueError(f"{value} where it should have a number that is not negative")
+    return int(value)

@@ -103,7 +103,7 @@ class Segment:
     Args:
         live: a stream that was not rolled by then (the member crashed, or still writes).
         size: bytes of the file; of a stream, those of its whole messages.
-        last_ns: when the last row of a rolled segment was delivered, ns since 1970; 0 for a live one.
+        last_ns: the latest time at which a row of a rolled segment was delivered, ns since 1970; 0 for a live one.
         hash: XXH3 of a rolled file, from the manifest.
         torn: the last batch of the stream is incomplete.
     """
@@ -230,19 +230,26 @@ def find(paths: Sequence[str | Path], *, open_segments: bool = True) -> list[Jou
 
 def journal_files(paths: Sequence[str | Path], *, strict: bool = False) -> dict[int, Path]:
     """The journals in the given directories now: id of the member -> its directory. Leaves out what is missing,
-    directories that may not be read, and journals that this version cannot read.
+    directories that may not be read, journals that this version cannot read, and copies of one before, by name.
 
     Raises:
-        JournalError: if ``strict``, instead of leaving out what cannot be read.
+        JournalError: if ``strict``, instead of leaving out what cannot be read, or what is there twice.
     """
-    found = {}
+    found: dict[int, Path] = {}
     unreadable = contextlib.nullcontext() if strict else contextlib.suppress(JournalError)
     for given in map(Path, paths):
         with unreadable:
             for path in _journals_in(given) if os.path.isdir(given) else ():
                 with unreadable:
-                    found[int(_header(_header_text(path), path)["member"]["id"], 16)] = path.resolve()
+                    member, place = int(_header(_header_text(path), path)["member"]["id"], 16), path.resolve()
+                    if found.setdefault(member, place) != place:
+                        raise same_member(found[member], place)
     return found
+
+
+def same_member(one: Path, other: Path) -> JournalError:
+    """The error that two directories are journals of one member."""
+    return JournalError(f"{one} and {other} are journals of the same member: give one of them")
 
 
 def read(path: str | Path, *, open_segments: bool = True) -> Journal:
@@ -499,8 +506,10 @@ def _header(text: str, path: Path) -> dict[str, Any]:
                 f"{' and '.join(map(str, READ_VERSIONS))}: use the seqcast that wrote it"
             )
         seals.unseal(text)
-        kinds = (str(header["cluster"]), int(header["member"]["id"], 16), header["member"]["name"])
-        if header["payload"] not in PAYLOAD_MODES or not isinstance(header["deliver_own"], bool) or not kinds[1]:
+        for name in (header["cluster"], header["member"]["name"]):
+            seals.typed(name, str)
+        unknown = not int(header["member"]["id"], 16) or header["payload"] not in PAYLOAD_MODES
+        if unknown or not isinstance(header["deliver_own"], bool):
             raise ValueError
         if not isinstance(header["safe"] if header["schema_version"] >= 7 else False, bool):
             raise ValueError
@@ -537,15 +546,14 @@ def _views(data: bytes, path: Path) -> tuple[tuple[Installed, ...], tuple[str | 
         try:
             record = seals.unseal(line)
             if (closes := record["closes"]) and views and views[-1].tag == int(closes["tag"], 16):
-                clocks = tuple((int(sender, 16), int(least_ns)) for sender, least_ns in closes["clocks"])
+                clocks = tuple((int(sender, 16), seals.typed(least_ns, int)) for sender, least_ns in closes["clocks"])
+                place = seals.typed(closes["end"], int), seals.typed(closes["stable"], int)
                 successor = record["tag"] if record["event"] == "view" else closes.get("successor", "0")
-                end = ViewEnd(
-                    int(record["idx"]), int(closes["end"]), int(closes["stable"]), clocks, int(successor, 16)
-                )  # fmt: skip
+                end = ViewEnd(seals.typed(record["idx"], int), *place, clocks, int(successor, 16))
                 views[-1] = replace(views[-1], end=end)
             elif closes and views and record["event"] == "close":
                 raise ValueError("it closes another view than the last one")
-            if int(record["idx"]) < 0:
+            if seals.typed(record["idx"], int) < 0:
                 raise ValueError("its position is below 0")
             if record["event"] == "close":
                 closed = str(record["reason"]), int(record["idx"])
@@ -575,11 +583,11 @@ def _installed(record: dict[str, Any]) -> Installed:
     return Installed(
         view_id=view_id,
         tag=view_id.tag,
-        members=tuple(Member(name, int(key, 16)) for name, key in record["members"]),
-        order=record["order"],
-        sequencer=record["sequencer"],
-        mechanism=record["mechanism"],
-        at_ns=record["at_ns"],
+        members=tuple(Member(seals.typed(name, str), int(key, 16)) for name, key in record["members"]),
+        order=seals.typed(record["order"], str),
+        sequencer=seals.typed(record["sequencer"], int),
+        mechanism=seals.typed(record["mechanism"], str),
+        at_ns=seals.typed(record["at_ns"], int),
         idx=record["idx"],
         subgroups=tuple((int(tag, 16), tuple(int(key, 16) for key in ids)) for tag, ids in record["subgroups"]),
         closes=int(record["closes"]["tag"], 16) if record["closes"] else 0,

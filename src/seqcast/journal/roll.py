@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqcast.journal import seals
-from seqcast.journal.live import rows_schema
+from seqcast.journal.live import rows_schema, values_of
 from seqcast.journal.manifest import ManifestWriter, Rolled, load, save
 from seqcast.journal.schema import JournalError, segment_name, segment_number
 from seqcast.journal.stream import SUMS_SUFFIX, Message, read_sums, stream_batches, stream_schema
@@ -88,7 +88,8 @@ def rewrite(journal: Path, number: int, table: pa.Table) -> None:
     path = journal / segment_name(number, "parquet")
     pq.write_table(table, path, **_options(table.schema))
     before = load(journal)
-    first_idx, last_ns = (table["idx"][0].as_py(), table["delivered_ns"][-1].as_py()) if table.num_rows else (0, 0)
+    first_idx = table["idx"][0].as_py() if table.num_rows else 0
+    last_ns = max(table["delivered_ns"].to_pylist(), default=0)
     rolled = describe(path, number, table.num_rows, first_idx, last_ns)
     save(journal, dataclasses.replace(before, rolled={**before.rolled, number: rolled}))
 
@@ -114,7 +115,7 @@ def _write(stream: Path, messages: list[Message], path: Path, pause: Callable[[]
 
         for batch in stream_batches(stream, messages):
             first_idx = first_idx if rows else batch["idx"][0].as_py()
-            last_ns = batch["delivered_ns"][-1].as_py()
+            last_ns = max(last_ns, int(values_of(batch["delivered_ns"], "int64").max()))  # clocks can be set back
             rows += batch.num_rows
             group.append(batch)
             while sum(each.num_rows for each in group) >= limit:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from seqcast._native.columns import payload_hash
 
 _MARK = ', "check": "'
+_T = TypeVar("_T")
 
 
 class SealError(ValueError):
@@ -52,6 +53,22 @@ def unseal(line: str | bytes) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise SealError("it is no JSON object")
     return record
+
+
+def typed(value: Any, kind: type[_T]) -> _T:
+    """The value of a sealed field. A checksum shows that nobody altered it by accident, not who wrote it.
+
+    Raises:
+        TypeError: it has another type.
+        ValueError: it is a number of more than 64 bits, or text that has no encoding.
+    """
+    if type(value) is not kind:
+        raise TypeError(f"{value!r} where it should have a value of type {kind.__name__}")
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        raise ValueError(f"{value} where it should have a number of 64 bits")
+    if isinstance(value, str):
+        value.encode()
+    return value
 
 
 def replace(path: Path, record: dict[str, Any]) -> None:

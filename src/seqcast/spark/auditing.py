@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqcast.errors import UsageError
-from seqcast.journal.reader import Journal, find
-from seqcast.journal.schema import JournalError, signed
+from seqcast.journal.reader import Journal, find, same_member
+from seqcast.journal.schema import signed
 from seqcast.spark import compare, members
 from seqcast.spark.lookup import EVERYTHING, Lookup, Place, inside, run_tasks
 from seqcast.spark.segments import Summary, summarize
@@ -103,7 +103,7 @@ def check_cluster(
     owners: dict[int, Journal] = {}
     for journal in journals:
         if (other := owners.setdefault(journal.member.id, journal)) is not journal:
-            raise JournalError(f"{other.path} and {journal.path} are journals of the same member: give one of them")
+            raise same_member(other.path, journal.path)
     names = members.Names(journals)
     tell(f"reading {sum(len(journal.segments) for journal in journals)} segments of {len(journals)} journals")
     summaries = _summaries(spark, journals, payloads)
@@ -183,6 +183,21 @@ def _check_views(journals: Sequence[Journal], names: members.Names, report: Repo
                     f"{names.view(signed(one.tag))}",
                 )
     _check_predecessors(journals, names, report)
+    _check_leavers(journals, names, report)
+
+
+def _check_leavers(journals: Sequence[Journal], names: members.Names, report: Report) -> None:
+    """A member leaves by a view that it is not in."""
+    known = {view.tag: view for journal in journals for view in journal.views}
+    for number, journal in enumerate(journals):
+        end = journal.views[-1].end if journal.views else None
+        next_view = known.get(end.successor) if end is not None else None
+        if next_view is not None and any(member.id == journal.member.id for member in next_view.members):
+            report.violation(
+                "views",
+                f"{names.journal(number)} recorded that it left by {names.view(signed(next_view.tag))}, in which it is "
+                "listed: it skipped that view",
+            )
 
 
 def _check_foreign(journals: Sequence[Journal], others: Sequence[Journal], report: Report) -> None:

@@ -86,12 +86,9 @@ def open_session(master: str | None = None, *, name: str = "seqcast audit", ship
     master = master or "local[*]"
     local = master.startswith("local")
     java = find_java()
-    files = Path(tempfile.mkdtemp(prefix="seqcast-spark-"))
-    atexit.register(shutil.rmtree, files, ignore_errors=True)
-    (files / "conf").mkdir()
-    (files / "conf" / "log4j2.properties").write_text(_LOG4J, encoding="utf-8")
+    files = _files_of(java)
     environment: dict[str, str | None] = {
-        "JAVA_HOME": str(_shim(java, files)),
+        "JAVA_HOME": str(files / "java" if os.name == "posix" else java.parent.parent),
         "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON") or sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_CONF_DIR": str(files / "conf"),
@@ -133,6 +130,28 @@ def open_session(master: str | None = None, *, name: str = "seqcast audit", ship
         session.stop()
         raise KeyboardInterrupt
     return session
+
+
+def _files_of(java: Path) -> Path:
+    """A temporary directory with Spark's settings, and a JAVA_HOME with a ``java`` that drops the launcher's needless
+    options.
+
+    Raises:
+        SparkFailed: it cannot be made.
+    """
+    try:
+        files = Path(tempfile.mkdtemp(prefix="seqcast-spark-"))
+        atexit.register(shutil.rmtree, files, ignore_errors=True)
+        (files / "conf").mkdir()
+        (files / "conf" / "log4j2.properties").write_text(_LOG4J, encoding="utf-8")
+        if os.name == "posix":
+            shim = files / "java" / "bin" / "java"
+            shim.parent.mkdir(parents=True)
+            shim.write_text(_SHIM.format(java=str(java).replace("'", "'\\''")), encoding="utf-8")
+            shim.chmod(0o755)
+    except OSError as error:
+        raise SparkFailed(f"no temporary files can be written: {error}; free some space, or set TMPDIR") from error
+    return files
 
 
 def _packed(files: Path) -> Path:
@@ -245,17 +264,6 @@ def java_version(java: Path) -> int:
         return 0
     match = re.search(r'version "(?:1\.)?(\d+)', told)
     return int(match[1]) if match else 0
-
-
-def _shim(java: Path, files: Path) -> Path:
-    """A JAVA_HOME with a ``java`` that drops the launcher's needless options."""
-    if os.name != "posix":
-        return java.parent.parent
-    target = files / "java" / "bin" / "java"
-    target.parent.mkdir(parents=True)
-    target.write_text(_SHIM.format(java=str(java).replace("'", "'\\''")), encoding="utf-8")
-    target.chmod(0o755)
-    return files / "java"
 
 
 @contextlib.contextmanager

@@ -92,8 +92,8 @@ class Wanted:
         return cls(
             frozenset(map(int, counters)),
             frozenset(_listed(options.get("sender", ""))),
-            _time_ns("since", options.get("since")) or 0,
-            _time_ns("until", options.get("until")) or (1 << 63) - 1,
+            _time_ns("since", options.get("since"), 0),
+            _time_ns("until", options.get("until"), (1 << 63) - 1),
             columns_of(options),
         )
 
@@ -157,16 +157,17 @@ def _listed(text: str) -> list[str]:
     return [each.strip() for each in text.split(",") if each.strip()]
 
 
-def _time_ns(name: str, text: str | None) -> int | None:
+def _time_ns(name: str, text: str | None, default: int) -> int:
+    """ns since 1970, of a time from then to 2262: 64 bits have no others."""
     if text is None:
-        return None
+        return default
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
         how = "give a time such as 2026-11-22T10:00:00+00:00 (UTC without a zone)"
         raise UsageError(f"{name}={text!r}: {how}") from None
     since_1970 = (time if time.tzinfo else time.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
-    return (since_1970 // timedelta(microseconds=1)) * 1000
+    return min(max(0, since_1970 // timedelta(microseconds=1) * 1000), (1 << 63) - 1)
 
 
 class JournalSource(DataSource):
