@@ -373,6 +373,15 @@ def test_a_thread_that_waits_for_a_pause_is_told_when_another_resumes():
         assert a.resume()
 
 
+def test_a_member_that_has_left_cannot_pause_the_group_and_is_told_so():
+    with group_of(1) as (group,):
+        group.leave()
+        with pytest.raises(seqcast.NotMember, match="has left the group"):
+            group.suspend()
+        with pytest.raises(seqcast.NotMember), group.suspended():
+            pass
+
+
 def test_a_pause_lasts_no_longer_than_its_limit():
     with group_of(2, pause_s_max=0.2) as (a, b):
         a.suspend(LIMIT_S)

@@ -36,7 +36,12 @@ class Pausing(GroupBase):
         """
         self._refuse_forked()
         self._refuse_callback("suspend")
-        self._runner.suspend(self.config.flush_deadline_s if timeout is None else nanoseconds(timeout) / 1e9)
+        try:
+            self._runner.suspend(self.config.flush_deadline_s if timeout is None else nanoseconds(timeout) / 1e9)
+        except SuspendTimeout:
+            if self._runner.over:
+                raise self._not_member() from None
+            raise
 
     def resume(self) -> bool:
         """Ends the pause of ``suspend``.
