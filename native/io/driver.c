@@ -86,4 +86,5 @@ void sc_driver_counters(const sc_driver *d, sc_io_counters *io, sc_drive_counter
     READ(drive, d->counters, kicks);
 #undef READ
     drive->flushes_left = (uint64_t)sc_load(&d->tx.left);
+    drive->flushes_handed = (uint64_t)sc_load(&d->tx.handed_over);
 }

@@ -29,7 +29,8 @@ typedef struct {
     uint64_t nap_bytes; /* the most that a nap was expected to gather, at the rate before it */
     uint64_t kicks; /* of the I/O thread */
     uint64_t flushes_left; /* flushes left to another thread that was transmitting */
-} sc_drive_counters; /* all but the last are written under `role.lock`, or by the role's holder */
+    uint64_t flushes_handed; /* left to the I/O thread, as there was ever more to transmit */
+} sc_drive_counters; /* all but the last two are written under `role.lock`, or by the role's holder */
 
 /* Each part belongs to one file, which documents it; other files call its functions (io/driver_internal.h). */
 
@@ -39,6 +40,8 @@ typedef struct { /* transmit.c */
     sc_atomic wanted; /* SC_FLUSH_* bits, set by threads that found `lock` taken */
     sc_atomic due; /* monotonic time at which the next flush would keep to one in each `flush_ns_min` */
     sc_atomic flush_asked; /* the I/O thread is to flush unsent bytes */
+    sc_atomic handed; /* the I/O thread is to continue */
+    sc_atomic handed_over; /* how often it was */
     sc_atomic left; /* flushes left to the thread that was transmitting */
 } sc_transmitter;
 

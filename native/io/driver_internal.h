@@ -25,6 +25,8 @@ void sc_transmitter_free(sc_transmitter *tx);
 /* When the I/O thread flushes what is packed, if nothing is packed or flushed until then; and its flush. */
 int64_t sc_rest_due(const sc_driver *d);
 void sc_flush_rest(sc_driver *d);
+/* Another thread has left its transmitting to the caller, the I/O thread or the holder of the receive role: once. */
+int sc_takes_over(sc_driver *d);
 
 /* receive.c; by the role's holder */
 int sc_round_init(sc_round *round);

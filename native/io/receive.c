@@ -214,6 +214,6 @@ int sc_round_run(sc_driver *d, int64_t until, int may_nap) {
         if (now - d->round.deadline > LATE_NS) receive(d, SC_IO_ALL, FIRST_BATCH, &urgent);
         run_timers(d, now, &urgent);
     }
-    if (urgent) sc_driver_flush(d, 0);
+    if (sc_takes_over(d) || urgent) sc_driver_flush(d, 0);
     return woken;
 }

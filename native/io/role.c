@@ -213,6 +213,12 @@ void sc_driver_run(sc_driver *d) {
             since = sc_now();
             continue;
         }
+        if (sc_takes_over(d)) {
+            sc_mutex_unlock(&d->role.lock);
+            sc_driver_flush(d, 0);
+            sc_mutex_lock(&d->role.lock);
+            continue;
+        }
         if (sc_load(&d->tx.flush_asked)) {
             sc_mutex_unlock(&d->role.lock);
             look_after_unsent(d);

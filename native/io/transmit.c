@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #define TX_RUNS 8
+#define FLUSH_NS_MOST 2000000 /* of one thread; then the I/O thread continues */
 #define DEADLINE_SLACK_NS 500000
 /* After a pause a sender may flush this many messages in a row, each in its own datagram. */
 #define FLUSH_BURST 8
@@ -19,11 +20,13 @@ void sc_transmitter_free(sc_transmitter *tx) {
     tx->runs = NULL;
 }
 
-static void transmit(sc_driver *d, int all) {
+/* Returns whether there may be more when the time of the flush, which began at *since, is up. */
+static int transmit(sc_driver *d, int all, int64_t *since) {
     int n, own;
-    int64_t deadline = SC_NEVER;
+    int64_t now, deadline = SC_NEVER;
     do {
-        int64_t now = sc_now();
+        now = sc_now();
+        if (!*since) *since = now;
         sc_mutex_lock(d->lock);
         uint64_t sendable = sc_engine_sendable(d->engine);
         n = sc_engine_transmit(d->engine, d->tx.runs, TX_RUNS, now, all);
@@ -34,14 +37,30 @@ static void transmit(sc_driver *d, int all) {
         sc_mutex_unlock(d->lock);
         if (credit) sc_wake_caller(d, SC_WANT_SENDABLE);
         if (n > 0) sc_io_send(&d->io, d->tx.runs, n);
-    } while (n > 0);
+    } while (n > 0 && now - *since < FLUSH_NS_MOST);
     /* A tail probe may be due long before the holder of the receive role would check. */
     if (deadline < sc_load(&d->waits.sleep_until) - DEADLINE_SLACK_NS) sc_io_wake(&d->io);
     if (own) sc_wake_caller(d, SC_WANT_DELIVERY); /* sent messages are delivered here too */
+    return n > 0;
 }
+
+/* While another thread receives, there may always be more to transmit: acks, and at a sequencer the forwards of all. A sender
+ * that went on would transmit for others and never return to its caller, and the control thread would handle no event. */
+static void hand_over(sc_driver *d, int64_t wanted) {
+    sc_or(&d->tx.wanted, wanted);
+    sc_add(&d->tx.handed_over, 1);
+    sc_mutex_lock(&d->role.lock);
+    sc_store(&d->tx.handed, 1);
+    sc_kick_io(d);
+    sc_mutex_unlock(&d->role.lock);
+}
+
+int sc_takes_over(sc_driver *d) { return sc_load(&d->tx.handed) && sc_exchange(&d->tx.handed, 0); }
 
 void sc_driver_flush(sc_driver *d, int all) {
     int64_t wanted = all ? SC_FLUSH_ALL : SC_FLUSH_FULL;
+    int64_t since = 0;
+    int more = 0;
     do {
         if (!sc_mutex_trylock(&d->tx.lock)) {
             sc_or(&d->tx.wanted, wanted);
@@ -50,8 +69,12 @@ void sc_driver_flush(sc_driver *d, int all) {
                 return;
             }
         }
-        if (!sc_load(&d->stop)) transmit(d, wanted == SC_FLUSH_ALL);
+        if (!sc_load(&d->stop)) more = transmit(d, wanted == SC_FLUSH_ALL, &since);
         sc_mutex_unlock(&d->tx.lock);
+        if (more) {
+            hand_over(d, wanted);
+            return;
+        }
         wanted = sc_exchange(&d->tx.wanted, 0);
         if (wanted & SC_FLUSH_ALL) wanted = SC_FLUSH_ALL;
     } while (wanted);

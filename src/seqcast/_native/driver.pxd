@@ -94,6 +94,7 @@ cdef extern from "io/driver.h" nogil:
         uint64_t nap_bytes
         uint64_t kicks
         uint64_t flushes_left
+        uint64_t flushes_handed
 
     ctypedef struct sc_driver:
         sc_io io
