@@ -8,7 +8,8 @@ CLOCK_MONOTONIC, one clock for all processes, from before the signal:
 
     detection  until the member that closes the view suspects the killed one
     stall      the longest ``send_batch`` of a survivor that had not returned before the kill, and that began before
-               this survivor was delivered the first message of the next view
+               this survivor was delivered the first message of the next view; of one that began before the kill, what
+               came after it, as full load makes sends take milliseconds without any failure
     before     the longest one in the half second before the kill, and
     after      the longest one that began in the half second after that delivery: what credit and the scheduler take
                anyway, with four, or three, busy processes on few cores
@@ -55,7 +56,7 @@ BESIDE_S = 0.5
 """Sends that are shown beside the stall begin or end within this time before and after it."""
 STALL = (
     "the longest send of any survivor that had not returned before the kill and that began before it was delivered a "
-    "message of the next view"
+    "message of the next view, counted from the kill"
 )
 """What a stall is, for the page made from the figures."""
 STALL_MS = 20.0
@@ -82,7 +83,8 @@ def longest_sends(returns: Sequence[int], killed_ns: int, resumed_ns: int) -> di
         else:
             what = "after_ms" if begin < resumed_ns + beside_ns else ""
         if what:
-            found[what] = max(found[what], (end - begin) / 1e6)
+            since = begin if what != "stall_ms" else max(begin, killed_ns)
+            found[what] = max(found[what], (end - since) / 1e6)
     return found
 
 
@@ -94,15 +96,19 @@ def say(event: str, **values: Any) -> None:
 
 
 class Suspicions(logging.Handler):
-    """When this member first suspected another, monotonic ns; 0: not yet."""
+    """When this member suspected another, monotonic ns."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
-        self.first_ns = 0
+        self.at_ns: list[int] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        if not self.first_ns and "suspects" in record.getMessage():
-            self.first_ns = time.monotonic_ns()
+        if "suspects" in record.getMessage():
+            self.at_ns.append(time.monotonic_ns())
+
+    def first_after(self, killed_ns: int) -> float | None:
+        """Milliseconds after the kill. On busy cores a live member may have been suspected for a moment before it."""
+        return next(((at - killed_ns) / 1e6 for at in self.at_ns if at >= killed_ns), None)
 
 
 class Received:
@@ -203,7 +209,7 @@ class Worker:
         say(
             "checked",
             **longest_sends([at for at, _ in self.returns], killed_ns, resumed_ns),
-            detection_ms=(self.suspicions.first_ns - killed_ns) / 1e6 if self.suspicions.first_ns else None,
+            detection_ms=self.suspicions.first_after(killed_ns),
             returned=max((count for at, count in self.returns if at <= killed_ns), default=0),
             lost=sum(max(0, count - self.received.next.get(sender, 0)) for sender, count in due.items()),
             wrong=self.received.wrong,
