@@ -7,6 +7,8 @@ SOURCES := setup.py $(wildcard native/*/*.c native/*/*.h src/seqcast/_native/*.p
 
 .PHONY: demo test test-all lint bench bench-figures bench-order bench-pipeline fuzz tsan sim seeds-long mutants chaos figures clean help
 .DELETE_ON_ERROR:
+# Tests start hundreds of interpreters; without their bytecode each compiles the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 demo: $(VENV)/.ready-demo ## a group on this machine: a crash, a join, and Spark's verdict (ARGS="--input FILE")
 	$(BIN)/python -m seqcast demo $(ARGS)

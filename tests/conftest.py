@@ -1,6 +1,7 @@
 """What all tests share: an environment without the caller's Java and Spark; what needs root is left out without it, and
 the end of a run says what was left out, and how to get what it waits for."""
 
+import gc
 import os
 import re
 import shutil
@@ -16,6 +17,16 @@ settings.load_profile("seqcast")
 
 for name in ("JAVA_TOOL_OPTIONS", "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "PYSPARK_PYTHON"):
     os.environ.pop(name, None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What collecting makes stays to the end: the collector does not look through it again and again."""
+    gc.disable()
+    result = yield
+    gc.freeze()
+    gc.enable()
+    return result
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups

@@ -71,10 +71,11 @@ def test_all_guarantees_hold_in_a_storm_of_view_changes(order, seeds):
     assert RARE_EDGES <= edges, "the storms no longer take them: make what leads to them more common in families.STORM"
 
 
-def test_a_seed_replays_exactly_and_another_seed_does_not():
-    options = Options.draw(4, duration_ns=SECOND)
+@pytest.mark.parametrize("seed", [7, 9, 11])  # of three orders, with thousands of packets each
+def test_a_seed_replays_exactly_and_another_seed_does_not(seed):
+    options = Options.draw(seed, duration_ns=SECOND)
     one, two = simulate(options), simulate(options)
-    assert one.digest == two.digest and one.packets == two.packets
+    assert one.digest == two.digest and one.packets == two.packets > 2000
     assert simulate(Options.draw(5, duration_ns=SECOND)).digest != one.digest
 
 

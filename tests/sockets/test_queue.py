@@ -183,7 +183,8 @@ def test_what_is_sent_while_a_view_changes_is_sent_in_the_next_view():
     with join(name, "a", **settings) as a, join(name, "b", **settings) as b:
         c = join(name, "c", **settings)
         wait_until(lambda: all(len(group.view.members) == 3 for group in (a, b)))
-        c._runner.endpoint.step = lambda *_: []  # its Python answers nothing more, its engine goes on
+        silence = threading.Event()
+        c._runner.endpoint.step = lambda *_: silence.wait() and []  # its Python stops, its engine goes on
         d = threading.Thread(target=lambda: join(name, "d", **settings).leave())
         d.start()
         closed = 0
@@ -203,6 +204,8 @@ def test_what_is_sent_while_a_view_changes_is_sent_in_the_next_view():
                 numbers.append(int(event.payload))
         assert numbers == seen[: len(numbers)]
         d.join(LIMIT_S)
+        del c._runner.endpoint.step  # so that its thread ends
+        silence.set()
         c._give_up()
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.xdist_group("packaging")  # one sdist for all of them
 TOPS = ["native", "src", "tests", "bench", "docs", ".ci", ".github"]
 
 
