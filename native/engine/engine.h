@@ -182,6 +182,8 @@ void sc_engine_unacknowledged(const sc_engine *e, uint64_t *out);
 /* 1 if the stream of own messages has no credit: *whose is the member that has taken least of the stream (the sequencer, for a
  * forward stream; this member, if its own application has taken least), *mark the seqno up to which it has. 0: it has credit. */
 int sc_engine_stalled(const sc_engine *e, uint64_t *whose, uint64_t *mark);
+/* 1 if a quarter of the window of the own messages, or more, is on the way to members that have not taken it yet. */
+int sc_engine_ahead(const sc_engine *e);
 /* A counter that changes whenever a sender that got SC_AGAIN may make progress. */
 uint64_t sc_engine_sendable(const sc_engine *e);
 

@@ -74,6 +74,7 @@ static int pack_in_turn(sc_driver *d, sc_sending *s, int has_role, int64_t until
         *mark = sc_engine_sendable(d->engine);
         result = pack(d, s, now, wall);
         *unsent = sc_engine_unsent(d->engine);
+        s->ahead = sc_engine_ahead(d->engine);
     } else if (sc_engine_sends_ended(d->engine)) {
         result = SC_ENDED;
     } else if (!has_role && now < until && !sc_load(&d->stop)) {
@@ -83,9 +84,14 @@ static int pack_in_turn(sc_driver *d, sc_sending *s, int has_role, int64_t until
     return result;
 }
 
+static int rest_may_wait(const sc_driver *d, const sc_sending *s) {
+    return s->offsets != NULL && s->ahead && !s->answer && d->config.flush_ns_min > 0;
+}
+
 /* `more`: the array has further messages. */
 static void flush_after_pack(sc_driver *d, const sc_sending *s, int more, uint64_t unsent, int64_t now) {
     int what = s->owner                          ? SC_FLUSH_ALL /* out of credit: nothing more can be packed */
+               : !more && rest_may_wait(d, s)    ? sc_leave_rest(d, unsent, now)
                : !more                           ? sc_driver_packed(d, unsent, s->answer, now)
                : unsent >= d->config.flush_bytes ? SC_FLUSH_FULL
                                                  : SC_FLUSH_NOTHING;

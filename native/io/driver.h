@@ -154,6 +154,7 @@ typedef struct {
     sc_send_state state;
     int owner; /* this one has `sending` */
     int answer; /* to messages that this thread has taken: it leaves at once */
+    int ahead; /* of its receivers: sc_engine_ahead */
 } sc_sending;
 
 /* Offsets of an array decrease, or lie outside its data; `next` messages were sent before. */

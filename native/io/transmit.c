@@ -8,6 +8,7 @@
 #define DEADLINE_SLACK_NS 500000
 /* After a pause a sender may flush this many messages in a row, each in its own datagram. */
 #define FLUSH_BURST 8
+#define REST_TURNS 5 /* that the rest of an array waits at most for the next one */
 
 int sc_transmitter_init(sc_transmitter *tx) {
     tx->runs = malloc(TX_RUNS * sizeof *tx->runs);
@@ -106,6 +107,15 @@ int sc_driver_packed(sc_driver *d, uint64_t unsent, int answer, int64_t now) {
     if (!at_once && unsent < d->config.flush_bytes) return SC_FLUSH_NOTHING;
     take_turn(d, now);
     return at_once ? SC_FLUSH_ALL : SC_FLUSH_FULL;
+}
+
+/* An array ends with a packet that is not full. It would reach receivers that still have a quarter of a window before them, and
+ * cost them and the sender as much as a fifth of a full one: it waits for the next array, for a few turns at most. */
+int sc_leave_rest(sc_driver *d, uint64_t unsent, int64_t now) {
+    if (unsent == 0) return SC_FLUSH_NOTHING;
+    sc_store(&d->tx.due, now + (FLUSH_BURST + REST_TURNS) * d->config.flush_ns_min);
+    ask_flush(d);
+    return unsent < d->config.flush_bytes ? SC_FLUSH_NOTHING : SC_FLUSH_FULL;
 }
 
 int64_t sc_rest_due(const sc_driver *d) {

@@ -338,6 +338,11 @@ int sc_engine_stalled(const sc_engine *e, uint64_t *whose, uint64_t *mark) {
     return 1;
 }
 
+int sc_engine_ahead(const sc_engine *e) {
+    const sc_tx_stream *tx = e->order.own;
+    return e->in_view && tx->packets && tx->charged - tx->charged_consumed >= tx->window / 4;
+}
+
 /* A view begins: the own group stream continues after `base`. */
 void sc_credit_begin(sc_engine *e, uint64_t base) {
     uint64_t limit = e->view.n > 1 ? e->view.share_bytes : UINT64_MAX;

@@ -182,6 +182,25 @@ def test_a_stream_of_single_sends_gathers():
         assert payloads(b, n) == [b"%d" % i for i in range(n)]
 
 
+def test_the_rest_of_an_array_waits_for_the_next_one_while_receivers_have_enough():
+    """Packets are full as long as arrays follow; the last rest leaves by itself."""
+    with group_of(2, order="fifo", deliver_own=False, packet_bytes=8000, flush_s_min=0.05) as (a, b):
+
+        def packets_of_arrays():
+            before = a.counters()["packets_sent"]
+            for i in range(8):  # so few leave at once, even one by one
+                a.send_batch(bytes([i]) * 9000, np.array([0, 9000]), timeout=LIMIT_S)
+            return a.counters()["packets_sent"] - before
+
+        time.sleep(0.2)  # until the joins' own datagrams are out
+        alone = packets_of_arrays()
+        third = a.counters()["window_bytes"] // 3
+        a.send_batch(bytes(third), np.array([0, third]), timeout=LIMIT_S)
+        time.sleep(0.5)  # all has left, and some may leave at once again
+        assert alone >= 14 and packets_of_arrays() <= 12
+        assert payloads(b, 17)[-8:] == [bytes([i]) * 9000 for i in range(8)]
+
+
 def test_what_leaves_at_once_and_what_waits():
     """With times so long that nothing leaves by itself meanwhile; again where a run took that long, or where the
     control plane had something to send, with which all that waits leaves."""
