@@ -485,11 +485,22 @@ def test_segments_are_read_in_tasks(spark: Any, tmp_path: Path, monkeypatch: pyt
     for found in find([top]):
         as_live(found.path, chunk=50)
     calls: list[Any] = []
-    monkeypatch.setattr("seqcast.spark.lookup.segment_batches", lambda *given: calls.append(given))
     monkeypatch.setattr("seqcast.spark.segments.segment_batches", lambda *given: calls.append(given))
     report = check_cluster(spark, find([top]))
     assert (failed(report), calls) == ({"gaps", "agreement"}, []), report.as_text()
     assert report.rows == sum(found.rows for found in find([top]))
+
+
+@pytest.mark.parametrize(
+    "fault", [deliver_twice, lose_one, lose_one_of_a_packet_and_relabel, other_payload, swap_and_relabel]
+)
+def test_many_small_segments_say_the_same_as_one(here: Any, tmp_path: Path, fault: Callable[[Script], None]) -> None:
+    script = Script()
+    fault(script)
+    few, many = (find([script.write(tmp_path / str(rows), segment_rows=rows, step=20)]) for rows in (1000, 20))
+    assert sum(len(each.segments) for each in many) > 5 * sum(len(each.segments) for each in few)
+    one, other = (check_cluster(here, journals) for journals in (few, many))
+    assert failed(one) and one.as_text() == other.as_text()
 
 
 @pytest.mark.parametrize("base", [pytest.param(1 << 47, marks=pytest.mark.long), (1 << 61) + 5])

@@ -17,7 +17,7 @@ from seqcast.errors import UsageError
 from seqcast.journal.reader import Journal, find, same_member
 from seqcast.journal.schema import signed
 from seqcast.spark import compare, members
-from seqcast.spark.lookup import EVERYTHING, Lookup, Place, inside, run_tasks
+from seqcast.spark.lookup import EVERYTHING, Lookup, Place, inside, run_tasks, runs_of
 from seqcast.spark.segments import Summary, summarize
 from seqcast.spark.verdicts import Audit, Report
 
@@ -135,11 +135,9 @@ def check_cluster(
 
 
 def _summaries(spark: SparkSession, journals: Sequence[Journal], payloads: bool) -> list[tuple[int, Summary]]:
-    """Each segment separately; if there are many, several in one task."""
     tasks = [
-        (number, segment, summarize, (payloads and journal.payload == "full",))
-        for number, journal in enumerate(journals)
-        for segment in journal.segments
+        (number, run, summarize, (payloads and journals[number].payload == "full",))
+        for number, run in runs_of(spark, journals)
     ]
     return list(run_tasks(spark, tasks))
 

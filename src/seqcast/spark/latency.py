@@ -1,4 +1,4 @@
-"""One pass over a segment for reports: latencies by sender and window of time, in buckets of bounded width.
+"""One pass over segments for reports: latencies by sender and window of time, in buckets of bounded width.
 
 Runs in the Python workers of Spark. Windows begin at multiples of a power of two of nanoseconds, counted from 1970, so
 those of different segments can be made coarser and added up: nothing need be known about the rows before they are read.
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from seqcast.journal.reader import Segment, segment_batches
+from seqcast.spark.segments import Run, run_batches
 
 STEPS = 32
 """Buckets per power of two of latency: a percentile is at most 1/32, 3 %, too high."""
@@ -79,17 +79,17 @@ def fitting(begin_ns: int, end_ns: int) -> int:
     return max(SHIFT, ((end_ns - begin_ns) // (WINDOWS - 1)).bit_length())
 
 
-def measure(segment: Segment, ahead: Ahead) -> Timing:
-    """Reads one segment, once.
+def measure(run: Run, ahead: Ahead) -> Timing:
+    """Reads segments that follow each other, once.
 
     Args:
         ahead: what latencies are corrected by.
 
     Raises:
-        JournalError: it cannot be read.
+        JournalError: one cannot be read.
     """
     timing = Timing()
-    for batch in segment_batches(segment, (*_COLUMNS, "transitional")):
+    for batch in run_batches(run, (*_COLUMNS, "transitional")):
         if batch.num_rows:
             timing.add(_timing(ahead, *(batch[name].to_numpy() for name in _COLUMNS)))
             if batch["transitional"].true_count:

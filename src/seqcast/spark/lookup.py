@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from seqcast._native.columns import Scan
-from seqcast.journal.reader import Journal, Segment, segment_batches
+from seqcast.journal.reader import Journal, Segment
 from seqcast.journal.schema import JournalError
 from seqcast.spark import worker
-from seqcast.spark.segments import FIFO_SHIFT, ORDERED_SHIFT, SCANNED, Summary, scan_columns
+from seqcast.spark.segments import FIFO_SHIFT, ORDERED_SHIFT, SCANNED, Run, Summary, run_batches, scan_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +51,7 @@ class Lookup:
     """Looks up rows of summarized journals.
 
     Args:
-        summaries: (journal, summary) of each segment.
+        summaries: (journal, summary) of each run of segments.
 
     Raises:
         JournalError: from each method, if a segment can no longer be read.
@@ -64,7 +64,10 @@ class Lookup:
         segments = {
             (at, segment.number): segment for at, journal in enumerate(journals) for segment in journal.segments
         }
-        self._segments = [(number, segments[number, summary.number], summary) for number, summary in summaries]
+        self._runs = [
+            (number, tuple(segments[number, at] for at in range(summary.number, summary.last + 1)), summary)
+            for number, summary in summaries
+        ]
 
     def bucket_rows(self, wanted: Iterable[tuple[int, int, int]]) -> dict[tuple[int, int], list[tuple[Place, Content]]]:
         """The rows of the given (journal, view tag, bucket), as (journal, tag) -> [(place, content)], in order."""
@@ -115,7 +118,7 @@ class Lookup:
 
     def _each(
         self,
-        look: Callable[[Segment, Tuples], list[Any]],
+        look: Callable[[Run, Tuples], list[Any]],
         wanted: Iterable[tuple[int, ...]],
         holds: Callable[[Summary], set[tuple[int, ...]]],
         parts: int = 2,
@@ -126,22 +129,40 @@ class Lookup:
             wanted: tuples that begin with the journal; ``look`` gets the rest of each.
             holds: the contents of a segment, by the first ``parts`` numbers of that rest.
         """
-        by_journal: dict[int, set[tuple[int, ...]]] = defaultdict(set)
+        by_journal: dict[int, dict[tuple[int, ...], set[tuple[int, ...]]]] = defaultdict(lambda: defaultdict(set))
         for number, *rest in wanted:
-            by_journal[number].add(tuple(rest))
+            by_journal[number][tuple(rest[:parts])].add(tuple(rest))
         tasks: list[Task] = []
-        for number, segment, summary in self._segments:
-            if number in by_journal:
-                there = holds(summary)
-                if few := frozenset(each for each in by_journal[number] if each[:parts] in there):
-                    tasks.append((number, segment, look, (few,)))
+        for number, run, summary in self._runs:
+            if (own := by_journal.get(number)) is not None:
+                if few := frozenset(each for key in holds(summary) & own.keys() for each in own[key]):
+                    tasks.append((number, run, look, (few,)))
         for number, found in run_tasks(self._spark, tasks):
             for each in found:
                 yield number, each
 
 
-Task = tuple[int, Segment, Callable[..., Any], tuple[Any, ...]]
-"""(journal, segment, function to call with the segment, its further arguments)."""
+Task = tuple[int, Run, Callable[..., Any], tuple[Any, ...]]
+"""(journal, segments, function to call with them, its further arguments)."""
+
+
+def runs_of(spark: SparkSession, journals: Sequence[Journal]) -> list[tuple[int, Run]]:
+    """(journal, run) of all segments. A small segment is in one run with those beside it, so that what a task returns,
+    and the driver's work with it, do not grow with the number of segments."""
+    bound = sum(segment.size for journal in journals for segment in journal.segments) // _few(spark)
+    runs: list[tuple[int, Run]] = []
+    for number, journal in enumerate(journals):
+        run: list[Segment] = []
+        size = 0
+        for segment in journal.segments:
+            if run and size + segment.size > min(bound, TASK_BYTES):
+                runs.append((number, tuple(run)))
+                run, size = [], 0
+            run.append(segment)
+            size += segment.size
+        if run:
+            runs.append((number, tuple(run)))
+    return runs
 
 
 def run_tasks(spark: SparkSession, tasks: Sequence[Task]) -> Iterator[tuple[int, Any]]:
@@ -152,17 +173,17 @@ def run_tasks(spark: SparkSession, tasks: Sequence[Task]) -> Iterator[tuple[int,
     """
     if not tasks:
         return
-    slices = slices_of(spark, [segment for _, segment, _, _ in tasks])
+    size = sum(segment.size for _, run, _, _ in tasks for segment in run)
+    slices = max(1, min(len(tasks), max(_few(spark), size // TASK_BYTES)))
     for number, error, found in spark.sparkContext.parallelize(tasks, slices).map(_run).collect():
         if error:
             raise JournalError(error)
         yield number, found
 
 
-def slices_of(spark: SparkSession, segments: Sequence[Segment]) -> int:
-    """How many tasks read the given segments: a few per processor, or as many as keep a task small."""
-    few = 4 * spark.sparkContext.defaultParallelism
-    return max(1, min(len(segments), max(few, sum(segment.size for segment in segments) // TASK_BYTES)))
+def _few(spark: SparkSession) -> int:
+    """As many tasks as keep all processors busy: a few for each."""
+    return int(4 * spark.sparkContext.defaultParallelism)
 
 
 def inside(key: int) -> int:
@@ -175,31 +196,31 @@ def inside(key: int) -> int:
 
 def _run(task: Task) -> tuple[int, str, Any]:
     worker.settle()
-    number, segment, look, given = task
+    number, run, look, given = task
     try:
-        return number, "", look(segment, *given)
+        return number, "", look(run, *given)
     except JournalError as error:  # as text: Spark would bury it in the traceback of a task
         return number, str(error), None
 
 
-def _in_buckets(segment: Segment, wanted: Tuples) -> list[tuple[int, ...]]:
-    return _rows(segment, lambda of: (of["view_tag"], _buckets(of)), wanted)
+def _in_buckets(run: Run, wanted: Tuples) -> list[tuple[int, ...]]:
+    return _rows(run, lambda of: (of["view_tag"], _buckets(of)), wanted)
 
 
-def _messages(segment: Segment, wanted: Tuples) -> list[tuple[int, ...]]:
+def _messages(run: Run, wanted: Tuples) -> list[tuple[int, ...]]:
     apart = [(sender, key >> 16, key & 0xFFFF) for sender, key in wanted]  # a key may have more than 64 bits
-    return _rows(segment, lambda of: (of["sender"], of["seqno"], of["index"]), apart)
+    return _rows(run, lambda of: (of["sender"], of["seqno"], of["index"]), apart)
 
 
-def _positions(segment: Segment, wanted: Tuples) -> list[tuple[int, ...]]:
-    return _rows(segment, lambda of: (of["view_tag"], of["global_seqno"]), wanted)
+def _positions(run: Run, wanted: Tuples) -> list[tuple[int, ...]]:
+    return _rows(run, lambda of: (of["view_tag"], of["global_seqno"]), wanted)
 
 
-def _parts(segment: Segment, wanted: Tuples) -> list[tuple[tuple[int, ...], int, int]]:
+def _parts(run: Run, wanted: Tuples) -> list[tuple[tuple[int, ...], int, int]]:
     scans = {part: Scan() for part in wanted}
     groups = sorted({part[:3] for part in wanted})
     spans = [sorted(part for part in wanted if part[:3] == group) for group in groups]
-    for batch in segment_batches(segment, SCANNED):
+    for batch in run_batches(run, SCANNED):
         of = scan_columns(batch)
         rows, which = matches((of["view_tag"], of["sender"], _buckets(of)), groups)
         by_group = np.argsort(which, kind="stable")
@@ -224,11 +245,11 @@ def _buckets(of: Columns) -> npt.NDArray[np.int64]:
 
 
 def _rows(
-    segment: Segment, columns: Callable[[Columns], Sequence[Values]], wanted: Iterable[tuple[int, ...]]
+    run: Run, columns: Callable[[Columns], Sequence[Values]], wanted: Iterable[tuple[int, ...]]
 ) -> list[tuple[int, ...]]:
     tuples = sorted(wanted)
     found: list[tuple[int, ...]] = []
-    for batch in segment_batches(segment, SCANNED):
+    for batch in run_batches(run, SCANNED):
         of = scan_columns(batch)
         at, _ = matches(columns(of), tuples)
         found += zip(*(of[name][at].tolist() for name in _ROW), strict=True)

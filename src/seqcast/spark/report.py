@@ -13,7 +13,7 @@ from seqcast.journal.reader import Journal
 from seqcast.journal.schema import signed
 from seqcast.spark import latency, page
 from seqcast.spark.latency import Timing, bucket_top
-from seqcast.spark.lookup import Task, run_tasks
+from seqcast.spark.lookup import Task, run_tasks, runs_of
 from seqcast.spark.members import Names
 
 if TYPE_CHECKING:
@@ -93,10 +93,8 @@ def measure(
     tell(f"reading {sum(journal.rows for journal in journals)} rows of {len(journals)} journals")
     timings: dict[int, Timing] = {}
     recorded = recorded_clocks(journals)
-    tasks: list[Task] = []
-    for number, journal in enumerate(journals):
-        ahead = corrections(journal, recorded)
-        tasks += [(number, segment, latency.measure, (ahead,)) for segment in journal.segments]
+    ahead = [corrections(journal, recorded) for journal in journals]
+    tasks: list[Task] = [(number, run, latency.measure, (ahead[number],)) for number, run in runs_of(spark, journals)]
     for number, timing in run_tasks(spark, tasks):
         timings.setdefault(number, Timing()).add(timing)
     if not any(timing.counts for timing in timings.values()):

@@ -1,4 +1,4 @@
-"""One pass over a segment: its exact order, gaps, repeats and FIFO, and a fingerprint of each bucket.
+"""One pass over segments that follow each other: exact order, gaps, repeats and FIFO, and a fingerprint of each bucket.
 
 Runs in the Python workers of Spark; the pass itself is compiled (``native/columns/scan.c``). A summary grows
 not with the rows but with views, senders and buckets; the driver stitches the summaries (`members.py`) and compares the
@@ -10,6 +10,7 @@ sum of a 64-bit hash over (position, message id, length, payload hash), so it do
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ BATCH_ROWS = 1 << 16
 PAYLOAD_BYTES = 16 << 20
 """About how many rows, or bytes of payload, a task holds at a time."""
 EXAMPLES = 8
-"""At most this many altered payloads of a segment are reported; all are counted."""
+"""At most this many altered payloads of a run of segments are reported; all are counted."""
 ORDERED_SHIFT = 16
 FIFO_SHIFT = 12 + 16
 """From a message's key, ``seqno << 16 | index``, to its bucket."""
@@ -38,6 +39,8 @@ SCANNED = [
 ]  # fmt: skip
 
 Int64s = npt.NDArray[np.int64]
+Run = tuple[Segment, ...]
+"""Segments of a journal that follow each other."""
 
 
 @dataclass(slots=True)
@@ -79,7 +82,7 @@ class ViewRun:
 
 @dataclass(slots=True)
 class SenderRun:
-    """The messages of one sender in a segment; a message's key is ``seqno << 16 | index``, which may pass 64 bits."""
+    """The messages of one sender in a run; a message's key is ``seqno << 16 | index``, which may pass 64 bits."""
 
     sender: int
     idx: int
@@ -106,7 +109,7 @@ class Group:
     fingerprint: int
 
     def add(self, other: Group) -> None:
-        """Adds the rows of the same group in another segment."""
+        """Adds the rows of the same group in another run of segments."""
         self.rows += other.rows
         self.highest = max(self.highest, other.highest)
         self.highest_key = max(self.highest_key, other.highest_key)
@@ -117,6 +120,8 @@ class Group:
 @dataclass(slots=True)
 class Summary:
     number: int
+    last: int
+    """Numbers of the first and the last segment."""
     rows: int
     first_idx: int
     last_idx: int
@@ -139,28 +144,33 @@ def follows(before: int, key: int) -> bool:
     return key == before + 1 or key & 0xFFFF == 0
 
 
-def summarize(segment: Segment, with_payload: bool) -> Summary:
-    """Reads one segment, once.
+def run_batches(run: Run, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of a run; raises as `segment_batches`."""
+    for segment in run:
+        yield from segment_batches(segment, columns)
+
+
+def summarize(run: Run, with_payload: bool) -> Summary:
+    """Reads the segments of a run, once.
 
     Raises:
-        JournalError: it cannot be read.
+        JournalError: one cannot be read.
     """
     from seqcast._native.columns import Scan
 
     scan, altered, payloads = Scan(), Found(), 0
-    columns, batch_rows = SCANNED, BATCH_ROWS
-    if with_payload:
-        columns = [*SCANNED, "payload"]
-        batch_rows = max(1, min(BATCH_ROWS, BATCH_ROWS * PAYLOAD_BYTES // max(1, segment.size)))
-    for batch in segment_batches(segment, columns, batch_rows=batch_rows):
-        scan.add(**scan_columns(batch))
-        if with_payload:
-            payloads += batch.num_rows
-            _check_payloads(batch, altered)
-    views = [ViewRun(*run[:8], *map(_found, run[8:])) for run in scan.views()]
-    for run in views:
-        if run.zeros == run.rows:  # there is no total order
-            run.back = Found()
+    columns = [*SCANNED, "payload"] if with_payload else SCANNED
+    for segment in run:
+        small = BATCH_ROWS * PAYLOAD_BYTES // max(1, segment.size) if with_payload else BATCH_ROWS
+        for batch in segment_batches(segment, columns, batch_rows=max(1, min(BATCH_ROWS, small))):
+            scan.add(**scan_columns(batch))
+            if with_payload:
+                payloads += batch.num_rows
+                _check_payloads(batch, altered)
+    views = [ViewRun(*view[:8], *map(_found, view[8:])) for view in scan.views()]
+    for view in views:
+        if view.zeros == view.rows:  # there is no total order
+            view.back = Found()
     senders = [
         SenderRun(sender, idx, rows, _key(first), _key(highest), _keys(back), _keys(jumps))
         for sender, idx, rows, first, highest, back, jumps in sorted(scan.senders())
@@ -168,7 +178,7 @@ def summarize(segment: Segment, with_payload: bool) -> Summary:
     groups = {key: _group(key[2], *found) for key, found in scan.groups()}
     ends = scan.ends if scan.rows else (0, -1)
     return Summary(
-        segment.number, scan.rows, *ends, _found(scan.breaks), views, senders, payloads, altered, groups
+        run[0].number, run[-1].number, scan.rows, *ends, _found(scan.breaks), views, senders, payloads, altered, groups
     )  # fmt: skip
 
 
