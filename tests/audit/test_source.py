@@ -209,6 +209,23 @@ def test_any_time_may_be_a_bound(tmp_path: Path, options: dict[str, str], rows: 
     assert sum(batch.num_rows for part in planned.partitions() for batch in planned.read(part)) == rows
 
 
+def test_a_table_of_several_paths_and_of_patterns_has_them_all_and_nothing_is_an_error(
+    session: Any, tmp_path: Path
+) -> None:
+    first = journal(tmp_path / "of a [x]", A, [(V1, FIRST)], payload="hash")
+    second = journal(tmp_path / "of b", B, [(V1, FIRST[:7])], payload="hash")
+
+    def rows(*paths: Path | str) -> int:
+        given = [str(path) for path in paths]
+        return int(session.read.format("seqcast").load(given if len(given) > 1 else given[0]).count())
+
+    assert rows(first, second) == rows(tmp_path / "of*") == rows(first.parent, tmp_path / "*b" / "*") == 307
+    assert rows(first.parent) == 300
+    for nothing, says in ((tmp_path / "off*", "no journal matches this pattern"), (tmp_path / "off", "no such dir")):
+        with pytest.raises(PySparkException, match=says):
+            rows(first, nothing)
+
+
 def test_a_copy_of_a_journal_is_no_second_one_and_does_not_replace_it(tmp_path: Path) -> None:
     path = journal(tmp_path, A, [(V1, FIRST)], payload="hash")
     copy = tmp_path / f"{path.name}-older"

@@ -10,10 +10,11 @@ message arrives exactly once. When the member is lost the stream continues in an
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -27,12 +28,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from seqcast._native.columns import texts
 from seqcast.errors import UsageError
 from seqcast.journal.live import values_of
-from seqcast.journal.reader import Journal, find
+from seqcast.journal.reader import Journal, find, journal_files
 from seqcast.journal.schema import JournalError, JournalGone
 from seqcast.spark import worker
 from seqcast.spark.follow import Follower, Found, NotYet, Reserve, offset_at, offset_of
 from seqcast.spark.sink import Sink
-from seqcast.spark.stores import Part, Store, last_cut, pieces, stores_of
+from seqcast.spark.stores import Part, Store, given, last_cut, paths_of, pieces, stores_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -171,11 +172,11 @@ def _time_ns(name: str, text: str | None, default: int) -> int:
 
 
 class JournalSource(DataSource):
-    """The format. Options: ``path`` (``load(path)``), a member's journal, a directory of journals or a pattern;
-    ``tap``, addresses of taps, with ``token`` or ``tokenFile``, and ``certificateFile`` for TLS; ``view``, ``sender``,
-    ``since``, ``until`` and ``columns``, see `Wanted`; for streams also ``startingOffset`` ("earliest", "latest"),
-    ``maxRowsPerBatch``, ``failoverAfter`` (seconds), and ``failOnDataLoss`` ("false": continue without lost rows). As a
-    sink see `seqcast.spark.sink`."""
+    """The format. Options: ``path`` (``load(path)``), a member's journal, a directory of journals or a pattern, or
+    several of them; ``tap``, addresses of taps, with ``token`` or ``tokenFile``, and ``certificateFile`` for TLS;
+    ``view``, ``sender``, ``since``, ``until`` and ``columns``, see `Wanted`; for streams also ``startingOffset``
+    ("earliest", "latest"), ``maxRowsPerBatch``, ``failoverAfter`` (seconds), and ``failOnDataLoss`` ("false": continue
+    without lost rows). As a sink see `seqcast.spark.sink`."""
 
     @classmethod
     def name(cls) -> str:
@@ -185,8 +186,9 @@ class JournalSource(DataSource):
         return ", ".join(f"`{name}` {SCHEMA[name]}" for name in columns_of(self.options))
 
     def reader(self, schema: Any) -> DataSourceReader:
-        if not self.options.get("tap") and not _is_pattern(self.options.get("path", "")):
-            find([self.options.get("path") or _no_path()])  # raises if something is wrong with the path
+        if not self.options.get("tap"):
+            for path in paths_of(self.options) or _no_path():
+                _check_path(path)
         return JournalReader(stores_of(self.options), Wanted.of(self.options))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamWriter:
@@ -370,11 +372,18 @@ def _twice(look: Callable[[], T]) -> T:
         return look()
 
 
-def _is_pattern(path: str) -> bool:
-    return any(each in path for each in "*?[")
+def _check_path(path: str) -> None:
+    """
+    Raises:
+        JournalError, UsageError: no journal is there, or one that cannot be read.
+    """
+    if os.path.exists(path) or not any(each in path for each in "*?["):
+        find([path])
+    elif not journal_files(given([path])):
+        raise UsageError(f"{path}: no journal matches this pattern")
 
 
-def _no_path() -> str:
+def _no_path() -> NoReturn:
     raise UsageError('no path: .load("journals") names a member\'s journal, or a directory of journals')
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -146,15 +147,12 @@ class Folders:
         self._found: dict[int, Path] = {}
 
     def members(self) -> list[int]:
-        self._found = journal_files(self._given())
+        self._found = journal_files(given(self._paths))
         return sorted(self._found)
 
     def all(self) -> Iterator[Journal]:
-        for path in journal_files(self._given(), strict=True).values():
+        for path in journal_files(given(self._paths), strict=True).values():
             yield read(path, open_segments=False)
-
-    def _given(self) -> list[str]:
-        return [found for path in self._paths for found in ([path] if os.path.exists(path) else glob.glob(path))]
 
     def journal(self, member: int) -> Journal | None:
         if not (member in self._found and self._found[member].exists()):
@@ -258,15 +256,26 @@ def _cuts(journal: Journal, first: int, end: int) -> list[int]:
     return cuts
 
 
+def paths_of(options: Mapping[str, str]) -> list[str]:
+    """What ``load`` was given: one path, or a list, which Spark passes as JSON."""
+    several: list[str] = json.loads(options.get("paths", "[]"))
+    return [path for path in (options.get("path"), *several) if path]
+
+
+def given(paths: Sequence[str]) -> list[str]:
+    """The paths, with what is there now in place of each pattern."""
+    return [found for path in paths for found in ([path] if os.path.exists(path) else glob.glob(path))]
+
+
 def stores_of(options: Mapping[str, str]) -> list[Store]:
-    """The stores that the options ``path``, ``tap``, ``token``, ``tokenFile`` and ``certificateFile`` name.
+    """The stores that the options ``path``, ``paths``, ``tap``, ``token``, ``tokenFile`` and ``certificateFile`` name.
 
     Raises:
         UsageError: there is no store, a tap has no token, or a file cannot be read.
     """
     stores: list[Store] = []
-    if path := options.get("path"):
-        stores.append(Folders([path]))
+    if paths := paths_of(options):
+        stores.append(Folders(paths))
     if taps := options.get("tap"):
         token, trusted = _token(options), _certificates(options)
         stores += [Taps(address.strip(), token, trusted) for address in taps.split(",") if address.strip()]
