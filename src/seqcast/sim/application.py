@@ -9,6 +9,7 @@ from typing import Protocol
 
 from seqcast._native.engine import Batch, Engine
 from seqcast.config.derive import nanoseconds
+from seqcast.core.context import NEVER
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.machines.backlog import Item
 from seqcast.core.machines.pause_request import PauseRequest
@@ -162,13 +163,14 @@ class Application:
 
     def work_on(self) -> None:
         """Sends and reads state, and sends messages."""
-        self.keeper.step()
+        if self.record.options.state:
+            self.keeper.step()
         if self.record.pending:
             self.sender.send_pending()
 
     def deadline(self) -> int:
         """When it has to run at the latest, on the clock of its machine."""
-        return self.keeper.due()
+        return self.keeper.due() if self.record.options.state else NEVER
 
     # ---- what it does by itself
 

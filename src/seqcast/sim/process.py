@@ -245,7 +245,8 @@ class Process:
             pauses = self.record.pauses
             if pauses and pauses[-1].held_ns and pauses[-1].view_id is None:
                 self.world.held(self)
-            self.lines.step()
+            if self.options.guard:
+                self.lines.step()
             application.work_on()
             # A time of 0, such as bundle_s=0, is due in the step after.
             due = self.endpoint.deadline()

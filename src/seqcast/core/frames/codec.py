@@ -26,8 +26,10 @@ def need(condition: bool, what: str) -> None:
 
 
 def integer(text: str, lowest: int, highest: int) -> Schema:
+    wanted = f"{text} expected"
+
     def load(value: Any) -> int:
-        need(type(value) is int and lowest <= value <= highest, f"{text} expected")
+        need(type(value) is int and lowest <= value <= highest, wanted)
         return int(value)
 
     return Schema(text, lambda value: value, load)
@@ -43,15 +45,19 @@ def _load_id(value: Any) -> int:
     return number
 
 
+def _written(value: str) -> int:
+    """Bytes of a text in a frame that passes it on, without its quotes."""
+    if value.isascii() and value.isprintable() and '"' not in value and "\\" not in value:
+        return len(value)  # nothing in it is escaped
+    return len(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")) - 2
+
+
 def text(bytes_max: int, bytes_min: int = 1) -> Schema:
     """A name or a value: printable, as ``arguments.check_name`` requires."""
 
     def load(value: Any) -> str:
         need(isinstance(value, str) and value.isprintable(), "printable text expected")
-        written = json.dumps(value, ensure_ascii=False).encode(
-            "utf-8", "replace"
-        )  # as a frame that passes it on has it
-        need(bytes_min <= len(written) - 2 <= bytes_max, "text expected")
+        need(bytes_min <= _written(value) <= bytes_max, "text expected")
         return str(value)
 
     return Schema(f"text of at most {bytes_max} bytes", lambda value: value, load)
@@ -70,7 +76,7 @@ def prose(bytes_max: int, bytes_min: int = 1) -> Schema:
 
 def clipped(value: str, bytes_max: int) -> str:
     """The beginning of a text, short enough for a field ``text(bytes_max)``."""
-    while len(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")) - 2 > bytes_max:
+    while _written(value) > bytes_max:
         value = value[: len(value) * 7 // 8] + "…"
     return value
 
@@ -87,17 +93,21 @@ def _load_flag(value: Any) -> bool:
 
 
 def choice(*values: str) -> Schema:
+    wanted = f"one of {', '.join(values)} expected"
+
     def load(value: Any) -> str:
-        need(isinstance(value, str) and value in values, f"one of {', '.join(values)} expected")
+        need(isinstance(value, str) and value in values, wanted)
         return str(value)
 
     return Schema(" or ".join(values), lambda value: value, load)
 
 
 def listed(item: Schema, most: int) -> Schema:
+    wanted, load_one = f"list of at most {most} expected", item.load
+
     def load(value: Any) -> tuple[Any, ...]:
-        need(isinstance(value, list) and len(value) <= most, f"list of at most {most} expected")
-        return tuple(item.load(entry) for entry in value)
+        need(isinstance(value, list) and len(value) <= most, wanted)
+        return tuple([load_one(entry) for entry in value])
 
     return Schema(f"list of at most {most} × {item.text}", lambda value: [item.dump(entry) for entry in value], load)
 
@@ -105,10 +115,11 @@ def listed(item: Schema, most: int) -> Schema:
 def record(make: Callable[..., Any], fields: dict[str, Schema]) -> Schema:
     """An object, written as the list of its fields."""
     names = f"[{', '.join(fields)}]"
+    wanted, loads = f"{names} expected", [schema.load for schema in fields.values()]
 
     def load(value: Any) -> Any:
-        need(isinstance(value, list) and len(value) == len(fields), f"{names} expected")
-        return make(*(schema.load(entry) for schema, entry in zip(fields.values(), value, strict=True)))
+        need(isinstance(value, list) and len(value) == len(loads), wanted)
+        return make(*[load_one(entry) for load_one, entry in zip(loads, value, strict=True)])
 
     def dump(value: Any) -> list[Any]:
         return [schema.dump(getattr(value, name)) for name, schema in fields.items()]
@@ -117,8 +128,10 @@ def record(make: Callable[..., Any], fields: dict[str, Schema]) -> Schema:
 
 
 def pair(names: tuple[str, str], first: Schema, second: Schema) -> Schema:
+    wanted = f"[{', '.join(names)}] expected"
+
     def load(value: Any) -> tuple[Any, Any]:
-        need(isinstance(value, list) and len(value) == 2, f"[{', '.join(names)}] expected")
+        need(isinstance(value, list) and len(value) == 2, wanted)
         return first.load(value[0]), second.load(value[1])
 
     return Schema(f"[{', '.join(names)}]", lambda value: [first.dump(value[0]), second.dump(value[1])], load)
@@ -158,5 +171,6 @@ def dump_fields(value: object, fields: dict[str, Schema]) -> dict[str, Any]:
 
 def load_fields(make: Callable[..., Any], value: dict[str, Any], fields: dict[str, Schema], name: str) -> Any:
     """A frame, or one within another."""
-    need(value.keys() == fields.keys(), f"{name}: fields {', '.join(fields)} expected")
+    if value.keys() != fields.keys():
+        raise RemoteProtocolError(f"control frame: {name}: fields {', '.join(fields)} expected")
     return make(**{name: schema.load(value[name]) for name, schema in fields.items()})
