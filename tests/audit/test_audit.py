@@ -9,7 +9,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -613,6 +613,24 @@ def test_what_a_journal_claims_is_compared_with_the_others(
     audit = audit_journals(here, find([damaged(Script().write(tmp_path), C, change)]))
     assert all(check in failed(report) for report in audit.reports), audit.as_text()
     assert re.search(says, audit.as_text()), audit.as_text()
+
+
+def test_views_are_compared_in_one_pass(here: Any, tmp_path: Path) -> None:
+    """Looking each of them up in another journal took most of an audit of thousands of views."""
+
+    class Counted(tuple[Any, ...]):
+        passes = 0
+
+        def __iter__(self) -> Iterator[Any]:
+            Counted.passes += 1
+            return super().__iter__()
+
+    views = [view(counter, [A, B]) for counter in range(1, 101)]
+    for who in (A, B):
+        journal(tmp_path, who, [(of, [Row(A, at, 0, 1, b"x")]) for at, of in enumerate(views, 1)])
+    journals = [replace(each, views=Counted(each.views)) for each in find([tmp_path])]
+    assert audit_journals(here, journals).holds
+    assert Counted.passes < 100
 
 
 def test_a_member_that_left_by_a_view_that_lists_it_skipped_that_view(here: Any, tmp_path: Path) -> None:

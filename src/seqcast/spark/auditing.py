@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqcast.errors import UsageError
-from seqcast.journal.reader import Journal, find, same_member
+from seqcast.journal.reader import Installed, Journal, find, same_member
 from seqcast.journal.schema import signed
 from seqcast.spark import compare, members
 from seqcast.spark.lookup import EVERYTHING, Lookup, Place, inside, run_tasks, runs_of
@@ -153,11 +153,10 @@ def _judge(lookup: Lookup, doubts: Sequence[tuple[int, members.Doubt]], names: m
 
 def _check_views(journals: Sequence[Journal], names: members.Names, report: Report) -> None:
     """View agreement: a view id names one view of one cluster, and ids grow at each member."""
-    first: dict[int, int] = {}
+    first: dict[int, tuple[int, Installed]] = {}
     for number, journal in enumerate(journals):
         for view in journal.views:
-            reference = journals[first.setdefault(view.tag, number)]
-            same = next(other for other in reference.views if other.tag == view.tag)
+            reference, same = first.setdefault(view.tag, (number, view))
             if (same.members, same.order, same.mechanism, same.sequencer) != (
                 view.members,
                 view.order,
@@ -167,7 +166,7 @@ def _check_views(journals: Sequence[Journal], names: members.Names, report: Repo
                 report.violation(
                     "views",
                     f"{names.view(signed(view.tag))} has other members, another order or another sequencer at "
-                    f"{names.journal(number)} than at {names.member(signed(reference.member.id))}",
+                    f"{names.journal(number)} than at {names.journal(reference)}",
                 )
             if all(member.id != journal.member.id for member in view.members):
                 report.violation(
