@@ -110,8 +110,10 @@ static void add_whole(sc_batch *b, const uint8_t *p, uint32_t first, uint32_t la
     const uint8_t *offsets = p + sc_wire_offsets(sc_get_data_len(p));
     uint32_t from = sc_get_offset(offsets, first), to = sc_get_offset(offsets, last);
     if (to > from) memcpy(b->data + b->data_len, p + SC_DATA_HEADER + from, to - from);
-    int32_t shift = (int32_t)b->data_len - (int32_t)from, *out = b->offsets + *n;
-    for (uint32_t k = first + 1; k <= last; k++) *++out = (int32_t)sc_get_offset(offsets, k) + shift;
+    int32_t shift = (int32_t)b->data_len - (int32_t)from, *out = b->offsets + *n + 1;
+    size_t count = last - first;
+    offsets += 4 * ((size_t)first + 1);
+    for (size_t k = 0; k < count; k++) out[k] = (int32_t)sc_get_offset(offsets, k) + shift;
     *n += last - first;
     b->data_len += to - from;
 }

@@ -193,8 +193,7 @@ static int64_t room(const sc_tx_stream *tx) {
 static void close_packet(sc_engine *e, sc_tx_stream *tx, int full) {
     if (!sc_of_pair((uint64_t)tx->stream) && e->order.ops->closing) e->order.ops->closing(e, tx);
     uint8_t *p = tx->open;
-    size_t at = sc_wire_offsets(tx->open_len);
-    size_t end = at + 4 * ((size_t)tx->open_pieces + 1);
+    size_t at = sc_wire_offsets(tx->open_len), n = (size_t)tx->open_pieces + 1, end = at + 4 * n;
     memset(p, 0, SC_DATA_HEADER);
     uint64_t tag = sc_of_pair((uint64_t)tx->stream) ? tx->pair : e->view.tag;
     sc_wire_head(p, tx->type, e->config.group, e->config.member, tag);
@@ -205,7 +204,8 @@ static void close_packet(sc_engine *e, sc_tx_stream *tx, int full) {
     sc_put_pieces(p, (uint16_t)tx->open_pieces);
     sc_put_origin_rank(p, (uint16_t)e->view.rank);
     memset(p + SC_DATA_HEADER + tx->open_len, 0, at - SC_DATA_HEADER - tx->open_len);
-    for (uint32_t i = 0; i <= tx->open_pieces; i++) sc_put_offset(p + at, i, (uint32_t)tx->open_offsets[i]);
+    const int32_t *offsets = tx->open_offsets;
+    for (size_t i = 0; i < n; i++) sc_put_offset(p + at, i, (uint32_t)offsets[i]);
     if (full) {
         memset(p + end, 0, tx->packet_bytes - end);
         end = tx->packet_bytes;
