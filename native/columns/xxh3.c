@@ -20,10 +20,13 @@
 #define MIX_1 0x165667919E3779F9ULL
 #define MIX_2 0x9FB21C651E98DF25ULL
 
-#define STRIPE 64
+#define STRIPE SC_XXH3_STRIPE
 #define LANES 8
 #define SECRET_BYTES 192
 #define BLOCK_STRIPES ((SECRET_BYTES - STRIPE) / 8)
+#if BLOCK_STRIPES * STRIPE != SC_XXH3_BLOCK
+#error "a block is of another size"
+#endif
 
 static const uint8_t secret[SECRET_BYTES] = {
     0xb8, 0xfe, 0x6c, 0x39, 0x23, 0xa4, 0x4b, 0xbe, 0x7c, 0x01, 0x81, 0x2c, 0xf7, 0x21, 0xad, 0x1c, 0xde, 0xd4,
@@ -111,7 +114,7 @@ static uint64_t to240(const uint8_t *p, size_t len) {
     return avalanche(h + mix16(p + len - 16, 136 - 17));
 }
 
-/* Adds up the lanes over all stripes; `last` is the last stripe, which may overlap the one before. */
+/* Adds up the lanes over all stripes; `last` is the last stripe, which may overlap the one before, or NULL if more comes. */
 typedef void summing(uint64_t *lane, const uint8_t *p, size_t stripes, const uint8_t *last);
 
 static inline void add_stripe(uint64_t *lane, const uint8_t *p, const uint8_t *key) {
@@ -129,7 +132,7 @@ static void sum_plain(uint64_t *lane, const uint8_t *p, size_t stripes, const ui
         at = 0;
         for (int i = 0; i < LANES; i++) lane[i] = (lane[i] ^ lane[i] >> 47 ^ load64(SCRAMBLE + 8 * i)) * P32_1;
     }
-    add_stripe(lane, last, LAST);
+    if (last) add_stripe(lane, last, LAST);
 }
 
 static summing *sum = sum_plain;
@@ -164,8 +167,10 @@ VECTORS static void sum_vectors(uint64_t *lane, const uint8_t *p, size_t stripes
         }
         stripes -= n;
     }
-    a = with_half_stripe(a, last, LAST);
-    b = with_half_stripe(b, last + 32, LAST + 32);
+    if (last) {
+        a = with_half_stripe(a, last, LAST);
+        b = with_half_stripe(b, last + 32, LAST + 32);
+    }
     _mm256_storeu_si256((__m256i *)lane, a);
     _mm256_storeu_si256((__m256i *)(lane + 4), b);
 }
@@ -178,13 +183,20 @@ __attribute__((constructor)) static void choose(void) {
 
 #endif
 
-static uint64_t longer(const uint8_t *p, size_t len, summing *add_up) {
-    uint64_t lane[LANES] = {P32_3, P64_1, P64_2, P64_3, P64_4, P32_2, P64_5, P32_1};
-    add_up(lane, p, (len - 1) / STRIPE, p + len - STRIPE);
+static const uint64_t start[LANES] = {P32_3, P64_1, P64_2, P64_3, P64_4, P32_2, P64_5, P32_1};
+
+static uint64_t merged(const uint64_t *lane, uint64_t len) {
     uint64_t h = len * P64_1;
     for (int i = 0; i < LANES; i += 2)
         h += sc_mix(lane[i] ^ load64(secret + 11 + 8 * i), lane[i + 1] ^ load64(secret + 19 + 8 * i));
     return avalanche(h);
+}
+
+static uint64_t longer(const uint8_t *p, size_t len, summing *add_up) {
+    uint64_t lane[LANES];
+    memcpy(lane, start, sizeof lane);
+    add_up(lane, p, (len - 1) / STRIPE, p + len - STRIPE);
+    return merged(lane, len);
 }
 
 static inline uint64_t hash(const uint8_t *p, size_t len, summing *add_up) {
@@ -195,3 +207,44 @@ static inline uint64_t hash(const uint8_t *p, size_t len, summing *add_up) {
 
 uint64_t sc_xxh3(const uint8_t *p, size_t len) { return hash(p, len, sum); }
 uint64_t sc_xxh3_plain(const uint8_t *p, size_t len) { return hash(p, len, sum_plain); }
+
+void sc_xxh3_begin(sc_xxh3_state *s) {
+    memcpy(s->lane, start, sizeof s->lane);
+    s->len = s->waiting = 0;
+}
+
+/* Sums up whole blocks that are not the end, and keeps their last stripe. */
+static void sum_blocks(sc_xxh3_state *s, const uint8_t *p, size_t blocks) {
+    sum(s->lane, p, blocks * BLOCK_STRIPES, NULL);
+    memcpy(s->last, p + blocks * SC_XXH3_BLOCK - STRIPE, STRIPE);
+}
+
+void sc_xxh3_add(sc_xxh3_state *s, const uint8_t *p, size_t len) {
+    s->len += len;
+    while (len) {
+        if (s->waiting == SC_XXH3_BLOCK) {
+            sum_blocks(s, s->last + STRIPE, 1);
+            s->waiting = 0;
+        }
+        if (!s->waiting && len > SC_XXH3_BLOCK) {
+            size_t blocks = (len - 1) / SC_XXH3_BLOCK;
+            sum_blocks(s, p, blocks);
+            p += blocks * SC_XXH3_BLOCK;
+            len -= blocks * SC_XXH3_BLOCK;
+        }
+        size_t room = SC_XXH3_BLOCK - s->waiting, n = len < room ? len : room;
+        memcpy(s->last + STRIPE + s->waiting, p, n);
+        s->waiting += n;
+        p += n;
+        len -= n;
+    }
+}
+
+uint64_t sc_xxh3_end(const sc_xxh3_state *s) {
+    const uint8_t *waiting = s->last + STRIPE;
+    if (s->len <= SC_XXH3_BLOCK) return sc_xxh3(waiting, s->waiting);
+    uint64_t lane[LANES];
+    memcpy(lane, s->lane, sizeof lane);
+    sum(lane, waiting, (s->waiting - 1) / STRIPE, waiting + s->waiting - STRIPE);
+    return merged(lane, s->len);
+}

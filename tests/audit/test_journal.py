@@ -13,6 +13,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -812,6 +813,21 @@ def test_the_hash_is_the_same_with_vectors_and_without(data: bytes) -> None:
     assert columns.payload_hash(data) == columns.payload_hash(data, plain=True)
 
 
+@settings(max_examples=300)
+@given(
+    size=st.sampled_from(
+        [0, 1, 16, 17, 240, 241, *(1024 * k + d for k in (1, 2, 5) for d in (-64, -1, 0, 1, 63, 64, 65))]
+    ),
+    cuts=st.lists(st.integers(0, 5200), max_size=6),
+)
+def test_the_hash_of_pieces_is_that_of_the_whole(size: int, cuts: list[int]) -> None:
+    data, found = bytes(range(251)) * 21, columns.Hash()
+    places = [0, *sorted(min(cut, size) for cut in cuts), size]
+    for begin, end in pairwise(places):
+        found.add(data[begin:end])
+        assert found.value == columns.payload_hash(data[:end])
+
+
 def add(block: columns.Block, batch: Delivered, **changed: Any) -> int:
     return block.add(dataclasses.replace(batch, **changed), idx=0, view_counter=1, view_tag=1)
 
@@ -1046,8 +1062,8 @@ def test_a_part_of_a_segment_is_read_again_without_the_whole(tmp_path: Path, mon
     monkeypatch.setattr("seqcast.journal.roll.ROW_GROUP_ROWS", 100)
     path = journal(tmp_path, A, [(V1, rows_of(900))], payload="full")
     (segment,), whole = journal_read.read(path).segments, table(path)
-    real, read = journal_read._rolled, list[Any]()
-    monkeypatch.setattr(journal_read, "_rolled", lambda segment: (read.append(segment), real(segment))[1])
+    real, read = journal_read._check, list[Any]()
+    monkeypatch.setattr(journal_read, "_check", lambda segment: (read.append(segment), real(segment))[1])
 
     def part(first: int, end: int) -> pa.Table:
         return pa.Table.from_batches(journal_read.segment_batches(segment, first=first, end=end))
@@ -1060,3 +1076,31 @@ def test_a_part_of_a_segment_is_read_again_without_the_whole(tmp_path: Path, mon
     segment.path.write_bytes(data)
     with pytest.raises(JournalDamaged, match="its checksum is not that"):
         part(800, 900)
+
+
+def test_of_a_large_segment_a_reader_holds_a_row_group_and_not_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seqcast.journal.roll.ROW_GROUP_BYTES", 1 << 20)
+    noise = np.random.default_rng(1).bytes(120 * 100_000)
+    rows = [Row(A, 1 + at, 0, 1 + at, noise[at * 100_000 : (at + 1) * 100_000]) for at in range(120)]
+    (segment,) = journal_read.read(journal(tmp_path, A, [(V1, rows)], payload="full", step=10)).segments
+    assert segment.size > journal_read.WHOLE_BYTES_MAX
+    before, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(pool)
+    try:
+        payloads = [row for batch in journal_read.segment_batches(segment) for row in batch["payload"].to_pylist()]
+    finally:
+        pa.set_memory_pool(before)
+    assert payloads == [row.payload for row in rows] and pool.max_memory() < segment.size / 2
+
+    batches = journal_read.segment_batches(segment, batch_rows=10)
+    next(batches)
+    os.truncate(segment.path, segment.size // 2)
+    with pytest.raises(JournalDamaged):
+        list(batches)
+    with pytest.raises(JournalDamaged, match="its checksum is not that"):
+        next(journal_read.segment_batches(segment))
+    segment.path.unlink()
+    with pytest.raises(JournalDamaged, match="is missing"):
+        next(journal_read.segment_batches(segment))

@@ -11,6 +11,13 @@ def payload_hash(payload: bytes | memoryview | npt.NDArray[np.uint8], *, plain: 
     Releases the GIL for large payloads.
     """
 
+class Hash:
+    """XXH3 of what comes in pieces: ``value`` is the `payload_hash` of all pieces in a row."""
+
+    def add(self, piece: bytes | bytearray | memoryview) -> None: ...
+    @property
+    def value(self) -> int: ...
+
 class DeliveredBatch(Protocol):
     """What a journal needs of a batch. A ``seqcast._native.engine.Batch`` is read without making these arrays."""
 

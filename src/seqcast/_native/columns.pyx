@@ -45,6 +45,11 @@ cdef extern from "columns/columns.h" nogil:
 cdef extern from "columns/xxh3.h" nogil:
     uint64_t sc_xxh3(const uint8_t *p, size_t len)
     uint64_t sc_xxh3_plain(const uint8_t *p, size_t len)
+    ctypedef struct sc_xxh3_state:
+        pass
+    void sc_xxh3_begin(sc_xxh3_state *s)
+    void sc_xxh3_add(sc_xxh3_state *s, const uint8_t *p, size_t len)
+    uint64_t sc_xxh3_end(const sc_xxh3_state *s)
 
 
 cdef extern from "columns/scan.h" nogil:
@@ -107,6 +112,28 @@ def payload_hash(const uint8_t[::1] payload not None, *, bint plain=False):
     with nogil:
         found = sc_xxh3_plain(p, n) if plain else sc_xxh3(p, n)
     return <int64_t>found
+
+
+@cython.final
+cdef class Hash:
+    """XXH3 of what comes in pieces. See columns.pyi."""
+
+    cdef sc_xxh3_state state
+
+    def __cinit__(self):
+        sc_xxh3_begin(&self.state)
+
+    def add(self, const uint8_t[::1] piece not None):
+        if not piece.shape[0]:
+            return
+        cdef const uint8_t *p = &piece[0]
+        cdef size_t n = piece.shape[0]
+        with nogil:
+            sc_xxh3_add(&self.state, p, n)
+
+    @property
+    def value(self):
+        return <int64_t>sc_xxh3_end(&self.state)
 
 
 RUN_BYTES, MESSAGE_BYTES = 8 * 8 + 2 * 4, 8 + 4  # what a run and a message take in the columns; rounded

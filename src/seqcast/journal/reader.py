@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+WHOLE_BYTES_MAX = 8 << 20
+"""A rolled segment up to this size is read into memory in one step, which takes the least time."""
 COMPARED_MAX = 1024
 """A process remembers this many rolled segments that it has compared with their checksums."""
 
@@ -329,7 +331,8 @@ def segment_batches(
     are compared before the rows that they cover are given out, for a rolled segment that of the whole file.
 
     Args:
-        batch_rows: bound of a batch of a rolled segment; a batch of a live one has what was written together.
+        batch_rows: bound of a batch of a rolled segment, which has no more than a row group; a batch of a live one has
+            what was written together.
         first, end: only the rows in this range of the segment, ``end`` exclusive. Little else is read.
 
     Raises:
@@ -364,14 +367,15 @@ def _batches_around(
             except FileNotFoundError:  # rolled meanwhile; nothing was given out yet
                 segment = _now_rolled(segment)
         part = first > 0 or end < segment.rows
-        with pq.ParquetFile(_contents(segment, part=part), page_checksum_verification=part) as file:
+        with pq.ParquetFile(_contents(segment, part=part), page_checksum_verification=part, pre_buffer=False) as file:
             names = file.schema_arrow.names
             kept = None if columns is None else [name for name in columns if name in names or name not in ADDED]
             if missing := sorted({*(kept or ())} - {*names}):
                 raise JournalDamaged(f"{segment.path} has no column {missing[0]!r}")
             at, groups = _row_groups(file.metadata, first, end)
+            largest = max((file.metadata.row_group(group).num_rows for group in groups), default=1)
             # Threads would take twice the CPU time, and tasks of Spark have one processor each.
-            for batch in file.iter_batches(batch_rows, groups, kept, use_threads=False):
+            for batch in file.iter_batches(min(batch_rows, largest), groups, kept, use_threads=False):
                 yield at, batch
                 at += batch.num_rows
                 if at >= end:
@@ -404,19 +408,23 @@ def _with_columns(batch: pa.RecordBatch, columns: Sequence[str] | None) -> pa.Re
 
 
 def _contents(segment: Segment, *, part: bool) -> pa.NativeFile:
-    """The file of a rolled segment, to read from. For a part of it, a process compares the whole file with its checksum
-    once. After that it reads only what it needs, as long as the file stays as it was; its pages have checksums, too.
+    """The file of a rolled segment, to read from, compared with its checksum: a small one is in memory then, and of a
+    larger one no more than a row group is at a time. For a part of it, a process compares the whole file only once.
+    After that it reads only what it needs, as long as the file stays as it was; its pages have checksums, too.
 
     Raises:
         JournalDamaged, JournalGone: as of `_rolled`.
     """
     import pyarrow as pa
 
-    if not part:
+    if not part and segment.size <= WHOLE_BYTES_MAX:
         return pa.BufferReader(_rolled(segment))
     try:
-        found = segment.path.stat()
-        _compare(segment, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        if part:
+            found = segment.path.stat()
+            _compare(segment, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        else:
+            _check(segment)
         return pa.OSFile(str(segment.path))
     except OSError:
         return pa.BufferReader(_rolled(segment))  # raises with the reason why it cannot be read
@@ -424,8 +432,24 @@ def _contents(segment: Segment, *, part: bool) -> pa.NativeFile:
 
 @functools.lru_cache(maxsize=COMPARED_MAX)
 def _compare(segment: Segment, *_: int) -> None:
-    """Compares the file of a rolled segment with its checksum, once for each identity of the file."""
-    _rolled(segment)
+    """As `_check`, once for each identity of the file."""
+    _check(segment)
+
+
+def _check(segment: Segment) -> None:
+    """Compares the file of a rolled segment with its checksum.
+
+    Raises:
+        OSError: it cannot be read.
+        JournalDamaged: it was altered.
+    """
+    with open(segment.path, "rb", buffering=0) as file:
+        if seals.digest_of_file(file) != (segment.size, segment.hash):
+            raise _altered(segment)
+
+
+def _altered(segment: Segment) -> JournalDamaged:
+    return JournalDamaged(f"{segment.path} is altered: its checksum is not that of {MANIFEST_FILE}")
 
 
 def _rolled(segment: Segment) -> pa.Buffer:
@@ -451,7 +475,7 @@ def _rolled(segment: Segment) -> pa.Buffer:
     except OSError as error:
         raise JournalDamaged(f"{segment.path} cannot be read: {_line(error)}") from error
     if contents.size != segment.size or seals.digest(contents) != segment.hash:
-        raise JournalDamaged(f"{segment.path} is altered: its checksum is not that of {MANIFEST_FILE}")
+        raise _altered(segment)
     return contents
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
-from seqcast._native.columns import payload_hash
+from seqcast._native.columns import Hash, payload_hash
 
+PIECE_BYTES = 1 << 20
+"""A file is hashed in pieces of this size: each is still in the cache when it is hashed."""
 _MARK = ', "check": "'
 _T = TypeVar("_T")
 
@@ -22,7 +24,25 @@ class SealError(ValueError):
 
 def digest(data: Any) -> str:
     """XXH3 of a contiguous buffer, 16 hexadecimal digits."""
-    return f"{hashed(data) & (1 << 64) - 1:016x}"
+    return _hexadecimal(hashed(data))
+
+
+def digest_of_file(file: BinaryIO) -> tuple[int, str]:
+    """How many bytes a file has from where it stands, and their `digest`; memory for a piece of it is enough.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    found, piece, size = Hash(), bytearray(PIECE_BYTES), 0
+    view = memoryview(piece)
+    while n := file.readinto(view):  # type: ignore[attr-defined]
+        found.add(view[:n])
+        size += n
+    return size, _hexadecimal(found.value)
+
+
+def _hexadecimal(value: int) -> str:
+    return f"{value & (1 << 64) - 1:016x}"
 
 
 def hashed(data: Any) -> int:
