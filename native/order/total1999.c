@@ -140,7 +140,9 @@ static void settle(sc_engine *e, int64_t now) {
 
 static int64_t deadline(const sc_engine *e) {
     const total *t = e->order.state;
-    return sc_is_sequencer(e) ? t->tell_due : t->single_due;
+    int64_t begin = sc_stamping_deadline(e);
+    if (!sc_is_sequencer(e)) return t->single_due;
+    return t->tell_due < begin ? t->tell_due : begin;
 }
 
 static const sc_order_work work = {.settle = settle, .deadline = deadline};
