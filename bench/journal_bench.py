@@ -49,8 +49,9 @@ def batch(of: View, size: int, count: int, first: int, data: Any) -> Delivered:
     return Delivered(data, offsets, runs, of.view_id.tag, 1_700_000_000_000_000_000 + first * 20)
 
 
-def batches(of: View, size: int, messages: int) -> list[Delivered]:
-    count = max(PACKET, (1 << 20) // max(size, 16) // PACKET * PACKET)
+def batches(of: View, size: int, messages: int, most: int = 1 << 60) -> list[Delivered]:
+    """Batches of about 1 MB, or of ``most`` messages."""
+    count = max(PACKET, min(most, (1 << 20) // max(size, 16)) // PACKET * PACKET)
     rng = np.random.default_rng(1)
     blocks = [rng.integers(0, 256, count * size, np.uint8) for _ in range(16)]  # more than the caches hold
     return [

@@ -1,14 +1,14 @@
 """The cost of the audit on Spark, beside DuckDB doing the same checks on the same Parquet files.
 
-    python bench/spark_audit.py [--rows 10000000] [--members 4] [--segment-rows 1000000] [--small-rows N] [--full SIZE]
-                                [--no-duckdb]
+    python bench/spark_audit.py [--rows 10000000] [--members 4] [--segment-rows 1000000] [--small-rows N [N ...]]
+                                [--full SIZE] [--no-duckdb]
 
 It writes sound journals, audits them twice in one session (the second is without the warming up of the JVM), and has
 DuckDB compute, with as many threads as there are processors: the fingerprints by member, view, sender and bucket; where
 positions and global seqnos are not dense; and where a sender's messages are out of order or a packet lacks one.
 The audit also compares the checksum of each file and, with ``--full``, hashes the payloads again; DuckDB does not. With
-``--small-rows`` the same rows are audited in small segments too, in the same session, and by DuckDB: what a segment
-costs, and how many rows cost as much (``as_rows``).
+``--small-rows`` the same rows are audited in small segments of each size too, in the same session: what a segment
+costs, and how many rows cost as much (``as_rows``). DuckDB reads those of the first size too.
 
 CPU seconds are those of all processes that took part (driver, JVM, Python workers), so they hold on a busy machine too;
 ``ratio`` is the second run's to DuckDB's. Peak memory is that of the driver, of its JVM, and of the largest Python
@@ -33,6 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from journal_bench import batches, member, view
 
+from seqcast.journal import writer as writer_of_journals
 from seqcast.journal.writer import JournalWriter
 
 DUCKDB_MEMORY = "8GB"
@@ -107,7 +108,8 @@ def write_apart(arguments: argparse.Namespace, top: Path, segment_rows: int) -> 
 def write_journals(arguments: argparse.Namespace, top: Path, segment_rows: int) -> None:
     who = [member(chr(ord("a") + number)) for number in range(arguments.members)]
     of, last = view(1, who), view(2, who)
-    given = batches(of, arguments.full or 64, arguments.rows // arguments.members)
+    given = batches(of, arguments.full or 64, arguments.rows // arguments.members, segment_rows)
+    writer_of_journals.GROUP_MESSAGES = min(writer_of_journals.GROUP_MESSAGES, segment_rows)  # else segments have more
     for one in who:
         writer = JournalWriter(
             top, cluster="bench", member=one, payload="full" if arguments.full else "hash",
@@ -120,7 +122,7 @@ def write_journals(arguments: argparse.Namespace, top: Path, segment_rows: int) 
         writer.close("leave")
 
 
-def by_spark(arguments: argparse.Namespace, top: Path, small: Path) -> dict[str, Any]:
+def by_spark(arguments: argparse.Namespace, top: Path, smalls: list[Path]) -> dict[str, Any]:
     from seqcast.spark import open_session
 
     begin = time.perf_counter()
@@ -129,16 +131,22 @@ def by_spark(arguments: argparse.Namespace, top: Path, small: Path) -> dict[str,
     try:
         told = {"session_s": round(started, 1), **audited(spark, top)}
         told["peak_mb"] = peaks_mb()
-        if arguments.small_rows:
-            told["small"] = audited(spark, small)
-            more = told["small"]["segments"] - told["segments"]
-            cpu = told["small"]["cpu_s"][1] - told["cpu_s"][1]
-            told["small"]["ratio"] = round(told["small"]["cpu_s"][1] / told["cpu_s"][1], 2)
-            told["small"]["cpu_ms_per_segment"] = round(cpu / max(1, more) * 1e3, 3)
-            told["small"]["as_rows"] = round(cpu / max(1, more) / told["cpu_s"][1] * told["rows"])
+        told["small"] = [beside(told, audited(spark, small)) for small in smalls]
         return told
     finally:
         spark.stop()
+
+
+def beside(few: dict[str, Any], many: dict[str, Any]) -> dict[str, Any]:
+    """The audit in many segments, with what it takes beside that in few."""
+    more = many["segments"] - few["segments"]
+    cpu = many["cpu_s"][1] - few["cpu_s"][1]
+    return {
+        **many,
+        "ratio": round(many["cpu_s"][1] / few["cpu_s"][1], 2),
+        "cpu_ms_per_segment": round(cpu / max(1, more) * 1e3, 3),
+        "as_rows": round(cpu / max(1, more) / few["cpu_s"][1] * few["rows"]),
+    }
 
 
 def audited(spark: Any, top: Path) -> dict[str, Any]:
@@ -179,23 +187,25 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000, help="of all members together (%(default)s)")
     parser.add_argument("--members", type=int, default=4)
     parser.add_argument("--segment-rows", type=int, default=1_000_000)
-    parser.add_argument("--small-rows", type=int, default=0, metavar="N", help="also in segments of this many rows")
+    parser.add_argument(
+        "--small-rows", type=int, nargs="+", default=[], metavar="N", help="also in segments of this many rows"
+    )
     parser.add_argument("--master")
     parser.add_argument("--full", type=int, metavar="SIZE", help="keep payloads of this size, and hash them again")
     parser.add_argument("--no-duckdb", action="store_true", help="Spark alone")
     arguments = parser.parse_args()
     top = Path(tempfile.mkdtemp(prefix="seqcast-bench-"))
     try:
-        large, small = top / "large", top / "small"
+        large, smalls = top / "large", [top / f"small-{rows}" for rows in arguments.small_rows]
         write_apart(arguments, large, arguments.segment_rows)
-        if arguments.small_rows:
-            write_apart(arguments, small, arguments.small_rows)
-        told = {"what": "audit", "members": arguments.members, **by_spark(arguments, large, small)}
+        for small, rows in zip(smalls, arguments.small_rows, strict=True):
+            write_apart(arguments, small, rows)
+        told = {"what": "audit", "members": arguments.members, **by_spark(arguments, large, smalls)}
         if not arguments.no_duckdb:
             told["duckdb"] = by_duckdb(large)
             told["ratio"] = round(told["cpu_s"][1] / told["duckdb"]["cpu_s_all"], 2)
-            if arguments.small_rows:
-                told["small"]["duckdb_ratio"] = round(by_duckdb(small)["cpu_s_all"] / told["duckdb"]["cpu_s_all"], 2)
+            for told_small, small in list(zip(told["small"], smalls, strict=True))[:1]:
+                told_small["duckdb_ratio"] = round(by_duckdb(small)["cpu_s_all"] / told["duckdb"]["cpu_s_all"], 2)
         print(json.dumps(told))
     finally:
         shutil.rmtree(top)

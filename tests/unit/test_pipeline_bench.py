@@ -6,6 +6,8 @@ import argparse
 import importlib.util
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 spec = importlib.util.spec_from_file_location("pipeline_bench", ROOT / "bench" / "pipeline.py")
 assert spec is not None and spec.loader is not None
@@ -31,9 +33,10 @@ FOUND = {
     "audit": {
         **RUN, "rows": 10_000_000, "members": 4, "segments": 12, "ratio": 0.14,
         "peak_mb": {"driver": 130, "jvm": 600, "worker": 180},
-        "small": {
-            **RUN, "segments": 612, "ratio": 1.15, "duckdb_ratio": 1.25, "cpu_ms_per_segment": 0.5, "as_rows": 2500,
-        },
+        "small": [
+            {**RUN, "segments": 612, "ratio": 1.15, "duckdb_ratio": 1.25, "cpu_ms_per_segment": 0.5, "as_rows": 2500},
+            {**RUN, "segments": 10_012, "ratio": 3.5, "cpu_ms_per_segment": 0.5, "as_rows": 2400},
+        ],
         "duckdb": {
             "version": "2.0.0", "cpu_s_all": 14.1, "seconds": {"gaps": 3.0, "fifo": 5.0},
             "cpu_s": {"gaps": 9.5, "fifo": 4.0, "fingerprints": 0.6},
@@ -58,10 +61,12 @@ def test_the_page_has_the_figures_of_every_part() -> None:
     text = pipeline.page({"machine": "2 cores", "rate": 100_000, "parts": found})
     assert "| hash | 64 | 10,000,000 | 4,100,000 | 0.41 | 0 | 22 | 5,200,000 |" in text
     assert "| full | 1,024 | 10,000,000 | 4,100,000 | 0.77 | 3 |" in text
-    assert "| DuckDB 2.0.0, the same checks | | 14.1 | 8 | |" in text
+    assert "| DuckDB 2.0.0, the same checks | | 14.1 | | | 8 | |" in text
     assert "9.5 for gaps, 4 for the order of each sender's messages, 0.6 for the fingerprints" in text
-    assert "0.14 of DuckDB's CPU time" in text and "1.15 times that\nof few (1.25 times with DuckDB)" in text
-    assert "as much as 2,500 rows. So\nsegments of 25,000 rows" in text
+    assert "0.14 of DuckDB's CPU time. DuckDB takes 1.25 times as\nlong in 612 segments" in text
+    assert "| 12 segments | 8.6 | 2 | 1 |  | 1.5 | 6,670,000 |" in text
+    assert "| 10,012 segments | 8.6 | 2 | 3.5 | 0.5 | 1.5 | 6,670,000 |" in text
+    assert "One of 10,012 costs what 2,400 rows do\nand segments of 24,000 rows" in text
     assert "| 100,000,000 | 12 | 0 | 6.5 | 0.14 | 1.5 | 6,670,000 | 130 | 600 | 180 |" in text
     assert "| 300,000,000 | 12 | 0 | 16.5 |  | 1.5 |" in text
     assert "a million rows take 50 ms of CPU, and 10^9 rows 52 s" in text  # 2 s for 10^7, 16.5 s for 3 * 10^8
@@ -69,6 +74,15 @@ def test_the_page_has_the_figures_of_every_part() -> None:
     assert "| five columns | 3,750,000 | 0.4 | 4,250,000 | 0.3 |" in text
     assert "| backlog, behind its first batch | 1,500,000 | | 2,250,000 | |" in text
     assert "| stream | 60 | 291 | 408 | 470 | 280 | 90 |" in text and "| floor | 60 | 240 |" in text
+
+
+def test_a_part_that_there_is_not_is_refused_before_the_page_is_made(tmp_path: Path) -> None:
+    into = tmp_path / "pipeline.json"
+    into.write_text('{"parts": {}}')
+    options = argparse.Namespace(**{**vars(OPTIONS), "only": ["sauce"], "into": into})
+    with pytest.raises(SystemExit, match=r"--only 'sauce': there is no such part; there are .*audit, .*source"):
+        pipeline.measure(options)
+    assert into.read_text() == '{"parts": {}}'
 
 
 def test_every_part_is_a_script_that_is_there() -> None:
