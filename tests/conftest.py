@@ -29,8 +29,8 @@ def pytest_collection():
     return result
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
-def pytest_collection_modifyitems(items):
+@pytest.hookimpl(wrapper=True)  # begins before pytest-xdist looks at the groups, and ends when all are chosen
+def pytest_collection_modifyitems(config, items):
     missing = [tool for tool in ("ip", "nft") if not shutil.which(tool)]
     root = hasattr(os, "geteuid") and os.geteuid() == 0
     reason = f"needs {', '.join(missing)}" if missing else "needs root" if not root else ""
@@ -43,6 +43,19 @@ def pytest_collection_modifyitems(items):
             item.add_marker("spark")
         if item.get_closest_marker("spark"):  # where tests run beside each other, these share one JVM
             item.add_marker(pytest.mark.xdist_group("spark"))
+    yield
+    if hasattr(config, "workerinput"):
+        items.sort(key=dict(zip(items, places(items), strict=True)).__getitem__)
+
+
+def places(items):
+    """Where in the run each test stands, from 0 to 1, for tests that run beside each other: those of each folder all
+    along the run, since some folders compute and others wait. A group comes first: one worker runs all of it."""
+    folders = [item.path.parent for item in items]
+    all_of, of = Counter(folders), Counter()
+    for item, folder in zip(items, folders, strict=True):
+        of[folder] += 1
+        yield 0 if item.get_closest_marker("xdist_group") else of[folder] / all_of[folder]
 
 
 HOW_TO_GET = (

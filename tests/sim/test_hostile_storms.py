@@ -15,6 +15,8 @@ def test_after_a_storm_of_forged_datagrams_all_guarantees_hold(who, seeds):
         result = storm.run()
         assert not result.violations, f"{who}, seed {seed}: {result.violations[0]}"
         assert result.messages > 0 and storm.sent > 20
+        # More would let a stranger make the group send more to a third party than it sends itself.
+        assert who != "stranger" or storm.evil.heard < storm.sent_bytes, f"seed {seed}: {storm.evil.heard} bytes heard"
         kinds |= storm.kinds
     assert {"start", "join", "beacon", "merge_ask", "heartbeat", "nak", "rubbish"} <= kinds
 
@@ -31,12 +33,3 @@ def test_other_orders_memberships_and_reliabilities_weather_a_storm_too(who, cha
     for seed in range(11, 13):
         result = Storm(calm(seed, who, **changes), who).run()
         assert not result.violations, f"{who}, seed {seed}: {result.violations[0]}"
-
-
-@pytest.mark.parametrize("seeds", SEEDS, ids=str)
-def test_what_a_stranger_gets_out_of_a_group_is_less_than_what_it_sends(seeds):
-    """Otherwise it could make the group send more to a third party than it sends itself."""
-    for seed in seeds:
-        storm = Storm(calm(seed, "stranger"), "stranger")
-        storm.run()
-        assert storm.evil.heard < storm.sent_bytes, f"seed {seed}: {storm.evil.heard} for {storm.sent_bytes} bytes"
