@@ -221,15 +221,6 @@ void sc_detect_stranger(sc_engine *e, uint64_t tag, const sc_address *from, int6
     *place = (sc_beat){.address = *from, .tag = tag, .heard = now > 0 ? now : 1};
 }
 
-int sc_detect_entered(const sc_engine *e, const sc_peer *peer) {
-    int entered = peer->detect.present;
-    for (uint32_t i = 0; i < SC_MEMBERS_MAX && !entered; i++) {
-        const sc_beat *beat = &e->detect.beats[i];
-        entered = beat->heard && beat->tag == e->view.tag && sc_same_address(&beat->address, &peer->address);
-    }
-    return entered;
-}
-
 size_t sc_engine_strangers(const sc_engine *e, uint64_t tag) {
     size_t n = 0;
     for (uint32_t i = 0; i < SC_MEMBERS_MAX; i++)

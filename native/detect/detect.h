@@ -53,5 +53,3 @@ void sc_detect_starved(sc_engine *e, int64_t now);
 void sc_on_heartbeat(sc_engine *e, struct sc_peer *peer, const uint8_t *p, int64_t now);
 void sc_detect_tick(sc_engine *e, int64_t now);
 int64_t sc_detect_deadline(const sc_engine *e);
-/* A heartbeat of this member in our view has come, perhaps before we installed it. */
-int sc_detect_entered(const sc_engine *e, const struct sc_peer *peer);

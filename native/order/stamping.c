@@ -4,41 +4,15 @@
 
 #include "engine/internal.h"
 
-#define HOLD_NS 8000000
-
 void sc_stamping_begin(sc_engine *e) {
     *(sc_stamping *)e->order.state =
         (sc_stamping){.global_next = 1, .origin_next = e->view.origin_base[e->view.rank] + 1, .turn = 0};
-    if (sc_is_sequencer(e) && e->view.n > 1) ((sc_stamping *)e->order.state)->hold_until = e->now + HOLD_NS;
     e->order.waits = !sc_is_sequencer(e);
     e->order.own = sc_is_sequencer(e) ? &e->group : &e->forward;
     e->order.forward_to = sc_is_sequencer(e) ? -1 : e->view.sequencer;
 }
 
 /* ---- the sequencer ------------------------------------------------------------------------------------------- */
-
-/* What a new sequencer multicasts while others have not installed the view they drop, and on busy processors it keeps them from
- * installing it: after a failover it may be a window of each member. So it begins when all are there, or a while later. */
-static void hold(sc_engine *e) {
-    int holds = ((sc_stamping *)e->order.state)->hold_until != 0;
-    e->order.held = holds ? (uint32_t)(e->group.next - e->group.unsent) : 0;
-    e->order.held_bytes = holds ? e->group.unsent_bytes : 0;
-}
-
-static void look_who_entered(sc_engine *e, int64_t now) {
-    sc_stamping *s = e->order.state;
-    if (!s->hold_until) return;
-    int lacking = 0;
-    for (uint32_t r = 0; r < e->view.n; r++)
-        lacking |= r != e->view.rank && !e->peers[r]->cut.lost && !sc_detect_entered(e, e->peers[r]);
-    if (!lacking || now >= s->hold_until) s->hold_until = 0;
-    hold(e);
-}
-
-int64_t sc_stamping_deadline(const sc_engine *e) {
-    const sc_stamping *s = e->order.state;
-    return s->hold_until && !e->cut.gate_closed ? s->hold_until : SC_NEVER;
-}
 
 /* Assigns the numbers of the next packet of the member `rank`, whose own number is given, and writes them into it. Returns the
  * global seqno of its first message; 0: it travels beside the order. */
@@ -64,7 +38,6 @@ void sc_stamping_packed(sc_engine *e, sc_tx_stream *tx, sc_tx_packet *packet) {
     uint64_t global = stamp(e, packet->p, e->view.rank, packet->own, packet->messages);
     sc_own_packet(e, packet->own, packet->messages);
     sc_queue_own(e, packet->p, packet->len, tx->next - 1, packet->own, global);
-    hold(e);
 }
 
 /* The next forward of `peer` becomes a packet of the own group stream, in place (SEQ-17). */
@@ -89,7 +62,6 @@ void sc_stamping_take(sc_engine *e, sc_peer *peer, int64_t now) {
                                       .number = number,
                                       .global = global});
     sc_tx_insert(e, &e->group, slot, messages, ((sc_stamping *)e->order.state)->origin_next - 1);
-    hold(e);
     sc_rx_moved(rx, slot);
     sc_rx_skip(rx);
     sc_rx_release(e, rx);
@@ -106,7 +78,6 @@ static int may_take(const sc_engine *e, uint32_t len) {
 /* Stamps forwards, one packet of each member in turn, while the group stream has credit. */
 void sc_stamping_settle(sc_engine *e, int64_t now) {
     if (!sc_is_sequencer(e) || e->cut.gate_closed) return;
-    look_who_entered(e, now);
     sc_stamping *s = e->order.state;
     for (uint32_t idle = 0; idle < e->view.n;) {
         sc_peer *peer = e->peers[s->turn];

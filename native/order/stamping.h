@@ -9,7 +9,6 @@ typedef struct {
     uint64_t global_next; /* of the next message to be stamped */
     uint64_t origin_next; /* own numbering of the sequencer */
     uint32_t turn; /* rank whose forwards are considered first */
-    int64_t hold_until; /* what is stamped is not multicast before: others may not have installed the view; 0: it is */
 } sc_stamping;
 
 void sc_stamping_begin(sc_engine *e);
@@ -17,7 +16,6 @@ void sc_stamping_packed(sc_engine *e, struct sc_tx_stream *tx, struct sc_tx_pack
 /* The next forward of `peer` becomes a packet of the own group stream. The caller has checked credit. */
 void sc_stamping_take(sc_engine *e, struct sc_peer *peer, int64_t now);
 void sc_stamping_settle(sc_engine *e, int64_t now);
-int64_t sc_stamping_deadline(const sc_engine *e);
 int sc_stamping_accepts(const sc_engine *e, const struct sc_peer *peer, int stream, const uint8_t *p);
 void sc_stamping_advance(sc_engine *e, struct sc_peer *peer);
 uint64_t sc_stamping_ordered(const sc_engine *e);

@@ -140,9 +140,7 @@ static void settle(sc_engine *e, int64_t now) {
 
 static int64_t deadline(const sc_engine *e) {
     const total *t = e->order.state;
-    int64_t begin = sc_stamping_deadline(e);
-    if (!sc_is_sequencer(e)) return t->single_due;
-    return t->tell_due < begin ? t->tell_due : begin;
+    return sc_is_sequencer(e) ? t->tell_due : t->single_due;
 }
 
 static const sc_order_work work = {.settle = settle, .deadline = deadline};

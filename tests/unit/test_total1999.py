@@ -15,7 +15,7 @@ from hostile.forge import Forger
 from seqcast._native.engine import SENT
 from seqcast.core import orders
 
-DATA, UNICAST, FORWARD, ACK, NAK, PROBE, HEARTBEAT, TOTAL = 1, 2, 3, 4, 5, 6, 7, 15
+DATA, UNICAST, FORWARD, ACK, NAK, PROBE, TOTAL = 1, 2, 3, 4, 5, 6, 15
 NEW_VIEW, NEW_VIEW_ACK, SEQ_ACK = 1, 2, 3
 NUMBER = orders.by_name("total-1999").number
 
@@ -338,21 +338,3 @@ def test_a_header_of_total_is_nothing_to_another_order() -> None:
         Forger(7).datagram(TOTAL, net.ids[0], 1, struct.pack("<QII", 1, NEW_VIEW, 0)), bytes([1]), net.now
     )
     assert net.engines[1].counters()["drop_field"] == 1
-
-
-def test_a_new_sequencer_multicasts_when_all_have_installed_the_view_or_a_while_later() -> None:
-    """What comes before, they would drop, and on busy processors it would keep them from installing it."""
-    net = Watched(3)
-    net.lose = lambda packet: packet.src == 2 and packet.kind == HEARTBEAT
-    net.engines[0].send(b"held")
-    net.run(5)
-    assert not net.of(DATA)
-    net.run(5)
-    assert [(packet.dst, 5 < packet.ms <= 10) for packet in net.of(DATA)] == [(1, True), (2, True)]
-
-
-def test_a_new_sequencer_multicasts_at_once_when_all_have_said_that_they_are_there() -> None:
-    net = Watched(3)
-    net.engines[0].send(b"at once")
-    net.run(2)
-    assert {packet.dst for packet in net.of(DATA)} == {1, 2}
