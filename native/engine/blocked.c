@@ -14,6 +14,7 @@ int sc_blocked_take(sc_engine *e, int beside, const uint8_t *p, uint64_t len, sc
     }
     sc_blocked *b = malloc(bytes);
     if (!b) return SC_AGAIN;
+    b->packed = state->packed;
     sc_engine_send_abort(e, 0, state); /* a partly packed message starts again */
     state->done = state->wait_seqno = state->epoch = state->packed = 0; /* at_once holds for the whole array */
     b->next = NULL;
@@ -49,8 +50,10 @@ void sc_blocked_drain(sc_engine *e) {
         return;
     }
     while (e->blocked.first) {
-        const sc_blocked *b = e->blocked.first;
-        if (sc_send_group(e, b->beside, b->p, b->len, &e->blocked.state, b->wall) != SC_SENT) break;
+        sc_blocked *b = e->blocked.first;
+        int result = sc_send_group(e, b->beside, b->p, b->len, &e->blocked.state, b->wall);
+        b->packed |= e->blocked.state.packed;
+        if (result != SC_SENT) break;
         pop(e);
     }
     sc_tx_close(e, e->order.own);
@@ -61,8 +64,14 @@ void sc_blocked_drain(sc_engine *e) {
 
 uint64_t sc_engine_blocked(const sc_engine *e) { return e->blocked.messages; }
 
+sc_blocked_oldest sc_engine_blocked_oldest(const sc_engine *e) {
+    if (!e->blocked.first || !e->blocked.first->packed) return SC_OLDEST_NOT_PACKED;
+    int here = e->blocked.state.wait_seqno && e->blocked.state.epoch == e->epoch;
+    return here ? SC_OLDEST_PACKED : SC_OLDEST_PACKED_BEFORE;
+}
+
 uint64_t sc_engine_blocked_end(sc_engine *e) {
-    uint64_t n = e->blocked.messages;
+    uint64_t n = e->blocked.messages - (sc_engine_blocked_oldest(e) != SC_OLDEST_NOT_PACKED);
     e->blocked.bytes_max = 0;
     e->counters.blocked_queue_lost += n;
     while (e->blocked.first) pop(e);

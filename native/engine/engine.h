@@ -152,7 +152,11 @@ uint64_t sc_engine_send_batch(sc_engine *e, int beside, const uint8_t *data, con
 /* Number of messages sent while the gate was closed, or during a pause, that wait to be packed: in order when the gate opens,
  * before anything newer, which gets SC_AGAIN until then. */
 uint64_t sc_engine_blocked(const sc_engine *e);
-/* Drops these messages unpacked, accepts no more, and returns how many there were. */
+/* The oldest of them, if it is large, may be packed as a whole and wait to be ordered: in this view, or in an earlier one, whose
+ * other members may have delivered it. */
+typedef enum { SC_OLDEST_NOT_PACKED, SC_OLDEST_PACKED, SC_OLDEST_PACKED_BEFORE } sc_blocked_oldest;
+sc_blocked_oldest sc_engine_blocked_oldest(const sc_engine *e);
+/* Drops these messages, accepts no more, and returns how many were never packed as a whole. */
 uint64_t sc_engine_blocked_end(sc_engine *e);
 /* Packets with own messages that the sequencer has not ordered yet, as far as is known here, and packets of all that wait until
  * delivery is safe; 0 without a sequencer. A pause waits until there are none. */

@@ -9,6 +9,7 @@ typedef struct sc_blocked {
     int64_t wall; /* when it was sent */
     uint64_t len;
     int beside;
+    int packed; /* as sc_send_state.packed */
     uint8_t p[];
 } sc_blocked;
 

@@ -76,7 +76,7 @@ class Lost:
     Args:
         view_id: the view in which they were sent; for messages to one member, the last view with both members.
         first_seqno, last_seqno: range of this member's packet seqnos, both inclusive (``Message.seqno``); 0 for
-            messages that were in no packet, or were sent to one member.
+            messages that were in no packet of this view, or were sent to one member.
         missed_by: the view with which the members continued that did not deliver them; None: no other member is known
             to have delivered all of them (they were on their way to the sequencer or to the receiver, they were never
             sent, or this member was cut off from all others).
@@ -102,6 +102,8 @@ class Lost:
         if self.to is not None:
             return f"lost: {self.to} did not acknowledge {self.messages} messages"
         by = "other members" if self.missed_by is None else f"the members of view {self.missed_by.counter}"
+        if not self.last_seqno:
+            return f"lost: {self.messages} queued messages, sent before view {self.view_id.counter}, did not reach {by}"
         return (
             f"lost: {self.messages} messages in packets {self.first_seqno} to {self.last_seqno} of view "
             f"{self.view_id.counter} did not reach {by}"

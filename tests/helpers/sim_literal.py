@@ -589,7 +589,7 @@ def no_drain() -> Iterator[dict[str, Any]]:
 @contextlib.contextmanager
 def silent_loss() -> Iterator[dict[str, Any]]:
     """A member that is out is not told what the others did not deliver."""
-    with mock.patch.object(Losses, "undelivered", lambda self, *args: []):
+    with mock.patch.object(Losses, "undelivered", lambda self, *args, **named: []):
         yield {}
 
 

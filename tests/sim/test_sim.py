@@ -79,6 +79,13 @@ def test_a_seed_replays_exactly_and_another_seed_does_not(seed):
     assert simulate(Options.draw(5, duration_ns=SECOND)).digest != one.digest
 
 
+def test_what_only_members_out_of_reach_have_ordered_is_not_said_to_be_unsent():
+    """A sender was told of a large queued message that it was never sent, and the sequencer had delivered it."""
+    options = Options.draw(224, 4, "sequencer", 2 * SECOND, "primary", membership="coordinated", reliability="nak")
+    result = simulate(options)
+    assert not result.violations, result.violations[0]
+
+
 READINGS = sorted(VARIANTS.keys() - {"as_built", "no_adoption", "resumed_elsewhere"})
 """Without adoption nothing unsafe happens, only needless splits, which ``test_endpoint.py`` sees; a transfer that is
 resumed elsewhere has a test of its own below."""

@@ -12,8 +12,8 @@ from engines import Net, change_view, of_sender
 from members import LIMIT_S, LOOPBACK, PATIENT, cluster, group_of, join, payloads, wait_until
 
 import seqcast
-from seqcast import Lost
-from seqcast._native.engine import AGAIN, SENT, Sending
+from seqcast import Lost, ViewId
+from seqcast._native.engine import AGAIN, OLDEST_NOT_PACKED, OLDEST_PACKED, OLDEST_PACKED_BEFORE, SENT, Sending
 
 BOUND = 1 << 20
 
@@ -142,6 +142,42 @@ def test_what_is_queued_at_the_end_is_counted_and_no_more_is_taken() -> None:
         one.send(b"x")
     assert one.blocked_end() == 3 and one.blocked() == 0
     assert one.send(b"x") == AGAIN and one.counters()["blocked_queue_lost"] == 3
+
+
+def _large_on_its_way(net: Net) -> None:
+    """A large message of member 1 is queued with a small one, and packed as a whole; the sequencer does not get it."""
+    one = net.engines[1]
+    one.pause()
+    assert one.send(bytes(20_000)) == one.send(b"behind it") == SENT
+    assert one.blocked_oldest() == OLDEST_NOT_PACKED
+    net.drop = lambda src, dst, lane, datagram: (src, dst) == (1, 0)
+    one.resume()
+    assert one.blocked() == 2 and one.blocked_oldest() == OLDEST_PACKED
+
+
+def test_a_queued_message_that_waits_to_be_ordered_is_not_counted_as_never_sent() -> None:
+    """The sequencer may have it, and deliver it (seen in seed 224 of the simulator, with 4 members, order "sequencer"
+    and a primary partition, where a member delivered what its sender was told was never sent)."""
+    net = Net(3, sequencer=0, window=30_000, blocked_bytes_max=BOUND)
+    _large_on_its_way(net)
+    one = net.engines[1]
+    one.gate_close()
+    own = one.own()
+    assert one.own_messages(own.first + 1, own.last, waiting=True)[-1] == 1
+    assert one.blocked_end() == 1 and one.blocked_oldest() == OLDEST_NOT_PACKED
+    assert one.counters()["blocked_queue_lost"] == 1
+
+
+def test_nor_is_one_that_waited_to_be_ordered_in_an_earlier_view() -> None:
+    net = Net(3, sequencer=0, window=30_000, blocked_bytes_max=BOUND)
+    _large_on_its_way(net)
+    net.window = 8_000
+    change_view(net, [1, 2], [1, 2], sequencer=1, tag=2)
+    one = net.engines[1]
+    assert one.blocked() == 2 and one.blocked_oldest() == OLDEST_PACKED_BEFORE
+    assert one.blocked_end() == 1
+    told = Lost(ViewId(2, 1, (1, 1)), 0, 0, None, messages=1)
+    assert str(told) == "lost: 1 queued messages, sent before view 2, did not reach other members"
 
 
 # ---- real sockets --------------------------------------------------------------------------------------------------

@@ -17,6 +17,9 @@ NO_VIEW: int
 NO_MEMBER: int
 TOO_LARGE: int
 ENDED: int
+OLDEST_NOT_PACKED: int
+OLDEST_PACKED: int
+OLDEST_PACKED_BEFORE: int
 
 LANE_DATA: int
 LANE_CONTROL: int
@@ -291,8 +294,11 @@ class Engine:
         """Reads state that ``sender`` has sent."""
     def blocked(self) -> int:
         """Number of messages that were sent to the group while sending was closed, and wait here."""
+    def blocked_oldest(self) -> int:
+        """What became of the oldest of them: OLDEST_NOT_PACKED, OLDEST_PACKED as a whole in this view, or
+        OLDEST_PACKED_BEFORE, in an earlier one."""
     def blocked_end(self) -> int:
-        """Drops them, accepts no more, and returns how many there were."""
+        """Drops them, accepts no more, and returns how many were never packed as a whole."""
     def unordered(self) -> int:
         """Packets with own messages that the sequencer has not ordered yet (SEQ-24)."""
     def end_sends(self) -> None:

@@ -19,6 +19,9 @@ NO_VIEW = SC_NO_VIEW
 NO_MEMBER = SC_NO_MEMBER
 TOO_LARGE = SC_TOO_LARGE
 ENDED = SC_ENDED
+OLDEST_NOT_PACKED = SC_OLDEST_NOT_PACKED
+OLDEST_PACKED = SC_OLDEST_PACKED
+OLDEST_PACKED_BEFORE = SC_OLDEST_PACKED_BEFORE
 LANE_DATA = SC_LANE_DATA
 LANE_CONTROL = SC_LANE_CONTROL
 SLAB_BYTES = SC_SLAB_BYTES
@@ -571,6 +574,12 @@ cdef class Engine:
 
     def blocked(self):
         return self.ask(sc_engine_blocked)
+
+    def blocked_oldest(self):
+        sc_mutex_lock(&self.lock)
+        cdef int oldest = sc_engine_blocked_oldest(self.e)
+        sc_mutex_unlock(&self.lock)
+        return oldest
 
     def blocked_end(self):
         return self.ask(<count>sc_engine_blocked_end)

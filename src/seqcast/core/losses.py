@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from seqcast._native.engine import OLDEST_PACKED, OLDEST_PACKED_BEFORE
 from seqcast.core.context import Context
 from seqcast.core.frames.view import NewView
 from seqcast.core.orders import by_name
@@ -51,7 +52,8 @@ class Losses:
         context = self.context
         assert context.view is not None
         context.plane.gate_close()  # the open packet counts
-        lost = self.undelivered(last_delivered(context.view, frame, context.rank), frame.view_id)
+        last = last_delivered(context.view, frame, context.rank)
+        lost = self.undelivered(last, frame.view_id, waiting=self._queue_waits())
         if left and frame.survivors == (context.me.id,):  # no other member is left
             lost = self.alone(frame, True)
         self.leave_behind(frame)
@@ -60,14 +62,16 @@ class Losses:
     def uncertain(self) -> list[Lost]:
         """All messages of our view that not all others are known to have, because we leave without asking them."""
         self.context.plane.gate_close()  # the open packet counts
-        return self.undelivered(self.context.plane.own().all, None)
+        return self.undelivered(self.context.plane.own().all, None, waiting=self._queue_waits())
 
     def unsent(self) -> list[Lost]:
         """What still waits for its receivers, or for the gate, when we leave for good; nothing is sent afterwards."""
         assert self.context.view is not None
-        lost = self.unacknowledged(())
-        if queued := self.context.plane.blocked_end():
-            lost.append(Lost(self.context.view.view_id, 0, 0, None, queued, queued))
+        lost, plane, view_id = self.unacknowledged(()), self.context.plane, self.context.view.view_id
+        if plane.blocked_oldest() == OLDEST_PACKED_BEFORE:  # members that we lost may have it
+            lost.append(Lost(view_id, 0, 0, None, messages=1))
+        if queued := plane.blocked_end():
+            lost.append(Lost(view_id, 0, 0, None, queued, queued))
         return lost
 
     # ---- the parts
@@ -76,7 +80,7 @@ class Losses:
         self, after: int, missed_by: ViewId | None, last: int | None = None, waiting: bool = False
     ) -> list[Lost]:
         """Of the messages that were sent to the group in our view: those in own packets behind ``after``, up to
-        ``last`` or the last one; with ``waiting`` also the large one whose send waits until it is ordered."""
+        ``last`` or the last one; with ``waiting`` also the large one that waits until it is ordered."""
         assert self.context.view is not None
         own = self.context.plane.own()
         last = own.last if last is None else min(last, own.last)
@@ -104,4 +108,10 @@ class Losses:
         if len(view.members) == 1:
             return [] if self._unshared is None else self._unshared + self.undelivered(own.first, None)
         last = last_delivered(view, frame, self.context.rank)
-        return self.undelivered(min(own.any, last), None, None if leaves else last)
+        end = None if leaves else last
+        return self.undelivered(min(own.any, last), None, end, waiting=leaves and self._queue_waits())
+
+    def _queue_waits(self) -> bool:
+        """Is the large message that waits to be ordered one of the queue? (No call of the application waits for it to
+        learn what became of it.)"""
+        return self.context.plane.blocked_oldest() == OLDEST_PACKED
