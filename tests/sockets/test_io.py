@@ -34,12 +34,11 @@ def test_an_address_of_the_other_ip_version_is_named_as_such(given, has, version
         seqcast.join(cluster(), interface=given, ip_version=version)
 
 
-def test_a_thread_transmits_for_a_while_and_the_io_thread_continues():
-    """While another thread receives and stamps forwards, there is ever more to transmit: the thread of a sender, or of
-    the control plane, would transmit for others and do nothing else."""
+def _flushes_handed_over():
+    """How many, where thousands of packets wait to leave. (The I/O thread may also transmit them bit by bit.)"""
     n, payload = 0, bytes(450)
     with join(cluster(), "a", heartbeat_s=60, packet_bytes=512, gso=False, window_bytes=16 << 20) as group:
-        while group._runner.engine.send(payload) == 0:  # a packet each, of thousands; none is transmitted yet
+        while group._runner.engine.send(payload) == 0:  # a packet each
             n += 1
         group._runner.driver.poke()
         received = 0
@@ -47,7 +46,13 @@ def test_a_thread_transmits_for_a_while_and_the_io_thread_continues():
             batch = group.recv_batch(timeout=LIMIT_S)
             assert batch is not None, f"{received} messages of {n}: nobody continued"
             received += len(batch)
-        assert group.counters()["io_flushes_handed"] > 0
+        return group.counters()["io_flushes_handed"]
+
+
+def test_a_thread_transmits_for_a_while_and_the_io_thread_continues():
+    """While another thread receives and stamps forwards, there is ever more to transmit: the thread of a sender, or of
+    the control plane, would transmit for others and do nothing else."""
+    assert any(_flushes_handed_over() for _ in range(20))
 
 
 @linux
