@@ -135,6 +135,7 @@ typedef struct {
     uint64_t wait_seqno;
     int packed; /* as a whole, perhaps in a view that is closed: members that we lost may deliver it even if this send fails */
     int at_once; /* the caller waits for nothing: a message whose send would wait until it is ordered is not begun */
+    int of_callback; /* of a block callback: it may use what others leave free while members are uncounted */
 } sc_send_state;
 
 /* Packs one message for the group (`to` == 0) or for one member (its incarnation). `beside`: a message to the group has no place
@@ -386,8 +387,8 @@ void sc_engine_resume(sc_engine *e);
 /* Puts `marker` into the delivery queue, between two packets. -1 without memory. */
 int sc_engine_mark(sc_engine *e, uint64_t marker);
 /* Before a view is closed: `lost` members are about to be given up and no longer count for credit, so that block callbacks
- * can send. What they lack is kept: they may be survivors of a later attempt. A later call with another set replaces this
- * one. */
+ * can send. What they lack is kept: they may be survivors of a later attempt. So the send ring may fill up, and other senders
+ * leave a part of it to the callbacks. A later call with another set replaces this one. */
 void sc_engine_uncount(sc_engine *e, const uint64_t *lost, size_t n);
 /* From now on nothing of this view is accepted from `lost` members (they no longer count for credit either). A later call
  * with another set replaces this one. With `still` nothing more is delivered until a view is installed, and what the lost

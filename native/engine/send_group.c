@@ -19,6 +19,11 @@ int sc_send_await_large(sc_engine *e) {
     return SC_SENT;
 }
 
+/* Room that is left to block callbacks is also for messages that have begun, behind which a callback would wait. */
+static int may_go_on(const sc_engine *e, const sc_tx_stream *tx, uint64_t len, const sc_send_state *state) {
+    return state->of_callback || state->done || sc_tx_leaves_room(e, tx, len);
+}
+
 int sc_send_group(sc_engine *e, int beside, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall) {
     if (state->epoch != e->epoch) { /* a view change midway: receivers dropped their part */
         if (state->wait_seqno && sc_large_returned(e)) return SC_SENT;
@@ -29,6 +34,7 @@ int sc_send_group(sc_engine *e, int beside, const uint8_t *p, uint64_t len, sc_s
     if (state->wait_seqno) return sc_send_await_large(e);
     if (e->cut.paused) return SC_AGAIN;
     sc_tx_stream *tx = e->order.own;
+    if (!may_go_on(e, tx, len, state)) return SC_AGAIN;
     sc_tx_beside(e, tx, beside && e->order.ops->beside);
     if (!state->done && !tx->in_message) sc_large_none(e);
     if (e->order.waits && !sc_tx_keeps(tx, len))

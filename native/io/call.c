@@ -38,27 +38,50 @@ static void note_packing(sc_turn *turn, sc_sending *s, int64_t now) {
     sc_count(&turn->packed_at, (uint64_t)now - turn->packed_at);
 }
 
+static int is_callback(const sc_driver *d) { return d->turn.callback && d->turn.callback == sc_thread(); }
+
+static int has_begun(const sc_sending *s) { return s->state.done || s->state.wait_seqno; }
+
+/* It waits for room: others wait for it. */
+static void go_first(sc_turn *turn, sc_sending *s) {
+    turn->first[s->to != 0] = s;
+    s->owner = 1;
+    if (turn->callback && !has_begun(s)) sc_cond_broadcast(&turn->free); /* the callback may go before it */
+}
+
+/* Did others wait for it? */
+static int leave_turn(sc_turn *turn, sc_sending *s) {
+    const sc_sending **first = &turn->first[s->to != 0];
+    s->owner = 0;
+    if (*first != s) return 0;
+    *first = NULL;
+    sc_cond_broadcast(&turn->free);
+    return 1;
+}
+
 /* Under the engine's lock. SC_SENT: everything, or a chunk of an array. */
 static int pack(sc_driver *d, sc_sending *s, int64_t now, int64_t wall) {
     int result = SC_SENT;
     note_packing(&d->turn, s, now);
+    s->state.of_callback = is_callback(d);
     if (s->offsets == NULL)
         result = sc_engine_send(d->engine, s->to, s->beside, s->data, s->len, &s->state, wall);
     else if (s->next < s->end)
         s->next = s->first + sc_engine_send_batch(d->engine, s->beside, s->data, s->marks, s->next - s->first,
                                                   s->end - s->first, &s->state, wall, &result);
-    int stream = s->to != 0;
-    if (result == SC_AGAIN) {
-        d->turn.taken[stream] = s->owner = 1;
-    } else if (s->owner) {
-        d->turn.taken[stream] = s->owner = 0;
-        sc_cond_broadcast(&d->turn.free);
-    }
+    if (result == SC_AGAIN)
+        go_first(&d->turn, s);
+    else if (s->owner)
+        leave_turn(&d->turn, s);
     return result;
 }
 
-/* Is another sender's message partly packed? Under the engine's lock. */
-static int is_others_turn(const sc_driver *d, const sc_sending *s) { return d->turn.taken[s->to != 0] && !s->owner; }
+/* Does another sender go first? Under the engine's lock. A view is about to be closed for a block callback, so it does not wait
+ * for messages that have not begun. */
+static int is_others_turn(const sc_driver *d, const sc_sending *s) {
+    const sc_sending *first = d->turn.first[s->to != 0];
+    return first && first != s && (has_begun(first) || !is_callback(d));
+}
 
 int sc_driver_send_now(sc_driver *d, sc_sending *s, int64_t now, int64_t wall) {
     return is_others_turn(d, s) ? SC_AGAIN : pack(d, s, now, wall);
@@ -70,7 +93,9 @@ static int pack_in_turn(sc_driver *d, sc_sending *s, int has_role, int64_t until
     int64_t wall = sc_wall();
     int result = SC_AGAIN;
     sc_mutex_lock(d->lock);
-    if (!is_others_turn(d, s)) {
+    int others = is_others_turn(d, s);
+    if (others) s->owner = 0; /* a callback went before it */
+    if (!others) {
         *mark = sc_engine_sendable(d->engine);
         result = pack(d, s, now, wall);
         *unsent = sc_engine_unsent(d->engine);
@@ -150,9 +175,13 @@ int sc_driver_send(sc_driver *d, sc_sending *s, int64_t until) {
 void sc_driver_send_end(sc_driver *d, sc_sending *s) {
     if (!s->owner) return;
     sc_mutex_lock(d->lock);
-    sc_engine_send_abort(d->engine, s->to, &s->state);
-    d->turn.taken[s->to != 0] = s->owner = 0;
-    sc_cond_broadcast(&d->turn.free);
+    if (leave_turn(&d->turn, s)) sc_engine_send_abort(d->engine, s->to, &s->state);
+    sc_mutex_unlock(d->lock);
+}
+
+void sc_driver_callback(sc_driver *d, int runs) {
+    sc_mutex_lock(d->lock);
+    d->turn.callback = runs ? sc_thread() : 0;
     sc_mutex_unlock(d->lock);
 }
 

@@ -92,7 +92,8 @@ typedef struct { /* wake.c; under the engine's lock, except the atomics */
 
 typedef struct { /* call.c; written under the engine's lock */
     sc_cond free;
-    int taken[2]; /* group, unicast: a message is partly packed, and its sender continues before any other */
+    const struct sc_sending *first[2]; /* group, unicast: it waits for room, and goes on before any other; NULL: none */
+    uint64_t callback; /* the thread that runs a block callback: it goes before a message that has not begun; 0: none */
     uint64_t packed_at; /* monotonic time when the application last packed something; read without the lock too */
     uint64_t packer; /* the thread that did */
     uint64_t asked; /* the thread that last took messages of other members: what it sends next is an answer */
@@ -141,7 +142,7 @@ int sc_driver_packed(sc_driver *d, uint64_t unsent, int answer, int64_t now);
  * The array of offsets belongs to the application, and another thread may write to it at any time: each offset is read once,
  * into `marks`, and only values checked there are used. */
 #define SC_SEND_MARKS 8192
-typedef struct {
+typedef struct sc_sending {
     uint64_t to; /* 0: the group */
     int beside; /* the order */
     const uint8_t *data;
@@ -152,7 +153,7 @@ typedef struct {
     uint64_t *marks; /* the caller's memory for the smaller of n and SC_SEND_MARKS offsets, and 1 more */
     uint64_t first, end; /* messages whose offsets are in `marks` */
     sc_send_state state;
-    int owner; /* this one has `sending` */
+    int owner; /* it was `first` when it was packed last */
     int answer; /* to messages that this thread has taken: it leaves at once */
     int ahead; /* of its receivers: sc_engine_ahead */
 } sc_sending;
@@ -167,6 +168,8 @@ int sc_driver_send(sc_driver *d, sc_sending *s, int64_t until);
 int sc_driver_send_now(sc_driver *d, sc_sending *s, int64_t now, int64_t wall);
 /* Abandons a partly packed message: receivers drop it. */
 void sc_driver_send_end(sc_driver *d, sc_sending *s);
+/* This thread runs a block callback from now on (1), or no longer (0). */
+void sc_driver_callback(sc_driver *d, int runs);
 
 enum { SC_WANT_DELIVERY = 1, SC_WANT_SENDABLE = 2, SC_WANT_STATE = 4 };
 /* `mark`: sc_engine_sendable before; for SC_WANT_STATE: the id of the member that sends it. */

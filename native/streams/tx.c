@@ -6,6 +6,7 @@
 
 /* The smallest piece of a message worth splitting off: a sliver at the end of a packet costs an offset and a reassembly. */
 #define SLIVER 32u
+#define CALLBACK_PART 8 /* of a window that is left to block callbacks */
 #define STARVED_NS 20000000 /* a sender that waits for credit tries again within this time, unless it gave up */
 #define QUICK_RECEIVERS 8 /* up to this many, acks come within the configured delay; more take proportionally longer */
 
@@ -235,6 +236,16 @@ void sc_tx_beside(sc_engine *e, sc_tx_stream *tx, int beside) {
     if (tx->beside == beside) return;
     sc_tx_close(e, tx);
     tx->beside = beside;
+}
+
+/* What uncounted members lack stays in the ring, however fast the others consume. So that block callbacks can send all the same,
+ * a message of others does not begin unless it leaves them a part of the ring, which has as much beside a window. */
+int sc_tx_leaves_room(const sc_engine *e, const sc_tx_stream *tx, uint64_t len) {
+    if (!e->cut.uncounts || tx != &e->group) return 1;
+    if (tx->open && (int64_t)len <= room(tx)) return 1;
+    uint64_t packets = len / (tx->packet_bytes - SC_DATA_HEADER - 64) + 2, bytes = tx->packet_bytes + SC_TX_ALIGN;
+    return tx->head - tx->tail + packets * bytes + tx->window / CALLBACK_PART <= tx->ring_bytes &&
+           tx->next - tx->first + packets + tx->mask / CALLBACK_PART <= tx->mask;
 }
 
 /* Packs p[*done..len); SC_SENT when the message is complete, SC_AGAIN if there is no room. `force` ignores credit (messages

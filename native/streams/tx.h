@@ -82,6 +82,8 @@ uint64_t sc_tx_pack_whole(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, c
 void sc_tx_close(sc_engine *e, sc_tx_stream *tx);
 /* The messages that are packed next travel beside the order, or in it: no packet has both. */
 void sc_tx_beside(sc_engine *e, sc_tx_stream *tx, int beside);
+/* May a message of `len` bytes begin that is not of a block callback? */
+int sc_tx_leaves_room(const sc_engine *e, const sc_tx_stream *tx, uint64_t len);
 /* The next packet does not continue the message that is packed in part: receivers drop its beginning. */
 void sc_tx_abandon(sc_tx_stream *tx);
 /* Our stream of this kind to `peer`; NULL if there is none yet. sc_tx_to creates it, and returns NULL without memory. */

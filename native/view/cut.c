@@ -33,10 +33,12 @@ int sc_engine_mark(sc_engine *e, uint64_t marker) { return sc_queue_marker(e, ma
 
 void sc_view_uncount(sc_engine *e, const uint64_t *lost, size_t n) {
     if (!e->in_view) return;
+    if (e->cut.uncounts) sc_may_send(e); /* what was left to callbacks is free again, perhaps */
+    e->cut.uncounts = 0;
     for (uint32_t r = 0; r < e->view.n; r++) e->peers[r]->cut.uncounted = 0;
     for (size_t i = 0; i < n; i++) {
         sc_peer *peer = sc_find_peer(e, lost[i]);
-        if (peer && peer != sc_self(e)) peer->cut.uncounted = 1;
+        if (peer && peer != sc_self(e)) peer->cut.uncounted = e->cut.uncounts = 1;
     }
     sc_credit_due(e);
 }

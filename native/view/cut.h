@@ -13,6 +13,7 @@ enum { SC_CUT_NONE = 0, SC_CUT_CURRENT = 1, SC_CUT_STALE = 2 };
 typedef struct {
     int gate_closed;
     int paused;
+    int uncounts; /* some members */
     int still; /* lost members may come back in this view: what they lack is kept */
     int set; /* SC_CUT_* */
     int told;

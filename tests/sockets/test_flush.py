@@ -397,12 +397,23 @@ for _ in group: pass
 """
 
 
+def senders_wait(group):
+    """Returns when the other threads' sends have stopped."""
+    sent = -1
+    while sent != (sent := group.counters()["messages_sent"]):
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("order", ["total", "fifo"])
-def test_a_callback_sends_at_once_though_the_credit_of_a_member_that_crashed_is_used_up(order, caplog):
+def test_a_callback_sends_at_once_though_the_credit_of_a_member_that_crashed_is_used_up(order, full, caplog):
     name, crashed, stop = cluster(), threading.Event(), threading.Event()
+    patient = {"block_deadline_s": 10.0, "flush_deadline_s": 20.0}
 
     def on_block(group):
         if crashed.is_set():
+            if full:  # of what the crashed member lacks
+                senders_wait(group)
             group.send(b"last words")
 
     def send(group):
@@ -411,8 +422,8 @@ def test_a_callback_sends_at_once_though_the_credit_of_a_member_that_crashed_is_
 
     with (
         caplog.at_level(logging.WARNING, "seqcast"),
-        join(name, "a", order=order, on_block=on_block) as a,
-        join(name, "b", order=order, on_block=on_block) as b,
+        join(name, "a", order=order, on_block=on_block, **patient) as a,
+        join(name, "b", order=order, on_block=on_block, **patient) as b,
     ):
         sink = script(SINK, name, order, LOOPBACK)
         sink.stdout.readline()

@@ -257,10 +257,21 @@ def test_a_member_that_finds_no_free_tcp_port_says_so_and_does_without(taken, ca
         assert "a: guard=True, but TCP port" in caplog.text and "in use)" in caplog.text
 
 
+def listen_nearby(address):
+    """Listens on the first free TCP port from that of the address on: it need not be the member's own here."""
+    host, _, port = describe_address(address).rpartition(":")
+    for other in range(int(port), 65536):
+        with contextlib.suppress(OSError):
+            listener = socket.create_server((host, other))
+            listener.setblocking(False)
+            return listener
+    raise AssertionError(f"no free port from {port} on")
+
+
 def test_the_end_of_a_guard_waits_for_the_thread_that_wakes_it():
     """Else the kernel may have given the number of the closed descriptor to another file, and the byte goes there."""
     with join(cluster(), "a") as a:
-        guard = Guard(a.member, 1, listen(a.member.address), lambda member: None)
+        guard = Guard(a.member, 1, listen_nearby(a.member.address), lambda member: None)
         waking, closed = guard._wake_out, threading.Event()
         closed_meanwhile = []
 

@@ -129,6 +129,7 @@ cdef extern from "io/driver.h" nogil:
     int sc_driver_send_now(sc_driver *d, sc_sending *s, int64_t now, int64_t wall)
     int sc_driver_send(sc_driver *d, sc_sending *s, int64_t until)
     void sc_driver_send_end(sc_driver *d, sc_sending *s)
+    void sc_driver_callback(sc_driver *d, int runs)
     int sc_driver_deliver(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t until,
                           int later)
     void sc_driver_taken(sc_driver *d)

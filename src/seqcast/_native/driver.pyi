@@ -105,6 +105,9 @@ class Driver:
     def wait_control(self, until_ns: int) -> None:
         """Waits for events of the engine, ``kick_control`` or ``until_ns``."""
     def kick_control(self) -> None: ...
+    def callback(self, runs: bool) -> None:
+        """The calling thread runs a block callback from now on, or no longer: what it sends does not wait for
+        messages of other threads that have not begun."""
     def poke(self) -> None:
         """The control plane changed the engine: transmits, and wakes all waiting threads."""
     def stop(self) -> None:

@@ -172,6 +172,11 @@ cdef class Driver:
         if not self.forked:
             sc_driver_kick_control(self.d)
 
+    def callback(self, bint runs):
+        if not self.forked:
+            with nogil:
+                sc_driver_callback(self.d, runs)
+
     def poke(self):
         with nogil:
             sc_driver_poke(self.d)

@@ -42,6 +42,7 @@ class Callbacks:
     Args:
         name: of the member, for logs and the thread.
         on_block, on_unblock: of the application; None: nothing to run.
+        runs: called on the thread before each run of ``on_block`` with True, and after it with False.
         returned: told the number of each run of ``on_block``, and what it raised ("" if nothing), when it ended.
     """
 
@@ -50,9 +51,11 @@ class Callbacks:
         name: str,
         on_block: Callable[[], object],
         on_unblock: Callable[[], object] | None,
+        runs: Callable[[bool], None],
         returned: Callable[[int, str], None],
     ) -> None:
-        self.name, self.on_block, self.on_unblock, self.returned = name, on_block, on_unblock, returned
+        self.name, self.on_block, self.on_unblock = name, on_block, on_unblock
+        self.runs, self.returned = runs, returned
         self._calls: queue.SimpleQueue[int | None] = queue.SimpleQueue()  # a run of on_block; 0: on_unblock; None: end
         self.thread = threading.Thread(target=self._run, name=f"seqcast-callbacks-{name}", daemon=True)
 
@@ -76,12 +79,15 @@ class Callbacks:
             trouble = ""
             call, what = (self.on_block, "on_block") if run else (self.on_unblock, "on_unblock")
             try:
+                if run:
+                    self.runs(True)
                 if call is not None:
                     call()
             except Exception as error:
                 trouble = f"{what} raised {error!r}"
                 log.exception("%s: %s raised; the group continues", self.name, what)
             if run:
+                self.runs(False)
                 self.returned(run, trouble)
         # Breaks the reference cycle with the group and its runner, so that a group that was left is freed at once.
-        del self.on_block, self.on_unblock, self.returned, call
+        del self.on_block, self.on_unblock, self.runs, self.returned, call

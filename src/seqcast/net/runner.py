@@ -125,7 +125,11 @@ class Runner:
         self.callbacks: Callbacks | None = None
         if on_block is not None:
             self.callbacks = Callbacks(
-                name, on_block, on_unblock, lambda run, trouble: self.request(CallbackReturned(run, trouble))
+                name,
+                on_block,
+                on_unblock,
+                lambda runs: self.driver.callback(runs),
+                lambda run, trouble: self.request(CallbackReturned(run, trouble)),
             )
         self.order = order
         member_id = secrets.randbits(63) | 1
