@@ -130,14 +130,14 @@ def script(text: str, *arguments: str, prefix: Sequence[str] = (), **options: An
     )
 
 
-def sequencer(name: str, then: str) -> subprocess.Popen[str]:
+def sequencer(name: str, then: str, order: str = "sequencer") -> subprocess.Popen[str]:
     """A process that has founded a group as its sequencer, is not suspected soon, and runs ``then`` with ``group``."""
     text = """
 import sys, seqcast
-group = seqcast.join(sys.argv[1], name="sequencer", interface=sys.argv[2], order="sequencer", suspect_s=600.0)
+group = seqcast.join(sys.argv[1], name="sequencer", interface=sys.argv[2], order=sys.argv[3], suspect_s=600.0)
 print("joined", flush=True)
 """
-    process = script(text + then, name, LOOPBACK)
+    process = script(text + then, name, LOOPBACK, order)
     assert process.stdout is not None and process.stdout.readline() == "joined\n"
     founded(name)
     return process

@@ -554,6 +554,29 @@ for event in group.events():
         assert seen.index(b"alone") < seen.index("MergeView") < seen.index(b"here again")
 
 
+@pytest.mark.parametrize("order", ["records", "sequencer", "grant", "total-1999"])
+def test_a_sequencer_in_whose_process_no_python_can_run_still_orders(order):
+    """Its main thread is in a system call and keeps the GIL; nothing but the byte that it reads there ends that."""
+    text = """
+import ctypes, os
+os.read(0, 1)
+print("keeps the GIL", flush=True)
+ctypes.PyDLL(None).read(0, ctypes.create_string_buffer(1), 1)
+print(*(int(group.recv().payload) for _ in range(200)))
+"""
+    name, sent = cluster(), [b"%d" % number for number in range(200)]
+    process = sequencer(name, text, order)
+    with join(name, "b", order=order, suspect_s=600.0) as b:
+        process.stdin.write("x")
+        process.stdin.flush()
+        assert process.stdout.readline() == "keeps the GIL\n"
+        for message in sent:
+            b.send(message)
+            assert b.recv(LIMIT_S).payload == message
+        process.stdin.write("x")
+        assert output(process).split() == [str(number) for number in range(200)]
+
+
 def test_a_large_message_that_the_sequencer_has_yet_to_order_waits_without_spinning_beyond_its_deadline():
     """It may be ordered already, so it cannot be taken back."""
     name = cluster()
