@@ -83,7 +83,7 @@ def longest_sends(returns: Sequence[int], killed_ns: int, resumed_ns: int) -> di
         else:
             what = "after_ms" if begin < resumed_ns + beside_ns else ""
         if what:
-            since = begin if what != "stall_ms" else max(begin, killed_ns)
+            since = max(begin, killed_ns) if what == "stall_ms" else begin
             found[what] = max(found[what], (end - since) / 1e6)
     return found
 

@@ -203,9 +203,10 @@ def main() -> None:
         told = {"what": "audit", "members": arguments.members, **by_spark(arguments, large, smalls)}
         if not arguments.no_duckdb:
             told["duckdb"] = by_duckdb(large)
-            told["ratio"] = round(told["cpu_s"][1] / told["duckdb"]["cpu_s_all"], 2)
-            for told_small, small in list(zip(told["small"], smalls, strict=True))[:1]:
-                told_small["duckdb_ratio"] = round(by_duckdb(small)["cpu_s_all"] / told["duckdb"]["cpu_s_all"], 2)
+            cpu_s = told["duckdb"]["cpu_s_all"]
+            told["ratio"] = round(told["cpu_s"][1] / cpu_s, 2)
+            if smalls:
+                told["small"][0]["duckdb_ratio"] = round(by_duckdb(smalls[0])["cpu_s_all"] / cpu_s, 2)
         print(json.dumps(told))
     finally:
         shutil.rmtree(top)

@@ -93,17 +93,17 @@ static int pack_in_turn(sc_driver *d, sc_sending *s, int has_role, int64_t until
     int64_t wall = sc_wall();
     int result = SC_AGAIN;
     sc_mutex_lock(d->lock);
-    int others = is_others_turn(d, s);
-    if (others) s->owner = 0; /* a callback went before it */
-    if (!others) {
+    if (!is_others_turn(d, s)) {
         *mark = sc_engine_sendable(d->engine);
         result = pack(d, s, now, wall);
         *unsent = sc_engine_unsent(d->engine);
         s->ahead = sc_engine_ahead(d->engine);
-    } else if (sc_engine_sends_ended(d->engine)) {
-        result = SC_ENDED;
-    } else if (!has_role && now < until && !sc_load(&d->stop)) {
-        sc_cond_wait_until(&d->turn.free, d->lock, until);
+    } else {
+        s->owner = 0; /* a callback went before it */
+        if (sc_engine_sends_ended(d->engine))
+            result = SC_ENDED;
+        else if (!has_role && now < until && !sc_load(&d->stop))
+            sc_cond_wait_until(&d->turn.free, d->lock, until);
     }
     sc_mutex_unlock(d->lock);
     return result;

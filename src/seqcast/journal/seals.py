@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 from seqcast._native.columns import Hash, payload_hash
 
@@ -27,7 +28,7 @@ def digest(data: Any) -> str:
     return _hexadecimal(hashed(data))
 
 
-def digest_of_file(file: BinaryIO) -> tuple[int, str]:
+def digest_of_file(file: FileIO) -> tuple[int, str]:
     """How many bytes a file has from where it stands, and their `digest`; memory for a piece of it is enough.
 
     Raises:
@@ -35,7 +36,7 @@ def digest_of_file(file: BinaryIO) -> tuple[int, str]:
     """
     found, piece, size = Hash(), bytearray(PIECE_BYTES), 0
     view = memoryview(piece)
-    while n := file.readinto(view):  # type: ignore[attr-defined]
+    while n := file.readinto(view):
         found.add(view[:n])
         size += n
     return size, _hexadecimal(found.value)

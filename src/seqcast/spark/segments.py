@@ -161,8 +161,8 @@ def summarize(run: Run, with_payload: bool) -> Summary:
     scan, altered, payloads = Scan(), Found(), 0
     columns = [*SCANNED, "payload"] if with_payload else SCANNED
     for segment in run:
-        small = BATCH_ROWS * PAYLOAD_BYTES // max(1, segment.size) if with_payload else BATCH_ROWS
-        for batch in segment_batches(segment, columns, batch_rows=max(1, min(BATCH_ROWS, small))):
+        rows = BATCH_ROWS * PAYLOAD_BYTES // max(1, segment.size) if with_payload else BATCH_ROWS
+        for batch in segment_batches(segment, columns, batch_rows=max(1, min(BATCH_ROWS, rows))):
             scan.add(**scan_columns(batch))
             if with_payload:
                 payloads += batch.num_rows
