@@ -147,6 +147,7 @@ class Run:
         self.views: set[str] = set()
         self.kinds: Counter[str] = Counter()  # of the events that processes told
         self.view_at = 0.0  # when the last view came
+        self.changed_at = 0.0  # when a view, the end of a block or a quiet sender was last told of
         self.missing = 0  # messages that nobody was delivered, and that their senders know of
         self.begin = time.monotonic()
         self.settled_s = 0.0
@@ -319,13 +320,19 @@ class Run:
         self.kinds[event] += 1
         match event:
             case "view":
-                self.view_at = time.monotonic()
+                self.view_at = self.changed_at = time.monotonic()
                 self.views.add(process.tag)
                 self.say(f"  {process.name}: {told['kind']} {told['view'][0]} [{' '.join(process.members)}]", told)
                 if told["kind"] == "MergeView" and self.scenario.calm and not self.scenario.forming:
                     raise Failed(f"{process.name} was apart from the others, and nothing separated them")
+            case "quiet":
+                self.changed_at = time.monotonic()
+            case "unblocked":
+                process.told.pop("blocked", None)
+                self.changed_at = time.monotonic()
             case "excluded" | "ended":
                 process.told.pop("view", None)
+                process.told.pop("blocked", None)
                 self.say(f"  {process.name}: {event} {told.get('text', '')}", told)
                 if event == "excluded" and self.scenario.calm:
                     raise Failed(f"{process.name} was excluded, and nothing made it look dead: {told['text']}")
@@ -375,21 +382,24 @@ class Run:
         return bool(processes) and all(p.tag == processes[0].tag and sorted(p.members) == names for p in processes)
 
     def recovered(self) -> bool:
+        """All that live are in one view and send no more; members of the two sides of a partition that are blocked
+        are in one view as well, namely in that before the partition."""
         groups = self.groups()
-        return len(groups) == 1 and self.one_view(groups[0])
+        waiting = any("blocked" in process.told or "quiet" not in process.told for process in self.living())
+        return len(groups) == 1 and self.one_view(groups[0]) and not waiting
 
     def settle(self) -> None:
         """The faults have ended: waits for the last view, stops the senders, and has each send a last message."""
         for process in self.living():
             process.tell("quiet")
-        ended = time.monotonic()
-        self.wait(self.recovered, SETTLE_S, "one view at all live members")
-        while (left := max(self.view_at, ended) + CALM_S - time.monotonic()) > 0:
+        ended = self.changed_at = time.monotonic()
+        while True:
+            what = "one view at all live members, none of them blocked and no sender stuck"
+            self.wait(self.recovered, SETTLE_S - (time.monotonic() - ended), what)
+            if (left := self.changed_at + CALM_S - time.monotonic()) <= 0:
+                break
             self.pump(left)
-            if not self.recovered():
-                self.wait(self.recovered, SETTLE_S - (time.monotonic() - ended), "one view, for good")
         self.settled_s = max(0.0, self.view_at - ended)
-        self.wait(lambda: all("quiet" in p.told for p in self.living()), SETTLE_S, "senders that are not stuck")
         for process in self.living():
             process.tell("mark")
         self.wait(

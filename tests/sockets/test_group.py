@@ -558,8 +558,10 @@ for event in group.events():
 def test_a_sequencer_in_whose_process_no_python_can_run_still_orders(order):
     """Its main thread is in a system call and keeps the GIL; nothing but the byte that it reads there ends that."""
     text = """
-import ctypes, os
+import ctypes, os, time
 os.read(0, 1)
+while len(group.view.members) < 2:  # to install the view, it needs Python
+    time.sleep(0.001)
 print("keeps the GIL", flush=True)
 ctypes.PyDLL(None).read(0, ctypes.create_string_buffer(1), 1)
 print(*(int(group.recv().payload) for _ in range(200)))
