@@ -51,7 +51,7 @@ tsan: ## driver and sockets under ThreadSanitizer (TSAN_S=60)
 sim: $(VENV)/.ready-dev ## simulated schedules (ARGS="--seeds 1..200")
 	$(BIN)/python -m seqcast sim $(or $(ARGS),--seeds 1..200)
 
-seeds-long: $(VENV)/.ready-dev ## 1,000 simulated schedules of each order (hours; SEEDS=1..100: minutes)
+seeds-long: $(VENV)/.ready-dev ## 1,000 simulated schedules of each order (about two hours; SEEDS=1..100: minutes)
 	for order in fifo sequencer records total-1999 grant causal; do \
 	    $(BIN)/python -m seqcast sim --seeds $(or $(SEEDS),1..1000) --order $$order || exit 1; done
 

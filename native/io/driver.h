@@ -68,7 +68,7 @@ typedef struct { /* receive.c; all of it is the role holder's */
     uint8_t *scratch; /* receive buffers for when the slab pool is exhausted */
     int64_t deadline; /* the engine's */
     int64_t came; /* when the last datagrams were received */
-    int cut_short; /* the last round ended before the sockets were empty */
+    int cut_short; /* the last round took all it may: more may be there */
     int64_t load_since;
     uint64_t load_bytes, load_packets;
     int64_t nap_ns; /* under load: how long datagrams may accumulate; otherwise 0 */

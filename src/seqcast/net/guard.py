@@ -16,11 +16,14 @@ from typing import Any
 from seqcast._native.driver import describe_address, now_ns
 from seqcast.core.context import NEVER
 from seqcast.core.machines import guard as core
-from seqcast.core.machines.guard import RETRY_NS, STRANGERS_MAX, CallMember, CloseLine, Greet, GuardEffect, MemberGone
+from seqcast.core.machines.guard import STRANGERS_MAX, CallMember, CloseLine, Greet, GuardEffect, MemberGone
 from seqcast.core.table import Edge
 from seqcast.types import Member
 
 log = logging.getLogger("seqcast")
+
+PAUSE_S = 0.1
+"""After a failure that would otherwise come again at once."""
 
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _UNDER_WAY = (errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EALREADY)
@@ -120,7 +123,7 @@ class Guard:
                     if not self._counters["failed"]:
                         log.exception("the guard connections of %s failed; heartbeats continue", self.me.name)
                     self._counters["failed"] += 1
-                    time.sleep(RETRY_NS / 1e10)
+                    time.sleep(PAUSE_S)
         finally:
             for sock in (*self._lines.values(), self._listener, self._wake_in):
                 sock.close()
@@ -156,7 +159,7 @@ class Guard:
             sock, _ = self._listener.accept()
         except OSError as error:
             if error.errno in _NO_DESCRIPTORS:  # the caller stays in the queue, and would be reported again at once
-                time.sleep(RETRY_NS / 1e10)
+                time.sleep(PAUSE_S)
             return  # or it has closed
         line, effects = self._guard.accepted(now_ns())
         self._add(line, sock, selectors.EVENT_READ)
