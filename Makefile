@@ -51,8 +51,8 @@ tsan: ## driver and sockets under ThreadSanitizer (TSAN_S=60)
 sim: $(VENV)/.ready-dev ## simulated schedules (ARGS="--seeds 1..200")
 	$(BIN)/python -m seqcast sim $(or $(ARGS),--seeds 1..200)
 
-seeds-long: $(VENV)/.ready-dev ## 1,000 simulated schedules of each order (about two hours; SEEDS=1..100: minutes)
-	for order in fifo sequencer records total-1999 grant causal; do \
+seeds-long: $(VENV)/.ready-dev ## 1,000 simulated schedules of each order (two hours; SEEDS=1..100, ORDERS="records": minutes)
+	for order in $(or $(ORDERS),fifo sequencer records total-1999 grant causal); do \
 	    $(BIN)/python -m seqcast sim --seeds $(or $(SEEDS),1..1000) --order $$order || exit 1; done
 
 mutants: $(VENV)/.ready-dev ## breaks of the protocol on purpose, and what catches each (ARGS="--quick", "--match merge")
