@@ -68,7 +68,7 @@ clean: ## everything that was built, and the environment
 	rm -rf build dist $(VENV) src/*.egg-info src/seqcast/_native/*.so src/seqcast/_native/*.c tests/fuzz/build tests/tsan/build
 
 help: ## this list
-	@sed -nE 's/^([a-z-]+):.*## (.*)/make \1\t\2/p' Makefile | expand -t 14
+	@sed -nE 's/^([a-z-]+):.*## (.*)/make \1\t\2/p' Makefile | expand -t 20
 
 # The stamps stand inside the environment, so that they go with it; an environment without them, whoever made it, is
 # completed, and one whose Python is gone is made anew.
