@@ -283,6 +283,12 @@ def test_members_that_do_not_deliver_their_own_are_compared_on_the_rest(
     assert failed(report) <= {"agreement", "gaps"}, report.as_text()
 
 
+def test_a_member_that_is_set_to_deliver_none_of_its_own_messages_delivers_none(here: Any, tmp_path: Path) -> None:
+    report = check_cluster(here, find([Script().write(tmp_path, deliver_own=False)]))
+    assert failed(report) == {"agreement"}, report.as_text()
+    assert re.search(r"a delivered a's message .* in view 1 .* set to deliver none", report.as_text())
+
+
 def test_a_payload_that_was_altered_on_disk_is_found(here: Any, tmp_path: Path) -> None:
     top = Script().write(tmp_path, payload="full")
     assert failed(check_cluster(here, find([top]))) == set()
@@ -584,9 +590,19 @@ def ended_later(path: Path) -> None:
     views.write_text("".join([lines[0], seals.seal(record) + "\n", *lines[2:]]))
 
 
+def merged_others(path: Path) -> None:
+    """The second view came of a merge, here alone."""
+    views = path / "views.jsonl"
+    lines = views.read_text().splitlines(True)
+    record = seals.unseal(lines[1])
+    groups = [[record["closes"]["tag"], [key for _, key in record["members"][:3]]]]
+    views.write_text("".join([lines[0], seals.seal({**record, "subgroups": groups}) + "\n", *lines[2:]]))
+
+
 @pytest.mark.parametrize(
     ("change", "check", "says"),
     [
+        (merged_others, "views", r"view 2 .* other subgroups at c than at a"),
         (closed_late, "gaps", r"c's journal ends before row \d+, and was closed at row \d+"),
         (
             without_its_last_rows,

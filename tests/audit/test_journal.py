@@ -393,8 +393,10 @@ def test_a_torn_view_record_is_skipped_and_counted(tmp_path: Path) -> None:
     [
         (0, lambda record: record.update(idx=-1), "line 1, is not a view record: its position is below 0"),
         (2, lambda record: record["closes"].update(tag=f"{V1.view_id.tag:016x}"), "line 3, .* another view than the"),
+        (1, lambda record: record.update(rank=1), r"views\.jsonl is of another member"),
+        (1, lambda record: record.update(rank=9), "line 2, is not a view record: the rank is not one of its members"),
     ],
-    ids=["a position that cannot be", "the end of another view"],
+    ids=["a position that cannot be", "the end of another view", "another member's", "a rank that cannot be"],
 )
 def test_a_record_that_contradicts_itself_is_damage(tmp_path: Path, line: int, change: Any, says: str) -> None:
     views = journal(tmp_path, A, [(V1, rows_of(300)), (V2, rows_of(3))], payload="hash") / "views.jsonl"
@@ -656,6 +658,9 @@ def test_what_is_no_journal_is_refused_in_one_line(tmp_path: Path) -> None:
         refused("a field has a value that cannot be; restore it")
     rewritten(schema_version=99)
     refused("version 99")
+    header.unlink()
+    refused(r"journal\.json is missing; restore it")
+    refused(r"journal\.json is missing; restore it", tmp_path / "top")
     header.write_text(head)
     rolled.unlink()
     refused("segment-000001.parquet is missing")

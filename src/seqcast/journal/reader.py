@@ -90,6 +90,8 @@ class Installed:
     at_ns: int
     idx: int
     """Position of the first row of the view."""
+    owner: int
+    """Id of the member that installed it; 0: it is not in the view."""
     subgroups: tuple[tuple[int, tuple[int, ...]], ...] = ()
     """If the view merged others: the tag of each, and the ids of its members that came along."""
     closes: int = 0
@@ -297,6 +299,8 @@ def assemble(
     if not closed:
         reason, closed_idx = None, -1
     failed = reason.removeprefix(FAILED) if reason and reason.startswith(FAILED) else ""
+    if any(view.owner not in (0, int(fields["member"]["id"], 16)) for view in views):
+        raise JournalDamaged(f"{path / VIEWS_FILE} is of another member")
     if not views and any(segment.rows for segment in segments):
         raise JournalError(
             f"{path} has rows and no view that they were delivered in: restore its {VIEWS_FILE}, or leave it out"
@@ -500,17 +504,24 @@ def _journals_in(top: Path) -> list[Path]:
         JournalError: it may not be read.
     """
     try:
-        if (top / HEADER_FILE).exists():
+        if _is_journal(top):
             return [top]
-        return sorted(path for path in top.iterdir() if path.is_dir() and (path / HEADER_FILE).exists())
+        return sorted(path for path in top.iterdir() if path.is_dir() and _is_journal(path))
     except OSError as error:
         raise JournalError(f"{top} cannot be read: {error.strerror}") from error
+
+
+def _is_journal(path: Path) -> bool:
+    """The views are written after the header: where it is missing it was lost, and its journal must not be left out."""
+    return (path / HEADER_FILE).exists() or (path / VIEWS_FILE).exists()
 
 
 def _header_text(path: Path) -> str:
     try:
         return (path / HEADER_FILE).read_text(encoding="utf-8")
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and (path / VIEWS_FILE).exists():
+            raise JournalDamaged(f"{path / HEADER_FILE} is missing") from error
         raise JournalError(f"{path / HEADER_FILE} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise _damaged_header(path, "it is not text") from error
@@ -604,15 +615,19 @@ def _installed(record: dict[str, Any]) -> Installed:
     view_id = ViewId(identity["counter"], int(identity["coordinator"], 16), (attempt, int(initiator, 16)))
     if f"{view_id.tag:016x}" != record["tag"]:
         raise ValueError("the tag is not that of the view id")
+    members = tuple(Member(seals.typed(name, str), int(key, 16)) for name, key in record["members"])
+    if (rank := seals.typed(record["rank"], int)) >= len(members):
+        raise ValueError("the rank is not one of its members'")
     return Installed(
         view_id=view_id,
         tag=view_id.tag,
-        members=tuple(Member(seals.typed(name, str), int(key, 16)) for name, key in record["members"]),
+        members=members,
         order=seals.typed(record["order"], str),
         sequencer=seals.typed(record["sequencer"], int),
         mechanism=seals.typed(record["mechanism"], str),
         at_ns=seals.typed(record["at_ns"], int),
         idx=record["idx"],
+        owner=members[rank].id if rank >= 0 else 0,
         subgroups=tuple((int(tag, 16), tuple(int(key, 16) for key in ids)) for tag, ids in record["subgroups"]),
         closes=int(record["closes"]["tag"], 16) if record["closes"] else 0,
     )

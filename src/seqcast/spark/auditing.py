@@ -157,16 +157,17 @@ def _check_views(journals: Sequence[Journal], names: members.Names, report: Repo
     for number, journal in enumerate(journals):
         for view in journal.views:
             reference, same = first.setdefault(view.tag, (number, view))
-            if (same.members, same.order, same.mechanism, same.sequencer) != (
+            if (same.members, same.order, same.mechanism, same.sequencer, same.subgroups) != (
                 view.members,
                 view.order,
                 view.mechanism,
                 view.sequencer,
+                view.subgroups,
             ):
                 report.violation(
                     "views",
-                    f"{names.view(signed(view.tag))} has other members, another order or another sequencer at "
-                    f"{names.journal(number)} than at {names.journal(reference)}",
+                    f"{names.view(signed(view.tag))} has other members, another order, another sequencer or other "
+                    f"subgroups at {names.journal(number)} than at {names.journal(reference)}",
                 )
             if all(member.id != journal.member.id for member in view.members):
                 report.violation(
@@ -249,6 +250,13 @@ def _check_senders(journals: Sequence[Journal], groups: Groups, names: members.N
     }
     known = {tag for tag, _ in inside}
     for (number, tag, sender, _), group in sorted(groups.items()):
+        if not journals[number].deliver_own and sender == signed(journals[number].member.id):
+            report.violation(
+                "agreement",
+                f"{names.journal(number)} delivered {names.message(sender, group.highest_key)} in {names.view(tag)}, "
+                "and it is set to deliver none of its own",
+                group.rows,
+            )
         if tag in known and (tag, sender) not in inside:
             report.violation(
                 "sending view",
