@@ -44,7 +44,7 @@ class Script:
             sender = of.members[packet % len(of.members)]
             self.seqnos[sender] += 1 + packet % 2  # a packet in which no message ends skips a seqno
             for index in range(1 + packet % 3):
-                seqno = 0 if self.order == "fifo" else len(rows) + 1
+                seqno = 0 if self.order in ("fifo", "causal") else len(rows) + 1
                 rows.append(Row(sender, self.seqnos[sender], index, seqno, b"%d/%d" % (packet, index)))
         return rows
 

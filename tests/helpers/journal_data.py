@@ -70,7 +70,7 @@ def member(name: str, incarnation: int = 1) -> Member:
 
 
 def view(counter: int, members: list[Member], order: str = "sequencer", attempt: int = 1) -> View:
-    sequencer = -1 if order == "fifo" else 0
+    sequencer = -1 if order in ("fifo", "causal") else 0
     return View(ViewId(counter, members[0].id, (attempt, members[0].id)), tuple(members), order, sequencer, order)
 
 

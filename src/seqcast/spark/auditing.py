@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from seqcast.errors import UsageError
 from seqcast.journal.reader import Installed, Journal, find, same_member
 from seqcast.journal.schema import signed
-from seqcast.spark import compare, members
+from seqcast.spark import causal, compare, members
 from seqcast.spark.lookup import EVERYTHING, Lookup, Place, inside, run_tasks, runs_of
 from seqcast.spark.segments import Summary, summarize
 from seqcast.spark.verdicts import Audit, Report
@@ -129,7 +129,8 @@ def check_cluster(
         report.delivered[pair] = report.delivered.get(pair, 0) + group.rows
     _check_senders(journals, groups, names, report)
     compared = _compare(lookup, journals, groups, summaries, names, report)
-    _say_compared(journals, [summary for _, summary in summaries], compared, report)
+    said = causal.check(spark, lookup, journals, summaries, groups, names, report, tell)
+    _say_compared(journals, [summary for _, summary in summaries], compared, said, report)
     report.seconds = time.monotonic() - begin
     return report
 
@@ -389,7 +390,11 @@ def _note_absent(journals: Sequence[Journal], report: Report) -> None:
 
 
 def _say_compared(
-    journals: Sequence[Journal], summaries: Sequence[Summary], pairs: Sequence[compare.Pair], report: Report
+    journals: Sequence[Journal],
+    summaries: Sequence[Summary],
+    pairs: Sequence[compare.Pair],
+    causal_ones: int,
+    report: Report,
 ) -> None:
     views = len({view.tag for journal in journals for view in journal.views})
     said = {"views": f"{views} views at {len(journals)} members"} if views else {}
@@ -397,6 +402,8 @@ def _say_compared(
         said["transitional"] = f"{ends} ends of views"
     if payloads := sum(summary.payloads for summary in summaries):
         said["integrity"] = f"{payloads:,} payloads"
+    if causal_ones:
+        said["causal"] = f"{causal_ones:,} places where own messages follow others, at other members"
     if report.rows:
         rows = f"{report.rows:,} rows"
         said |= dict.fromkeys(("fifo", "duplicates", "gaps", "sending view"), rows) | _say_pairs(rows, pairs, said)

@@ -73,7 +73,9 @@ def groups_of(summaries: Iterable[tuple[int, Summary]]) -> Groups:
     groups: Groups = {}
     for number, summary in summaries:
         for key, group in summary.groups.items():
-            if (before := groups.setdefault((number, *key), group)) is not group:
+            if (before := groups.get((number, *key))) is None:
+                groups[number, *key] = replace(group)  # what follows is not added to the summary's own
+            else:
                 before.add(group)
     return groups
 

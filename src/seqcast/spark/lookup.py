@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ Content = tuple[int, int]
 """Hash and length of a payload."""
 Tuples = frozenset[tuple[int, ...]]
 Values = npt.NDArray[Any]
+T = TypeVar("T")
 Columns = dict[str, Values]
 _ROW = ("view_tag", "idx", "global_seqno", "sender", "seqno", "index", "payload_hash", "length")
 
@@ -68,6 +69,11 @@ class Lookup:
             (number, tuple(segments[number, at] for at in range(summary.number, summary.last + 1)), summary)
             for number, summary in summaries
         ]
+
+    def of_runs(self, tasks: Iterable[tuple[int, int, T]]) -> Iterator[tuple[int, Run, T]]:
+        """(journal, number of a run's first segment, anything) with the run itself."""
+        runs = {(number, summary.number): run for number, run, summary in self._runs}
+        return ((number, runs[number, first], given) for number, first, given in tasks)
 
     def bucket_rows(self, wanted: Iterable[tuple[int, int, int]]) -> dict[tuple[int, int], list[tuple[Place, Content]]]:
         """The rows of the given (journal, view tag, bucket), as (journal, tag) -> [(place, content)], in order."""
@@ -173,12 +179,17 @@ def run_tasks(spark: SparkSession, tasks: Sequence[Task]) -> Iterator[tuple[int,
     """
     if not tasks:
         return
-    size = sum(segment.size for _, run, _, _ in tasks for segment in run)
-    slices = max(1, min(len(tasks), max(_few(spark), size // TASK_BYTES)))
+    slices = slices_of(spark, [run for _, run, _, _ in tasks])
     for number, error, found in spark.sparkContext.parallelize(tasks, slices).map(_run).collect():
         if error:
             raise JournalError(error)
         yield number, found
+
+
+def slices_of(spark: SparkSession, runs: Sequence[Run]) -> int:
+    """Into how many tasks of Spark the reading of the runs is divided."""
+    size = sum(segment.size for run in runs for segment in run)
+    return max(1, min(len(runs), max(_few(spark), size // TASK_BYTES)))
 
 
 def _few(spark: SparkSession) -> int:

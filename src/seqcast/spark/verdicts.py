@@ -14,6 +14,7 @@ CHECKS = {
     "agreement": "members with the same successor view delivered the same messages; others as far as is promised",
     "transitional": "only the end of a view is transitional, from the same place on, and its stable point is before it",
     "fifo": "each sender's messages were delivered in the order sent",
+    "causal": "a message comes after all that its sender had delivered when it sent it",
     "duplicates": "no message was delivered twice",
     "gaps": "no global seqno and no message of a packet is left out",
     "sending view": "a message was delivered in one view only, of which its sender is a member",
