@@ -20,7 +20,9 @@ import seqcast
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 _numbers = itertools.count()
-_founded: set[str] = set()  # clusters that this process has joined
+CLUSTER = "test-"
+"""What the names of clusters begin with."""
+_founded: set[str] = set()  # clusters that this process, or a script of it, has joined
 SHORT_LIVED_JAVA = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """Environment of a Java that runs for seconds: less compiling, and one thread for garbage collection."""
 LOOPBACK = "lo" if sys.platform.startswith("linux") else "127.0.0.1"
@@ -35,15 +37,15 @@ PATIENT_JOINER = {"discovery_s": 1.0}
 
 def cluster() -> str:
     """A name that no other test uses, so that its address and tag are not shared either."""
-    return f"test-{os.getpid()}-{next(_numbers)}"
+    return f"{CLUSTER}{os.getpid()}-{next(_numbers)}"
 
 
 def join(name: str, member: str, **settings: Any) -> seqcast.Group:
     """Joins on loopback; skips the test where plain sockets have no multicast there, never where the join fails.
 
-    If this process has joined the cluster before, a group exists, so joiners wait longer before they form one: on a
-    busy machine the members may not answer within the default ``discovery_s``, and two groups that merge have another
-    coordinator, and other views, than the test expects.
+    If this process, or a script that it started, has joined the cluster before, a group exists, so joiners wait longer
+    before they form one: on a busy machine the members may not answer within the default ``discovery_s``, and two
+    groups that merge have another coordinator, and other views, than the test expects.
     """
     if why := why_no_multicast():
         pytest.skip(f"no multicast on loopback here: {why}")
@@ -55,9 +57,9 @@ def join(name: str, member: str, **settings: Any) -> seqcast.Group:
     return group
 
 
-def founded(name: str) -> None:
+def founded(*names: str) -> None:
     """Notes that a group of this name exists: see ``join``."""
-    _founded.add(name)
+    _founded.update(names)
 
 
 def environment(*arguments: str) -> dict[str, str]:
@@ -118,9 +120,9 @@ def payloads(group: seqcast.Group, n: int, timeout: float = LIMIT_S) -> list[byt
 
 
 def script(text: str, *arguments: str, prefix: Sequence[str] = (), **options: Any) -> subprocess.Popen[str]:
-    """Runs Python text as a process of its own."""
+    """Runs Python text as a process of its own; who joins a cluster among its arguments after it finds a group."""
     options.setdefault("stdin", subprocess.PIPE)
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [*prefix, sys.executable, "-c", text, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -128,6 +130,8 @@ def script(text: str, *arguments: str, prefix: Sequence[str] = (), **options: An
         env=environment(*arguments),
         **options,
     )
+    founded(*(each for each in arguments if each.startswith(CLUSTER)))
+    return process
 
 
 def sequencer(name: str, then: str, order: str = "sequencer") -> subprocess.Popen[str]:
@@ -139,7 +143,6 @@ print("joined", flush=True)
 """
     process = script(text + then, name, LOOPBACK, order)
     assert process.stdout is not None and process.stdout.readline() == "joined\n"
-    founded(name)
     return process
 
 

@@ -7,7 +7,7 @@ import threading
 import time
 
 import pytest
-from members import LIMIT_S, LOOPBACK, PATIENT, cluster, group_of, join, payloads, script, wait_until
+from members import LIMIT_S, LOOPBACK, PATIENT, PATIENT_JOINER, cluster, group_of, join, payloads, script, wait_until
 
 import seqcast
 from seqcast import Blocked, Message, Unblocked, View
@@ -239,7 +239,7 @@ def test_coroutines_are_callbacks_of_the_asyncio_group():
 
         callbacks = {"on_block": on_block, "on_unblock": on_unblock}
         async with seqcast.aio.join(name, name="a", interface=LOOPBACK, **callbacks) as a:
-            async with seqcast.aio.join(name, name="b", interface=LOOPBACK):
+            async with seqcast.aio.join(name, name="b", interface=LOOPBACK, **PATIENT_JOINER):
                 seen = []
                 async for event in a.events():
                     seen.append(event)

@@ -440,10 +440,10 @@ def test_with_a_required_journal_a_full_disk_stops_delivery_and_nothing_is_taken
         a.send(b"second")
         for _ in range(2):
             with pytest.raises(seqcast.JournalWriteError, match=r"No space left.*free space"):
-                a.recv(timeout=5)
+                a.recv(LIMIT_S)
         assert a.counters()["journal_rows_lost"] == 1
         a._journal = None  # what waits is still there
-        assert a.recv(timeout=5).payload == b"second"
+        assert a.recv(LIMIT_S).payload == b"second"
     finally:
         a.leave()
 
@@ -628,7 +628,7 @@ def test_in_a_forked_child_the_group_is_closed_and_in_the_parent_it_goes_on():
     text = """
 import os, sys, numpy, seqcast
 a = seqcast.join(sys.argv[1], name="a", interface=sys.argv[2])
-b = seqcast.join(sys.argv[1], name="b", interface=sys.argv[2])
+b = seqcast.join(sys.argv[1], name="b", interface=sys.argv[2], min_members=2)
 pid = os.fork()
 if not pid:
     calls = (
@@ -653,12 +653,12 @@ if not pid:
         pass
     with seqcast.join(sys.argv[1] + "-child", name="c", interface=sys.argv[2]) as c:
         c.send(b"own group")
-        assert c.recv(10).payload == b"own group"
+        assert c.recv(60).payload == b"own group"
     sys.exit(7)  # runs atexit: the parent's groups must not be left by it
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
 for i in range(100):
     a.send(b"%d" % i)
-assert [b.recv(10).payload for _ in range(100)] == [b"%d" % i for i in range(100)]
+assert [b.recv(60).payload for _ in range(100)] == [b"%d" % i for i in range(100)]
 assert len(b.view.members) == 2
 print("good")
 """
@@ -738,8 +738,8 @@ time.sleep(600)
             wait_until(lambda: len(a.view.members) == len(b.view.members) == 3)
             process.send_signal(number)
             wait_until(lambda: len(a.view.members) == len(b.view.members) == 2)
-            refused = int(number == signal.SIGKILL)
-            assert a.counters()["ports_refused"] == b.counters()["ports_refused"] == refused
+            refused = a.counters()["ports_refused"] + b.counters()["ports_refused"]  # one may tell the other first
+            assert (refused > 0) == (number == signal.SIGKILL)
         finally:
             process.kill()
             process.communicate()

@@ -94,17 +94,18 @@ def test_a_member_that_leaves_or_is_stopped_is_not_gone():
     name = cluster()
     text = """
 import sys, time, seqcast
-group = seqcast.join(sys.argv[1], name="c", interface=sys.argv[2], guard=True, suspect_s=6.0)
-time.sleep(60)
+group = seqcast.join(sys.argv[1], name="c", interface=sys.argv[2], guard=True, suspect_s=600.0)
+time.sleep(600)
 """
-    with join(name, "a", guard=True, suspect_s=6.0) as a, join(name, "b", guard=True, suspect_s=6.0) as b:
-        with join(name, "d", guard=True, suspect_s=6.0) as d:
+    with join(name, "a", guard=True, suspect_s=600.0) as a, join(name, "b", guard=True, suspect_s=600.0) as b:
+        with join(name, "d", guard=True, suspect_s=600.0) as d:
             wait_until(lambda: len(a.view.members) == 3 and linked(a, b, d))
-        wait_until(lambda: len(a.view.members) == 2)
+        wait_until(lambda: len(a.view.members) == len(b.view.members) == 2)
         assert a.counters()["control_members_lost"] == b.counters()["control_members_lost"] == 0
         process = script(text, name, LOOPBACK, stdin=subprocess.DEVNULL)
         try:
-            wait_until(lambda: len(a.view.members) == 3 and a.counters()["guard_connections"] >= 2)
+            wait_until(lambda: len(a.view.members) == len(b.view.members) == 3)
+            wait_until(lambda: all(group.counters()["guard_connections"] >= 2 for group in (a, b)))
             gone = [group.counters()["guard_gone"] for group in (a, b)]  # d, where its port closed before the VIEW came
             process.send_signal(signal.SIGSTOP)
             time.sleep(0.5)  # in which nothing must happen

@@ -85,7 +85,7 @@ def test_a_receiver_that_holds_senders_up_is_named(caplog):
         sent = 0
         while True:
             try:
-                a.send(bytes(100_000), timeout=0.2)
+                a.send(bytes(100_000), timeout=2.0)  # longer than b may need
             except seqcast.SendTimeout:
                 break
             sent += 1

@@ -51,7 +51,11 @@ print("behind the loop")
 """
 
 JOINING = """
-threading.Timer(0.1, lambda: print("first", flush=True)).start()
+def tell():
+    while not seqcast.signals.open_groups():
+        time.sleep(0.001)
+    print("first", flush=True)
+threading.Thread(target=tell).start()
 try:
     seqcast.join(name, name="b", interface=interface, discovery_s=60, join_timeout_s=600)
 except seqcast.NotMember:

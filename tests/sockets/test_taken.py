@@ -225,7 +225,7 @@ def test_a_joiner_with_state_has_taken_nothing_before_it_is_returned():
         joined = []
         joining = threading.Thread(target=lambda: joined.append(join(a.cluster, "j", state=State(), deliver_own=False)))
         joining.start()
-        assert a.next_event(10) and a.next_event(10), "its second view: the state is given here"
+        assert a.next_event(LIMIT_S) and a.next_event(LIMIT_S), "its second view: the state is given here"
         wait_until(lambda: len(a.view.members) == 2)
         for i in range(3):
             a.send(b"%d" % i)
