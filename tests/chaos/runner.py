@@ -258,13 +258,15 @@ class Run:
     # ---- processes
 
     def start(self, name: str) -> None:
+        # Who is to find the group looks for it longer: on a busy machine it could form one of its own.
+        patient = {"discovery_s": 1.0} if self.processes and not self.scenario.forming else {}
         task = {
             "cluster": self.cluster,
             "name": name,
             "order": self.scenario.order,
             "journal": str(self.journals),
             "rate": self.scenario.rate,
-            "settings": self.scenario.settings,
+            "settings": patient | self.scenario.settings,
         }
         place = self.network.places[self.places[name]]
         number = sum(process.name == name for process in self.processes)
