@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,13 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
+import pyarrow as pa
 from journal_data import Row, as_live, batch_of, journal, member, view
 from members import LIMIT_S, wait_until
 
 import seqcast
 from seqcast.journal import reader, tap
+from seqcast.journal.schema import arrow_schema
 from seqcast.journal.tap import HELLO, Tap, TapClient, TapGone
 from seqcast.journal.writer import JournalWriter
 
@@ -301,6 +304,13 @@ def test_a_frame_that_announces_too_much_takes_no_memory(served: Any) -> None:
     assert connection.recv(1) == b""
     connection.close()
     wait_until(lambda: server.counters["malformed"] == 1)
+
+
+def test_a_frame_has_room_for_the_largest_message() -> None:
+    largest = next(each for each in fields(seqcast.Config) if each.name == "message_bytes_max").metadata["high"]
+    schema = arrow_schema("full")
+    row = pa.record_batch([pa.array([b"" if each.name == "payload" else 1]).cast(each.type) for each in schema], schema)
+    assert largest + len(tap._serialized(row)) <= tap.FRAME_BYTES_MAX
 
 
 def test_connections_are_bounded(tmp_path: Path) -> None:

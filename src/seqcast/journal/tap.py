@@ -46,7 +46,8 @@ HELLO = b"seqcast tap 2\n"
 NONCE_BYTES = PROOF_BYTES = 32
 TOKEN_BYTES_MIN = 16
 REQUEST_BYTES_MAX = 4096
-FRAME_BYTES_MAX = 1 << 30
+FRAME_BYTES_MAX = (1 << 30) + (1 << 20)
+"""The largest message, with what Arrow adds."""
 BATCH_BYTES = 4 << 20
 """Batches are cut to about this before they are sent; a single row may be larger."""
 CONNECT_S = 5.0
