@@ -34,6 +34,7 @@ from seqcast.core.frames.pausing import Resume, Resumed, Suspend, Suspended
 from seqcast.core.frames.ring import TOKEN_JOINERS_MAX, Confirm, Confirmed, Token, TokenHeld, Unconfirmed
 from seqcast.core.frames.unblocking import BlockedSide, Side, Unblock
 from seqcast.core.frames.view import (
+    PART,
     SHORTFALLS_MAX,
     SUBGROUPS_MAX,
     Declined,
@@ -260,6 +261,8 @@ def test_the_largest_frames_stay_within_the_limit():
     ids = tuple(i.id for i in infos)
     full = replace(
         view,
+        labels=tuple(range(PART, PART + MEMBERS_MAX)),
+        merged_into=(0, *range(PART, PART + MEMBERS_MAX - 1)),
         providers=tuple(Provision(info.id, TOP, TOP) for info in infos[1:]),
         survivors=ids,
         cut=top,

@@ -24,7 +24,7 @@ from seqcast.core.frames.fields import (
 from seqcast.types import MEMBERS_MAX
 
 SUBGROUPS_MAX = 16
-SHORTFALLS_MAX = 47
+SHORTFALLS_MAX = 44
 """Shortfalls that one frame carries; older ones are no longer reported."""
 
 
@@ -81,6 +81,7 @@ class NewView:
         room: charged bytes of all group streams together, at each receiver.
         packet_bytes: size of a full packet.
         labels: by rank of the new view, which state each member has; see ``core/rules/providers.py``.
+        merged_into: by rank, the label of the state that the member's own was merged into; 0: of none. Empty: all 0.
         providers: for the members that lack the group's state.
         merger: rank of the member that merges the states of a merged view's parts; -1: there is nothing to merge.
         subgroups: of a merged view, else none.
@@ -110,6 +111,7 @@ class NewView:
     state_window: Bytes
     packet_bytes: PacketBytes
     labels: Annotated[tuple[int, ...], listed(integer("label", 0, PART + MEMBERS_MAX), MEMBERS_MAX)] = ()
+    merged_into: Annotated[tuple[int, ...], listed(integer("label", 0, PART + MEMBERS_MAX), MEMBERS_MAX)] = ()
     providers: Annotated[tuple[Provision, ...], listed(schema_of(Provision), MEMBERS_MAX + PARTS_MAX)] = ()
     merger: Annotated[int, integer("rank or -1", -1, MEMBERS_MAX - 1)] = -1
     subgroups: Annotated[tuple[Subgroup, ...], listed(schema_of(Subgroup), SUBGROUPS_MAX)] = ()
@@ -147,6 +149,11 @@ class NewView:
     def _check_state(self) -> None:
         members = {info.id for info in self.members}
         need(len(self.labels) == len(self.members), "labels are not by rank")
+        need(len(self.merged_into) in (0, len(self.members)), "what states were merged into is not by rank")
+        need(
+            all(into < label for into, label in zip(self.merged_into, self.labels, strict=False) if into),
+            "a state merged into a later one",
+        )
         need(self.merger < max(len(self.members), 1), "a merger that is no member")
         merger = self.members[self.merger].id if self.merger >= 0 and self.members else 0
         joiners = [each.joiner for each in self.providers if each.joiner != merger]

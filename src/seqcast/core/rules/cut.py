@@ -215,7 +215,14 @@ def with_plan(frame: NewView, plan: Plan) -> NewView:
     forwards_to = order_of(frame).forwards_to(frame.sequencer)
     if forwards_to != NOBODY and frame.members[forwards_to].id in joiners:
         window = 2 * frame.packet_bytes  # it needs its buffer for the forwards
-    return replace(frame, state_window=window, labels=plan.labels, providers=plan.providers, merger=plan.merger)
+    return replace(
+        frame,
+        state_window=window,
+        labels=plan.labels,
+        merged_into=plan.merged_into,
+        providers=plan.providers,
+        merger=plan.merger,
+    )
 
 
 def with_table(proposal: NewView, view: View, table: Sequence[int]) -> NewView:

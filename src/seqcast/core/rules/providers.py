@@ -2,13 +2,15 @@
 
 A VIEW gives each member a *label*: ``NONE``, it lacks the state or takes no part; ``WHOLE``, it has the group's state;
 or a number from ``PART`` on. Members with the same number have the state of the same part of the group; different
-numbers are different states, because the parts were separated and have not merged their states yet.
+numbers are different states, because the parts were separated and have not merged their states yet. The state of a
+member that lacks its part's merged one was *merged into* that: it does not count while a member here has that one, and
+does again if no member has, so that nothing is lost with the merger. The label of the merged state is the lower one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.view import NONE, PART, PARTS_MAX, WHOLE, NewView, Provision
@@ -25,6 +27,7 @@ class Plan:
 
     Args:
         labels: by rank.
+        merged_into: by rank; see ``NewView``.
         providers: see ``Provision``.
         merger: rank of the member that merges the states of the parts, for all; -1: there is nothing to merge.
     """
@@ -32,6 +35,7 @@ class Plan:
     labels: tuple[int, ...]
     providers: tuple[Provision, ...] = ()
     merger: int = -1
+    merged_into: tuple[int, ...] = ()
 
 
 def plan(members: Sequence[MemberInfo], lacking: Lacking, before: NewView | None, boundary: int) -> Plan:
@@ -45,6 +49,17 @@ def plan(members: Sequence[MemberInfo], lacking: Lacking, before: NewView | None
     """
     known = labels_of(before) if before is not None else {}
     labels = {info.id: _label(info, lacking, known) for info in members}
+    into = _merged_into(labels, before)
+    return _with_merged(_plan(members, _counted(labels, into), lacking, before, boundary), members, labels, into)
+
+
+def _plan(
+    members: Sequence[MemberInfo],
+    labels: Mapping[int, int],
+    lacking: Lacking,
+    before: NewView | None,
+    boundary: int,
+) -> Plan:
     parts = {label for label in labels.values() if label >= PART}
     if WHOLE not in labels.values() and len(parts) > 1:
         return _merge(members, labels, lacking, before, boundary)
@@ -62,15 +77,30 @@ def merged_plan(members: Sequence[MemberInfo], parts: Sequence[NewView], boundar
         boundary: tag of the view.
     """
     labels = {info.id: NONE for info in members}
+    into: dict[int, int] = {}
     merges = all(info.state == STATE_MERGES for info in members if info.state)
     number = PART
     for part in parts:
-        own = labels_of(part)
-        # Once a part has merged its states, the states that it merged no longer count.
-        kept = {WHOLE} if WHOLE in own.values() else set(own.values()) - {NONE}
-        for label in sorted(kept):
-            labels.update((member, number if merges else WHOLE) for member, its in own.items() if its == label)
-            number += 1
+        own, own_into = labels_of(part), merged_into_of(part)
+        held = sorted(set(own.values()) - {NONE})
+        numbers = {label: number + place for place, label in enumerate(held)}
+        number += len(held)
+        whole = numbers.get(WHOLE, NONE)  # into which all other states of the part were merged
+        for member, label in own.items():
+            labels[member] = numbers.get(label, NONE)
+            above = numbers.get(own_into.get(member, NONE), whole if label > WHOLE else NONE)
+            if above:
+                into[member] = above
+    if not merges:
+        labels = {member: WHOLE if label and member not in into else NONE for member, label in labels.items()}
+        into = {}
+    plan = _merged_plan(members, parts, _counted(labels, into), boundary)
+    return _with_merged(plan, members, labels, into)
+
+
+def _merged_plan(
+    members: Sequence[MemberInfo], parts: Sequence[NewView], labels: Mapping[int, int], boundary: int
+) -> Plan:
     lacking: Lacking = {info.id: () for info in members if info.state and labels[info.id] != WHOLE}
     if len({label for label in labels.values() if label}) > 1:
         return _merge(members, labels, lacking, None, boundary)
@@ -88,6 +118,41 @@ def merged_plan(members: Sequence[MemberInfo], parts: Sequence[NewView], boundar
 
 def labels_of(frame: NewView) -> dict[int, int]:
     return {info.id: label for info, label in zip(frame.members, frame.labels, strict=True)}
+
+
+def merged_into_of(frame: NewView) -> dict[int, int]:
+    """The label that the state of each member was merged into, for those of which it was."""
+    return {info.id: into for info, into in zip(frame.members, frame.merged_into, strict=False) if into}
+
+
+def _merged_into(labels: Mapping[int, int], before: NewView | None) -> dict[int, int]:
+    """Of each state that was merged into one that a member still has, the label of that one."""
+    if before is None:
+        return {}
+    above = {label: into for label, into in zip(before.labels, before.merged_into, strict=False) if into}
+    held, result = set(labels.values()), {}
+    for member, label in labels.items():
+        into = above.get(label, NONE)
+        while into and into not in held:
+            into = above.get(into, NONE)
+        if into:
+            result[member] = into
+    return result
+
+
+def _counted(labels: Mapping[int, int], into: Mapping[int, int]) -> dict[int, int]:
+    return {member: NONE if member in into else label for member, label in labels.items()}
+
+
+def _with_merged(plan: Plan, members: Sequence[MemberInfo], labels: Mapping[int, int], into: Mapping[int, int]) -> Plan:
+    """The plan, which was made by the states that count, with those that were merged into one of them."""
+    if not into:
+        return plan
+    return replace(
+        plan,
+        labels=tuple(label or labels[info.id] for info, label in zip(members, plan.labels, strict=True)),
+        merged_into=tuple(into.get(info.id, NONE) for info in members),
+    )
 
 
 def _label(info: MemberInfo, lacking: Lacking, known: Mapping[int, int]) -> int:
