@@ -42,6 +42,7 @@ void sc_engine_free(sc_engine *e) {
     sc_events_free(e);
     sc_slab_pool_free(e->pool);
     sc_own_free(e);
+    sc_resend_free(e);
     free(e);
 }
 

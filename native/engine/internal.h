@@ -77,6 +77,7 @@ struct sc_engine {
     sc_assemblies assembly; /* delivery/assembly.c */
     sc_taken taken; /* delivery/taken.c */
     sc_cut cut; /* view/cut.c */
+    sc_resend_memory resend; /* view/resend.c */
     sc_detection detect; /* detect/detect.c */
     sc_out_queue out; /* base/out.c */
     sc_event_queue events; /* base/events.c */

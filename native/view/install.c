@@ -11,7 +11,6 @@ typedef struct {
 
 static void preparation_free(preparation *new) {
     for (uint32_t r = 0; r < SC_MEMBERS_MAX; r++) free(new->fresh[r]);
-    sc_resend_free(&new->resend);
     free(new->order_state);
 }
 
@@ -141,14 +140,14 @@ static void order_begin(sc_engine *e, preparation *new) {
 }
 
 /* A stream in use has a ring for its window; each packet may waste its alignment, and a packet does not wrap around the end.
- * Resent messages fit, whatever the window. */
+ * Resent messages fit, whatever the window. A member that forwards has a group ring, too: it may be the next to multicast. */
 static int stream_begin(sc_engine *e, sc_tx_stream *tx, uint64_t base, uint64_t window, int used, uint64_t resend) {
     uint64_t packet = e->view.packet_bytes;
-    if (!used) return sc_tx_reset(e, tx, base, 0, e->view.packet_bytes, 0);
+    if (!used && !(e->order.waits && tx == &e->group)) return sc_tx_reset(e, tx, base, 0, e->view.packet_bytes, 0);
     if (window > e->config.ring_bytes) window = e->config.ring_bytes;
     if (window < 2 * packet) window = 2 * packet;
     uint64_t ring = window + window / 8 + 4 * packet;
-    return sc_tx_reset(e, tx, base, window, e->view.packet_bytes, ring > resend ? ring : resend);
+    return sc_tx_reset(e, tx, base, used ? window : 0, e->view.packet_bytes, ring > resend ? ring : resend);
 }
 
 static int streams_begin(sc_engine *e, const sc_resend *resend) {
@@ -180,6 +179,7 @@ static int begin(sc_engine *e, const sc_view *view, preparation *new, int64_t no
     sc_large_done(e);
     sc_detect_begin(e, now);
     int failed = sc_resend_pack(e, &new->resend, e->wall);
+    sc_resend_prepare(e);
     sc_taking_installed(e, now);
     return failed;
 }

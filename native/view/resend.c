@@ -1,5 +1,6 @@
 /* Own messages that a view change leaves unordered are resent in the next view, before anything newer. */
 #include "engine/internal.h"
+#include "memory/memory.h"
 
 /* Packets up to this number are ordered: their messages are delivered, and not resent. */
 static void collect_packet(const sc_engine *e, sc_resend *r, uint64_t seqno, uint64_t ordered) {
@@ -25,9 +26,31 @@ static void collect_packet(const sc_engine *e, sc_resend *r, uint64_t seqno, uin
     }
 }
 
+static int reserve(sc_engine *e, size_t bytes) {
+    if (bytes <= e->resend.bytes) return 0;
+    uint8_t *p = sc_large_alloc(bytes);
+    if (!p) return -1;
+    free(e->resend.p);
+    e->resend.p = p;
+    e->resend.bytes = bytes;
+    return 0;
+}
+
+/* A view change copies what waits for its order while all senders wait, and where the memory is new, a virtual machine may take
+ * ten times as long as for the copy itself. So the memory is written to before: where the messages are collected, and as much of
+ * the group ring, should this member be the next one to multicast. */
+void sc_resend_prepare(sc_engine *e) {
+    size_t bytes = e->forward.ring_bytes, had = e->resend.bytes;
+    if (!e->order.waits) return;
+    if (!reserve(e, bytes + bytes / 8) && e->resend.bytes > had) memset(e->resend.p, 0, e->resend.bytes);
+    if (e->group.ring == e->resend.ring) return;
+    e->resend.ring = e->group.ring;
+    memset(e->group.ring, 0, bytes < e->group.ring_bytes ? bytes : e->group.ring_bytes);
+}
+
 /* Whole messages only: one that the application is still packing restarts by itself (sc_send_state.epoch). The first may begin
  * in a packet that is already ordered: receivers drop that piece, so the message is resent whole. */
-int sc_resend_collect(const sc_engine *e, sc_resend *r) {
+int sc_resend_collect(sc_engine *e, sc_resend *r) {
     const sc_tx_stream *tx = e->order.own;
     if (!e->order.waits || !tx->packets) return 0;
     uint64_t bytes = 0, messages = 0;
@@ -36,10 +59,10 @@ int sc_resend_collect(const sc_engine *e, sc_resend *r) {
         messages += sc_tx_at(tx, seqno)->messages;
     }
     if (!messages) return 0;
-    r->data = malloc(bytes);
-    r->ends = malloc(messages * sizeof *r->ends);
-    r->beside = malloc(messages);
-    if (!r->data || !r->ends || !r->beside) return -1;
+    if (reserve(e, messages * sizeof *r->ends + messages + bytes)) return -1;
+    r->ends = (uint64_t *)e->resend.p;
+    r->beside = (uint8_t *)(r->ends + messages);
+    r->data = r->beside + messages;
     for (uint64_t seqno = tx->first; seqno < tx->next; seqno++) collect_packet(e, r, seqno, e->order.ops->ordered(e));
     return 0;
 }
@@ -63,8 +86,4 @@ int sc_resend_pack(sc_engine *e, const sc_resend *r, int64_t wall) {
     return 0;
 }
 
-void sc_resend_free(sc_resend *r) {
-    free(r->data);
-    free(r->ends);
-    free(r->beside);
-}
+void sc_resend_free(sc_engine *e) { free(e->resend.p); }

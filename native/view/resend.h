@@ -5,15 +5,24 @@
 /* Messages to be resent in the next view. */
 
 typedef struct {
+    uint64_t *ends; /* by message: where it ends in the data */
     uint8_t *data; /* the messages, one after another */
-    uint64_t *ends;
     uint8_t *beside; /* by message: it travels beside the order */
     uint64_t n;
     uint64_t len; /* of the data while it is collected; */
     int open; /* and whether a message is */
 } sc_resend;
 
-int sc_resend_collect(const sc_engine *e, sc_resend *r);
+/* Where they are collected. It lives as long as the engine. */
+typedef struct {
+    uint8_t *p;
+    size_t bytes;
+    const uint8_t *ring; /* of the group stream, when it was last written to for the first time */
+} sc_resend_memory;
+
+/* Makes memory ready for the next view change, in a view in which own messages wait for their order. */
+void sc_resend_prepare(sc_engine *e);
+int sc_resend_collect(sc_engine *e, sc_resend *r);
 uint64_t sc_resend_ring(const sc_resend *r, uint32_t packet_bytes);
 int sc_resend_pack(sc_engine *e, const sc_resend *r, int64_t wall);
-void sc_resend_free(sc_resend *r);
+void sc_resend_free(sc_engine *e);

@@ -325,6 +325,21 @@ def test_what_was_not_stamped_is_sent_again_whatever_the_new_window() -> None:
     assert of_sender(net, 2, 1) == [*large, b"next"] == of_sender(net, 1, 1)
 
 
+def test_messages_of_one_byte_that_take_more_memory_than_the_ring_are_sent_again_at_each_view_change() -> None:
+    net = Net(3, sequencer=0, window=20_000)
+    net.drop = lambda src, dst, lane, datagram: True
+    sent: list[bytes] = []
+    while net.engines[2].send(b"%c" % (len(sent) % 256)) == SENT:
+        sent.append(b"%c" % (len(sent) % 256))
+    assert len(sent) > 2000
+    net.drop = lambda src, dst, lane, datagram: 2 in (src, dst)
+    change_view(net, [0, 1, 2], [0, 1, 2], sequencer=1, tag=2)  # it forwards again
+    net.drop = lambda src, dst, lane, datagram: 1 in (src, dst)
+    change_view(net, [0, 2], [0, 2], sequencer=1, tag=3)  # it is the sequencer itself
+    net.run(200)
+    assert of_sender(net, 0, 2) == sent == of_sender(net, 2, 2)
+
+
 @pytest.mark.parametrize("steps", range(1, 12, 2))
 def test_what_is_sent_again_in_a_smaller_window_outlives_the_next_view_change_too(steps: int) -> None:
     """Its sender has returned: nobody else can send it again when the view closes where a part of it is in order."""
