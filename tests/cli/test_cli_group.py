@@ -13,7 +13,7 @@ import threading
 import time
 
 import pytest
-from members import LIMIT_S, environment, founded, script
+from members import LIMIT_S, PATIENT_JOINER, environment, founded, script
 
 from seqcast import cli
 
@@ -288,6 +288,7 @@ def test_a_demo_that_is_ended_has_its_members_leave(start, tmp_path, number):
 @pytest.mark.spark
 def test_the_demo_crashes_joins_and_is_judged(capfd, tmp_path, monkeypatch, spark):
     monkeypatch.setattr("seqcast.spark.session.open_session", lambda master, name, ship: Unstopped(spark))
+    monkeypatch.setenv("SEQCAST_DISCOVERY_S", str(PATIENT_JOINER["discovery_s"]))  # so that a stays the coordinator
     text = tmp_path / "input.txt"
     text.write_text("".join(f"line {number}\n" for number in range(100)))
     options = ["--input", str(text), "--seconds", "1", "--rate", "2000", "--members", "3"]
@@ -310,6 +311,7 @@ def test_the_demo_crashes_joins_and_is_judged(capfd, tmp_path, monkeypatch, spar
 @pytest.mark.spark
 def test_the_demo_holds_where_members_agree_by_a_token_ring(capfd, monkeypatch, spark):
     monkeypatch.setattr("seqcast.spark.session.open_session", lambda master, name, ship: Unstopped(spark))
+    monkeypatch.setenv("SEQCAST_DISCOVERY_S", str(PATIENT_JOINER["discovery_s"]))
     options = ["--membership", "token-ring", "--seconds", "1", "--rate", "2000", "--members", "3"]
     assert cli.main(["demo", *options]) == 0
     out = capfd.readouterr().out
