@@ -175,6 +175,16 @@ def test_unicasts_alone_leave_no_batch_without_rows(tmp_path: Path) -> None:
     assert len(table(writer.path)) == 5
 
 
+def test_a_small_segment_is_rolled_for_fast_opening_and_a_large_one_for_size(tmp_path: Path) -> None:
+    v1 = view(1, [A, B])
+    for who, rows, codec in ((A, journal_roll.SMALL_ROWS - 1, "SNAPPY"), (B, journal_roll.SMALL_ROWS, "ZSTD")):
+        path = journal(tmp_path, who, [(v1, [Row(A, 1 + at, 0, 1 + at, b"x") for at in range(rows)])])
+        group = pq.read_metadata(path / "segment-000001.parquet").row_group(0)
+        codecs = {group.column(at).path_in_schema: group.column(at).compression for at in range(group.num_columns)}
+        assert codecs.pop("payload_hash") == "UNCOMPRESSED"
+        assert group.num_rows == rows and set(codecs.values()) == {codec}
+
+
 def test_segments_roll_to_parquet_and_read_as_one(tmp_path: Path) -> None:
     path = journal(tmp_path, A, [(V1, rows_of(20_000))], segment_rows=3000)
     names = sorted(file.name for file in path.iterdir())
