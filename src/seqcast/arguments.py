@@ -33,7 +33,7 @@ def check_min_members(n: object) -> None:
 
 
 def nanoseconds(seconds: float) -> int:
-    if not (type(seconds) is float or isinstance(seconds, Real)) or not seconds >= 0:
+    if not (type(seconds) in (float, int) or isinstance(seconds, Real)) or not seconds >= 0:
         raise UsageError(f"timeout={seconds!r} must be a number of seconds, 0 or more, or None for no limit")
     return int(seconds * 1e9) if seconds < 4e9 else 1 << 62
 

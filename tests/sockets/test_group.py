@@ -313,6 +313,8 @@ def test_bad_calls_say_what_to_do():
             (lambda: a.send_many([b"x"], to="a"), seqcast.UsageError, "to='a' must be a Member"),
             (lambda: a.send_many(3), seqcast.UsageError, "iterable of messages"),
             (lambda: a.recv("1"), seqcast.UsageError, "timeout='1'"),
+            (lambda: a.recv(-0.5), seqcast.UsageError, "timeout=-0.5"),
+            (lambda: a.recv(float("nan")), seqcast.UsageError, "timeout=nan"),
             (lambda: a.recv_batch(timeout="1"), seqcast.UsageError, "timeout='1'"),
             (lambda: a.leave("1"), seqcast.UsageError, "timeout='1'"),
             (lambda: a.send(np.arange(6)[::2]), seqcast.UsageError, "contiguous"),

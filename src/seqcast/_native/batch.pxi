@@ -147,20 +147,21 @@ cdef class Batch:
         else:
             sc_batch_clear(&self.b)
 
+    # `ndarray` takes half the time of `frombuffer`.
+
     @property
     def data(self):
-        return arrays().frombuffer(memory(self, self.b.data, self.b.data_len), dtype=BYTE_DTYPE)
+        return arrays().ndarray(self.b.data_len, BYTE_DTYPE, memory(self, self.b.data, self.b.data_len))
 
     @property
     def offsets(self):
-        return arrays().frombuffer(
-            memory(self, self.offsets_left(), 4 * (<Py_ssize_t>self.b.n - self.first + 1)), dtype=OFFSET_DTYPE
-        )
+        cdef Py_ssize_t n = <Py_ssize_t>self.b.n - self.first + 1
+        return arrays().ndarray(n, OFFSET_DTYPE, memory(self, self.offsets_left(), 4 * n))
 
     @property
     def runs(self):
         rows = memory(self, self.b.runs, sizeof(sc_run) * <Py_ssize_t>self.b.n_runs)
-        runs = arrays().frombuffer(rows, dtype=RUN_DTYPE)
+        runs = arrays().ndarray(self.b.n_runs, RUN_DTYPE, rows)
         if not self.first:
             return runs
         runs = runs[runs["first"] + runs["n"] > self.first].copy()
