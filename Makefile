@@ -38,7 +38,7 @@ bench-figures: $(VENV)/.ready-dev ## docs/figures.jsonl and README's tables (14 
 bench-order: $(VENV)/.ready-dev ## docs/orders.md: each order beside FIFO and the raw limit (12 minutes; ARGS="--minutes 5")
 	$(BIN)/python bench/orders.py $(ARGS)
 
-bench-pipeline: $(VENV)/.ready-dev ## docs/pipeline.md: journals, the audit beside DuckDB, the Spark source (10 minutes; ARGS="--only audit")
+bench-pipeline: $(VENV)/.ready-dev ## docs/pipeline.md: journals, the audit beside DuckDB, the Spark source (25 minutes; ARGS="--only audit")
 	$(BIN)/python -m pip install --quiet 'seqcast[bench]'
 	$(BIN)/python bench/pipeline.py $(ARGS)
 
