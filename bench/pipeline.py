@@ -1,6 +1,6 @@
 """The cost of journals, and of Spark's work on them, on one page: ``make bench-pipeline``.
 
-    python bench/pipeline.py                                 # ten minutes; writes docs/pipeline.json and .md
+    python bench/pipeline.py                                 # 25 minutes; writes docs/pipeline.json and .md
     python bench/pipeline.py --only audit                    # these parts again; the others stay as they were
     python bench/pipeline.py --rows 200000 --more-rows --rate 10000 --stream-s 8 --pairs 1 --seconds 0.3 \\
         --into /tmp/pipeline.json                            # a small page, without the larger audits
