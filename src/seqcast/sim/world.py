@@ -33,8 +33,10 @@ VIOLATIONS_MAX = 10
 
 def patience(options: Options) -> int:
     """How many times longer than by default a run's phases may take: with a longer suspicion time, and with gossip,
-    which repairs a window of packets per round, so that large messages take long through small rings."""
-    slower = 4 if options.reliability == "gossip" else 1
+    which repairs a window of packets per round, so that large messages take long through small rings. So do windows of
+    large packets where what is retransmitted in a second is limited."""
+    limited = options.packet_bytes > 60_000 and "retransmit_bytes_per_s" in dict(options.settings)
+    slower = 4 if options.reliability == "gossip" or limited else 1
     return slower * max(1, round(Config(preset=options.preset).suspect_s / Config().suspect_s))
 
 
