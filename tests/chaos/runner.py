@@ -258,7 +258,7 @@ class Run:
     # ---- processes
 
     def start(self, name: str) -> None:
-        # Who is to find the group looks for it longer: on a busy machine it could form one of its own.
+        # A member that joins a running group searches for longer: on a busy machine it could form a group of its own.
         patient = {"discovery_s": 1.0} if self.processes and not self.scenario.forming else {}
         task = {
             "cluster": self.cluster,
@@ -384,8 +384,8 @@ class Run:
         return bool(processes) and all(p.tag == processes[0].tag and sorted(p.members) == names for p in processes)
 
     def recovered(self) -> bool:
-        """All that live are in one view and send no more; members of the two sides of a partition that are blocked
-        are in one view as well, namely in that before the partition."""
+        """All live members are in one view, none of them blocked or sending. Blocked members on the two sides of a
+        partition are still in the view from before it."""
         groups = self.groups()
         waiting = any("blocked" in process.told or "quiet" not in process.told for process in self.living())
         return len(groups) == 1 and self.one_view(groups[0]) and not waiting
@@ -395,8 +395,8 @@ class Run:
         for process in self.living():
             process.tell("quiet")
         ended = self.changed_at = time.monotonic()
+        what = "one view on every live member, with none blocked and no sender stuck"
         while True:
-            what = "one view at all live members, none of them blocked and no sender stuck"
             self.wait(self.recovered, SETTLE_S - (time.monotonic() - ended), what)
             if (left := self.changed_at + CALM_S - time.monotonic()) <= 0:
                 break

@@ -120,7 +120,7 @@ def payloads(group: seqcast.Group, n: int, timeout: float = LIMIT_S) -> list[byt
 
 
 def script(text: str, *arguments: str, prefix: Sequence[str] = (), **options: Any) -> subprocess.Popen[str]:
-    """Runs Python text as a process of its own; who joins a cluster among its arguments after it finds a group."""
+    """Runs Python text as a process of its own. Later joiners of a cluster among its arguments find a group there."""
     options.setdefault("stdin", subprocess.PIPE)
     process = subprocess.Popen(
         [*prefix, sys.executable, "-c", text, *arguments],

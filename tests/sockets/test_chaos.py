@@ -63,7 +63,7 @@ def test_a_group_that_cannot_recover_fails_with_what_is_wrong(namespaces, tmp_pa
     monkeypatch.setattr("chaos.runner.CALM_S", 60.0)  # it is not calm before both know of the split
     endless = Scenario("endless", (Step(0.2, "split", ("a",), ("b",), seconds=0.8),), members=2)
     monkeypatch.setattr("chaos.runner.Network.heal", lambda self, pairs: None)
-    with pytest.raises(Failed, match=r"one view at all live members, none of them blocked .*: not within .* s; a in"):
+    with pytest.raises(Failed, match=r"one view on every live member, with none blocked .*: not within .* s; a in"):
         Run(endless, tmp_path).run()
 
 

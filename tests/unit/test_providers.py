@@ -1,4 +1,4 @@
-"""Who gives its state to whom, where a state was merged into one that not all members of its part have yet."""
+"""Which member gives its state to which, after a state was merged into one that some members of its part lack."""
 
 from __future__ import annotations
 

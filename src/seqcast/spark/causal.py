@@ -103,8 +103,9 @@ def check(
     if not tasks:
         return 0
     tell(f"judging {report.rows} rows: causes before their effects")
-    slices = slices_of(spark, [run for _, run, _ in lookup.of_runs(tasks)])
-    pieces = spark.sparkContext.parallelize(list(lookup.of_runs(tasks)), slices).flatMap(_vectors)
+    given = list(lookup.of_runs(tasks))
+    slices = slices_of(spark, [run for _, run, _ in given])
+    pieces = spark.sparkContext.parallelize(given, slices).flatMap(_vectors)
     compared, wrong, suspicions = 0, 0, []
     for error, *found in pieces.groupByKey(slices).mapPartitions(_Compare(views)).collect():
         if error:

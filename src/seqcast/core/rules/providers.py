@@ -48,24 +48,17 @@ def plan(members: Sequence[MemberInfo], lacking: Lacking, before: NewView | None
         boundary: tag of the view.
     """
     known = labels_of(before) if before is not None else {}
-    labels = {info.id: _label(info, lacking, known) for info in members}
-    into = _merged_into(labels, before)
-    return _with_merged(_plan(members, _counted(labels, into), lacking, before, boundary), members, labels, into)
-
-
-def _plan(
-    members: Sequence[MemberInfo],
-    labels: Mapping[int, int],
-    lacking: Lacking,
-    before: NewView | None,
-    boundary: int,
-) -> Plan:
-    parts = {label for label in labels.values() if label >= PART}
-    if WHOLE not in labels.values() and len(parts) > 1:
-        return _merge(members, labels, lacking, before, boundary)
-    if WHOLE not in labels.values():  # one part is left: its state is the group's
-        labels = {member: WHOLE if label else NONE for member, label in labels.items()}
-    return _from_whole(members, labels, lacking, before, boundary)
+    all_labels = {info.id: _label(info, lacking, known) for info in members}
+    into = _merged_into(all_labels, before)
+    labels = _counted(all_labels, into)
+    whole = WHOLE in labels.values()
+    if not whole and len({label for label in labels.values() if label >= PART}) > 1:
+        made = _merge(members, labels, lacking, before, boundary)
+    else:
+        if not whole:  # one part is left: its state is the group's
+            labels = {member: WHOLE if label else NONE for member, label in labels.items()}
+        made = _from_whole(members, labels, lacking, before, boundary)
+    return _with_merged(made, members, all_labels, into)
 
 
 def merged_plan(members: Sequence[MemberInfo], parts: Sequence[NewView], boundary: int) -> Plan:
@@ -81,14 +74,14 @@ def merged_plan(members: Sequence[MemberInfo], parts: Sequence[NewView], boundar
     merges = all(info.state == STATE_MERGES for info in members if info.state)
     number = PART
     for part in parts:
-        own, own_into = labels_of(part), merged_into_of(part)
+        own, own_above = labels_of(part), _above(part)
         held = sorted(set(own.values()) - {NONE})
         numbers = {label: number + place for place, label in enumerate(held)}
         number += len(held)
         whole = numbers.get(WHOLE, NONE)  # into which all other states of the part were merged
         for member, label in own.items():
             labels[member] = numbers.get(label, NONE)
-            above = numbers.get(own_into.get(member, NONE), whole if label > WHOLE else NONE)
+            above = numbers.get(own_above.get(label, NONE), whole if label > WHOLE else NONE)
             if above:
                 into[member] = above
     if not merges:
@@ -120,16 +113,16 @@ def labels_of(frame: NewView) -> dict[int, int]:
     return {info.id: label for info, label in zip(frame.members, frame.labels, strict=True)}
 
 
-def merged_into_of(frame: NewView) -> dict[int, int]:
-    """The label that the state of each member was merged into, for those of which it was."""
-    return {info.id: into for info, into in zip(frame.members, frame.merged_into, strict=False) if into}
+def _above(frame: NewView) -> dict[int, int]:
+    """By label of a state that was merged into another one: the label of that one."""
+    return {label: into for label, into in zip(frame.labels, frame.merged_into, strict=False) if into}
 
 
 def _merged_into(labels: Mapping[int, int], before: NewView | None) -> dict[int, int]:
     """Of each state that was merged into one that a member still has, the label of that one."""
     if before is None:
         return {}
-    above = {label: into for label, into in zip(before.labels, before.merged_into, strict=False) if into}
+    above = _above(before)
     held, result = set(labels.values()), {}
     for member, label in labels.items():
         into = above.get(label, NONE)
