@@ -276,6 +276,7 @@ void sc_engine_state_void(sc_engine *e, uint64_t sender);
 /* Queues a control frame: to the group's control lane, or to one address. 0, or -1 when the queue is full. */
 int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p, size_t len);
 
+#define SC_FOREIGN_SIGNS 2 /* a joiner decides by as many datagrams of another wire version: lifecycle.py */
 enum {
     SC_EVENT_CONTROL = 1, /* a control frame arrived: sender, from, payload */
     SC_EVENT_SUSPECT = 2, /* `sender` is taken for dead: evidence */
@@ -285,7 +286,7 @@ enum {
     SC_EVENT_DRAINED = 6, /* everything accepted before sc_engine_end_sends is ordered and acknowledged; once */
     SC_EVENT_STARVED = 7, /* received packets are dropped here, as there are no slabs left */
     SC_EVENT_SLOW = 8, /* `sender` holds up everyone: for suspect_ns_max it was starved, or kept places unused */
-    SC_EVENT_FOREIGN = 9, /* a datagram of another wire version was dropped; once */
+    SC_EVENT_FOREIGN = 9, /* a datagram of another wire version was dropped: the first SC_FOREIGN_SIGNS times */
     SC_EVENT_OFFERS = 10 /* packets wait for the order policy: sc_engine_offers */
 };
 typedef struct {

@@ -6,7 +6,7 @@ static void count_drop(sc_engine *e, sc_wire_result result) {
     case SC_WIRE_SHORT: e->counters.drop_short++; break;
     case SC_WIRE_MAGIC_BAD: e->counters.drop_magic++; break;
     case SC_WIRE_VERSION_BAD:
-        if (!e->counters.drop_version++) sc_push_event(e, SC_EVENT_FOREIGN, 0, 0, NULL, NULL, 0);
+        if (e->counters.drop_version++ < SC_FOREIGN_SIGNS) sc_push_event(e, SC_EVENT_FOREIGN, 0, 0, NULL, NULL, 0);
         break;
     case SC_WIRE_GROUP_BAD: e->counters.drop_group++; break;
     case SC_WIRE_KEY_BAD: e->counters.drop_key++; break;

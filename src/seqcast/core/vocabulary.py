@@ -179,7 +179,7 @@ class MemberStarved:
 
 @dataclass(frozen=True, slots=True)
 class ForeignVersion:
-    """A datagram of another wire version was dropped, for the first time."""
+    """A datagram of another wire version was dropped: told of the first ones only."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,8 @@ FOREIGN = Refused(
     "version",
 )
 
+FOREIGN_SIGNS = 2
+"""Datagrams of another wire version that show another release: the version of a single one may be damaged."""
 DRAIN_SHARE = 3, 4
 """The part of a leaver's time for draining; the rest is kept for the closing view."""
 S, E = LifecycleState, LifecycleEvent
@@ -79,7 +81,7 @@ class Lifecycle(Machine):
         self.tries = 0
         self.refusal: Refused | None = None
         self.told = ""  # why the group that we want to join admits nobody now
-        self.foreign = False  # datagrams of another wire version were received
+        self.foreign = 0  # datagrams of another wire version that were received
         self.others: dict[int, int] = {}  # joiners with a lower id -> ns when heard
 
     @property
@@ -143,15 +145,17 @@ class Lifecycle(Machine):
         return joiner < self.context.me.id
 
     def must_wait(self) -> bool:
-        """Discovery runs, a group or a joiner with a lower id was heard, or a group refused us."""
-        now = self.context.now
+        """Discovery runs, a group or a joiner with a lower id was heard, a group refused us, or one datagram of another
+        wire version was dropped."""
         # If a joiner with a lower id has formed no group by then, we stop waiting for it. The time begins when we may
-        # form a group: a group that both heard, and that is gone, delays the other one as long as us.
-        yields = bool(self.others) and now < self.form_ns + self.context.settings.group_seen_ns
-        return now < self.form_ns or yields or self.refusal is not None
+        # form a group: a group that both heard, and that is gone, delays the other one as long as us. A group of
+        # another release is heard again within this time; a damaged datagram is not.
+        unsure = bool(self.others) or 0 < self.foreign < FOREIGN_SIGNS
+        waits = unsure and self.context.now < self.form_ns + self.context.settings.group_seen_ns
+        return self.context.now < self.form_ns or waits or self.refusal is not None
 
     def hears_another_version(self) -> bool:
-        return self.foreign
+        return self.foreign >= FOREIGN_SIGNS
 
     def drained(self) -> bool:
         return self.context.plane.drained()
@@ -188,7 +192,7 @@ class Lifecycle(Machine):
             self.context.emit(Waiting(blocked))
 
     def note_foreign(self) -> None:
-        self.foreign = True
+        self.foreign += 1
 
     def form(self) -> None:
         settings = self.context.settings
