@@ -57,8 +57,8 @@ def listed(payloads: Iterable[Any]) -> list[Any]:
 
 def check_limit(policy: OrderPolicy) -> None:
     limit = policy.limit_s
-    if not isinstance(limit, Real) or isinstance(limit, bool) or not 0 < limit <= 1:
-        raise ConfigError(f"limit_s={limit!r} of the order policy must be a number of seconds, above 0 and at most 1")
+    if not isinstance(limit, Real) or isinstance(limit, bool) or not 1e-9 <= limit <= 1:
+        raise ConfigError(f"limit_s={limit!r} of the order policy must be a number of seconds, from 1e-9 to 1")
 
 
 def check_policy(policy: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
 from dataclasses import replace
 
@@ -126,6 +127,7 @@ def test_a_joiner_that_speaks_for_its_group_knows_what_the_others_did_not_delive
     ("policy", "words"),
     [
         (lambda change: 1 / 0, "raised ZeroDivisionError"),
+        (lambda change: sys.exit("no"), "raised SystemExit"),
         (lambda change: change.members[1:], "did not return each of change.members once"),
         (lambda change: [*change.members[1:], "a"], "did not return each"),
         (lambda change: None, "raised TypeError"),
@@ -166,6 +168,7 @@ def test_the_sequencer_is_the_member_that_the_policy_chooses(order):
     ("policy", "words"),
     [
         (lambda members: 1 / 0, "raised ZeroDivisionError"),
+        (lambda members: sys.exit("no"), "raised SystemExit"),
         (lambda members: seqcast.Member("stranger", 5), "did not return one of the members"),
         (lambda members: 1, "did not return one of the members"),
     ],

@@ -148,9 +148,10 @@ def test_events_tell_of_the_gate_only_where_it_was_asked_for():
         assert plain.words() == ["ab", "abc", "ab"]
 
 
-def test_a_callback_that_raises_is_logged_and_reported_and_harms_nobody(caplog):
+@pytest.mark.parametrize("error", [ValueError, SystemExit])
+def test_a_callback_that_raises_is_logged_and_reported_and_harms_nobody(error, caplog):
     def on_block(_group):
-        raise ValueError("a mistake of the application")
+        raise error("a mistake of the application")
 
     name = cluster()
     slow = {"flush_deadline_s": 3000.0, "block_deadline_s": 2000.0}  # nobody waits for these
@@ -160,7 +161,7 @@ def test_a_callback_that_raises_is_logged_and_reported_and_harms_nobody(caplog):
             in_view(2, a, b)
             wait_until(lambda: any(isinstance(event, Unblocked) for event in listener.seen))
             (unblocked,) = [event for event in listener.seen if isinstance(event, Unblocked)]
-            assert "on_block raised ValueError('a mistake of the application')" in unblocked.reason
+            assert f"on_block raised {error.__name__}('a mistake of the application')" in unblocked.reason
             assert a.counters()["control_callbacks_failed"] == 1
         assert "on_block raised" in caplog.text and "a mistake of the application" in caplog.text
 

@@ -72,7 +72,7 @@ def test_a_policy_that_never_answers_delays_messages_by_its_limit_only():
         policy.over.set()
 
 
-@pytest.mark.parametrize("limit_s", [0, -1, 2, "soon", True])
+@pytest.mark.parametrize("limit_s", [0, -1, 1e-10, 2, "soon", True])
 def test_an_invalid_limit_is_refused(limit_s):
     policy = Raises()
     policy.limit_s = limit_s

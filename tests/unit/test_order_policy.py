@@ -301,6 +301,25 @@ def test_a_policy_that_was_slow_is_asked_about_the_newest_batch_only(ends: bool,
     assert not ordering.thread.is_alive() and policy.asked == asked
 
 
+@pytest.mark.parametrize("error", [ValueError, SystemExit])
+def test_a_policy_that_raises_is_asked_about_the_next_batch(error: type[BaseException]) -> None:
+    class Raising(Slow):
+        def order(self, batch: Sequence[WaitingPacket]) -> Sequence[int]:
+            super().order(batch)
+            raise error("a mistake of the application")
+
+    policy, engine, decided = Raising(), Offering(), threading.Semaphore(0)
+    policy.go_on.set()
+    ordering = Ordering("a", policy, engine, decided.release)  # type: ignore[arg-type]
+    ordering.thread.start()
+    for _ in range(2):
+        ordering.look(in_view(MEMBERS))
+        assert decided.acquire(timeout=60)
+    ordering.stop()
+    ordering.thread.join(60)
+    assert (policy.asked, engine.decided) == ([b"1", b"2"], [1, 2])
+
+
 def test_a_member_that_is_alone_has_delivered_only_what_its_policy_has_ordered() -> None:
     """If it leaves at once, it is told that the rest is lost."""
     net = Net(1, sequencer=0, mechanism=orders.by_name("records").number, policy_ns=LIMIT_MS * MS)

@@ -6,7 +6,7 @@ import struct
 from dataclasses import dataclass
 
 import pytest
-from engines import MS, Net
+from engines import MS, Net, change_view
 
 from seqcast._native.engine import SENT
 
@@ -114,6 +114,36 @@ def test_messages_that_overtake_each_other_on_their_way_to_the_sequencer_keep_th
     net.run(100)
     assert net.got == [[(net.ids[1], text) for text in (b"M1", b"M2", b"M3")]] * 3
     assert net.engines[0].counters()["stamped"] == 3
+
+
+def test_what_the_sequencer_had_broadcast_to_all_but_its_sender_is_delivered_once_when_it_dies() -> None:
+    """SEQ-22, the worked example: C sent 1 to 6, the coordinator A broadcast them all, and died before C got 5 and 6.
+    S0 has C send them again, and the others discard them. Here C gets them from the others by the cut (E-03), so its
+    forward table is empty, and nothing is sent again."""
+    net = Watched(4)
+    net.run(5)
+    texts = [b"%d" % number for number in range(1, 7)]
+    delivered = [(net.ids[2], text) for text in texts]
+
+    def send(each: list[bytes]) -> None:
+        for text in each:  # a packet each
+            assert net.engines[2].send(text) == SENT
+            net.run(2)
+
+    send(texts[:4])
+    net.lose = lambda packet: packet.src == 0 and packet.dst == 2
+    send(texts[4:])
+    assert net.got == [delivered, delivered, delivered[:4], delivered]
+    net.lose = lambda packet: 0 in (packet.src, packet.dst)
+    forwards = len(net.of(FORWARD))
+    change_view(net, [1, 2, 3], [1, 2, 3], sequencer=0, tag=2)
+    net.run(100)
+    assert net.got == [delivered] * 4 and net.engines[2].own().last == net.engines[2].own().all
+    assert len(net.of(FORWARD)) == forwards
+    send([b"7"])
+    net.run(20)
+    assert net.got[1:] == [[*delivered, (net.ids[2], b"7")]] * 3
+    assert net.engines[1].counters()["stamped"] == 1
 
 
 def test_a_forward_at_a_member_that_is_not_the_sequencer_is_an_error_and_goes_no_further() -> None:

@@ -101,7 +101,7 @@ def join(
         check_limit(order)
         order = "records"
     if order not in ORDERS:
-        raise ConfigError(f"order={order!r} must be one of {', '.join(ORDERS)}")
+        raise ConfigError(f"order={order!r} must be one of {', '.join(ORDERS)}, or an OrderPolicy (not its class)")
     config = Config.from_environment() if config is None else config
     if settings:
         config = config.replace(**settings)

@@ -83,7 +83,7 @@ class Callbacks:
                     self.runs(True)
                 if call is not None:
                     call()
-            except Exception as error:
+            except BaseException as error:  # SystemExit, too: the next callback needs this thread
                 trouble = f"{what} raised {error!r}"
                 log.exception("%s: %s raised; the group continues", self.name, what)
             if run:

@@ -63,7 +63,7 @@ class Ordering:
             ranks: list[int] | None = None
             try:
                 ranks = batch.ranks(self.policy)
-            except Exception:
+            except BaseException:  # SystemExit, too: the next batch needs this thread
                 if not self._failed:
                     log.exception(
                         "%s: the order policy failed; these messages are ordered as they arrived, and later failures "

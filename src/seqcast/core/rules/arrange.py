@@ -43,7 +43,7 @@ def arranged(
     try:
         order = [member.id if isinstance(member, Member) else 0 for member in policy(change)]
         trouble = "did not return each of change.members once"
-    except Exception as error:
+    except BaseException as error:  # SystemExit, too, is no reason to end the group
         order, trouble = [], f"raised {error!r}"
     if sorted(order) == sorted(by_id):
         return [by_id[member] for member in order]
@@ -62,7 +62,7 @@ def chosen(context: Context, members: Sequence[Member]) -> int:
         if sequencer in members:
             return members.index(sequencer)
         trouble = "did not return one of the members"
-    except Exception as error:
+    except BaseException as error:  # SystemExit, too, is no reason to end the group
         trouble = f"raised {error!r}"
     context.counters["sequencer_policy_failed"] += 1
     context.emit(Warn(f"sequencer_policy {trouble}: the coordinator of the view is its sequencer"))
