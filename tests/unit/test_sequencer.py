@@ -206,6 +206,26 @@ def test_the_sequencers_own_messages_get_their_share_beside_forwards_that_take_a
     assert [len(got) for got in net.got] == [sum(sent)] * 3
 
 
+def test_a_sequencer_whose_gate_has_closed_stamps_nothing_more() -> None:
+    """E-15: it has said where its stream ends. Forwards that waited for credit are sent again in the next view."""
+    net = Watched(3, window=64 << 10)
+    net.run(5)
+    net.lose = lambda packet: packet.src == 0  # no credit comes back
+    sent = 0
+    for i in (1, 2):
+        while net.engines[i].send(bytes(1000)) == SENT:
+            sent += 1
+    net.run(5)
+    stamped, last = net.engines[0].counters()["stamped"], net.engines[0].gate_close()
+    net.lose = lambda packet: False
+    net.run(100)
+    assert sent > len(net.got[0]) == len(net.got[1]) == len(net.got[2]) > 0, "credit has come"
+    assert (net.engines[0].counters()["stamped"], net.engines[0].gate_close()) == (stamped, last)
+    change_view(net, [0, 1, 2], [0, 1, 2], sequencer=0, tag=2)
+    net.run(200)
+    assert net.got[0] == net.got[1] == net.got[2] and len(net.got[0]) == sent
+
+
 @pytest.mark.parametrize("gave_up", [False, True])
 def test_a_sequencer_whose_sender_gave_up_keeps_no_share_from_forwards(gave_up: bool) -> None:
     net = Watched(3, window=64 << 10)

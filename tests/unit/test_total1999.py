@@ -149,6 +149,28 @@ def test_requests_that_reached_a_sequencer_outside_the_view_are_made_again_when_
         assert net.now < begun + 60 * MS, "it waited for the probe"
 
 
+def test_a_member_that_hears_the_first_id_after_the_cut_delivers_nothing_before_the_view() -> None:
+    net = Watched(3)
+    net.lose = lambda packet: packet.kind == (TOTAL, NEW_VIEW) and packet.dst == 2
+    assert net.engines[1].send(b"in the cut") == SENT
+    net.run(50)
+    assert len(net.got[1]) == 1 and not net.got[2]
+    cut = [1, 0, 0]
+    for engine in net.engines:
+        engine.gate_close()
+        engine.freeze([])
+    net.engines[2].cut(cut, [])
+    net.lose = lambda packet: False
+    net.carried.clear()
+    net.run(120)
+    assert [packet for packet in net.of((TOTAL, NEW_VIEW)) if packet.dst == 2] and not net.got[2]
+    for engine in net.engines[:2]:
+        engine.cut(cut, [])
+    net.install([0, 1, 2], sequencer=0, tag=2, marker=2, base=cut, origin=[0, 1, 0], cuts=dict.fromkeys(range(3), cut))
+    net.run(5)
+    assert net.got[2] == net.got[1] == [(net.ids[1], b"in the cut")]
+
+
 def test_members_that_never_heard_the_first_id_deliver_the_same_at_the_cut() -> None:
     """The VIEW implies it."""
     net = Watched(4)
